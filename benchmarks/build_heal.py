@@ -191,7 +191,7 @@ def blind(data: Path) -> str:
 
 def main() -> None:
     package = sources.resolve_roots({vindr.SOURCE: "torchxrayvision"}, environ={})[vindr.SOURCE]
-    labels = vindr_cxr.label_files(package)["train"]
+    labels = vindr_cxr.find_label_files(package)["train"]
     annotations = vindr_cxr.read_annotations(labels, "train")
     of_image = sizes(annotations)
     n_images = len(of_image)

@@ -82,7 +82,7 @@ def by_records(frame: pd.DataFrame) -> Iterator[dict]:
 
 def main() -> None:
     root = sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"]
-    labels = chexpert.label_files(root)["train"]
+    labels = chexpert.find_label_files(root)["train"]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         ours(root, out)

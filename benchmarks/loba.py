@@ -92,7 +92,7 @@ def best(masks: np.ndarray) -> np.ndarray:
 
 
 def scaled(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    return rle.decode(rle.scaled(mask, size))
+    return rle.decode(rle.resize_mask(mask, size))
 
 
 def dice(masks: Sequence[Mask], examples: Sequence[Example]) -> np.ndarray:

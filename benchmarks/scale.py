@@ -141,7 +141,7 @@ def _coco(folder: Path) -> dict[str, Any]:
 def write_chexpert(folder: Path, times: float) -> int:
     """The real rows so many times, each time of other patients; how many there are."""
     root = sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"]
-    with gzip.open(chexpert.label_files(root)["train"], "rt", encoding="utf-8") as file:
+    with gzip.open(chexpert.find_label_files(root)["train"], "rt", encoding="utf-8") as file:
         header, *lines = file
     lines = lines[: round(times * len(lines))] if times < 1 else lines
     folder.mkdir(parents=True)

@@ -41,7 +41,7 @@ class Request:
 
     def root(self, source_id: str) -> Path:
         """Where a source lies. Raises MissingSourceError, which says how to get it."""
-        return sources.root_of(source_id, self.roots)
+        return sources.require_root(source_id, self.roots)
 
 
 def no_hashes() -> Mapping[str, Mapping[str, str]]:

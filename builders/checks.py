@@ -76,7 +76,7 @@ def mask_violations(mask: dict[str, Any], size: Sequence[int] | None) -> list[st
     if size is not None and list(mask["size"]) != list(size):
         return [f"mask of {mask['size']} (height, width) on an image of {list(size)}"]
     try:
-        rle.checked(mask)
+        rle.validate_rle(mask)
     except ValueError as error:
         return [f"mask: {error}"]
     return []

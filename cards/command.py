@@ -1,4 +1,4 @@
-"""The command that builds a repository again, from what its build.json says."""
+"""The command that rebuilds a repository from its build.json."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from ..builders.surgxbench.motion_rows import MotionOptions
 
 
 def rebuild(record: Mapping[str, Any]) -> list[str]:
-    """Words of the `medfaith build` that gives the same rows; roots and files are named and not filled in.
+    """Build the `medfaith build` command that gives the same rows. Roots and files are placeholders.
 
     Args:
-        record: build.json.
+        record: The content of build.json.
+
+    Returns:
+        The words of the command.
     """
     benchmark = BENCHMARKS[record["benchmark"]]
     configs = dict.fromkeys(key.split("/")[0] for key in record["splits"])
@@ -23,46 +26,60 @@ def rebuild(record: Mapping[str, Any]) -> list[str]:
     for config in configs:
         if config in benchmark.needs:
             words += ["--config", config]
-    for source_id in roots(record):
+    for source_id in list_roots(record):
         words += ["--root", f"{source_id}=PATH"]
     words += ["--seed", str(record["seed"])]
-    for name, one in declared(benchmark.options).items():
-        words += _option(one.flag, record["arguments"].get(name))
-    words += _motion(record["arguments"].get("motion"))
+    for name, option in declared(benchmark.options).items():
+        words += _iterate_option(option.flag, record["arguments"].get(name))
+    words += _iterate_motion_options(record["arguments"].get("motion"))
     return [*words, "--out", "DIR"]
 
 
-def roots(record: Mapping[str, Any]) -> list[str]:
-    """The sources that the build reads."""
-    found = list(record["sources"])
-    # The next frame of the video is Cholec80's, of which a build of triplets reads no label file.
-    if record["arguments"].get("successor") == "frame" and "cholec80" not in found:
-        found.append("cholec80")
-    return found
+def list_roots(record: Mapping[str, Any]) -> list[str]:
+    """List the sources that the build reads.
+
+    Args:
+        record: The content of build.json.
+
+    Returns:
+        The source ids.
+    """
+    source_ids = list(record["sources"])
+    # The next frame of the video is Cholec80's, although a build of triplets reads no label file of Cholec80.
+    if record["arguments"].get("successor") == "frame" and "cholec80" not in source_ids:
+        source_ids.append("cholec80")
+    return source_ids
 
 
-def _motion(recorded: Mapping[str, Any] | None) -> Iterator[str]:
-    """Of `MotionOptions.recorded`: what the flow was is recorded, and where its files lay is not."""
+def _iterate_motion_options(recorded: Mapping[str, Any] | None) -> Iterator[str]:
+    """Yield the options of `MotionOptions.recorded`: it records the kind of flow, but not the folder of its files."""
     if not recorded:
         return
     yield from ("--flow", "FLOW" if recorded.get("flow") == "files" else "raft")
-    for name, one in declared(MotionOptions).items():
-        yield from _option(one.flag, recorded.get(name) if name != "flow" else None)
+    for name, option in declared(MotionOptions).items():
+        yield from _iterate_option(option.flag, recorded.get(name) if name != "flow" else None)
 
 
-def _option(flag: str, value: Any) -> Iterator[str]:
-    """An option with its value, once for each of a list; nothing for one that was not given."""
-    for one in value if isinstance(value, list) else [value]:
-        if one is not None:
-            yield from (flag, str(one))
+def _iterate_option(flag: str, value: Any) -> Iterator[str]:
+    """Yield an option with its value, once for each item of a list; nothing if it was not given."""
+    for item in value if isinstance(value, list) else [value]:
+        if item is not None:
+            yield from (flag, str(item))
 
 
-def lines(words: Iterable[str], width: int = 100) -> str:
-    """A command of the shell, broken between options, each line at most `width` long where its words allow it.
+def format_command(words: Iterable[str], width: int = 100) -> str:
+    """Format a shell command, broken between options.
 
-    >>> print(lines(["medfaith", "verify", "DIR", "--against", "org/a name"], width=20))
+    >>> print(format_command(["medfaith", "verify", "DIR", "--against", "org/a name"], width=20))
     medfaith verify DIR \\
         --against 'org/a name'
+
+    Args:
+        words: The words of the command.
+        width: The longest line, if the words allow it.
+
+    Returns:
+        The text.
     """
     groups: list[str] = []
     for word in map(shlex.quote, words):

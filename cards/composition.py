@@ -1,44 +1,58 @@
-"""What a repository's rows are, in numbers: those of the build, and beside them those that the paper prints."""
+"""The composition of a repository in numbers: counts of the build next to counts in the paper."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import published, small_counts
+from . import read_published, small_counts
 from .publication import Publication
 
-SHOWN = 12  # values of a column that are listed
+SHOWN = 12  # number of values listed for a column
 
 
-def text(publication: Publication) -> str:
-    """Markdown: rows, studies or images of each split; label counts; the paper's figures; what was left out."""
+def format_composition(publication: Publication) -> str:
+    """Format the rows, studies and images of each split, the label counts, the paper's figures, and the skipped rows.
+
+    Args:
+        publication: The repository.
+
+    Returns:
+        Markdown.
+    """
     record = publication.published_record
-    paper = published(record["benchmark"])
-    parts = ["The rows of each split. `–` means that it was not counted, or that the paper does not print it."]
-    parts.append(_sizes(record["splits"], paper))
-    if labels := _labels(record["splits"], paper):
-        parts.append(markdown(["config/split", "column", "values"], labels))
-    parts += notes(record["splits"], paper)
+    paper = read_published(record["benchmark"])
+    blocks = ["The rows of each split. `–` means that it was not counted, or that the paper does not print it."]
+    blocks.append(_format_sizes(record["splits"], paper))
+    if labels := _format_labels(record["splits"], paper):
+        blocks.append(format_table(["config/split", "column", "values"], labels))
+    blocks += format_notes(record["splits"], paper)
     if skipped := record.get("skipped"):
-        listed = "\n".join(f"- {small_counts.shown(count)} {reason}" for reason, count in skipped.items())
-        parts.append(f"The build left out or counted:\n\n{listed}")
-    return "\n\n".join(parts)
+        listed = "\n".join(f"- {small_counts.format_count(count)} {reason}" for reason, count in skipped.items())
+        blocks.append(f"The build left out or counted:\n\n{listed}")
+    return "\n\n".join(blocks)
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table; `|` in a cell is escaped.
+def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Format a Markdown table; `|` in a cell is escaped.
 
-    >>> print(markdown(["a", "b"], [["1", "x|y"]]))
+    >>> print(format_table(["a", "b"], [["1", "x|y"]]))
     | a | b |
     |---|---|
     | 1 | x\\|y |
+
+    Args:
+        header: The names of the columns.
+        rows: The cells of each row.
+
+    Returns:
+        Markdown.
     """
     lines = [header, ["---"] * len(header), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     return "\n".join("|---" * len(line) + "|" if line[0] == "---" else f"| {' | '.join(line)} |" for line in lines)
 
 
-def _sizes(splits: Mapping[str, Any], paper: Mapping[str, Mapping[str, Any]]) -> str:
+def _format_sizes(splits: Mapping[str, Any], paper: Mapping[str, Mapping[str, Any]]) -> str:
     measures = [m for m in ("studies", "images", "multi_image") if any(m in split for split in splits.values())]
     names = {"multi_image": "with several images"}
     printed = [m for m in ("rows", *measures) if any(m in paper.get(key, {}) for key in splits)]
@@ -47,17 +61,17 @@ def _sizes(splits: Mapping[str, Any], paper: Mapping[str, Mapping[str, Any]]) ->
     rows = []
     for key, split in splits.items():
         counts = [split, *[split] * len(measures), *[paper.get(key, {})] * len(printed)]
-        cells = (_number(of, m) for of, m in zip(counts, ("rows", *measures, *printed), strict=True))
+        cells = (_format_number(figures, m) for figures, m in zip(counts, ("rows", *measures, *printed), strict=True))
         rows.append([*(f"`{name}`" for name in key.split("/")), *cells])
-    return markdown(head, rows)
+    return format_table(head, rows)
 
 
-def _number(counts: Mapping[str, Any], name: str) -> str:
-    return small_counts.shown(counts[name]) if name in counts else "–"
+def _format_number(counts: Mapping[str, Any], name: str) -> str:
+    return small_counts.format_count(counts[name]) if name in counts else "–"
 
 
-def _labels(splits: Mapping[str, Any], paper: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    """Columns with more than one value; of findings the paper's count in brackets, where it prints one.
+def _format_labels(splits: Mapping[str, Any], paper: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    """Format the columns with more than one value, with the paper's counts of findings in brackets, if it prints them.
 
     Splits with the same counts share one line.
     """
@@ -68,7 +82,8 @@ def _labels(splits: Mapping[str, Any], paper: Mapping[str, Mapping[str, Any]]) -
                 printed = paper.get(key, {}).get("findings", {}) if column == "finding" else {}
                 most = sorted(counts.items(), key=lambda pair: -pair[1] if isinstance(pair[1], int) else 0)[:SHOWN]
                 cells = [
-                    f"{value} {small_counts.shown(n)}" + (f" (paper: {printed[value]:,})" if value in printed else "")
+                    f"{value} {small_counts.format_count(n)}"
+                    + (f" (paper: {printed[value]:,})" if value in printed else "")
                     for value, n in most
                 ]
                 more = f", and {len(counts) - SHOWN} more" if len(counts) > SHOWN else ""
@@ -76,16 +91,24 @@ def _labels(splits: Mapping[str, Any], paper: Mapping[str, Mapping[str, Any]]) -
     return [[", ".join(keys), column, values] for (column, values), keys in rows.items()]
 
 
-def notes(splits: Mapping[str, Any], paper: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Where the paper prints its figures, and why a build's differ; each text once, with the splits it is about."""
-    found: dict[str, list[str]] = {}
+def format_notes(splits: Mapping[str, Any], paper: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Format notes on the place of the paper's figures, and on differences of the build; each once, with its splits.
+
+    Args:
+        splits: The splits of build.json.
+        paper: The paper's figures by `config/split`.
+
+    Returns:
+        A Markdown list, or nothing.
+    """
+    keys_by_note: dict[str, list[str]] = {}
     for key, split in splits.items():
-        of_key = paper.get(key, {})
-        if "note" in of_key:
-            found.setdefault(of_key["note"], []).append(key)
-        elif of_key.get("rows", split["rows"]) != split["rows"]:
-            why = of_key.get("explained", "the paper's figure is of the official labels")
-            found.setdefault(f"other than in the paper ({of_key['where']}): {why}", []).append(key)
-    if not found:
+        paper_figures = paper.get(key, {})
+        if "note" in paper_figures:
+            keys_by_note.setdefault(paper_figures["note"], []).append(key)
+        elif paper_figures.get("rows", split["rows"]) != split["rows"]:
+            why = paper_figures.get("explained", "the paper's figure is of the official labels")
+            keys_by_note.setdefault(f"other than in the paper ({paper_figures['where']}): {why}", []).append(key)
+    if not keys_by_note:
         return []
-    return ["\n".join(f"- {', '.join(f'`{key}`' for key in keys)}: {note}" for note, keys in found.items())]
+    return ["\n".join(f"- {', '.join(f'`{key}`' for key in keys)}: {note}" for note, keys in keys_by_note.items())]

@@ -1,6 +1,6 @@
 """README.md of a published repository: the Hub's header, and the questions of Datasheets for Datasets (Gebru et al.).
 
-cards/<repository>.md says under fixed headings what is true of one repository only. Everything else is generated.
+cards/<repository>.md has fixed headings for statements on one repository only. Everything else is generated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from ..builders import registry
 from ..builders.row_digest import rowset_sha256
 from ..builders.write import configs_header, front_matter
-from . import FOLDER, body, command, composition, config_text, dictionary, examples, licences, policy, small_counts
+from . import FOLDER, command, composition, config_text, dictionary, examples, licences, policy, read_body, small_counts
 from .publication import WITHOUT_MASKS, Publication
 from .publish import reports
 
@@ -40,105 +40,171 @@ TAGS = ("medfaith", "medical", "evaluation", "hallucination", "vision-language")
 
 
 @cache
-def benchmark(name: str) -> dict[str, Any]:
-    """What benchmarks.toml says of a benchmark."""
+def load_benchmark(name: str) -> dict[str, Any]:
+    """Load the entry of a benchmark in benchmarks.toml.
+
+    Args:
+        name: The name of the benchmark.
+
+    Returns:
+        The entry.
+    """
     return tomllib.loads((FOLDER / "benchmarks.toml").read_text(encoding="utf-8"))[name]
 
 
-def readme(publication: Publication, staged: Path, repo_id: str) -> str:
-    """README.md of the repository `repo_id`; `staged` holds its Parquet files."""
-    parts = [f"# {title(publication.name)}", introduction(publication.name)]
-    parts += [f"## {heading}\n\n{text}" for heading, text in sections(publication, repo_id).items()]
-    return front_matter(header(publication, staged)) + "\n\n".join(parts) + "\n"
+def build_readme(publication: Publication, staged: Path, repo_id: str) -> str:
+    """Build README.md.
+
+    Args:
+        publication: The repository.
+        staged: The folder of its Parquet files.
+        repo_id: `<org>/<name>` on the Hub.
+
+    Returns:
+        The text of the file.
+    """
+    blocks = [f"# {read_title(publication.name)}", read_introduction(publication.name)]
+    blocks += [f"## {heading}\n\n{text}" for heading, text in build_sections(publication, repo_id).items()]
+    return front_matter(build_header(publication, staged)) + "\n\n".join(blocks) + "\n"
 
 
-def sections(publication: Publication, repo_id: str) -> dict[str, str]:
-    """Heading -> Markdown, in the order of the card."""
-    known = registry.BENCHMARKS[publication.record["benchmark"]].needs
-    sections = written_sections(publication.name).items()
-    written = {heading: config_text.about(text, known, publication.built) for heading, text in sections}
+def build_sections(publication: Publication, repo_id: str) -> dict[str, str]:
+    """Build the sections of the card.
+
+    Args:
+        publication: The repository.
+        repo_id: `<org>/<name>` on the Hub.
+
+    Returns:
+        Heading -> Markdown, in the order of the card.
+    """
+    all_configs = registry.BENCHMARKS[publication.record["benchmark"]].needs
+    sections = read_sections(publication.name).items()
+    written = {heading: config_text.filter_text(text, all_configs, publication.built) for heading, text in sections}
     return {
         "Motivation": written["Motivation"],
-        "Composition": composition.text(publication),
-        "Columns": dictionary.text(publication.record["benchmark"], publication.built),
-        "An example row": _example(publication),
-        "Collection": _collection(publication),
+        "Composition": composition.format_composition(publication),
+        "Columns": dictionary.format_dictionary(publication.record["benchmark"], publication.built),
+        "An example row": _format_example(publication),
+        "Collection": _format_collection(publication),
         "Annotations": written["Annotations"],
         "Rules": written["Rules"],
         "Intended use": written["Intended use"],
         "Misuse": written["Misuse"],
         "Biases": written["Biases"],
         "Limits": written["Limits"],
-        "Personal and sensitive information": _sensitive(publication),
-        "How to get it": _use(publication, repo_id),
-        "Licences": licences.chain(publication.sources, publication.referenced),
+        "Personal and sensitive information": _format_sensitive(publication),
+        "How to get it": _format_use(publication, repo_id),
+        "Licences": licences.format_licences(publication.sources, publication.referenced),
         "Funding and ethics": STATEMENTS,
-        "Maintenance": f"{MAINTENANCE} {issues()}.",
-        "Citation": _citation(publication.record["benchmark"]),
-        "Contact": f"Questions, errors, requests to take something down: {issues()}. Rows were built by medfaith "
-        f"{publication.record.get('medfaith')}, this card was written by medfaith {version()}.",
+        "Maintenance": f"{MAINTENANCE} {get_page()}.",
+        "Citation": _format_citation(publication.record["benchmark"]),
+        "Contact": f"Questions, errors, requests to take something down: {get_page()}. Rows were built by medfaith "
+        f"{publication.record.get('medfaith')}, this card was written by medfaith {get_version()}.",
     }
 
 
-def _citation(name: str) -> str:
-    """The paper, with a link by which the Hub knows it."""
-    about = benchmark(name)
-    eprint = re.search(r"eprint = \{([\d.]+)\}", about["bibtex"])
+def _format_citation(name: str) -> str:
+    """Format the paper's reference, with a link that the Hub recognizes."""
+    entry = load_benchmark(name)
+    eprint = re.search(r"eprint = \{([\d.]+)\}", entry["bibtex"])
     link = f"The paper: https://arxiv.org/abs/{eprint[1]}\n\n" if eprint else ""
-    return f"{link}```bibtex\n{about['bibtex'].strip()}\n```"
+    return f"{link}```bibtex\n{entry['bibtex'].strip()}\n```"
 
 
-def title(name: str) -> str:
-    return body(name).splitlines()[0].removeprefix("# ")
+def read_title(name: str) -> str:
+    """Read the title of a repository from its card.
+
+    Args:
+        name: The name of the repository.
+
+    Returns:
+        The title.
+    """
+    return read_body(name).splitlines()[0].removeprefix("# ")
 
 
-def introduction(name: str) -> str:
-    return body(name).split("\n## ", 1)[0].split("\n", 1)[1].strip()
+def read_introduction(name: str) -> str:
+    """Read the introduction of a repository from its card.
+
+    Args:
+        name: The name of the repository.
+
+    Returns:
+        Markdown.
+    """
+    return read_body(name).split("\n## ", 1)[0].split("\n", 1)[1].strip()
 
 
-def written_sections(name: str) -> dict[str, str]:
-    """Heading -> Markdown of cards/<name>.md."""
-    parts = (part.split("\n", 1) for part in body(name).split("\n## ")[1:])
-    return {heading.strip(): text.strip() for heading, text in parts}
+def read_sections(name: str) -> dict[str, str]:
+    """Read the sections of cards/<name>.md.
+
+    Args:
+        name: The name of the repository.
+
+    Returns:
+        Heading -> Markdown.
+    """
+    pairs = (block.split("\n", 1) for block in read_body(name).split("\n## ")[1:])
+    return {heading.strip(): text.strip() for heading, text in pairs}
 
 
-def header(publication: Publication, staged: Path) -> dict[str, Any]:
-    """The YAML header: what the Hub shows and filters by, and what `load_dataset` reads."""
-    about = benchmark(publication.record["benchmark"])
-    hashes, sizes = _measured(publication, staged)
+def build_header(publication: Publication, staged: Path) -> dict[str, Any]:
+    """Build the YAML header: fields that the Hub shows and filters by, and that `load_dataset` reads.
+
+    Args:
+        publication: The repository.
+        staged: The folder of its Parquet files.
+
+    Returns:
+        The fields.
+    """
+    entry = load_benchmark(publication.record["benchmark"])
+    hashes, sizes = _measure_tables(publication, staged)
     rows = sum(publication.splits.values())
     size = next((name for limit, name in SIZES if rows < limit), LARGEST)
-    found: dict[str, Any] = {
-        "pretty_name": title(publication.name),
+    fields: dict[str, Any] = {
+        "pretty_name": read_title(publication.name),
         "language": ["en"],
-        **licences.of_header(publication.record["source"], publication.sources),
-        "task_categories": about["task_categories"],
-        "tags": [*TAGS, publication.record["benchmark"], *about["tags"]],
+        **licences.build_header_fields(publication.record["source"], publication.sources),
+        "task_categories": entry["task_categories"],
+        "tags": [*TAGS, publication.record["benchmark"], *entry["tags"]],
         "size_categories": [size],
         "source_datasets": ["extended"],
-        "annotations_creators": about["annotations"][publication.record["source"]],
+        "annotations_creators": entry["annotations"][publication.record["source"]],
     }
     if publication.policy == policy.RECIPE:
-        found |= licences.gate(publication.all_sources)
-    found |= configs_header(publication.features, hashes)
-    found["dataset_info"] = [info | sizes[info["config_name"]] for info in found["dataset_info"]]
-    return found
+        fields |= licences.build_gate(publication.all_sources)
+    fields |= configs_header(publication.features, hashes)
+    fields["dataset_info"] = [info | sizes[info["config_name"]] for info in fields["dataset_info"]]
+    return fields
 
 
-def version() -> str:
+def get_version() -> str:
+    """Return the version of medfaith.
+
+    Returns:
+        The version.
+    """
     return importlib.metadata.version("medfaith")
 
 
-def issues() -> str:
-    """The project's page for questions, from the package's metadata."""
+def get_page() -> str:
+    """Return the project's page for questions, from the package's metadata.
+
+    Returns:
+        The address.
+    """
     links = (entry.split(", ", 1) for entry in importlib.metadata.metadata("medfaith").get_all("Project-URL") or ())
     return dict(links)["Issues"]
 
 
-def _measured(publication: Publication, staged: Path) -> tuple[dict[tuple[str, str], str], dict[str, dict[str, Any]]]:
-    """Of the staged Parquet: the hash of each split's rows, and by config what dataset_info says of sizes in bytes.
+def _measure_tables(
+    publication: Publication, staged: Path
+) -> tuple[dict[tuple[str, str], str], dict[str, dict[str, Any]]]:
+    """Compute the hash of each split's rows, and the sizes in bytes for dataset_info, from the staged Parquet.
 
-    num_bytes is that of the rows in memory (Arrow), download_size that of the files: as `datasets` counts.
+    num_bytes is the size of the rows in memory (Arrow), download_size the size of the files, like in `datasets`.
     """
     hashes: dict[tuple[str, str], str] = {}
     sizes: dict[str, dict[str, Any]] = {}
@@ -146,62 +212,66 @@ def _measured(publication: Publication, staged: Path) -> tuple[dict[tuple[str, s
         files = sorted((staged / config).glob(f"{split}-*.parquet"))
         table = pa.concat_tables([pq.read_table(path) for path in files])
         hashes[config, split] = rowset_sha256(table)
-        of_config = sizes.setdefault(config, {"splits": [], "download_size": 0, "dataset_size": 0})
-        of_config["splits"].append({"name": split, "num_bytes": table.nbytes, "num_examples": table.num_rows})
-        of_config["download_size"] += sum(path.stat().st_size for path in files)
-        of_config["dataset_size"] += table.nbytes
+        config_sizes = sizes.setdefault(config, {"splits": [], "download_size": 0, "dataset_size": 0})
+        config_sizes["splits"].append({"name": split, "num_bytes": table.nbytes, "num_examples": table.num_rows})
+        config_sizes["download_size"] += sum(path.stat().st_size for path in files)
+        config_sizes["dataset_size"] += table.nbytes
     return hashes, sizes
 
 
-def _example(publication: Publication) -> str:
-    """One row of each form that rows have."""
+def _format_example(publication: Publication) -> str:
+    """Format one row of each form of rows."""
     if publication.policy == policy.ROWS:
         note = "The first row of the build."
-        rows = {config: examples.shown(first) for config, first in _first_rows(publication)}
+        rows = {config: examples.hide_identifiers(first_row) for config, first_row in _iterate_first_rows(publication)}
     else:
         note = "Synthetic, not from the sources; identifiers are shown as `...`, and masks cut off."
-        committed = examples.examples(publication.name)
+        committed = examples.load_examples(publication.name)
         rows = {config: committed[config] for config in publication.built if config in committed}
     forms: dict[tuple[str, ...], list[str]] = {}
     for config, row in rows.items():
         forms.setdefault(tuple(row), []).append(config)
-    parts = [note]
-    for config, *others in forms.values():
-        same = f" (the same columns: {', '.join(f'`{other}`' for other in others)})" if others else ""
-        parts.append(f"`{config}`{same}:\n\n```json\n{examples.pretty(rows[config])}\n```")
-    return "\n\n".join(parts)
+    blocks = [note]
+    for config, *similar in forms.values():
+        same = (
+            f" (the same columns: {', '.join(f'`{similar_config}`' for similar_config in similar)})" if similar else ""
+        )
+        blocks.append(f"`{config}`{same}:\n\n```json\n{examples.format_row(rows[config])}\n```")
+    return "\n\n".join(blocks)
 
 
-def _first_rows(publication: Publication) -> Iterator[tuple[str, dict[str, Any]]]:
-    seen: set[str] = set()
+def _iterate_first_rows(publication: Publication) -> Iterator[tuple[str, dict[str, Any]]]:
+    done: set[str] = set()
     for config, _, table in publication.tables():
-        if config not in seen and table.num_rows:
-            seen.add(config)
+        if config not in done and table.num_rows:
+            done.add(config)
             yield config, table.slice(0, 1).to_pylist()[0]
 
 
-def _collection(publication: Publication) -> str:
-    """Which sources, in which version, and which label files by their hash."""
+def _format_collection(publication: Publication) -> str:
+    """Format the sources with their versions, and the label files with their hashes."""
     lines = ["Nothing was collected for this data set: it is made from these sources by rules, with a seed.", ""]
     lines += ["| source | version read for | label file | SHA-256 |", "|---|---|---|---|"]
     for source in publication.sources:
-        read: Mapping[str, Any] = publication.published_record["sources"][source.id]
-        for name, digest in read["files"].items():
-            lines.append(f"| {source.title} | {read['version']} | `{name}` | `{digest}` |")
+        entry: Mapping[str, Any] = publication.published_record["sources"][source.id]
+        for name, digest in entry["files"].items():
+            lines.append(f"| {source.title} | {entry['version']} | `{name}` | `{digest}` |")
     lines += [
         "",
         "The hash of a packed file is that of its content. The hash of many files is over all their names and hashes.",
     ]
     if "segmenter" in publication.record["arguments"]:
-        said = publication.record["arguments"]["segmenter"]
-        made = (
-            f"were made by `{said.replace('`', '')}`" if said else "were made by a program that the build does not name"
+        segmenter = publication.record["arguments"]["segmenter"]
+        origin = (
+            f"were made by `{segmenter.replace('`', '')}`"
+            if segmenter
+            else "were made by a program that the build does not name"
         )
-        lines += ["", f"The anatomy masks {made}. Other masks give other rows: `medfaith verify` counts them apart."]
+        lines += ["", f"The anatomy masks {origin}. Other masks give other rows: `medfaith verify` counts them apart."]
     return "\n".join(lines)
 
 
-def _sensitive(publication: Publication) -> str:
+def _format_sensitive(publication: Publication) -> str:
     common = "No pixels and no report text are in this repository"
     if publication.policy == policy.ROWS:
         quoted = any(source.id in reports.READERS for source in publication.sources)
@@ -216,31 +286,31 @@ def _sensitive(publication: Publication) -> str:
         else ("rows", " The ids of the rows are published unchanged. They name images or frames as the sources do.")
     )
     packaged = [source.title for source in publication.sources if source.torchxrayvision]
-    known = (
+    note = (
         f" The training labels of {' and '.join(packaged)} are in the public package torchxrayvision: anyone can "
         "compute the hashes of rows that are made of them."
     )
     return (
         f"{common}. It holds no row, but keyed hashes of {hashed} (HMAC-SHA256), in the order of the hashes. The key "
         "of a config is derived from what the sources' labels say: only those who have the labels can compute them."
-        f"{known if packaged else ''}{ids} Counts below {small_counts.FEWEST} are not printed. You build the rows from "
+        f"{note if packaged else ''}{ids} Counts below {small_counts.FEWEST} are not printed. You build the rows from "
         "your licensed copy. They describe patients whom the sources de-identified. Treat them as the sources' terms "
         "say, and do not try to identify anybody."
     )
 
 
-def _use(publication: Publication, repo_id: str) -> str:
+def _format_use(publication: Publication, repo_id: str) -> str:
     record = publication.record
     org = repo_id.split("/", 1)[0]
-    about = benchmark(record["benchmark"])
+    entry = load_benchmark(record["benchmark"])
     roots = [word for source in publication.referenced for word in ("--root", f"{source.id}=PATH")]
 
-    tasks = config_text.tasks(about["tasks"][record["source"]], record["splits"])
+    tasks = config_text.select_tasks(entry["tasks"][record["source"]], record["splits"])
 
     def evaluate(data: str, before: str) -> str:
-        """Nothing of a build that has the rows of no task, such as one for training alone."""
-        shown = _shell(["medfaith", "eval", "--data", data, *roots, *about["model"], "--tasks", tasks])
-        return f"{before}\n\n{shown}\n\n" if tasks else ""
+        """Format the evaluation; "" if the build has the rows of no task, such as one for training alone."""
+        commands = _format_shell(["medfaith", "eval", "--data", data, *roots, *entry["model"], "--tasks", tasks])
+        return f"{before}\n\n{commands}\n\n" if tasks else ""
 
     rebuild = command.rebuild(record)
     if publication.policy == policy.ROWS:
@@ -250,20 +320,27 @@ def _use(publication: Publication, repo_id: str) -> str:
             f"```python\nfrom datasets import load_dataset\n\n{load}\n```\n\n"
             "Rows refer to images by `source` and by `key`, a path below the root of that source.\n\n"
             f"{evaluate(org, 'An evaluation needs your copy:')}This command builds the same rows from the sources:\n\n"
-            f"{_shell(rebuild)}"
+            f"{_format_shell(rebuild)}"
         )
     return (
-        f"This repository has no rows. Build them with [medfaith]({issues().rpartition('/')[0]}) from your licensed "
+        f"This repository has no rows. Build them with [medfaith]({get_page().rpartition('/')[0]}) from your licensed "
         "copies, and prove that they are the published ones. `medfaith sources` says how to get each source.\n\n"
-        f"{_shell(rebuild, ['medfaith', 'verify', 'DIR', '--against', repo_id])}\n\n"
+        f"{_format_shell(rebuild, ['medfaith', 'verify', 'DIR', '--against', repo_id])}\n\n"
         f"{evaluate('DIR', 'Then score a model:')}"
         f'`load_dataset("{repo_id}", "manifest")` has a split for each config, and in it `config`, `split`, `id` and '
-        f"`sha256` of each row. {_hashed(publication)}"
+        f"`sha256` of each row. {_format_manifest_columns(publication)}"
     )
 
 
-def manifest_columns(publication: Publication) -> dict[str, str]:
-    """What the columns of a recipe's manifest hold."""
+def describe_manifest_columns(publication: Publication) -> dict[str, str]:
+    """Describe the columns of a recipe's manifest.
+
+    Args:
+        publication: The repository.
+
+    Returns:
+        Column -> description.
+    """
     as_json = "the row as JSON (keys sorted, no spaces, UTF-8)"
     return {
         "config": "the row's config",
@@ -274,22 +351,22 @@ def manifest_columns(publication: Publication) -> dict[str, str]:
     }
 
 
-def _hashed(publication: Publication) -> str:
-    """`manifest_columns` in a sentence."""
-    columns = manifest_columns(publication)
+def _format_manifest_columns(publication: Publication) -> str:
+    """Format `describe_manifest_columns` in a sentence."""
+    columns = describe_manifest_columns(publication)
     if publication.withholds_ids:
-        said = (
+        sentence = (
             "`id` and `sha256` are HMAC-SHA256 of the row's id and of the row as JSON (keys sorted, no spaces, UTF-8), "
             f"{KEY}."
         )
     else:
-        said = f"`id` is the row's id, `sha256` is {columns['sha256']}."
+        sentence = f"`id` is the row's id, `sha256` is {columns['sha256']}."
     return (
-        f"{said} `{WITHOUT_MASKS}` is {columns[WITHOUT_MASKS]}."
+        f"{sentence} `{WITHOUT_MASKS}` is {columns[WITHOUT_MASKS]}."
         if WITHOUT_MASKS in publication.manifest_features
-        else said
+        else sentence
     )
 
 
-def _shell(*commands: list[str]) -> str:
-    return "\n".join(["```sh", *map(command.lines, commands), "```"])
+def _format_shell(*commands: list[str]) -> str:
+    return "\n".join(["```sh", *map(command.format_command, commands), "```"])

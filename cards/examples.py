@@ -1,6 +1,6 @@
-"""Example rows for cards: of the synthetic sources where rows stay with those who hold the source.
+"""Example rows for cards: from synthetic sources if the rows stay with those who have the source.
 
-`python -m medfaith.cards.examples` writes them anew to cards/examples/<repository>.json: config -> one row.
+`python -m medfaith.cards.examples` writes them to cards/examples/<repository>.json: config -> one row.
 """
 
 from __future__ import annotations
@@ -23,48 +23,69 @@ from . import FOLDER, policy, publication
 EXAMPLES = FOLDER / "examples"
 IDENTIFIERS = frozenset({"id", "original_id", "study_id", "patient_id"})
 ELLIPSIS = "..."
-MASK = 24  # characters that are shown of a mask's counts
-QUOTED = 8  # words in a row of a report, be it a synthetic one, that the guard refuses
+MASK = 24  # number of characters shown from a mask's counts
+QUOTED = 8  # consecutive words of a report that the guard refuses, even for a synthetic report
 
 
-def examples(name: str) -> dict[str, Any]:
-    """The committed rows of a repository, by config."""
+def load_examples(name: str) -> dict[str, Any]:
+    """Load the committed rows of a repository.
+
+    Args:
+        name: The name of the repository.
+
+    Returns:
+        The rows by config.
+    """
     return json.loads((EXAMPLES / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def of_build(folder: Path) -> dict[str, Any]:
-    """One row of each config of a build, without identifiers.
+def select_examples(folder: Path) -> dict[str, Any]:
+    """Select one row of each config of a build, without identifiers.
 
-    The first; where rows hold a sentence the first with a short one, if possible about a side, which swaps change.
+    It is the first row. If rows have sentences, it is the first with a short one, if possible about a side, which swaps
+    change.
+
+    Args:
+        folder: The folder of the build.
+
+    Returns:
+        The rows by config.
     """
     record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    found: dict[str, Any] = {}
+    rows_by_config: dict[str, Any] = {}
     for config, split in (key.split("/") for key in record["splits"]):
-        if config not in found:
+        if config not in rows_by_config:
             rows = pq.read_table(next(iter(sorted((folder / config).glob(f"{split}-*.parquet"))))).to_pylist()
-            found[config] = shown(min(rows, key=_rank), IDENTIFIERS)
-    return found
+            rows_by_config[config] = hide_identifiers(min(rows, key=_compute_rank), IDENTIFIERS)
+    return rows_by_config
 
 
-def _rank(row: Mapping[str, Any]) -> tuple[bool, bool]:
-    words = re.findall(r"[a-z0-9]+", row.get("sentence", "").lower())
-    return len(words) >= QUOTED, not {"left", "right"} & set(words)
+def _compute_rank(row: Mapping[str, Any]) -> tuple[bool, bool]:
+    tokens = re.findall(r"[a-z0-9]+", row.get("sentence", "").lower())
+    return len(tokens) >= QUOTED, not {"left", "right"} & set(tokens)
 
 
-def shown(row: Mapping[str, Any], hidden: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """A row as a card shows it: masks cut off, `...` in place of columns in `hidden`, and of image keys with them.
+def hide_identifiers(row: Mapping[str, Any], hidden: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Shorten masks, and replace hidden columns by `...`; image keys are hidden, too, if any column is.
 
-    >>> shown({"id": "a1", "image": {"key": "a.png", "view": "PA"}}, IDENTIFIERS)
+    >>> hide_identifiers({"id": "a1", "image": {"key": "a.png", "view": "PA"}}, IDENTIFIERS)
     {'id': '...', 'image': {'key': '...', 'view': 'PA'}}
+
+    Args:
+        row: The row.
+        hidden: The names of the columns to hide.
+
+    Returns:
+        The row for a card.
     """
-    return {name: ELLIPSIS if name in hidden else _shown(name, value, hidden) for name, value in row.items()}
+    return {name: ELLIPSIS if name in hidden else _hide_value(name, value, hidden) for name, value in row.items()}
 
 
-def _shown(name: str, value: Any, hidden: frozenset[str]) -> Any:
+def _hide_value(name: str, value: Any, hidden: frozenset[str]) -> Any:
     if isinstance(value, Mapping):
-        return {key: _shown(key, one, hidden) for key, one in value.items()}
+        return {key: _hide_value(key, item, hidden) for key, item in value.items()}
     if isinstance(value, list):
-        return [_shown(name, one, hidden) for one in value]
+        return [_hide_value(name, item, hidden) for item in value]
     if isinstance(value, str) and name == "key" and hidden:
         return ELLIPSIS
     if isinstance(value, str) and name == "counts" and len(value) > MASK:
@@ -72,27 +93,48 @@ def _shown(name: str, value: Any, hidden: frozenset[str]) -> Any:
     return value
 
 
-def pretty(row: Mapping[str, Any], indent: str = "") -> str:
-    """A row as JSON, a line a column.
+def format_row(row: Mapping[str, Any], indent: str = "") -> str:
+    """Format a row as JSON, a line a column.
 
-    >>> print(pretty({"id": "a", "options": ["x", "y"]}))
+    >>> print(format_row({"id": "a", "options": ["x", "y"]}))
     {
       "id": "a",
       "options": ["x", "y"]
     }
+
+    Args:
+        row: The row.
+        indent: The blanks before each line.
+
+    Returns:
+        The JSON text.
     """
     columns = (f"{indent}  {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in row.items())
     return "{\n" + ",\n".join(columns) + f"\n{indent}}}"
 
 
-def text(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """As it is committed."""
-    configs = (f"  {json.dumps(config)}: {pretty(row, '  ')}" for config, row in rows.items())
+def format_examples(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Format the rows of all configs, like in the committed file.
+
+    Args:
+        rows: The rows by config.
+
+    Returns:
+        The JSON text.
+    """
+    configs = (f"  {json.dumps(config)}: {format_row(row, '  ')}" for config, row in rows.items())
     return "{\n" + ",\n".join(configs) + "\n}\n"
 
 
 def main(out: Path = EXAMPLES) -> list[Path]:
-    """Builds everything from synthetic sources and writes the examples of what is published as a recipe."""
+    """Build all benchmarks from synthetic sources, and write the examples for those published as recipes.
+
+    Args:
+        out: The folder of the examples.
+
+    Returns:
+        The files that were written.
+    """
     out.mkdir(exist_ok=True)
     written = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -101,7 +143,7 @@ def main(out: Path = EXAMPLES) -> list[Path]:
             for folder in benchmark.build(roots, Path(temporary) / "data"):
                 if publication.read(folder).policy == policy.RECIPE:
                     written.append(out / f"{folder.name}.json")
-                    written[-1].write_text(text(of_build(folder)), encoding="utf-8")
+                    written[-1].write_text(format_examples(select_examples(folder)), encoding="utf-8")
     return written
 
 

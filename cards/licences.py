@@ -1,4 +1,4 @@
-"""What the sources' licences say to a reader of a card, to the Hub's filters and to its gate."""
+"""The sources' licences for the reader of a card, for the Hub's filters and for its gate."""
 
 from __future__ import annotations
 
@@ -8,50 +8,74 @@ from typing import Any
 
 from ..loaders.sources import Source
 
-# Of the Hub's list of licences, those that a source has.
+# The licences of sources that are in the Hub's list.
 KNOWN = frozenset({"cc-by-4.0", "cc-by-nc-4.0", "cc-by-nc-nd-4.0", "cc-by-nc-sa-4.0"})
 OWN = "user-made"  # version of a source that its user makes from another one
 SEVERAL = "several-see-the-card"
 
 
-def of_header(source_id: str, sources: Sequence[Source]) -> dict[str, str]:
-    """The header's `license`: one of the Hub's list, or `other` with a name and a link.
-
-    Args:
-        source_id: the repository's main source, which is linked unless another one is less open. sources: all that it
-            was made of.
+def build_header_fields(source_id: str, sources: Sequence[Source]) -> dict[str, str]:
+    """Build the header's `license`: one of the Hub's list, or `other` with a name and a link.
 
     >>> from ..loaders.sources import source
-    >>> of_header("openi", [source("openi")])
+    >>> build_header_fields("openi", [source("openi")])
     {'license': 'cc-by-nc-nd-4.0'}
+
+    Args:
+        source_id: The repository's main source, which is linked unless another one is less open.
+        sources: All sources of the repository.
+
+    Returns:
+        The fields of the header.
     """
-    given = [source for source in sources if source.version != OWN]
-    names = {slug(source.licence) for source in given}
+    official = [source for source in sources if source.version != OWN]
+    names = {convert_to_slug(source.licence) for source in official}
     if len(names) == 1 and names <= KNOWN:
         return {"license": names.pop()}
-    candidates = [source for source in given if slug(source.licence) not in KNOWN] or given
+    candidates = [source for source in official if convert_to_slug(source.licence) not in KNOWN] or official
     linked = next((source for source in candidates if source.id == source_id), candidates[0])
     name = names.pop() if len(names) == 1 else SEVERAL
     return {"license": "other", "license_name": name, "license_link": linked.licence_url}
 
 
-def links(sources: Sequence[Source]) -> list[str]:
-    """Addresses of the licences, each once. What a user makes has none: its link is that of the tool."""
+def list_links(sources: Sequence[Source]) -> list[str]:
+    """List the addresses of the licences, each once. A source made by its user is skipped: its link is its tool's.
+
+    Args:
+        sources: The sources.
+
+    Returns:
+        The addresses.
+    """
     return list(dict.fromkeys(source.licence_url for source in sources if source.version != OWN))
 
 
-def slug(licence: str) -> str:
-    """
-    >>> slug("PhysioNet Credentialed Health Data License 1.5.0")
+def convert_to_slug(licence: str) -> str:
+    """Convert the name of a licence to lower case with hyphens.
+
+    >>> convert_to_slug("PhysioNet Credentialed Health Data License 1.5.0")
     'physionet-credentialed-health-data-license-1.5.0'
+
+    Args:
+        licence: The name.
+
+    Returns:
+        The slug.
     """
     return re.sub(r"[^a-z0-9.]+", "-", licence.lower().replace("'", "")).strip("-")
 
 
-def gate(sources: Iterable[Source]) -> dict[str, Any]:
-    """What the Hub asks of those who want access, where gating is switched on for the repository."""
+def build_gate(sources: Iterable[Source]) -> dict[str, Any]:
+    """Build the header fields that ask readers to confirm the licences, if the repository is gated.
+
+    Args:
+        sources: The sources of the repository.
+
+    Returns:
+        The fields of the header.
+    """
     terms = " ".join(
-        f"{source.title} (licence: {', '.join([source.licence, *links([source])])}): {source.terms}"
+        f"{source.title} (licence: {', '.join([source.licence, *list_links([source])])}): {source.terms}"
         for source in sources
     )
     holds = {f"I hold the licence of {source.title}": "checkbox" for source in sources if source.version != OWN}
@@ -67,18 +91,22 @@ def gate(sources: Iterable[Source]) -> dict[str, Any]:
     }
 
 
-def chain(sources: Sequence[Source], referenced: Sequence[Source]) -> str:
-    """Markdown: each source with its licence, terms and how to get it.
+def format_licences(sources: Sequence[Source], referenced: Sequence[Source]) -> str:
+    """Format each source with its licence, its terms and how to get it.
 
     Args:
-        sources: those whose labels were read. referenced: those whose images rows reference.
+        sources: Sources of labels.
+        referenced: Sources of images that rows reference.
+
+    Returns:
+        Markdown.
     """
     lines = []
     for source in dict.fromkeys((*sources, *referenced)):
         uses = {"labels": source in sources, "images that rows reference": source in referenced}
-        what = " and ".join(use for use, used in uses.items() if used)
-        licence = "".join(f"[{source.licence}]({link})" for link in links([source])) or source.licence
-        lines.append(f"- **{source.title}** ({what}): {licence}. {source.terms} Access: {source.access}")
+        purpose = " and ".join(use for use, used in uses.items() if used)
+        licence = "".join(f"[{source.licence}]({link})" for link in list_links([source])) or source.licence
+        lines.append(f"- **{source.title}** ({purpose}): {licence}. {source.terms} Access: {source.access}")
     return "\n".join(lines) + (
         "\n\nThe strictest licence of the labels applies to the rows. Images have the licence of their source. "
         "medfaith itself is under Apache-2.0."

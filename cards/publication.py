@@ -1,4 +1,4 @@
-"""What one repository on the Hub is made of: a build that was proved sound, and what its licences let out of it."""
+"""A repository on the Hub: a verified build, and the part of it that its licences allow to publish."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ..loaders.errors import InputError
 from ..loaders.sources import Source
 from . import file_names, policy, small_counts
 
-MANIFEST = "manifest"  # config of a recipe's tables, whose splits are called as the configs of the build
-WITHOUT_MASKS = "sha256_without_masks"  # in a manifest, of rows with masks: who publishes may have made them
+MANIFEST = "manifest"  # config of a recipe's tables; its splits have the names of the build's configs
+WITHOUT_MASKS = "sha256_without_masks"  # in a manifest of rows with masks, which the publisher may have made
 MANIFEST_FEATURES = datasets.Features(dict.fromkeys(("config", "split", "id", "sha256"), datasets.Value("string")))
 
 
@@ -30,8 +30,12 @@ MANIFEST_FEATURES = datasets.Features(dict.fromkeys(("config", "split", "id", "s
 class Publication:
     """One repository of `medfaith build`.
 
-    record: its build.json. sources: whose labels were read. referenced: whose images rows reference. built: config ->
-    features.
+    Attributes:
+        folder: The folder of the build.
+        record: The content of build.json.
+        sources: Sources of labels.
+        referenced: Sources of images that rows reference.
+        built: Config -> features.
     """
 
     folder: Path
@@ -42,13 +46,13 @@ class Publication:
 
     @property
     def all_sources(self) -> tuple[Source, ...]:
-        """Whose licences hold: of labels, then of images alone."""
+        """All sources with licences to respect: of labels, then of images alone."""
         return tuple(dict.fromkeys((*self.sources, *self.referenced)))
 
     @property
     def policy(self) -> str:
-        """ "rows" or "recipe"."""
-        return policy.policy_of(self.all_sources)
+        """The policy, "rows" or "recipe"."""
+        return policy.compute_policy(self.all_sources)
 
     @property
     def withholds_ids(self) -> bool:
@@ -56,76 +60,109 @@ class Publication:
 
     @property
     def name(self) -> str:
-        """`<benchmark>-<source>`, which the repository on the Hub is called, too."""
+        """The name of the repository, `<benchmark>-<source>`."""
         return f"{self.record['benchmark']}-{self.record['source']}"
 
     @property
     def published_record(self) -> Mapping[str, Any]:
-        """build.json as it is published: without the keys, which stay with those who hold the sources.
+        """The published form of build.json: without the keys, which stay with those who have the sources.
 
-        A recipe has their fingerprints: whose fingerprints are others has keys of other labels, and hashes that cannot
-        be compared. It has no count of a few rows (`small_counts`). Of files that the user named, any publication has
-        the number (`file_names`).
+        A recipe has the fingerprints of the keys: different fingerprints mean keys of other labels, and hashes that
+        cannot be compared. It has no small counts (`small_counts`). Files that the user named appear as a number only
+        (`file_names`).
         """
         described = {
-            name: {**of, "files": file_names.shown(sources.source(name), of["files"])}
-            for name, of in self.record["sources"].items()
+            name: {**entry, "files": file_names.group_unknown(sources.source(name), entry["files"])}
+            for name, entry in self.record["sources"].items()
         }
         record = {name: value for name, value in self.record.items() if name != KEYS} | {"sources": described}
         if self.policy == policy.ROWS:
             return record
         used = {split: key_of(self.record, split).hex() for split in {key.split("/")[1] for key in record["splits"]}}
         hidden: dict[str, Any] = {
-            "splits": {key: small_counts.of_split(split) for key, split in record["splits"].items()}
+            "splits": {key: small_counts.hide_split_counts(split) for key, split in record["splits"].items()}
         }
         if "skipped" in record:
-            hidden["skipped"] = small_counts.hidden(self.record["skipped"])
+            hidden["skipped"] = small_counts.hide_small_counts(self.record["skipped"])
         return record | hidden | {FINGERPRINTS: {split: fingerprint(key) for split, key in sorted(used.items())}}
 
     @property
     def features(self) -> Mapping[str, datasets.Features]:
-        """Config -> features of what is published."""
+        """The features of the published configs."""
         return self.built if self.policy == policy.ROWS else {MANIFEST: self.manifest_features}
 
     @property
     def manifest_features(self) -> datasets.Features:
-        """Of a recipe's tables; with a column more where rows have masks."""
-        more = {WITHOUT_MASKS: datasets.Value("string")} if any(map(masks, self.built.values())) else {}
+        """The features of a recipe's tables; with one more column if rows have masks."""
+        more = {WITHOUT_MASKS: datasets.Value("string")} if any(map(list_mask_columns, self.built.values())) else {}
         return datasets.Features({**MANIFEST_FEATURES, **more})
 
     @property
     def splits(self) -> Mapping[tuple[str, str], int]:
-        """(config, split) -> rows, of what is published."""
-        rows = {(config, split): n for (config, split), n in self._rows()}
+        """The number of rows of each published (config, split)."""
+        rows = {(config, split): n for (config, split), n in self._iterate_row_counts()}
         if self.policy == policy.ROWS:
             return rows
-        return {(MANIFEST, config): sum(n for (of, _), n in rows.items() if of == config) for config, _ in rows}
+        return {
+            (MANIFEST, config): sum(n for (row_config, _), n in rows.items() if row_config == config)
+            for config, _ in rows
+        }
 
-    def _rows(self) -> Iterator[tuple[tuple[str, str], int]]:
+    def _iterate_row_counts(self) -> Iterator[tuple[tuple[str, str], int]]:
         for key, split in self.record["splits"].items():
             config, _, name = key.partition("/")
             yield (config, name), split["rows"]
 
     def tables(self) -> Iterator[tuple[str, str, pa.Table]]:
-        """Config, split and rows of the build, one split at a time."""
+        """Iterate over the rows of the build, one split at a time.
+
+        Yields:
+            Config, split and rows.
+        """
         for key in self.record["splits"]:
             config, split = key.split("/")
-            yield config, split, pa.concat_tables([pq.ParquetFile(part).read() for part in self.parts(config, split)])
+            yield (
+                config,
+                split,
+                pa.concat_tables([pq.ParquetFile(path).read() for path in self.list_parquet_files(config, split)]),
+            )
 
-    def parts(self, config: str, split: str) -> list[Path]:
-        """The build's Parquet files of a split, in order."""
+    def list_parquet_files(self, config: str, split: str) -> list[Path]:
+        """List the build's Parquet files of a split.
+
+        Args:
+            config: The config.
+            split: The split.
+
+        Returns:
+            The paths in order.
+        """
         return sorted((self.folder / config).glob(f"{split}-*-of-*.parquet"))
 
 
-def masks(features: datasets.Features) -> list[str]:
-    """The columns that hold masks."""
+def list_mask_columns(features: datasets.Features) -> list[str]:
+    """List the columns that hold masks.
+
+    Args:
+        features: The features of the rows.
+
+    Returns:
+        The names.
+    """
     return [name for name, feature in features.items() if feature == MASK]
 
 
 def read(folder: Path) -> Publication:
-    """The repository below `folder`, proved: every row, count and hash is what its build.json says.
+    """Read and verify a build: every row, count and hash must agree with its build.json.
 
-    Raises InputError where it is not, or is no build.
+    Args:
+        folder: The folder of the build.
+
+    Returns:
+        The repository.
+
+    Raises:
+        InputError: The folder is not a build, or differs from its build.json.
     """
     problems = [
         f"{verdict.config}/{verdict.split}: {problem}"
@@ -140,14 +177,14 @@ def read(folder: Path) -> Publication:
     configs = dict.fromkeys(key.split("/")[0] for key in record["splits"])
     families = registry.BENCHMARKS[record["benchmark"]].family
     built = {config: families(config).features for config in configs}
-    named = tuple(sources.source(source_id) for source_id in record["sources"])
-    labels = Publication(folder, record, named, (), built)
-    referenced = sorted({source_id for _, _, table in labels.tables() for source_id in _referenced(table)})
+    label_sources = tuple(sources.source(source_id) for source_id in record["sources"])
+    labels = Publication(folder, record, label_sources, (), built)
+    referenced = sorted({source_id for _, _, table in labels.tables() for source_id in _iterate_referenced(table)})
     return replace(labels, referenced=tuple(map(sources.source, referenced)))
 
 
-def _referenced(rows: pa.Table) -> Iterator[str]:
-    """Sources whose images rows reference."""
+def _iterate_referenced(rows: pa.Table) -> Iterator[str]:
+    """Yield the sources of the images that rows reference."""
     for column in rows.columns:
         values = column.combine_chunks()
         kind = values.type

@@ -1,4 +1,4 @@
-"""eval.yaml: what the Hub registers a data set as a benchmark by (https://huggingface.co/docs/hub/eval-results)."""
+"""eval.yaml: registers a data set as a benchmark of the Hub (https://huggingface.co/docs/hub/eval-results)."""
 
 from __future__ import annotations
 
@@ -10,18 +10,25 @@ from . import datasheet
 from .publication import Publication
 
 FILE = "eval.yaml"
-FRAMEWORK = "medfaith"  # which the Hub's team has to know first
+FRAMEWORK = "medfaith"  # the Hub's team has to add it first
 
 
-def document(publication: Publication) -> str:
-    """The benchmark's name, what it measures, and a task for each config that a task of medfaith asks about."""
-    introduction = datasheet.introduction(publication.name)
+def build_document(publication: Publication) -> str:
+    """Build eval.yaml: the benchmark's name, its description, and a task for each config that a medfaith task uses.
+
+    Args:
+        publication: The repository.
+
+    Returns:
+        The YAML text.
+    """
+    introduction = datasheet.read_introduction(publication.name)
     return yaml.safe_dump(
         {
-            "name": datasheet.title(publication.name),
+            "name": datasheet.read_title(publication.name),
             "description": " ".join(introduction.split()),
             "evaluation_framework": FRAMEWORK,
-            "tasks": list(_tasks(publication)),
+            "tasks": list(_iterate_tasks(publication)),
         },
         sort_keys=False,
         allow_unicode=True,
@@ -29,9 +36,9 @@ def document(publication: Publication) -> str:
     )
 
 
-def _tasks(publication: Publication) -> Iterator[Mapping[str, str]]:
-    """Named as lm-eval's: the results of `medfaith report --hub` name them, too."""
-    choices = datasheet.benchmark(publication.record["benchmark"])["tasks"][publication.record["source"]]
+def _iterate_tasks(publication: Publication) -> Iterator[Mapping[str, str]]:
+    """Yield the tasks with their names in lm-eval, which the results of `medfaith report --hub` use, too."""
+    choices = datasheet.load_benchmark(publication.record["benchmark"])["tasks"][publication.record["source"]]
     for choice in choices:
         for needed, name in choice.items():
             if needed in publication.record["splits"]:  # one config alone: a task, and no group

@@ -1,15 +1,15 @@
-"""Masks of the anatomy that the user brings: from CXAS, from radiologists, or from any other segmenter.
+"""Masks of the anatomy that the user provides: from CXAS, from radiologists, or from any other segmenter.
 
 HEAL-MedVQA (section 3.2) takes the anatomy of its training images from a model trained on PAX-Ray++, and of its test
-images from radiologists; neither is published. Four layouts are read, one per folder:
+images from radiologists; neither is published. Each folder has one of four layouts:
 
-- COCO JSON, one file for all images (a `file_name`'s stem is the image's id) or one file an image, `<image>.json`; both
-  as CXAS writes them too, which leaves empty masks out;
+- COCO JSON, one file for all images (the stem of `file_name` is the image's id) or one file an image, `<image>.json`;
+  both also as written by CXAS, which leaves empty masks out;
 - `<image>.npz` (its first array) or `<image>.npy` with the 159 masks of CXAS, bool or uint8 (159, h, w);
 - `<image>/<label>.png`, 1-bit or grey with 0 and one other level.
 
-anatomies.toml says which labels make which anatomy. A mask covers the whole image, at its size or at another one: it is
-scaled by nearest neighbour. A square mask fits any image, since CXAS works at 512 x 512; any other one must have the
+anatomies.toml defines the labels of each anatomy. A mask covers the full image, at its size or at another one. It is
+scaled by nearest neighbour. A square mask fits any image, since CXAS works at 512 x 512. Any other mask must have the
 image's aspect ratio within ASPECT_TOLERANCE.
 """
 
@@ -29,7 +29,7 @@ import numpy as np
 from PIL import Image
 
 from . import coco, limits, rle
-from .coco import normalised
+from .coco import normalize_label
 from .errors import InputError
 from .rle import Rle
 
@@ -54,34 +54,71 @@ Size = tuple[int, int]
 
 
 class Layout(ABC):
-    """One way of keeping masks in files. places: the file or folder of each image, by image id."""
+    """One way to store masks in files.
+
+    Attributes:
+        places: The file or folder of each image, by image id.
+    """
 
     def __init__(self, places: Mapping[str, Path]) -> None:
         self.places = places
 
-    def files(self, image_id: str) -> Iterable[Path]:
-        """The files that the masks of one image are read from."""
+    def list_files(self, image_id: str) -> Iterable[Path]:
+        """List the files with the masks of an image.
+
+        Args:
+            image_id: The image.
+
+        Returns:
+            The paths.
+        """
         return [self.places[image_id]]
 
-    def of(self, image_ids: Iterable[str]) -> Self:
-        """The same for those of the images that it has, holding no more than they need."""
-        chosen = copy(self)
-        chosen.places = {image_id: self.places[image_id] for image_id in image_ids if image_id in self.places}
-        return chosen
+    def select(self, image_ids: Iterable[str]) -> Self:
+        """Select images, and hold no more data than they need.
 
-    def declared_size(self, image_id: str) -> Size | None:
-        """(width, height) of the image, where a file says so."""
+        Args:
+            image_ids: The images; those without masks are skipped.
+
+        Returns:
+            A layout of these images.
+        """
+        subset = copy(self)
+        subset.places = {image_id: self.places[image_id] for image_id in image_ids if image_id in self.places}
+        return subset
+
+    def get_declared_size(self, image_id: str) -> Size | None:
+        """Return the size of the image itself, if a file states it.
+
+        Args:
+            image_id: The image.
+
+        Returns:
+            (width, height) in pixels, or None.
+        """
         return None
 
     @abstractmethod
     def read(self, image_id: str) -> dict[str, Rle]:
-        """The masks of one image as stored, by name of structure or anatomy; raises InputError."""
+        """Read the masks of an image as stored.
+
+        Args:
+            image_id: The image.
+
+        Returns:
+            The masks by name of structure or anatomy.
+
+        Raises:
+            InputError: A file is damaged.
+        """
 
 
 class AnatomyMasks:
     """The masks below one root, opened image by image.
 
-    problems counts, over the reads so far, masks that were missing ("no mask: heart") or empty ("empty mask: heart").
+    Attributes:
+        problems: Number of masks, over the reads to date, that were missing ("no mask: heart") or empty ("empty mask:
+            heart").
     """
 
     def __init__(self, layout: Layout, anatomies: Sequence[str]) -> None:
@@ -98,40 +135,60 @@ class AnatomyMasks:
         return iter(sorted(self._layout.places))
 
     def subset(self, image_ids: Iterable[str]) -> AnatomyMasks:
-        """The masks of these images with a count of problems of their own: little enough to send to another process."""
-        return AnatomyMasks(self._layout.of(image_ids), self._anatomies)
+        """Select the masks of some images, with a new count of problems: small enough to send to another process.
+
+        Args:
+            image_ids: The images.
+
+        Returns:
+            The masks of these images.
+        """
+        return AnatomyMasks(self._layout.select(image_ids), self._anatomies)
 
     @property
     def files(self) -> list[Path]:
-        """Every file that the masks of these anatomies are read from, sorted."""
-        return sorted({path for image_id in self for path in self._layout.files(image_id)})
+        """All files with masks of these anatomies, sorted."""
+        return sorted({path for image_id in self for path in self._layout.list_files(image_id)})
 
-    def declared_size(self, image_id: str) -> Size | None:
-        """(width, height) of the image itself where a COCO file states it; None elsewhere, or without masks.
+    def get_declared_size(self, image_id: str) -> Size | None:
+        """Return the size of the image itself, if a COCO file states it.
 
-        512 x 512 counts as not stated: it is the size that CXAS works at, whatever the image's.
+        512 x 512 counts as not stated: it is the size that CXAS works at, for images of any size.
+
+        Args:
+            image_id: The image.
+
+        Returns:
+            (width, height) in pixels; None if it is not stated or the image has no masks.
         """
-        size = self._layout.declared_size(image_id) if image_id in self else None
+        size = self._layout.get_declared_size(image_id) if image_id in self else None
         return None if size == CXAS_SIZE else size
 
     def read(self, image_id: str, size: Size | None = None) -> dict[str, Rle]:
-        """The masks of an image by anatomy, at `size` (height, width), else at the declared, else at their own size.
+        """Read the masks of an image. Missing and empty masks are left out and counted in `problems`.
 
-        Missing and empty masks are left out and counted in `problems`; an image without any file has none.
-        Raises InputError where a file is damaged, or its masks have another aspect ratio than the image.
+        Args:
+            image_id: The image.
+            size: (height, width) of the result; by default the declared size, else each mask's own size.
+
+        Returns:
+            The masks by anatomy; empty if the image has no file.
+
+        Raises:
+            InputError: A file is damaged, or a mask has another aspect ratio than the image.
         """
         stored = self._layout.read(image_id) if image_id in self else {}
-        if size is None and (declared := self.declared_size(image_id)):
+        if size is None and (declared := self.get_declared_size(image_id)):
             size = (declared[1], declared[0])
         masks = {}
         for anatomy in self._anatomies:
-            mask = _anatomy(anatomy, stored)
+            mask = _select_anatomy(anatomy, stored)
             if mask is None:
                 self.problems[f"no mask: {anatomy}"] += 1
                 continue
             if size is not None:
-                self._check_aspect(image_id, anatomy, rle.size_of(mask), size)
-                mask = rle.scaled(mask, size)
+                self._check_aspect(image_id, anatomy, rle.get_size(mask), size)
+                mask = rle.resize_mask(mask, size)
             if rle.area(mask):
                 masks[anatomy] = mask
             else:
@@ -149,99 +206,109 @@ class AnatomyMasks:
             )
 
 
-def image_paths(key: str) -> tuple[str, ...]:
+def list_image_paths(key: str) -> tuple[str, ...]:
     """Where a key may lie below the root. Masks are no images; rows made from them reference those of their source."""
     return (key,)
 
 
 def open_masks(root: Path, anatomies: Sequence[str] = ANATOMIES) -> AnatomyMasks:
-    """The masks below a folder, or in one COCO JSON file; lists names only, and parses a common COCO file once.
+    """Open the masks below a folder or in one COCO JSON file. Only names are listed; a common COCO file is parsed once.
 
-    Raises InputError for an anatomy that anatomies.toml does not have, and where `root` holds none or several layouts.
+    Args:
+        root: The folder, or the COCO file.
+        anatomies: The anatomies to read.
+
+    Returns:
+        The masks, to be read image by image.
+
+    Raises:
+        InputError: anatomies.toml does not define an anatomy, or `root` has no layout or several ones.
     """
-    structures, thirds = _definitions()
+    structures, thirds = _load_definitions()
     for anatomy in anatomies:
         if anatomy not in structures and anatomy not in thirds:
-            known = ", ".join([*thirds, *structures])
-            raise InputError(f"anatomy {anatomy!r}", "not defined", expected=f"one of {known}")
-    wanted = {*anatomies, *(thirds[anatomy]["of"] for anatomy in anatomies if anatomy in thirds)}
-    labels = {label: name for name in sorted(wanted) for label in structures.get(name, {}).get("labels", ())}
-    names = labels | {normalised(name): name for name in wanted}
-    kind, paths = _find(root)
+            defined = ", ".join([*thirds, *structures])
+            raise InputError(f"anatomy {anatomy!r}", "not defined", expected=f"one of {defined}")
+    required = {*anatomies, *(thirds[anatomy]["of"] for anatomy in anatomies if anatomy in thirds)}
+    labels = {label: name for name in sorted(required) for label in structures.get(name, {}).get("labels", ())}
+    names = labels | {normalize_label(name): name for name in required}
+    kind, paths = _find_layout(root)
     if kind == ".png":
         layout = _PngFolders(paths, names)
     elif kind == ".json":
         layout = (_CocoPerImage if _is_per_image(paths, names) else _CocoFiles)(paths, names)
     else:
-        layout = _Arrays(paths, {name: structures[name]["index"] for name in sorted(wanted) if name in structures})
+        layout = _Arrays(paths, {name: structures[name]["index"] for name in sorted(required) if name in structures})
     return AnatomyMasks(layout, anatomies)
 
 
-def _find(root: Path) -> tuple[str, list[Path]]:
-    """The one kind of mask file at `root` (its suffix), and the files, or the folders of the png files."""
+def _find_layout(root: Path) -> tuple[str, list[Path]]:
+    """Find the one kind of mask file at `root` (its suffix), and the files, or the folders of the png files."""
     if root.is_file() and root.suffix == ".json":
         return ".json", [root]
     if not root.is_dir():
         raise InputError(root, "neither a folder nor a COCO file", expected="a folder, or a .json", action=ACTION)
     entries = [path for path in sorted(root.iterdir()) if not path.name.startswith(".")]
-    found = {suffix: [path for path in entries if path.suffix == suffix] for suffix in (".json", ".npz", ".npy")}
-    found[".png"] = [path for path in entries if path.is_dir() and next(path.glob("*.png"), None)]
-    kinds = [kind for kind, paths in found.items() if paths]
+    paths_by_kind = {
+        suffix: [path for path in entries if path.suffix == suffix] for suffix in (".json", ".npz", ".npy")
+    }
+    paths_by_kind[".png"] = [path for path in entries if path.is_dir() and next(path.glob("*.png"), None)]
+    kinds = [kind for kind, paths in paths_by_kind.items() if paths]
     if len(kinds) != 1:
-        holds = f"holds masks of several kinds ({', '.join(kinds)})" if kinds else "holds no masks"
+        problem = f"holds masks of several kinds ({', '.join(kinds)})" if kinds else "holds no masks"
         expected = "one kind: *.json, *.npz, *.npy or */*.png"
-        raise InputError(root, holds, expected=expected, action=ACTION)
-    return kinds[0], found[kinds[0]]
+        raise InputError(root, problem, expected=expected, action=ACTION)
+    return kinds[0], paths_by_kind[kinds[0]]
 
 
 def _is_per_image(paths: Sequence[Path], names: Mapping[str, str]) -> bool:
-    """Whether COCO files are named after the one image in each; the first one answers for all, and each is checked."""
-    return set(coco.masks(paths[0], names)) == {paths[0].stem}
+    """Return whether each COCO file has the name of its one image; the first one decides, and reading checks each."""
+    return set(coco.read_masks(paths[0], names)) == {paths[0].stem}
 
 
 @cache
-def _definitions() -> tuple[dict[str, dict], dict[str, dict]]:
-    """anatomies.toml: structures and thirds by name."""
+def _load_definitions() -> tuple[dict[str, dict], dict[str, dict]]:
+    """Load anatomies.toml: structures and thirds by name."""
     tables = tomllib.loads(Path(__file__).with_name("anatomies.toml").read_text(encoding="utf-8"))
     return tables["structures"], tables["thirds"]
 
 
-def _anatomy(anatomy: str, stored: Mapping[str, Rle]) -> Rle | None:
-    """The mask of an anatomy: the stored one, or its third of a stored structure; None where neither is stored."""
-    _, thirds = _definitions()
+def _select_anatomy(anatomy: str, stored: Mapping[str, Rle]) -> Rle | None:
+    """Select the stored mask of an anatomy, or its third of a stored structure; None if neither is stored."""
+    _, thirds = _load_definitions()
     rule = thirds.get(anatomy)
     if anatomy in stored or rule is None:
         return stored.get(anatomy)
-    whole = stored.get(rule["of"])
-    if whole is None or not rle.area(whole):
-        return whole
-    _, top, _, height = rle.bounding_box(whole)
+    structure = stored.get(rule["of"])
+    if structure is None or not rle.area(structure):
+        return structure
+    _, top, _, height = rle.compute_bounding_box(structure)
     cuts = np.linspace(top, top + height, 4).round().astype(int)
-    return rle.rows(whole, int(cuts[rule["third"] - 1]), int(cuts[rule["third"]]))
+    return rle.mask_rows(structure, int(cuts[rule["third"] - 1]), int(cuts[rule["third"]]))
 
 
 class _PngFolders(Layout):
-    """<image>/<label>.png"""
+    """Layout <image>/<label>.png."""
 
     def __init__(self, folders: Iterable[Path], names: Mapping[str, str]) -> None:
         super().__init__({folder.name: folder for folder in folders})
         self._names = names
 
-    def _pictures(self, image_id: str) -> dict[str, Path]:
+    def _list_pictures(self, image_id: str) -> dict[str, Path]:
         pictures: dict[str, Path] = {}
         for path in sorted(self.places[image_id].glob("*.png")):
-            name = self._names.get(normalised(path.stem))
+            name = self._names.get(normalize_label(path.stem))
             if name in pictures:
                 raise InputError(path, f"a second mask of {name!r}, beside {pictures[name].name}", action="keep one")
             if name is not None:
                 pictures[name] = path
         return pictures
 
-    def files(self, image_id: str) -> Iterable[Path]:
-        return self._pictures(image_id).values()
+    def list_files(self, image_id: str) -> Iterable[Path]:
+        return self._list_pictures(image_id).values()
 
     def read(self, image_id: str) -> dict[str, Rle]:
-        return {name: rle.encode(_read_png(path)) for name, path in self._pictures(image_id).items()}
+        return {name: rle.encode(_read_png(path)) for name, path in self._list_pictures(image_id).items()}
 
 
 def _read_png(path: Path) -> np.ndarray:
@@ -250,7 +317,7 @@ def _read_png(path: Path) -> np.ndarray:
         with Image.open(path, formats=("PNG",)) as image:
             levels = image.getcolors(2) if image.mode in ("1", "L") else None
             mask = np.asarray(image)
-    except Exception as error:  # on corrupt files the decoder raises whatever its parsing stumbles over
+    except Exception as error:  # the decoder raises many types of error on corrupt files
         raise InputError(path, f"damaged ({error})", expected=expected, action=ACTION) from error
     if levels is None:
         raise InputError(path, "not a mask: colours or more than two grey levels", expected=expected, action=ACTION)
@@ -260,7 +327,7 @@ def _read_png(path: Path) -> np.ndarray:
 
 
 class _Arrays(Layout):
-    """<image>.npz or <image>.npy, each the 159 masks of CXAS."""
+    """Layout <image>.npz or <image>.npy, each with the 159 masks of CXAS."""
 
     def __init__(self, paths: Iterable[Path], indices: Mapping[str, int]) -> None:
         super().__init__({path.stem: path for path in paths})
@@ -271,12 +338,12 @@ class _Arrays(Layout):
         expected = f"an array of bool or uint8, shape ({CXAS_MASKS}, height, width)"
         try:
             if path.suffix == ".npy":
-                stack = np.load(path, mmap_mode="r", allow_pickle=False)  # a few masks of 159 are read
+                stack = np.load(path, mmap_mode="r", allow_pickle=False)  # only a few of 159 masks are read
             else:
                 with np.load(path, allow_pickle=False) as arrays:
                     _check_header(arrays)
                     stack = arrays[arrays.files[0]]
-        except Exception as error:  # zipfile, zlib and numpy raise what their parsing stumbles over
+        except Exception as error:  # zipfile, zlib and numpy raise many types of error on corrupt files
             raise InputError(path, f"damaged or no array ({error})", expected=expected, action=ACTION) from error
         if stack.ndim != 3 or len(stack) != CXAS_MASKS or not stack.size or stack.dtype not in (np.bool_, np.uint8):
             raise InputError(path, f"{stack.dtype} of shape {stack.shape}", expected=expected, action=ACTION)
@@ -284,17 +351,17 @@ class _Arrays(Layout):
 
 
 def _check_header(arrays: Any) -> None:
-    """Raises ValueError where the first array is none, or larger than its place in the archive: memory is taken first.
+    """Raise ValueError unless the first array claims its true size in the archive, before memory is allocated.
 
-    A .npz says in each array's header how large it is, and in its directory how many bytes there are.
+    Each array's header in a .npz says how large it is, and the archive's directory says how many bytes there are.
     """
-    (first, *_) = arrays.zip.infolist()
-    with arrays.zip.open(first) as member:
+    (entry, *_) = arrays.zip.infolist()
+    with arrays.zip.open(entry) as member:
         version = np.lib.format.read_magic(member)
         if version not in _HEADERS:
             raise ValueError(f"version {version} of numpy's format, which arrays of masks never have")
         shape, _, dtype = _HEADERS[version](member)
-        claimed, held = math.prod(shape) * dtype.itemsize, first.file_size - member.tell()
+        claimed, held = math.prod(shape) * dtype.itemsize, entry.file_size - member.tell()
     if claimed != held:
         raise ValueError(f"its header claims {claimed:,} bytes, and it holds {held:,}")
     if claimed > CXAS_MASKS * limits.MASK_PIXELS:
@@ -302,24 +369,24 @@ def _check_header(arrays: Any) -> None:
 
 
 class _CocoFiles(Layout):
-    """COCO files of many images each, parsed when made; their RLEs are checked when an image is read."""
+    """Layout of COCO files with many images each, parsed at once; the RLEs are validated when an image is read."""
 
     def __init__(self, paths: Iterable[Path], names: Mapping[str, str]) -> None:
         self._images: dict[str, coco.CocoImage] = {}
         for path in paths:
-            images = coco.masks(path, names)
+            images = coco.read_masks(path, names)
             for image_id in sorted(images.keys() & self._images.keys()):
-                found = f"image {image_id!r} is also in {self._images[image_id].path.name}"
-                raise InputError(path, found, expected="each image once", action=ACTION)
+                problem = f"image {image_id!r} is also in {self._images[image_id].path.name}"
+                raise InputError(path, problem, expected="each image once", action=ACTION)
             self._images |= images
         super().__init__({image_id: image.path for image_id, image in self._images.items()})
 
-    def of(self, image_ids: Iterable[str]) -> Self:
-        chosen = super().of(image_ids)
-        chosen._images = {image_id: self._images[image_id] for image_id in chosen.places}
-        return chosen
+    def select(self, image_ids: Iterable[str]) -> Self:
+        subset = super().select(image_ids)
+        subset._images = {image_id: self._images[image_id] for image_id in subset.places}
+        return subset
 
-    def declared_size(self, image_id: str) -> Size | None:
+    def get_declared_size(self, image_id: str) -> Size | None:
         return self._images[image_id].size
 
     def read(self, image_id: str) -> dict[str, Rle]:
@@ -327,21 +394,21 @@ class _CocoFiles(Layout):
 
 
 class _CocoPerImage(Layout):
-    """<image>.json, opened image by image."""
+    """Layout <image>.json, opened image by image."""
 
     def __init__(self, paths: Iterable[Path], names: Mapping[str, str]) -> None:
         super().__init__({path.stem: path for path in paths})
         self._names = names
 
-    def declared_size(self, image_id: str) -> Size | None:
-        return self._image(image_id).size
+    def get_declared_size(self, image_id: str) -> Size | None:
+        return self._read_image(image_id).size
 
     def read(self, image_id: str) -> dict[str, Rle]:
-        return self._image(image_id).read()
+        return self._read_image(image_id).read()
 
-    def _image(self, image_id: str) -> coco.CocoImage:
-        images = coco.masks(self.places[image_id], self._names)
+    def _read_image(self, image_id: str) -> coco.CocoImage:
+        images = coco.read_masks(self.places[image_id], self._names)
         if set(images) != {image_id}:
-            found = f"holds the masks of {', '.join(sorted(images)[:3]) or 'no image'}"
-            raise InputError(self.places[image_id], found, expected=f"those of {image_id}, as its name says")
+            problem = f"holds the masks of {', '.join(sorted(images)[:3]) or 'no image'}"
+            raise InputError(self.places[image_id], problem, expected=f"those of {image_id}, as its name says")
         return images[image_id]

@@ -1,7 +1,7 @@
-"""Files and folders that are whole or absent: whoever is killed while writing one leaves what was there before.
+"""Atomic writes of files and folders: a process that is killed while it writes leaves the previous version unchanged.
 
-What a killed process left of its work has a hidden name that ends in `.partial`, `.old` or `.lock`, and the next one
-that does the same work removes it.
+Temporary files of a killed process have a hidden name that ends in `.partial`, `.old` or `.lock`. The next process
+that writes the same file or folder removes them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,20 @@ _SCRATCH = ".medfaith-"
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
-    """Gives a path to write to, and puts what was written there in the place of `path` when the block ends well.
+    """Yield a temporary path to write to, and move it to `path` when the block ends without an error.
 
-    Folders above `path` are made. The path to write to lies beside it. Of several processes that write the same file
-    each waits for the one before.
+    Missing parent folders are created. The temporary file is in the folder of `path`. If several processes write the
+    same file, each waits for the one before.
+
+    Args:
+        path: The file to write.
+
+    Yields:
+        The temporary path.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = _partial(path)
-    with _alone(path, wait=True):
+    partial = _build_partial_path(path)
+    with _exclusive_access(path, wait=True):
         try:
             yield partial
             partial.replace(path)
@@ -39,92 +45,126 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Gives an empty folder to write into, and puts it in the place of `path` when the block ends well.
+    """Yield an empty temporary folder, and move it to `path` when the block ends without an error.
 
-    What an earlier process left of it, killed, is removed. A link to a folder stays a link.
+    Temporary files of an earlier process that was killed are removed. A link to a folder stays a link.
 
-    Raises InputError where another process is writing the same folder, and where this one runs in it: whoever stays
-    there would go on seeing the old one.
+    Args:
+        path: The folder to write.
+
+    Yields:
+        The temporary folder.
+
+    Raises:
+        InputError: Another process is writing the same folder, or the current process runs in it and would continue to
+            see the previous version.
     """
     path = path.resolve()
-    with suppress(OSError):  # the folder that this runs in is gone
+    with suppress(OSError):  # the current folder is gone
         if Path.cwd().is_relative_to(path):
             action = "run the command from another folder, or choose another place"
             raise InputError(path, "would be replaced, and this command runs in it", action=action)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial, old = _partial(path), _old(path)
-    with _alone(path, wait=False):
+    partial, old = _build_partial_path(path), _build_old_path(path)
+    with _exclusive_access(path, wait=False):
         if old.exists() and not path.exists():  # killed between two renames
             old.rename(path)
-        for left in (partial, old):
-            shutil.rmtree(left, ignore_errors=True)
+        for leftover in (partial, old):
+            shutil.rmtree(leftover, ignore_errors=True)
         try:
             partial.mkdir()
             yield partial
-            _replace(partial, path)
+            _replace_folder(partial, path)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
 
 
 def remove_lock(path: Path) -> None:
-    """Removes the lock of a file or folder that is whole, which a process left that was killed after its last step.
+    """Remove a stale lock that a process left because it was killed after it had finished writing.
 
-    For commands that write over nothing: the next writer removes it in any case. That of a living one stays.
+    This is for commands that never overwrite: a writer removes a stale lock in any case. The lock of a running process
+    stays.
+
+    Args:
+        path: The file or folder that the lock protects.
     """
-    if _lock(path).exists():
-        with suppress(InputError), _alone(path, wait=False):
+    if _build_lock_path(path).exists():
+        with suppress(InputError), _exclusive_access(path, wait=False):
             pass
 
 
 @contextmanager
 def scratch_folder(where: Path | None = None) -> Iterator[Path]:
-    """Gives an empty folder, which is gone when the block ends. Those of killed processes are removed, too.
+    """Yield an empty temporary folder and remove it when the block ends. Folders of killed processes are removed, too.
 
-    where: the folder that it lies in; None: the system's for temporary files.
+    Args:
+        where: The parent folder; by default, the system's folder for temporary files.
 
-    Raises InputError where the latter is full.
+    Yields:
+        The folder.
+
+    Raises:
+        InputError: The system's folder for temporary files is full.
     """
     from filelock import FileLock, Timeout
 
-    lies_in = Path(tempfile.gettempdir()) if where is None else where
-    for left in lies_in.glob(f"{_SCRATCH}*.partial"):
-        if _is_ours(left):
-            with suppress(OSError, Timeout), FileLock(left / ".lock", timeout=0):  # whoever lives holds it
-                shutil.rmtree(left)
-    with ExitStack() as last:
-        folder = _locked(lies_in, last)
+    parent = Path(tempfile.gettempdir()) if where is None else where
+    for leftover in parent.glob(f"{_SCRATCH}*.partial"):
+        if _is_owned(leftover):
+            with (
+                suppress(OSError, Timeout),
+                FileLock(leftover / ".lock", timeout=0),
+            ):  # a running process holds the lock
+                shutil.rmtree(leftover)
+    with ExitStack() as stack:
+        folder = _create_locked_folder(parent, stack)
         try:
             yield folder
         except OSError as error:
-            if where is not None or error.errno not in NO_SPACE or not _may_be_in(folder, error):
+            if where is not None or error.errno not in NO_SPACE or not _is_possibly_inside(folder, error):
                 raise
             action = "make space, or name another folder in the environment variable TMPDIR"
-            raise InputError(lies_in, f"cannot be written ({os.strerror(error.errno)})", action=action) from error
+            raise InputError(parent, f"cannot be written ({os.strerror(error.errno)})", action=action) from error
 
 
-def _locked(lies_in: Path, last: ExitStack) -> Path:
-    """A new folder in one with a lock; both go with `last`."""
+def _create_locked_folder(parent: Path, stack: ExitStack) -> Path:
+    """Create a folder inside a temporary folder with a lock; `stack` removes both."""
     from filelock import FileLock
 
     while True:
-        with ExitStack() as made:
-            outer = tempfile.TemporaryDirectory(prefix=_SCRATCH, suffix=".partial", dir=lies_in)
-            folder = Path(made.enter_context(outer)) / "files"
-            with suppress(FileNotFoundError):  # another process took it for a left one before it had its lock
-                made.enter_context(FileLock(folder.with_name(".lock")))
+        with ExitStack() as cleanup:
+            outer = tempfile.TemporaryDirectory(prefix=_SCRATCH, suffix=".partial", dir=parent)
+            folder = Path(cleanup.enter_context(outer)) / "files"
+            with suppress(FileNotFoundError):  # another process removed it as a leftover before it had its lock
+                cleanup.enter_context(FileLock(folder.with_name(".lock")))
                 folder.mkdir()
-                last.enter_context(made.pop_all())
+                stack.enter_context(cleanup.pop_all())
                 return folder
 
 
 def require_writable(folder: Path) -> None:
-    """Raises OSError for a folder that may not be written: hours later would be late."""
+    """Raise an error before hours of work if the folder cannot be written.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        OSError: A file cannot be created in the folder.
+    """
     with tempfile.TemporaryFile(dir=folder):
         pass
 
 
 def require_own(folder: Path, record: str) -> None:
-    """Raises InputError for a folder that holds something, but not `record`, the file that is in all that we write."""
+    """Raise an error if a folder has content that is not ours.
+
+    Args:
+        folder: The folder; it may be missing or empty.
+        record: The name of the file that each folder of ours has.
+
+    Raises:
+        InputError: The folder has files, but not `record`.
+    """
     if not folder.exists() or (folder / record).exists():
         return
     if not folder.is_dir() or not all(is_partial(Path(path.name)) for path in folder.iterdir()):
@@ -132,43 +172,50 @@ def require_own(folder: Path, record: str) -> None:
 
 
 def is_partial(path: Path) -> bool:
-    """Whether a file belongs to what somebody writes, or was killed while writing."""
+    """Return whether a path is a temporary file of a running or killed writer.
+
+    Args:
+        path: The path.
+
+    Returns:
+        True if one of its names is hidden and ends in `.partial`, `.old` or `.lock`.
+    """
     return any(name.startswith(".") and name.endswith((".partial", ".old", ".lock")) for name in path.parts)
 
 
-def _partial(path: Path) -> Path:
+def _build_partial_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.partial")
 
 
-def _lock(path: Path) -> Path:
+def _build_lock_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
 
 
-def _old(path: Path) -> Path:
+def _build_old_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.old")
 
 
-def _may_be_in(folder: Path, error: OSError) -> bool:
-    """Whether it is of a file in the folder, as far as it says: one of a write names no file."""
-    named = error.filename2 or error.filename  # what is copied is named before its copy
-    return named is None or Path(str(named)).is_relative_to(folder)
+def _is_possibly_inside(folder: Path, error: OSError) -> bool:
+    """Return whether an error can concern a file in the folder. An error of a write does not name a file."""
+    error_path = error.filename2 or error.filename  # `filename` is the original of a copy, `filename2` the copy
+    return error_path is None or Path(str(error_path)).is_relative_to(folder)
 
 
-def _is_ours(folder: Path) -> bool:
-    """Whether it is a folder of this user, where nobody else can have put a link."""
+def _is_owned(folder: Path) -> bool:
+    """Return whether this user owns the folder and it is not a link, which could redirect the removal."""
     try:
-        told = folder.lstat()
-    except OSError:  # gone, meanwhile
+        status = folder.lstat()
+    except OSError:  # removed by another process
         return False
-    return stat.S_ISDIR(told.st_mode) and (os.name != "posix" or told.st_uid == os.getuid())
+    return stat.S_ISDIR(status.st_mode) and (os.name != "posix" or status.st_uid == os.getuid())
 
 
 @contextmanager
-def _alone(path: Path, *, wait: bool) -> Iterator[None]:
-    """One process at a time is in here for a path. Its lock is free when it has ended, killed or not."""
+def _exclusive_access(path: Path, *, wait: bool) -> Iterator[None]:
+    """Let one process at a time work on a path. The lock is free as soon as its process has ended, killed or not."""
     from filelock import FileLock, Timeout
 
-    lock = FileLock(_lock(path), timeout=-1 if wait else 0)
+    lock = FileLock(_build_lock_path(path), timeout=-1 if wait else 0)
     try:
         lock.acquire()
     except Timeout:
@@ -177,25 +224,25 @@ def _alone(path: Path, *, wait: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # before the release: whoever waits for a file that is gone makes a new one
+        with suppress(OSError):  # before the release: a process that waits for the removed file creates a new one
             Path(lock.lock_file).unlink()
         lock.release()
 
 
-def _replace(new: Path, target: Path) -> None:
-    """Puts the folder `new` in place of `target` so that a kill at any moment leaves one of the two under that name."""
+def _replace_folder(new: Path, target: Path) -> None:
+    """Put the folder `new` in place of `target`. A kill at any moment leaves one of the two under that name."""
     if not target.exists():
         new.rename(target)
-    elif _exchange(new, target):
+    elif _swap_folders(new, target):
         shutil.rmtree(new, ignore_errors=True)
     else:  # no atomic exchange on this system: the name is absent for the instant between two renames
-        target.rename(_old(target))
+        target.rename(_build_old_path(target))
         new.rename(target)
-        shutil.rmtree(_old(target), ignore_errors=True)
+        shutil.rmtree(_build_old_path(target), ignore_errors=True)
 
 
-def _exchange(a: Path, b: Path) -> bool:
-    """Swaps two folders in one step where the system can (Linux renameat2); False where it cannot."""
+def _swap_folders(a: Path, b: Path) -> bool:
+    """Swap two folders in one step (Linux renameat2); return False if the system cannot."""
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if os.name == "posix" else None
     at_cwd, exchange = -100, 2
     return renameat2 is not None and renameat2(at_cwd, bytes(a), at_cwd, bytes(b), exchange) == 0

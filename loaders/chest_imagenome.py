@@ -1,9 +1,9 @@
-"""Chest ImaGenome 1.0.0, gold dataset: sentences of reports with the anatomies that each of them is about.
+"""Chest ImaGenome 1.0.0, gold dataset: sentences of reports with the anatomies that each of them describes.
 
-Source: Wu et al., "Chest ImaGenome Dataset for Clinical Reasoning" (2021). The pixels are MIMIC-CXR's, under the same
+Source: Wu et al., "Chest ImaGenome Dataset for Clinical Reasoning" (2021). The images are MIMIC-CXR's, with the same
 ids. Boxes are corners x1, y1, x2, y2 in pixels of the original image, the pixels of both corners included. They were
-drawn on a padded square, so a box may reach beyond its image: what lies outside is kept here, as the files have it.
-The automatic annotations of the other images (silver dataset) are read by `chest_imagenome_silver`.
+drawn on a padded square, so a box may reach beyond its image. It is returned unchanged.
+`chest_imagenome_silver` reads the automatic annotations of the other images (silver dataset).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ GOLD_COLUMNS = (
 )  # fmt: skip
 ATTRIBUTE_COLUMNS = (*GOLD_COLUMNS[:-2], "categoryID", "context")
 OF_ONE_SENTENCE = ("patient_id", "study_id", "image_id", "sentence")
-# The csv has them in the order x1, x2, y1, y2.
+# The columns of the csv have the order x1, x2, y1, y2.
 CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 CONTEXTS = ("yes", "no")
 RELATIONS = {"1": True, "1.0": True, "0": False, "0.0": False}
-# The pattern of a column's cells, and its words for a message.
+# The pattern of a column's cells, and its description for a message.
 FORMS = {
     "patient_id": (mimic_cxr.NUMBER, "8 digits"),
     "study_id": (mimic_cxr.NUMBER, "8 digits"),
@@ -55,10 +55,13 @@ Corners = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """What a sentence says of one anatomy.
+    """A label that a sentence assigns to an anatomy.
 
-    box: the anatomy's name. label: a finding, or "normal" / "abnormal". context: "yes" where the sentence states the
-    label, "no" where it denies it. relation: the file's column of that name.
+    Attributes:
+        box: The anatomy's name.
+        label: A finding, or "normal" / "abnormal".
+        context: "yes" if the sentence states the label, "no" if it denies it.
+        relation: The file's column of this name.
     """
 
     box: str
@@ -69,10 +72,16 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class GoldSentence:
-    """A sentence of a report, of one frontal image.
+    """A sentence of a report, for one frontal image.
 
-    id: the file's row_id, "study|number". patient_id, study_id: digits. image_id: the DICOM id, without ".dcm".
-    boxes: corners by the name of the anatomy, at least one. mentions: at least one. Both in the file's order.
+    Attributes:
+        id: The file's row_id, "study|number".
+        patient_id: Digits.
+        study_id: Digits.
+        image_id: The DICOM id, without ".dcm".
+        sentence: The text.
+        boxes: Corners by name of the anatomy, at least one, in the file's order.
+        mentions: At least one, in the file's order.
     """
 
     id: str
@@ -86,9 +95,16 @@ class GoldSentence:
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """How an image became the annotated square of 224 x 224: x_224 = x * ratio + left, y_224 = y * ratio + top.
+    """The transform of an image to the annotated square: x_224 = x * ratio + left, y_224 = y * ratio + top.
 
-    top, bottom, left, right: padding in pixels of the square. ratio: pixels of the square to a pixel of the image.
+    The square has 224 x 224 pixels.
+
+    Attributes:
+        top: Padding in pixels of the square.
+        bottom: Padding in pixels of the square.
+        left: Padding in pixels of the square.
+        right: Padding in pixels of the square.
+        ratio: Pixels of the square per pixel of the image.
     """
 
     top: float
@@ -98,67 +114,121 @@ class Scaling:
     ratio: float
 
 
-def image_paths(key: str) -> tuple[str, ...]:
-    """Where a key may lie below the root. Chest ImaGenome has no images; rows made from it reference MIMIC-CXR's."""
+def list_image_paths(key: str) -> tuple[str, ...]:
+    """List the candidate paths of a key. Chest ImaGenome has no images; its rows reference MIMIC-CXR's.
+
+    Args:
+        key: The key.
+
+    Returns:
+        The key alone.
+    """
     return (key,)
 
 
 def key(sentence: GoldSentence) -> str:
-    """The key of a sentence's image in MIMIC-CXR-JPG."""
+    """Return the key of a sentence's image in MIMIC-CXR-JPG.
+
+    Args:
+        sentence: The sentence.
+
+    Returns:
+        The path below the root of MIMIC-CXR-JPG.
+    """
     return mimic_cxr.key(sentence.patient_id, sentence.study_id, sentence.image_id)
 
 
-def label_files(root: Path) -> dict[str, Path]:
-    """The files of the gold dataset below `root`, by the names of FILES.
+def find_label_files(root: Path) -> dict[str, Path]:
+    """Find the files of the gold dataset.
 
-    Raises InputError where one of REQUIRED is missing.
+    Args:
+        root: The folder of Chest ImaGenome.
+
+    Returns:
+        The existing files, by the names of FILES.
+
+    Raises:
+        InputError: A file of REQUIRED is missing.
     """
-    found = {kind: root / name for kind, name in FILES.items() if (root / name).is_file()}
+    paths = {kind: root / name for kind, name in FILES.items() if (root / name).is_file()}
     for kind in REQUIRED:
-        if kind not in found:
-            raise _no_file(root, FILES[kind])
-    return found
+        if kind not in paths:
+            raise _build_missing_file_error(root, FILES[kind])
+    return paths
 
 
 def read_gold(root: Path) -> list[GoldSentence]:
-    """Every sentence of the gold dataset that names an anatomy with a box, in the file's order.
+    """Read every sentence of the gold dataset that names an anatomy with a box.
 
-    All rows count, whatever their relation. Raises InputError naming file, row and column: no TSV, a missing column,
-    a blank cell, an id of another form, a context or relation that is none, corners that are no box, rows of one
-    row_id that disagree. Whether the image's annotations (`read_anatomy`) have the same boxes is not looked at.
+    All rows count, whatever their relation. The boxes are not compared with the image's annotations (`read_anatomy`).
+
+    Args:
+        root: The folder of Chest ImaGenome.
+
+    Returns:
+        The sentences, in the file's order.
+
+    Raises:
+        InputError: A file is missing or is not a TSV, a cell is blank or malformed, corners are not a box, or rows of
+            one row_id disagree. The error names file, row and column.
     """
-    path = label_files(root)["gold"]
+    path = find_label_files(root)["gold"]
     groups: dict[str, list[tuple[int, dict[str, str]]]] = {}
-    for number, row in enumerate(_table(path, GOLD_COLUMNS).to_pylist(), start=1):
+    for number, row in enumerate(_read_table(path, GOLD_COLUMNS).to_pylist(), start=1):
         groups.setdefault(row["row_id"], []).append((number, row))
-    return [_sentence(rows, path) for rows in groups.values()]
+    return [_build_sentence(rows, path) for rows in groups.values()]
 
 
 def read_anatomy(root: Path) -> dict[str, dict[str, Corners]]:
-    """The boxes of every annotated image: {image_id: {name of the anatomy: corners}}, in the file's order.
+    """Read the boxes of every annotated image.
 
-    Raises InputError naming file, row and column, also for a name that an image has twice.
+    Args:
+        root: The folder of Chest ImaGenome.
+
+    Returns:
+        {image_id: {name of the anatomy: corners}}, in the file's order.
+
+    Raises:
+        InputError: A cell is malformed, or an image has a name twice; the error names file, row and column.
     """
-    return _boxes(label_files(root)["anatomy"], ",", detected=False)
+    return _read_boxes(find_label_files(root)["anatomy"], ",", detected=False)
 
 
 def read_automatic_boxes(root: Path) -> dict[str, dict[str, Corners]]:
-    """The boxes that a detector found in the annotated images before people corrected them, as `read_anatomy` has them.
+    """Read the boxes that a detector drew on the annotated images, before people corrected them.
 
-    An anatomy without coordinates was not found: it is no box, and neither is one wholly before the image's first row
-    or column, as in the silver dataset. An image where nothing was found is there, empty. Raises InputError as
-    `read_anatomy` does.
+    An anatomy without coordinates was not detected and is skipped. A box that ends before the image's first row or
+    column is skipped, too, like in the silver dataset.
+
+    Args:
+        root: The folder of Chest ImaGenome.
+
+    Returns:
+        {image_id: {name of the anatomy: corners}}; an image without detections has an empty dictionary.
+
+    Raises:
+        InputError: As for `read_anatomy`.
     """
-    return _boxes(_file(root, "automatic_boxes"), "\t", detected=True)
+    return _read_boxes(_find_file(root, "automatic_boxes"), "\t", detected=True)
 
 
 def read_scaling(root: Path) -> dict[str, Scaling]:
-    """The scaling of every annotated image, by image_id. Raises InputError naming file, row and column."""
-    path = _file(root, "scaling")
+    """Read the scaling of every annotated image.
+
+    Args:
+        root: The folder of Chest ImaGenome.
+
+    Returns:
+        The scaling by image_id.
+
+    Raises:
+        InputError: A file is missing or malformed; the error names file, row and column.
+    """
+    path = _find_file(root, "scaling")
     names = ("top", "bottom", "left", "right", "ratio")
     table = csv_table.read(path, {"image_id": pa.string()} | {name: pa.float64() for name in names}, action=ACTION)
     csv_table.require_filled(table, table.column_names, path, action=ACTION)
-    images, ratios = image_ids(table["image_id"], path, "image_id"), table["ratio"]
+    images, ratios = parse_image_ids(table["image_id"], path, "image_id"), table["ratio"]
     csv_table.require(pc.greater(ratios, 0), ratios, path, "ratio", expected="a number above 0", action=ACTION)
     csv_table.require_once(images, path, "image_id", action=ACTION)
     values = zip(*(table[name].to_pylist() for name in names), strict=True)
@@ -166,35 +236,69 @@ def read_scaling(root: Path) -> dict[str, Scaling]:
 
 
 def read_comparisons(root: Path) -> pa.Table:
-    """Sentences that compare an anatomy with an earlier image, one row a comparison; all columns are strings.
+    """Read the sentences that compare an anatomy with an earlier image.
 
-    Columns: patient_id, current_image_id and previous_image_id (without ".dcm"), bbox, label_name, comparison
-    ("no change", "improved", "worsened", or several with ";;" between them), sentence. Raises InputError as
-    `read_gold` does.
+    Args:
+        root: The folder of Chest ImaGenome.
+
+    Returns:
+        One row a comparison, with the string columns patient_id, current_image_id and previous_image_id (without
+        ".dcm"), bbox, label_name, comparison ("no change", "improved", "worsened", or several separated by ";;") and
+        sentence.
+
+    Raises:
+        InputError: As for `read_gold`.
     """
     names = ("patient_id", "current_image_id", "previous_image_id", "bbox", "label_name", "comparison", "sentence")
-    return _table(_file(root, "comparisons"), names)
+    return _read_table(_find_file(root, "comparisons"), names)
 
 
 def read_all_sentences(root: Path) -> pa.Table:
-    """All sentences of the gold studies' reports, those without a box too; all columns are strings.
+    """Read all sentences of the gold studies' reports, with and without a box.
 
-    Columns: patient_id, study_id, image_id (without ".dcm"), row_id, sentence. Raises InputError as `read_gold` does.
+    Args:
+        root: The folder of Chest ImaGenome.
+
+    Returns:
+        The string columns patient_id, study_id, image_id (without ".dcm"), row_id and sentence.
+
+    Raises:
+        InputError: As for `read_gold`.
     """
-    return _table(_file(root, "all_sentences"), ("patient_id", "study_id", "image_id", "row_id", "sentence"))
+    return _read_table(_find_file(root, "all_sentences"), ("patient_id", "study_id", "image_id", "row_id", "sentence"))
 
 
 def read_attributes(root: Path) -> pa.Table:
-    """What the sentences say of each anatomy, before the release joined it with boxes; all columns are strings.
+    """Read the labels that the sentences assign to anatomies, before the release joined them with boxes.
 
-    Beside the rows of `read_gold` it has those of anatomies without a box, and of "unknown" where none is named.
-    Columns: those of ATTRIBUTE_COLUMNS, image_id without ".dcm". Raises InputError as `read_gold` does for a cell.
+    In addition to the rows of `read_gold`, it has rows of anatomies without a box, and of the anatomy "unknown".
+
+    Args:
+        root: The folder of Chest ImaGenome.
+
+    Returns:
+        The string columns ATTRIBUTE_COLUMNS; image_id is without ".dcm".
+
+    Raises:
+        InputError: As for the cells of `read_gold`.
     """
-    return _table(_file(root, "attributes"), ATTRIBUTE_COLUMNS)
+    return _read_table(_find_file(root, "attributes"), ATTRIBUTE_COLUMNS)
 
 
-def image_ids(values: pa.ChunkedArray, path: Path, column: str) -> pa.ChunkedArray:
-    """DICOM ids of a column without ".dcm". Raises InputError for one that is none."""
+def parse_image_ids(values: pa.ChunkedArray, path: Path, column: str) -> pa.ChunkedArray:
+    """Parse a column of DICOM ids.
+
+    Args:
+        values: The cells, with or without ".dcm".
+        path: The file, for messages.
+        column: The name of the column, for messages.
+
+    Returns:
+        The ids without ".dcm".
+
+    Raises:
+        InputError: A cell is not a DICOM id.
+    """
     good = pc.match_substring_regex(values, IMAGE_ID)
     expected = "five groups of 8 hexadecimal digits, with .dcm or without"
     csv_table.require(good, values, path, column, expected=expected, action=ACTION)
@@ -202,41 +306,51 @@ def image_ids(values: pa.ChunkedArray, path: Path, column: str) -> pa.ChunkedArr
 
 
 def check_corners(corners: Corners, where: str | Path, *, row: int | str | None, column: str | None) -> None:
-    """Raises InputError for corners that end before they begin; they may lie outside of the image."""
+    """Raise an error for corners that end before they begin. They may be outside of the image.
+
+    Args:
+        corners: x1, y1, x2, y2 in pixels.
+        where: The file, for messages.
+        row: The row, for messages.
+        column: The column, for messages.
+
+    Raises:
+        InputError: x2 is less than x1, or y2 is less than y1.
+    """
     x1, y1, x2, y2 = corners
     if x1 <= x2 and y1 <= y2:
         return
-    found = f"{list(corners)} ends before it begins"
+    problem = f"{list(corners)} ends before it begins"
     expected = "x1 <= x2 and y1 <= y2, in pixels of the image"
-    raise InputError(where, found, row=row, column=column, expected=expected, action=ACTION)
+    raise InputError(where, problem, row=row, column=column, expected=expected, action=ACTION)
 
 
-def _table(path: Path, names: Sequence[str]) -> pa.Table:
-    """The columns `names` of a file of cells separated by tabs, all strings and none of them blank."""
+def _read_table(path: Path, names: Sequence[str]) -> pa.Table:
+    """Read string columns of a file with tab-separated cells; blank cells are refused."""
     table = csv_table.read(path, dict.fromkeys(names, pa.string()), action=ACTION, delimiter="\t")
     csv_table.require_filled(table, names, path, action=ACTION)
-    for at, column in enumerate(names):
+    for index, column in enumerate(names):
         values = table[column]
         if column in FORMS:
-            form, expected = FORMS[column]
-            good = pc.match_substring_regex(values, form)
+            pattern, expected = FORMS[column]
+            good = pc.match_substring_regex(values, pattern)
             csv_table.require(good, values, path, column, expected=expected, action=ACTION)
         elif column.endswith("image_id"):
-            table = table.set_column(at, column, image_ids(values, path, column))
+            table = table.set_column(index, column, parse_image_ids(values, path, column))
     return table
 
 
-def _boxes(path: Path, delimiter: str, *, detected: bool) -> dict[str, dict[str, Corners]]:
-    """{image_id: {name of the anatomy: corners}} of a table of boxes; what a detector did not find is left out."""
+def _read_boxes(path: Path, delimiter: str, *, detected: bool) -> dict[str, dict[str, Corners]]:
+    """Read {image_id: {name of the anatomy: corners}} from a table of boxes, without undetected anatomies."""
     types = {"image_id": pa.string(), "bbox_name": pa.string()} | {column: pa.float64() for column in CORNERS}
     table = csv_table.read(path, types, action=ACTION, delimiter=delimiter)
-    if detected:  # a row without any corner is no fault: it becomes a box outside of the image
+    if detected:  # a row without any corner is valid: it becomes a box outside of the image
         nowhere = reduce(pc.and_, (pc.is_null(table[column]) for column in CORNERS))
         filled = {column: pc.if_else(nowhere, -1.0, table[column]) for column in CORNERS}
         table = pa.table({"image_id": table["image_id"], "bbox_name": table["bbox_name"]} | filled)
     csv_table.require_filled(table, types, path, action=ACTION)
     corners = zip(*(table[column].to_pylist() for column in CORNERS), strict=True)
-    ids = image_ids(table["image_id"], path, "image_id").to_pylist()
+    ids = parse_image_ids(table["image_id"], path, "image_id").to_pylist()
     names: set[tuple[str, str]] = set()
     images: dict[str, dict[str, Corners]] = {image: {} for image in ids}
     for row, (image, name, box) in enumerate(zip(ids, table["bbox_name"].to_pylist(), corners, strict=True), start=1):
@@ -251,26 +365,26 @@ def _boxes(path: Path, delimiter: str, *, detected: bool) -> dict[str, dict[str,
     return images
 
 
-def _sentence(rows: Sequence[tuple[int, dict[str, str]]], path: Path) -> GoldSentence:
-    """The sentence that the numbered rows of one row_id make."""
-    first_number, first = rows[0]
+def _build_sentence(rows: Sequence[tuple[int, dict[str, str]]], path: Path) -> GoldSentence:
+    """Build a sentence from the numbered rows of one row_id."""
+    first_number, first_row = rows[0]
     boxes: dict[str, Corners] = {}
     for number, row in rows:
         for column in OF_ONE_SENTENCE:
-            if row[column] != first[column]:
-                found = f"differs from row {first_number}, which has the same row_id"
-                raise InputError(path, found, row=number, column=column, expected="one of each row_id", action=ACTION)
-        corners = _parsed(row["coord_original"], path, number)
+            if row[column] != first_row[column]:
+                problem = f"differs from row {first_number}, which has the same row_id"
+                raise InputError(path, problem, row=number, column=column, expected="one of each row_id", action=ACTION)
+        corners = _parse_corners(row["coord_original"], path, number)
         if boxes.setdefault(row["bbox"], corners) != corners:
-            found = f"another box for {row['bbox']!r} than in an earlier row of the same row_id"
-            raise InputError(path, found, row=number, column="coord_original", expected="one box", action=ACTION)
+            problem = f"another box for {row['bbox']!r} than in an earlier row of the same row_id"
+            raise InputError(path, problem, row=number, column="coord_original", expected="one box", action=ACTION)
     mentions = tuple(Mention(r["bbox"], r["label_name"], r["context"], RELATIONS[r["relation"]]) for _, r in rows)
-    ids = (first["patient_id"], first["study_id"], first["image_id"])
-    return GoldSentence(first["row_id"], *ids, first["sentence"], boxes, mentions)
+    ids = (first_row["patient_id"], first_row["study_id"], first_row["image_id"])
+    return GoldSentence(first_row["row_id"], *ids, first_row["sentence"], boxes, mentions)
 
 
-def _parsed(text: str, path: Path, row: int) -> Corners:
-    """The corners that a cell like "[12, 30, 580, 912]" holds."""
+def _parse_corners(text: str, path: Path, row: int) -> Corners:
+    """Parse the corners in a cell like "[12, 30, 580, 912]"."""
     try:
         values = json_text.parse(text)
         numbers = tuple(float(value) for value in values if type(value) in (int, float))
@@ -283,13 +397,13 @@ def _parsed(text: str, path: Path, row: int) -> Corners:
     return numbers
 
 
-def _file(root: Path, kind: str) -> Path:
+def _find_file(root: Path, kind: str) -> Path:
     path = root / FILES[kind]
     if not path.is_file():
-        raise _no_file(root, FILES[kind])
+        raise _build_missing_file_error(root, FILES[kind])
     return path
 
 
-def _no_file(root: Path, name: str) -> InputError:
+def _build_missing_file_error(root: Path, name: str) -> InputError:
     action = "name the folder of Chest ImaGenome that holds gold_dataset, or complete the copy"
     return InputError(root, f"holds no {name}", expected="the release's folders and names", action=action)

@@ -1,8 +1,8 @@
-"""Chest ImaGenome 1.0.0, silver dataset: the splits, and the scene graphs made by programs for the other images.
+"""Chest ImaGenome 1.0.0, silver dataset: the splits, and the scene graphs that programs made for the other images.
 
-Source: Wu et al., "Chest ImaGenome Dataset for Clinical Reasoning" (2021). Detected boxes are kept as the graphs have
-them: some reach beyond their image. An object without coordinates, and a box wholly before the image's first row or
-column, is no box; a sentence whose anatomies have none is left out, as the gold dataset leaves it out.
+Source: Wu et al., "Chest ImaGenome Dataset for Clinical Reasoning" (2021). Detected boxes are returned unchanged: some
+reach beyond their image. An object is skipped if it has no coordinates, or if its box ends before the image's first
+row or column. A sentence without any box is skipped, like in the gold dataset.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from . import csv_table, json_text, limits, mimic_cxr
-from .chest_imagenome import ACTION, CONTEXTS, CORNERS, Corners, GoldSentence, Mention, check_corners, image_ids
+from .chest_imagenome import ACTION, CONTEXTS, CORNERS, Corners, GoldSentence, Mention, check_corners, parse_image_ids
 from .errors import InputError
 
 SPLITS = {"train": "train", "validation": "valid", "test": "test", "avoid": "images_to_avoid"}
@@ -30,11 +30,16 @@ EXPECTED = "a scene graph with image_id, patient_id, study_id, objects and attri
 
 @dataclass(frozen=True, slots=True)
 class SilverSentence(GoldSentence):
-    """A sentence of a scene graph; the fields are those of the gold dataset's, and every mention's relation is True."""
+    """A sentence of a scene graph, with the fields of the gold dataset; the relation of each mention is True."""
 
 
 class Graph(NamedTuple):
-    """A scene graph's file: where it lies, and its bytes."""
+    """The file of a scene graph.
+
+    Attributes:
+        where: The path of the file, for messages.
+        data: Its bytes.
+    """
 
     where: str
     data: bytes
@@ -43,7 +48,13 @@ class Graph(NamedTuple):
 class SceneGraphs:
     """The scene graphs below a root: scene_graph.zip, or the folder that it unpacks to. A context manager.
 
-    The zip's list of files, a quarter of a million names, is read once. Raises InputError where there is neither.
+    The zip's list of files, a quarter of a million names, is read once.
+
+    Args:
+        root: The folder of Chest ImaGenome.
+
+    Raises:
+        InputError: The root has neither the zip nor the folder.
     """
 
     def __init__(self, root: Path) -> None:
@@ -68,15 +79,32 @@ class SceneGraphs:
             self._zip.close()
 
     def read(self, dicom_id: str) -> list[SilverSentence]:
-        """The sentences of one image, in the graph's order; none where the release has no graph of it.
+        """Read the sentences of an image.
 
-        Raises InputError for a graph that is damaged, or not of this form or image.
+        Args:
+            dicom_id: The image.
+
+        Returns:
+            The sentences in the graph's order; empty if the release has no graph for the image.
+
+        Raises:
+            InputError: The graph is damaged, has another form, or belongs to another image.
         """
-        found = self.find(dicom_id)
-        return [] if found is None else parse(found, dicom_id)
+        graph = self.find(dicom_id)
+        return [] if graph is None else parse(graph, dicom_id)
 
     def find(self, dicom_id: str) -> Graph | None:
-        """The file of one image; None where the release has none. Raises InputError where it cannot be unpacked."""
+        """Find the scene graph of an image.
+
+        Args:
+            dicom_id: The image.
+
+        Returns:
+            The file; None if the release has no graph for the image.
+
+        Raises:
+            InputError: The file cannot be read or unpacked.
+        """
         name = f"{dicom_id}{SUFFIX}"
         if self._zip is not None:
             if name not in self._members:
@@ -84,53 +112,95 @@ class SceneGraphs:
             where = f"{self._zip.filename}:{self._members[name]}"
             size = self._zip.getinfo(self._members[name]).file_size
             if size > limits.TEXT_BYTES:
-                raise _fault(where, f"unpacks to {size:,} bytes; at most {limits.TEXT_BYTES:,} are read")
+                raise _build_error(where, f"unpacks to {size:,} bytes; at most {limits.TEXT_BYTES:,} are read")
             try:
                 return Graph(where, self._zip.read(self._members[name]))
-            # RuntimeError: the file is encrypted, or packed by a method that Python has not.
+            # RuntimeError: the file is encrypted, or Python does not support its compression.
             except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
-                raise _fault(where, f"cannot be unpacked ({error})") from None
+                raise _build_error(where, f"cannot be unpacked ({error})") from None
         for path in (self._folder / name, self._folder / "scene_graph" / name):
             if path.is_file():
                 try:
                     return Graph(str(path), limits.read_bytes(path, limits.TEXT_BYTES))
                 except OSError as error:
-                    raise _fault(str(path), f"cannot be read ({error.strerror})") from None
+                    raise _build_error(str(path), f"cannot be read ({error.strerror})") from None
         return None
 
 
 def read_scene_graph(root: Path, dicom_id: str) -> list[SilverSentence]:
-    """`SceneGraphs.read` of a single image; for many, keep a `SceneGraphs` open."""
+    """Read the sentences of a single image; for many images, open `SceneGraphs` once.
+
+    Args:
+        root: The folder of Chest ImaGenome.
+        dicom_id: The image.
+
+    Returns:
+        The sentences, as `SceneGraphs.read` returns them.
+
+    Raises:
+        InputError: As for `SceneGraphs`.
+    """
     with SceneGraphs(root) as graphs:
         return graphs.read(dicom_id)
 
 
 def parse(file: Graph, dicom_id: str) -> list[SilverSentence]:
-    """The sentences of a graph. Raises InputError for one that is damaged, or not of this form or image."""
+    """Parse the sentences of a scene graph.
+
+    Args:
+        file: The file of the graph.
+        dicom_id: The image that the graph must belong to.
+
+    Returns:
+        The sentences in the graph's order.
+
+    Raises:
+        InputError: The graph is damaged, has another form, or belongs to another image.
+    """
     try:
         graph = json_text.parse(file.data)
     except ValueError as error:
-        raise _fault(file.where, f"is no JSON ({error})") from None
+        raise _build_error(file.where, f"is no JSON ({error})") from None
     try:
-        return _sentences(graph, dicom_id, file.where)
+        return _build_sentences(graph, dicom_id, file.where)
     except (KeyError, TypeError, AttributeError) as error:
-        raise _fault(file.where, f"is not of the release's form ({type(error).__name__}: {error})") from None
+        raise _build_error(file.where, f"is not of the release's form ({type(error).__name__}: {error})") from None
 
 
-def split_file(root: Path, split: str) -> Path:
-    """Where the images of a split, one of SPLITS, are listed. Raises ValueError for another split."""
+def find_split_file(root: Path, split: str) -> Path:
+    """Return the path of the list of images of a split.
+
+    Args:
+        root: The folder of Chest ImaGenome.
+        split: One of SPLITS.
+
+    Returns:
+        The path; the file may be missing.
+
+    Raises:
+        ValueError: The split is unknown.
+    """
     if split not in SPLITS:
         raise ValueError(f"split {split!r}: expected one of {', '.join(SPLITS)}")
     return root / "silver_dataset" / "splits" / f"{SPLITS[split]}.csv"
 
 
 def read_split(root: Path, split: str) -> pa.Table:
-    """The images of a split, in the file's order: subject_id, study_id, dicom_id, path and view, all strings.
+    """Read the images of a split.
 
-    `split` is train, validation or test, or "avoid": all images of the gold dataset's patients, which are in none of
-    the three. Raises InputError naming file, row and column, and ValueError for another split.
+    Args:
+        root: The folder of Chest ImaGenome.
+        split: train, validation or test, or "avoid": all images of the gold dataset's patients, which are excluded from
+            the three splits.
+
+    Returns:
+        One row an image, in the file's order, with the string columns subject_id, study_id, dicom_id, path and view.
+
+    Raises:
+        InputError: A file is missing or malformed; the error names file, row and column.
+        ValueError: The split is unknown.
     """
-    path = split_file(root, split)
+    path = find_split_file(root, split)
     if not path.is_file():
         name = path.relative_to(root).as_posix()
         raise InputError(root, f"holds no {name}", expected="the release's folders and names", action=ACTION)
@@ -139,22 +209,24 @@ def read_split(root: Path, split: str) -> pa.Table:
     for column in ("subject_id", "study_id"):
         good = pc.match_substring_regex(table[column], mimic_cxr.NUMBER)
         csv_table.require(good, table[column], path, column, expected="8 digits", action=ACTION)
-    image_ids(table["dicom_id"], path, "dicom_id")
+    parse_image_ids(table["dicom_id"], path, "dicom_id")
     csv_table.require_once(table["dicom_id"], path, "dicom_id", action=ACTION)
     return table.rename_columns(["subject_id", "study_id", "dicom_id", "path", "view"])
 
 
-def _sentences(graph: Mapping[str, Any], dicom_id: str, where: str) -> list[SilverSentence]:
+def _build_sentences(graph: Mapping[str, Any], dicom_id: str, where: str) -> list[SilverSentence]:
     if graph["image_id"] != dicom_id:
-        raise _fault(where, f"it is of image {graph['image_id']!r}")
-    objects = {one["object_id"]: (one["bbox_name"], box) for one in graph["objects"] if (box := _box(one, where))}
+        raise _build_error(where, f"it is of image {graph['image_id']!r}")
+    objects = {
+        item["object_id"]: (item["bbox_name"], box) for item in graph["objects"] if (box := _read_box(item, where))
+    }
     texts: dict[str, str] = {}
     boxes: dict[str, dict[str, Corners]] = {}
     mentions: dict[str, list[Mention]] = {}
     for entry in graph["attributes"]:
         phrases = entry["phrase_IDs"], entry["phrases"], entry["attributes"]
         if len(set(map(len, phrases))) != 1:
-            raise _fault(where, f"phrase_IDs, phrases and attributes of {entry['object_id']!r} differ in length")
+            raise _build_error(where, f"phrase_IDs, phrases and attributes of {entry['object_id']!r} differ in length")
         if entry["object_id"] not in objects:
             continue
         name, box = objects[entry["object_id"]]
@@ -165,26 +237,26 @@ def _sentences(graph: Mapping[str, Any], dicom_id: str, where: str) -> list[Silv
             _check_text(row_id, "phrase_ID", where)
             _check_text(text, "phrase", where, blank=True)
             if texts.setdefault(row_id, text) != text:
-                raise _fault(where, f"two sentences with the id {row_id!r}")
+                raise _build_error(where, f"two sentences with the id {row_id!r}")
             boxes.setdefault(row_id, {})[name] = box
-            mentions.setdefault(row_id, []).extend(_mention(name, one, where) for one in attributes)
+            mentions.setdefault(row_id, []).extend(_parse_mention(name, item, where) for item in attributes)
     ids = str(graph["patient_id"]), str(graph["study_id"]), dicom_id
     return [SilverSentence(i, *ids, text, boxes[i], tuple(mentions[i])) for i, text in texts.items()]
 
 
 def _check_text(value: Any, name: str, where: str, *, blank: bool = False) -> None:
-    """Raises InputError for what is no text, or a blank one where it may not be."""
+    """Raise InputError unless the value is a text; a blank text needs `blank`."""
     if type(value) is not str or not (blank or value.strip()):
-        raise _fault(where, f"the {name} {value!r}, which is no text")
+        raise _build_error(where, f"the {name} {value!r}, which is no text")
 
 
-def _box(entry: Mapping[str, Any], where: str) -> Corners | None:
-    """The corners of an object, None where it has no place in the image."""
+def _read_box(entry: Mapping[str, Any], where: str) -> Corners | None:
+    """Read the corners of an object; None if it has no place in the image."""
     values: list[Any] = [entry.get(name) for name in CORNERS]
     if None in values:
         return None
     if not all(type(value) in (int, float) and abs(value) < math.inf for value in values):
-        raise _fault(where, f"{entry['object_id']!r} lies at {values}")
+        raise _build_error(where, f"{entry['object_id']!r} lies at {values}")
     x1, y1, x2, y2 = (float(value) for value in values)
     if x1 <= x2 < 0 or y1 <= y2 < 0:
         return None
@@ -192,13 +264,13 @@ def _box(entry: Mapping[str, Any], where: str) -> Corners | None:
     return x1, y1, x2, y2
 
 
-def _mention(box: str, attribute: str, where: str) -> Mention:
-    """The mention that "category|yes|label" stands for."""
-    parts = attribute.split("|")
-    if len(parts) != 3 or parts[1] not in CONTEXTS:
-        raise _fault(where, f"the attribute {attribute!r}, and not category|yes|label or category|no|label")
-    return Mention(box, parts[2], parts[1], True)
+def _parse_mention(box: str, attribute: str, where: str) -> Mention:
+    """Parse an attribute "category|yes|label"."""
+    fields = attribute.split("|")
+    if len(fields) != 3 or fields[1] not in CONTEXTS:
+        raise _build_error(where, f"the attribute {attribute!r}, and not category|yes|label or category|no|label")
+    return Mention(box, fields[2], fields[1], True)
 
 
-def _fault(where: str, found: str) -> InputError:
-    return InputError(where, found, expected=EXPECTED, action=ACTION)
+def _build_error(where: str, problem: str) -> InputError:
+    return InputError(where, problem, expected=EXPECTED, action=ACTION)

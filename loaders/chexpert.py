@@ -26,22 +26,37 @@ FILES = {
     "validation": ("valid.csv", "valid.csv.gz"),
     "test": ("groundtruth.csv", "groundtruth.csv.gz", "test/groundtruth.csv", "test_labels.csv"),
 }
-# Either official prefix, or none, and below it the key that rows carry.
+# Either official prefix, or none, and then the key that rows have.
 PREFIX = r"^(?:CheXpert-v1\.0(?:-small)?/)?"
 IMAGE_PATH = r"(?P<key>%s/(?P<study_id>patient\d+/study\d+)/view(?P<view>\d{1,3})_(?:frontal|lateral)\.(?:jpg|png))$"
 STUDY_PATH = r"test/(?P<study_id>patient\d+/study\d+)$"
 ACTION = "use the official csv of CheXpert-v1.0 or CheXpert-v1.0-small, unchanged"
 
 
-def image_paths(key: str) -> tuple[str, ...]:
-    """Where the image of a row's key may lie below the user's root, most likely first."""
+def list_image_paths(key: str) -> tuple[str, ...]:
+    """List the candidate paths of an image below the root.
+
+    Args:
+        key: The key of a row's image.
+
+    Returns:
+        The paths, most likely first.
+    """
     return (key, *(prefix + key for prefix in PREFIXES))
 
 
 def label_file(root: Path, split: str) -> Path | None:
-    """The label file of `split` (train, validation, test) below `root`, or None. `root` may be that file itself."""
+    """Find the label file of a split.
+
+    Args:
+        root: The folder of CheXpert, or a label file.
+        split: train, validation or test.
+
+    Returns:
+        The path, or None if the root has no such file.
+    """
     if root.is_file():
-        return root if _split_of(root) == split else None
+        return root if _detect_split(root) == split else None
     for folder in (root, *(root / prefix for prefix in PREFIXES)):
         for name in FILES[split]:
             if (folder / name).is_file():
@@ -49,37 +64,54 @@ def label_file(root: Path, split: str) -> Path | None:
     return None
 
 
-def label_files(root: Path) -> dict[str, Path]:
-    """The label files that `root` holds, by split. Raises InputError when it holds none."""
-    found = {split: path for split in FILES if (path := label_file(root, split)) is not None}
-    if not found:
-        what = "is not a CheXpert label file" if root.is_file() else "holds no CheXpert label file"
+def find_label_files(root: Path) -> dict[str, Path]:
+    """Find the label files of all splits.
+
+    Args:
+        root: The folder of CheXpert, or a label file.
+
+    Returns:
+        The existing files, by split.
+
+    Raises:
+        InputError: The root has no label file.
+    """
+    paths = {split: path for split in FILES if (path := label_file(root, split)) is not None}
+    if not paths:
+        problem = "is not a CheXpert label file" if root.is_file() else "holds no CheXpert label file"
         names = "train.csv, valid.csv (or .csv.gz), at its top or in CheXpert-v1.0-small/"
-        raise InputError(root, what, expected=names, action=ACTION)
-    return found
+        raise InputError(root, problem, expected=names, action=ACTION)
+    return paths
 
 
 def read_labels(path: Path, split: str) -> pa.Table:
-    """One row an image of train.csv or valid.csv, in the file's order.
+    """Read the labels of train.csv or valid.csv.
 
-    Columns: study_id `patient00001/study1`, dictionary-encoded; key, the image's path below the official root; view,
-    AP / PA / ... as the source says, `lateral` or `frontal` where it says no more; view_number int32; and the 14
-    labels as float64 1.0 / 0.0 / -1.0 (uncertain) / null (not mentioned).
-    Raises InputError naming file, row and column.
+    Args:
+        path: The csv file.
+        split: train or validation.
+
+    Returns:
+        One row an image, in the file's order. Columns: study_id, like `patient00001/study1`, dictionary-encoded; key,
+        the image's path below the official root; view, the source's AP / PA / ..., else `lateral` or `frontal`;
+        view_number int32; and the 14 labels as float64, 1.0 / 0.0 / -1.0 (uncertain) / null (not mentioned).
+
+    Raises:
+        InputError: The file is malformed; the error names file, row and column.
     """
     table = _read_csv(path, VIEW)
-    parts = pc.extract_regex(table["Path"], pattern=PREFIX + IMAGE_PATH % FOLDERS[split])
+    fields = pc.extract_regex(table["Path"], pattern=PREFIX + IMAGE_PATH % FOLDERS[split])
     example = f"CheXpert-v1.0-small/{FOLDERS[split]}/patient00001/study1/view1_frontal.jpg (either prefix, or none)"
-    csv_table.require(pc.is_valid(parts), table["Path"], path, "Path", expected=example, action=ACTION)
-    studies = pc.struct_field(parts, "study_id").combine_chunks().dictionary_encode()
-    view_number = pc.cast(pc.struct_field(parts, "view"), pa.int32())
+    csv_table.require(pc.is_valid(fields), table["Path"], path, "Path", expected=example, action=ACTION)
+    studies = pc.struct_field(fields, "study_id").combine_chunks().dictionary_encode()
+    view_number = pc.cast(pc.struct_field(fields, "view"), pa.int32())
     views = studies.indices.to_numpy() * np.int64(1_000) + view_number.to_numpy()  # a view has at most three digits
     csv_table.require_once(table["Path"], path, "Path", action=ACTION, codes=views)
     projection = pc.coalesce(table["AP/PA"], pc.utf8_lower(table["Frontal/Lateral"]), "")
     return pa.table(
         {
             "study_id": studies,
-            "key": pc.struct_field(parts, "key"),
+            "key": pc.struct_field(fields, "key"),
             "view": projection,
             "view_number": view_number,
             **{label: table[label] for label in LABELS},
@@ -88,32 +120,42 @@ def read_labels(path: Path, split: str) -> pa.Table:
 
 
 def read_test_labels(path: Path) -> pa.Table:
-    """One row a study of the test set's groundtruth.csv: study_id and the 14 labels (0.0 / 1.0). Raises InputError."""
+    """Read the labels of the test set's groundtruth.csv.
+
+    Args:
+        path: The csv file.
+
+    Returns:
+        One row a study: study_id and the 14 labels (0.0 / 1.0).
+
+    Raises:
+        InputError: The file is malformed; the error names file, row and column.
+    """
     table = _read_csv(path, ("Study",))
-    parts = pc.extract_regex(table["Study"], pattern=PREFIX + STUDY_PATH)
+    fields = pc.extract_regex(table["Study"], pattern=PREFIX + STUDY_PATH)
     example = "CheXpert-v1.0/test/patient64741/study1"
-    csv_table.require(pc.is_valid(parts), table["Study"], path, "Study", expected=example, action=ACTION)
-    study_id = pc.struct_field(parts, "study_id")
+    csv_table.require(pc.is_valid(fields), table["Study"], path, "Study", expected=example, action=ACTION)
+    study_id = pc.struct_field(fields, "study_id")
     csv_table.require_once(study_id, path, "Study", action=ACTION)
     return pa.table({"study_id": study_id, **{label: table[label] for label in LABELS}})
 
 
-def _split_of(path: Path) -> str | None:
-    """Which split a lone csv is, by its first row: people rename these files."""
+def _detect_split(path: Path) -> str | None:
+    """Detect the split of a single csv by its first row, because people rename these files."""
     try:
-        first = csv_table.head(path)
+        rows = csv_table.head(path)
     except InputError:
         return next((split for split, names in FILES.items() if path.name in names), None)
-    if first.column_names[0] == "Study":
+    if rows.column_names[0] == "Study":
         return "test"
-    if "Path" not in first.column_names or not first.num_rows:
+    if "Path" not in rows.column_names or not rows.num_rows:
         return None
-    parts = str(first["Path"][0].as_py()).split("/")
-    return next((split for split, folder in FOLDERS.items() if folder in parts[:2]), None)
+    folders = str(rows["Path"][0].as_py()).split("/")
+    return next((split for split, folder in FOLDERS.items() if folder in folders[:2]), None)
 
 
 def _read_csv(path: Path, texts: tuple[str, ...]) -> pa.Table:
-    """The columns `texts` and the 14 labels, values checked."""
+    """Read the columns `texts` and the 14 labels, and check the values."""
     table = csv_table.read(path, dict.fromkeys(texts, pa.string()) | dict.fromkeys(LABELS, pa.float64()), action=ACTION)
     allowed = pa.array([None, 1.0, 0.0, -1.0], pa.float64())
     for label in LABELS:

@@ -1,8 +1,8 @@
-"""CheXStruct (CXReasonBench): which structured finding an OpenI image has, one csv a finding.
+"""CheXStruct (CXReasonBench): the structured findings of OpenI images, one csv a finding.
 
 Source: Lee et al., "CXReasonBench: A Benchmark for Evaluating Structured Diagnostic Reasoning in Chest X-rays" (2025).
-The release labels an image only where its own measurement passed a quality check; an image without a row in a file is
-unknown there, never 0. It holds labels and no pixels: the images are those of OpenI.
+The release labels an image only if its own measurement passed a quality check. The label of an image without a row in
+a file is unknown, never 0. The release holds labels and no pixels: the images are OpenI's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import csv_table
 from .errors import InputError
 
 FOLDER = "openi"
-# The files of the release whose label says that a finding is there; its other files grade how an image was taken.
+# The files of the release that label the presence of a finding; its other files grade the acquisition of an image.
 FINDINGS = (
     "aortic_knob_enlargement",
     "ascending_aorta_enlargement",
@@ -32,15 +32,30 @@ LABELS = {"1.0": 1, "1": 1, "0.0": 0, "0": 0}
 ACTION = "use the csv files of the CheXStruct release (folder openi), unchanged"
 
 
-def image_paths(key: str) -> tuple[str, ...]:
-    """Where a key may lie below the root. CheXStruct has no images; rows made from it reference OpenI's."""
+def list_image_paths(key: str) -> tuple[str, ...]:
+    """List the candidate paths of a key. CheXStruct has no images; its rows reference OpenI's.
+
+    Args:
+        key: The key.
+
+    Returns:
+        The key alone.
+    """
     return (key,)
 
 
-def label_files(root: Path, findings: Sequence[str] = FINDINGS) -> dict[str, Path]:
-    """The csv of each finding below `root`, which holds the folder `openi` (one level deeper at most) or is it.
+def find_label_files(root: Path, findings: Sequence[str] = FINDINGS) -> dict[str, Path]:
+    """Find the csv of each finding.
 
-    Raises InputError that names the first file that is missing, and for an unknown finding.
+    Args:
+        root: The folder `openi` of the release, or a folder that contains it, at most one level deeper.
+        findings: The names of the findings.
+
+    Returns:
+        The paths by finding.
+
+    Raises:
+        InputError: A finding is unknown, or a file is missing; the error names the first one.
     """
     folders = (root / FOLDER, *sorted(root.glob(f"*/{FOLDER}")), root)
     files = {}
@@ -49,10 +64,10 @@ def label_files(root: Path, findings: Sequence[str] = FINDINGS) -> dict[str, Pat
             raise InputError(
                 f"CheXStruct finding {finding!r}", "no such file", expected=f"one of {', '.join(FINDINGS)}"
             )
-        found = next((path for folder in folders if (path := folder / f"{finding}.csv").is_file()), None)
-        if found is None:
-            raise InputError(root, f"lacks {FOLDER}/{finding}.csv", expected="the release's csv files", action=ACTION)
-        files[finding] = found
+        csv_path = next((path for folder in folders if (path := folder / f"{finding}.csv").is_file()), None)
+        if csv_path is None:
+            raise InputError(root, f"has no {FOLDER}/{finding}.csv", expected="the release's csv files", action=ACTION)
+        files[finding] = csv_path
     if len({path.parent for path in files.values()}) > 1:
         places = ", ".join(sorted({str(path.parent) for path in files.values()}))
         raise InputError(root, f"holds several incomplete copies ({places})", action="give the folder of one copy")
@@ -60,46 +75,62 @@ def label_files(root: Path, findings: Sequence[str] = FINDINGS) -> dict[str, Pat
 
 
 def read_labels(root: Path, findings: Sequence[str] = FINDINGS) -> dict[str, dict[str, int]]:
-    """OpenI image id (`CXR10_IM-0002-1001`) -> {finding: 1 or 0}, in numeric order of reports, then by id.
+    """Read the labels of all images.
 
-    A finding that an image has no row for is not in its dictionary. Raises InputError naming file, row and column.
+    Args:
+        root: The folder of the release.
+        findings: The names of the findings.
+
+    Returns:
+        OpenI image id (`CXR10_IM-0002-1001`) -> {finding: 1 or 0}, in numeric order of reports, then by id. A finding
+        without a row for the image is missing from its dictionary.
+
+    Raises:
+        InputError: A file is missing or malformed; the error names file, row and column.
     """
     labels: dict[str, dict[str, int]] = {}
-    for finding, path in label_files(root, findings).items():
+    for finding, path in find_label_files(root, findings).items():
         for image, label in _read_file(path):
             labels.setdefault(image, {})[finding] = label
-    return {image: labels[image] for image in sorted(labels, key=lambda image: (report_number(image), image))}
+    return {image: labels[image] for image in sorted(labels, key=lambda image: (parse_report_number(image), image))}
 
 
-def report_number(image: str) -> int:
-    """Number of the report that an OpenI image belongs to: 10 for `CXR10_IM-0002-1001`."""
+def parse_report_number(image: str) -> int:
+    """Parse the number of the report of an OpenI image: 10 for `CXR10_IM-0002-1001`.
+
+    Args:
+        image: The OpenI image id.
+
+    Returns:
+        The number.
+    """
     return int(image.removeprefix("CXR").split("_")[0])
 
 
 def _read_file(path: Path) -> Iterable[tuple[str, int]]:
-    """(OpenI image id, label) of each row of one csv."""
+    """Read (OpenI image id, label) from each row of a csv."""
     names = csv_table.header(path, action=ACTION)
     column = next((name for name in IMAGE_COLUMNS if name in names), IMAGE_COLUMNS[0])
-    others = [name for name in names if name not in (column, "label")]
-    table = csv_table.read(path, dict.fromkeys([column, "label", *others], pa.string()), action=ACTION)
+    other_columns = [name for name in names if name not in (column, "label")]
+    table = csv_table.read(path, dict.fromkeys([column, "label", *other_columns], pa.string()), action=ACTION)
     labels: dict[str, int] = {}
     for row, cells in enumerate(zip(*(values.to_pylist() for values in table), strict=True), 1):
         name, label, *measures = cells
         if row == 1 and (name or "").isdigit() and label is None and not any(measures):
-            continue  # some files of the release begin with a row `1,,,`: a number in place of the image, nothing else
-        image = _image(name or "", path, row, column)
+            continue  # some files of the release begin with a row `1,,,`, without an image
+        image = _parse_image_id(name or "", path, row, column)
         if image in labels:
-            found = f"{name!r} is in an earlier row, too"
-            raise InputError(path, found, row=row, column=column, expected="an image once", action=ACTION)
+            problem = f"{name!r} is in an earlier row, too"
+            raise InputError(path, problem, row=row, column=column, expected="an image once", action=ACTION)
         if label not in LABELS:
-            found = f"label {label or ''!r}"
-            raise InputError(path, found, row=row, column="label", expected="1.0 or 0.0", action=ACTION)
+            problem = f"label {label or ''!r}"
+            raise InputError(path, problem, row=row, column="label", expected="1.0 or 0.0", action=ACTION)
         labels[image] = LABELS[label]
     return labels.items()
 
 
-def _image(name: str, path: Path, row: int, column: str) -> str:
-    """The OpenI image id of a DICOM file name. Report 1 repeats its number: 1_IM-0001-3001 is CXR1_1_IM-0001-3001."""
+def _parse_image_id(name: str, path: Path, row: int, column: str) -> str:
+    """Convert a DICOM file name to an OpenI image id; 1_IM-0001-3001 is CXR1_1_IM-0001-3001, only in report 1."""
     match = re.fullmatch(r"((?P<number>[1-9][0-9]{0,7})_[A-Za-z0-9_-]+)\.dcm", name)
     if not match:
         expected = "the name of an OpenI DICOM file, 1234_IM-0157-4004.dcm"

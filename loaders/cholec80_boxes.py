@@ -1,4 +1,4 @@
-"""Cholec80-Boxes: boxes of the instruments in frames of Cholec80's videos 41 to 45, as ROI_Labels.csv has them.
+"""Cholec80-Boxes: boxes of the instruments in frames of Cholec80's videos 41 to 45, from ROI_Labels.csv.
 
 Source: Abdulbaki Alshirbaji et al., "Cholec80-Boxes: bounding box labelling data for surgical tools in cholecystectomy
 images" (2024). One row a box, cells separated by semicolons; boxes are pixels of their frame, from its top-left corner.
@@ -20,7 +20,7 @@ from .cholec_triplets import INSTRUMENTS as TRIPLET_INSTRUMENTS
 from .errors import InputError
 
 INSTRUMENTS = (*TRIPLET_INSTRUMENTS, "specimen_bag")
-# Other names of the release and of copies, in the form of `_plain`.
+# Other names in the release and in copies, normalized.
 ALIASES = {"bag": "specimen_bag", "scissor": "scissors"}
 VIDEOS = range(1, 81)  # Cholec80's; the release labels 41 to 45
 FILE = "ROI_Labels.csv"
@@ -48,9 +48,12 @@ Box = tuple[str, tuple[float, float, float, float]]
 class BoxedFrame:
     """A labelled frame.
 
-    video: its number in Cholec80. frame: the number in its name. key: its image's, relative to the root.
-    boxes: (instrument, (x, y, width, height)), at least one, pixels of the frame from its top-left corner, in the
-        order that NumBBox_inFrame gives them. Whether a box stays inside its frame, only the image can tell.
+    Attributes:
+        video: Its number in Cholec80.
+        frame: The number in its name.
+        key: The key of its image, relative to the root.
+        boxes: (instrument, (x, y, width, height)), at least one, pixels of the frame from its top-left corner, in the
+            order of NumBBox_inFrame. They are not clipped, because the size of the frame is known from the image only.
     """
 
     video: int
@@ -59,65 +62,104 @@ class BoxedFrame:
     boxes: tuple[Box, ...]
 
 
-def image_paths(key: str) -> tuple[str, ...]:
-    """Where the frame of a row's key may lie below the user's root: as released, or `Images` itself being the root."""
-    found = KEY.fullmatch(key)
-    if not found:
+def list_image_paths(key: str) -> tuple[str, ...]:
+    """List the candidate paths of a frame below the root: as released, or with `Images` as the root.
+
+    Args:
+        key: The key of a row's frame.
+
+    Returns:
+        The paths, most likely first.
+    """
+    match = KEY.fullmatch(key)
+    if not match:
         return (key,)
-    return (key, *(f"Images/{found[1]}{suffix}" for suffix in (".jpg", ".jpeg")), f"{found[1]}.png")
+    return (key, *(f"Images/{match[1]}{suffix}" for suffix in (".jpg", ".jpeg")), f"{match[1]}.png")
 
 
 def key(video: int, frame: int) -> str:
-    """The key of a frame: its path below the root of the release.
+    """Return the key of a frame: its path below the root of the release.
 
     >>> key(42, 25)
     'Images/Video_42/Video_42_00025.png'
+
+    Args:
+        video: The number of the video.
+        frame: The number of the frame.
+
+    Returns:
+        The key.
     """
     return f"Images/Video_{video:02d}/Video_{video:02d}_{frame:05d}.png"
 
 
-def label_files(root: Path) -> dict[str, Path]:
-    """The csv of boxes, as {"boxes": path}; `root` holds it or is it. Raises InputError for none."""
+def find_label_files(root: Path) -> dict[str, Path]:
+    """Find the csv of boxes.
+
+    Args:
+        root: The folder of Cholec80-Boxes, or the csv.
+
+    Returns:
+        {"boxes": path}.
+
+    Raises:
+        InputError: The file is missing.
+    """
     path = root if root.is_file() else root / FILE
     if not path.is_file():
         raise InputError(root, f"holds no {FILE}", expected=f"{FILE} beside the folder Images", action=ACTION)
     return {"boxes": path}
 
 
-def instrument_of(name: str) -> str | None:
-    """The instrument that a name means, whatever its case and separators; None for an unknown name.
+def find_instrument(name: str) -> str | None:
+    """Find the instrument of a name, whatever its case and separators.
 
-    >>> instrument_of("SpecimenBag"), instrument_of("Bag"), instrument_of("specimen bag"), instrument_of("Trocar")
-    ('specimen_bag', 'specimen_bag', 'specimen_bag', None)
+    >>> find_instrument("SpecimenBag"), find_instrument("Bag"), find_instrument("Trocar")
+    ('specimen_bag', 'specimen_bag', None)
+
+    Args:
+        name: The name of a tool.
+
+    Returns:
+        One of INSTRUMENTS; None for an unknown name.
     """
-    plain = _plain(name)
-    return ALIASES.get(plain) or next((known for known in INSTRUMENTS if _plain(known) == plain), None)
+    normalized = _normalize(name)
+    return ALIASES.get(normalized) or next(
+        (instrument for instrument in INSTRUMENTS if _normalize(instrument) == normalized), None
+    )
 
 
 def read_frames(root: Path) -> list[BoxedFrame]:
-    """Every labelled frame with its boxes, in order of video and frame.
+    """Read every labelled frame with its boxes.
 
-    Raises InputError naming file, row and column: cells separated by another sign, a missing column, an unknown tool, a
-    box without a finite place and a positive size, a frame's name or folder that is not of its row's video, a box that
-    occurs twice.
+    Args:
+        root: The folder of Cholec80-Boxes, or the csv.
+
+    Returns:
+        The frames in order of video and frame.
+
+    Raises:
+        InputError: The file has another separator, a column is missing, a tool is unknown, a box is not finite, has no
+            positive size or is repeated, or a frame's name or folder disagrees with its row's video. The error names
+            file, row and column.
     """
-    path = label_files(root)["boxes"]
-    table = _read(path)
-    tools = _tools(table["ToolName"], path)
+    path = find_label_files(root)["boxes"]
+    table = _read_table(path)
+    tools = _read_tools(table["ToolName"], path)
     rows = zip(
         *(table[name].to_pylist() for name in ("Surgery_num", "Dir", "FrameName", "NumBBox_inFrame")),
         tools,
         zip(*(table[side].to_pylist() for side in SIDES), strict=True),
         strict=True,
     )
-    seen: dict[tuple, int] = {}
+    rows_by_box: dict[tuple, int] = {}
     frames: dict[tuple[int, int], list[tuple[int, int, Box]]] = {}
     for row, (video, folder, name, position, tool, xywh) in enumerate(rows, start=1):
-        frame = _frame_number(video, folder, name, path, row)
-        first = seen.setdefault((video, frame, tool, xywh), row)
-        if first != row:
+        frame = _parse_frame_number(video, folder, name, path, row)
+        first_row = rows_by_box.setdefault((video, frame, tool, xywh), row)
+        if first_row != row:
             raise InputError(
-                path, f"the box repeats row {first}", row=row, expected="each box of a frame once", action=ACTION
+                path, f"the box repeats row {first_row}", row=row, expected="each box of a frame once", action=ACTION
             )
         frames.setdefault((video, frame), []).append((position, row, (tool, xywh)))
     return [
@@ -126,8 +168,8 @@ def read_frames(root: Path) -> list[BoxedFrame]:
     ]
 
 
-def _read(path: Path) -> pa.Table:
-    """The csv's columns, numbers checked."""
+def _read_table(path: Path) -> pa.Table:
+    """Read the columns of the csv and check the numbers."""
     table = csv_table.read(path, COLUMNS, action=ACTION, delimiter=";")
     in_range = pc.is_in(table["Surgery_num"], value_set=pa.array(VIDEOS, pa.int32()))
     expected = f"a number of a Cholec80 video, {VIDEOS.start} to {VIDEOS.stop - 1}"
@@ -140,30 +182,30 @@ def _read(path: Path) -> pa.Table:
     return table
 
 
-def _tools(names: pa.ChunkedArray, path: Path) -> list[str]:
-    """The instruments' one spelling for the names of a file."""
+def _read_tools(names: pa.ChunkedArray, path: Path) -> list[str]:
+    """Map the names of a file to INSTRUMENTS."""
     encoded = names.combine_chunks().dictionary_encode()
-    known = pa.array([instrument_of(name) for name in encoded.dictionary.to_pylist()], pa.string())
-    tools = known.take(encoded.indices)
+    instruments = pa.array([find_instrument(name) for name in encoded.dictionary.to_pylist()], pa.string())
+    tools = instruments.take(encoded.indices)
     csv_table.require(
         pc.is_valid(tools), names, path, "ToolName", expected="one of " + ", ".join(INSTRUMENTS), action=ACTION
     )
     return tools.to_pylist()
 
 
-def _frame_number(video: int, folder: str | None, name: str, path: Path, row: int) -> int:
-    """The number in a frame's name, which with its folder must be of the row's video."""
-    found = FRAME_NAME.fullmatch(name)
-    if not found or int(found[1]) != video:
+def _parse_frame_number(video: int, folder: str | None, name: str, path: Path, row: int) -> int:
+    """Parse the number in a frame's name; name and folder must agree with the row's video."""
+    match = FRAME_NAME.fullmatch(name)
+    if not match or int(match[1]) != video:
         expected = f"a frame of Surgery_num {video}: {Path(key(video, 0)).name}, with its own number"
         raise InputError(path, repr(name), row=row, column="FrameName", expected=expected, action=ACTION)
-    of_folder = DIR_VIDEO.fullmatch((folder or "").replace("\\", "/").rstrip("/"))
-    if of_folder and int(of_folder[1]) != video:
+    folder_match = DIR_VIDEO.fullmatch((folder or "").replace("\\", "/").rstrip("/"))
+    if folder_match and int(folder_match[1]) != video:
         expected = f"the folder of Surgery_num {video}"
         raise InputError(path, repr(folder), row=row, column="Dir", expected=expected, action=ACTION)
-    return int(found[2])
+    return int(match[2])
 
 
-def _plain(name: str) -> str:
-    """Lower case, letters and digits only."""
+def _normalize(name: str) -> str:
+    """Normalize a name to lower case, letters and digits."""
     return re.sub(r"[^a-z0-9]+", "", name.lower())

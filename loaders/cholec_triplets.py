@@ -1,8 +1,8 @@
 """The classes of CholecT45 and CholecT50: instruments, verbs, targets, and the 100 action triplets made of them.
 
 Source: Nwoye et al., "Rendezvous: attention mechanisms for the recognition of surgical action triplets in endoscopic
-videos" (Medical Image Analysis, 2022); ids as the data sets' own dict/maps.txt numbers them. Of the 900 combinations
-100 are classes; the last six say that an instrument is there and does nothing, with null_verb and null_target.
+videos" (Medical Image Analysis, 2022); ids from the data sets' own dict/maps.txt. Of the 900 combinations 100 are
+classes; the last six mean that an instrument is present and idle, with null_verb and null_target.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TARGETS = (
     "abdominal_wall_cavity", "liver", "adhesion", "omentum", "peritoneum", "gut", "specimen_bag", NULL_TARGET,
 )  # fmt: skip
 
-# Triplets in the order of their ids: an instrument, a verb, and the targets that the two have together.
+# Triplets in the order of their ids: an instrument, a verb, and the targets of the pair.
 _TARGETS_OF = (
     ("grasper", "dissect", "cystic_plate gallbladder omentum"),
     ("grasper", "grasp", "cystic_artery cystic_duct cystic_pedicle cystic_plate gallbladder gut liver omentum "
@@ -55,10 +55,15 @@ _TARGETS_OF = (
 
 
 class Triplet(NamedTuple):
-    """An action triplet; as text `grasper,retract,gallbladder`, which is how dict/triplet.txt writes it.
+    """An action triplet; its text is `grasper,retract,gallbladder`, like in dict/triplet.txt.
 
     >>> str(TRIPLETS[17]), TRIPLETS[17].verb
     ('grasper,retract,gallbladder', 'retract')
+
+    Attributes:
+        instrument: One of INSTRUMENTS.
+        verb: One of VERBS.
+        target: One of TARGETS.
     """
 
     instrument: str
@@ -78,14 +83,18 @@ _IDS = {triplet: n for n, triplet in enumerate(TRIPLETS)}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TripletVideo:
-    """What one video's annotators saw, a row for each labelled frame; the same of CholecT45 and of CholecT50.
+    """The labels of one video, a row for each labelled frame, for both CholecT45 and CholecT50.
 
-    video: its number in Cholec80's numbering (42 of VID42).
-    frames: (n,) int64, ascending, the frames' numbers at 1 frame a second: frame k is frame 25 k of Cholec80's video.
-    triplets: (n, 100) bool. instruments: (n, 6) bool. verbs: (n, 10) bool. targets: (n, 15) bool.
-        Columns are ids: TRIPLETS, INSTRUMENTS, VERBS, TARGETS.
-    disagreeing: what the function of this name counts: frames whose instruments, verbs or targets, which are read as
-        they stand, are not those that the triplets imply.
+    Attributes:
+        video: Its number in Cholec80's numbering (42 for VID42).
+        frames: Int64 of shape (n,), ascending frame numbers at 1 frame a second: frame k is frame 25 k of Cholec80's
+            video.
+        triplets: Bool of shape (n, 100); columns are TRIPLETS.
+        instruments: Bool of shape (n, 6); columns are INSTRUMENTS.
+        verbs: Bool of shape (n, 10); columns are VERBS.
+        targets: Bool of shape (n, 15); columns are TARGETS.
+        disagreeing: Result of the function of this name: the number of frames with instruments, verbs or targets that
+            differ from those implied by the triplets. The labels themselves are returned unchanged.
     """
 
     video: int
@@ -97,26 +106,45 @@ class TripletVideo:
     disagreeing: Mapping[str, int] = field(default_factory=dict)
 
 
-def videos(root: Path, files: str, *, source: str, action: str) -> list[int]:
-    """The numbers, ascending, of the videos that have a file below `root`; `files` is like `labels/VID*.json`.
+def list_videos(root: Path, files: str, *, source: str, action: str) -> list[int]:
+    """List the videos that have a label file below a root.
 
-    Raises InputError for none.
+    Args:
+        root: The folder of the data set.
+        files: A pattern like `labels/VID*.json`.
+        source: The name of the data set, for the message.
+        action: What the error message tells the user to do.
+
+    Returns:
+        The numbers, ascending.
+
+    Raises:
+        InputError: The root has no such file.
     """
-    before, after = (re.escape(part) for part in files.rsplit("/", 1)[1].split("*"))
-    names = (re.fullmatch(f"{before}([0-9]{{2,3}}){after}", path.name) for path in root.glob(files))
-    found = sorted(int(name[1]) for name in names if name)
-    if not found:
+    prefix, suffix = (re.escape(piece) for piece in files.rsplit("/", 1)[1].split("*"))
+    names = (re.fullmatch(f"{prefix}([0-9]{{2,3}}){suffix}", path.name) for path in root.glob(files))
+    numbers = sorted(int(name[1]) for name in names if name)
+    if not numbers:
         raise InputError(root, f"holds no {files}", expected=f"the folder of {source}", action=action)
-    return found
+    return numbers
 
 
-def triplet_id(instrument: str, verb: str, target: str) -> int:
-    """The id, 0 to 99, of a triplet.
+def find_triplet_id(instrument: str, verb: str, target: str) -> int:
+    """Find the id of a triplet.
 
-    Raises ValueError for a combination that is none of the 100 classes.
-
-    >>> triplet_id("grasper", "retract", "gallbladder")
+    >>> find_triplet_id("grasper", "retract", "gallbladder")
     17
+
+    Args:
+        instrument: One of INSTRUMENTS.
+        verb: One of VERBS.
+        target: One of TARGETS.
+
+    Returns:
+        The id, 0 to 99.
+
+    Raises:
+        ValueError: The combination is not one of the 100 classes.
     """
     number = _IDS.get(Triplet(instrument, verb, target))
     if number is None:
@@ -125,41 +153,74 @@ def triplet_id(instrument: str, verb: str, target: str) -> int:
 
 
 def parse(text: str) -> Triplet:
-    """The triplet that a text `instrument,verb,target` names, blanks around its parts left out.
+    """Parse a text `instrument,verb,target`; blanks around the names are removed.
 
-    Raises ValueError for a text that is none of the 100 classes.
+    Args:
+        text: The text.
+
+    Returns:
+        The triplet.
+
+    Raises:
+        ValueError: The text is not one of the 100 classes.
     """
-    parts = tuple(part.strip() for part in text.split(","))
-    if len(parts) != 3:
+    names = tuple(name.strip() for name in text.split(","))
+    if len(names) != 3:
         raise ValueError(f"{text!r} is no triplet: expected instrument,verb,target")
-    return TRIPLETS[triplet_id(*parts)]
+    return TRIPLETS[find_triplet_id(*names)]
 
 
-def iv_id(instrument: int, verb: int) -> int:
-    """The id of an instrument-verb pair, 10 I + V; of the 60 pairs 26 occur in triplets."""
+def compute_iv_id(instrument: int, verb: int) -> int:
+    """Compute the id of an instrument-verb pair, 10 I + V. 26 of the 60 pairs occur in triplets.
+
+    Args:
+        instrument: Index in INSTRUMENTS.
+        verb: Index in VERBS.
+
+    Returns:
+        The id, 0 to 59.
+    """
     return len(VERBS) * instrument + verb
 
 
-def it_id(instrument: int, target: int) -> int:
-    """The id of an instrument-target pair, 15 I + T; of the 90 pairs 59 occur in triplets."""
+def compute_it_id(instrument: int, target: int) -> int:
+    """Compute the id of an instrument-target pair, 15 I + T. 59 of the 90 pairs occur in triplets.
+
+    Args:
+        instrument: Index in INSTRUMENTS.
+        target: Index in TARGETS.
+
+    Returns:
+        The id, 0 to 89.
+    """
     return len(TARGETS) * instrument + target
 
 
-def component_ids() -> np.ndarray:
-    """(100, 5) int64: the ids of instrument, verb, target, instrument-verb and instrument-target of each triplet."""
-    parts = [
+def compute_component_ids() -> np.ndarray:
+    """Compute the ids of instrument, verb, target, instrument-verb and instrument-target of each triplet.
+
+    Returns:
+        Int64 of shape (100, 5).
+    """
+    indices = [
         (INSTRUMENTS.index(triplet.instrument), VERBS.index(triplet.verb), TARGETS.index(triplet.target))
         for triplet in TRIPLETS
     ]
-    return np.array([(i, v, t, iv_id(i, v), it_id(i, t)) for i, v, t in parts], dtype=np.int64)
+    return np.array([(i, v, t, compute_iv_id(i, v), compute_it_id(i, t)) for i, v, t in indices], dtype=np.int64)
 
 
 def parts_of(triplets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The instruments (n, 6), verbs (n, 10) and targets (n, 15), bool, that triplets (n, 100) bool imply.
+    """Derive the instruments, verbs and targets that triplets imply.
 
     A null triplet implies its instrument, null_verb and null_target.
+
+    Args:
+        triplets: Bool of shape (n, 100).
+
+    Returns:
+        Instruments (n, 6), verbs (n, 10) and targets (n, 15), bool.
     """
-    ids = component_ids()
+    ids = compute_component_ids()
     implied = []
     for column, names in enumerate((INSTRUMENTS, VERBS, TARGETS)):
         member = np.arange(len(names)) == ids[:, column, None]  # (100, classes)
@@ -170,13 +231,20 @@ def parts_of(triplets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def disagreeing(
     triplets: np.ndarray, instruments: np.ndarray, verbs: np.ndarray, targets: np.ndarray
 ) -> dict[str, int]:
-    """By part, in how many frames its labels, null_verb and null_target aside, are not those the triplets imply.
+    """Count the frames with labels that differ from those implied by the triplets, ignoring null_verb and null_target.
 
-    Shapes as in TripletVideo.
+    Args:
+        triplets: Bool of shape (n, 100).
+        instruments: Bool of shape (n, 6).
+        verbs: Bool of shape (n, 10).
+        targets: Bool of shape (n, 15).
+
+    Returns:
+        The number of frames, for instrument, verb and target each.
     """
     counts = {}
-    given = {"instrument": (instruments, INSTRUMENTS), "verb": (verbs, VERBS), "target": (targets, TARGETS)}
-    for (part, (labels, names)), implied in zip(given.items(), parts_of(triplets), strict=True):
-        telling = [n for n, name in enumerate(names) if name not in (NULL_VERB, NULL_TARGET)]
-        counts[part] = int((labels != implied)[:, telling].any(axis=1).sum())
+    components = {"instrument": (instruments, INSTRUMENTS), "verb": (verbs, VERBS), "target": (targets, TARGETS)}
+    for (component, (labels, names)), implied in zip(components.items(), parts_of(triplets), strict=True):
+        columns = [n for n, name in enumerate(names) if name not in (NULL_VERB, NULL_TARGET)]
+        counts[component] = int((labels != implied)[:, columns].any(axis=1).sum())
     return counts

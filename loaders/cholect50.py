@@ -1,8 +1,8 @@
-"""CholecT50: the action triplets of 50 videos at one frame a second, as its JSON files have them.
+"""CholecT50: the action triplets of 50 videos at one frame a second, from its JSON files.
 
-Source: Nwoye et al., "Rendezvous" (Medical Image Analysis, 2022), second release. Frames lie in
-`videos/VIDxx/000000.png`, 854 x 480 pixels; `labels/VIDxx.json` lists for each frame the triplets in it, each a vector
-of 15 values. 45 of the videos are CholecT45's. Boxes are shares of the frame's sides, and most videos have none.
+Source: Nwoye et al., "Rendezvous" (Medical Image Analysis, 2022), second release. Frames are
+`videos/VIDxx/000000.png`, 854 x 480 pixels; `labels/VIDxx.json` lists the triplets of each frame, each as a vector of
+15 values. 45 of the videos are CholecT45's. Boxes are shares of the frame's sides; most videos have none.
 """
 
 from __future__ import annotations
@@ -19,35 +19,70 @@ from .cholec_triplets import INSTRUMENTS, TARGETS, TRIPLETS, VERBS, TripletVideo
 from .errors import InputError
 
 VECTOR = 15
-# Where a vector has its ids, -1 standing for none: position -> (part, its number of classes).
+# The positions of ids in a vector (-1 means none): position -> (component, its number of classes).
 IDS = {0: ("triplet", len(TRIPLETS)), 1: ("instrument", len(INSTRUMENTS)), 7: ("verb", len(VERBS)),
        8: ("target", len(TARGETS))}  # fmt: skip
 BOX = slice(3, 7)
-LARGEST = 1e6  # of any value: what is beyond, or NaN, is no id, score or share
+LARGEST = 1e6  # limit of all values: ids, scores and shares are smaller
 ACTION = "use the JSON files of CholecT50 unchanged"
 
 
-def image_paths(key: str) -> tuple[str, ...]:
-    """Where the frame of a row's key may lie below the user's root: there, as there is one official layout."""
+def list_image_paths(key: str) -> tuple[str, ...]:
+    """List the candidate paths of a frame; the release has a single layout.
+
+    Args:
+        key: The key of a row's frame.
+
+    Returns:
+        The key alone.
+    """
     return (key,)
 
 
 def key(video: int, frame: int) -> str:
-    """The key of a frame: its path below the root of the release.
+    """Return the key of a frame: its path below the root of the release.
 
     >>> key(42, 1)
     'videos/VID42/000001.png'
+
+    Args:
+        video: The number of the video.
+        frame: The number of the frame.
+
+    Returns:
+        The key.
     """
     return f"videos/VID{video:02d}/{frame:06d}.png"
 
 
 def videos(root: Path) -> list[int]:
-    """The numbers, ascending, of the videos that `root` has labels of. Raises InputError for none."""
-    return cholec_triplets.videos(root, "labels/VID*.json", source="CholecT50", action=ACTION)
+    """List the videos that have labels below a root.
+
+    Args:
+        root: The folder of CholecT50.
+
+    Returns:
+        The numbers, ascending.
+
+    Raises:
+        InputError: The root has no label file.
+    """
+    return cholec_triplets.list_videos(root, "labels/VID*.json", source="CholecT50", action=ACTION)
 
 
 def label_file(root: Path, video: int) -> Path:
-    """The labels of one video. Raises InputError where there is no such file."""
+    """Return the label file of a video.
+
+    Args:
+        root: The folder of CholecT50.
+        video: The number of the video.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: The file is missing.
+    """
     path = root / "labels" / f"VID{video:02d}.json"
     if not path.is_file():
         raise InputError(path, "no such file", expected="a file each video", action=ACTION)
@@ -55,31 +90,40 @@ def label_file(root: Path, video: int) -> Path:
 
 
 def read_video(root: Path, video: int) -> TripletVideo:
-    """The labels of one video.
+    """Read the labels of a video.
 
-    A part's labels are the ids that the vectors give it; where they are not those that the triplets imply, they are
-    kept and counted (`disagreeing`). Boxes, which only a few videos have, are checked and not kept; one may reach over
-    the frame's edge.
-    Raises InputError naming file, frame and vector: broken JSON, labels of another video or frame rate, categories in
-    another order, a frame that occurs twice or lies beyond num_frames, a vector of another length, an id out of range,
-    a box that is incomplete, empty or wholly outside its frame.
+    The labels of instruments, verbs and targets are the ids in the vectors. They may differ from those that the
+    triplets imply; they are returned unchanged, and counted (`disagreeing`). Boxes, which only a few videos have, are
+    checked and dropped; a box may reach over the frame's edge.
+
+    Args:
+        root: The folder of CholecT50.
+        video: The number of the video.
+
+    Returns:
+        The labels of all frames.
+
+    Raises:
+        InputError: The JSON is broken, belongs to another video or frame rate, or has categories in another order; a
+            frame is repeated or beyond num_frames; a vector has another length or an id out of range; a box is
+            incomplete, empty or outside its frame. The error names file, frame and vector.
     """
     path = label_file(root, video)
     data = _load(path)
     _check_header(data, video, path)
-    annotations = _annotations(data, path)
-    labels = {part: np.zeros((len(annotations), n_classes), dtype=bool) for part, n_classes in IDS.values()}
+    annotations = _read_annotations(data, path)
+    labels = {component: np.zeros((len(annotations), n_classes), dtype=bool) for component, n_classes in IDS.values()}
     for row, (frame, vectors) in enumerate(annotations):
-        for place, vector in _checked(vectors, frame, path):
-            for position, (part, n_classes) in IDS.items():
-                number = _id(vector[position], part, n_classes, path, place)
+        for place, vector in _iterate_vectors(vectors, frame, path):
+            for position, (component, n_classes) in IDS.items():
+                number = _require_id(vector[position], component, n_classes, path, place)
                 if number >= 0:
-                    labels[part][row, number] = True
+                    labels[component][row, number] = True
             _check_box(vector, path, place)
-    parts = (labels["instrument"], labels["verb"], labels["target"])
+    components = (labels["instrument"], labels["verb"], labels["target"])
     frames = np.array([frame for frame, _ in annotations], dtype=np.int64)
-    counts = disagreeing(labels["triplet"], *parts)
-    return TripletVideo(video, frames, labels["triplet"], *parts, counts)
+    counts = disagreeing(labels["triplet"], *components)
+    return TripletVideo(video, frames, labels["triplet"], *components, counts)
 
 
 def _load(path: Path) -> dict:
@@ -91,9 +135,9 @@ def _load(path: Path) -> dict:
 
 
 def _check_header(data: dict, video: int, path: Path) -> None:
-    """What the file says of itself, where it does."""
-    named = re.fullmatch(r"(?:VID)?0*([0-9]+)", str(data.get("video", video)), re.IGNORECASE)
-    if not named or int(named[1]) != video:
+    """Check video, frame rate and categories, if the file states them."""
+    match = re.fullmatch(r"(?:VID)?0*([0-9]+)", str(data.get("video", video)), re.IGNORECASE)
+    if not match or int(match[1]) != video:
         raise InputError(
             path, repr(data["video"]), column="video", expected=f"{video}, as its name says", action=ACTION
         )
@@ -102,14 +146,16 @@ def _check_header(data: dict, video: int, path: Path) -> None:
     categories = data.get("categories")
     names = categories.get("triplet") if isinstance(categories, dict) else None
     for number, name in names.items() if isinstance(names, dict) else ():
-        known = str(TRIPLETS[int(number)]) if number.isdecimal() and int(number) < len(TRIPLETS) else None
-        plain = re.sub(r"[^a-z]+", "_", str(name).lower())
-        if known is not None and plain != re.sub(r"[^a-z]+", "_", known):
-            raise InputError(path, f"triplet {number} is {name!r}", column="categories", expected=known, action=ACTION)
+        official = str(TRIPLETS[int(number)]) if number.isdecimal() and int(number) < len(TRIPLETS) else None
+        normalized = re.sub(r"[^a-z]+", "_", str(name).lower())
+        if official is not None and normalized != re.sub(r"[^a-z]+", "_", official):
+            raise InputError(
+                path, f"triplet {number} is {name!r}", column="categories", expected=official, action=ACTION
+            )
 
 
-def _annotations(data: dict, path: Path) -> list[tuple[int, list]]:
-    """The frames' numbers and vectors, by number."""
+def _read_annotations(data: dict, path: Path) -> list[tuple[int, list]]:
+    """Read the vectors of each frame, ordered by frame number."""
     total = data.get("num_frames")
     if total is not None and (not isinstance(total, int) or total < 0):
         raise InputError(path, repr(total), column="num_frames", expected="a count", action=ACTION)
@@ -124,18 +170,18 @@ def _annotations(data: dict, path: Path) -> list[tuple[int, list]]:
             raise InputError(path, f"frame {name} has {vectors!r}", expected="a list of vectors", action=ACTION)
         annotations.append((int(name), vectors))
     annotations.sort(key=lambda item: item[0])
-    twice = next((a for (a, _), (b, _) in pairwise(annotations) if a == b), None)
+    repeated = next((a for (a, _), (b, _) in pairwise(annotations) if a == b), None)
     if not annotations:
         raise InputError(
             path, "has no frame", column="annotations", expected="each frame, labelled or not", action=ACTION
         )
-    if twice is not None:
-        raise InputError(path, f"frame {twice} occurs twice", expected="each frame once", action=ACTION)
+    if repeated is not None:
+        raise InputError(path, f"frame {repeated} occurs twice", expected="each frame once", action=ACTION)
     return annotations
 
 
-def _checked(vectors: list, frame: int, path: Path) -> Iterator[tuple[str, list]]:
-    """A frame's vectors, each with its place in words; they hold 15 finite numbers."""
+def _iterate_vectors(vectors: list, frame: int, path: Path) -> Iterator[tuple[str, list]]:
+    """Iterate over a frame's vectors, each with its position for messages; they must hold 15 finite numbers."""
     for n, vector in enumerate(vectors):
         place = f"frame {frame}, vector {n}"
         if not isinstance(vector, list) or len(vector) != VECTOR:
@@ -147,15 +193,15 @@ def _checked(vectors: list, frame: int, path: Path) -> Iterator[tuple[str, list]
         yield place, vector
 
 
-def _id(value: float, part: str, n_classes: int, path: Path, place: str) -> int:
+def _require_id(value: float, component: str, n_classes: int, path: Path, place: str) -> int:
     if value != int(value) or not -1 <= value < n_classes:
         expected = f"an id from 0 to {n_classes - 1}, or -1 for none"
-        raise InputError(path, f"{place}: {part} {value!r}", expected=expected, action=ACTION)
+        raise InputError(path, f"{place}: {component} {value!r}", expected=expected, action=ACTION)
     return int(value)
 
 
 def _check_box(vector: list[float], path: Path, place: str) -> None:
-    """Raises InputError unless the box is none, -1 four times, or an instrument's, on the frame at least in part."""
+    """Raise InputError unless the box is -1 four times (none), or belongs to an instrument and overlaps the frame."""
     x, y, width, height = vector[BOX]
     if (x, y, width, height) == (-1, -1, -1, -1):
         return

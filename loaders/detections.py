@@ -1,22 +1,21 @@
-"""Boxes that a detector drew on the images of a source: COCO results JSON, or a folder of YOLO text files.
+r"""Boxes that a detector drew on the images of a source: COCO results JSON, or a folder of YOLO text files.
 
 HEAL-MedVQA (section 3.2) trains YOLOv5 on VinDr-CXR and takes its boxes for MIMIC-CXR. No weights are published, so the
-boxes are the user's own. With ultralytics, from a data set in its layout (`vindr.yaml` names the 22 classes and the
-folders of images and labels):
+user has to provide the boxes. With ultralytics, from a data set in its layout (`vindr.yaml` names the 22 classes and
+the folders of images and labels):
 
     yolo detect train model=yolov5m.pt data=vindr.yaml imgsz=1024 epochs=100 fliplr=0 name=vindr
-    yolo detect predict model=runs/detect/vindr/weights/best.pt source=images.txt imgsz=1024 conf=0.05 \\
+    yolo detect predict model=runs/detect/vindr/weights/best.pt source=images.txt imgsz=1024 conf=0.05 \
         save=False save_txt=True save_conf=True name=mimic
 
 `images.txt` lists the images' paths, one a line; `fliplr=0`, because a mirrored chest has its heart on the wrong side.
 The root is then `runs/detect/mimic`, with `vindr.yaml` copied into it as `data.yaml`. Text files hold shares of the
-image's sides, so they fit whatever size the detector saw. Boxes of COCO results are in pixels, and must be those of the
-original image.
+image's sides, so they fit any size of the detector's input. Boxes of COCO results are in pixels of the original image.
 
-COCO results: `[{image_id, category_id, bbox: [x, y, width, height], score}, ...]`, with `categories.json` beside it
+COCO results: `[{image_id, category_id, bbox: [x, y, width, height], score}, ...]`, next to `categories.json`
 (`[{id, name}, ...]`, or an object with `categories` and `images`) or `classes.txt` (category 0 is its first line); or
 one object with `images`, `categories` and `annotations`. An image_id is the image's id, its file name, or a number that
-`images` resolves. Tools number categories from 0 or from 1: `categories.json` says which, and is safer.
+`images` resolves. Tools number categories from 0 or from 1: `categories.json` states the numbers, and is safer.
 
 YOLO: `<image id>.txt`, in the folder or in `labels/`, with lines `class x y width height [confidence]`, and
 `classes.txt` (a name a line) or `data.yaml` (`names`). Lines without a confidence count as 1.
@@ -37,7 +36,7 @@ import pyarrow as pa
 from . import coco, json_text, limits, yaml_names
 from .errors import InputError
 from .progress import Progress
-from .vindr_cxr import CLASSES, class_of
+from .vindr_cxr import CLASSES, find_class
 
 CATEGORIES, CLASSES_TXT, DATA_YAML = "categories.json", "classes.txt", "data.yaml"
 # Shares of a side go a little beyond 1 at an image's edge; pixels go far beyond.
@@ -53,11 +52,12 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Detections:
-    """A detector's boxes that were taken, and how many were not.
+    """The boxes of a detector that were selected, and the number of those that were not.
 
-    boxes: image int32 (index into the ids asked for), label (a class of VinDr-CXR), x, y, width, height float64 in
-        pixels of the image, clipped to it, and score; ordered by image, then as the files have them.
-    skipped: boxes left out, by reason: unknown_image, other_class, below_threshold, outside_image.
+    Attributes:
+        boxes: image int32 (index into the requested ids), label (a class of VinDr-CXR), x, y, width, height float64 in
+            pixels of the image, clipped to it, and score; ordered by image, then as in the files.
+        skipped: Number of skipped boxes by reason: unknown_image, other_class, below_threshold, outside_image.
     """
 
     boxes: pa.Table
@@ -66,7 +66,7 @@ class Detections:
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """One box of a file. unit: what x, y, width and height count in, `pixel` or `share` of the image's sides."""
+    """One box of a file; `unit` is the unit of xywh, `pixel` or `share` of the image's sides."""
 
     image: str
     label: str
@@ -75,14 +75,31 @@ class _Box:
     unit: str
 
 
-def image_paths(key: str) -> tuple[str, ...]:
-    """Where a key may lie below the root. Detections have no images; rows made from them reference MIMIC-CXR's."""
+def list_image_paths(key: str) -> tuple[str, ...]:
+    """List the candidate paths of a key. Detections have no images; their rows reference MIMIC-CXR's.
+
+    Args:
+        key: The key.
+
+    Returns:
+        The key alone.
+    """
     return (key,)
 
 
-def label_files(root: Path) -> dict[str, Path]:
-    """Every file that `root` holds boxes or class names in, by its name. Raises InputError where there is none."""
-    boxes, names = _files(root)
+def find_label_files(root: Path) -> dict[str, Path]:
+    """Find every file with boxes or class names.
+
+    Args:
+        root: The folder of the detector's results, or the JSON file.
+
+    Returns:
+        The paths by file name.
+
+    Raises:
+        InputError: The root has no boxes, or several kinds.
+    """
+    boxes, names = _find_files(root)
     return {path.name: path for path in (*boxes, names) if path is not None}
 
 
@@ -94,26 +111,39 @@ def read_detections(
     threshold: float = 0.25,
     sizes: Mapping[str, tuple[int, int]],
 ) -> Detections:
-    """The boxes of `image_ids` with one of `classes` and a score of at least `threshold`.
+    """Read the boxes of some images and classes.
 
-    `sizes` has the (width, height) in pixels of every image asked for. What a detector knows and the caller does not
-    ask for is counted, not an error. Class names are matched as VinDr-CXR's (`vindr_cxr.class_of`).
-    Raises InputError naming file and row: a malformed line, an unknown class, a box without positive sides.
+    Boxes of other images and classes are counted, without an error. Class names are matched like VinDr-CXR's
+    (`vindr_cxr.find_class`).
+
+    Args:
+        root: The folder of the detector's results, or the JSON file.
+        image_ids: The images.
+        classes: The classes.
+        threshold: The smallest score of a box.
+        sizes: (width, height) in pixels of every image.
+
+    Returns:
+        The selected boxes, and the number of the others by reason.
+
+    Raises:
+        InputError: A line is malformed, a class is unknown, or a box has no positive sides. The error names file and
+            row.
     """
-    boxes, names = _files(root)
-    found = _coco(boxes[0], names, sizes) if boxes[0].suffix == ".json" else _yolo(boxes, names)
-    wanted = frozenset(classes)
+    boxes, names = _find_files(root)
+    detected = _read_coco(boxes[0], names, sizes) if boxes[0].suffix == ".json" else _read_yolo(boxes, names)
+    selected = frozenset(classes)
     position = {image_id: n for n, image_id in enumerate(image_ids)}
     skipped: Counter[str] = Counter()
     rows = []
-    for box in found:
+    for box in detected:
         if box.image not in position:
             skipped["unknown_image"] += 1
-        elif box.label not in wanted:
+        elif box.label not in selected:
             skipped["other_class"] += 1
         elif box.score < threshold:
             skipped["below_threshold"] += 1
-        elif (xywh := _on_image(box, sizes[box.image])) is None:
+        elif (xywh := _clip_to_image(box, sizes[box.image])) is None:
             skipped["outside_image"] += 1
         else:
             rows.append((position[box.image], box.label, *xywh, box.score))
@@ -123,23 +153,23 @@ def read_detections(
     return Detections(table, dict(skipped))
 
 
-def _on_image(box: _Box, size: tuple[int, int]) -> tuple[float, float, float, float] | None:
-    """The part of a box that lies on an image of `size` (width, height), in pixels; None where none does."""
+def _clip_to_image(box: _Box, size: tuple[int, int]) -> tuple[float, float, float, float] | None:
+    """Clip a box to an image of `size` (width, height), in pixels; return None if they do not overlap."""
     width, height = size
     across, down = (width, height) if box.unit == "share" else (1, 1)
     x, y, w, h = box.xywh
-    left, right = max(x * across, 0.0), min((x + w) * across, float(width))
-    top, bottom = max(y * down, 0.0), min((y + h) * down, float(height))
-    return (left, top, right - left, bottom - top) if left < right and top < bottom else None
+    x_min, x_max = max(x * across, 0.0), min((x + w) * across, float(width))
+    y_min, y_max = max(y * down, 0.0), min((y + h) * down, float(height))
+    return (x_min, y_min, x_max - x_min, y_max - y_min) if x_min < x_max and y_min < y_max else None
 
 
-def _files(root: Path) -> tuple[list[Path], Path | None]:
-    """The files with boxes (one .json, or .txt files in order of name), and the one with class names, if any."""
+def _find_files(root: Path) -> tuple[list[Path], Path | None]:
+    """Find the files with boxes (one .json, or .txt files in order of name), and the one with class names, if any."""
     if root.is_file():
         folders, texts, jsons = (root.parent,), [], [root] if root.suffix == ".json" else []
     else:
         folders = (root / "labels", root)
-        texts = _texts(folders[0]) or _texts(folders[1])
+        texts = _list_text_files(folders[0]) or _list_text_files(folders[1])
         jsons = sorted(path for path in root.glob("*.json") if path.name != CATEGORIES)
     if len(jsons) + bool(texts) != 1:
         found = ", ".join([path.name for path in jsons] + ([f"{len(texts)} text files"] if texts else [])) or "no boxes"
@@ -150,20 +180,20 @@ def _files(root: Path) -> tuple[list[Path], Path | None]:
     return jsons or texts, next((path for path in places if path.is_file()), None)
 
 
-def _texts(folder: Path) -> list[Path]:
+def _list_text_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.txt") if path.name != CLASSES_TXT)
 
 
-def _classes(listed: Mapping[int, Any], path: Path) -> dict[int, str]:
-    """The class that each number of a detector stands for. Raises InputError for a name that is no class."""
-    named = {}
+def _map_classes(listed: Mapping[int, Any], path: Path) -> dict[int, str]:
+    """Map the class numbers of a detector to classes; raise InputError for an unknown name."""
+    classes = {}
     for number, name in listed.items():
-        known = class_of(name) if isinstance(name, str) else None
-        if known is None:
+        label = find_class(name) if isinstance(name, str) else None
+        if label is None:
             expected = "classes of VinDr-CXR: " + ", ".join(CLASSES)
             raise InputError(path, f"class {number} is {name!r}", expected=expected, action=ACTION)
-        named[number] = known
-    return named
+        classes[number] = label
+    return classes
 
 
 def _read_text(path: Path) -> str:
@@ -173,8 +203,8 @@ def _read_text(path: Path) -> str:
         raise InputError(path, f"cannot be read ({error})", expected="UTF-8 text", action=ACTION) from None
 
 
-def _number(value: object, path: Path, row: int | str, column: str) -> float:
-    """A finite number of a file, whether it stands there as text or as a JSON number."""
+def _parse_number(value: object, path: Path, row: int | str, column: str) -> float:
+    """Parse a finite number that a file holds as text or as a JSON number."""
     try:
         number = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
@@ -184,28 +214,28 @@ def _number(value: object, path: Path, row: int | str, column: str) -> float:
     return number
 
 
-def _box(
+def _build_box(
     image: str, number: object, values: Sequence[object], score: object, unit: str, path: Path, row: int | str,
     classes: Mapping[int, str],
 ) -> _Box:  # fmt: skip
-    """A checked box. `values`: x, y, width, height, where x and y are its top-left corner."""
+    """Check the values x, y, width, height, where x and y are the top-left corner, and build a box."""
     if not isinstance(number, int) or isinstance(number, bool) or number not in classes:
         expected = f"one of the class numbers {min(classes)} to {max(classes)}"
         raise InputError(path, f"class {number!r}", row=row, expected=expected, action=ACTION)
     x, y, width, height = (
-        _number(v, path, row, name) for v, name in zip(values, ("x", "y", "width", "height"), strict=True)
+        _parse_number(v, path, row, name) for v, name in zip(values, ("x", "y", "width", "height"), strict=True)
     )
     if width <= 0 or height <= 0:
-        found = f"a box of width {width} and height {height}"
-        raise InputError(path, found, row=row, expected="both above 0", action=ACTION)
-    confidence = _number(score, path, row, "score")
+        problem = f"a box of width {width} and height {height}"
+        raise InputError(path, problem, row=row, expected="both above 0", action=ACTION)
+    confidence = _parse_number(score, path, row, "score")
     if not 0 <= confidence <= 1:
         raise InputError(path, f"{score!r}", row=row, column="score", expected="0 to 1", action=ACTION)
     return _Box(image, classes[number], (x, y, width, height), confidence, unit)
 
 
-def _yolo(paths: Sequence[Path], names: Path | None) -> Iterator[_Box]:
-    classes = _yolo_classes(names, paths[0].parent)
+def _read_yolo(paths: Sequence[Path], names: Path | None) -> Iterator[_Box]:
+    classes = _read_yolo_classes(names, paths[0].parent)
     for path in Progress(paths, title="reading detected boxes", unit="files"):
         for row, line in enumerate(_read_text(path).splitlines(), 1):
             fields = line.split()
@@ -214,23 +244,23 @@ def _yolo(paths: Sequence[Path], names: Path | None) -> Iterator[_Box]:
             if len(fields) not in (5, 6):
                 expected = "class x y width height [confidence]"
                 raise InputError(path, f"{len(fields)} values", row=row, expected=expected, action=ACTION)
-            centre_x, centre_y, width, height = (_number(value, path, row, "box") for value in fields[1:5])
+            centre_x, centre_y, width, height = (_parse_number(value, path, row, "box") for value in fields[1:5])
             if max(abs(centre_x), abs(centre_y), width, height) > LARGEST_SHARE:
                 expected = "shares of the image's width and height, 0 to 1"
                 raise InputError(path, "coordinates in pixels", row=row, expected=expected, action=ACTION)
             corner = (centre_x - width / 2, centre_y - height / 2, width, height)
             number = int(fields[0]) if _CLASS_NUMBER.fullmatch(fields[0]) else fields[0]
             score = fields[5] if len(fields) == 6 else 1.0
-            yield _box(path.stem, number, corner, score, "share", path, row, classes)
+            yield _build_box(path.stem, number, corner, score, "share", path, row, classes)
 
 
-def _yolo_classes(path: Path | None, folder: Path) -> dict[int, str]:
+def _read_yolo_classes(path: Path | None, folder: Path) -> dict[int, str]:
     if path is None:
         raise InputError(
             folder, "has no class names", expected=f"{CLASSES_TXT} or {DATA_YAML} beside it", action=ACTION
         )
     if path.suffix == ".txt":
-        return _listed_classes(path)
+        return _read_class_list(path)
     try:
         content = yaml_names.parse(_read_text(path))
     except ValueError as error:
@@ -240,29 +270,29 @@ def _yolo_classes(path: Path | None, folder: Path) -> dict[int, str]:
         listed = {str(number): name for number, name in enumerate(listed)}
     if not isinstance(listed, dict) or not listed or not all(_CLASS_NUMBER.fullmatch(number) for number in listed):
         raise InputError(path, "names no classes", expected="names: a list, or numbers with names", action=ACTION)
-    return _classes({int(number): name for number, name in listed.items()}, path)
+    return _map_classes({int(number): name for number, name in listed.items()}, path)
 
 
-def _listed_classes(path: Path) -> dict[int, str]:
-    """The classes of a file with one name a line, numbered from 0."""
+def _read_class_list(path: Path) -> dict[int, str]:
+    """Read the classes of a file with one name a line, numbered from 0."""
     listed = [line.strip() for line in _read_text(path).strip().splitlines()]
     if not listed:
         raise InputError(path, "is empty", expected="a class name a line", action=ACTION)
-    return _classes(dict(enumerate(listed)), path)
+    return _map_classes(dict(enumerate(listed)), path)
 
 
-def _coco(path: Path, names: Path | None, sizes: Mapping[str, tuple[int, int]]) -> Iterator[_Box]:
+def _read_coco(path: Path, names: Path | None, sizes: Mapping[str, tuple[int, int]]) -> Iterator[_Box]:
     content = json_text.read(path, expected=RESULTS, action=ACTION)
     table = "annotations" if isinstance(content, dict) else "results"
-    results = coco.entries(path, content if isinstance(content, dict) else {table: content}, table)
+    results = coco.iterate_entries(path, content if isinstance(content, dict) else {table: content}, table)
     if isinstance(content, dict):
-        place, described = path, content
+        place, description = path, content
     elif names is None:
         raise InputError(path, "has no class names", expected=f"{CATEGORIES} or {CLASSES_TXT} beside it", action=ACTION)
     else:
-        place, described = names, _described(names)
-    classes = _listed_classes(place) if described is None else _coco_classes(described, place)
-    images = coco.images(place, described) if described is not None and "images" in described else {}
+        place, description = names, _read_description(names)
+    classes = _read_class_list(place) if description is None else _read_coco_classes(description, place)
+    images = coco.read_images(place, description) if description is not None and "images" in description else {}
     _check_sizes(images.values(), place, sizes)
     ids = {number: image_id for number, (image_id, _) in images.items()}
     for row, entry in results:
@@ -270,29 +300,31 @@ def _coco(path: Path, names: Path | None, sizes: Mapping[str, tuple[int, int]]) 
         if not isinstance(bbox, list) or len(bbox) != 4:
             expected = "[x, y, width, height]"
             raise InputError(path, f"{bbox!r}", row=row, column="bbox", expected=expected, action=ACTION)
-        image = _coco_image(entry.get("image_id"), ids, path, row)
-        yield _box(image, entry.get("category_id"), bbox, entry.get("score", 1.0), "pixel", path, row, classes)
+        image = _resolve_image(entry.get("image_id"), ids, path, row)
+        yield _build_box(image, entry.get("category_id"), bbox, entry.get("score", 1.0), "pixel", path, row, classes)
 
 
-def _described(names: Path) -> Any:
-    """What categories.json says, with a bare list of categories under its name; None for a file with a name a line."""
+def _read_description(names: Path) -> Any:
+    """Read categories.json; a bare list becomes its `categories`. Return None for a file with one name a line."""
     if names.suffix != ".json":
         return None
     content = json_text.read(names, expected="categories, and images where numbers stand for them", action=ACTION)
     return {"categories": content} if isinstance(content, list) else content
 
 
-def _coco_classes(described: Any, path: Path) -> dict[int, str]:
-    numbered = {number: name for number, name in coco.categories(path, described).items() if isinstance(number, int)}
+def _read_coco_classes(description: Any, path: Path) -> dict[int, str]:
+    numbered = {
+        number: name for number, name in coco.read_categories(path, description).items() if isinstance(number, int)
+    }
     if not numbered:
         raise InputError(path, "lists no categories", expected='[{"id": 1, "name": "Edema"}, ...]', action=ACTION)
-    return _classes(numbered, path)
+    return _map_classes(numbered, path)
 
 
 def _check_sizes(
     images: Iterable[tuple[str, coco.CocoImage]], path: Path, sizes: Mapping[str, tuple[int, int]]
 ) -> None:
-    """Boxes are in pixels of the images listed: those of a scaled copy would lie elsewhere on the originals."""
+    """Raise InputError if the file states another size of an image: its boxes would not fit the original image."""
     for image_id, image in images:
         stated, size = image.size, sizes.get(image_id)
         if stated is not None and size is not None and stated != tuple(size):
@@ -304,11 +336,11 @@ def _check_sizes(
             )
 
 
-def _coco_image(image_id: object, ids: Mapping[int | str, str], path: Path, row: str) -> str:
+def _resolve_image(image_id: object, ids: Mapping[int | str, str], path: Path, row: str) -> str:
     if isinstance(image_id, str | int) and not isinstance(image_id, bool):
         if image_id in ids:
             return ids[image_id]
         if isinstance(image_id, str) and image_id:
-            return coco.image_id(image_id)
+            return coco.parse_image_id(image_id)
     expected = "an image's id or file name, or a number that `images` resolves"
     raise InputError(path, f"{image_id!r}", row=row, column="image_id", expected=expected, action=ACTION)

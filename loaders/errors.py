@@ -14,19 +14,19 @@ from .escaping import escape_controls
 
 
 class MedfaithError(Exception):
-    """Base of every error that is the input's or the environment's, not the program's."""
+    """Base of every error that the input or the environment causes, rather than the program."""
 
 
 class InputError(MedfaithError):
-    """A file, row or column is not what the official release has.
+    """A file, row or column that differs from the official release.
 
     Args:
-        where: the file or folder (as the user named it).
-        found: what is wrong there.
-        expected: what should be there.
-        action: what the user can do.
-        row: 1-based data row (the header is not counted), when one row is at fault.
-        column: column name, when one column is at fault.
+        where: The file or folder, as the user named it.
+        found: What is wrong there.
+        expected: What should be there.
+        action: What the user can do.
+        row: 1-based data row (the header does not count), if one row is at fault.
+        column: Column name, if one column is at fault.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class InputError(MedfaithError):
 
     def __reduce__(self):  # keyword arguments survive the way back from a worker process
         state = (self.where, self.found, self.expected, self.action, self.row, self.column)
-        return _input_error, state
+        return _build_input_error, state
 
 
-def _input_error(where, found, expected, action, row, column) -> InputError:
+def _build_input_error(where, found, expected, action, row, column) -> InputError:
     return InputError(where, found, expected=expected, action=action, row=row, column=column)
 
 
 class MissingSourceError(MedfaithError):
-    """A licensed source is not on this machine; the message carries how to get access (sources.toml)."""
+    """A licensed source is missing on this machine; the message says how to get access (sources.toml)."""
 
 
 class ImageError(MedfaithError):
@@ -71,76 +71,85 @@ class ImageError(MedfaithError):
 
 
 def exit_status(job: Callable[[], int | None]) -> int:
-    """Runs what a command does: its own status, or 2 where the input or the environment has to be mended first.
+    """Run the job of a command and return its exit status.
 
-    What has to be mended goes to stderr.
+    An error that the user can fix is printed to stderr, without a traceback, and gives status 2.
+
+    Args:
+        job: The command; it returns its own exit status, or None for success.
+
+    Returns:
+        The status of the job, or 2 if the user has to fix the input or the environment first.
+
+    Raises:
+        SystemExit: The user interrupted the job (status 130).
     """
     try:
         return job() or 0
     except MedfaithError as error:
-        _say(str(error))
+        _print_error(str(error))
         return 2
     except KeyboardInterrupt as interrupt:
-        _say("interrupted")
+        _print_error("interrupted")
         raise SystemExit(130) from interrupt
     except BrokenPipeError:  # the reader of our output (head, less) has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        action = _advice(error)
+        action = _find_advice(error)
         if action is None:
             raise
         place = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
-        said = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
-        _say(f"{place}{said}\n  what to do: {action}")
+        message = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+        _print_error(f"{place}{message}\n  what to do: {action}")
         return 2
 
 
-def _say(error: str) -> None:
-    print(f"medfaith: {escape_controls(error)}", file=sys.stderr)  # it may name files and quote what they hold
+def _print_error(error: str) -> None:
+    print(f"medfaith: {escape_controls(error)}", file=sys.stderr)  # the message may quote names and content of files
 
 
-def end_as_ours() -> None:
-    """From here on, a MedfaithError that nobody catches ends a program of others (lm_eval) as it ends medfaith."""
-    if sys.excepthook is sys.__excepthook__:  # nobody else has a say in it
-        sys.excepthook = _end
+def install_excepthook() -> None:
+    """Install an excepthook that ends any program, such as lm_eval, with message and status 2 on a MedfaithError."""
+    if sys.excepthook is sys.__excepthook__:  # no other library has installed a hook
+        sys.excepthook = _handle_uncaught
 
 
-def _end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _handle_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if not isinstance(error, MedfaithError):
         sys.__excepthook__(kind, error, trace)
         return
-    _say(str(error))
+    _print_error(str(error))
     raise SystemExit(2)
 
 
 _NETWORK = ("aiohttp", "httpcore", "httpx", "httpx2", "huggingface_hub", "openai", "requests", "tenacity", "urllib3")
 
 
-NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # what a file system says when it is full
-STILL_THERE = "check that the disk or share it lies on is still there, and run it again"
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # error numbers of a full file system
+STILL_THERE = "check that its disk or share is still there, and run it again"
 _AWAY = (errno.EIO, errno.ENODEV, errno.ENOTCONN, errno.ESTALE, errno.EHOSTDOWN)
 
-_PATHS = {  # what pathlib says of a path, and what to do
-    "Could not determine home": "a path begins with ~: name a user of this machine behind it, or write the whole path",
-    "Symlink loop": "the link leads to itself: name another path, or mend the link",  # before Python 3.13
+_PATHS = {  # message of pathlib -> what to do
+    "Could not determine home": "a path begins with ~: name a user of this machine after it, or write the full path",
+    "Symlink loop": "the link leads to itself: name another path, or fix the link",  # before Python 3.13
 }
 
 
-def _advice(error: Exception) -> str | None:
-    """What a user can do about an error of the network, of a library that reads models, or of the disk; None: a bug."""
+def _find_advice(error: Exception) -> str | None:
+    """Return the advice on an error of the network, a model library or the disk; None if the error is a bug."""
     libraries = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
     if isinstance(error, ConnectionError | TimeoutError) or libraries & {*_NETWORK}:
         return "check the address or the name, that the server runs and answers, and the key if it takes one"
-    if isinstance(error, RuntimeError) and (known := [words for words in _PATHS if str(error).startswith(words)]):
-        return _PATHS[known[0]]
+    if isinstance(error, RuntimeError) and (prefixes := [prefix for prefix in _PATHS if str(error).startswith(prefix)]):
+        return _PATHS[prefixes[0]]
     if "safetensors" in "".join(libraries) or re.search(
         r"inline_container(?!.*Reader)", str(error)
     ):  # torch's own writer
         return "check that the folder may be written and has space left"
     if not isinstance(error, OSError):
         return None
-    if error.errno is None:  # a library's own words, such as transformers' about a model without weights
+    if error.errno is None:  # a library's own message, such as transformers' about a model without weights
         return "check the name or folder of what could not be loaded, and that it is complete"
     is_away = error.errno in _AWAY
     return STILL_THERE if is_away else "check that the folder exists, may be written and has space left"

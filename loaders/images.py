@@ -1,15 +1,15 @@
-"""Opens what an ImageRef points to: jpg, png, DICOM or a video's frame below a source's root, as 8-bit RGB.
+"""Open the image of an ImageRef: jpg, png, DICOM or a video's frame below a source's root, as 8-bit RGB.
 
-Grey levels. Pixels of 8 bits are kept. Deeper ones (16-bit png, DICOM without a window) are taken to span
-0 .. 2^k - 1 with the smallest k >= 8 that holds the image's largest value: radiographs of 10 to 15 bits are often
-stored in a 16-bit container, and dividing by 65535 would show them almost black, while stretching each image from its
-own minimum to its own maximum would hide how it was exposed. The scaling is linear and keeps the order of all pixels.
+Grey levels. Pixels of 8 bits do not change. Deeper ones (16-bit png, DICOM without a window) are assumed to span
+0 .. 2^k - 1 with the smallest k >= 8 that holds the image's largest value. Radiographs of 10 to 15 bits are often
+stored in a 16-bit container: division by 65535 would show them almost black, and a stretch from the minimum to the
+maximum of each image would hide its exposure. The scaling is linear and preserves the order of all pixels.
 
 EXIF orientation is not applied: boxes and masks refer to the pixels as stored.
 
-Frames. A source whose pictures are frames of videos has a reader with `split_key(key) -> (path, number) | None`,
-`open_frame(path, number) -> RGB image` and `frame_size(path, number) -> (width, height)`, the last two raising
-InputError; its `image_paths` answers with the video.
+Frames. The reader of a source of videos has `split_key(key) -> (path, number) | None`,
+`open_frame(path, number) -> RGB image` and `frame_size(path, number) -> (width, height)`. The last two raise
+InputError. Its `list_image_paths` returns the path of the video.
 """
 
 from __future__ import annotations
@@ -37,82 +37,112 @@ DOWNLOAD_AGAIN = "download the file again and compare its size or checksum with 
 
 
 def open_image(ref: Mapping[str, str], roots: Mapping[str, Path]) -> Image.Image:
-    """The image of an ImageRef (`source`, `key`, `view`), mode RGB, fully loaded, its file closed.
+    """Open the image of an ImageRef. Transparent pixels become black, the background of a radiograph.
 
-    `roots` maps source ids to folders. Transparent pixels are laid over black, the background of a radiograph.
-    Raises MissingSourceError where `roots` lacks the source, and ImageError, which names source and key, where the key
-    leaves the root, the file is absent, truncated or corrupt, or a decoder is not installed.
+    Args:
+        ref: The reference: `source`, `key`, `view`.
+        roots: The folder of each source, by source id.
+
+    Returns:
+        The image in mode RGB, fully loaded, with its file closed.
+
+    Raises:
+        MissingSourceError: `roots` does not have the source.
+        ImageError: The key leaves the root, the file is missing, truncated or corrupt, or a decoder is not installed.
+            The error names source and key.
     """
-    return _decoded(ref, roots, _read_picture, _read_dicom, _read_frame).convert("RGB")
+    return _decode(ref, roots, _read_picture, _read_dicom, _read_frame).convert("RGB")
 
 
-def image_size(ref: Mapping[str, str], roots: Mapping[str, Path]) -> tuple[int, int]:
-    """(width, height) of an ImageRef's image from its header, without decoding a pixel. Raises as open_image does."""
-    return _decoded(ref, roots, _size_of_picture, _size_of_dicom, _size_of_frame)
+def read_image_size(ref: Mapping[str, str], roots: Mapping[str, Path]) -> tuple[int, int]:
+    """Read the size of an ImageRef's image from its header, without decoding a pixel.
+
+    Args:
+        ref: The reference: `source`, `key`, `view`.
+        roots: The folder of each source, by source id.
+
+    Returns:
+        (width, height) in pixels.
+
+    Raises:
+        MissingSourceError: `roots` does not have the source.
+        ImageError: As for `open_image`.
+    """
+    return _decode(ref, roots, _read_picture_size, _read_dicom_size, _read_frame_size)
 
 
-def _decoded(
+def _decode(
     ref: Mapping[str, str],
     roots: Mapping[str, Path],
-    picture: Callable[[Path], Decoded],
-    dicom: Callable[[Path], Decoded],
-    frame: Callable[[ModuleType, Path, int], Decoded],
+    decode_picture: Callable[[Path], Decoded],
+    decode_dicom: Callable[[Path], Decoded],
+    decode_frame: Callable[[ModuleType, Path, int], Decoded],
 ) -> Decoded:
-    """What one of three decoders makes of an ImageRef's file; every failure becomes an ImageError."""
+    """Decode the file of an ImageRef with one of three decoders; every failure becomes an ImageError."""
     path = locate(ref, roots)
     try:
-        if (of_video := _frame_of(ref)) is not None:
-            reader, number = of_video
-            return frame(reader, path, number)
+        if (video_frame := _find_frame(ref)) is not None:
+            reader, number = video_frame
+            return decode_frame(reader, path, number)
         limits.require_file(path)
         with path.open("rb") as file:
             head = file.read(DICOM_MAGIC.stop)
-        return dicom(path) if head[DICOM_MAGIC] == b"DICM" else picture(path)
+        return decode_dicom(path) if head[DICOM_MAGIC] == b"DICM" else decode_picture(path)
     except MemoryError:
         raise
     except _CannotOpenError as error:
-        raise _image_error(ref, f"{path}: {error}", error.action) from None
+        raise _build_image_error(ref, f"{path}: {error}", error.action) from None
     except InputError as error:
         expected = f" (expected: {error.expected})" if error.expected else ""
-        raise _image_error(ref, f"{error.where}: {error.found}{expected}", error.action) from None
-    except MedfaithError as error:  # a library is not installed, and the message says which
+        raise _build_image_error(ref, f"{error.where}: {error.found}{expected}", error.action) from None
+    except MedfaithError as error:  # the message names the library that is not installed
         raise ImageError(f"image {ref['key']!r} of source {ref['source']!r}: {error}") from None
-    except Exception as error:  # on corrupt files the decoders raise whatever their parsing stumbles over
+    except Exception as error:  # decoders raise many types of error on corrupt files
         cause = f"{path} is truncated, corrupt or unreadable ({type(error).__name__}: {error})"
-        raise _image_error(ref, cause, DOWNLOAD_AGAIN) from error
+        raise _build_image_error(ref, cause, DOWNLOAD_AGAIN) from error
 
 
 def locate(ref: Mapping[str, str], roots: Mapping[str, Path]) -> Path:
-    """The file of an ImageRef, links resolved, without opening it: cheap enough to check every row of a table.
+    """Return the file of an ImageRef with links resolved, without opening it: fast enough for every row of a table.
 
-    The source's reader knows where a key may lie in each official layout (`image_paths`). The root itself may be a
-    link, and links may point to elsewhere below it; a link that points outside the root is refused.
-    Raises MissingSourceError or ImageError.
+    The source's reader knows the candidate paths of a key in each official layout. The root may be a link, and links
+    may point to elsewhere below it. A link that points outside the root is refused.
+
+    Args:
+        ref: The reference: `source`, `key`, `view`.
+        roots: The folder of each source, by source id.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        MissingSourceError: `roots` does not have the source.
+        ImageError: The key leaves the root, or the file is missing or empty.
     """
     source, key = ref["source"], ref["key"]
-    root = sources.root_of(source, roots)
+    root = sources.require_root(source, roots)
     check_key(key, source)
-    folder = (root if root.is_dir() else root.parent).resolve()  # a root may be the label file beside the images
+    folder = (root if root.is_dir() else root.parent).resolve()  # a root may be the label file next to the images
     reader = sources.reader(source)
-    candidates = reader.image_paths(key) if reader is not None else (key,)
+    candidates = reader.list_image_paths(key) if reader is not None else (key,)
     for candidate in candidates:
         try:
             path = (folder / candidate).resolve(strict=True)
         except (FileNotFoundError, NotADirectoryError):
             continue
         except (OSError, RuntimeError) as error:  # no permission, a name too long, a loop of links
-            raise _image_error(ref, f"{candidate} cannot be reached ({error})", f"check {folder}") from None
+            raise _build_image_error(ref, f"{candidate} cannot be reached ({error})", f"check {folder}") from None
         if not path.is_relative_to(folder):
-            raise _image_error(
+            raise _build_image_error(
                 ref,
                 f"{candidate} is a link that leaves the root {folder}",
                 f"pass --root {source}=PATH with the real folder that holds the images",
             )
         if path.is_file():
             if not path.stat().st_size:
-                raise _image_error(ref, f"{candidate} is empty", DOWNLOAD_AGAIN)
+                raise _build_image_error(ref, f"{candidate} is empty", DOWNLOAD_AGAIN)
             return path
-    raise _image_error(
+    raise _build_image_error(
         ref,
         f"no such file below {folder}; looked for {', '.join(candidates)}",
         f"complete the copy of the source, or correct --root {source}=PATH",
@@ -120,7 +150,15 @@ def locate(ref: Mapping[str, str], roots: Mapping[str, Path]) -> Path:
 
 
 def check_key(key: str, source: str = "") -> None:
-    """Raises ImageError unless `key` is a plain POSIX path that stays below a root: `folder/name.jpg`."""
+    """Raise an error unless a key is a plain POSIX path that stays below a root: `folder/name.jpg`.
+
+    Args:
+        key: The key of an image.
+        source: The source id, for the message.
+
+    Raises:
+        ImageError: The key is absolute, leaves the root, or has characters that file names cannot have.
+    """
     ref = {"source": source, "key": key}
     steps = key.split("/")
     if any(step in ("", ".", "..") for step in steps) or PurePosixPath(key).is_absolute():
@@ -131,7 +169,9 @@ def check_key(key: str, source: str = "") -> None:
         reason = "holds characters that no file name has"
     else:
         return
-    raise _image_error(ref, f"the key {reason}", "build the rows again; a key is a path relative to the source's root")
+    raise _build_image_error(
+        ref, f"the key {reason}", "build the rows again; a key is a path relative to the source's root"
+    )
 
 
 def _is_utf8(key: str) -> bool:
@@ -145,13 +185,13 @@ def _is_utf8(key: str) -> bool:
 class _CannotOpenError(Exception):
     """A known reason why a file cannot be used, with what to do about it; open_image adds source and key."""
 
-    def __init__(self, found: str, action: str) -> None:
-        super().__init__(found)
+    def __init__(self, problem: str, action: str) -> None:
+        super().__init__(problem)
         self.action = action
 
 
-def _image_error(ref: Mapping[str, str], found: str, action: str) -> ImageError:
-    return ImageError(f"image {ref['key']!r} of source {ref['source']!r}: {found}\n  what to do: {action}")
+def _build_image_error(ref: Mapping[str, str], problem: str, action: str) -> ImageError:
+    return ImageError(f"image {ref['key']!r} of source {ref['source']!r}: {problem}\n  what to do: {action}")
 
 
 def _check_size(width: int, height: int) -> None:
@@ -165,7 +205,7 @@ def _check_size(width: int, height: int) -> None:
 
 
 def _open_picture(path: Path) -> Image.Image:
-    """A jpg or png with its header read and its size checked."""
+    """Open a jpg or png and check its size, without decoding it."""
     try:
         image = Image.open(path, formats=("JPEG", "PNG"))
     except Image.UnidentifiedImageError:
@@ -178,19 +218,19 @@ def _open_picture(path: Path) -> Image.Image:
     return image
 
 
-def _size_of_picture(path: Path) -> tuple[int, int]:
+def _read_picture_size(path: Path) -> tuple[int, int]:
     with _open_picture(path) as image:
         return image.size
 
 
 def _read_picture(path: Path) -> Image.Image:
-    """A jpg or png as 8-bit L or RGB."""
+    """Read a jpg or png as 8-bit L or RGB."""
     with _open_picture(path) as image:
         if image.format != "PNG":
             _check_scans(path)
         if image.mode.startswith("I"):  # 16-bit grey
             values = np.asarray(image)
-            return Image.fromarray(_map_levels(values, lambda levels: _to_unit(levels, _range_used(levels))))
+            return Image.fromarray(_map_levels(values, lambda levels: _scale_to_unit(levels, _find_range(levels))))
         if image.has_transparency_data:
             black = Image.new("RGBA", image.size, (0, 0, 0, 255))
             return Image.alpha_composite(black, image.convert("RGBA")).convert("RGB")
@@ -198,87 +238,91 @@ def _read_picture(path: Path) -> Image.Image:
 
 
 def _check_scans(path: Path) -> None:
-    """Of a jpg, or of a DICOM with one inside. The mark of a scan stands in no compressed data."""
+    """Limit the scans of a jpg, or of the jpg in a DICOM. The marker of a scan never occurs in compressed data."""
     with path.open("rb") as file:
         n_scans = sum(piece.count(b"\xff\xda") for piece in iter(lambda: file.read(1 << 20), b""))
     if n_scans > limits.JPEG_SCANS:
-        found = f"a jpg of more than {limits.JPEG_SCANS} scans"
-        raise _CannotOpenError(found, "no program writes so many: check the file")
+        problem = f"a jpg of more than {limits.JPEG_SCANS} scans"
+        raise _CannotOpenError(problem, "no program writes so many: check the file")
 
 
-def _frame_of(ref: Mapping[str, str]) -> tuple[ModuleType, int] | None:
-    """The reader that opens an ImageRef's video, and the frame's number; None where the key is not of a frame."""
+def _find_frame(ref: Mapping[str, str]) -> tuple[ModuleType, int] | None:
+    """Return the reader that opens an ImageRef's video, and the frame's number; None unless the key denotes a frame."""
     reader = sources.reader(ref["source"])
     split_key = getattr(reader, "split_key", None)
-    parts = split_key(ref["key"]) if split_key is not None else None
-    return (reader, parts[1]) if reader is not None and parts is not None else None
+    path_and_number = split_key(ref["key"]) if split_key is not None else None
+    return (reader, path_and_number[1]) if reader is not None and path_and_number is not None else None
 
 
 def _read_frame(reader: ModuleType, path: Path, number: int) -> Image.Image:
     return reader.open_frame(path, number)
 
 
-def _size_of_frame(reader: ModuleType, path: Path, number: int) -> tuple[int, int]:
+def _read_frame_size(reader: ModuleType, path: Path, number: int) -> tuple[int, int]:
     return reader.frame_size(path, number)
 
 
-def _dataset(path: Path, **part: Any) -> Dataset:
-    """What a DICOM file holds, or the part that pydicom is asked for. Files that unpack to more than an image are not
-    read: pydicom would unpack a deflated one whole, also for its header.
+def _read_dataset(path: Path, **options: Any) -> Dataset:
+    """Read a DICOM file, or only its header, as `options` say.
+
+    A file that unpacks to more than an image is refused:
+    pydicom would inflate all of a deflated file, even for its header.
     """
     import pydicom
     from pydicom.filereader import read_file_meta_info
     from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-    most = 4 * limits.IMAGE_PIXELS + (1 << 16)  # bytes: of grey of 16 bits, or of colour, and a header
+    limit = 4 * limits.IMAGE_PIXELS + (1 << 16)  # bytes of 16-bit grey or of colour pixels, and a header
     meta, size = read_file_meta_info(path), path.stat().st_size
     if meta.get("TransferSyntaxUID") == DeflatedExplicitVRLittleEndian:
-        size = _unpacked_size(path, 144 + meta.FileMetaInformationGroupLength, most)  # behind DICM and the length
-    if size > most:
-        raise _CannotOpenError(f"a DICOM of more than {most:,} bytes", "no radiograph is that large: check the file")
-    return pydicom.dcmread(path, **part)
+        size = _count_unpacked_bytes(
+            path, 144 + meta.FileMetaInformationGroupLength, limit
+        )  # after DICM and the length
+    if size > limit:
+        raise _CannotOpenError(f"a DICOM of more than {limit:,} bytes", "no radiograph is that large: check the file")
+    return pydicom.dcmread(path, **options)
 
 
-def _unpacked_size(path: Path, start: int, most: int) -> int:
-    """Of what is deflated in a file from `start` on, in bytes; counting ends soon after `most`."""
+def _count_unpacked_bytes(path: Path, start: int, limit: int) -> int:
+    """Count the bytes of the deflated data from `start` on; the count ends soon after `limit`."""
     size, stream = 0, zlib.decompressobj(-zlib.MAX_WBITS)
     with path.open("rb") as file:
         file.seek(start)
-        while size <= most and (piece := stream.unconsumed_tail or file.read(1 << 16)):
+        while size <= limit and (piece := stream.unconsumed_tail or file.read(1 << 16)):
             size += len(stream.decompress(piece, 1 << 20))
     return size
 
 
-def _size_of_dicom(path: Path) -> tuple[int, int]:
-    dataset = _dataset(path, stop_before_pixels=True, specific_tags=["Columns", "Rows"])
+def _read_dicom_size(path: Path) -> tuple[int, int]:
+    dataset = _read_dataset(path, stop_before_pixels=True, specific_tags=["Columns", "Rows"])
     size = int(dataset.Columns), int(dataset.Rows)
     _check_size(*size)
     return size
 
 
 def _read_dicom(path: Path) -> Image.Image:
-    """A single-frame DICOM image as 8-bit L or RGB, shown as its header asks (DICOM PS3.3 C.11 and C.7.6.3)."""
+    """Read a single-frame DICOM as 8-bit L or RGB, displayed as its header asks (DICOM PS3.3 C.11 and C.7.6.3)."""
     from pydicom.pixels import apply_color_lut, pixel_array  # pyright: ignore[reportPrivateImportUsage]
 
-    dataset = _dataset(path)
+    dataset = _read_dataset(path)
     if int(dataset.get("NumberOfFrames") or 1) > 1:
-        found = f"a DICOM of {dataset.NumberOfFrames} frames"
-        raise _CannotOpenError(found, "reference single-frame images: which frame a row means is not recorded")
+        problem = f"a DICOM of {dataset.NumberOfFrames} frames"
+        raise _CannotOpenError(problem, "reference single-frame images: which frame a row means is not recorded")
     if int(dataset.BitsAllocated) > 16:
-        found = f"a DICOM of {dataset.BitsAllocated} bits a pixel"
-        raise _CannotOpenError(found, "radiographs have at most 16: check that the file is one")
+        problem = f"a DICOM of {dataset.BitsAllocated} bits a pixel"
+        raise _CannotOpenError(problem, "radiographs have at most 16: check that the file is one")
     _check_size(int(dataset.Columns), int(dataset.Rows))
     _check_decoder(dataset)
-    _check_inside(dataset, path)
-    stored = pixel_array(dataset)  # YBR colour arrives here as RGB
+    _check_compressed_data(dataset, path)
+    stored = pixel_array(dataset)  # YBR colour is already converted to RGB
     if dataset.PhotometricInterpretation == "PALETTE COLOR":
         stored = apply_color_lut(stored, dataset)[..., :3]
     if stored.ndim == 3:
-        return Image.fromarray(_map_levels(stored, lambda levels: _to_unit(levels, _range_used(levels))))
-    # Presentation LUT Shape INVERSE only says MONOCHROME1 once more, so it is not applied on top.
+        return Image.fromarray(_map_levels(stored, lambda levels: _scale_to_unit(levels, _find_range(levels))))
+    # Presentation LUT Shape INVERSE repeats MONOCHROME1, so it is not applied again.
     if dataset.PhotometricInterpretation == "MONOCHROME1":
-        return Image.fromarray(_map_levels(stored, lambda levels: 1 - _displayed(levels, dataset)))
-    return Image.fromarray(_map_levels(stored, lambda levels: _displayed(levels, dataset)))
+        return Image.fromarray(_map_levels(stored, lambda levels: 1 - _compute_displayed_levels(levels, dataset)))
+    return Image.fromarray(_map_levels(stored, lambda levels: _compute_displayed_levels(levels, dataset)))
 
 
 def _check_decoder(dataset: Dataset) -> None:
@@ -288,16 +332,16 @@ def _check_decoder(dataset: Dataset) -> None:
     try:
         decoder = get_decoder(syntax)
     except NotImplementedError:
-        found = f"no decoder exists for transfer syntax {syntax.name}"
-        raise _CannotOpenError(found, "convert the file to Explicit VR Little Endian") from None
+        problem = f"no decoder exists for transfer syntax {syntax.name}"
+        raise _CannotOpenError(problem, "convert the file to Explicit VR Little Endian") from None
     if not decoder.is_available:
         needed = "; ".join(decoder.missing_dependencies)
-        found = f"compressed as {syntax.name}, and no decoder for that is installed ({needed})"
-        raise _CannotOpenError(found, "pip install pylibjpeg pylibjpeg-libjpeg pylibjpeg-openjpeg")
+        problem = f"compressed as {syntax.name}, and no decoder for that is installed ({needed})"
+        raise _CannotOpenError(problem, "pip install pylibjpeg pylibjpeg-libjpeg pylibjpeg-openjpeg")
 
 
-def _check_inside(dataset: Dataset, path: Path) -> None:
-    """What is compressed inside a DICOM has a size of its own, and the decoder of JPEG 2000 goes by that."""
+def _check_compressed_data(dataset: Dataset, path: Path) -> None:
+    """Check the size or scans of the compressed data: JPEG 2000 has a size of its own, which its decoder obeys."""
     from pydicom.encaps import get_frame
     from pydicom.uid import JPEG2000TransferSyntaxes, JPEGTransferSyntaxes
 
@@ -311,59 +355,59 @@ def _check_inside(dataset: Dataset, path: Path) -> None:
 
 
 def _map_levels(stored: np.ndarray, display: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Applies `display` (integer grey levels -> 0..1) to stored pixels of at most 16 bits; uint8 of the same shape.
+    """Apply `display` (integer grey levels -> 0..1) to stored pixels of at most 16 bits; return uint8 of that shape.
 
-    Every step from stored to displayed value looks at one pixel only, so it is worked out once a level, not once a
-    pixel: a 20-megapixel radiograph takes no float copies of itself.
+    Each step from stored to displayed value depends on one pixel only. It is computed once a level, not once a pixel,
+    so a 20-megapixel radiograph needs no float copies of itself.
     """
     lowest, highest = int(stored.min()), int(stored.max())
     table = np.rint(np.clip(display(np.arange(lowest, highest + 1)), 0, 1) * 255).astype(np.uint8)
     return table[stored.astype(np.int32) - lowest]
 
 
-def _displayed(levels: np.ndarray, dataset: Dataset) -> np.ndarray:
-    """Stored grey levels -> 0..1: modality rescale, then VOI LUT, else window, else the range that the values use.
+def _compute_displayed_levels(levels: np.ndarray, dataset: Dataset) -> np.ndarray:
+    """Map stored grey levels to 0..1: modality rescale, then VOI LUT, else window, else the range of the values.
 
-    Where the header offers several windows or tables the first one counts, and a table counts before a window.
+    If the header offers several windows or tables, the first one counts, and a table takes precedence over a window.
     """
     from pydicom.pixels import apply_rescale, apply_windowing  # pyright: ignore[reportPrivateImportUsage]
 
     by_table = bool(dataset.get("ModalityLUTSequence"))
-    values = _look_up(levels, dataset, "ModalityLUTSequence") if by_table else apply_rescale(levels, dataset)
+    values = _map_by_table(levels, dataset, "ModalityLUTSequence") if by_table else apply_rescale(levels, dataset)
     if dataset.get("VOILUTSequence"):
         bits = int(dataset.VOILUTSequence[0].LUTDescriptor[2])
-        return _to_unit(_look_up(values, dataset, "VOILUTSequence"), (0, 2**bits - 1))
+        return _scale_to_unit(_map_by_table(values, dataset, "VOILUTSequence"), (0, 2**bits - 1))
     if dataset.get("WindowCenter") is not None and dataset.get("WindowWidth") is not None:
-        # The library returns the window in units that depend on the header; its two ends tell which.
+        # The units of the library's window depend on the header; they follow from its two ends.
         low, high = apply_windowing(np.array([-np.inf, np.inf]), dataset)
-        return _to_unit(apply_windowing(values, dataset), (low, high))
+        return _scale_to_unit(apply_windowing(values, dataset), (low, high))
     if by_table:
-        return _to_unit(values, _range_used(values))
-    low, high = sorted(apply_rescale(np.array(_range_used(levels)), dataset))
-    return _to_unit(values, (low, high))
+        return _scale_to_unit(values, _find_range(values))
+    low, high = sorted(apply_rescale(np.array(_find_range(levels)), dataset))
+    return _scale_to_unit(values, (low, high))
 
 
-def _look_up(values: np.ndarray, dataset: Dataset, sequence: str) -> np.ndarray:
-    """Values through the first table of a Modality or VOI LUT sequence (DICOM PS3.3 C.11.1.1, C.11.2.1.1), as int64.
+def _map_by_table(values: np.ndarray, dataset: Dataset, sequence: str) -> np.ndarray:
+    """Map values by the first table of a Modality or VOI LUT sequence (DICOM PS3.3 C.11.1.1, C.11.2.1.1), as int64.
 
-    Done here because pydicom 3.0 computes indices of a VOI LUT in the type of its entries (an 8-bit table of 4,096
-    entries would wrap around), and takes a Modality LUT of 8 or 16 bits only.
+    pydicom 3.0 computes indices of a VOI LUT in the type of its entries (an 8-bit table of 4,096 entries would wrap
+    around), and accepts a Modality LUT of 8 or 16 bits only.
     """
-    item = dataset[sequence].value[0]
-    count, first = (int(value) for value in item.LUTDescriptor[:2])
-    count = count or 2**16  # 0 stands for 65,536, which the field cannot hold
-    entries = item.LUTData
+    lut = dataset[sequence].value[0]
+    n_entries, lowest_value = (int(value) for value in lut.LUTDescriptor[:2])
+    n_entries = n_entries or 2**16  # 0 means 65,536, which the field cannot hold
+    entries = lut.LUTData
     if isinstance(entries, bytes):
-        order = "<" if dataset.file_meta.TransferSyntaxUID.is_little_endian else ">"
-        entries = np.frombuffer(entries, dtype=f"{order}u{1 if len(entries) < 2 * count else 2}")
-    table = np.asarray(entries, dtype=np.int64)[:count]
-    if len(table) < count:
-        raise ValueError(f"a table of {len(table)} entries where its descriptor says {count}")
-    return table[np.clip(np.rint(values).astype(np.int64) - first, 0, count - 1)]
+        byte_order = "<" if dataset.file_meta.TransferSyntaxUID.is_little_endian else ">"
+        entries = np.frombuffer(entries, dtype=f"{byte_order}u{1 if len(entries) < 2 * n_entries else 2}")
+    table = np.asarray(entries, dtype=np.int64)[:n_entries]
+    if len(table) < n_entries:
+        raise ValueError(f"a table of {len(table)} entries where its descriptor says {n_entries}")
+    return table[np.clip(np.rint(values).astype(np.int64) - lowest_value, 0, n_entries - 1)]
 
 
-def _range_used(values: np.ndarray) -> tuple[int, int]:
-    """The range that values of unknown true depth span, by the module's rule. A sign counts only where it is used."""
+def _find_range(values: np.ndarray) -> tuple[int, int]:
+    """Find the range of values of unknown depth, by the module's rule; it is signed only if a value is negative."""
     lowest, highest = int(values.min()), int(values.max())
     if lowest >= 0:
         return 0, 2 ** max(8, highest.bit_length()) - 1
@@ -371,7 +415,7 @@ def _range_used(values: np.ndarray) -> tuple[int, int]:
     return -(2**bits), 2**bits - 1
 
 
-def _to_unit(values: np.ndarray, span: tuple[float, float]) -> np.ndarray:
+def _scale_to_unit(values: np.ndarray, span: tuple[float, float]) -> np.ndarray:
     low, high = span
     if low == high:
         raise ValueError(f"the levels from {low} to {high} are one")

@@ -1,4 +1,4 @@
-"""JSON as sources hold it, which need not be what rows can hold."""
+"""JSON as sources hold it, which rows cannot always hold."""
 
 from __future__ import annotations
 
@@ -15,39 +15,56 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def read(path: Path, *, expected: str, action: str, repeats: bool = True) -> Any:
-    """What a JSON file holds. `expected` and `action` are what a message says; `repeats` False refuses a name that an
-    object has twice, of which JSON readers keep the last.
+    """Read a JSON file.
 
-    Raises InputError naming the file where it cannot be read, and for what `parse` refuses.
+    Args:
+        path: The file.
+        expected: What the error message says was expected.
+        action: What the error message tells the user to do.
+        repeats: False refuses an object that has the same name twice. JSON readers keep the last value.
+
+    Returns:
+        The decoded content.
+
+    Raises:
+        InputError: The file cannot be read, or `parse` refuses its content.
     """
     try:
-        return parse(limits.read_bytes(path, limits.JSON_BYTES), None if repeats else _without_repeats)
+        return parse(limits.read_bytes(path, limits.JSON_BYTES), None if repeats else _require_unique_names)
     except (ValueError, OSError) as error:
         raise InputError(path, f"cannot be read as JSON ({error})", expected=expected, action=action) from None
 
 
 def parse(data: str | bytes, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """As `json.loads`.
+    """Parse a JSON text, like `json.loads`, but refuse content that Parquet cannot hold.
 
-    Raises ValueError for what is no JSON, for one that is nested too deeply, and for half of a surrogate pair: JSON can
-    spell it, and no UTF-8, so no Parquet, can hold it.
+    Args:
+        data: The text, or its bytes in UTF-8, UTF-16 or UTF-32.
+        object_pairs_hook: Passed on to `json.loads`.
+
+    Returns:
+        The decoded content.
+
+    Raises:
+        ValueError: The text is not JSON, is nested too deeply, or has half of a surrogate pair. JSON can spell the
+            latter, but UTF-8, and so Parquet, cannot.
     """
     try:
         text = data if isinstance(data, str) else data.decode(json.detect_encoding(data))
-        found = json.loads(text, object_pairs_hook=object_pairs_hook)
+        content = json.loads(text, object_pairs_hook=object_pairs_hook)
         if _SURROGATE.search(text):
-            json.dumps(found, ensure_ascii=False).encode()
+            json.dumps(content, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"half a character: \\u{ord(error.object[error.start]):x}") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    return found
+    return content
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _require_unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"one object has the name {twice!r} twice")
-    return found
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"one object has the name {repeated!r} twice")
+    return content

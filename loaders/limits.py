@@ -1,4 +1,4 @@
-"""How much is read of a file that somebody else made: more than its format has ever needed, and less than does harm.
+"""Limits on the size of files that somebody else made: above any need of their formats, below any harm.
 
 docs/security.md has the same table.
 """
@@ -9,28 +9,46 @@ import errno
 import stat
 from pathlib import Path
 
-REPORT_BYTES = 1 << 20  # of one radiology report; the longest of MIMIC-CXR has some 10 KB
-REPORTS_BYTES = 1 << 28  # of OpenI's unpacked archive: 3,955 reports of a few KB each
-TEXT_BYTES = 1 << 24  # of a list of class names, of the boxes of an image, of the labels of a video
-JSON_BYTES = 1 << 30  # of a JSON file: COCO results of all of MIMIC-CXR have some 100 MB
-TABLE_BYTES = 1 << 32  # of an unpacked csv: the largest, of CheXpert and MIMIC-CXR, have less than 100 MB
-MASK_PIXELS = 1 << 24  # of a mask in an array, of which there are 159
-# Of an image. Below Pillow's own warning (89 megapixels), five times the largest radiographs (about 4,300 x 3,600).
+REPORT_BYTES = 1 << 20  # one radiology report; the longest of MIMIC-CXR has some 10 KB
+REPORTS_BYTES = 1 << 28  # OpenI's unpacked archive: 3,955 reports of a few KB each
+TEXT_BYTES = 1 << 24  # a list of class names, the boxes of an image, or the labels of a video
+JSON_BYTES = 1 << 30  # a JSON file; COCO results of all of MIMIC-CXR have some 100 MB
+TABLE_BYTES = 1 << 32  # an unpacked csv; the largest, of CheXpert and MIMIC-CXR, have less than 100 MB
+MASK_PIXELS = 1 << 24  # one mask of an array of 159
+# One image: below Pillow's own warning (89 megapixels), five times the largest radiographs (about 4,300 x 3,600).
 IMAGE_PIXELS = 80_000_000
-JPEG_SCANS = 200  # of a jpg, each over all of its pixels; programs that write them make about ten
+JPEG_SCANS = 200  # scans of a jpg, each over all of its pixels; programs that write jpgs make about ten
 
 
 def require_file(path: Path) -> None:
-    """Raises OSError for what is there and is no file. A pipe would be waited for without end."""
+    """Raise an error unless the path is a regular file. Reading from a pipe would wait without end.
+
+    Args:
+        path: The file.
+
+    Raises:
+        OSError: The path is missing, or something other than a regular file.
+    """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
-def read_bytes(path: Path, most: int) -> bytes:
-    """What a file holds. Raises OSError where it cannot be read, is no file, or has more than `most` bytes."""
+def read_bytes(path: Path, limit: int) -> bytes:
+    """Read all bytes of a file of at most `limit` bytes.
+
+    Args:
+        path: The file.
+        limit: The largest number of bytes to accept.
+
+    Returns:
+        The content of the file.
+
+    Raises:
+        OSError: The file cannot be read, is not a regular file, or has more than `limit` bytes.
+    """
     require_file(path)
     with path.open("rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes, which is the limit", str(path))
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise OSError(errno.EFBIG, f"it has more than {limit:,} bytes, which is the limit", str(path))
     return content

@@ -1,8 +1,8 @@
 """MIMIC-CXR-JPG 2.0 / 2.1: images, splits and labels as Arrow tables, and the reports of MIMIC-CXR.
 
 Source: Johnson et al., "MIMIC-CXR-JPG, a large publicly available database of labeled chest radiographs" (2019). The
-csv files keep the name of 2.0.0 in both releases. Reports belong to MIMIC-CXR; they are read one at a time, as text
-that a builder works on, and no reader here writes any of it.
+csv files have the name of 2.0.0 in both releases. Reports belong to MIMIC-CXR. They are read one at a time, as text
+for a builder, and no reader writes any of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LABELS = (
 )  # fmt: skip
 LABELERS = ("chexpert", "negbio")
 # Plain frontal views. Left out: "AP AXIAL" (lordotic: clavicles above the lungs, heart foreshortened), "AP LLD" and the
-# like (lying on a side: fluid and air lie elsewhere), and images without a view.
+# like (patient on a side: fluid and air move), and images without a view.
 FRONTAL = ("AP", "PA")
 SPLITS = {"train": "train", "validate": "validation", "test": "test"}
 FILES = ("metadata", "split", *LABELERS)
@@ -32,37 +32,68 @@ ACTION = "use the csv.gz files of MIMIC-CXR-JPG (PhysioNet), unchanged"
 REPORT_SOURCES = ("mimic_cxr_reports", "mimic_cxr")
 
 
-def image_paths(key: str) -> tuple[str, ...]:
-    """Where the image of a row's key may lie below the user's root, which may be the folder `files` itself."""
+def list_image_paths(key: str) -> tuple[str, ...]:
+    """List the candidate paths of an image below the root, which may also be the folder `files`.
+
+    Args:
+        key: The key of a row's image.
+
+    Returns:
+        The paths, most likely first.
+    """
     inside = key.removeprefix("files/")
     return (key,) if inside == key else (key, inside)
 
 
 def key(subject_id: str, study_id: str, dicom_id: str) -> str:
-    """The key of an image: its path below the root of MIMIC-CXR-JPG."""
-    return f"{_study_path(subject_id, study_id)}/{dicom_id}.jpg"
+    """Return the key of an image: its path below the root of MIMIC-CXR-JPG.
 
+    Args:
+        subject_id: The patient, 8 digits.
+        study_id: The study, 8 digits.
+        dicom_id: The image.
 
-def label_files(root: Path) -> dict[str, Path]:
-    """The csv files below `root` by kind: metadata, split, and chexpert and negbio where they are.
-
-    Raises InputError where metadata or split is missing.
+    Returns:
+        The key.
     """
-    found = {kind: path for kind in FILES if (path := _file(root, kind)) is not None}
+    return f"{_build_study_path(subject_id, study_id)}/{dicom_id}.jpg"
+
+
+def find_label_files(root: Path) -> dict[str, Path]:
+    """Find the csv files of MIMIC-CXR-JPG.
+
+    Args:
+        root: The folder of MIMIC-CXR-JPG, or one of its csv files.
+
+    Returns:
+        The paths of metadata and split, and those of chexpert and negbio if they exist.
+
+    Raises:
+        InputError: metadata or split is missing.
+    """
+    paths = {kind: path for kind in FILES if (path := _find_file(root, kind)) is not None}
     for kind in ("metadata", "split"):
-        if kind not in found:
-            raise _no_file(root, kind)
-    return found
+        if kind not in paths:
+            raise _build_missing_file_error(root, kind)
+    return paths
 
 
 def read_images(root: Path, views: Collection[str] | None = FRONTAL) -> pa.Table:
-    """One row an image whose ViewPosition is one of `views` (None: every image), in the metadata file's order.
+    """Read the images of some views.
 
-    Columns: dicom_id, study_id and subject_id, as the files have them (digits, without the letters of the folders);
-    key, the image's path below the official root; view; width and height int32, pixels; split train / validation /
-    test. Raises InputError naming file, row and column.
+    Args:
+        root: The folder of MIMIC-CXR-JPG, or one of its csv files.
+        views: Values of ViewPosition; None selects every image.
+
+    Returns:
+        One row an image, in the metadata file's order. Columns: dicom_id, study_id and subject_id, as in the files
+        (digits, without the letters of the folders); key, the image's path below the official root; view; width and
+        height int32, pixels; split train / validation / test.
+
+    Raises:
+        InputError: A file is missing or malformed; the error names file, row and column.
     """
-    files = label_files(root)
+    files = find_label_files(root)
     text = dict.fromkeys(("dicom_id", "subject_id", "study_id"), pa.string())
     path = files["metadata"]
     types = text | {"ViewPosition": pa.string(), "Rows": pa.int32(), "Columns": pa.int32()}
@@ -72,14 +103,14 @@ def read_images(root: Path, views: Collection[str] | None = FRONTAL) -> pa.Table
         csv_table.require(
             pc.greater(table[side], 0), table[side], path, side, expected="pixels, above 0", action=ACTION
         )
-    table = table.append_column("split", _splits(files["split"], table["dicom_id"], path))
+    table = table.append_column("split", _read_splits(files["split"], table["dicom_id"], path))
     if views is not None:
         table = table.filter(pc.is_in(table["ViewPosition"], value_set=pa.array(sorted(views), pa.string())))
     ids = (table[name] for name in ("subject_id", "study_id", "dicom_id"))
     return pa.table(
         {
             **{name: table[name] for name in ("dicom_id", "study_id", "subject_id")},
-            "key": _keys(*ids),
+            "key": _build_keys(*ids),
             "view": pc.fill_null(table["ViewPosition"], ""),
             "width": table["Columns"],
             "height": table["Rows"],
@@ -89,16 +120,25 @@ def read_images(root: Path, views: Collection[str] | None = FRONTAL) -> pa.Table
 
 
 def read_labels(root: Path, labeler: str = "chexpert") -> pa.Table:
-    """One row a study: study_id (digits) and the 14 LABELS, float64.
+    """Read the labels of all studies.
 
-    1.0 is present, 0.0 absent, -1.0 uncertain, null not mentioned. `labeler` is the program that read the reports:
-    chexpert or negbio. Raises InputError naming file, row and column, and ValueError for another labeler.
+    Args:
+        root: The folder of MIMIC-CXR-JPG, or one of its csv files.
+        labeler: The program that read the reports: chexpert or negbio.
+
+    Returns:
+        One row a study: study_id (digits) and the 14 LABELS, float64: 1.0 present, 0.0 absent, -1.0 uncertain, null not
+        mentioned.
+
+    Raises:
+        InputError: A file is missing or malformed; the error names file, row and column.
+        ValueError: The labeler is unknown.
     """
     if labeler not in LABELERS:
         raise ValueError(f"labeler {labeler!r}: expected one of {', '.join(LABELERS)}")
-    path = _file(root, labeler)
+    path = _find_file(root, labeler)
     if path is None:
-        raise _no_file(root, labeler)
+        raise _build_missing_file_error(root, labeler)
     table = csv_table.read(path, {"study_id": pa.string()} | dict.fromkeys(LABELS, pa.float64()), action=ACTION)
     _check_number(table, path, "study_id")
     csv_table.require_once(table["study_id"], path, "study_id", action=ACTION)
@@ -109,52 +149,62 @@ def read_labels(root: Path, labeler: str = "chexpert") -> pa.Table:
     return table
 
 
-def report_text(roots: Mapping[str, Path], subject_id: str, study_id: str) -> str | None:
-    """The report of a study, or None where no root has one, or an empty one.
+def read_report(roots: Mapping[str, Path], subject_id: str, study_id: str) -> str | None:
+    """Read the report of a study.
 
-    Looked for below the root of `mimic_cxr_reports`, then of `mimic_cxr`, at files/p10/p10000032/s50414267.txt or
-    without `files/`. Text is UTF-8; bytes that are not are read as Windows-1252, which leaves ASCII as it is.
-    Raises InputError for a report that cannot be opened.
+    The report is files/p10/p10000032/s50414267.txt, with or without `files/`, below the root of `mimic_cxr_reports` or
+    else `mimic_cxr`. The text is UTF-8. Invalid UTF-8 is decoded as Windows-1252, which does not change ASCII.
+
+    Args:
+        roots: The root of each source.
+        subject_id: The patient, 8 digits.
+        study_id: The study, 8 digits.
+
+    Returns:
+        The report, or None if it is missing or empty.
+
+    Raises:
+        InputError: The report cannot be opened.
     """
-    name = f"{_study_path(subject_id, study_id)}.txt"
+    name = f"{_build_study_path(subject_id, study_id)}.txt"
     for root in (roots[source] for source in REPORT_SOURCES if source in roots):
         folder = root.parent if root.is_file() else root
-        for path in (folder / place for place in image_paths(name)):
+        for path in (folder / candidate for candidate in list_image_paths(name)):
             try:
                 data = limits.read_bytes(path, limits.REPORT_BYTES)
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
                 raise InputError(path, f"cannot be read ({error.strerror})", action="check the file") from None
-            return _decoded(data).strip() or None
+            return _decode(data).strip() or None
     return None
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return data.decode("cp1252", errors="replace")
 
 
-def _study_path(subject_id: str, study_id: str) -> str:
+def _build_study_path(subject_id: str, study_id: str) -> str:
     return f"files/p{subject_id[:2]}/p{subject_id}/s{study_id}"
 
 
-def _keys(subject_id: pa.ChunkedArray, study_id: pa.ChunkedArray, dicom_id: pa.ChunkedArray) -> pa.ChunkedArray:
-    """`key` of every image at once."""
+def _build_keys(subject_id: pa.ChunkedArray, study_id: pa.ChunkedArray, dicom_id: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Build the keys of all images at once."""
     group = pc.utf8_slice_codeunits(subject_id, 0, 2)
-    place = pc.binary_join_element_wise("files/p", group, "/p", subject_id, "/s", study_id, "/", dicom_id, ".jpg", "")
-    return pc.cast(place, pa.string())
+    path = pc.binary_join_element_wise("files/p", group, "/p", subject_id, "/s", study_id, "/", dicom_id, ".jpg", "")
+    return pc.cast(path, pa.string())
 
 
-def _file(root: Path, kind: str) -> Path | None:
+def _find_file(root: Path, kind: str) -> Path | None:
     folder = root.parent if root.is_file() else root
     names = (f"mimic-cxr-2.0.0-{kind}.csv.gz", f"mimic-cxr-2.0.0-{kind}.csv")
     return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
-def _no_file(root: Path, kind: str) -> InputError:
+def _build_missing_file_error(root: Path, kind: str) -> InputError:
     name = f"mimic-cxr-2.0.0-{kind}.csv.gz"
     action = "name the folder of MIMIC-CXR-JPG that holds it, or complete the copy"
     return InputError(root, f"holds no {name}", expected=f"{name} (or .csv) beside the folder files", action=action)
@@ -174,15 +224,15 @@ def _check_ids(table: pa.Table, path: Path) -> None:
     _check_number(table, path, "study_id")
 
 
-def _splits(path: Path, dicom_id: pa.ChunkedArray, metadata: Path) -> pa.ChunkedArray:
-    """The split of each image of the metadata file, by the names of SPLITS."""
+def _read_splits(path: Path, dicom_id: pa.ChunkedArray, metadata: Path) -> pa.ChunkedArray:
+    """Read the split of each image of the metadata file, by the names of SPLITS."""
     table = csv_table.read(path, dict.fromkeys(("dicom_id", "split"), pa.string()), action=ACTION)
     csv_table.require_once(table["dicom_id"], path, "dicom_id", action=ACTION)
     code = pc.index_in(table["split"], value_set=pa.array(list(SPLITS)))
     csv_table.require(
         pc.is_valid(code), table["split"], path, "split", expected="train, validate or test", action=ACTION
     )
-    place = pc.index_in(dicom_id, value_set=table["dicom_id"].combine_chunks())
+    index = pc.index_in(dicom_id, value_set=table["dicom_id"].combine_chunks())
     expected = f"an image that {path.name} has too"
-    csv_table.require(pc.is_valid(place), dicom_id, metadata, "dicom_id", expected=expected, action=ACTION)
-    return pa.array(list(SPLITS.values())).take(code.take(place))
+    csv_table.require(pc.is_valid(index), dicom_id, metadata, "dicom_id", expected=expected, action=ACTION)
+    return pa.array(list(SPLITS.values())).take(code.take(index))

@@ -1,9 +1,10 @@
-"""Open-i Indiana University chest X-rays (NLMCXR): reports, MeSH indexing, and the images that belong to each report.
+"""Open-i Indiana University chest X-rays (NLMCXR): reports, MeSH indexing, and the images of each report.
 
 Source: Demner-Fushman et al., "Preparing a collection of radiology examinations for distribution and retrieval" (2016).
 Accepted: the XML files (`ecgen-radiology/`), `NLMCXR_reports.tgz`, and the Kaggle pair `indiana_reports.csv` +
-`indiana_projections.csv`. A report reads the same from each of them, with two exceptions that no benchmark row depends
-on: the Kaggle copy has no automatic MeSH terms, and its views are not read, because the official release states none.
+`indiana_projections.csv`. A report has the same content in each of them, with two exceptions that no benchmark row
+depends on: the Kaggle copy has no automatic MeSH terms, and its views are ignored, because the official release states
+none.
 """
 
 from __future__ import annotations
@@ -36,7 +37,12 @@ KAGGLE_ACTION = "use the csv pair of the Kaggle copy 'chest-xrays-indiana-univer
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """key: `{parentImage id}.png`, whatever file the pixels come in; view: "", the official release states none."""
+    """An image of a report.
+
+    Attributes:
+        key: `{parentImage id}.png`, in any file format of the pixels.
+        view: "", because the official release states none.
+    """
 
     key: str
     view: str = ""
@@ -44,31 +50,49 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One study. Texts have their white space collapsed; a section without text is ""; images are in order of key."""
+    """One study; white space in texts is collapsed.
+
+    Attributes:
+        uid: CXR and the number of the report.
+        findings: The section, or "".
+        impression: The section, or "".
+        indication: The section, or "".
+        comparison: The section, or "".
+        mesh_major: Slash-delimited terms, "Opacity/lung/upper lobe/right".
+        mesh_automatic: Terms.
+        images: Images in order of key.
+    """
 
     uid: str
     findings: str
     impression: str
     indication: str
     comparison: str
-    mesh_major: tuple[str, ...]  # slash-delimited, "Opacity/lung/upper lobe/right"
+    mesh_major: tuple[str, ...]
     mesh_automatic: tuple[str, ...]
     images: tuple[Image, ...]
 
 
-def label_files(root: Path) -> list[Path]:
-    """The files that `read_reports(root)` reads. Where a folder holds several forms: XML first, then archive, then csv.
+def find_label_files(root: Path) -> list[Path]:
+    """Find the files that `read_reports` reads: XML files if there are any, else the archive, else the csv pair.
 
-    Raises InputError where `root` does not exist or holds none of the accepted forms.
+    Args:
+        root: The folder of the reports, or the archive.
+
+    Returns:
+        The paths, in order of the reports.
+
+    Raises:
+        InputError: The root is missing, or has none of the accepted forms.
     """
     if root.is_file() and root.name.endswith((".tgz", ".tar.gz")):
         return [root]
     if not root.is_dir():
-        found = "is no .tgz archive" if root.is_file() else "no such file or folder"
-        raise InputError(root, found, expected=EXPECTED, action="give the folder that holds the OpenI reports")
+        problem = "is no .tgz archive" if root.is_file() else "no such file or folder"
+        raise InputError(root, problem, expected=EXPECTED, action="give the folder that holds the OpenI reports")
     for folder in (root, root / "ecgen-radiology", *sorted(root.glob("*/ecgen-radiology"))):
         if files := sorted(
-            (f for f in folder.glob("*.xml") if f.is_file() and not f.name.startswith(".")), key=_by_number
+            (f for f in folder.glob("*.xml") if f.is_file() and not f.name.startswith(".")), key=_parse_file_order
         ):
             return files
     if (root / ARCHIVE).is_file():
@@ -83,37 +107,52 @@ def label_files(root: Path) -> list[Path]:
 
 
 def read_reports(root: Path) -> list[Report]:
-    """All reports of one copy, in numeric order of uid (CXR1, CXR2, CXR3, ...).
+    """Read all reports of one copy.
 
-    Raises InputError naming the file (and the row and column of a csv) that is not as released.
+    Args:
+        root: The folder of the reports, or the archive.
+
+    Returns:
+        The reports in numeric order of uid (CXR1, CXR2, CXR3, ...).
+
+    Raises:
+        InputError: A file differs from the release; the error names the file (and the row and column of a csv).
     """
-    files = label_files(root)
+    files = find_label_files(root)
     if files[0].suffix == ".csv":
-        reports, total = _kaggle_reports(*files)
+        reports, total = _read_kaggle_reports(*files)
     elif files[0].suffix == ".xml":
-        reports, total = ((file, _parse(_read(file), file)) for file in files), len(files)
+        reports, total = ((file, _parse_report(_read_file(file), file)) for file in files), len(files)
     else:
-        documents = _archived(files[0])
-        reports, total = ((where, _parse(data, where)) for where, data in documents), len(documents)
+        documents = _read_archive(files[0])
+        reports, total = ((where, _parse_report(data, where)) for where, data in documents), len(documents)
     numbered: dict[int, Report] = {}
-    first_seen: dict[str, str | Path] = {}  # uid or image key -> where
+    first_places: dict[str, str | Path] = {}  # uid or image key -> its file
     for where, report in Progress(reports, title="reading reports of openi", total=total, unit="reports"):
         for name in (report.uid, *(image.key for image in report.images)):
-            if name in first_seen:
-                found = f"{name} was already in {first_seen[name]}"
-                raise InputError(where, found, expected="each report and each image once", action=ACTION)
-            first_seen[name] = where
+            if name in first_places:
+                problem = f"{name} was already in {first_places[name]}"
+                raise InputError(where, problem, expected="each report and each image once", action=ACTION)
+            first_places[name] = where
         numbered[int(report.uid.removeprefix("CXR"))] = report
     if not numbered:
         raise InputError(files[0], "holds no report", expected=EXPECTED, action=ACTION)
     return [numbered[number] for number in sorted(numbered)]
 
 
-def image_paths(key: str) -> tuple[str, ...]:
-    """Where the image of a row's key may lie below the user's root, most likely first: PNG, Kaggle's PNG, DICOM.
+def list_image_paths(key: str) -> tuple[str, ...]:
+    """List the candidate paths of an image below the root: PNG, Kaggle's PNG, DICOM.
 
-    DICOM files (and Kaggle's, made from them) carry the id without its leading "CXR"; report 1 also drops its "1_".
-    Raises ImageError for a key that is not a plain `.png` file name.
+    DICOM files (and Kaggle's, made from them) have the id without its leading "CXR"; report 1 also drops its "1_".
+
+    Args:
+        key: The key of a row's image.
+
+    Returns:
+        The paths, most likely first.
+
+    Raises:
+        ImageError: The key is not a plain `.png` file name.
     """
     if not key.endswith(".png") or not _is_plain(key):
         raise ImageError(f"{key}: not an OpenI image key\n  expected: the id of the image and .png, without a folder")
@@ -128,31 +167,31 @@ def image_paths(key: str) -> tuple[str, ...]:
     return tuple(places)
 
 
-def _by_number(file: Path) -> tuple[int, str]:
+def _parse_file_order(file: Path) -> tuple[int, str]:
     return (int(file.stem) if file.stem.isascii() and file.stem.isdigit() else 0, file.name)
 
 
 def _is_plain(name: str) -> bool:
-    """Whether `name` can only be a file directly in a folder: a key must not lead out of its root."""
+    """Return whether `name` can only be a file directly in a folder: a key must not leave its root."""
     return bool(name) and not set(name) & set("/\\\0:") and not name.startswith(".") and ".." not in name
 
 
-def _archived(archive: Path) -> list[tuple[str, bytes]]:
-    """(archive/member, content) of every XML file; nothing is unpacked to disk."""
+def _read_archive(archive: Path) -> list[tuple[str, bytes]]:
+    """Read (archive/member, content) of every XML file; nothing is unpacked to disk."""
     try:
-        # All of it first: only then is the checksum at the end of the archive compared.
+        # Reading the archive to its end compares its checksum.
         with gzip.open(archive) as packed:
             content = packed.read(limits.REPORTS_BYTES + 1)
         if len(content) > limits.REPORTS_BYTES:
-            found = f"more than {limits.REPORTS_BYTES:,} bytes when unpacked"
-            raise InputError(archive, found, expected="reports of a few KB each", action=ACTION)
+            problem = f"more than {limits.REPORTS_BYTES:,} bytes when unpacked"
+            raise InputError(archive, problem, expected="reports of a few KB each", action=ACTION)
         tar = io.BytesIO(content)
         with tarfile.open(fileobj=tar, mode="r:") as members:
             documents = [
                 (f"{archive}/{member.name}", file.read())
                 for member in members
                 if member.name.endswith(".xml") and not Path(member.name).name.startswith(".")
-                if (file := members.extractfile(_own(member, archive))) is not None
+                if (file := members.extractfile(_require_regular_member(member, archive))) is not None
             ]
     except (EOFError, OSError, zlib.error, tarfile.TarError) as error:
         expected = f"a complete {ARCHIVE}"
@@ -162,28 +201,28 @@ def _archived(archive: Path) -> list[tuple[str, bytes]]:
     return documents
 
 
-def _read(file: Path) -> bytes:
+def _read_file(file: Path) -> bytes:
     try:
         return limits.read_bytes(file, limits.REPORT_BYTES)
     except OSError as error:
         raise InputError(file, f"cannot be read ({error.strerror})", action=ACTION) from None
 
 
-def _own(member: tarfile.TarInfo, archive: Path) -> tarfile.TarInfo:
-    """The member. Raises InputError for a link, which may lead to nothing or in a circle; the release has none."""
+def _require_regular_member(member: tarfile.TarInfo, archive: Path) -> tarfile.TarInfo:
+    """Return the member; raise InputError for a link, which may have no target or be circular."""
     if member.islnk() or member.issym():
-        found = f"{member.name} is a link to {member.linkname}"
-        raise InputError(archive, found, expected="files, as released", action=ACTION)
+        problem = f"{member.name} is a link to {member.linkname}"
+        raise InputError(archive, problem, expected="files, as released", action=ACTION)
     return member
 
 
-def _parse(data: bytes, where: str | Path) -> Report:
+def _parse_report(data: bytes, where: str | Path) -> Report:
     try:
         text = data.decode("utf-8-sig")
-        # Only a document type can declare entities, and with them files to read or text to blow up; no report has one.
+        # Only a document type can declare entities, which can read files or expand to gigabytes; no report has one.
         if "<!DOCTYPE" in text:
             raise InputError(where, "has a document type declaration", expected="plain XML, as released", action=ACTION)
-        root = ElementTree.fromstring(text)  # noqa: S314 - see above
+        root = ElementTree.fromstring(text)  # noqa: S314 - entities are refused
     except (UnicodeDecodeError, ElementTree.ParseError) as error:
         raise InputError(where, f"not well-formed XML ({error})", expected="an OpenI report", action=ACTION) from error
     uid = root.find("uId")
@@ -192,74 +231,79 @@ def _parse(data: bytes, where: str | Path) -> Report:
         expected = f"<uId id=...> and AbstractText labelled {', '.join(SECTIONS)}"
         raise InputError(where, "not an OpenI report", expected=expected, action=ACTION)
     return Report(
-        uid=_checked_uid(uid.get("id", ""), where),
+        uid=_require_uid(uid.get("id", ""), where),
         findings=sections["FINDINGS"],
         impression=sections["IMPRESSION"],
         indication=sections["INDICATION"],
         comparison=sections["COMPARISON"],
-        mesh_major=_terms(term.text for term in root.iterfind("MeSH/major")),
-        mesh_automatic=_terms(term.text for term in root.iterfind("MeSH/automatic")),
-        images=_images((image.get("id", "") for image in root.iterfind("parentImage")), where),
+        mesh_major=_collect_terms(term.text for term in root.iterfind("MeSH/major")),
+        mesh_automatic=_collect_terms(term.text for term in root.iterfind("MeSH/automatic")),
+        images=_build_images((image.get("id", "") for image in root.iterfind("parentImage")), where),
     )
 
 
-def _kaggle_reports(reports: Path, projections: Path) -> tuple[Iterator[tuple[str, Report]], int]:
-    rows = _csv_rows(reports, REPORTS_COLUMNS)
-    known = {row["uid"] for _, row in rows}
+def _read_kaggle_reports(reports: Path, projections: Path) -> tuple[Iterator[tuple[str, Report]], int]:
+    rows = _read_csv_rows(reports, REPORTS_COLUMNS)
+    uids = {row["uid"] for _, row in rows}
     names: dict[str, list[str]] = {}
-    seen: dict[str, int] = {}  # image id -> row
-    for number, row in _csv_rows(projections, PROJECTIONS_COLUMNS):
-        if row["uid"] not in known:
-            found = f"no report has the uid {row['uid']!r}"
+    rows_by_image: dict[str, int] = {}  # image id -> row
+    for number, row in _read_csv_rows(projections, PROJECTIONS_COLUMNS):
+        if row["uid"] not in uids:
+            problem = f"no report has the uid {row['uid']!r}"
             expected = f"a uid of {reports.name}"
-            raise InputError(projections, found, expected=expected, action=KAGGLE_ACTION, row=number, column="uid")
-        image_id = _image_id(row["filename"], projections, number)
-        if seen.setdefault(image_id, number) != number:
-            found = f"{row['filename']!r} repeats row {seen[image_id]}"
+            raise InputError(projections, problem, expected=expected, action=KAGGLE_ACTION, row=number, column="uid")
+        image_id = _parse_image_id(row["filename"], projections, number)
+        if rows_by_image.setdefault(image_id, number) != number:
+            problem = f"{row['filename']!r} repeats row {rows_by_image[image_id]}"
             expected = "each image once"
-            raise InputError(projections, found, expected=expected, action=KAGGLE_ACTION, row=number, column="filename")
+            raise InputError(
+                projections, problem, expected=expected, action=KAGGLE_ACTION, row=number, column="filename"
+            )
         names.setdefault(row["uid"], []).append(image_id)
 
-    def parse(number: int, row: dict[str, str]) -> Report:
+    def build_report(number: int, row: dict[str, str]) -> Report:
         return Report(
-            uid=_checked_uid(f"CXR{row['uid']}", reports, row=number, column="uid"),
+            uid=_require_uid(f"CXR{row['uid']}", reports, row=number, column="uid"),
             findings=_collapse(row["findings"]),
             impression=_collapse(row["impression"]),
             indication=_collapse(row["indication"]),
             comparison=_collapse(row["comparison"]),
-            mesh_major=_terms(row["MeSH"].split(";")),
+            mesh_major=_collect_terms(row["MeSH"].split(";")),
             mesh_automatic=(),
-            images=_images(names.get(row["uid"], []), projections),
+            images=_build_images(names.get(row["uid"], []), projections),
         )
 
-    return ((f"{reports}, row {number}", parse(number, row)) for number, row in rows), len(rows)
+    return ((f"{reports}, row {number}", build_report(number, row)) for number, row in rows), len(rows)
 
 
-def _csv_rows(path: Path, columns: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
-    """(1-based row number, row) of one csv file of the Kaggle copy; a blank cell is ""."""
+def _read_csv_rows(path: Path, columns: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
+    """Read (1-based row number, row) of a csv file of the Kaggle copy; a blank cell is ""."""
     table = csv_table.read(path, dict.fromkeys(columns, pa.string()), action=KAGGLE_ACTION)
     rows = [{name: cell or "" for name, cell in row.items()} for row in table.to_pylist()]
     return list(enumerate(rows, 1))
 
 
-def _image_id(filename: str, where: Path, row: int) -> str:
-    """The official id of a Kaggle file: 10_IM-0002-1001.dcm.png is CXR10_IM-0002-1001; report 1 repeats its number."""
+def _parse_image_id(filename: str, where: Path, row: int) -> str:
+    """Convert a Kaggle file name to the official id: 10_IM-0002-1001.dcm.png is CXR10_IM-0002-1001.
+
+    Report 1 repeats its number.
+    """
     stem = filename.removesuffix(".dcm.png")
     if stem == filename:
         expected = "<number>_IM-....dcm.png"
-        found = f"unknown image name {filename!r}"
-        raise InputError(where, found, expected=expected, action=KAGGLE_ACTION, row=row, column="filename")
+        problem = f"unknown image name {filename!r}"
+        raise InputError(where, problem, expected=expected, action=KAGGLE_ACTION, row=row, column="filename")
     return f"CXR1_{stem}" if stem.startswith("1_") else f"CXR{stem}"
 
 
-def _checked_uid(uid: str, where: str | Path, row: int | None = None, column: str | None = None) -> str:
+def _require_uid(uid: str, where: str | Path, row: int | None = None, column: str | None = None) -> str:
     if not re.fullmatch(r"CXR[1-9][0-9]{0,7}", uid):
         expected = "CXR and a number (Kaggle: the number alone)"
         raise InputError(where, f"unknown uid {uid!r}", expected=expected, action=ACTION, row=row, column=column)
     return uid
 
 
-def _images(ids: Iterable[str], where: str | Path) -> tuple[Image, ...]:
+def _build_images(ids: Iterable[str], where: str | Path) -> tuple[Image, ...]:
     ids = sorted(ids)
     for name in ids:
         if not _is_plain(name):
@@ -268,7 +312,7 @@ def _images(ids: Iterable[str], where: str | Path) -> tuple[Image, ...]:
     return tuple(Image(f"{name}.png") for name in ids)
 
 
-def _terms(texts: Iterable[str | None]) -> tuple[str, ...]:
+def _collect_terms(texts: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(term for text in texts if (term := _collapse(text)))
 
 

@@ -1,8 +1,8 @@
-"""Masks as COCO run-length encodings: made, read, scaled and intersected at their own size, without a large mask.
+"""Masks as COCO run-length encodings: encode, decode, scale and intersect them without decoding a large mask.
 
 An RLE is `{"size": [height, width], "counts": str}`: the lengths of the runs of 0 and 1 in turn, down the columns from
-the top left, compressed to text as the COCO tools do. pycocotools trusts its input and fails silently, or worse, where
-the runs do not fill the size, so each RLE is parsed and checked here before the library sees it.
+the top left, compressed to text like the COCO tools. pycocotools trusts its input and fails silently, or worse, if
+the runs do not fill the size. Therefore each RLE is parsed and validated before the library sees it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from pycocotools import mask as coco
 
 MAX_PIXELS = 2**31 - 1  # the library counts pixels in 32 bits
-MAX_CHARACTERS = 7  # of one run, 5 bits each
+MAX_CHARACTERS = 7  # characters of one run, 5 bits each
 
 Arrays = TypeVar("Arrays", bound=tuple[np.ndarray, ...])
 Size = tuple[int, int]
@@ -23,38 +23,79 @@ Box = tuple[int, int, int, int]
 
 
 class Rle(TypedDict):
-    """size: [height, width]. counts: compressed, as text."""
+    """A run-length encoding.
+
+    Attributes:
+        size: [height, width].
+        counts: The compressed runs, as text.
+    """
 
     size: list[int]
     counts: str
 
 
 def encode(mask: np.ndarray) -> Rle:
-    """The RLE of a mask (h, w); what is not 0 is set."""
+    """Encode a mask.
+
+    Args:
+        mask: Shape (h, w); nonzero pixels are set.
+
+    Returns:
+        The RLE.
+
+    Raises:
+        ValueError: The mask is empty or does not have two dimensions.
+    """
     if mask.ndim != 2 or not mask.size:
         raise ValueError(f"a mask of shape {mask.shape}; expected (height, width)")
-    return _text(coco.encode(np.asfortranarray(mask, dtype=bool).view(np.uint8)))
+    return _convert_to_text(coco.encode(np.asfortranarray(mask, dtype=bool).view(np.uint8)))
 
 
 def decode(rle: Mapping[str, Any]) -> np.ndarray:
-    """The mask of an RLE: bool (h, w), columns contiguous in memory. Raises ValueError as `checked` does."""
-    return coco.decode(_library(rle)).view(bool)
+    """Decode an RLE.
 
+    Args:
+        rle: The RLE.
 
-def checked(rle: Mapping[str, Any]) -> Rle:
-    """The RLE as this module writes it: compressed text without empty runs inside.
+    Returns:
+        A bool mask of shape (h, w), with columns contiguous in memory.
 
-    `counts` may be compressed (str or bytes) or a sequence of run lengths. Raises ValueError with the reason where the
-    size is not two positive integers, or the counts are damaged or do not add up to height x width.
+    Raises:
+        ValueError: As for `validate_rle`.
     """
-    size, counts = size_of(rle), rle.get("counts")
+    return coco.decode(_prepare_for_library(rle)).view(bool)
+
+
+def validate_rle(rle: Mapping[str, Any]) -> Rle:
+    """Validate an RLE and normalize it to compressed text without empty runs inside.
+
+    Args:
+        rle: The RLE; `counts` may be compressed (str or bytes) or a sequence of run lengths.
+
+    Returns:
+        The RLE in the form of this module.
+
+    Raises:
+        ValueError: The size is not two positive integers, or the counts are damaged or their sum is not height x width.
+    """
+    size, counts = get_size(rle), rle.get("counts")
     if isinstance(counts, str):
-        return {"size": list(size), "counts": _checked_text(counts, size)}
-    return _from_spans(*_spans(rle), size)
+        return {"size": list(size), "counts": _validate_text(counts, size)}
+    return _encode_spans(*_compute_spans(rle), size)
 
 
-def size_of(rle: Mapping[str, Any]) -> Size:
-    """(height, width) of an RLE. Raises ValueError where it has none."""
+def get_size(rle: Mapping[str, Any]) -> Size:
+    """Return the size of an RLE.
+
+    Args:
+        rle: The RLE.
+
+    Returns:
+        (height, width).
+
+    Raises:
+        ValueError: The size is missing, malformed or too large.
+    """
     size = rle.get("size") if isinstance(rle, Mapping) else None
     numbers = size if isinstance(size, Sequence | np.ndarray) and not isinstance(size, str | bytes) else ()
     if len(numbers) != 2 or not all(isinstance(n, int | np.integer) and n > 0 for n in numbers):
@@ -66,14 +107,31 @@ def size_of(rle: Mapping[str, Any]) -> Size:
 
 
 def area(rle: Mapping[str, Any]) -> int:
-    """The number of set pixels."""
-    starts, stops = _spans(rle)
+    """Count the set pixels.
+
+    Args:
+        rle: The RLE.
+
+    Returns:
+        The number of set pixels.
+    """
+    starts, stops = _compute_spans(rle)
     return int((stops - starts).sum())
 
 
-def bounding_box(rle: Mapping[str, Any]) -> Box:
-    """(x, y, width, height) of the tightest box around the set pixels. Raises ValueError where there are none."""
-    column, top, bottom = _column_spans(rle)
+def compute_bounding_box(rle: Mapping[str, Any]) -> Box:
+    """Compute the tightest box around the set pixels.
+
+    Args:
+        rle: The RLE.
+
+    Returns:
+        (x, y, width, height) in pixels.
+
+    Raises:
+        ValueError: The mask is empty.
+    """
+    column, top, bottom = _compute_column_spans(rle)
     if not column.size:
         raise ValueError("an empty mask has no box")
     x, y = int(column[0]), int(top.min())
@@ -81,132 +139,188 @@ def bounding_box(rle: Mapping[str, Any]) -> Box:
 
 
 def union(rles: Sequence[Mapping[str, Any]]) -> Rle:
-    """The pixels that are set in any of the RLEs, all of one size."""
-    _one_size(rles)
-    return _text(coco.merge([_library(rle) for rle in rles]))
+    """Compute the union of masks.
+
+    Args:
+        rles: The RLEs, all of one size.
+
+    Returns:
+        The RLE of the pixels that are set in any of them.
+
+    Raises:
+        ValueError: The sizes differ.
+    """
+    _require_one_size(rles)
+    return _convert_to_text(coco.merge([_prepare_for_library(rle) for rle in rles]))
 
 
-def rows(rle: Mapping[str, Any], first: int, stop: int) -> Rle:
-    """The mask with every row outside first .. stop - 1 cleared; the size stays."""
-    column, top, bottom = _column_spans(rle)
-    top, bottom = top.clip(first, stop), bottom.clip(first, stop)
-    return _from_columns(column, top, bottom, size_of(rle))
+def mask_rows(rle: Mapping[str, Any], start: int, stop: int) -> Rle:
+    """Clear every row outside start .. stop - 1.
+
+    Args:
+        rle: The RLE.
+        start: The first row to retain.
+        stop: The row after the last one to retain.
+
+    Returns:
+        An RLE of the same size.
+    """
+    column, top, bottom = _compute_column_spans(rle)
+    top, bottom = top.clip(start, stop), bottom.clip(start, stop)
+    return _encode_columns(column, top, bottom, get_size(rle))
 
 
-def cropped(rle: Mapping[str, Any], box: Box) -> Rle:
-    """The part of the mask inside a box (x, y, width, height) that lies within it; its size is the box's."""
+def crop_mask(rle: Mapping[str, Any], box: Box) -> Rle:
+    """Crop a mask to a box.
+
+    Args:
+        rle: The RLE.
+        box: (x, y, width, height), inside the mask.
+
+    Returns:
+        An RLE of the size of the box.
+    """
     x, y, width, height = box
-    column, top, bottom = _column_spans(rle)
+    column, top, bottom = _compute_column_spans(rle)
     inside = (column >= x) & (column < x + width)
     top, bottom = (edge[inside].clip(y, y + height) - y for edge in (top, bottom))
-    return _from_columns(column[inside] - x, top, bottom, (height, width))
+    return _encode_columns(column[inside] - x, top, bottom, (height, width))
 
 
-def scaled(mask: np.ndarray | Mapping[str, Any], size: Size) -> Rle:
-    """A mask (h, w) or an RLE scaled to (height, width) by nearest neighbour.
+def resize_mask(mask: np.ndarray | Mapping[str, Any], size: Size) -> Rle:
+    """Resize a mask by nearest neighbour.
 
-    Pixel i of `height` takes the source pixel that its centre falls into, floor((i + 1/2) * h / height), and so along
-    the width. Only the ends of the runs are moved: the large mask is never made.
+    Pixel i of `height` takes the source pixel that contains its centre, floor((i + 1/2) * h / height), and columns
+    likewise. Only the ends of the runs are moved, so the large mask is never decoded.
+
+    Args:
+        mask: A mask (h, w) or an RLE.
+        size: (height, width) of the result.
+
+    Returns:
+        The RLE of the resized mask.
     """
     small = encode(mask) if isinstance(mask, np.ndarray) else mask
-    (h, w), (height, width) = size_of(small), size_of({"size": size})
+    (h, w), (height, width) = get_size(small), get_size({"size": size})
     if (h, w) == (height, width):
-        return checked(small)
-    row_edges = np.searchsorted(_sources(h, height), np.arange(h + 1))
-    column, top, bottom = _column_spans(small)
+        return validate_rle(small)
+    row_edges = np.searchsorted(_compute_source_pixels(h, height), np.arange(h + 1))
+    column, top, bottom = _compute_column_spans(small)
     top, bottom = row_edges[top], row_edges[bottom]
-    first_span = np.searchsorted(column, np.arange(w + 1))  # of each source column; the spans are in order of columns
-    source = _sources(w, width)
-    spans_here = np.diff(first_span)[source]
-    chosen = _ranges(first_span[source], spans_here)
-    target = np.repeat(np.arange(width), spans_here)
-    return _from_columns(target, top[chosen], bottom[chosen], (height, width))
+    first_span = np.searchsorted(column, np.arange(w + 1))  # for each source column; the spans are in order of columns
+    source = _compute_source_pixels(w, width)
+    n_spans = np.diff(first_span)[source]
+    span_index = _expand_ranges(first_span[source], n_spans)
+    target = np.repeat(np.arange(width), n_spans)
+    return _encode_columns(target, top[span_index], bottom[span_index], (height, width))
 
 
-def from_boxes(xywh: np.ndarray, size: Size) -> list[Rle]:
-    """One RLE a box. xywh: float (n, 4), pixels from the top-left corner of the image; size: (height, width).
+def encode_boxes(xywh: np.ndarray, size: Size) -> list[Rle]:
+    """Encode boxes as masks.
 
-    A pixel is inside where its centre is: x <= column + 1/2 < x + width. Whole-numbered boxes are exact; what lies
-    outside the image is cut off; a box that is narrower than a pixel may hold no centre.
+    A pixel is inside if its centre is: x <= column + 1/2 < x + width. Boxes in whole numbers are exact. Boxes are
+    clipped to the image. A box that is narrower than a pixel may contain no centre.
+
+    Args:
+        xywh: Float of shape (n, 4), pixels from the top-left corner of the image.
+        size: (height, width) of the image.
+
+    Returns:
+        One RLE a box.
+
+    Raises:
+        ValueError: A coordinate is not finite.
     """
     height, width = size
     boxes = np.asarray(xywh, dtype=np.float64).reshape(-1, 4)
     if not np.isfinite(boxes).all():
         raise ValueError("a box with a coordinate that is not a finite number")
-    first = np.ceil(boxes[:, :2] - 0.5).clip(0, (width, height)).astype(np.int64)
-    stop = np.ceil(boxes[:, :2] + boxes[:, 2:] - 0.5).clip(0, (width, height)).astype(np.int64)
+    starts = np.ceil(boxes[:, :2] - 0.5).clip(0, (width, height)).astype(np.int64)
+    stops = np.ceil(boxes[:, :2] + boxes[:, 2:] - 0.5).clip(0, (width, height)).astype(np.int64)
     rles = []
-    for (left, top), (right, bottom) in zip(first, stop, strict=True):
-        column = np.arange(left, right)
-        rles.append(_from_columns(column, np.full_like(column, top), np.full_like(column, bottom), size))
+    for (x_start, y_start), (x_stop, y_stop) in zip(starts, stops, strict=True):
+        column = np.arange(x_start, x_stop)
+        rles.append(_encode_columns(column, np.full_like(column, y_start), np.full_like(column, y_stop), size))
     return rles
 
 
-def overlaps(boxes: Sequence[Mapping[str, Any]], regions: Sequence[Mapping[str, Any]]) -> np.ndarray:
-    """The number of pixels that each of n boxes (as RLEs) shares with each of m regions: float64 (n, m), exact.
+def count_shared_pixels(boxes: Sequence[Mapping[str, Any]], regions: Sequence[Mapping[str, Any]]) -> np.ndarray:
+    """Count the pixels that each of n boxes shares with each of m regions.
 
-    Raises ValueError where the RLEs are not all of one size.
+    Args:
+        boxes: The n boxes, as RLEs.
+        regions: The m regions, as RLEs of the same size.
+
+    Returns:
+        Exact numbers as float64 of shape (n, m).
+
+    Raises:
+        ValueError: The sizes differ.
     """
     if not boxes or not regions:
         return np.zeros((len(boxes), len(regions)))
-    _one_size([*boxes, *regions])
-    # The library divides the intersection by the area of the first mask where the second one is a crowd.
-    shares = coco.iou([_library(b) for b in boxes], [_library(r) for r in regions], [1] * len(regions))
+    _require_one_size([*boxes, *regions])
+    # The library divides the intersection by the area of the first mask if the second one is a crowd.
+    shares = coco.iou(
+        [_prepare_for_library(b) for b in boxes], [_prepare_for_library(r) for r in regions], [1] * len(regions)
+    )
     return np.rint(np.asarray(shares) * np.array([[area(b)] for b in boxes]))
 
 
-def _one_size(rles: Sequence[Mapping[str, Any]]) -> None:
-    sizes = sorted({size_of(rle) for rle in rles})
+def _require_one_size(rles: Sequence[Mapping[str, Any]]) -> None:
+    sizes = sorted({get_size(rle) for rle in rles})
     if len(sizes) != 1:
         raise ValueError(f"masks of different sizes (height, width): {', '.join(map(str, sizes)) or 'none at all'}")
 
 
-def _library(rle: Mapping[str, Any]) -> Any:
-    """A checked RLE; the library's type says bytes for its counts, and it takes text as well."""
-    return checked(rle)
+def _prepare_for_library(rle: Mapping[str, Any]) -> Any:
+    """Validate an RLE for the library, whose types say bytes for the counts but which accepts text as well."""
+    return validate_rle(rle)
 
 
-def _text(rle: Mapping[str, Any]) -> Rle:
+def _convert_to_text(rle: Mapping[str, Any]) -> Rle:
     return {"size": [int(n) for n in rle["size"]], "counts": rle["counts"].decode("ascii")}
 
 
-def _sources(count: int, scaled_count: int) -> np.ndarray:
-    """The source pixel of each scaled pixel, in whole numbers."""
+def _compute_source_pixels(count: int, scaled_count: int) -> np.ndarray:
+    """Compute the source pixel of each scaled pixel, in whole numbers."""
     return (2 * np.arange(scaled_count) + 1) * count // (2 * scaled_count)
 
 
-def _ranges(first: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """first[0], first[0] + 1, ... (count[0] of them), then first[1], ..."""
-    return np.repeat(first - (np.cumsum(count) - count), count) + np.arange(count.sum())
+def _expand_ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Expand ranges to starts[0], starts[0] + 1, ... (lengths[0] numbers), then starts[1], ..."""
+    return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
 
 
-def _spans(rle: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Where each run of set pixels starts and stops, as positions down the columns; empty runs are left out."""
-    size, counts = size_of(rle), rle.get("counts")
+def _compute_spans(rle: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Compute start and stop of each run of set pixels, as positions down the columns, without empty runs."""
+    size, counts = get_size(rle), rle.get("counts")
     if isinstance(counts, str):
-        return _spans_of_text(counts, size)
-    return _spans_of_runs(_decompressed(counts) if isinstance(counts, bytes) else _run_lengths(counts), size)
+        return _parse_spans(counts, size)
+    return _compute_spans_of_runs(
+        _decode_counts(counts) if isinstance(counts, bytes) else _read_run_lengths(counts), size
+    )
 
 
-# A build asks several things of each of an image's few masks: the last ones stay parsed.
+# A build uses each of an image's few masks several times: the last ones stay parsed.
 @lru_cache(maxsize=64)
-def _spans_of_text(counts: str, size: Size) -> tuple[np.ndarray, np.ndarray]:
-    return _fixed(_spans_of_runs(_decompressed(counts), size))
+def _parse_spans(counts: str, size: Size) -> tuple[np.ndarray, np.ndarray]:
+    return _freeze(_compute_spans_of_runs(_decode_counts(counts), size))
 
 
 @lru_cache(maxsize=64)
-def _checked_text(counts: str, size: Size) -> str:
-    return _from_spans(*_spans_of_text(counts, size), size)["counts"]
+def _validate_text(counts: str, size: Size) -> str:
+    return _encode_spans(*_parse_spans(counts, size), size)["counts"]
 
 
-def _fixed(arrays: Arrays) -> Arrays:
-    """The same arrays, which nobody can change from now on."""
-    for one in arrays:
-        one.flags.writeable = False
+def _freeze(arrays: Arrays) -> Arrays:
+    """Make arrays read-only and return them."""
+    for array in arrays:
+        array.flags.writeable = False
     return arrays
 
 
-def _spans_of_runs(runs: np.ndarray, size: Size) -> tuple[np.ndarray, np.ndarray]:
+def _compute_spans_of_runs(runs: np.ndarray, size: Size) -> tuple[np.ndarray, np.ndarray]:
     height, width = size
     if (runs < 0).any():
         raise ValueError("counts that hold a negative run")
@@ -216,11 +330,11 @@ def _spans_of_runs(runs: np.ndarray, size: Size) -> tuple[np.ndarray, np.ndarray
         raise ValueError(f"counts of {total} pixels; expected {height} x {width} = {height * width}")
     stops = edges[1::2]
     starts = edges[0::2][: len(stops)]
-    kept = stops > starts
-    return starts[kept], stops[kept]
+    nonempty = stops > starts
+    return starts[nonempty], stops[nonempty]
 
 
-def _run_lengths(counts: Any) -> np.ndarray:
+def _read_run_lengths(counts: Any) -> np.ndarray:
     try:
         runs = np.asarray(counts)
     except ValueError:
@@ -230,8 +344,8 @@ def _run_lengths(counts: Any) -> np.ndarray:
     return runs.astype(np.int64)
 
 
-def _decompressed(counts: str | bytes) -> np.ndarray:
-    """Run lengths of a compressed text: each run in groups of 5 bits, from the third on as a difference."""
+def _decode_counts(counts: str | bytes) -> np.ndarray:
+    """Decode the run lengths of a compressed text: groups of 5 bits; from the third run on, a difference."""
     try:
         raw = counts.encode("ascii") if isinstance(counts, str) else counts
     except UnicodeEncodeError:
@@ -239,57 +353,61 @@ def _decompressed(counts: str | bytes) -> np.ndarray:
     codes = np.frombuffer(raw, dtype=np.uint8).astype(np.int64) - 48
     if codes.size and not 0 <= codes.min() <= codes.max() < 64:
         raise ValueError("counts that hold a character outside the code")
-    last = np.flatnonzero(codes < 32)  # bit 5 says that the run goes on
-    if not last.size or last[-1] != len(codes) - 1:
+    end = np.flatnonzero(codes < 32)  # bit 5 says that the run goes on
+    if not end.size or end[-1] != len(codes) - 1:
         raise ValueError("counts that break off within a run" if codes.size else "counts that are empty")
-    first = np.concatenate([[0], last[:-1] + 1])
-    length = last - first + 1
+    start = np.concatenate([[0], end[:-1] + 1])
+    length = end - start + 1
     if length.max() > MAX_CHARACTERS:
         raise ValueError("counts that hold a run too long for any image")
-    shift = 5 * (np.arange(len(codes)) - np.repeat(first, length))
-    runs = np.add.reduceat((codes & 31) << shift, first)
-    runs -= np.where(codes[last] & 16, 1, 0) << (5 * length)  # bit 4 of the last group is the sign
+    shift = 5 * (np.arange(len(codes)) - np.repeat(start, length))
+    runs = np.add.reduceat((codes & 31) << shift, start)
+    runs -= np.where(codes[end] & 16, 1, 0) << (5 * length)  # bit 4 of the last group is the sign
     runs[1::2] = np.cumsum(runs[1::2])
     runs[2::2] = np.cumsum(runs[2::2])
     return runs
 
 
-def _column_spans(rle: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The runs of set pixels, cut at the columns' ends: column, first row and row after the last, in order."""
-    size, counts = size_of(rle), rle.get("counts")
-    return _columns_of_text(counts, size) if isinstance(counts, str) else _cut(*_spans(rle), size[0])
+def _compute_column_spans(rle: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Split the runs of set pixels at the ends of columns: column, first row and row after the last, in order."""
+    size, counts = get_size(rle), rle.get("counts")
+    return (
+        _parse_column_spans(counts, size)
+        if isinstance(counts, str)
+        else _split_at_columns(*_compute_spans(rle), size[0])
+    )
 
 
 @lru_cache(maxsize=64)
-def _columns_of_text(counts: str, size: Size) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return _fixed(_cut(*_spans_of_text(counts, size), size[0]))
+def _parse_column_spans(counts: str, size: Size) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return _freeze(_split_at_columns(*_parse_spans(counts, size), size[0]))
 
 
-def _cut(starts: np.ndarray, stops: np.ndarray, height: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    first = starts // height
-    columns = (stops - 1) // height - first + 1
-    column = _ranges(first, columns)
+def _split_at_columns(starts: np.ndarray, stops: np.ndarray, height: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    first_column = starts // height
+    columns = (stops - 1) // height - first_column + 1
+    column = _expand_ranges(first_column, columns)
     top = np.maximum(np.repeat(starts, columns) - column * height, 0)
     bottom = np.minimum(np.repeat(stops, columns) - column * height, height)
     return column, top, bottom
 
 
-def _from_columns(column: np.ndarray, top: np.ndarray, bottom: np.ndarray, size: Size) -> Rle:
-    return _from_spans(column * size[0] + top, column * size[0] + bottom, size)
+def _encode_columns(column: np.ndarray, top: np.ndarray, bottom: np.ndarray, size: Size) -> Rle:
+    return _encode_spans(column * size[0] + top, column * size[0] + bottom, size)
 
 
-def _from_spans(starts: np.ndarray, stops: np.ndarray, size: Size) -> Rle:
-    """The RLE of runs in order of their positions; empty ones are dropped, those that touch are joined."""
-    kept = stops > starts
-    starts, stops = starts[kept], stops[kept]
-    apart = starts[1:] > stops[:-1]
+def _encode_spans(starts: np.ndarray, stops: np.ndarray, size: Size) -> Rle:
+    """Encode runs in order of their positions; empty runs are dropped, adjacent runs are joined."""
+    nonempty = stops > starts
+    starts, stops = starts[nonempty], stops[nonempty]
+    separate = starts[1:] > stops[:-1]
     height, width = size
-    edges = np.zeros(2 + 2 * (int(apart.sum()) + bool(starts.size)), dtype=np.int64)  # and the mask's two ends
+    edges = np.zeros(2 + 2 * (int(separate.sum()) + bool(starts.size)), dtype=np.int64)  # with the two ends of the mask
     edges[-1] = height * width
     if starts.size:
-        edges[1:-1:2] = starts[np.concatenate([[True], apart])]
-        edges[2:-1:2] = stops[np.concatenate([apart, [True]])]
+        edges[1:-1:2] = starts[np.concatenate([[True], separate])]
+        edges[2:-1:2] = stops[np.concatenate([separate, [True]])]
     runs = edges[1:] - edges[:-1]
     if starts.size and not runs[-1]:
         runs = runs[:-1]
-    return _text(coco.frPyObjects({"size": [height, width], "counts": runs.tolist()}, height, width))
+    return _convert_to_text(coco.frPyObjects({"size": [height, width], "counts": runs.tolist()}, height, width))

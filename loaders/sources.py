@@ -1,6 +1,6 @@
-"""The list of licensed sources (sources.toml), and where the user keeps each of them.
+"""The list of licensed sources (sources.toml), and the user's folder of each of them.
 
-A root is looked up in this order: what the caller names, the variable `MEDFAITH_ROOT_<SOURCE>`, and the table `[roots]`
+A root is looked up in this order: the caller's argument, the variable `MEDFAITH_ROOT_<SOURCE>`, and the table `[roots]`
 of `sources.toml` in the platform's configuration folder for medfaith.
 """
 
@@ -44,7 +44,11 @@ class Source:
     torchxrayvision: tuple[str, ...] = ()
 
     def instructions(self) -> str:
-        """What somebody without this source has to do, in a few lines."""
+        """Format a few lines on how to get access to the source.
+
+        Returns:
+            The lines, indented.
+        """
         lines = [
             f"  licence: {self.licence} ({self.licence_url})",
             f"  terms: {self.terms}",
@@ -58,7 +62,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """Whether a source is usable here. state: found, missing or incomplete; missing: absent file patterns."""
+    """Whether a source is usable on this machine.
+
+    Attributes:
+        source: The entry of sources.toml.
+        root: Its folder, if known.
+        state: found, missing or incomplete.
+        missing: Patterns of expected files that do not exist.
+    """
 
     source: Source
     root: Path | None
@@ -67,8 +78,12 @@ class Status:
 
 
 @cache
-def all_sources() -> dict[str, Source]:
-    """All sources by id, as sources.toml has them."""
+def load_sources() -> dict[str, Source]:
+    """Load the list of sources.
+
+    Returns:
+        All sources by id, in the order of sources.toml.
+    """
     entries = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
     return {
         source_id: Source(
@@ -82,8 +97,18 @@ def all_sources() -> dict[str, Source]:
 
 
 def source(source_id: str) -> Source:
-    """The entry of `source_id` in the list of sources. Raises InputError for an unknown id."""
-    entries = all_sources()
+    """Return a source from the list.
+
+    Args:
+        source_id: The id of the source.
+
+    Returns:
+        Its entry of sources.toml.
+
+    Raises:
+        InputError: The id is unknown.
+    """
+    entries = load_sources()
     if source_id not in entries:
         raise InputError(
             f"source {source_id!r}",
@@ -95,26 +120,50 @@ def source(source_id: str) -> Source:
 
 
 def reader(source_id: str) -> ModuleType | None:
-    """The module that reads `source_id`, or None while no benchmark of this release reads it."""
+    """Import the module that reads a source.
+
+    Args:
+        source_id: The id of the source.
+
+    Returns:
+        The module, or None while no benchmark of this release reads the source.
+
+    Raises:
+        InputError: The id is unknown.
+    """
     name = source(source_id).reader
     return importlib.import_module(f".{name}", __package__) if name else None
 
 
-def user_config() -> Path:
-    """The user's own sources.toml (it need not exist)."""
+def find_user_config() -> Path:
+    """Return the path of the user's own sources.toml.
+
+    Returns:
+        The path; the file may be missing.
+    """
     return platformdirs.user_config_path("medfaith") / "sources.toml"
 
 
 def resolve_roots(
-    given: Mapping[str, str] | None = None, *, environ: Mapping[str, str], config: Path | None = None
+    arguments: Mapping[str, str] | None = None, *, environ: Mapping[str, str], config: Path | None = None
 ) -> dict[str, Path]:
-    """Where each source lies: `given` first, then `environ`, then the user's sources.toml (`config`).
+    """Resolve the root of each source: `arguments` first, then `environ`, then the user's sources.toml.
 
-    The value `torchxrayvision` stands for the label files inside the installed package of that name.
-    Raises InputError for an unknown source, a root that does not exist or is of an unknown user (~name), or a broken
-    configuration file.
+    The value `torchxrayvision` means the label files inside the installed package of that name.
+
+    Args:
+        arguments: The roots that the caller names, by source id.
+        environ: The environment variables.
+        config: The user's sources.toml.
+
+    Returns:
+        The absolute path of each root, by source id.
+
+    Raises:
+        InputError: A source is unknown, a root of `arguments` does not exist, a path begins with an unknown user
+            (~name), or the configuration file is broken.
     """
-    named: dict[str, tuple[str, str]] = {}
+    values_with_origin: dict[str, tuple[str, str]] = {}
     if config is not None and config.is_file():
         try:
             table = tomllib.loads(config.read_text(encoding="utf-8")).get("roots")
@@ -122,31 +171,35 @@ def resolve_roots(
                 raise ValueError("it has no table [roots] of paths")
         except (ValueError, OSError) as error:
             expected = '[roots] with lines like chexpert = "PATH"'
-            raise InputError(config, f"not valid ({error})", expected=expected, action="mend or remove it") from None
-        named |= {source_id: (str(value), f"{config}, [roots], {source_id}") for source_id, value in table.items()}
-    for source_id in all_sources():
+            raise InputError(config, f"not valid ({error})", expected=expected, action="fix or remove it") from None
+        values_with_origin |= {
+            source_id: (str(value), f"{config}, [roots], {source_id}") for source_id, value in table.items()
+        }
+    for source_id in load_sources():
         variable = ENVIRONMENT_PREFIX + source_id.upper()
         if environ.get(variable):
-            named[source_id] = (environ[variable], variable)
-    named |= {source_id: (str(value), f"--root {source_id}") for source_id, value in (given or {}).items()}
+            values_with_origin[source_id] = (environ[variable], variable)
+    values_with_origin |= {
+        source_id: (str(value), f"--root {source_id}") for source_id, value in (arguments or {}).items()
+    }
     roots = {}
-    for source_id, (value, origin) in named.items():
+    for source_id, (value, origin) in values_with_origin.items():
         entry = source(source_id)
         if value == PACKAGE_DATA and not Path(value).exists():
-            roots[source_id] = package_data(entry)
+            roots[source_id] = find_package_data(entry)
             continue
         try:
             roots[source_id] = Path(value).expanduser().absolute()
         except RuntimeError:
-            action = "name a user of this machine behind ~, or write the whole path"
+            action = "name a user of this machine after ~, or write the full path"
             raise InputError(origin, f"{value} begins with a user that is not known here", action=action) from None
-        # A standing root that has gone matters only to a job that needs it; one named here and now is a mistake.
-        if source_id in (given or {}) and not roots[source_id].exists():
-            raise _no_such_root(entry, origin, value)
+        # A configured root that does not exist matters only to a job that needs it; in an argument it is a mistake.
+        if source_id in (arguments or {}) and not roots[source_id].exists():
+            raise _build_missing_root_error(entry, origin, value)
     return roots
 
 
-def _no_such_root(entry: Source, origin: str, value: str | Path) -> InputError:
+def _build_missing_root_error(entry: Source, origin: str, value: str | Path) -> InputError:
     return InputError(
         origin,
         f"{value} does not exist",
@@ -155,10 +208,21 @@ def _no_such_root(entry: Source, origin: str, value: str | Path) -> InputError:
     )
 
 
-def package_data(entry: Source) -> Path:
-    """The data folder of the installed torchxrayvision, found without importing it (its import needs torch)."""
+def find_package_data(entry: Source) -> Path:
+    """Find the data folder of the installed torchxrayvision without importing it (its import needs torch).
+
+    Args:
+        entry: The source.
+
+    Returns:
+        The folder.
+
+    Raises:
+        InputError: The package does not carry labels of this source.
+        MissingSourceError: The package is not installed.
+    """
     if not entry.torchxrayvision:
-        with_labels = ", ".join(s.id for s in all_sources().values() if s.torchxrayvision)
+        with_labels = ", ".join(s.id for s in load_sources().values() if s.torchxrayvision)
         raise InputError(
             f"--root {entry.id}={PACKAGE_DATA}",
             f"the package carries no labels of {entry.title}",
@@ -179,8 +243,20 @@ def package_data(entry: Source) -> Path:
     return folder
 
 
-def root_of(source_id: str, roots: Mapping[str, Path]) -> Path:
-    """The root of one source. Raises MissingSourceError, which carries how to get access."""
+def require_root(source_id: str, roots: Mapping[str, Path]) -> Path:
+    """Return the root of a source.
+
+    Args:
+        source_id: The id of the source.
+        roots: The root of each source, by source id.
+
+    Returns:
+        The root.
+
+    Raises:
+        MissingSourceError: The root is not known; the message says how to get access.
+        InputError: The root does not exist.
+    """
     entry = source(source_id)
     if source_id not in roots:
         raise MissingSourceError(
@@ -188,40 +264,55 @@ def root_of(source_id: str, roots: Mapping[str, Path]) -> Path:
         )
     root = Path(roots[source_id])
     if not root.exists():
-        raise _no_such_root(entry, f"root of {source_id}", root)
+        raise _build_missing_root_error(entry, f"root of {source_id}", root)
     return root
 
 
 @contextmanager
 def reading(roots: Mapping[str, Path]) -> Iterator[None]:
-    """While it lasts, the roots are read: if one goes away, this is the error, and not what was looked for in it.
+    """Report a root that disappears while it is read, instead of the error about a file in it.
 
-    Raises InputError for a root that was there at the beginning and is not there when something cannot be read.
+    Args:
+        roots: The roots that the block reads, by source id.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        InputError: A root existed at the beginning and is gone when a read fails.
     """
-    there = [root for root in roots.values() if _is_there(root)]
+    readable_roots = [root for root in roots.values() if _has_content(root)]
     try:
         yield
     except (MedfaithError, OSError) as error:
-        for root in there:
-            if not _is_there(root):
-                found = f"has gone while it was read ({str(error).splitlines()[0]})"
-                raise InputError(root, found, action=STILL_THERE) from error
+        for root in readable_roots:
+            if not _has_content(root):
+                problem = f"has gone while it was read ({str(error).splitlines()[0]})"
+                raise InputError(root, problem, action=STILL_THERE) from error
         raise
 
 
-def _is_there(root: Path) -> bool:
-    """Whether it holds anything: where a share was mounted, an empty folder stays."""
+def _has_content(root: Path) -> bool:
+    """Return whether a root has content: an empty folder remains where a share was mounted."""
     try:
         if root.is_file():
             return True
-        with os.scandir(root) as found:
-            return any(found)
+        with os.scandir(root) as entries:
+            return any(entries)
     except OSError:
         return False
 
 
 def status(source_id: str, roots: Mapping[str, Path]) -> Status:
-    """Found, missing or incomplete, by the files that sources.toml expects below the root."""
+    """Return the status of a source, by the files that sources.toml expects below the root.
+
+    Args:
+        source_id: The id of the source.
+        roots: The root of each source, by source id.
+
+    Returns:
+        Found, missing or incomplete, with the missing patterns.
+    """
     entry = source(source_id)
     root = roots.get(source_id)
     if root is None or not root.exists():
@@ -235,7 +326,7 @@ def status(source_id: str, roots: Mapping[str, Path]) -> Status:
         if not any(_has_match(root, pattern) for pattern in alternatives)
     )
     if entry.torchxrayvision and all((root / name).is_file() for name in entry.torchxrayvision):
-        # the package's label file stands for the first of the expected ones
+        # the package's label file replaces the first of the expected ones
         missing = tuple(m for m in missing if m != entry.files[0][0])
     return Status(entry, root, "incomplete" if missing else "found", missing)
 
@@ -245,7 +336,18 @@ def _has_match(root: Path, pattern: str) -> bool:
 
 
 def parse_root_arguments(arguments: list[str]) -> dict[str, str]:
-    """`["chexpert=PATH", ...]` -> `{"chexpert": "PATH"}`. Raises MedfaithError for anything else."""
+    """Parse `["chexpert=PATH", ...]` to `{"chexpert": "PATH"}`.
+
+    Args:
+        arguments: The values of --root.
+
+    Returns:
+        The path of each root, by source id.
+
+    Raises:
+        MedfaithError: An argument has another form.
+        InputError: A source is unknown.
+    """
     roots = {}
     for argument in arguments:
         source_id, separator, value = argument.partition("=")

@@ -1,10 +1,10 @@
-"""VinDr-CXR: boxes that radiologists drew on chest X-rays, as its csv files have them, and the boxes they agree on.
+"""VinDr-CXR: boxes that radiologists drew on chest X-rays, from its csv files, and the boxes they agree on.
 
-Source: Nguyen et al., "VinDr-CXR: An open dataset of chest X-rays with radiologist's annotations" (2022). Read are the
+Source: Nguyen et al., "VinDr-CXR: An open dataset of chest X-rays with radiologist's annotations" (2022). Accepted: the
 PhysioNet release (`annotations/annotations_{train,test}.csv`, images `{train,test}/<image_id>.dicom`) and the Kaggle
-VinBigData copy of its training set (`train.csv`), which torchxrayvision carries too. Three readers drew each training
-image apart; each test image has the consensus of five. Boxes are in pixels of the original image, so a copy that was
-scaled down does not fit them.
+VinBigData copy of its training set (`train.csv`), which torchxrayvision carries too. Three readers annotated each
+training image independently; each test image has the consensus of five. Boxes are in pixels of the original image, so
+they do not fit a copy that was scaled down.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ CLASSES = (
     "Other lesion",
 )  # fmt: skip
 NO_FINDING = "No finding"
-# The global classes: diagnoses of a whole image, which have none.
+# The global classes: diagnoses of the image, without boxes.
 GLOBAL_CLASSES = (NO_FINDING, "COPD", "Lung tumor", "Pneumonia", "Tuberculosis", "Other disease")
-# Other spellings of the releases and of detectors' class lists, in the form of `_plain`.
+# Other spellings of the releases and of detectors' class lists, normalized.
 ALIASES = {
     "aorta enlargement": "Aortic enlargement",
     "enlarged pulmonary artery": "Enlarged PA",
@@ -63,11 +63,12 @@ ACTION = "use the csv of VinDr-CXR (PhysioNet), or train.csv of the VinBigData c
 class Annotations:
     """Boxes on the images of one split.
 
-    image_ids: every image of the file, those without a finding too, in the order of their first rows.
-    boxes: one row a box: image int32 (index into image_ids), reader string ("" for a consensus), label string (one of
-        CLASSES), and x, y, width, height float64, pixels of the original image from its top-left corner.
-    n_readers: (images,) int, how many readers looked at each image, with or without a box; 1 stands for a consensus.
-        Where it is not given, the readers who drew a box are counted.
+    Attributes:
+        image_ids: Every image of the file, also those without a finding, in the order of their first rows.
+        boxes: One row a box: image int32 (index into image_ids), reader string ("" for a consensus), label string (one
+            of CLASSES), and x, y, width, height float64, pixels of the original image from its top-left corner.
+        n_readers: Int of shape (images,), the number of readers of each image, with or without a box; 1 for a
+            consensus. If it is None, the readers who drew a box are counted.
     """
 
     image_ids: list[str]
@@ -75,43 +76,76 @@ class Annotations:
     n_readers: np.ndarray | None = None
 
 
-def image_paths(key: str) -> tuple[str, ...]:
-    """Where the image of a row's key may lie below the user's root: the official DICOM, or a copy in another format."""
+def list_image_paths(key: str) -> tuple[str, ...]:
+    """List the candidate paths of an image below the root: the official DICOM, or a copy in another format.
+
+    Args:
+        key: The key of a row's image.
+
+    Returns:
+        The paths, most likely first.
+    """
     stem = next((key.removesuffix(suffix) for suffix in SUFFIXES if key.endswith(suffix)), key)
     return (key, *(stem + suffix for suffix in SUFFIXES if stem + suffix != key))
 
 
 def key(split: str, image_id: str) -> str:
-    """The key of an image: its path below the root of the PhysioNet release."""
+    """Return the key of an image: its path below the root of the PhysioNet release.
+
+    Args:
+        split: train or test.
+        image_id: The image.
+
+    Returns:
+        The key.
+    """
     return f"{split}/{image_id}.dicom"
 
 
-def label_files(root: Path) -> dict[str, Path]:
-    """The annotation files that `root` holds, by split (train, test); `root` may be one of them itself.
+def find_label_files(root: Path) -> dict[str, Path]:
+    """Find the annotation files.
 
-    A lone file is the training set's where it says who drew each box (column rad_id). Raises InputError for none.
+    A single file is the training set's if it names the reader of each box (column rad_id).
+
+    Args:
+        root: The folder of VinDr-CXR, or an annotation file.
+
+    Returns:
+        The paths by split (train, test).
+
+    Raises:
+        InputError: The root has no annotation file.
     """
     if root.is_file():
         columns = csv_table.header(root, action=ACTION)
         if "image_id" in columns and "class_name" in columns:
             return {"train" if "rad_id" in columns else "test": root}
-    found = {
+    paths = {
         split: path
         for split, names in FILES.items()
         if (path := next((root / name for name in names if (root / name).is_file()), None)) is not None
     }
-    if not found:
-        what = "is no VinDr-CXR annotation file" if root.is_file() else "holds no VinDr-CXR annotation file"
+    if not paths:
+        problem = "is no VinDr-CXR annotation file" if root.is_file() else "holds no VinDr-CXR annotation file"
         names = "annotations/annotations_train.csv and annotations_test.csv (PhysioNet), or train.csv (Kaggle)"
-        raise InputError(root, what, expected=names, action=ACTION)
-    return found
+        raise InputError(root, problem, expected=names, action=ACTION)
+    return paths
 
 
-def declared_sizes(root: Path) -> dict[str, tuple[int, int]]:
-    """Image id -> (width, height) in pixels of the original images, where the copy has train_meta.csv or test_meta.csv.
+def read_declared_sizes(root: Path) -> dict[str, tuple[int, int]]:
+    """Read the sizes of the original images from train_meta.csv or test_meta.csv.
 
-    Scaled copies of the Kaggle images bring these files (columns image_id, dim0 = height, dim1 = width); the official
-    release does not, and then the answer is empty. Raises InputError naming file, row and column.
+    Scaled copies of the Kaggle images have these files (columns image_id, dim0 = height, dim1 = width); the official
+    release does not.
+
+    Args:
+        root: The folder of VinDr-CXR, or an annotation file.
+
+    Returns:
+        Image id -> (width, height) in pixels; empty without these files.
+
+    Raises:
+        InputError: A file is malformed; the error names file, row and column.
     """
     folder = root.parent if root.is_file() else root
     sizes: dict[str, tuple[int, int]] = {}
@@ -132,39 +166,58 @@ def declared_sizes(root: Path) -> dict[str, tuple[int, int]]:
     return sizes
 
 
-def class_of(name: str) -> str | None:
-    """The class that a name means, local or global, whatever its case and separators; None for an unknown name.
+def find_class(name: str) -> str | None:
+    """Find the class of a name, local or global, whatever its case and separators.
 
-    >>> class_of("nodule-mass"), class_of("Other diseases"), class_of("Pneumonitis")
+    >>> find_class("nodule-mass"), find_class("Other diseases"), find_class("Pneumonitis")
     ('Nodule/Mass', 'Other disease', None)
+
+    Args:
+        name: The name of a finding.
+
+    Returns:
+        The class; None for an unknown name.
     """
-    plain = _plain(name)
-    return ALIASES.get(plain) or next((known for known in (*CLASSES, *GLOBAL_CLASSES) if _plain(known) == plain), None)
+    normalized = _normalize(name)
+    return ALIASES.get(normalized) or next(
+        (label for label in (*CLASSES, *GLOBAL_CLASSES) if _normalize(label) == normalized), None
+    )
 
 
 def read_annotations(path: Path, split: str) -> Annotations:
-    """All images and boxes of one annotation file; `split` is train or test.
+    """Read all images and boxes of an annotation file.
 
-    Rows of a global class list their image and never become boxes. The test file is a consensus: its readers are "".
-    Raises InputError naming file, row and column: an unknown class, a finding without a box or "No finding" with one,
-    a box without a positive width and height.
+    Rows of a global class list their image without a box. The test file is a consensus: its readers are "".
+
+    Args:
+        path: The csv file.
+        split: train or test.
+
+    Returns:
+        The images and boxes.
+
+    Raises:
+        InputError: A class is unknown, a finding has no box, "No finding" has one, or a box has no positive width and
+            height. The error names file, row and column.
     """
-    text = ("image_id", "class_name", *(["rad_id"] if split == "train" else []))
-    table = csv_table.read(path, dict.fromkeys(text, pa.string()) | dict.fromkeys(CORNERS, pa.float64()), action=ACTION)
+    text_columns = ("image_id", "class_name", *(["rad_id"] if split == "train" else []))
+    table = csv_table.read(
+        path, dict.fromkeys(text_columns, pa.string()) | dict.fromkeys(CORNERS, pa.float64()), action=ACTION
+    )
     for column, pattern in (("image_id", IMAGE_ID), *([("rad_id", ".")] if split == "train" else [])):
         good = pc.match_substring_regex(table[column], pattern)
         csv_table.require(good, table[column], path, column, expected="an id", action=ACTION)
-    label = _labels(table["class_name"], path)
+    label = _read_labels(table["class_name"], path)
     local = pc.is_in(label, value_set=pa.array(CLASSES))
     _check_boxes(table, label, local, path)
 
     image = table["image_id"].combine_chunks().dictionary_encode()
     reader = table["rad_id"].combine_chunks() if split == "train" else pa.array([""] * table.num_rows)
-    looked = (
+    reader_counts = (
         pa.table({"image": image.indices, "reader": reader}).group_by("image").aggregate([("reader", "count_distinct")])
     )
     n_readers = np.zeros(len(image.dictionary), dtype=np.int64)
-    n_readers[looked["image"].to_numpy()] = looked["reader_count_distinct"].to_numpy()
+    n_readers[reader_counts["image"].to_numpy()] = reader_counts["reader_count_distinct"].to_numpy()
     boxes = pa.table(
         {
             "image": image.indices,
@@ -180,25 +233,48 @@ def read_annotations(path: Path, split: str) -> Annotations:
 
 
 def read_boxes(path: Path, split: str) -> pa.Table:
-    """The boxes of one annotation file, each with its image's id. Raises as `read_annotations`."""
+    """Read the boxes of an annotation file, each with its image's id.
+
+    Args:
+        path: The csv file.
+        split: train or test.
+
+    Returns:
+        The columns of `Annotations.boxes`, with image_id instead of image.
+
+    Raises:
+        InputError: As for `read_annotations`.
+    """
     annotations = read_annotations(path, split)
     ids = pa.array(annotations.image_ids, pa.string()).take(annotations.boxes["image"].combine_chunks())
     return annotations.boxes.drop_columns("image").append_column("image_id", ids)
 
 
 def agree(annotations: Annotations, rule: str = "majority", iou: float = 0.5) -> Annotations:
-    """One box for each finding that readers agree on; annotations that are a consensus already come back as they are.
+    """Merge the boxes of several readers into one box for each finding that they agree on.
 
-    Within an image and a class, two boxes are linked where their intersection over union is at least `iou`, also two of
-    one reader; boxes linked directly or through others are one finding. A finding counts by its distinct readers:
+    Within an image and a class, two boxes are linked if their intersection over union is at least `iou`, also two boxes
+    of one reader. Boxes that are linked directly or through others are one finding. A finding counts by its distinct
+    readers:
 
     - majority: at least 2;
     - any: at least 1;
-    - all: every reader of the image, those who drew nothing there too.
+    - all: every reader of the image, also those who drew nothing.
 
-    Its box has the mean coordinates of all its boxes, and the reader "". Boxes come ordered by image, class and place.
-    The paper trains on VinDr-CXR's boxes without saying how three readers were reconciled: the rule is ours.
-    Raises ValueError for an unknown rule, or an `iou` that is not above 0 and at most 1.
+    The box of a finding has the mean coordinates of all its boxes, and the reader "". Boxes are ordered by image, class
+    and coordinates. The paper trains on VinDr-CXR's boxes without a statement on how three readers were reconciled: the
+    rule is ours.
+
+    Args:
+        annotations: The boxes of all readers; a consensus is returned unchanged.
+        rule: One of RULES.
+        iou: The smallest intersection over union of linked boxes, above 0 and at most 1.
+
+    Returns:
+        The boxes that the readers agree on.
+
+    Raises:
+        ValueError: The rule is unknown, or `iou` is out of range.
     """
     if rule not in RULES or not 0 < iou <= 1:
         raise ValueError(f"rule {rule!r}, iou {iou}: expected one of {', '.join(RULES)}, and 0 < iou <= 1")
@@ -213,58 +289,62 @@ def agree(annotations: Annotations, rule: str = "majority", iou: float = 0.5) ->
     reader = boxes["reader"].combine_chunks().dictionary_encode().indices.to_numpy()[order]
     n_readers = annotations.n_readers
     if n_readers is None:
-        drew = np.unique(np.column_stack([image, reader]), axis=0)[:, 0]
-        n_readers = np.bincount(drew, minlength=len(annotations.image_ids))
+        image_of_reader = np.unique(np.column_stack([image, reader]), axis=0)[:, 0]
+        n_readers = np.bincount(image_of_reader, minlength=len(annotations.image_ids))
 
-    finding = _findings(image * len(CLASSES) + label, xywh, iou)
+    finding = _group_boxes(image * len(CLASSES) + label, xywh, iou)
     n_agreeing = np.bincount(np.unique(np.column_stack([finding, reader]), axis=0)[:, 0])
-    first = np.unique(finding, return_index=True)[1]
-    needed = {"any": 1, "majority": 2, "all": n_readers[image[first]]}[rule]
+    first_box = np.unique(finding, return_index=True)[1]
+    min_readers = {"any": 1, "majority": 2, "all": n_readers[image[first_box]]}[rule]
     mean = np.column_stack([np.bincount(finding, weights=side) for side in xywh.T]) / np.bincount(finding)[:, None]
-    keep = np.flatnonzero(n_agreeing >= needed)
-    keep = keep[np.lexsort((*mean[keep].T[::-1], label[first[keep]], image[first[keep]]))]
+    selected = np.flatnonzero(n_agreeing >= min_readers)
+    selected = selected[np.lexsort((*mean[selected].T[::-1], label[first_box[selected]], image[first_box[selected]]))]
     agreed = pa.table(
         {
-            "image": pa.array(image[first[keep]], pa.int32()),
-            "reader": pa.array([""] * keep.size, pa.string()),
-            "label": pa.array(CLASSES).take(pa.array(label[first[keep]])),
-            **{side: mean[keep, n] for n, side in enumerate(("x", "y", "width", "height"))},
+            "image": pa.array(image[first_box[selected]], pa.int32()),
+            "reader": pa.array([""] * selected.size, pa.string()),
+            "label": pa.array(CLASSES).take(pa.array(label[first_box[selected]])),
+            **{side: mean[selected, n] for n, side in enumerate(("x", "y", "width", "height"))},
         }
     )
     return Annotations(annotations.image_ids, agreed, np.ones_like(n_readers))
 
 
-def _findings(group: np.ndarray, xywh: np.ndarray, iou: float) -> np.ndarray:
-    """Which finding each box belongs to, (boxes,) int from 0; `group`, (boxes,) int ascending, keeps boxes apart."""
-    links = list(_links(group, xywh, iou))
-    one, other = np.concatenate(links, axis=1) if links else np.empty((2, 0), dtype=np.int64)
-    graph = coo_array((np.ones(one.size, dtype=bool), (one, other)), shape=(group.size, group.size))
+def _group_boxes(group: np.ndarray, xywh: np.ndarray, iou: float) -> np.ndarray:
+    """Assign each box to a finding: int of shape (boxes,), from 0.
+
+    Boxes of different `group`s, int of shape (boxes,) and
+    ascending, are never merged.
+    """
+    links = list(_iterate_links(group, xywh, iou))
+    start, end = np.concatenate(links, axis=1) if links else np.empty((2, 0), dtype=np.int64)
+    graph = coo_array((np.ones(start.size, dtype=bool), (start, end)), shape=(group.size, group.size))
     return connected_components(graph, directed=False)[1]
 
 
-def _links(group: np.ndarray, xywh: np.ndarray, iou: float) -> Iterator[np.ndarray]:
-    """(2, n) positions of boxes of one group that overlap by `iou` or more, one array a distance between positions."""
+def _iterate_links(group: np.ndarray, xywh: np.ndarray, iou: float) -> Iterator[np.ndarray]:
+    """Yield positions (2, n) of boxes of one group that overlap by `iou`, an array per step between positions."""
     for step in range(1, group.size):
-        one = np.flatnonzero(group[step:] == group[:-step])
-        if not one.size:
-            return  # groups stand together, so no pair is farther apart either
-        a, b = xywh[one], xywh[one + step]
+        index = np.flatnonzero(group[step:] == group[:-step])
+        if not index.size:
+            return  # groups are contiguous, so a larger distance has no pair either
+        a, b = xywh[index], xywh[index + step]
         sides = np.minimum(a[:, :2] + a[:, 2:], b[:, :2] + b[:, 2:]) - np.maximum(a[:, :2], b[:, :2])
         shared = np.clip(sides, 0, None).prod(axis=1)
-        linked = shared / (a[:, 2:].prod(axis=1) + b[:, 2:].prod(axis=1) - shared) >= iou
-        yield np.stack([one[linked], one[linked] + step])
+        is_linked = shared / (a[:, 2:].prod(axis=1) + b[:, 2:].prod(axis=1) - shared) >= iou
+        yield np.stack([index[is_linked], index[is_linked] + step])
 
 
-def _plain(name: str) -> str:
-    """Lower case, with one space for each run of other signs than letters and digits."""
+def _normalize(name: str) -> str:
+    """Normalize a name to lower case, with one space for each run of signs other than letters and digits."""
     return re.sub(r"[^a-z0-9]+", " ", name.lower()).strip()
 
 
-def _labels(names: pa.ChunkedArray, path: Path) -> pa.Array:
-    """The classes' one spelling for the names of a file."""
+def _read_labels(names: pa.ChunkedArray, path: Path) -> pa.Array:
+    """Map the names of a file to the official spelling of their classes."""
     encoded = names.combine_chunks().dictionary_encode()
-    known = pa.array([class_of(name) for name in encoded.dictionary.to_pylist()], pa.string())
-    label = known.take(encoded.indices)
+    classes = pa.array([find_class(name) for name in encoded.dictionary.to_pylist()], pa.string())
+    label = classes.take(encoded.indices)
     expected = "one of " + ", ".join((*CLASSES, *GLOBAL_CLASSES))
     csv_table.require(pc.is_valid(label), names, path, "class_name", expected=expected, action=ACTION)
     return label
@@ -272,12 +352,14 @@ def _labels(names: pa.ChunkedArray, path: Path) -> pa.Array:
 
 def _check_boxes(table: pa.Table, label: pa.Array, local: pa.Array, path: Path) -> None:
     for corner in CORNERS:
-        given = pc.is_valid(table[corner])
-        boxed = pc.or_(pc.invert(local), given)
-        csv_table.require(boxed, table[corner], path, corner, expected="a number: findings have boxes", action=ACTION)
-        blank = pc.or_(pc.not_equal(label, NO_FINDING), pc.invert(given))
+        has_corner = pc.is_valid(table[corner])
+        is_complete = pc.or_(pc.invert(local), has_corner)
         csv_table.require(
-            blank, table[corner], path, corner, expected=f"blank, as {NO_FINDING!r} has no box", action=ACTION
+            is_complete, table[corner], path, corner, expected="a number: findings have boxes", action=ACTION
+        )
+        is_allowed = pc.or_(pc.not_equal(label, NO_FINDING), pc.invert(has_corner))
+        csv_table.require(
+            is_allowed, table[corner], path, corner, expected=f"blank, as {NO_FINDING!r} has no box", action=ACTION
         )
     for low, high in (("x_min", "x_max"), ("y_min", "y_max")):
         positive = pc.or_kleene(pc.invert(local), pc.greater(table[high], table[low]))

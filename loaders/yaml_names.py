@@ -1,6 +1,7 @@
 """YAML as tools write class names: mappings, lists and texts.
 
-No aliases, which can stand for gigabytes in a few lines. No dates and no numbers: each scalar stays the text it is.
+Aliases are refused, because a few lines of them can expand to gigabytes. Dates and numbers are not converted: each
+scalar stays a text.
 """
 
 from __future__ import annotations
@@ -19,13 +20,22 @@ class _Loader(yaml.BaseLoader):
 
 
 def parse(text: str) -> Any:
-    """What a YAML text holds. Raises ValueError for what is no YAML, is nested too deeply, or has an alias.
+    r"""Parse a YAML text.
 
-    >>> parse("names: {0: Edema, 1: No finding}\\nnc: 2")
+    >>> parse("names: {0: Edema, 1: No finding}\nnc: 2")
     {'names': {'0': 'Edema', '1': 'No finding'}, 'nc': '2'}
+
+    Args:
+        text: The YAML text.
+
+    Returns:
+        Mappings, lists and texts.
+
+    Raises:
+        ValueError: The text is not YAML, is nested too deeply, or has an alias.
     """
     try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 - all it makes is texts, lists and mappings
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - the loader creates texts, lists and mappings only
     except yaml.YAMLError as error:
         raise ValueError(str(error).splitlines()[0]) from None
     except RecursionError:

@@ -43,6 +43,6 @@ def open_images(row: Mapping[str, Any], roots: Mapping[str, str | Path] | None =
         action = "of a partner in HEAL-MedVQA pass original | partner; original_id names the original"
         raise InputError(f"row {row.get('id')}", "names no image", expected="a column images or image", action=action)
     named_roots = {source: str(root) for source, root in (roots or {}).items()}
-    all_roots = sources.resolve_roots(named_roots, environ=os.environ, config=sources.user_config())
+    all_roots = sources.resolve_roots(named_roots, environ=os.environ, config=sources.find_user_config())
     edit = partial(TRANSPLANT.apply, row) if "donor" in row else None
     return list(LazyImages(row["id"], references, all_roots, edit, hint=""))

@@ -154,7 +154,7 @@ def options_of(arguments: argparse.Namespace, option_class: type) -> Any:
 def roots(arguments: argparse.Namespace) -> dict[str, Path]:
     """Resolve the folders of all sources from arguments, environment and settings."""
     named_roots = sources.parse_root_arguments(arguments.root)
-    return sources.resolve_roots(named_roots, environ=os.environ, config=sources.user_config())
+    return sources.resolve_roots(named_roots, environ=os.environ, config=sources.find_user_config())
 
 
 def _run_build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[str]) -> int:
@@ -174,7 +174,7 @@ def _run_build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[
             options=options,
             workers=arguments.workers,
             dask=arguments.dask,
-            card=cards.body,
+            card=cards.read_body,
         )
     for config, lacking in () if arguments.config else benchmark.incomplete(source_roots).items():
         print(f"{config} was not built: it also needs {', '.join(lacking)}")
@@ -201,10 +201,10 @@ def print_verdicts(folders: Sequence[Path], *, official: bool = True) -> bool:
     from medfaith.builders.verify import benchmark_of
     from medfaith.printing import verdict_table
 
-    references = cards.references() if official else []
+    references = cards.read_references() if official else []
     verdicts = []
     for name, benchmark_folders in itertools.groupby(sorted(folders, key=benchmark_of), key=benchmark_of):
         benchmark_verdicts = [v for folder in benchmark_folders for v in registry.verify(folder, references)]
-        print(verdict_table(benchmark_verdicts, cards.published(name) if official else None))
+        print(verdict_table(benchmark_verdicts, cards.read_published(name) if official else None))
         verdicts += benchmark_verdicts
     return all(not v.problems and not (v.reference == "differs" and v.same_labels) for v in verdicts)

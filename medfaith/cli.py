@@ -126,7 +126,7 @@ def _run_sources(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.printing import table
 
     roots = build.roots(arguments)
-    states = [sources.status(source_id, roots) for source_id in sources.all_sources()]
+    states = [sources.status(source_id, roots) for source_id in sources.load_sources()]
     print(
         table(
             ["source", "state", "licence", "medfaith may publish", "where, or what is missing"],

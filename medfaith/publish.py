@@ -176,7 +176,7 @@ def _run_publish(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 def _run_publish_metrics(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.cards.publish import spaces
 
-    metric_folders = {folder.name: folder for folder in spaces.metrics()}
+    metric_folders = {folder.name: folder for folder in spaces.list_metrics()}
     for name in arguments.metric or ():
         if name not in metric_folders:
             expected = f"one of {', '.join(metric_folders)}"
@@ -198,7 +198,7 @@ def _send_all(arguments: argparse.Namespace, repo_type: str, staged: Sequence[tu
     from medfaith.cards.publish import hub
 
     logging.set_verbosity_error()  # its warnings about retries show tracebacks
-    api = hub.client()
+    api = hub.get_client()
     plans = _make_plans(arguments, api, repo_type, [folder for folder, _ in staged])
     for plan in plans:
         if plan.exists and arguments.private not in {None, plan.private}:
@@ -216,11 +216,11 @@ def _send_all(arguments: argparse.Namespace, repo_type: str, staged: Sequence[tu
             print(f"the card of {plan.repo_id}:\n{(folder / hub.CARD).read_text(encoding='utf-8')}")
     refused = [plan for plan in plans if plan.obstacles and not arguments.force]
     if refused and not arguments.dry_run:
-        raise hub.other_content(refused[0])
+        raise hub.build_content_error(refused[0])
     for plan, (folder, _) in zip(plans, staged, strict=True):
         done = hub.Done(None, plan.private)
         if not arguments.dry_run:
-            message = hub.title(_get_version(), folder.name)
+            message = hub.format_title(_get_version(), folder.name)
             options = {name: getattr(arguments, name) for name in ("private", "gated", "force", "sdk")}
             done = hub.upload(api, plan, folder, message=message, **options)
         print("\n".join(f"{plan.repo_id}: {line}" for line in _describe_outcome(arguments, plan, done)), flush=True)
@@ -236,12 +236,12 @@ def _make_plans(arguments: argparse.Namespace, api: HfApi, repo_type: str, folde
 
     if arguments.dry_run and not can_reach_hub():
         print("the Hub cannot be reached: what it holds was not compared with these files\n")
-        return [hub.uncompared_plan(f"{arguments.org}/{folder.name}", repo_type, folder) for folder in folders]
+        return [hub.build_uncompared_plan(f"{arguments.org}/{folder.name}", repo_type, folder) for folder in folders]
     if arguments.dry_run and get_token() is None:
         print(f"access to {arguments.org} was not checked: no token is known")
     else:
         hub.check_access(api, arguments.org)
-    return [hub.plan(api, f"{arguments.org}/{folder.name}", repo_type, folder) for folder in folders]
+    return [hub.build_plan(api, f"{arguments.org}/{folder.name}", repo_type, folder) for folder in folders]
 
 
 def _describe_outcome(arguments: argparse.Namespace, plan: Plan, done: Done) -> Iterator[str]:

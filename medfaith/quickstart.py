@@ -74,7 +74,7 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
     folders = [
         folder
         for name, benchmark in BENCHMARKS.items()
-        for folder in benchmark.build(roots, out / "data", options=options.get(name), card=cards.body)
+        for folder in benchmark.build(roots, out / "data", options=options.get(name), card=cards.read_body)
     ]
     print("3/5  verify")
     with contextlib.redirect_stdout(io.StringIO()) as lines:

@@ -286,7 +286,7 @@ def _check_rows(
     from .row_store import read
     from .wordings import require_wording
 
-    roots = sources.resolve_roots(metadata.get("roots"), environ=os.environ, config=sources.user_config())
+    roots = sources.resolve_roots(metadata.get("roots"), environ=os.environ, config=sources.find_user_config())
     host = _find_third_party(model, kind, model_args) if kind.client else None
     server_access.check_named(host, metadata.get("send_images_to"))
 

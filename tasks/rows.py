@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from ..loaders import images, limits, sources
 from ..loaders.atomic import is_partial
-from ..loaders.errors import ImageError, InputError, MedfaithError, end_as_ours
+from ..loaders.errors import ImageError, InputError, MedfaithError, install_excepthook
 from ..loaders.progress import Progress
 from ..loaders.row_ids import read_ids, require_known
 from .controls import DONORS, TARGET, TISSUE, FactsOf, UnsupportedControlError, needs_an_image, split_dose
@@ -146,7 +146,7 @@ class LazyImages(Sequence[Image.Image]):
         Returns:
             (width, height) in pixels.
         """
-        return images.image_size(self._references[place], self._roots)
+        return images.read_image_size(self._references[place], self._roots)
 
     def tell_outcome(self, outcome: str) -> None:
         """Keep the outcome of the row's request."""
@@ -242,7 +242,7 @@ def load(
             option is invalid.
         ImageError: An image is missing or broken, or does not fit its edit.
     """
-    end_as_ours()
+    install_excepthook()
     for option in sorted(WRONG_LUNG_ONLY & further_metadata.keys()):
         problem = f"is one of That's the Wrong Lung!; {repository} has no use for it"
         raise InputError(
@@ -261,7 +261,7 @@ def load(
         rows, prompt = _apply_control(rows, selected, control, facts, config), f"{prompt}, {control}"
     if wording:
         rows, prompt = _apply_wording(rows, wording, reword, repository, config), f"{prompt}, wording {wording}"
-    known_roots = sources.resolve_roots(roots, environ=os.environ, config=sources.user_config())
+    known_roots = sources.resolve_roots(roots, environ=os.environ, config=sources.find_user_config())
     rows, n_skipped = _check_images(rows, known_roots, skip_missing_images, edit)
     if control is not None and n_skipped and split_dose(control)[0] in (*DONORS, *TISSUE):
         problem = f"{n_skipped} rows are left out of {config}: their donor's image is missing or broken"

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from ...loaders.chexstruct import report_number
+from ...loaders.chexstruct import parse_report_number
 from .questions import Wording, assemble, choose
 from .wording import slug
 
@@ -60,7 +60,7 @@ def questions(
         protocol=config,
         polarity=polarity,
         ids=ids,
-        study_ids=pa.array([f"CXR{report_number(name)}" for name in names], pa.string()),
+        study_ids=pa.array([f"CXR{parse_report_number(name)}" for name in names], pa.string()),
         images=pa.array(
             [[{"source": "openi", "key": f"{name}.png", "view": ""}] for name in names], pa.list_(reference)
         ),

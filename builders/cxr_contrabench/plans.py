@@ -31,7 +31,7 @@ STUDIES_AT_A_TIME = 200_000
 def plan_chexpert(request: Request) -> Repository:
     """Configs of CheXpert. A config whose split the copy lacks has no split in the plan."""
     root = request.root("chexpert")
-    files = {s: path for s, path in chexpert_labels.label_files(root).items() if s in ("train", "validation")}
+    files = {s: path for s, path in chexpert_labels.find_label_files(root).items() if s in ("train", "validation")}
     if not files:
         raise InputError(root, "holds neither train.csv nor valid.csv", action=chexpert_labels.ACTION)
     read = Progress(files.items(), title="reading chexpert", unit="files")
@@ -67,7 +67,7 @@ def plan_openi(request: Request) -> Repository:
     items = openi.report_absence(reports, seed=request.seed)
     wordings = {config: plain_and_wording(config, request.options)[1] for config in (*request.configs, openi.PROTOCOL)}
     makers = {config: partial(openi.questions, items, wording=wording) for config, wording in wordings.items()}
-    files = openi_reports.label_files(root)
+    files = openi_reports.find_label_files(root)
     return Repository("openi", _with_fewshot(makers, request), {"openi": files})
 
 
@@ -80,7 +80,7 @@ def plan_chexstruct(request: Request) -> Repository:
         config: partial(chexstruct.questions, labels, config, seed=request.seed, wording=request.options)
         for config in chexstruct.PROTOCOLS
     }
-    files = chexstruct_labels.label_files(root, measures)
+    files = chexstruct_labels.find_label_files(root, measures)
     return Repository("chexstruct", _with_fewshot(makers, request), {"chexstruct": list(files.values())})
 
 

@@ -171,7 +171,7 @@ def _pictures(
     if config == "vindr":
         root = roots[vindr.SOURCE]
         read = partial(vindr.pictures, root, agreement=options.agreement)
-        pictures = {split: read(split) for split in vindr_cxr.label_files(root)}
+        pictures = {split: read(split) for split in vindr_cxr.find_label_files(root)}
         ids = Counter(picture.image_id for of_split in pictures.values() for picture in of_split)
         twice = next((image_id for image_id, count in ids.items() if count > 1), None)
         if twice is not None:
@@ -216,10 +216,10 @@ def _tables(make: Callable[[], Iterable[dict[str, Any]]], schema: datasets.Featu
 def _files(config: str, roots: Mapping[str, Path]) -> dict[str, Sequence[Path]]:
     """The label files by source. The card's command has to name the reports' source, too."""
     if config == "vindr":
-        return {vindr.SOURCE: list(vindr_cxr.label_files(roots[vindr.SOURCE]).values())}
+        return {vindr.SOURCE: list(vindr_cxr.find_label_files(roots[vindr.SOURCE]).values())}
     return {
-        mimic.SOURCE: list(mimic_cxr.label_files(roots[mimic.SOURCE]).values()),
-        mimic.DETECTIONS: list(detections.label_files(roots[mimic.DETECTIONS]).values()),
+        mimic.SOURCE: list(mimic_cxr.find_label_files(roots[mimic.SOURCE]).values()),
+        mimic.DETECTIONS: list(detections.find_label_files(roots[mimic.DETECTIONS]).values()),
         mimic.REPORTS: [],
     }
 
@@ -228,7 +228,7 @@ def _keyed(config: str, roots: Mapping[str, Path]) -> dict[str, Callable[[], pa.
     """The labels that the keys are derived from: the boxes of each split, or the list of all images."""
     if config != "vindr":
         return {"": partial(mimic_cxr.read_images, roots[mimic.SOURCE], None)}
-    files = vindr_cxr.label_files(roots[vindr.SOURCE])
+    files = vindr_cxr.find_label_files(roots[vindr.SOURCE])
     return {split: partial(vindr_cxr.read_boxes, path, split) for split, path in files.items()}
 
 

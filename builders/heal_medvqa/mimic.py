@@ -179,7 +179,7 @@ def _studies(
     """Of studies, each by its patient's id, its own, and its labels."""
     found = []
     for subject, study, labels in some:
-        report = mimic_cxr.report_text(roots, subject, study)
+        report = mimic_cxr.read_report(roots, subject, study)
         digest = None if report is None else sha256(report.encode()).hexdigest()
         found.append(Study(digest, confirmed(labels, report), doubtful(labels, report), denied(labels, report)))
     return found

@@ -188,15 +188,15 @@ def locate(picture: Picture, size: tuple[int, int], regions: Mapping[str, rle.Rl
     width, height = size
     packed = Regions(regions)
     names = list(packed.names)
-    sides = (rle.bounding_box(regions[name])[2:] for name in names)
+    sides = (rle.compute_bounding_box(regions[name])[2:] for name in names)
     extents = Extents(packed.names, (share for w, h in sides for share in (w / width, h / height)))
     n_boxes = len(picture.boxes.labels)
     labels = (*picture.boxes.labels, *picture.contested.labels)
     related: dict[Pair, tuple[int, ...]] = {}
     touched: set[Pair] = set()
     if labels and names:
-        shapes = rle.from_boxes(np.vstack([picture.boxes.xywh, picture.contested.xywh]), (height, width))
-        common = rle.overlaps(shapes, [regions[name] for name in names])
+        shapes = rle.encode_boxes(np.vstack([picture.boxes.xywh, picture.contested.xywh]), (height, width))
+        common = rle.count_shared_pixels(shapes, [regions[name] for name in names])
         box_area = np.array([rle.area(shape) for shape in shapes], dtype=np.float64)[:, None]
         region_area = np.array([rle.area(regions[name]) for name in names], dtype=np.float64)
         whole = box_area if rule.measure == "box" else box_area + region_area - common

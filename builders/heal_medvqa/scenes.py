@@ -119,5 +119,5 @@ def _size(picture: Picture, masks: AnatomyMasks, roots: Mapping[str, Path]) -> t
     try:
         images.locate(reference, roots)
     except ImageError:  # labels alone serve to build
-        return masks.declared_size(picture.image_id)
-    return images.image_size(reference, roots)
+        return masks.get_declared_size(picture.image_id)
+    return images.read_image_size(reference, roots)

@@ -20,9 +20,9 @@ def pictures(root: Path, split: str, *, agreement: str) -> list[Picture]:
 
     agreement: majority, any or all (see `loaders.vindr_cxr.agree`). What a single reader drew is contested.
     """
-    annotations = vindr_cxr.read_annotations(vindr_cxr.label_files(root)[split], split)
+    annotations = vindr_cxr.read_annotations(vindr_cxr.find_label_files(root)[split], split)
     agreed = vindr_cxr.agree(annotations, rule=agreement)
-    sizes = vindr_cxr.declared_sizes(root)
+    sizes = vindr_cxr.read_declared_sizes(root)
     of_image, of_any = (boxes_by_image(a.boxes, len(a.image_ids)) for a in (agreed, annotations))
     return [
         Picture(

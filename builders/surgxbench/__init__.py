@@ -125,7 +125,7 @@ def _table(rows: list[dict[str, Any]], schema: datasets.Features) -> pa.Table:
 
 def _files(config: str, roots: Mapping[str, Path], videos: Sequence[int]) -> dict[str, Sequence[Path]]:
     """The label files by source: those of the videos that rows are of."""
-    files: dict[str, Sequence[Path]] = {SOURCE: list(cholec80_boxes.label_files(roots[SOURCE]).values())}
+    files: dict[str, Sequence[Path]] = {SOURCE: list(cholec80_boxes.find_label_files(roots[SOURCE]).values())}
     if config in READERS:
         root = roots[CONFIGS[config]]
         files[CONFIGS[config]] = [path for video in videos for path in _label_files(config, root, video)]
@@ -136,7 +136,7 @@ def _files(config: str, roots: Mapping[str, Path], videos: Sequence[int]) -> dic
 
 def _label_files(config: str, root: Path, video: int) -> list[Path]:
     if config == "triplets":
-        return list(cholect45.label_files(root, video).values())
+        return list(cholect45.find_label_files(root, video).values())
     return [cholect50.label_file(root, video)]
 
 

@@ -42,7 +42,7 @@ def sizes(
 
 
 def _sizes(references: Sequence[ImageRef], roots: Mapping[str, Path]) -> list[tuple[int, int] | None]:
-    return [images.image_size(ref, roots) if _exists(ref, roots) else None for ref in references]
+    return [images.read_image_size(ref, roots) if _exists(ref, roots) else None for ref in references]
 
 
 class Successors:

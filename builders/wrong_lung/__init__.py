@@ -92,7 +92,7 @@ def make(request: Request) -> Iterator[Repository]:
         )
     of_image = chest_imagenome.read_anatomy(named[SOURCE])
     counted += check_corners(read, of_image, named[SOURCE])
-    if ALL_SENTENCES in chest_imagenome.label_files(named[SOURCE]):
+    if ALL_SENTENCES in chest_imagenome.find_label_files(named[SOURCE]):
         listed = chest_imagenome.read_all_sentences(named[SOURCE])
         ids = (listed[column].to_pylist() for column in ("image_id", "row_id"))
         counted += without_anatomy(read, zip(*ids, strict=True))
@@ -120,7 +120,7 @@ def make(request: Request) -> Iterator[Repository]:
     def graphs() -> dict[str, dict[str, str]]:
         return {SOURCE: {f"scene graphs of {split}": made.sha256 for split, made in sorted(others.made.items())}}
 
-    files = _files(named, others.label_files)
+    files = _files(named, others.find_label_files)
     yield Repository(SOURCE, splits, files, hashes=graphs, keyed=keyed, skipped=lambda: +counted + others.counted)
 
 
@@ -162,10 +162,10 @@ def _table(rows: list[dict[str, Any]], of_config: Family) -> pa.Table:
 
 def _files(roots: Mapping[str, Path], lists: Sequence[Path] = ()) -> dict[str, Sequence[Path]]:
     """What rows, or counts of what is in no row, are made of. lists: of the silver dataset's images."""
-    gold = chest_imagenome.label_files(roots[SOURCE])
+    gold = chest_imagenome.find_label_files(roots[SOURCE])
     return {
         SOURCE: [*(gold[kind] for kind in (*chest_imagenome.REQUIRED, ALL_SENTENCES) if kind in gold), *lists],
-        IMAGES: [mimic_cxr.label_files(roots[IMAGES])["metadata"]],
+        IMAGES: [mimic_cxr.find_label_files(roots[IMAGES])["metadata"]],
     }
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...loaders.chest_imagenome_silver import ZIP, SceneGraphs, parse, read_split, split_file
+from ...loaders.chest_imagenome_silver import ZIP, SceneGraphs, find_split_file, parse, read_split
 from ...loaders.errors import InputError
 from ..parallel import HERE, Workers
 from .sentences import SUBSETS, in_image, least, mean_overlap
@@ -63,9 +63,9 @@ class Silver:
         return found
 
     @property
-    def label_files(self) -> list[Path]:
+    def find_label_files(self) -> list[Path]:
         """The lists of images; the graphs' hashes are in `made`."""
-        return [split_file(self.root, split) for split in (*SPLITS, AVOID)]
+        return [find_split_file(self.root, split) for split in (*SPLITS, AVOID)]
 
     def table(self, split: str, schema: pa.Schema, benchmark: str) -> pa.Table:
         """The rows of a split, in the order of its list and of each graph; `benchmark` begins each id.
@@ -96,7 +96,7 @@ class Silver:
         if not overlaps:
             reasons = "".join(f"; {n} {reason}" for reason, n in (+counted).items())
             action = "check that both roots are complete and of the same release"
-            raise InputError(split_file(self.root, split), f"no sentence of its images{reasons}", action=action)
+            raise InputError(find_split_file(self.root, split), f"no sentence of its images{reasons}", action=action)
         table = _with_mdrb(pa.Table.from_batches(batches, schema), least(overlaps))
         inside = table["subsets"].combine_chunks()
         counted.update({text: pc.sum(inside.field(name)).as_py() for name, text in SUBSETS.items()})

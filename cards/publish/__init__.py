@@ -1,1 +1,1 @@
-"""The way to the Hub: what is staged of a build, the guard that reads it, and the upload."""
+"""Publishing on the Hub: staging of a build, the guard that reads it, and the upload."""

@@ -1,4 +1,4 @@
-"""A build beside the published one: `medfaith verify DIR --against ORG/NAME`."""
+"""Compare a build with the published one: `medfaith verify DIR --against ORG/NAME`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from . import hub, manifest
 from .manifest import Difference
 
 SETTINGS = ("seed", "arguments", "medfaith")
-MASKS = "_anatomy"  # where the names of sources of masks end
+MASKS = "_anatomy"  # suffix of the names of mask sources
 OTHER_MASKS = (
     "rows with other masks are else the same: the masks were made by who published them, or by you. Other masks also "
     "relate other findings to an anatomy, which makes rows missing, extra or different"
@@ -39,8 +39,13 @@ Name = tuple[str, str]  # config and split
 
 @dataclass(frozen=True)
 class Comparison:
-    """revision: the published commit. differences: split by split; ids are those of the build, and where a licence
-    withholds them the missing ones are hashes. notes: what the two were built with, where that differs.
+    """A comparison with a published build.
+
+    Attributes:
+        revision: The published commit.
+        differences: The differences of each split. Ids are the build's; if a licence withholds ids, the missing ones
+            are hashes.
+        notes: Differences in the inputs of the two builds.
     """
 
     revision: str
@@ -49,46 +54,60 @@ class Comparison:
 
 
 def against(publication: Publication, repo_id: str) -> Comparison:
-    """Row by row, how a build differs from what is published.
+    """Compare a build with the published rows, row by row.
 
-    Raises InputError where nothing of the kind is published there, MedfaithError where the Hub cannot be asked.
+    Args:
+        publication: The build.
+        repo_id: `<org>/<name>` on the Hub.
+
+    Returns:
+        The comparison.
+
+    Raises:
+        InputError: The repository does not hold this benchmark and source.
+        MedfaithError: The Hub cannot be asked.
     """
     api = HfApi()
-    revision = _revision(api, repo_id)
-    record = hub.published_record(api, repo_id, revision)
+    revision = _get_revision(api, repo_id)
+    record = hub.read_published_record(api, repo_id, revision)
     name = f"{record['benchmark']}-{record['source']}"
     if name != publication.name:
         raise InputError(repo_id, f"is {name}", expected=publication.name, action="name the repository of this build")
-    published, others, repeated = _published(repo_id, revision, record)
-    built = manifest.of_build(publication)
+    published, published_without_masks, repeated = _load_published(repo_id, revision, record)
+    built = manifest.hash_build(publication)
     ours = publication.published_record
-    alike = {name for name in built if _split_hash(ours, name) == _split_hash(record, name)}
+    alike = {name for name in built if _get_split_hash(ours, name) == _get_split_hash(record, name)}
     other_keys = ours.get(FINGERPRINTS) != record.get(FINGERPRINTS)
     differences = [
-        _equal(found, built) if other_keys and (found.config, found.split) in alike
-        else _counting_repeats(found, repeated.get((found.config, found.split), ()), built)
-        for found in manifest.compare(built, published)
+        _build_equal(difference, built) if other_keys and (difference.config, difference.split) in alike
+        else _count_repeats(difference, repeated.get((difference.config, difference.split), ()), built)
+        for difference in manifest.compare(built, published)
     ]  # fmt: skip
-    if others:
-        own = manifest.without_masks(publication)
-        differences = [manifest.told_apart(found, own, others) for found in differences]
-    notes = _notes(ours, record)
-    if others and any(of.missing or of.extra or of.different or of.other_masks for of in differences):
-        notes += _told_of_masks(ours, record, differences)
+    if published_without_masks:
+        built_without_masks = manifest.hash_without_masks(publication)
+        differences = [
+            manifest.separate_other_masks(difference, built_without_masks, published_without_masks)
+            for difference in differences
+        ]
+    notes = _collect_notes(ours, record)
+    if published_without_masks and any(
+        split.missing or split.extra or split.different or split.other_masks for split in differences
+    ):
+        notes += _explain_masks(ours, record, differences)
     if other_keys:
         notes.append(
             "row hashes made with keys of other labels differ even where the rows are equal: splits were compared as a "
             "whole first, by the hash of all their rows"
         )
     if publication.withholds_ids:
-        differences = list(_with_ids(differences, publication))
-        if any(found.missing for found in differences):
+        differences = list(_replace_hashes(differences, publication))
+        if any(difference.missing for difference in differences):
             notes.append("a missing row is named by the hash of its id, which its licence withholds")
     return Comparison(revision, differences, notes)
 
 
-def _revision(api: HfApi, repo_id: str) -> str:
-    """The full name of the newest commit."""
+def _get_revision(api: HfApi, repo_id: str) -> str:
+    """Return the full name of the newest commit."""
     try:
         with hub.reachable(repo_id, RepositoryNotFoundError):
             return str(api.repo_info(repo_id, repo_type="dataset").sha)
@@ -97,39 +116,41 @@ def _revision(api: HfApi, repo_id: str) -> str:
         raise InputError(repo_id, "is no data set on the Hub", expected="ORG/NAME", action=action) from None
 
 
-def _published(
+def _load_published(
     repo_id: str, revision: str, record: Mapping[str, Any]
 ) -> tuple[manifest.Splits, manifest.Splits, Mapping[Name, Sequence[str]]]:
-    """The published rows; these without their masks, where they have some; and the ids that stand there repeatedly."""
-    found: manifest.Splits = {}
+    """Load the published rows, the same rows without their masks if they have some, and the ids that are repeated."""
+    hashes: manifest.Splits = {}
     without_masks: manifest.Splits = {}
     repeated: dict[Name, list[str]] = {}
-    there = _splits(repo_id, revision)
+    published_splits = _list_splits(repo_id, revision)
     built = [(config, split) for config, split in (key.split("/") for key in record["splits"])]
-    is_recipe = any(config == MANIFEST for config, _ in there)
-    named = list(dict.fromkeys((MANIFEST, config) for config, _ in built)) if is_recipe else built
-    if others := sorted(there.symmetric_difference(named)):
-        listed = ", ".join(f"{'/'.join(other)} ({'not named' if other in there else 'missing'})" for other in others)
-        what = f"has other splits than its {RECORD} names: {listed}"
-        raise InputError(repo_id, what, action="publish it again with medfaith publish, or name another")
-    for config, split in named:
-        rows = _rows(repo_id, config, split, revision)
+    is_recipe = any(config == MANIFEST for config, _ in published_splits)
+    expected_splits = list(dict.fromkeys((MANIFEST, config) for config, _ in built)) if is_recipe else built
+    if unexpected := sorted(published_splits.symmetric_difference(expected_splits)):
+        listed = ", ".join(
+            f"{'/'.join(name)} ({'not named' if name in published_splits else 'missing'})" for name in unexpected
+        )
+        problem = f"has other splits than its {RECORD} names: {listed}"
+        raise InputError(repo_id, problem, action="publish it again with medfaith publish, or name another")
+    for config, split in expected_splits:
+        rows = _load_rows(repo_id, config, split, revision)
         if is_recipe:
-            for of, name, row_id in _repeated(rows.select(["config", "split", "id"])):
-                repeated.setdefault((of, name), []).append(row_id)
-            found |= manifest.of_table(rows)
+            for row_config, row_split, row_id in _iterate_repeated(rows.select(["config", "split", "id"])):
+                repeated.setdefault((row_config, row_split), []).append(row_id)
+            hashes |= manifest.read_hashes(rows)
             if WITHOUT_MASKS in rows.column_names:
-                without_masks |= manifest.of_table(rows, WITHOUT_MASKS)
+                without_masks |= manifest.read_hashes(rows, WITHOUT_MASKS)
             continue
-        repeated[config, split] = [row_id for (row_id,) in _repeated(rows.select(["id"]))]
-        with _loaded(f"{repo_id}, {config}/{split}"):  # rows of any form, some of which are no JSON
-            found[config, split] = manifest.plain(rows)
-    return found, without_masks, repeated
+        repeated[config, split] = [row_id for (row_id,) in _iterate_repeated(rows.select(["id"]))]
+        with _loading(f"{repo_id}, {config}/{split}"):  # rows of any form may be invalid JSON
+            hashes[config, split] = manifest.hash_rows(rows)
+    return hashes, without_masks, repeated
 
 
-def _splits(repo_id: str, revision: str) -> set[Name]:
-    """All that `datasets` finds there: what build.json does not name would go uncompared."""
-    with _loaded(repo_id):
+def _list_splits(repo_id: str, revision: str) -> set[Name]:
+    """List all splits that `datasets` finds, because splits outside build.json would not be compared."""
+    with _loading(repo_id):
         return {
             (config, split)
             for config in datasets.get_dataset_config_names(repo_id, revision=revision)
@@ -138,8 +159,8 @@ def _splits(repo_id: str, revision: str) -> set[Name]:
 
 
 @contextmanager
-def _loaded(where: str) -> Iterator[None]:
-    """Turns what `datasets` raises into an error that names what it could not load."""
+def _loading(where: str) -> Iterator[None]:
+    """Convert errors of `datasets` to errors that name what could not be loaded."""
     with hub.reachable(where):
         try:
             yield
@@ -152,9 +173,9 @@ def _loaded(where: str) -> Iterator[None]:
             raise InputError(where, f"cannot be loaded ({cause})", action="try again, or name another") from error
 
 
-def _rows(repo_id: str, config: str, split: str, revision: str) -> pa.Table:
-    """One split of what is published. Raises InputError for a table without ids, or a manifest of another form."""
-    with _loaded(f"{repo_id}, {config}/{split}"):
+def _load_rows(repo_id: str, config: str, split: str, revision: str) -> pa.Table:
+    """Load a published split; raise InputError for a table without ids, or a manifest of another form."""
+    with _loading(f"{repo_id}, {config}/{split}"):
         rows = cast(Any, datasets.load_dataset(repo_id, config, split=split, revision=revision))
     needed = MANIFEST_FEATURES if config == MANIFEST else {"id": datasets.Value("string")}
     wrong = [name for name, kind in needed.items() if rows.features.get(name) != kind]
@@ -172,76 +193,76 @@ def _rows(repo_id: str, config: str, split: str, revision: str) -> pa.Table:
     return table
 
 
-def _repeated(names: pa.Table) -> Iterator[tuple[str, ...]]:
-    """The rows that occur more than once."""
+def _iterate_repeated(names: pa.Table) -> Iterator[tuple[str, ...]]:
+    """Yield the rows that occur more than once."""
     counted = names.group_by(names.column_names).aggregate([([], "count_all")])
     several = counted.filter(pc.greater(counted["count_all"], 1)).select(names.column_names)
     return (tuple(row.values()) for row in several.to_pylist())
 
 
-def _split_hash(record: Mapping[str, Any], name: Name) -> str | None:
-    """That of all rows of a split, which needs no key."""
+def _get_split_hash(record: Mapping[str, Any], name: Name) -> str | None:
+    """Return the hash of all rows of a split, which needs no key."""
     return record["splits"].get("/".join(name), {}).get("sha256")
 
 
-def _equal(found: Difference, built: manifest.Splits) -> Difference:
-    """Of a split whose rows are those that are published, though its row hashes were made with another key."""
-    return Difference(found.config, found.split, len(built[found.config, found.split]), (), (), ())
+def _build_equal(difference: Difference, built: manifest.Splits) -> Difference:
+    """Build the result for a split with equal rows, although its row hashes were made with another key."""
+    return Difference(difference.config, difference.split, len(built[difference.config, difference.split]), (), (), ())
 
 
-def _counting_repeats(found: Difference, repeated: Sequence[str], built: manifest.Splits) -> Difference:
-    """A build has each id once. A row whose id is published more than once does not count as equal."""
-    rows = built.get((found.config, found.split), {})
-    more = [row_id for row_id in repeated if row_id in rows and row_id not in found.different]
-    return replace(found, n_equal=found.n_equal - len(more), different=(*found.different, *more))
+def _count_repeats(difference: Difference, repeated: Sequence[str], built: manifest.Splits) -> Difference:
+    """Count rows with a repeated published id as different; a build has each id once."""
+    rows = built.get((difference.config, difference.split), {})
+    more = [row_id for row_id in repeated if row_id in rows and row_id not in difference.different]
+    return replace(difference, n_equal=difference.n_equal - len(more), different=(*difference.different, *more))
 
 
-def _with_ids(differences: Sequence[Difference], publication: Publication) -> Iterator[Difference]:
-    """With the build's own ids in place of their hashes."""
-    ids = manifest.ids(publication)
-    for found in differences:
-        known = ids.get((found.config, found.split), {})
-        kinds = (found.extra, found.different, found.other_masks)
-        extra, different, other_masks = (tuple(known[digest] for digest in of) for of in kinds)
-        yield replace(found, extra=extra, different=different, other_masks=other_masks)
+def _replace_hashes(differences: Sequence[Difference], publication: Publication) -> Iterator[Difference]:
+    """Replace hashes by the build's own ids."""
+    ids = manifest.map_hashes_to_ids(publication)
+    for difference in differences:
+        ids_by_hash = ids.get((difference.config, difference.split), {})
+        kinds = (difference.extra, difference.different, difference.other_masks)
+        extra, different, other_masks = (tuple(ids_by_hash[digest] for digest in digests) for digests in kinds)
+        yield replace(difference, extra=extra, different=different, other_masks=other_masks)
 
 
-def _notes(built: Mapping[str, Any], published: Mapping[str, Any]) -> list[str]:
-    """Both as they are published."""
+def _collect_notes(built: Mapping[str, Any], published: Mapping[str, Any]) -> list[str]:
+    """Collect differences between the published forms of the two records."""
     notes = [
         f"{key}: {built[key]} here, {published.get(key)} there"
         for key in SETTINGS if built[key] != published.get(key)
     ]  # fmt: skip
     for source, theirs in published["sources"].items():
         ours = built["sources"].get(source, {})
-        if others := _others(ours.get("files", {}), theirs["files"]):
-            notes.append(f"{source}: made from other label files: {', '.join(others)}")
+        if different_files := _list_different(ours.get("files", {}), theirs["files"]):
+            notes.append(f"{source}: made from other label files: {', '.join(different_files)}")
     return notes
 
 
-def _told_of_masks(
+def _explain_masks(
     built: Mapping[str, Any], published: Mapping[str, Any], differences: Iterable[Difference]
 ) -> Iterator[str]:
-    """What may be due to other masks. A build is made of its release, seed, options, labels and masks, and no more."""
-    ours, theirs = ({**record, "arguments": _rules(record)} for record in (built, published))
+    """Explain the effect of other masks; a build depends on its release, seed, options, labels and masks only."""
+    ours, theirs = ({**record, "arguments": _select_rules(record)} for record in (built, published))
     rules = [key for key in SETTINGS if ours[key] != theirs.get(key)]
     files = {
-        source: _others(ours["sources"].get(source, {}).get("files", {}), of["files"])
-        for source, of in theirs["sources"].items()
+        source: _list_different(ours["sources"].get(source, {}).get("files", {}), entry["files"])
+        for source, entry in theirs["sources"].items()
     }
-    labels = [source for source, others in files.items() if others and not source.endswith(MASKS)]
-    if any(found.other_masks for found in differences):
+    labels = [source for source, different_files in files.items() if different_files and not source.endswith(MASKS)]
+    if any(difference.other_masks for difference in differences):
         yield OTHER_MASKS
-    if not any(others for source, others in files.items() if source.endswith(MASKS)):
+    if not any(different_files for source, different_files in files.items() if source.endswith(MASKS)):
         yield RULES_ALONE
     else:
         yield BOTH.format(" and ".join([*rules, *labels])) if rules or labels else MASKS_ALONE
 
 
-def _rules(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that rows depend on."""
+def _select_rules(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Select the options that rows depend on."""
     return {name: value for name, value in record.get("arguments", {}).items() if name != "segmenter"}
 
 
-def _others(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+def _list_different(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
     return sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))

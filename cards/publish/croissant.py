@@ -1,6 +1,6 @@
 """croissant.json of a published repository: its files, columns and terms for machines (Croissant 1.1 with RAI 1.0).
 
-Whatever it says in words is a section of the card.
+Its texts are sections of the card.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ...loaders.errors import InputError, MedfaithError
 from .. import datasheet, dictionary, licences, policy
 from ..publication import Publication
 
-REPOSITORY = "repo"  # name of the file object that stands for the repository
+REPOSITORY = "repo"  # name of the file object of the repository
 FORMATS = {".parquet": "application/x-parquet", ".json": "application/json", ".jsonl": "application/jsonlines"}
 TYPES = {
     "string": "sc:Text", "bool": "sc:Boolean", "int32": "cr:Int32", "int64": "cr:Int64", "float32": "cr:Float32",
@@ -40,7 +40,7 @@ RAI_LISTS = {
     "rai:dataLimitations": "Limits",
     "rai:personalSensitiveInformation": "Personal and sensitive information",
 }
-# A build has no date: the same one has to give the same bytes whenever it is published. The Hub's commits have it.
+# A build has no date, because it must give the same bytes at any time. The Hub's commits have one.
 UNDATED = "https://schema.org/datePublished"
 CONTEXT: Mapping[str, Any] = {
     "@language": "en",
@@ -87,49 +87,64 @@ CONTEXT: Mapping[str, Any] = {
 }
 
 
-def document(publication: Publication, staged: Path, repo_id: str) -> str:
-    """The JSON-LD of the repository `repo_id`; `staged` holds its Parquet files, build.json and exports."""
-    sections = datasheet.sections(publication, repo_id)
-    about = datasheet.benchmark(publication.record["benchmark"])
+def build_document(publication: Publication, staged: Path, repo_id: str) -> str:
+    """Build the JSON-LD of a repository.
+
+    Args:
+        publication: The repository.
+        staged: The folder of its Parquet files, build.json and exports.
+        repo_id: `<org>/<name>` on the Hub.
+
+    Returns:
+        The text of croissant.json.
+    """
+    sections = datasheet.build_sections(publication, repo_id)
+    entry = datasheet.load_benchmark(publication.record["benchmark"])
     page = f"https://huggingface.co/datasets/{repo_id}"
-    columns = _meanings(publication)
-    found = {
+    columns = _collect_meanings(publication)
+    content = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
         "name": publication.name,
-        "alternateName": datasheet.title(publication.name),
-        "description": plain(f"{datasheet.introduction(publication.name)}\n\n{sections['Motivation']}"),
+        "alternateName": datasheet.read_title(publication.name),
+        "description": strip_markup(f"{datasheet.read_introduction(publication.name)}\n\n{sections['Motivation']}"),
         "url": page,
-        "version": datasheet.version(),
-        "license": licences.links(publication.sources),
-        "citeAs": about["bibtex"].strip(),
-        "keywords": [*datasheet.TAGS, publication.record["benchmark"], *about["tags"]],
+        "version": datasheet.get_version(),
+        "license": licences.list_links(publication.sources),
+        "citeAs": entry["bibtex"].strip(),
+        "keywords": [*datasheet.TAGS, publication.record["benchmark"], *entry["tags"]],
         "inLanguage": "en",
         "isAccessibleForFree": True,
-        "creator": {"@type": "sc:Organization", "name": "The medfaith contributors", "url": datasheet.issues()},
-        **{name: plain(sections[heading]) for name, heading in RAI.items()},
-        **{name: [plain(sections[heading])] for name, heading in RAI_LISTS.items()},
-        "distribution": [*_files(staged, page), *(_file_set(config) for config in publication.features)],
-        "recordSet": [_record_set(config, features, columns) for config, features in publication.features.items()],
+        "creator": {"@type": "sc:Organization", "name": "The medfaith contributors", "url": datasheet.get_page()},
+        **{name: strip_markup(sections[heading]) for name, heading in RAI.items()},
+        **{name: [strip_markup(sections[heading])] for name, heading in RAI_LISTS.items()},
+        "distribution": [*_iterate_files(staged, page), *(_build_file_set(config) for config in publication.features)],
+        "recordSet": [
+            _build_record_set(config, features, columns) for config, features in publication.features.items()
+        ],
     }
-    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def _meanings(publication: Publication) -> Mapping[str, str]:
-    """What columns hold, and fields of structs by dotted path."""
+def _collect_meanings(publication: Publication) -> Mapping[str, str]:
+    """Collect the descriptions of columns, and of fields of structs by dotted path."""
     if publication.policy == policy.RECIPE:
-        return datasheet.manifest_columns(publication)
+        return datasheet.describe_manifest_columns(publication)
     name = publication.record["benchmark"]
-    found = {path for features in publication.built.values() for path, _ in dictionary.paths(features)}
-    return {path: dictionary.meaning(name, path) for path in found}
+    paths = {path for features in publication.built.values() for path, _ in dictionary.iterate_paths(features)}
+    return {path: dictionary.get_meaning(name, path) for path in paths}
 
 
 def validate(text: str) -> None:
-    """Returns where mlcroissant finds no fault in a croissant.json but that it is UNDATED.
+    """Validate a croissant.json with mlcroissant; a missing date (UNDATED) is allowed.
+
+    Args:
+        text: The text of croissant.json.
 
     Raises:
-        InputError: the faults. MedfaithError: mlcroissant is not installed.
+        InputError: mlcroissant finds faults.
+        MedfaithError: mlcroissant is not installed.
     """
     try:
         import mlcroissant
@@ -139,20 +154,20 @@ def validate(text: str) -> None:
             '  what to do: pip install "medfaith[publish]"'
         ) from None
     try:
-        with _silent():
+        with _silence_warnings():
             dataset = mlcroissant.Dataset(jsonld=json.loads(text))
         issues = dataset.metadata.ctx.issues
         faults = [*issues.errors, *(fault for fault in issues.warnings if UNDATED not in fault)]
     except (mlcroissant.ValidationError, ValueError) as error:
         faults = [str(error)]
     if faults:
-        found = f"is no valid Croissant: {' '.join('; '.join(map(str, faults)).split())}"
-        raise InputError("croissant.json", found, expected="what mlcroissant accepts", action="report it as an error")
+        problem = f"is no valid Croissant: {' '.join('; '.join(map(str, faults)).split())}"
+        raise InputError("croissant.json", problem, expected="what mlcroissant accepts", action="report it as an error")
 
 
 @contextmanager
-def _silent() -> Iterator[None]:
-    """Keeps mlcroissant from logging its warnings: they are faults here."""
+def _silence_warnings() -> Iterator[None]:
+    """Stop mlcroissant from logging its warnings: they are reported as faults."""
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -162,19 +177,25 @@ def _silent() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def plain(markdown: str) -> str:
-    """Markdown's words: no emphasis, code marks or link targets but addresses.
+def strip_markup(markdown: str) -> str:
+    """Remove emphasis, code marks and link syntax from Markdown; addresses stay.
 
-    >>> plain("Rows of **OpenI**: `key`, [CC BY](https://x.org).")
+    >>> strip_markup("Rows of **OpenI**: `key`, [CC BY](https://x.org).")
     'Rows of OpenI: key, CC BY (https://x.org).'
+
+    Args:
+        markdown: The Markdown.
+
+    Returns:
+        The plain text.
     """
     text = re.sub(r"```\w*\n", "", markdown)
     text = re.sub(r"\[([^\]]+)\]\(([^)]+)\)", r"\1 (\2)", text)
     return re.sub(r"`|\*\*", "", text)
 
 
-def _files(staged: Path, page: str) -> Iterator[dict[str, Any]]:
-    """The repository, and each of its files that holds data."""
+def _iterate_files(staged: Path, page: str) -> Iterator[dict[str, Any]]:
+    """Yield the repository, and each of its data files."""
     yield {
         "@type": "cr:FileObject",
         "@id": REPOSITORY,
@@ -182,7 +203,7 @@ def _files(staged: Path, page: str) -> Iterator[dict[str, Any]]:
         "description": "The repository on the Hub.",
         "contentUrl": f"{page}/tree/main",
         "encodingFormat": "git+https",
-        # Croissant asks for a hash here and a repository has none: what is in it is hashed below.
+        # Croissant requires a hash, and a repository has none. Its files are hashed below.
         "sha256": "https://github.com/mlcommons/croissant/issues/80",
     }
     for path in sorted(path for path in staged.rglob("*") if path.is_file() and path.suffix in FORMATS):
@@ -202,7 +223,7 @@ def _files(staged: Path, page: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def _file_set(config: str) -> dict[str, Any]:
+def _build_file_set(config: str) -> dict[str, Any]:
     return {
         "@type": "cr:FileSet",
         "@id": f"files-of-{config}",
@@ -214,9 +235,9 @@ def _file_set(config: str) -> dict[str, Any]:
     }
 
 
-def _record_set(config: str, features: datasets.Features, columns: Mapping[str, str]) -> dict[str, Any]:
-    """columns: what columns hold, and fields of structs by dotted path."""
-    fields = [_field(f"{config}/{name}", feature, config, (name,), columns) for name, feature in features.items()]
+def _build_record_set(config: str, features: datasets.Features, columns: Mapping[str, str]) -> dict[str, Any]:
+    """Build a record set; `columns` describes columns, and fields of structs by dotted path."""
+    fields = [_build_field(f"{config}/{name}", feature, config, (name,), columns) for name, feature in features.items()]
     if "split" not in features:
         extract = {"fileProperty": "fullpath"}
         transform = {"regex": f"^{re.escape(config)}/([^-]+)-.+\\.parquet$"}
@@ -234,27 +255,27 @@ def _record_set(config: str, features: datasets.Features, columns: Mapping[str, 
     }
 
 
-def _field(
+def _build_field(
     identifier: str, feature: Any, config: str, path: tuple[str, ...], columns: Mapping[str, str]
 ) -> dict[str, Any]:
-    """A column, or a field of a struct. path: names from the column on."""
-    found: dict[str, Any] = {
+    """Build a column, or a field of a struct; `path` has the names from the column on."""
+    entry: dict[str, Any] = {
         "@type": "cr:Field",
         "@id": identifier,
         "name": path[-1],
         "description": columns[".".join(path)],
     }
     if isinstance(feature, datasets.List):
-        found |= {"isArray": True, "arrayShape": str(feature.length)}
+        entry |= {"isArray": True, "arrayShape": str(feature.length)}
         feature = feature.feature
     if isinstance(feature, Mapping):
-        found["subField"] = [
-            _field(f"{identifier}/{key}", of_key, config, (*path, key), columns) for key, of_key in feature.items()
+        entry["subField"] = [
+            _build_field(f"{identifier}/{key}", child, config, (*path, key), columns) for key, child in feature.items()
         ]
-        return found
+        return entry
     if isinstance(feature, datasets.List):
         raise InputError(f"{config}, column {path[0]}", "is a list of lists, which this description has no form for")
     source: dict[str, Any] = {"fileSet": {"@id": f"files-of-{config}"}, "extract": {"column": path[0]}}
     if len(path) > 1:
         source["transform"] = [{"jsonPath": key} for key in path[1:]]
-    return {**found, "dataType": TYPES[feature.dtype], "source": source}
+    return {**entry, "dataType": TYPES[feature.dtype], "source": source}

@@ -1,7 +1,7 @@
-"""Which rows a data set has, without the rows: config, split, id and hash of each. Made, read back, compared.
+"""The manifest of a data set: config, split, id and hash of each row, to publish and compare rows without showing them.
 
-Ids of some sources say what their rows say, and few rows are possible for an image. Plain hashes would give both away
-to anyone who tries all of them. In a recipe they are HMACs. Only people who hold the label files can derive the key.
+Ids of some sources reveal the content of rows, and few rows are possible for an image. Anyone could find both from
+plain hashes by trying all of them. In a recipe they are HMACs. Only people who have the label files can derive the key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...builders.label_keys import config_key, key_of
 from ...builders.row_digest import row_json
 from ...loaders.progress import Progress
 from .. import policy
-from ..publication import WITHOUT_MASKS, Publication, masks
+from ..publication import WITHOUT_MASKS, Publication, list_mask_columns
 
 Rows = Mapping[str, str]  # id -> hash
 Splits = dict[tuple[str, str], Rows]  # by config and split
@@ -26,10 +26,16 @@ Splits = dict[tuple[str, str], Rows]  # by config and split
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One split of a build beside the published one: how many rows are equal, and the ids of those that are not.
+    """The difference of one split from the published one.
 
-    missing: published and not built. extra: built and not published. different: in both, with other values.
-    other_masks: in both, with other masks and else the same.
+    Attributes:
+        config: The config.
+        split: The split.
+        n_equal: The number of equal rows.
+        missing: Ids that are published, but not built.
+        extra: Ids that are built, but not published.
+        different: Ids in both, with other values.
+        other_masks: Ids in both that differ in the masks only.
     """
 
     config: str
@@ -41,119 +47,202 @@ class Difference:
     other_masks: tuple[str, ...] = ()
 
 
-def hashed(content: bytes, key: bytes = b"") -> str:
-    """SHA-256, or HMAC-SHA256 where there is a key, in hexadecimal digits."""
+def compute_hash(content: bytes, key: bytes = b"") -> str:
+    """Compute the SHA-256, or the HMAC-SHA256 if there is a key.
+
+    Args:
+        content: The bytes.
+        key: The key, or empty.
+
+    Returns:
+        Hexadecimal digits.
+    """
     return hmac.new(key, content, hashlib.sha256).hexdigest() if key else hashlib.sha256(content).hexdigest()
 
 
-def of_build(publication: Publication) -> Splits:
-    """The rows of a build, as they are published: in its order or, hashed with keys, in that of the hashes.
+def hash_build(publication: Publication) -> Splits:
+    """Hash the rows of a build for publication.
 
-    The order of a build tells something of its rows: a source's order, or which rows were drawn.
+    They have the build's order or, if hashed with keys, the order of the hashes.
 
-    Raises InputError for a recipe without a key (`label_keys.key_of`).
+    The order of a build reveals something about its rows: a source's order, or the random selection.
+
+    Args:
+        publication: The build.
+
+    Returns:
+        The hashes.
+
+    Raises:
+        InputError: A recipe has no key (`label_keys.key_of`).
     """
-    return _of_tables(publication, publication.tables())
+    return _hash_tables(publication, publication.tables())
 
 
-def without_masks(publication: Publication) -> Splits:
-    """As `of_build`, of the rows without their masks; only of splits whose rows have some."""
-    of_masks = {config: masks(features) for config, features in publication.built.items()}
+def hash_without_masks(publication: Publication) -> Splits:
+    """Hash the rows of a build without their masks, for splits that have masks.
+
+    Args:
+        publication: The build.
+
+    Returns:
+        The hashes.
+    """
+    mask_columns = {config: list_mask_columns(features) for config, features in publication.built.items()}
     tables = (
-        (config, split, rows.drop_columns(of_masks[config]))
+        (config, split, rows.drop_columns(mask_columns[config]))
         for config, split, rows in publication.tables()
-        if of_masks[config]
+        if mask_columns[config]
     )
-    return _of_tables(publication, tables)
+    return _hash_tables(publication, tables)
 
 
-def _of_tables(publication: Publication, tables: Iterable[tuple[str, str, pa.Table]]) -> Splits:
-    found: Splits = {}
+def _hash_tables(publication: Publication, tables: Iterable[tuple[str, str, pa.Table]]) -> Splits:
+    hashes: Splits = {}
     for config, split, rows in tables:
-        key = _key(publication, config, split)
+        key = _derive_key(publication, config, split)
         bar = Progress(row_json(rows), title=f"hashing {config}/{split}", total=len(rows), unit="rows")
-        pairs = zip(_names(publication, rows, key), (hashed(row, key) for row in bar), strict=True)
-        found[config, split] = dict(sorted(pairs, key=itemgetter(1)) if key else pairs)
-    return found
+        pairs = zip(_compute_names(publication, rows, key), (compute_hash(row, key) for row in bar), strict=True)
+        hashes[config, split] = dict(sorted(pairs, key=itemgetter(1)) if key else pairs)
+    return hashes
 
 
-def ids(publication: Publication) -> dict[tuple[str, str], Mapping[str, str]]:
-    """By config and split: what stands for each row of a build in its manifest -> the row's id."""
+def map_hashes_to_ids(publication: Publication) -> dict[tuple[str, str], Mapping[str, str]]:
+    """Map the name of each row in the manifest to the row's id.
+
+    Args:
+        publication: The build.
+
+    Returns:
+        The names and ids by config and split.
+    """
     return {
         (config, split): dict(
-            zip(_names(publication, rows, _key(publication, config, split)), rows["id"].to_pylist(), strict=True)
+            zip(
+                _compute_names(publication, rows, _derive_key(publication, config, split)),
+                rows["id"].to_pylist(),
+                strict=True,
+            )
         )
         for config, split, rows in publication.tables()
     }
 
 
-def _key(publication: Publication, config: str, split: str) -> bytes:
-    """Empty where the rows are published."""
+def _derive_key(publication: Publication, config: str, split: str) -> bytes:
+    """Derive the key; empty if the rows are published."""
     is_recipe = publication.policy == policy.RECIPE
     return config_key(key_of(publication.record, split), config) if is_recipe else b""
 
 
-def _names(publication: Publication, rows: pa.Table, key: bytes) -> list[str]:
-    """The rows' ids, or hashes in their place."""
-    own = rows["id"].to_pylist()
-    return [hashed(row_id.encode(), key) for row_id in own] if publication.withholds_ids else own
+def _compute_names(publication: Publication, rows: pa.Table, key: bytes) -> list[str]:
+    """Return the rows' ids, or their hashes."""
+    row_ids = rows["id"].to_pylist()
+    return [compute_hash(row_id.encode(), key) for row_id in row_ids] if publication.withholds_ids else row_ids
 
 
-def plain(rows: pa.Table) -> Rows:
-    """The rows of one split of a data set whose rows are published."""
-    return dict(zip(rows["id"].to_pylist(), map(hashed, row_json(rows)), strict=True))
+def hash_rows(rows: pa.Table) -> Rows:
+    """Hash the rows of a split without a key.
+
+    Args:
+        rows: The rows.
+
+    Returns:
+        Id -> hash.
+    """
+    return dict(zip(rows["id"].to_pylist(), map(compute_hash, row_json(rows)), strict=True))
 
 
-def tables(publication: Publication) -> dict[str, pa.Table]:
-    """As they are published, with a recipe's features: config -> its rows, split after split."""
-    splits, others, features = of_build(publication), without_masks(publication), publication.manifest_features
-    found: dict[str, list[pa.Table]] = {}
+def build_tables(publication: Publication) -> dict[str, pa.Table]:
+    """Build the published tables of a recipe.
+
+    Args:
+        publication: The build.
+
+    Returns:
+        Config -> its rows, split after split.
+    """
+    splits, hashes_without_masks, features = (
+        hash_build(publication),
+        hash_without_masks(publication),
+        publication.manifest_features,
+    )
+    tables_by_config: dict[str, list[pa.Table]] = {}
     for (config, split), rows in splits.items():
-        of_split: dict[str, list[str | None]] = {
+        columns: dict[str, list[str | None]] = {
             "config": [config] * len(rows),
             "split": [split] * len(rows),
             "id": [*rows],
             "sha256": [*rows.values()],
         }
         if WITHOUT_MASKS in features:
-            of_split[WITHOUT_MASKS] = [others.get((config, split), {}).get(name) for name in rows]
-        found.setdefault(config, []).append(pa.table(of_split, schema=features.arrow_schema))
-    return {config: pa.concat_tables(of_config) for config, of_config in found.items()}
+            columns[WITHOUT_MASKS] = [hashes_without_masks.get((config, split), {}).get(name) for name in rows]
+        tables_by_config.setdefault(config, []).append(pa.table(columns, schema=features.arrow_schema))
+    return {config: pa.concat_tables(split_tables) for config, split_tables in tables_by_config.items()}
 
 
-def of_table(published: pa.Table, column: str = "sha256") -> Splits:
-    """What `tables` made of a config: its hashes, or those of another column."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
+def read_hashes(published: pa.Table, column: str = "sha256") -> Splits:
+    """Read the hashes in a published table.
+
+    Args:
+        published: The table of a config.
+        column: The column of hashes.
+
+    Returns:
+        The hashes.
+    """
+    hashes: dict[tuple[str, str], dict[str, str]] = {}
     for row in published.select(["config", "split", "id", column]).to_pylist():
-        found.setdefault((row["config"], row["split"]), {})[row["id"]] = row[column]
-    return dict(found)
+        hashes.setdefault((row["config"], row["split"]), {})[row["id"]] = row[column]
+    return dict(hashes)
 
 
-def told_apart(found: Difference, built: Splits, published: Splits) -> Difference:
-    """The same, with rows that have other masks apart from rows that are different. built, published: without masks."""
-    ours, theirs = (of.get((found.config, found.split), {}) for of in (built, published))
-    alike = {row_id for row_id in found.different if ours.get(row_id) and ours.get(row_id) == theirs.get(row_id)}
-    different = tuple(row_id for row_id in found.different if row_id not in alike)
+def separate_other_masks(difference: Difference, built: Splits, published: Splits) -> Difference:
+    """Separate rows with other masks from rows that differ otherwise.
+
+    Args:
+        difference: The difference of a split.
+        built: The hashes of the build, without masks.
+        published: The published hashes, without masks.
+
+    Returns:
+        The difference with `other_masks`.
+    """
+    ours, theirs = (hashes.get((difference.config, difference.split), {}) for hashes in (built, published))
+    alike = {row_id for row_id in difference.different if ours.get(row_id) and ours.get(row_id) == theirs.get(row_id)}
+    different = tuple(row_id for row_id in difference.different if row_id not in alike)
     return replace(
-        found, different=different, other_masks=tuple(row_id for row_id in found.different if row_id in alike)
+        difference, different=different, other_masks=tuple(row_id for row_id in difference.different if row_id in alike)
     )
 
 
 def compare(built: Splits, published: Splits) -> list[Difference]:
-    """Split by split, in the order of the published ones; those that were built alone come last."""
+    """Compare hashes split by split.
+
+    Args:
+        built: The hashes of the build.
+        published: The published hashes.
+
+    Returns:
+        The differences in the order of the published splits; splits that were only built come last.
+    """
     return [
-        _difference(config, split, built.get((config, split), {}), published.get((config, split), {}))
+        _compare_split(config, split, built.get((config, split), {}), published.get((config, split), {}))
         for config, split in dict.fromkeys([*published, *built])
     ]
 
 
-def _difference(config: str, split: str, built: Rows, published: Rows) -> Difference:
-    both = [row_id for row_id in published if row_id in built]
-    different = tuple(row_id for row_id in both if built[row_id] != published[row_id])
+def _compare_split(config: str, split: str, built: Rows, published: Rows) -> Difference:
+    shared = [row_id for row_id in published if row_id in built]
+    different = tuple(row_id for row_id in shared if built[row_id] != published[row_id])
     return Difference(
-        config, split, len(both) - len(different), _without(published, built), _without(built, published), different
+        config,
+        split,
+        len(shared) - len(different),
+        _list_missing(published, built),
+        _list_missing(built, published),
+        different,
     )
 
 
-def _without(ids: Iterable[str], others: Rows) -> tuple[str, ...]:
-    return tuple(row_id for row_id in ids if row_id not in others)
+def _list_missing(ids: Iterable[str], rows: Rows) -> tuple[str, ...]:
+    return tuple(row_id for row_id in ids if row_id not in rows)

@@ -1,4 +1,4 @@
-"""The page of a metric's Space that is static (there index.html): the card, and the examples with their scores."""
+"""The static page of a metric's Space (index.html there): the card, and the examples with their scores."""
 
 from __future__ import annotations
 
@@ -9,18 +9,25 @@ from ...loaders.errors import MedfaithError
 from .space_app import compute, editable, named, parts, table
 
 
-def page(folder: Path) -> str:
-    """The HTML page of the metric that is staged in `folder`, which needs no other file and no network.
+def build_page(folder: Path) -> str:
+    """Build the HTML page of a staged metric; it needs no other file and no network.
 
-    Raises MedfaithError: markdown-it-py is not installed.
+    Args:
+        folder: The folder of the metric.
+
+    Returns:
+        The HTML.
+
+    Raises:
+        MedfaithError: markdown-it-py is not installed.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     try:
         from markdown_it import MarkdownIt
     except ModuleNotFoundError:
-        found = "--sdk static: the page cannot be made: markdown-it-py is not installed"
-        raise MedfaithError(f"{found}\n  what to do: pip install 'medfaith[publish]'") from None
+        problem = "--sdk static: the page cannot be made: markdown-it-py is not installed"
+        raise MedfaithError(f"{problem}\n  what to do: pip install 'medfaith[publish]'") from None
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     shipped = json.loads((folder / "example.json").read_text(encoding="utf-8"))
     head, below = parts(folder)

@@ -197,8 +197,8 @@ def require_table(values: Any, name: str, width: int | None = None) -> np.ndarra
 def _build_part_ids(components: np.ndarray) -> dict[str, np.ndarray]:
     """Build the class ids, shape (k,), of each part of k triplets."""
     i, v, t = components.T
-    component_ids = (i, v, t, len(VERBS) * i + v, len(TARGETS) * i + t, np.arange(len(components)))
-    return dict(zip(PARTS, component_ids, strict=True))
+    compute_component_ids = (i, v, t, len(VERBS) * i + v, len(TARGETS) * i + t, np.arange(len(components)))
+    return dict(zip(PARTS, compute_component_ids, strict=True))
 
 
 def _compute_column_aps(scores: np.ndarray, gold: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Tiny synthetic sources in exactly the official layouts: no licence, no patient, drawn from a seed.
 
-`chest` draws (findings -> pixels and masks); the modules named in SOURCES each lay one source out as its official
-release does. Sources that belong together (vindr_cxr, vindr_cxr_anatomy) agree where they are written with one seed.
+`chest` draws (findings -> pixels and masks); each module of SOURCES writes one source in its official layout. Related
+sources (vindr_cxr, vindr_cxr_anatomy) agree if they are written with one seed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,19 @@ SOURCES = (
 
 
 def write(root: Path, *, seed: int = 0, sources: Collection[str] = SOURCES) -> dict[str, Path]:
-    """Writes each of `sources` into a folder of its name below `root`; returns {source id: that folder}.
+    """Write synthetic sources. The same seed gives the same bytes.
 
-    The same seed gives the same bytes. Raises InputError for a source without a phantom, and for a folder that
-    already holds something: files of another seed would mix with these.
+    Args:
+        root: The folder to write to; each source gets a folder of its name.
+        seed: The seed.
+        sources: The source ids.
+
+    Returns:
+        The folder of each source.
+
+    Raises:
+        InputError: A source has no phantom, or its folder already has content, which files of another seed would mix
+            with.
     """
     folders = {}
     for source in sources:

@@ -1,4 +1,4 @@
-"""What the synthetic VinDr-CXR and MIMIC-CXR show: findings, the class that names each, and the anatomy it lies in."""
+"""Findings of the synthetic VinDr-CXR and MIMIC-CXR, with the class that names each, and its anatomy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from .chest import Chest, box
 from .frontal import SIDES, ZONES
 
-# Written out and not taken from a reader: a phantom that shares the reader's mistakes would hide them.
+# A copy, not an import: a phantom that shares the reader's mistakes would hide them.
 CLASSES = (
     "Aortic enlargement", "Atelectasis", "Calcification", "Cardiomegaly", "Clavicle fracture", "Consolidation", "Edema",
     "Emphysema", "Enlarged PA", "ILD", "Infiltration", "Lung Opacity", "Lung cavity", "Lung cyst", "Mediastinal shift",
@@ -24,7 +24,13 @@ Box = tuple[float, float, float, float]  # x, y, width, height in pixels
 
 @dataclass(frozen=True)
 class Finding:
-    """label: one of CLASSES. drawn: its name for `chest.chest`. anatomies: those of ANATOMIES that it occupies."""
+    """A finding that can be drawn.
+
+    Attributes:
+        label: One of CLASSES.
+        drawn: Its name for `chest.chest`.
+        anatomies: The members of ANATOMIES that it occupies.
+    """
 
     label: str
     drawn: str
@@ -33,7 +39,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Radiograph:
-    """One image before it is drawn. size: (height, width)."""
+    """One image before it is drawn.
+
+    Attributes:
+        name: Its id.
+        seed: Its seed.
+        size: (height, width) in pixels.
+        findings: Its findings.
+    """
 
     name: str
     seed: int
@@ -78,18 +91,25 @@ FINDINGS = (
 
 
 def deal(counts: Iterable[int], rng: np.random.Generator) -> list[tuple[Finding, ...]]:
-    """As many findings as each of `counts` says, no two in one anatomy.
+    """Deal findings to images, no two in one anatomy.
 
-    They are dealt from a shuffled deck, so that every finding occurs before one occurs twice (nearly: one that does
-    not fit waits).
+    They come from a shuffled deck: every finding occurs before one occurs twice, except that a finding that does not
+    fit waits.
+
+    Args:
+        counts: The number of findings of each image.
+        rng: The random numbers.
+
+    Returns:
+        The findings of each image.
     """
     deck: list[Finding] = []
     hands = []
     for count in counts:
         hand: list[Finding] = []
         while len(hand) < count:
-            taken = {anatomy for finding in hand for anatomy in finding.anatomies}
-            fitting = next((card for card in deck if taken.isdisjoint(card.anatomies)), None)
+            occupied = {anatomy for finding in hand for anatomy in finding.anatomies}
+            fitting = next((card for card in deck if occupied.isdisjoint(card.anatomies)), None)
             if fitting is None:
                 deck.extend(FINDINGS[i] for i in rng.permutation(len(FINDINGS)))
                 continue
@@ -100,37 +120,84 @@ def deal(counts: Iterable[int], rng: np.random.Generator) -> list[tuple[Finding,
 
 
 def boxes(findings: Collection[Finding], picture: Chest) -> list[tuple[str, Box]]:
-    """(label, box) of each finding, where it was drawn."""
+    """Compute the box of each finding, where it was drawn.
+
+    Args:
+        findings: The findings.
+        picture: The drawn chest.
+
+    Returns:
+        (label, box) pairs.
+    """
     return [(finding.label, box(picture.findings[finding.drawn])) for finding in findings]
 
 
 def jittered(xywh: Box, share: float, rng: np.random.Generator) -> Box:
-    """A box each of whose edges has moved by at most `share` of the box's width or height."""
+    """Move each edge of a box by at most `share` of the box's width or height.
+
+    Args:
+        xywh: The box.
+        share: The largest share.
+        rng: The random numbers.
+
+    Returns:
+        The moved box.
+    """
     x, y, width, height = xywh
-    left, right = (share * width * rng.uniform(-1, 1, 2)).tolist()
-    top, bottom = (share * height * rng.uniform(-1, 1, 2)).tolist()
-    return x + left, y + top, width - left + right, height - top + bottom
+    x_shift, x2_shift = (share * width * rng.uniform(-1, 1, 2)).tolist()
+    y_shift, y2_shift = (share * height * rng.uniform(-1, 1, 2)).tolist()
+    return x + x_shift, y + y_shift, width - x_shift + x2_shift, height - y_shift + y2_shift
 
 
 def clipped(xywh: Box, size: tuple[int, int]) -> Box:
-    """The part of a box inside an image of `size` = (height, width)."""
+    """Clip a box to an image.
+
+    Args:
+        xywh: The box.
+        size: (height, width) of the image.
+
+    Returns:
+        The part of the box inside the image.
+    """
     x, y, width, height = xywh
-    left, top = max(x, 0.0), max(y, 0.0)
-    return left, top, min(x + width, size[1]) - left, min(y + height, size[0]) - top
+    x_min, y_min = max(x, 0.0), max(y, 0.0)
+    return x_min, y_min, min(x + width, size[1]) - x_min, min(y + height, size[0]) - y_min
 
 
 def false_box(region: np.ndarray, rng: np.random.Generator) -> Box:
-    """A box of no finding inside the extent of an anatomy's mask (h, w)."""
+    """Draw a box of no finding inside the extent of an anatomy.
+
+    Args:
+        region: The anatomy's mask (h, w).
+        rng: The random numbers.
+
+    Returns:
+        The box.
+    """
     x, y, width, height = box(region)
     share = rng.uniform(0.5, 0.8, 2).tolist()
     return x + 0.5 * (1 - share[0]) * width, y + 0.5 * (1 - share[1]) * height, share[0] * width, share[1] * height
 
 
 def sub_seed(*numbers: int) -> int:
-    """A seed for one image, by the numbers that name it."""
+    """Derive a seed for one image.
+
+    Args:
+        numbers: The numbers that identify the image.
+
+    Returns:
+        The seed.
+    """
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])
 
 
 def any_size(rng: np.random.Generator) -> tuple[int, int]:
-    """A (height, width) in pixels; images of one source differ."""
+    """Draw an image size; images of one source differ.
+
+    Args:
+        rng: The random numbers.
+
+    Returns:
+        (height, width) in pixels.
+    """
     return int(rng.integers(208, 241)), int(rng.integers(176, 209))

@@ -1,7 +1,7 @@
-"""Draws schematic chest radiographs in which every named finding is really there, and says where.
+"""Draw schematic chest radiographs that really show every named finding, with its mask.
 
-Synthetic from the first pixel to the last: no licensed image was looked at or learnt from. The same seed is the same
-patient: adding a finding to a seed changes what that finding changes, and leaves the rest of the picture as it was.
+All pixels are synthetic: no licensed image was used. A seed is a patient: adding a finding to a seed changes only the
+pixels that the finding affects.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ NOISE = 0.010  # standard deviation in density, 0..1
 class Chest:
     """A drawn chest.
 
-    pixels: uint8 (h, w). regions: boolean masks (h, w) of the anatomy by name ("left lung", "right upper lung",
-    "heart", ...). findings: boolean masks (h, w) by finding, where it was drawn; "left"/"right" precede the name of a
-    finding that lies on one side, whether or not the caller chose the side.
+    Attributes:
+        pixels: Uint8 of shape (h, w).
+        regions: Boolean masks (h, w) of the anatomy by name ("left lung", "right upper lung", "heart", ...).
+        findings: Boolean masks (h, w) of the drawn findings; a finding on one side has the prefix "left" or "right",
+            chosen by the caller or by the seed.
     """
 
     pixels: np.ndarray
@@ -39,28 +41,41 @@ class Chest:
 def draw_chest(
     findings: Collection[str], *, seed: int, size: tuple[int, int] = SIZE, view: str = "frontal"
 ) -> np.ndarray:
-    """The pixels of `chest(...)`: uint8 (h, w)."""
+    """Draw the pixels of a chest.
+
+    Args:
+        findings: As for `chest`.
+        seed: As for `chest`.
+        size: As for `chest`.
+        view: As for `chest`.
+
+    Returns:
+        Uint8 of shape (h, w).
+    """
     return chest(findings, seed=seed, size=size, view=view).pixels
 
 
 def chest(findings: Collection[str], *, seed: int, size: tuple[int, int] = SIZE, view: str = "frontal") -> Chest:
-    """Draws one chest.
+    """Draw one chest.
 
     Args:
-        findings: names of FINDINGS or LOCAL_FINDINGS; "left " or "right " before a one-sided one fixes its side (the
-            patient's: the patient's left is the image's right), which the seed chooses otherwise. For both sides name
-            both.
-        seed: the patient and everything random; not negative.
+        findings: Names of FINDINGS or LOCAL_FINDINGS. The prefix "left " or "right " fixes the side of a one-sided one
+            (the patient's left is the image's right), which the seed chooses otherwise. For both sides name both.
+        seed: The patient and everything random; not negative.
         size: (height, width) in pixels.
         view: "frontal" or "lateral". A lateral view overlays both sides.
 
-    Raises ValueError for an unknown finding, side or view, and for a local finding in a lateral view.
+    Returns:
+        The pixels and masks.
+
+    Raises:
+        ValueError: A finding, side or view is unknown, or a local finding is in a lateral view.
     """
     plane, drawing = _plane(view)
-    wanted, scene = _scene(findings, seed, size, view)
+    ordered, scene = _scene(findings, seed, size, view)
     canvas = plane.draw_anatomy(scene, _stream(seed, "vessels"))
     masks = {}
-    for name, side in wanted:
+    for name, side in ordered:
         canvas, coverage = drawing[name](scene, canvas, side, _stream(seed, f"{name} {side}"))
         masks[_label(name, side)] = coverage > 0.5 * coverage.max()
     canvas = canvas + NOISE * _stream(seed, "noise").standard_normal(size)
@@ -69,7 +84,17 @@ def chest(findings: Collection[str], *, seed: int, size: tuple[int, int] = SIZE,
 
 
 def box(mask: np.ndarray) -> tuple[int, int, int, int]:
-    """(x, y, width, height) in pixels of the tightest box around a mask (h, w), top-left origin."""
+    """Compute the tightest box around a mask.
+
+    Args:
+        mask: The mask (h, w).
+
+    Returns:
+        (x, y, width, height) in pixels, top-left origin.
+
+    Raises:
+        ValueError: The mask is empty.
+    """
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     if not rows.size:
         raise ValueError("an empty mask has no box")
@@ -77,38 +102,47 @@ def box(mask: np.ndarray) -> tuple[int, int, int, int]:
 
 
 def regions(findings: Collection[str], *, seed: int, size: tuple[int, int] = SIZE) -> dict[str, np.ndarray]:
-    """The regions of the frontal `chest(...)`, without drawing it: boolean masks (h, w) by name."""
+    """Compute the regions of the frontal chest without drawing it.
+
+    Args:
+        findings: As for `chest`.
+        seed: As for `chest`.
+        size: As for `chest`.
+
+    Returns:
+        Boolean masks (h, w) by name.
+    """
     return frontal.regions(_scene(findings, seed, size, "frontal")[1])
 
 
 def _scene(findings: Collection[str], seed: int, size: tuple[int, int], view: str) -> tuple[list[tuple[str, int]], Any]:
-    """The findings as (name, side) in the order of drawing, and the view's scene with what they alter in it."""
+    """Return the findings as (name, side) in the order of drawing, and the view's scene with their changes."""
     plane, drawing = _plane(view)
     order = list(drawing)
-    wanted = sorted({_parse(name, seed, drawing) for name in findings}, key=lambda f: (order.index(f[0]), f[1]))
+    ordered = sorted({_parse(name, seed, drawing) for name in findings}, key=lambda f: (order.index(f[0]), f[1]))
     anatomy = plane.Anatomy.of(_stream(seed, "anatomy"))
-    return wanted, plane.scene(size, plane.altered(anatomy, frozenset(wanted)))
+    return ordered, plane.scene(size, plane.altered(anatomy, frozenset(ordered)))
 
 
 def _plane(view: str) -> tuple[ModuleType, dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]]]:
-    """The module that draws a view (it offers Anatomy, altered, scene, draw_anatomy and regions), and its findings."""
+    """Return the module that draws a view (with Anatomy, altered, scene, draw_anatomy, regions), and its findings."""
     if view not in VIEWS:
         raise ValueError(f"view {view!r}: expected one of {', '.join(VIEWS)}")
     return (frontal, frontal.FINDINGS | local.FINDINGS) if view == "frontal" else (lateral, lateral.FINDINGS)
 
 
-def _parse(text: str, seed: int, known: Collection[str]) -> tuple[str, int]:
-    """A finding as (name, side): side -1 right, 1 left, 0 for those that have none."""
-    first, _, rest = text.partition(" ")
-    name = rest if first in frontal.SIDES else text
-    if name not in known:
-        raise ValueError(f"finding {text!r}: expected one of {', '.join(known)}, or left / right before one")
+def _parse(text: str, seed: int, names: Collection[str]) -> tuple[str, int]:
+    """Parse a finding to (name, side): side -1 right, 1 left, 0 for a finding without a side."""
+    side_name, _, remainder = text.partition(" ")
+    name = remainder if side_name in frontal.SIDES else text
+    if name not in names:
+        raise ValueError(f"finding {text!r}: expected one of {', '.join(names)}, or left / right before one")
     if name in frontal.BOTH_SIDES | local.MIDLINE.keys():
         if name != text:
             raise ValueError(f"finding {text!r}: {name} has no side")
         return name, 0
     if name != text:
-        return name, frontal.SIDES[first]
+        return name, frontal.SIDES[side_name]
     return name, int(_stream(seed, f"side of {name}").choice((-1, 1)))
 
 
@@ -117,5 +151,5 @@ def _label(name: str, side: int) -> str:
 
 
 def _stream(seed: int, purpose: str) -> np.random.Generator:
-    """Random numbers for one purpose: what one part of the drawing consumes moves no other part."""
+    """Create random numbers for one purpose: one part of the drawing does not affect the numbers of another."""
     return np.random.default_rng([seed, *purpose.encode()])

@@ -1,10 +1,10 @@
 """A synthetic Chest ImaGenome 1.0.0 for the synthetic MIMIC-CXR of the same seed.
 
-Gold: of every study that has a report, the first frontal image, each sentence with the boxes of the anatomies that it
-names, drawn around the regions of the drawn chest. As in the original, the whole lung is boxed too where a zone of it
-is named, both lungs where no side is, a doubted finding counts as stated, and what has no box (chest walls, soft
-tissues) is in no row but those of the attributes before they were joined with boxes. Every fifth patient is left out of
-gold and makes the splits; scene graphs are there for all frontal images with a report that are not gold.
+Gold has the first frontal image of every study with a report, and each sentence with the boxes of the anatomies that it
+names, drawn around the regions of the drawn chest. Like in the original, a zone of the lung implies the lung, a missing
+side implies both lungs, and a doubted finding counts as stated. Anatomies without a box (chest walls, soft tissues)
+appear only in the attributes before they were joined with boxes. Every fifth patient is left out of gold and makes the
+splits. All frontal images with a report outside gold have scene graphs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,16 @@ MOST_MOVED = 4  # pixels between a box and what the detector makes of it
 
 
 def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
-    """Writes the annotations of `n` studies below `root`, which is returned."""
+    """Write the annotations.
+
+    Args:
+        root: The folder to write to.
+        seed: The seed of the images.
+        n: The number of studies.
+
+    Returns:
+        `root`.
+    """
     gold, silver, splits = _plan(seed, n)
     for folder in ("gold_dataset", "silver_dataset/splits"):
         (root / folder).mkdir(parents=True, exist_ok=True)
@@ -58,7 +67,7 @@ def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
     _table(folder / "gold_object_comparison_with_coordinates.txt", COMPARISON, _comparison_rows(gold), "\t")
     _table(folder / "auto_bbox_pipeline_coordinates_1000_images.txt", AUTOMATIC, _automatic_rows(gold), "\t")
     _table(folder / "gold_bbox_coordinate_annotations_1000images.csv", ANATOMY, _anatomy_rows(gold))
-    scaling = ([f"{one.image.name}.dcm", *_scaling(one.image.size)] for one in gold)
+    scaling = ([f"{annotated_image.image.name}.dcm", *_scaling(annotated_image.image.size)] for annotated_image in gold)
     _table(
         folder / "gold_bbox_scaling_factors_original_to_224x224.csv",
         ("image_id", "top", "bottom", "left", "right", "ratio"),
@@ -70,15 +79,17 @@ def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
         lines = [(number * 7, *row) if indexed else row for number, row in enumerate(rows)]
         _table(root / "silver_dataset" / "splits" / f"{name}.csv", header, lines)
     with zipfile.ZipFile(root / "silver_dataset" / "scene_graph.zip", "w") as packed:
-        for one in silver:
-            entry = zipfile.ZipInfo(f"scene_graph/{one.image.name}_SceneGraph.json")  # of 1980: the same bytes always
+        for annotated_image in silver:
+            entry = zipfile.ZipInfo(
+                f"scene_graph/{annotated_image.image.name}_SceneGraph.json"
+            )  # of 1980: the same bytes always
             entry.compress_type = zipfile.ZIP_DEFLATED
-            packed.writestr(entry, json.dumps(_scene_graph(one), indent=1))
+            packed.writestr(entry, json.dumps(_scene_graph(annotated_image), indent=1))
     return root
 
 
 def _plan(seed: int, n: int) -> tuple[list[Annotated], list[Annotated], dict[str, list[tuple[object, ...]]]]:
-    """The gold images, those with a scene graph, and the rows of the splits by file."""
+    """Plan the gold images, those with a scene graph, and the rows of the splits by file."""
     planned = studies(seed, n)
     subjects = list(dict.fromkeys(study.subject for study in planned))
     gold: list[Annotated] = []
@@ -93,48 +104,65 @@ def _plan(seed: int, n: int) -> tuple[list[Annotated], list[Annotated], dict[str
             path = f"{study.folder}/{image.name}.dcm"
             splits[split].append((study.subject, study.id, image.name, path, view))
             if study.has_report:
-                chosen = gold if in_gold and index == 0 else silver
-                chosen.append(annotated(study, view, image, seed))
+                group = gold if in_gold and index == 0 else silver
+                group.append(annotated(study, view, image, seed))
     return gold, silver, splits
 
 
 def _gold_rows(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
-    for one in gold:
-        for number, text, said in one.said:
-            for place, category, label, context in said:
-                if place in one.boxes:
+    for annotated_image in gold:
+        for number, text, labels in annotated_image.said:
+            for place, category, label, context in labels:
+                if place in annotated_image.boxes:
                     relation = int(context == "yes")
-                    original, small = list(one.boxes[place]), _small(one.boxes[place], one.image.size)
-                    yield *_ids(one, number, text), place, relation, label, category, context, original, small
+                    original, small = (
+                        list(annotated_image.boxes[place]),
+                        _small(annotated_image.boxes[place], annotated_image.image.size),
+                    )
+                    yield (
+                        *_ids(annotated_image, number, text),
+                        place,
+                        relation,
+                        label,
+                        category,
+                        context,
+                        original,
+                        small,
+                    )
 
 
 def _all_sentences(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
-    return (_ids(one, number, text) for one in gold for number, text, _ in one.said)
+    return (_ids(annotated_image, number, text) for annotated_image in gold for number, text, _ in annotated_image.said)
 
 
 def _attribute_rows(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
-    """As gold has it, and what is said of anatomies without a box, and of none."""
-    for one in gold:
-        for number, text, said in one.said:
-            for place, category, label, context in said or (NOWHERE,):
-                yield *_ids(one, number, text), place, int(context == "yes"), label, category, context
+    """Yield the rows of gold, and the labels of anatomies without a box and of no anatomy."""
+    for annotated_image in gold:
+        for number, text, labels in annotated_image.said:
+            for place, category, label, context in labels or (NOWHERE,):
+                yield *_ids(annotated_image, number, text), place, int(context == "yes"), label, category, context
 
 
 def _comparison_rows(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
-    """What both reports of a patient say of one anatomy, in the sentence of the later one.
+    """Yield the labels that both reports of a patient assign to one anatomy, in the sentence of the later one.
 
-    No patient with two studies has a finding: what both say is that something is not there, and so nothing changed.
+    No patient with two studies has a finding: both reports deny the same finding, so nothing changed.
     """
     for before, now in pairwise(gold):
         if before.study.subject != now.study.subject:
             continue
-        earlier = {each for *_, said in before.said for each in said}
-        for number, text, said in now.said:
-            for place, category, label, context in (each for each in said if each in earlier and each[0] in now.boxes):
+        earlier = {label_tuple for *_, labels in before.said for label_tuple in labels}
+        for number, text, labels in now.said:
+            for place, category, label, context in (
+                label_tuple for label_tuple in labels if label_tuple in earlier and label_tuple[0] in now.boxes
+            ):
                 name = f"{now.study.id}|{number}|{place}|{label}"
-                ids = (f"{one.image.name}_{place}" for one in (now, before))
-                small = (_small(one.boxes[place], one.image.size) for one in (now, before))
-                original = (list(one.boxes[place]) for one in (now, before))
+                ids = (f"{annotated_image.image.name}_{place}" for annotated_image in (now, before))
+                small = (
+                    _small(annotated_image.boxes[place], annotated_image.image.size)
+                    for annotated_image in (now, before)
+                )
+                original = (list(annotated_image.boxes[place]) for annotated_image in (now, before))
                 yield (
                     *(now.study.subject, name, *ids, place, "no change", f"{category}|{context}|{label}", text),
                     *(*small, *original, label, now.image.name, before.image.name),
@@ -142,33 +170,49 @@ def _comparison_rows(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
 
 
 def _automatic_rows(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
-    """Every box a few pixels off; of each image one or two were not found, and have no coordinates."""
-    for one in gold:
-        rng = np.random.default_rng([one.image.seed, *b"detector"])
-        missed = rng.choice(len(one.boxes), rng.integers(1, 3), replace=False)
-        for number, (name, (x1, y1, x2, y2)) in enumerate(one.boxes.items()):
+    """Yield every box, moved by a few pixels; one or two of each image were not detected, and have no coordinates."""
+    for annotated_image in gold:
+        rng = np.random.default_rng([annotated_image.image.seed, *b"detector"])
+        missed = rng.choice(len(annotated_image.boxes), rng.integers(1, 3), replace=False)
+        for number, (name, (x1, y1, x2, y2)) in enumerate(annotated_image.boxes.items()):
             right, down = rng.integers(-MOST_MOVED, MOST_MOVED + 1, 2).tolist()
             moved = (x1 + right, y1 + down, x2 + right, y2 + down)
-            yield f"{one.image.name}.dcm", name, *(("",) * 4 if number in missed else moved)
+            yield f"{annotated_image.image.name}.dcm", name, *(("",) * 4 if number in missed else moved)
 
 
-def _ids(one: Annotated, number: int, text: str) -> tuple[object, ...]:
-    return one.study.subject, one.study.id, f"{one.image.name}.dcm", f"{one.study.id}|{number}", text
+def _ids(annotated_image: Annotated, number: int, text: str) -> tuple[object, ...]:
+    return (
+        annotated_image.study.subject,
+        annotated_image.study.id,
+        f"{annotated_image.image.name}.dcm",
+        f"{annotated_image.study.id}|{number}",
+        text,
+    )
 
 
 def _anatomy_rows(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
-    for one in gold:
-        for name, corners in one.boxes.items():
+    for annotated_image in gold:
+        for name, corners in annotated_image.boxes.items():
             x1, y1, x2, y2 = corners
-            a1, b1, a2, b2 = small = _small(corners, one.image.size)
+            a1, b1, a2, b2 = small = _small(corners, annotated_image.image.size)
             yield (
-                *(f"{one.image.name}.dcm", a1, b1, a2, b2, a2 - a1, b2 - b1, name, f"{one.image.name}_{name}"),
+                *(
+                    f"{annotated_image.image.name}.dcm",
+                    a1,
+                    b1,
+                    a2,
+                    b2,
+                    a2 - a1,
+                    b2 - b1,
+                    name,
+                    f"{annotated_image.image.name}_{name}",
+                ),
                 *(x1, x2, y1, y2, x2 - x1, y2 - y1, "phantom", small, list(corners)),
             )
 
 
 def _scaling(size: tuple[int, int]) -> tuple[int, int, int, int, float]:
-    """top, bottom, left, right, ratio of the square that an image is padded to."""
+    """Compute top, bottom, left, right and ratio of the square that an image is padded to."""
     height, width = size
     ratio = SQUARE / max(size)
     down, across = SQUARE - round(height * ratio), SQUARE - round(width * ratio)
@@ -176,42 +220,46 @@ def _scaling(size: tuple[int, int]) -> tuple[int, int, int, int, float]:
 
 
 def _small(corners: Corners, size: tuple[int, int]) -> list[int]:
-    """The corners in pixels of the square."""
-    top, _, left, _, ratio = _scaling(size)
-    return [round(value * ratio + shift) for value, shift in zip(corners, (left, top, left, top), strict=True)]
+    """Convert the corners to pixels of the square."""
+    y_pad, _, x_pad, _, ratio = _scaling(size)
+    return [round(value * ratio + shift) for value, shift in zip(corners, (x_pad, y_pad, x_pad, y_pad), strict=True)]
 
 
-def _scene_graph(one: Annotated) -> dict[str, Any]:
-    """The graph of one image; what it says of an anatomy without a box is there too, under an object that is not."""
+def _scene_graph(annotated_image: Annotated) -> dict[str, Any]:
+    """Build the graph of one image; labels of an anatomy without a box belong to an object that does not exist."""
     objects = []
-    for name, corners in one.boxes.items():
-        small = _small(corners, one.image.size)
-        both = (("", small), ("original_", corners))
+    for name, corners in annotated_image.boxes.items():
+        small = _small(corners, annotated_image.image.size)
+        variants = (("", small), ("original_", corners))
         sides = {
-            f"{prefix}{side}": value for prefix, four in both for side, value in zip(SIDE_NAMES, four, strict=True)
+            f"{prefix}{side}": value for prefix, four in variants for side, value in zip(SIDE_NAMES, four, strict=True)
         }
-        objects.append({"object_id": f"{one.image.name}_{name}", "bbox_name": name, "name": name.title(), **sides})
-    places = dict.fromkeys(place for _, _, said in one.said for place, *_ in said)
+        objects.append(
+            {"object_id": f"{annotated_image.image.name}_{name}", "bbox_name": name, "name": name.title(), **sides}
+        )
+    places = dict.fromkeys(place for _, _, labels in annotated_image.said for place, *_ in labels)
     return {
-        "image_id": one.image.name,
-        "viewpoint": one.view,
-        "patient_id": one.study.subject,
-        "study_id": one.study.id,
+        "image_id": annotated_image.image.name,
+        "viewpoint": annotated_image.view,
+        "patient_id": annotated_image.study.subject,
+        "study_id": annotated_image.study.id,
         "objects": objects,
-        "attributes": [_attributes(one, place) for place in places],
+        "attributes": [_attributes(annotated_image, place) for place in places],
         "relationships": [],
     }
 
 
-def _attributes(one: Annotated, place: str) -> dict[str, Any]:
-    """All that the report says of one anatomy, a list a sentence."""
+def _attributes(annotated_image: Annotated, place: str) -> dict[str, Any]:
+    """Collect all labels of one anatomy, a list a sentence."""
     rows = []
-    for number, text, said in one.said:
-        about = [f"{category}|{context}|{label}" for where, category, label, context in said if where == place]
-        if about:
-            rows.append((about, text, f"{one.study.id}|{number}"))
+    for number, text, labels in annotated_image.said:
+        attribute_texts = [
+            f"{category}|{context}|{label}" for where, category, label, context in labels if where == place
+        ]
+        if attribute_texts:
+            rows.append((attribute_texts, text, f"{annotated_image.study.id}|{number}"))
     attributes, phrases, numbers = (list(column) for column in zip(*rows, strict=True))
-    ids = {"object_id": f"{one.image.name}_{place}", "bbox_name": place, place: True}
+    ids = {"object_id": f"{annotated_image.image.name}_{place}", "bbox_name": place, place: True}
     return ids | {"attributes": attributes, "phrases": phrases, "phrase_IDs": numbers}
 
 

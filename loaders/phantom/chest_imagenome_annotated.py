@@ -1,4 +1,4 @@
-"""What Chest ImaGenome annotates of one drawn image: boxes around its anatomies, and what the report says of each."""
+"""Chest ImaGenome's annotations of one drawn image: boxes around its anatomies, and the report's labels of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .chest import box, chest
 from .frontal import SIDES
 from .mimic_cxr_reports import Sentence, Study, sentences
 
-# Category and label in ImaGenome's terms of each class; a lesion of the trachea is there only called abnormal.
+# Category and label in ImaGenome's terms of each class; a lesion of the trachea is only abnormal.
 LABELS = {
     "Aortic enlargement": ("anatomicalfinding", "tortuous aorta"),
     "Atelectasis": ("anatomicalfinding", "atelectasis"),
@@ -52,7 +52,15 @@ Said = tuple[str, str, str, str]  # anatomy, category, label, context
 
 @dataclass(frozen=True)
 class Annotated:
-    """One frontal image. boxes: by anatomy. said: (number in the report, sentence, what it says), all sentences."""
+    """One frontal image.
+
+    Attributes:
+        study: Its study.
+        view: Its view position.
+        image: The radiograph.
+        boxes: Corners by anatomy.
+        said: (number in the report, text, labels) of all sentences.
+    """
 
     study: Study
     view: str
@@ -62,14 +70,24 @@ class Annotated:
 
 
 def annotated(study: Study, view: str, image: Radiograph, seed: int) -> Annotated:
-    """What people would mark in one image of a study, and say of it."""
+    """Annotate one image of a study, and the sentences of its report.
+
+    Args:
+        study: The study.
+        view: The view position.
+        image: The radiograph.
+        seed: The seed.
+
+    Returns:
+        The annotations.
+    """
     numbered = enumerate(sentences(study, seed), start=1)
-    said = tuple((number, sentence.text, tuple(_said(sentence))) for number, sentence in numbered)
-    return Annotated(study, view, image, _boxes(image), said)
+    sentence_labels = tuple((number, sentence.text, tuple(_said(sentence))) for number, sentence in numbered)
+    return Annotated(study, view, image, _boxes(image), sentence_labels)
 
 
 def _boxes(image: Radiograph) -> dict[str, Corners]:
-    """The box of every anatomy, around what is drawn of it; fluid counts to the lung that it fills."""
+    """Compute the box of every anatomy; fluid belongs to the lung that it fills."""
     picture = chest(image.drawn, seed=image.seed, size=image.size)
     boxes = {}
     for side in SIDES:
@@ -87,7 +105,7 @@ def _corners(mask: Any) -> Corners:
 
 
 def _said(sentence: Sentence) -> Iterable[Said]:
-    """What a sentence says of each anatomy."""
+    """Yield the labels that a sentence assigns to each anatomy."""
     if sentence.text in NORMAL:
         yield NORMAL[sentence.text], "nlp", "normal", "yes"
     for name in sentence.labels:
@@ -99,18 +117,18 @@ def _said(sentence: Sentence) -> Iterable[Said]:
 
 
 def _places(name: str, sentence: Sentence) -> list[str]:
-    """The anatomies that a class is said of: of the side and zone that the sentence names, else of both sides."""
+    """List the anatomies of a class: on the side and in the zone of the sentence, else on both sides."""
     if name in MIDLINE:
         return [MIDLINE[name]]
     side, zone = sentence.finding.anatomies[0].split()[:2] if sentence.finding else ("", "")
     places = []
-    for one in (side,) if side else SIDES:
+    for lung_side in (side,) if side else SIDES:
         if name == "Rib fracture":
-            places.append(f"{one} chest wall")
+            places.append(f"{lung_side} chest wall")
             continue
-        places.append(f"{one} lung")
+        places.append(f"{lung_side} lung")
         if zone and name in ZONED:
-            places.append(f"{one} {ZONES[zone]} lung zone")
+            places.append(f"{lung_side} {ZONES[zone]} lung zone")
         if name == "Pleural effusion":
-            places.append(f"{one} costophrenic angle")
+            places.append(f"{lung_side} costophrenic angle")
     return places

@@ -13,7 +13,7 @@ from PIL import Image
 from .chest import draw_chest
 
 FOLDER = "CheXpert-v1.0-small"
-# Written out and not taken from the reader: a phantom that shares the reader's mistakes would hide them.
+# A copy, not an import: a phantom that shares the reader's mistakes would hide them.
 HEADER = (
     "Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", "No Finding", "Enlarged Cardiomediastinum", "Cardiomegaly",
     "Lung Opacity", "Lung Lesion", "Edema", "Consolidation", "Pneumonia", "Atelectasis", "Pneumothorax",
@@ -34,20 +34,29 @@ class _Study:
     sex: str
     age: int
     views: tuple[str, ...]
-    projection: str  # AP or PA, of its frontal views
+    projection: str  # AP or PA, for its frontal views
     labels: dict[str, str]
 
     @property
     def findings(self) -> list[str]:
-        """What the images show: the labels that are certain to be present, and none of the uncertain ones."""
+        """The findings that the images show: labels that are certainly present."""
         return [label.lower() for label in LABELS if self.labels[label] == POSITIVE]
 
 
 def write(root: Path, *, seed: int, n_train: int = 130, n_valid: int = 45) -> Path:
-    """Writes `n_train` and `n_valid` studies below `root`, which is returned.
+    """Write studies with their images.
 
     Train labels are 1.0, 0.0, -1.0 or blank, valid labels 1.0 or 0.0, the same for all images of a study. A patient has
     one to three studies in train, not always in order, and one in valid; a study has one to three views.
+
+    Args:
+        root: The folder to write to.
+        seed: The seed.
+        n_train: The number of training studies.
+        n_valid: The number of validation studies.
+
+    Returns:
+        `root`.
     """
     for split, count in (("train", n_train), ("valid", n_valid)):
         studies = list(_studies(split, count, np.random.default_rng([seed, FIRST_PATIENT[split]])))
@@ -82,7 +91,7 @@ def _studies(split: str, count: int, rng: np.random.Generator) -> Iterator[_Stud
 
 
 def _labels(rng: np.random.Generator, *, certain: bool) -> dict[str, str]:
-    """The labels of one study. `certain`: only 0.0 and 1.0, as the radiologists' consensus of the validation set."""
+    """Draw the labels of one study; `certain` allows only 0.0 and 1.0, like the radiologists' consensus in valid."""
     labels = {}
     count = rng.choice(4, p=[0.2, 0.2, 0.35, 0.25])
     positive = set(rng.choice(TARGETS, count, replace=False))

@@ -1,6 +1,6 @@
 """A synthetic CheXStruct, folder `openi`: one csv a measure for the frontal images of the synthetic OpenI of that seed.
 
-The measures are drawn at random and agree with their labels by the release's rules; the pictures do not show them.
+The measures are drawn at random and agree with their labels by the release's rules; the images do not show them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FOLDER = "openi"
 
 @dataclass(frozen=True)
 class _Measure:
-    """columns: between viewposition and label. draw: (rng, label) -> their values. share: of images with label 1."""
+    """A measure: its columns between viewposition and label, a function to draw them, and the share of label 1."""
 
     columns: tuple[str, ...]
     draw: Callable[[np.random.Generator, bool], tuple[str, ...]]
@@ -63,7 +63,16 @@ PASSED = 0.8  # share of images that pass a measure's quality check; the others 
 
 
 def write(root: Path, *, seed: int, n: int = 70) -> Path:
-    """Writes the csv files, for the frontal images of `openi.write(..., seed=seed, n=n)`, below `root`; returns it."""
+    """Write the csv files for the frontal images of `openi.write(..., seed=seed, n=n)`.
+
+    Args:
+        root: The folder to write to.
+        seed: The seed of the images.
+        n: The number of reports.
+
+    Returns:
+        `root`.
+    """
     images = list(_frontal_images(seed, n))
     folder = root / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
@@ -83,7 +92,7 @@ def write(root: Path, *, seed: int, n: int = 70) -> Path:
 
 
 def _frontal_images(seed: int, n: int) -> Iterator[str]:
-    """DICOM names, which CheXStruct calls the images by: without the report's CXR, and without CXR1_ in report 1."""
+    """Yield DICOM names, as CheXStruct uses them: without the report's CXR, and without CXR1_ in report 1."""
     for number in [number for number in range(1, 2 * n + 1) if number % 23][:n]:
         for image_id, view in _report(number, np.random.default_rng([seed, number])).images:
             if view == "frontal":

@@ -1,7 +1,7 @@
-"""A synthetic Cholec80-Boxes: ROI_Labels.csv and a PNG a second, numbered by the 25-fps frame that it shows.
+"""A synthetic Cholec80-Boxes: ROI_Labels.csv and a PNG a second, numbered by its 25-fps frame.
 
-Frames without a tool have a picture and no row. The pictures are those of the synthetic CholecT45, CholecT50 and
-Cholec80 of the same seed.
+Frames without a tool have an image and no row. The images show the same videos as the synthetic CholecT45, CholecT50
+and Cholec80 of the same seed.
 """
 
 from __future__ import annotations
@@ -30,23 +30,31 @@ TOOLS = {
 
 
 def write(root: Path, *, seed: int) -> Path:
-    """Writes the csv and the pictures of VIDEOS below `root`, which is returned."""
+    """Write the csv and the images of VIDEOS.
+
+    Args:
+        root: The folder to write to.
+        seed: The seed of the videos.
+
+    Returns:
+        `root`.
+    """
     clips = {video: clip(video, seed=seed) for video in VIDEOS}
-    for video, shown in clips.items():
+    for video, video_clip in clips.items():
         folder = root / "Images" / f"Video_{video}"
         folder.mkdir(parents=True, exist_ok=True)
         for t in range(0, N_FRAMES, FPS):
-            Image.fromarray(shown.frame(t)).save(folder / f"Video_{video}_{t:05d}.png")
+            Image.fromarray(video_clip.frame(t)).save(folder / f"Video_{video}_{t:05d}.png")
     with (root / "ROI_Labels.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=";", lineterminator="\n")
         writer.writerow(HEADER)
-        for video, shown in clips.items():
-            writer.writerows(_rows(video, shown))
+        for video, video_clip in clips.items():
+            writer.writerows(_rows(video, video_clip))
     return root
 
 
-def _rows(video: int, shown: Clip) -> Iterator[tuple[object, ...]]:
+def _rows(video: int, video_clip: Clip) -> Iterator[tuple[object, ...]]:
     for t in range(0, N_FRAMES, FPS):
-        for number, (instrument, xywh) in enumerate(shown.boxes(t), start=1):
+        for number, (instrument, xywh) in enumerate(video_clip.boxes(t), start=1):
             name = f"Video_{video}_{t:05d}.png"
             yield video, f"Images\\Video_{video}", name, number, TOOLS[instrument], *xywh

@@ -1,7 +1,7 @@
 """A synthetic CholecT45: a PNG a second, the four tables of binaries a video, and the dictionaries of the classes.
 
-Frame k is frame 25 k of the synthetic Cholec80 of the same seed. A specimen bag in the picture is in no table, and
-two tools that do the same are one triplet.
+Frame k is frame 25 k of the synthetic Cholec80 of the same seed. A specimen bag in the image is in no table, and two
+tools with the same action are one triplet.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from PIL import Image
 from .surgery import FPS, SECONDS, clip
 
 VIDEOS = (42, 43, 79)  # two with boxes in Cholec80-Boxes, and one of another fold
-# Written out and not taken from the reader: a phantom that shares the reader's mistakes would hide them.
+# A copy, not an import: a phantom that shares the reader's mistakes would hide them.
 INSTRUMENTS = ("grasper", "bipolar", "hook", "scissors", "clipper", "irrigator")
 VERBS = ("grasp", "retract", "dissect", "coagulate", "clip", "cut", "aspirate", "irrigate", "pack", "null_verb")
 TARGETS = (
@@ -33,46 +33,72 @@ TRIPLETS = tuple((i, v, t) for (i, v), targets in TARGETS_OF.items() for t in ta
 
 
 def names() -> dict[str, list[str]]:
-    """The classes' names by part, in the order of their ids; triplets as `instrument,verb,target`."""
+    """Return the classes' names, in the order of their ids; triplets are `instrument,verb,target`.
+
+    Returns:
+        The names for triplet, instrument, verb and target.
+    """
     triplets = [f"{INSTRUMENTS[i]},{VERBS[v]},{TARGETS[t]}" for i, v, t in TRIPLETS]
     return {"triplet": triplets, "instrument": list(INSTRUMENTS), "verb": list(VERBS), "target": list(TARGETS)}
 
 
 def ids(triplet: tuple[str, str, str]) -> tuple[int, int, int, int]:
-    """The ids of a triplet, its instrument, its verb and its target. Raises ValueError for what is no triplet."""
+    """Compute the ids of a triplet, its instrument, its verb and its target.
+
+    Args:
+        triplet: The names of instrument, verb and target.
+
+    Returns:
+        Four ids.
+
+    Raises:
+        ValueError: The names are not a triplet.
+    """
     instrument, verb, target = triplet
-    parts = INSTRUMENTS.index(instrument), VERBS.index(verb), TARGETS.index(target)
-    return TRIPLETS.index(parts), *parts
+    components = INSTRUMENTS.index(instrument), VERBS.index(verb), TARGETS.index(target)
+    return TRIPLETS.index(components), *components
 
 
 def maps() -> str:
-    """The table of which ids make which triplet: that of dict/maps.txt and of CholecT50's label_mapping.txt."""
+    """Format the table of the triplets' ids, like dict/maps.txt and CholecT50's label_mapping.txt.
+
+    Returns:
+        The text.
+    """
     rows = [(n, i, v, t, len(VERBS) * i + v, len(TARGETS) * i + t) for n, (i, v, t) in enumerate(TRIPLETS)]
     return "# IVT, I, V, T, IV, IT\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
 
 
 def write(root: Path, *, seed: int) -> Path:
-    """Writes VIDEOS and the dictionaries below `root`, which is returned."""
+    """Write VIDEOS and the dictionaries.
+
+    Args:
+        root: The folder to write to.
+        seed: The seed of the videos.
+
+    Returns:
+        `root`.
+    """
     classes = names()
     for folder in (*classes, "dict"):
         (root / folder).mkdir(parents=True, exist_ok=True)
-    for part, texts in classes.items():
+    for component, texts in classes.items():
         lines = [f"{number}:{text}\n" for number, text in enumerate(texts)]
-        (root / "dict" / f"{part}.txt").write_text("".join(lines), encoding="utf-8")
+        (root / "dict" / f"{component}.txt").write_text("".join(lines), encoding="utf-8")
     (root / "dict" / "maps.txt").write_text(maps(), encoding="utf-8")
     for video in VIDEOS:
-        shown = clip(video, seed=seed)
+        video_clip = clip(video, seed=seed)
         folder = root / "data" / f"VID{video:02d}"
         folder.mkdir(parents=True, exist_ok=True)
-        for second in range(SECONDS):
-            Image.fromarray(shown.frame(FPS * second)).save(folder / f"{second:06d}.png")
-        labels = [[ids(triplet) for triplet in shown.triplets(FPS * second)] for second in range(SECONDS)]
-        for column, (part, texts) in enumerate(classes.items()):
+        for time in range(SECONDS):
+            Image.fromarray(video_clip.frame(FPS * time)).save(folder / f"{time:06d}.png")
+        labels = [[ids(triplet) for triplet in video_clip.triplets(FPS * time)] for time in range(SECONDS)]
+        for column, (component, texts) in enumerate(classes.items()):
             lines = [_line(k, {row[column] for row in rows}, len(texts)) for k, rows in enumerate(labels)]
-            (root / part / f"VID{video:02d}.txt").write_text("".join(lines), encoding="utf-8")
+            (root / component / f"VID{video:02d}.txt").write_text("".join(lines), encoding="utf-8")
     return root
 
 
-def _line(second: int, present: Iterable[int], n_classes: int) -> str:
-    """A frame's number, then 0 or 1 for each class."""
-    return ",".join(map(str, (second, *(int(number in present) for number in range(n_classes))))) + "\n"
+def _line(time: int, present: Iterable[int], n_classes: int) -> str:
+    """Format a frame's number, then 0 or 1 for each class."""
+    return ",".join(map(str, (time, *(int(number in present) for number in range(n_classes))))) + "\n"

@@ -1,6 +1,7 @@
 """A synthetic CholecT50: a PNG a second and a JSON file a video; the videos in BOXED have the instruments' boxes.
 
-Frame k is frame 25 k of the synthetic Cholec80 of the same seed. A vector is one tool: two that do the same are two.
+Frame k is frame 25 k of the synthetic Cholec80 of the same seed. A vector is one tool: two with the same action are
+two.
 """
 
 from __future__ import annotations
@@ -24,42 +25,52 @@ NONE = -1
 
 
 def write(root: Path, *, seed: int) -> Path:
-    """Writes VIDEOS below `root`, which is returned."""
+    """Write VIDEOS.
+
+    Args:
+        root: The folder to write to.
+        seed: The seed of the videos.
+
+    Returns:
+        `root`.
+    """
     (root / "labels").mkdir(parents=True, exist_ok=True)
     (root / "label_mapping.txt").write_text(maps(), encoding="utf-8")
     for video in VIDEOS:
-        shown = clip(video, seed=seed)
+        video_clip = clip(video, seed=seed)
         folder = root / "videos" / f"VID{video:02d}"
         folder.mkdir(parents=True, exist_ok=True)
-        for second in range(SECONDS):
-            Image.fromarray(shown.frame(FPS * second)).save(folder / f"{second:06d}.png")
-        content = json.dumps(_labels(video, shown), indent=1)
+        for time in range(SECONDS):
+            Image.fromarray(video_clip.frame(FPS * time)).save(folder / f"{time:06d}.png")
+        content = json.dumps(_labels(video, video_clip), indent=1)
         (root / "labels" / f"VID{video:02d}.json").write_text(content + "\n", encoding="utf-8")
     return root
 
 
-def _labels(video: int, shown: Clip) -> dict[str, Any]:
+def _labels(video: int, video_clip: Clip) -> dict[str, Any]:
     classes = {**names(), "phase": PHASE_NAMES}
     return {
         "video": video,
         "fps": 1,
         "num_frames": SECONDS,
-        "categories": {part: {str(n): text for n, text in enumerate(texts)} for part, texts in classes.items()},
-        "annotations": {str(second): _vectors(shown, FPS * second, boxed=video in BOXED) for second in range(SECONDS)},
+        "categories": {
+            component: {str(n): text for n, text in enumerate(texts)} for component, texts in classes.items()
+        },
+        "annotations": {str(time): _vectors(video_clip, FPS * time, boxed=video in BOXED) for time in range(SECONDS)},
         "info": {"description": "medfaith phantom, synthetic", "bbox format": "[x, y, w, h], shares of the frame"},
         "licenses": [{"id": 1, "name": "none: drawn from a seed"}],
     }
 
 
-def _vectors(shown: Clip, t: int, *, boxed: bool) -> list[list[float]]:
-    """A vector of 15 for each tool that has a triplet; one of nothing but the phase for a frame without any."""
-    acting = [tool for tool in shown.seen(t) if tool.deed]
-    vectors = [_vector(tool, shown.size, boxed=boxed) for tool in acting] or [[NONE] * 14]
-    return [[*vector, shown.phase(t)] for vector in vectors]
+def _vectors(video_clip: Clip, t: int, *, boxed: bool) -> list[list[float]]:
+    """Build a vector of 15 for each tool with a triplet, or one with the phase only."""
+    acting = [tool for tool in video_clip.seen(t) if tool.deed]
+    vectors = [_vector(tool, video_clip.size, boxed=boxed) for tool in acting] or [[NONE] * 14]
+    return [[*vector, video_clip.phase(t)] for vector in vectors]
 
 
 def _vector(tool: Seen, size: tuple[int, int], *, boxed: bool) -> list[float]:
-    """All but the phase: triplet; instrument, score, box; verb; target, score, box (never given)."""
+    """Build all values but the phase: triplet; instrument, score, box; verb; target, score, box (always missing)."""
     assert tool.deed is not None
     triplet, instrument, verb, target = ids((tool.instrument, *tool.deed))
     height, width = size

@@ -11,9 +11,16 @@ import numpy as np
 def write(
     path: Path, stored: np.ndarray, image_id: str, *, modality: str, bits: int, inverted: bool, **elements: Any
 ) -> None:
-    """Writes `stored`, (h, w) of `bits` bits, unsigned; modality CR or DX, the latter deflated.
+    """Write a grey DICOM file.
 
-    inverted: MONOCHROME1, where 0 is white. `elements` are added by their DICOM keywords.
+    Args:
+        path: The file.
+        stored: Unsigned pixels of shape (h, w), of `bits` bits.
+        image_id: The id that the UIDs depend on.
+        modality: CR, or DX, which is deflated.
+        bits: Bits a pixel.
+        inverted: MONOCHROME1, where 0 is white.
+        elements: Further elements by their DICOM keywords.
     """
     from pydicom import uid
     from pydicom.dataset import FileDataset, FileMetaDataset

@@ -1,6 +1,6 @@
 """The frontal chest: anatomy, and each finding drawn where radiology expects it.
 
-The patient faces the viewer, so the patient's right lies on the image's left. Coordinates are fractions of the image's
+The patient faces the viewer, so the patient's right is on the image's left. Coordinates are fractions of the image's
 width and height; densities run from 0 (air, black) to 1 (metal, white).
 """
 
@@ -34,28 +34,36 @@ class Anatomy:
 
     @classmethod
     def of(cls, rng: np.random.Generator) -> Anatomy:
-        about = around(rng)
+        """Draw the proportions of one patient.
+
+        Args:
+            rng: The random numbers.
+
+        Returns:
+            The proportions.
+        """
+        vary = around(rng)
         return cls(
-            middle=about(0.5, 0.012),
-            lung_axes=(about(0.172, 0.010), about(0.40, 0.015)),
-            lung_y=about(0.50, 0.012),
-            domes={-1: about(0.735, 0.015), 1: about(0.765, 0.015)},
-            heart_axes=(about(0.142, 0.010), about(0.150, 0.010)),
-            mediastinum=about(0.058, 0.004),
-            rib_gap=about(0.072, 0.003),
-            lung_density=about(0.24, 0.03),
+            middle=vary(0.5, 0.012),
+            lung_axes=(vary(0.172, 0.010), vary(0.40, 0.015)),
+            lung_y=vary(0.50, 0.012),
+            domes={-1: vary(0.735, 0.015), 1: vary(0.765, 0.015)},
+            heart_axes=(vary(0.142, 0.010), vary(0.150, 0.010)),
+            mediastinum=vary(0.058, 0.004),
+            rib_gap=vary(0.072, 0.003),
+            lung_density=vary(0.24, 0.03),
         )
 
 
 @dataclass(frozen=True)
 class Scene:
-    """What a finding is drawn into: coordinates (`grid`), proportions, and the coverage of each structure (h, w)."""
+    """The canvas of a finding: coordinates (`build_grid`), proportions, and the coverage of each structure (h, w)."""
 
     x: np.ndarray
     y: np.ndarray
     anatomy: Anatomy
     body: np.ndarray
-    thorax: dict[int, np.ndarray]  # a side's half of the chest, down into the angle behind the diaphragm
+    thorax: dict[int, np.ndarray]  # a side's half of the chest, including the angle posterior to the diaphragm
     lungs: dict[int, np.ndarray]
     heart: np.ndarray
     mediastinum: np.ndarray
@@ -63,16 +71,38 @@ class Scene:
     trachea: np.ndarray
 
     def lung_x(self, side: int) -> float:
-        """x of the middle of one lung."""
+        """Compute x of the middle of one lung.
+
+        Args:
+            side: -1 right, 1 left.
+
+        Returns:
+            The coordinate.
+        """
         return self.anatomy.middle + side * 0.205
 
     def aerated(self, side: int) -> np.ndarray:
-        """The lung of one side as far as heart and mediastinum leave it visible."""
+        """Compute the part of one lung that heart and mediastinum leave visible.
+
+        Args:
+            side: -1 right, 1 left.
+
+        Returns:
+            Coverage of shape (h, w).
+        """
         return self.lungs[side] * (1 - np.maximum(self.heart, self.mediastinum))
 
 
 def altered(anatomy: Anatomy, findings: frozenset[tuple[str, int]]) -> Anatomy:
-    """The proportions that findings (name, side; 0 for both or none) change: sizes, and volume loss."""
+    """Apply the changes of proportions by findings: sizes, and volume loss.
+
+    Args:
+        anatomy: The proportions.
+        findings: (name, side) of each finding; side 0 for both or none.
+
+    Returns:
+        The changed proportions.
+    """
     names = {name for name, _ in findings}
     if names & {"cardiomegaly", "enlarged heart"}:
         anatomy = replace(anatomy, heart_axes=(anatomy.heart_axes[0] * 1.55, anatomy.heart_axes[1] * 1.12))
@@ -85,7 +115,15 @@ def altered(anatomy: Anatomy, findings: frozenset[tuple[str, int]]) -> Anatomy:
 
 
 def scene(size: tuple[int, int], a: Anatomy) -> Scene:
-    """The coverage of every structure of a frontal chest of proportions `a`."""
+    """Compute the coverage of every structure of a frontal chest.
+
+    Args:
+        size: (height, width) in pixels.
+        a: The proportions.
+
+    Returns:
+        The scene.
+    """
     x, y = grid(size)
     from_middle = np.abs(x - a.middle)
     half_body = 0.13 + 0.36 * step(y - 0.085 - 0.10 * from_middle, 0.014) - 0.05 * step(y - 0.60, 0.10)
@@ -115,7 +153,15 @@ def scene(size: tuple[int, int], a: Anatomy) -> Scene:
 
 
 def draw_anatomy(s: Scene, rng: np.random.Generator) -> np.ndarray:
-    """Densities (h, w) of a chest without findings."""
+    """Draw a chest without findings.
+
+    Args:
+        s: The scene.
+        rng: The random numbers.
+
+    Returns:
+        Densities of shape (h, w).
+    """
     x, y, a = s.x, s.y, s.anatomy
     from_middle = np.abs(x - a.middle)
     canvas = paint(np.full_like(s.body, 0.03), s.body, 0.60 + 0.10 * step(y - 0.78, 0.03))
@@ -304,7 +350,7 @@ def _support_devices(s: Scene, canvas: np.ndarray, side: int, rng: np.random.Gen
     return paint(canvas, metal, 0.97), metal
 
 
-# In the order of drawing: what lies in front comes later.
+# In the order of drawing: structures in front come later.
 FINDINGS: dict[str, Callable[..., Drawn]] = {
     "cardiomegaly": _cardiomegaly,
     "enlarged cardiomediastinum": _enlarged_cardiomediastinum,
@@ -325,14 +371,21 @@ ZONES = ("upper", "middle", "lower")
 
 
 def regions(s: Scene) -> dict[str, np.ndarray]:
-    """Masks (h, w) of the anatomy by name; a lung's three zones are thirds of its mask's height."""
-    named = {
+    """Compute the masks of the anatomy; a lung's three zones are thirds of its mask's height.
+
+    Args:
+        s: The scene.
+
+    Returns:
+        Bool masks (h, w) by name.
+    """
+    coverages = {
         "heart": s.heart,
         "mediastinum": s.mediastinum,
         "aorta": s.aorta,
         "trachea": s.trachea,
     }
-    masks = {name: coverage > 0.5 for name, coverage in named.items()}
+    masks = {name: coverage > 0.5 for name, coverage in coverages.items()}
     for name, side in SIDES.items():
         masks[f"{name} lung"] = s.aerated(side) > 0.5
         masks |= {f"{name} {zone} lung": mask for zone, mask in zones(s, side).items()}
@@ -340,12 +393,20 @@ def regions(s: Scene) -> dict[str, np.ndarray]:
 
 
 def zones(s: Scene, side: int) -> dict[str, np.ndarray]:
-    """Masks (h, w) of the upper, middle and lower third of one lung's height."""
+    """Compute the masks of the upper, middle and lower third of one lung's height.
+
+    Args:
+        s: The scene.
+        side: -1 right, 1 left.
+
+    Returns:
+        Bool masks (h, w) by zone.
+    """
     lung = s.aerated(side) > 0.5
     rows = np.flatnonzero(lung.any(axis=1))
     cuts = np.linspace(rows[0], rows[-1] + 1, 4).round().astype(int)
     masks = {}
-    for zone, first, stop in zip(ZONES, cuts[:-1], cuts[1:], strict=True):
+    for zone, start, stop in zip(ZONES, cuts[:-1], cuts[1:], strict=True):
         masks[zone] = np.zeros_like(lung)
-        masks[zone][first:stop] = lung[first:stop]
+        masks[zone][start:stop] = lung[start:stop]
     return masks

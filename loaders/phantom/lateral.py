@@ -24,13 +24,21 @@ class Anatomy:
 
     @classmethod
     def of(cls, rng: np.random.Generator) -> Anatomy:
-        about = around(rng)
+        """Draw the proportions of one patient.
+
+        Args:
+            rng: The random numbers.
+
+        Returns:
+            The proportions.
+        """
+        vary = around(rng)
         return cls(
-            chest_axes=(about(0.335, 0.012), about(0.42, 0.012)),
-            dome=about(0.735, 0.015),
-            heart_axes=(about(0.125, 0.008), about(0.155, 0.008)),
-            great_vessels=about(0.055, 0.004),
-            lung_density=about(0.27, 0.03),
+            chest_axes=(vary(0.335, 0.012), vary(0.42, 0.012)),
+            dome=vary(0.735, 0.015),
+            heart_axes=(vary(0.125, 0.008), vary(0.155, 0.008)),
+            great_vessels=vary(0.055, 0.004),
+            lung_density=vary(0.27, 0.03),
         )
 
 
@@ -51,7 +59,15 @@ class Scene:
 
 
 def altered(anatomy: Anatomy, findings: frozenset[tuple[str, int]]) -> Anatomy:
-    """The proportions that findings change."""
+    """Apply the changes of proportions by findings.
+
+    Args:
+        anatomy: The proportions.
+        findings: (name, side) of each finding.
+
+    Returns:
+        The changed proportions.
+    """
     names = {name for name, _ in findings}
     if "cardiomegaly" in names:
         anatomy = replace(anatomy, heart_axes=(anatomy.heart_axes[0] * 1.5, anatomy.heart_axes[1] * 1.12))
@@ -61,7 +77,15 @@ def altered(anatomy: Anatomy, findings: frozenset[tuple[str, int]]) -> Anatomy:
 
 
 def scene(size: tuple[int, int], a: Anatomy) -> Scene:
-    """The coverage of every structure of a lateral chest of proportions `a`."""
+    """Compute the coverage of every structure of a lateral chest.
+
+    Args:
+        size: (height, width) in pixels.
+        a: The proportions.
+
+    Returns:
+        The scene.
+    """
     x, y = grid(size)
     body = ellipse(x, y, (0.5, 0.62), (0.46, 0.62), power=3.2, edge=0.008)
     body = np.maximum(body, ellipse(x, y, (0.56, 0.03), (0.14, 0.20), power=3, edge=0.008))
@@ -81,7 +105,15 @@ def scene(size: tuple[int, int], a: Anatomy) -> Scene:
 
 
 def draw_anatomy(s: Scene, rng: np.random.Generator) -> np.ndarray:
-    """Densities (h, w) of a lateral chest without findings."""
+    """Draw a lateral chest without findings.
+
+    Args:
+        s: The scene.
+        rng: The random numbers.
+
+    Returns:
+        Densities of shape (h, w).
+    """
     x, y, a = s.x, s.y, s.anatomy
     canvas = paint(np.full_like(s.body, 0.03), s.body, 0.62 + 0.10 * step(y - 0.78, 0.03))
     canvas = paint(canvas, s.lungs, a.lung_density + 0.10 * step(0.30 - y, 0.08))
@@ -206,8 +238,15 @@ FINDINGS: dict[str, Callable[..., Drawn]] = {
 
 
 def regions(s: Scene) -> dict[str, np.ndarray]:
-    """Masks (h, w) of the anatomy by name."""
-    named = {
+    """Compute the masks of the anatomy.
+
+    Args:
+        s: The scene.
+
+    Returns:
+        Bool masks (h, w) by name.
+    """
+    coverages = {
         "lungs": _visible(s),
         "heart": s.heart,
         "mediastinum": s.mediastinum,
@@ -215,4 +254,4 @@ def regions(s: Scene) -> dict[str, np.ndarray]:
         "trachea": s.trachea,
         "spine": s.spine * s.body,
     }
-    return {name: coverage > 0.5 for name, coverage in named.items()}
+    return {name: coverage > 0.5 for name, coverage in coverages.items()}

@@ -21,12 +21,12 @@ def _in_zone(zone: str, value: float, strength: float, fill: float, *, round_: b
         height, width = canvas.shape
         mask = zones(s, side)[zone]
         xs, ys = (np.broadcast_to(axis, mask.shape)[mask] for axis in (s.x, s.y))
-        left, right, top, bottom = xs.min(), xs.max(), ys.min(), ys.max()
-        axes = (0.5 * fill * (right - left), 0.5 * fill * (bottom - top))
+        x_min, x_max, y_min, y_max = xs.min(), xs.max(), ys.min(), ys.max()
+        axes = (0.5 * fill * (x_max - x_min), 0.5 * fill * (y_max - y_min))
         if round_:
             axes = (axes[1] * height / width, axes[1])
         play = 0.3 * (1 - fill)  # how far from the zone's middle it may lie
-        centre = (xs.mean() + play * (right - left) * rng.uniform(-1, 1), (top + bottom) / 2)
+        centre = (xs.mean() + play * (x_max - x_min) * rng.uniform(-1, 1), (y_min + y_max) / 2)
         rough = 0 if round_ else 0.06 * axes[1] * texture(rng, canvas.shape, 14)
         blob = ellipse(s.x + rough, s.y + rough, centre, axes, power=2 if round_ else 3, edge=0.005)
         blob = blob * s.aerated(side)

@@ -38,7 +38,7 @@ LABEL_OF = {
     "Pneumothorax": "Pneumothorax",
     "Rib fracture": "Fracture",
 }
-# What the lateral view shows of a finding that is drawn locally; it shows nothing of emphysema, aorta and trachea.
+# Findings in the lateral view, by class; emphysema and findings of aorta and trachea are invisible.
 LATERAL = {
     "Cardiomegaly": "cardiomegaly",
     "Consolidation": "consolidation",
@@ -56,12 +56,29 @@ SPLITS = ("train", "test", "train", "validate", "test", "train", "test", "train"
 
 
 def frontal_images(seed: int, n: int = N_STUDIES) -> list[tuple[Study, Radiograph]]:
-    """The frontal radiographs and the studies that they belong to."""
+    """List the frontal radiographs and their studies.
+
+    Args:
+        seed: The seed.
+        n: The number of studies.
+
+    Returns:
+        (study, radiograph) pairs.
+    """
     return [(study, image) for study in studies(seed, n) for view, image in study.images if view in FRONTAL]
 
 
 def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
-    """Writes `n` studies below `root`, which is returned. Whoever has no report has no labels either."""
+    """Write studies. A study without a report has no labels either.
+
+    Args:
+        root: The folder to write to.
+        seed: The seed.
+        n: The number of studies.
+
+    Returns:
+        `root`.
+    """
     planned = studies(seed, n)
     mimic_cxr_reports.write(root, seed=seed, n=n)
     for study in planned:
@@ -72,7 +89,7 @@ def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
     subjects = list(dict.fromkeys(study.subject for study in planned))
     splits = {subject: SPLITS[number % len(SPLITS)] for number, subject in enumerate(subjects)}
     images = [(study, view, image) for study in planned for view, image in study.images]
-    _table(root, "metadata", METADATA, (_metadata(*one) for one in images))
+    _table(root, "metadata", METADATA, (_metadata(*entry) for entry in images))
     _table(root, "split", SPLIT, ((i.name, s.id, s.subject, splits[s.subject]) for s, _, i in images))
     for labeler in ("chexpert", "negbio"):
         rows = ((s.subject, s.id, *_labels(s, labeler)) for s in planned if s.has_report)
@@ -83,8 +100,8 @@ def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
 def _pixels(view: str, image: Radiograph) -> np.ndarray:
     if view in FRONTAL:
         return draw_chest(image.drawn, seed=image.seed, size=image.size)
-    seen = {LATERAL[finding.label] for finding in image.findings if finding.label in LATERAL}
-    return draw_chest(seen, seed=image.seed, size=image.size, view="lateral")
+    visible = {LATERAL[finding.label] for finding in image.findings if finding.label in LATERAL}
+    return draw_chest(visible, seed=image.seed, size=image.size, view="lateral")
 
 
 def _metadata(study: Study, view: str, image: Radiograph) -> tuple[object, ...]:
@@ -97,7 +114,7 @@ def _metadata(study: Study, view: str, image: Radiograph) -> tuple[object, ...]:
 
 
 def _labels(study: Study, labeler: str) -> list[str]:
-    """The 14 values of one study. The two labelers differ: negbio misses one denial of four."""
+    """Build the 14 values of one study. The two labelers differ: negbio misses one denial of four."""
     values = dict.fromkeys(LABELS, "")
     for label in study.denied[: 4 if labeler == "chexpert" else 3]:
         values |= {LABEL_OF[label]: "0.0"} if label in LABEL_OF else {}

@@ -1,7 +1,7 @@
-"""Anatomy masks for the frontal images of the synthetic MIMIC-CXR of the same seed, laid out as CXAS writes them.
+"""Anatomy masks for the frontal images of the synthetic MIMIC-CXR of the same seed, in the layout of CXAS.
 
-One folder an image, one 1-bit png of 512 x 512 a label, whatever the image's own shape. One image has no folder, and
-one has an empty mask.
+One folder an image, one 1-bit png of 512 x 512 a label, for images of any shape. One image has no folder, and one has
+an empty mask.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ EMPTY = (5, "trachea")
 
 
 def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
-    """Writes the masks of `n` studies below `root`, which is returned."""
+    """Write the masks.
+
+    Args:
+        root: The folder to write to.
+        seed: The seed of the images.
+        n: The number of studies.
+
+    Returns:
+        `root`.
+    """
     for number, (_, image) in enumerate(frontal_images(seed, n)):
         if number == WITHOUT_MASKS:
             continue

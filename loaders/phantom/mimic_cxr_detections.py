@@ -1,8 +1,8 @@
 """A synthetic detector's boxes for the frontal images of the synthetic MIMIC-CXR of the same seed, as YOLO text files.
 
 Every drawn finding has a box, a few of them with a confidence below 0.25. Every third study has a box of something that
-its report denies, and every fourth one more with a low confidence. An image without any box has no file, as such tools
-leave it; one file belongs to no image of the source.
+its report denies, and every fourth one more with a low confidence. An image without any box has no file, as with real
+tools; one file belongs to no image of the source.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ UNKNOWN = "-".join(["ffffffff"] * 5)
 
 
 def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
-    """Writes classes.txt and a text file an image of `n` studies below `root`, which is returned."""
+    """Write classes.txt and a text file an image.
+
+    Args:
+        root: The folder to write to.
+        seed: The seed of the images.
+        n: The number of studies.
+
+    Returns:
+        `root`.
+    """
     root.mkdir(parents=True, exist_ok=True)
     (root / "classes.txt").write_text("\n".join(CLASSES) + "\n", encoding="utf-8")
     for study, image in frontal_images(seed, n):

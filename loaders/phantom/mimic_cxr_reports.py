@@ -1,7 +1,7 @@
 """Synthetic MIMIC-CXR reports alone: files/p1x/p1xxxxxxx/s5xxxxxxx.txt, for the studies that `mimic_cxr` draws.
 
-Every sentence was written for this phantom. What a report states as present is drawn; what it denies, doubts or only
-asks for is not. One study has no report, and one report has no FINDINGS.
+Every sentence was written for this phantom. Findings that a report states are drawn; those that it denies, doubts or
+only asks for are not. One study has no report, and one report has no FINDINGS.
 """
 
 from __future__ import annotations
@@ -69,7 +69,18 @@ NORMAL = (
 
 @dataclass(frozen=True)
 class Study:
-    """One study. images: (view position, radiograph); all show `findings`. denied, doubted: classes, none drawn."""
+    """One study.
+
+    Attributes:
+        number: Its number.
+        subject: The patient.
+        id: Its id.
+        findings: The findings that all images show.
+        denied: Classes that the report denies; not drawn.
+        doubted: Classes that the report doubts; not drawn.
+        asked: A class that the indication mentions.
+        images: (view position, radiograph) pairs.
+    """
 
     number: int
     subject: int
@@ -77,12 +88,12 @@ class Study:
     findings: tuple[Finding, ...]
     denied: tuple[str, ...]
     doubted: tuple[str, ...]
-    asked: str  # a class that the indication mentions
+    asked: str
     images: tuple[tuple[str, Radiograph], ...]
 
     @property
     def folder(self) -> str:
-        """Where its images lie: files/p1x/p1xxxxxxx/s5xxxxxxx. Its report is the file of that name with .txt."""
+        """The folder of its images: files/p1x/p1xxxxxxx/s5xxxxxxx. Its report is the file with this name and .txt."""
         return f"files/p{self.subject // 10**6}/p{self.subject}/s{self.id}"
 
     @property
@@ -92,9 +103,13 @@ class Study:
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence of a report. kind: "stated", "doubted", "denied" or "normal".
+    """One sentence of a report.
 
-    labels: the classes that it names. finding: what it states.
+    Attributes:
+        text: The sentence.
+        kind: "stated", "doubted", "denied" or "normal".
+        labels: The classes that it names.
+        finding: The finding that it states.
     """
 
     text: str
@@ -104,15 +119,23 @@ class Sentence:
 
 
 def studies(seed: int, n: int = N_STUDIES) -> list[Study]:
-    """`n` studies. Three of five have one to three findings; every fourth patient has two studies."""
+    """Draw studies. Three of five have one to three findings; every fourth patient has two studies.
+
+    Args:
+        seed: The seed.
+        n: The number of studies.
+
+    Returns:
+        The studies.
+    """
     rng = np.random.default_rng(seed)
     hands = deal([int(rng.integers(1, 4)) if number % 5 < 3 else 0 for number in range(n)], rng)
     subjects = np.sort(rng.choice(10**7, n, replace=False)) + 10**7
     ids = rng.choice(10**7, n, replace=False) + 5 * 10**7
     result: list[Study] = []
     for number, findings in enumerate(hands):
-        again = number % 5 == 4  # the same patient, some time later
-        subject = result[-1].subject if again else int(subjects[number])
+        is_follow_up = number % 5 == 4  # the same patient, some time later
+        subject = result[-1].subject if is_follow_up else int(subjects[number])
         present = {finding.label for finding in findings}
         absent = [str(name) for name in rng.permutation(sorted(set(NOUNS) - present))]
         views = ("LATERAL",) if number == ONLY_LATERAL else VIEWS.get(number % 10, ("AP",))
@@ -128,7 +151,16 @@ def studies(seed: int, n: int = N_STUDIES) -> list[Study]:
 
 
 def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
-    """Writes the reports of `n` studies below `root`, which is returned."""
+    """Write the reports.
+
+    Args:
+        root: The folder to write to.
+        seed: The seed.
+        n: The number of studies.
+
+    Returns:
+        `root`.
+    """
     for study in studies(seed, n):
         if study.has_report:
             path = root / f"{study.folder}.txt"
@@ -138,17 +170,33 @@ def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
 
 
 def sentences(study: Study, seed: int) -> list[Sentence]:
-    """What the report tells of the image, in its order; the IMPRESSION repeats the first statement."""
-    told = _told(study, np.random.default_rng([seed, study.number]))
-    return told if study.number == WITHOUT_FINDINGS else [*told, *_impression(told)]
+    """List the sentences on the image, in the report's order; the IMPRESSION repeats the first statement.
+
+    Args:
+        study: The study.
+        seed: The seed.
+
+    Returns:
+        The sentences.
+    """
+    statements = _told(study, np.random.default_rng([seed, study.number]))
+    return statements if study.number == WITHOUT_FINDINGS else [*statements, *_impression(statements)]
 
 
 def report(study: Study, seed: int) -> str:
-    """The text: headings in capitals, lines broken in the middle of sentences."""
+    """Format a report: headings in capitals, lines broken in the middle of sentences.
+
+    Args:
+        study: The study.
+        seed: The seed.
+
+    Returns:
+        The text.
+    """
     rng = np.random.default_rng([seed, study.number])
-    told = _told(study, rng)
-    findings = [sentence.text for sentence in told]
-    impression = [sentence.text for sentence in _impression(told)]
+    statements = _told(study, rng)
+    findings = [sentence.text for sentence in statements]
+    impression = [sentence.text for sentence in _impression(statements)]
     sections = {
         "EXAMINATION": "Chest radiograph.",
         "INDICATION": f"___ year old patient with cough, to look for {NOUNS[study.asked]}.",
@@ -178,8 +226,8 @@ def _told(study: Study, rng: np.random.Generator) -> list[Sentence]:
     return [*stated, *doubted, *denied, Sentence(str(rng.choice(NORMAL)), "normal")]
 
 
-def _impression(told: list[Sentence]) -> list[Sentence]:
-    stated = [sentence for sentence in told if sentence.kind == "stated"]
+def _impression(statements: list[Sentence]) -> list[Sentence]:
+    stated = [sentence for sentence in statements if sentence.kind == "stated"]
     return stated[:1] or [Sentence("No acute abnormality of the chest.", "normal")]
 
 

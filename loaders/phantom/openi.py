@@ -1,7 +1,7 @@
 """A synthetic Open-i (NLMCXR) collection: report XML, png images, and DICOM for some, in the official layout.
 
-Every sentence was written for this phantom. What a report states as present is drawn and indexed; what it negates,
-doubts or only remembers is neither.
+Every sentence was written for this phantom. Findings that a report states are drawn and indexed; those that it negates,
+doubts or remembers are not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DICOM_FIRST = 256
 
 @dataclass(frozen=True)
 class _Finding:
-    """How a finding is called in negations, stated when present, and indexed. {side} becomes left or right."""
+    """A finding with its noun in negations, its statements, and its index terms. {side} becomes left or right."""
 
     drawn: str
     noun: str
@@ -120,9 +120,17 @@ class _Report:
 
 
 def write(root: Path, *, seed: int, n: int = 70) -> Path:
-    """Writes `n` reports with none to three images each below `root`, which is returned.
+    """Write reports with none to three images each.
 
     Most images are png, `NLMCXR_png/{id}.png`; every eighth report's are DICOM, `NLMCXR_dcm/{number}/{id}.dcm`.
+
+    Args:
+        root: The folder to write to.
+        seed: The seed.
+        n: The number of reports.
+
+    Returns:
+        `root`.
     """
     numbers = [number for number in range(1, 2 * n + 1) if number % 23][:n]  # the original's numbers have gaps too
     (root / REPORTS).mkdir(parents=True, exist_ok=True)
@@ -136,17 +144,17 @@ def write(root: Path, *, seed: int, n: int = 70) -> Path:
 
 
 def _report(number: int, rng: np.random.Generator) -> _Report:
-    """One report. What kinds exist goes by `number`, so that even a small collection has each; the rest is random."""
+    """Draw one report. `number` decides its kind, so even a small collection has each kind; the rest is random."""
     normal = number % 5 == 0
     order = list(rng.permutation(len(FINDINGS)))
     present = [FINDINGS[i] for i in order[: 0 if normal else int(rng.integers(1, 3))]]
-    others = [FINDINGS[i] for i in order[len(present) :]]
+    absent = [FINDINGS[i] for i in order[len(present) :]]
     sides = [str(rng.choice(["left", "right"])) for _ in present]
     stated = [str(rng.choice(f.stated)).format(side=side) for f, side in zip(present, sides, strict=True)]
-    body = [*stated, str(rng.choice(NORMAL)), *_other_mentions(others, number, rng)]
+    body = [*stated, str(rng.choice(NORMAL)), *_other_mentions(absent, number, rng)]
     rng.shuffle(body)
     summary = "No acute disease of the chest." if normal else stated[0]
-    if number % 9 == 4:  # without findings, everything stands in the impression
+    if number % 9 == 4:  # without findings, the impression has all sentences
         body, summary = [], " ".join(body)
     elif number % 13 == 6:
         summary = ""
@@ -172,20 +180,20 @@ def _report(number: int, rng: np.random.Generator) -> _Report:
     )
 
 
-def _other_mentions(others: list[_Finding], number: int, rng: np.random.Generator) -> Iterator[str]:
-    """Sentences that mention findings which are not there: negated ones, and now and then a doubtful or an old one."""
-    nouns = [f.noun for f in others]
+def _other_mentions(absent: list[_Finding], number: int, rng: np.random.Generator) -> Iterator[str]:
+    """Yield sentences on absent findings: negated ones, and now and then a doubtful or an old one."""
+    nouns = [f.noun for f in absent]
     template = NEGATIONS[number % len(NEGATIONS)]
     used = sum(f"{{{slot}}}" in template.lower() for slot in ("one", "two", "three"))
     yield _fill(template, nouns[:used])
-    rest = nouns[used:]
-    if rest and rng.random() < 0.5:
-        yield _fill(str(rng.choice(NEGATIONS[:7])), rest[:1])
-        rest = rest[1:]
-    if rest and number % 4 == 1:
-        yield _fill(str(rng.choice(UNCERTAIN)), rest[:1])
-    elif rest and number % 4 == 2:
-        yield _fill(str(rng.choice(HISTORICAL)), rest[:1])
+    remaining = nouns[used:]
+    if remaining and rng.random() < 0.5:
+        yield _fill(str(rng.choice(NEGATIONS[:7])), remaining[:1])
+        remaining = remaining[1:]
+    if remaining and number % 4 == 1:
+        yield _fill(str(rng.choice(UNCERTAIN)), remaining[:1])
+    elif remaining and number % 4 == 2:
+        yield _fill(str(rng.choice(HISTORICAL)), remaining[:1])
 
 
 def _fill(template: str, nouns: list[str]) -> str:
@@ -203,7 +211,7 @@ def _image_ids(number: int, count: int, rng: np.random.Generator) -> list[tuple[
 
 
 def _xml(report: _Report) -> bytes:
-    """The report with the elements of the official files, in their order; texts that nobody reads are left out."""
+    """Format the report with the elements of the official files, in their order, without texts that nobody reads."""
     root = ElementTree.Element("eCitation")
 
     def add(parent: ElementTree.Element, tag: str, text: str = "", **attributes: str) -> ElementTree.Element:
@@ -255,9 +263,9 @@ def _write_image(root: Path, report: _Report, image_id: str, pixels: np.ndarray)
 
 
 def _write_dicom(path: Path, pixels: np.ndarray, image_id: str, *, by_table: bool) -> None:
-    """12 bits in 16, MONOCHROME1, with a VOI table or a window: the two kinds that the official collection has.
+    """Write 12 bits in 16, MONOCHROME1, with a VOI table or a window: the two kinds of the official collection.
 
-    Shown as its header asks, the file gives back `pixels` (uint8 (h, w)).
+    Displayed as its header asks, the file gives `pixels` (uint8 (h, w)).
     """
     from pydicom.dataset import Dataset
 

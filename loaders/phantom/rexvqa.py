@@ -1,6 +1,6 @@
 """A synthetic ReXVQA: questions written for this phantom, in the official JSON layout, with small png images.
 
-What a question calls present is drawn in its images. One image has 16 bits, as some of the original's.
+A finding that a question calls present is drawn in its images. One image has 16 bits, like some of the original's.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .chest import FINDINGS, draw_chest
 SIZE = (96, 80)
 FILES = {"train": "train_vqa_data.json", "valid": "valid_vqa_data.json", "test": "test_vqa_data.json"}
 N_OPTIONS = 4
-# A lung opacity lies over other findings, and the names of the last two would need an explanation.
+# A lung opacity covers other findings, and the names of the last two would need an explanation.
 POOL = tuple(sorted(set(FINDINGS) - {"lung opacity", "pleural other", "enlarged cardiomediastinum"}))
 MIDLINE = ("cardiomegaly", "edema")  # drawn on no side or on both
 PRESENCE = (
@@ -36,9 +36,16 @@ SIDES = {"left": "the patient's left side", "right": "the patient's right side",
 
 
 def write(root: Path, *, seed: int, n_test: int = 60, n_other: int = 4) -> Path:
-    """Writes `n_test` test questions, and `n_other` each of train and valid, below `root`, which is returned.
+    """Write questions and images. Two questions share a study; every third study has two images, frontal and lateral.
 
-    Two questions share a study; every third study has two images, frontal and lateral.
+    Args:
+        root: The folder to write to.
+        seed: The seed.
+        n_test: The number of test questions.
+        n_other: The number of questions of train and of valid.
+
+    Returns:
+        `root`.
     """
     (root / "metadata").mkdir(parents=True, exist_ok=True)
     for code, (split, name) in enumerate(FILES.items()):
@@ -52,7 +59,7 @@ def write(root: Path, *, seed: int, n_test: int = 60, n_other: int = 4) -> Path:
 
 
 class _Study:
-    """One synthetic study: what it shows, where its images lie, and the questions asked of it."""
+    """One synthetic study: its findings, the paths of its images, and its questions."""
 
     def __init__(self, root: Path, split: str, seed: int, code: int, number: int) -> None:
         self.rng = np.random.default_rng([seed, code, number])
@@ -69,31 +76,31 @@ class _Study:
 
     def _write_image(self, path: Path, view: str, seed: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        drawn = [f"{self.sides[name]} {name}".strip() for name in self.findings]
-        pixels = draw_chest(drawn, seed=seed, size=SIZE, view=view)
+        finding_names = [f"{self.sides[name]} {name}".strip() for name in self.findings]
+        pixels = draw_chest(finding_names, seed=seed, size=SIZE, view=view)
         Image.fromarray(pixels.astype(np.uint16) * 16 if self.sixteen_bit else pixels).save(path)
 
     def item(self, number: int) -> dict[str, Any]:
-        """The question with this number, by kind: presence, negation, location, presence beside "No X"."""
+        """Build the question of this number, by kind: presence, negation, location, presence next to "No X"."""
         rng = np.random.default_rng([number, self.number])
-        others = [str(name) for name in rng.permutation([name for name in POOL if name not in self.findings])]
-        here = [str(name) for name in rng.permutation(self.findings)]
+        absent = [str(name) for name in rng.permutation([name for name in POOL if name not in self.findings])]
+        present = [str(name) for name in rng.permutation(self.findings)]
         kind = number % 5
-        if kind == 1:  # absent concept beside its negated form, as CXR-ContraBench looks for
-            question, gold = NEGATION[number // 5 % len(NEGATION)], others[0]
-            wrong, task = [f"No {others[0]}", *here], "negation_assessment"
+        if kind == 1:  # absent concept next to its negated form, as in CXR-ContraBench
+            question, gold = NEGATION[number // 5 % len(NEGATION)], absent[0]
+            wrong, task = [f"No {absent[0]}", *present], "negation_assessment"
         elif kind == 2:
-            question, gold = f"On which side does the {here[0]} lie?", SIDES[self.sides[here[0]]]
+            question, gold = f"On which side does the {present[0]} lie?", SIDES[self.sides[present[0]]]
             wrong, task = [side for side in SIDES.values() if side != gold], "location_and_distribution_assessment"
         elif kind == 3:  # the gold answer itself is negated, without its counterpart among the options
-            question, gold = "Which statement describes these images best?", f"No {others[0]} is seen"
-            wrong, task = others[1:N_OPTIONS], "negation_assessment"
+            question, gold = "Which statement describes these images best?", f"No {absent[0]} is seen"
+            wrong, task = absent[1:N_OPTIONS], "negation_assessment"
         elif kind == 4:
-            question, gold = PRESENCE[number % len(PRESENCE)], here[0]
-            wrong, task = [f"No {here[0]}", *others[:2]], "presence_assessment"
+            question, gold = PRESENCE[number % len(PRESENCE)], present[0]
+            wrong, task = [f"No {present[0]}", *absent[:2]], "presence_assessment"
         else:
-            question, gold = PRESENCE[number % len(PRESENCE)], here[0]
-            wrong, task = others[: N_OPTIONS - 1], "presence_assessment"
+            question, gold = PRESENCE[number % len(PRESENCE)], present[0]
+            wrong, task = absent[: N_OPTIONS - 1], "presence_assessment"
         texts = [gold, *wrong[: N_OPTIONS - 1]]
         order = rng.permutation(len(texts)).tolist()
         return self._fields(number, question, [texts[i] for i in order], order.index(0), task)

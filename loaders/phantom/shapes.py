@@ -83,15 +83,24 @@ def haze(x: np.ndarray, y: np.ndarray, centre: Point, axes: Point) -> np.ndarray
 
 
 def texture(rng: np.random.Generator, size: tuple[int, int], cells: int) -> np.ndarray:
-    """Smooth random patches in -1..1 (h, w), about `cells` of them along each side."""
+    """Draw smooth random patches in -1..1 (h, w).
+
+    Args:
+        rng: The random numbers.
+        size: (height, width).
+        cells: The number of patches along each side.
+
+    Returns:
+        Float32 of shape (h, w).
+    """
     height, width = size
     coarse = rng.uniform(-1, 1, (cells + 1, cells + 1)).astype(np.float32)
     rows, columns = np.linspace(0, cells, height, dtype=np.float32), np.linspace(0, cells, width, dtype=np.float32)
-    top, left = np.minimum(rows.astype(int), cells - 1), np.minimum(columns.astype(int), cells - 1)
-    v, u = (rows - top.astype(np.float32))[:, None], (columns - left.astype(np.float32))[None, :]
+    row_cell, column_cell = np.minimum(rows.astype(int), cells - 1), np.minimum(columns.astype(int), cells - 1)
+    v, u = (rows - row_cell.astype(np.float32))[:, None], (columns - column_cell.astype(np.float32))[None, :]
     v, u = v * v * (3 - 2 * v), u * u * (3 - 2 * u)
-    upper = coarse[top][:, left] * (1 - u) + coarse[top][:, left + 1] * u
-    lower = coarse[top + 1][:, left] * (1 - u) + coarse[top + 1][:, left + 1] * u
+    upper = coarse[row_cell][:, column_cell] * (1 - u) + coarse[row_cell][:, column_cell + 1] * u
+    lower = coarse[row_cell + 1][:, column_cell] * (1 - u) + coarse[row_cell + 1][:, column_cell + 1] * u
     return upper * (1 - v) + lower * v
 
 

@@ -1,4 +1,4 @@
-"""A synthetic laparoscopic clip whose every motion is known exactly: tissue under a moving camera, and moving tools.
+"""A synthetic laparoscopic clip with exactly known motion: tissue under a moving camera, and moving tools.
 
 Positions are complex numbers x + iy in pixels from the frame's centre ((W-1)/2, (H-1)/2), x to the right and y down.
 The camera's step from frame t to t + 1 is the linear field of SurgXBench, appendix B.1, exactly and not only to first
@@ -6,11 +6,11 @@ order: the tissue at (x, y) of frame t is at (x, y) + f_cam(x, y) in frame t + 1
 
     f_cam(x, y) = pan (-1, 0) + tilt (0, -1) + zoom (-x, -y) + roll (y, -x).
 
-That is the map p -> (1 - zoom - i roll) p - (pan + i tilt), a similarity. Several steps in a row, and the way back, are
-similarities too, so that the flow between any two frames is f_cam of some camera. The way back of `factor`, `shift` is
+This is the map p -> (1 - zoom - i roll) p - (pan + i tilt), a similarity. Several steps in a row, and the way back, are
+similarities too, so the flow between any two frames is f_cam of some camera. The way back of `factor`, `shift` is
 1/factor, -shift/factor: the negative of f_cam only as long as the motion is small.
 
-Tools move by their own similarities (a turn and a shift) in the frame, whatever the camera does.
+Tools move by their own similarities (a turn and a shift) in the frame, independently of the camera.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UNIT = 1.25  # frame heights to one unit of a tool's plane
 SLIDE = 12  # frames in which a tool comes in before its first second, and goes out after its last
 
 Deed = tuple[str, str]  # verb, target
-# A few of the official triplets an instrument. A specimen bag is boxed, and does nothing that triplets know.
+# A few of the official triplets an instrument. A specimen bag is boxed, and has no triplet.
 DEEDS: dict[str, tuple[Deed, ...]] = {
     "grasper": (
         ("retract", "gallbladder"), ("grasp", "gallbladder"), ("retract", "liver"), ("grasp", "specimen_bag"),
@@ -51,7 +51,12 @@ FREQUENT = ("grasper", "grasper", "grasper", "hook", "hook", "bipolar", "irrigat
 
 
 class Similarity(NamedTuple):
-    """The map p -> factor * p + shift of the plane of complex numbers: zoom, turn and shift."""
+    """The map p -> factor * p + shift of the plane of complex numbers.
+
+    Attributes:
+        factor: Zoom and turn.
+        shift: Shift.
+    """
 
     factor: complex
     shift: complex
@@ -60,7 +65,14 @@ class Similarity(NamedTuple):
         return self.factor * points + self.shift
 
     def then(self, later: Similarity) -> Similarity:
-        """First this, then `later`."""
+        """Compose this map with a later one.
+
+        Args:
+            later: The map to apply after this one.
+
+        Returns:
+            The composition.
+        """
         return Similarity(later.factor * self.factor, later.factor * self.shift + later.shift)
 
     def inverse(self) -> Similarity:
@@ -71,7 +83,13 @@ STILL = Similarity(1, 0)
 
 
 class Seen(NamedTuple):
-    """A tool in a frame. xywh: the extent of its visible pixels. deed: (verb, target); None for a specimen bag."""
+    """A tool in a frame.
+
+    Attributes:
+        instrument: Its name.
+        xywh: The extent of its visible pixels.
+        deed: (verb, target); None for a specimen bag.
+    """
 
     instrument: str
     xywh: tuple[int, int, int, int]
@@ -80,16 +98,26 @@ class Seen(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Tissue:
-    """A smooth texture without a period or a border: two sums of waves, shown as light and as hue.
+    """A smooth texture without a period or a border: two sums of waves, displayed in light and hue.
 
-    waves: (2, n) complex wave vectors, radians a pixel. weights: (2, n) complex, amplitude and phase.
+    Attributes:
+        waves: Complex wave vectors of shape (2, n), radians a pixel.
+        weights: Complex amplitudes and phases of shape (2, n).
     """
 
     waves: np.ndarray
     weights: np.ndarray
 
     def seen(self, frame_to_tissue: Similarity, size: tuple[int, int]) -> np.ndarray:
-        """RGB (h, w, 3) float, 0..255, in a frame of `size` = (height, width)."""
+        """Compute the colours of the tissue in a frame.
+
+        Args:
+            frame_to_tissue: The map of positions.
+            size: (height, width) of the frame.
+
+        Returns:
+            RGB, float of shape (h, w, 3), 0..255.
+        """
         factor, shift = frame_to_tissue
         x, y = _axes(size)
         # Re(conj(wave) * (factor * (x + iy) + shift)) has a part of x and a part of y: a wave is an outer product.
@@ -99,7 +127,8 @@ class Tissue:
         rows = np.exp(-1j * np.imag(turned)[:, None] * y[:, None])
         # The real part of rows @ columns. Not by BLAS, whose threads get in each other's way where cores are shared.
         pairs = [
-            np.concatenate([np.real(part), sign * np.imag(part)], axis=2) for part, sign in ((rows, -1), (columns, 1))
+            np.concatenate([np.real(array), sign * np.imag(array)], axis=2)
+            for array, sign in ((rows, -1), (columns, 1))
         ]
         sums = np.einsum("fhk,fwk->fhw", *pairs)
         light, hue = np.tanh(sums)
@@ -110,8 +139,15 @@ class Tissue:
 class Tool:
     """One visit of one instrument. It turns about the point where it enters the body, outside the frame.
 
-    seconds: in which it is wholly there. entry, home: where it enters, and where its tip is on average. reach: how far
-    the tip strays from there. periods (in frames), phases (radians): of its way, to and fro and up and down.
+    Attributes:
+        instrument: Its name.
+        deed: (verb, target); None for a specimen bag.
+        seconds: Seconds in which it is completely inserted.
+        entry: The point where it enters.
+        home: The mean position of its tip.
+        reach: How far the tip moves from `home`.
+        periods: Periods of its horizontal and vertical motion, in frames.
+        phases: Phases of its horizontal and vertical motion, in radians.
     """
 
     instrument: str
@@ -124,15 +160,29 @@ class Tool:
     phases: tuple[float, float]
 
     def withdrawn(self, t: int) -> float:
-        """0 where the tool is wholly there, 1 where it is out of sight."""
-        second, frame = divmod(t, FPS)
-        here, next_one = second in self.seconds, min(second + 1, SECONDS - 1) in self.seconds
-        share = (0 if next_one else frame / SLIDE) if here else ((FPS - frame) / SLIDE if next_one else 1)
+        """Compute how far the tool is withdrawn.
+
+        Args:
+            t: The frame.
+
+        Returns:
+            0 if it is completely inserted, 1 if it is out of sight.
+        """
+        time, frame = divmod(t, FPS)
+        is_inserted, next_one = time in self.seconds, min(time + 1, SECONDS - 1) in self.seconds
+        share = (0 if next_one else frame / SLIDE) if is_inserted else ((FPS - frame) / SLIDE if next_one else 1)
         share = min(share, 1)
         return share * share * (3 - 2 * share)
 
     def pose(self, t: int) -> Similarity:
-        """From the tool's plane (a + ic, in pixels) to the frame."""
+        """Compute the map from the tool's plane (a + ic, in pixels) to the frame.
+
+        Args:
+            t: The frame.
+
+        Returns:
+            The map.
+        """
         angles = [2 * math.pi * t / period + phase for period, phase in zip(self.periods, self.phases, strict=True)]
         reach = self.home + self.reach * complex(math.cos(angles[0]), math.sin(angles[1])) - self.entry
         return Similarity(reach / abs(reach), self.entry + (1 - self.withdrawn(t)) * reach)
@@ -140,13 +190,15 @@ class Tool:
 
 @dataclass(frozen=True, eq=False)
 class Clip:
-    """A video of N_FRAMES frames at FPS; see `clip`. size: (height, width) in pixels.
+    """A video of N_FRAMES frames at FPS; see `clip`. Every method raises ValueError for a frame that does not exist.
 
-    views: where a point of frame 0's tissue is in each frame. black: the seconds in which the camera is out of the
-    body: the frames nearest to these are black, nothing is seen or labelled in them, and nothing is seen to move from
-    or to them: flow and camera are 0.
-
-    Every method raises ValueError for a frame that the clip does not have.
+    Attributes:
+        size: (height, width) in pixels.
+        views: The map of frame 0's tissue to each frame.
+        tools: The visits of instruments.
+        tissue: The texture.
+        black: Seconds in which the camera is outside the body. The frames nearest to these are black, without tools and
+            labels, and flow and camera from and to them are 0.
     """
 
     size: tuple[int, int]
@@ -156,7 +208,14 @@ class Clip:
     black: frozenset[int]
 
     def frame(self, t: int) -> np.ndarray:
-        """RGB, uint8 (h, w, 3)."""
+        """Draw a frame.
+
+        Args:
+            t: The frame.
+
+        Returns:
+            RGB, uint8 of shape (h, w, 3).
+        """
         if self.is_black(t):
             return np.zeros((*self.size, 3), dtype=np.uint8)
         owner = self._owner(t)
@@ -169,21 +228,49 @@ class Clip:
         return np.rint(np.clip(pixels, 0, 255)).astype(np.uint8)
 
     def seen(self, t: int) -> list[Seen]:
-        """The tools in a frame; of two that overlap the later covers the earlier."""
+        """List the visible tools of a frame; the later of two covers the earlier.
+
+        Args:
+            t: The frame.
+
+        Returns:
+            The tools.
+        """
         owner = self._owner(t)
         numbers = np.unique(owner[owner >= 0]).tolist()
         return [Seen(self.tools[n].instrument, box(owner == n), self.tools[n].deed) for n in numbers]
 
     def boxes(self, t: int) -> list[tuple[str, tuple[int, int, int, int]]]:
-        """(instrument, (x, y, width, height) in pixels) of each tool."""
+        """List the boxes of the tools.
+
+        Args:
+            t: The frame.
+
+        Returns:
+            (instrument, (x, y, width, height) in pixels) of each tool.
+        """
         return [(tool.instrument, tool.xywh) for tool in self.seen(t)]
 
     def triplets(self, t: int) -> list[tuple[str, str, str]]:
-        """(instrument, verb, target) of each tool but the specimen bag."""
+        """List the triplets of the tools, except the specimen bag.
+
+        Args:
+            t: The frame.
+
+        Returns:
+            (instrument, verb, target) of each tool.
+        """
         return [(tool.instrument, *tool.deed) for tool in self.seen(t) if tool.deed]
 
     def phase(self, t: int) -> int:
-        """0 .. PHASES - 1."""
+        """Compute the phase of the operation.
+
+        Args:
+            t: The frame.
+
+        Returns:
+            0 .. PHASES - 1.
+        """
         self._check(t)
         return t * PHASES // N_FRAMES
 
@@ -192,19 +279,40 @@ class Clip:
         return (t + FPS // 2) // FPS in self.black
 
     def tool_mask(self, t: int) -> np.ndarray:
-        """The pixels of all tools, bool (h, w)."""
+        """Compute the pixels of all tools.
+
+        Args:
+            t: The frame.
+
+        Returns:
+            Bool of shape (h, w).
+        """
         return self._owner(t) >= 0
 
     def camera(self, t: int, t2: int | None = None) -> dict[str, float]:
-        """pan, tilt (pixels), zoom and roll of the f_cam that leads from frame t to t2 (the next one by default)."""
+        """Compute the camera's motion, f_cam, between two frames.
+
+        Args:
+            t: The first frame.
+            t2: The second frame; by default, the next one.
+
+        Returns:
+            pan and tilt (pixels), zoom and roll.
+        """
         factor, shift = self._view_change(t, t + 1 if t2 is None else t2)
         return {"pan": -shift.real, "tilt": -shift.imag, "zoom": 1 - factor.real, "roll": -factor.imag}
 
     def flow(self, t: int, t2: int) -> np.ndarray:
-        """Where what frame t shows at each pixel is in frame t2, seen there or not: float32 (2, h, w), on t's grid.
+        """Compute the optical flow from frame t to t2, on t's grid, for hidden pixels too.
 
-        [0] is u (to the right), [1] is v (down), in pixels from t to t2; t2 < t gives the backward flow. Tissue moves
-        with the camera, a tool's pixels with the tool.
+        Tissue moves with the camera, a tool's pixels with the tool. t2 < t gives the backward flow.
+
+        Args:
+            t: The first frame.
+            t2: The second frame.
+
+        Returns:
+            Float32 of shape (2, h, w): u (to the right) and v (down), in pixels.
         """
         points = _points(self.size)
         moved = self._view_change(t, t2)(points)
@@ -222,7 +330,7 @@ class Clip:
         return self.views[t].inverse().then(self.views[t2])
 
     def _owner(self, t: int) -> np.ndarray:
-        """The number of the tool that each pixel shows, -1 where it is tissue: int (h, w)."""
+        """Compute the number of the tool that each pixel belongs to, -1 for tissue: int (h, w)."""
         owner = np.full(self.size, -1)
         if self.is_black(t):
             return owner
@@ -238,13 +346,21 @@ class Clip:
 
 
 def clip(video: int, *, seed: int) -> Clip:
-    """The clip that all phantom sources show as video `video`, where they are written with one `seed` (not negative).
+    """Build the clip that all phantom sources of one seed have as video `video`.
 
-    Each of the seven instruments is seen at the start of at least one second; one second has no tool, and one is black.
+    Each of the seven instruments is visible at the start of at least one second; one second has no tool, and one is
+    black.
+
+    Args:
+        video: The number of the video.
+        seed: The seed, not negative.
+
+    Returns:
+        The clip.
     """
     rng = np.random.default_rng([seed, video, *b"tools"])
     quiet = int(rng.integers(3, SECONDS - 2))
-    black = int(rng.choice([second for second in range(3, SECONDS - 2) if abs(second - quiet) > 1]))
+    black = int(rng.choice([time for time in range(3, SECONDS - 2) if abs(time - quiet) > 1]))
     tissue = _tissue(np.random.default_rng([seed, video, *b"tissue"]), SIZE[0])
     views = _views(np.random.default_rng([seed, video, *b"camera"]), SIZE[0])
     return Clip(SIZE, views, _tools(rng, SIZE, quiet, black), tissue, frozenset({black}))
@@ -271,7 +387,7 @@ def _tissue(rng: np.random.Generator, height: int, n_waves: int = 48) -> Tissue:
 
 
 def _views(rng: np.random.Generator, height: int) -> list[Similarity]:
-    """The camera's way: pan, tilt, zoom and roll swing independently, two swings each."""
+    """Draw the camera's motion: pan, tilt, zoom and roll swing independently, two swings each."""
     t = np.arange(N_FRAMES - 1)
     steps = []
     for amplitude in (0.12 * height, 0.09 * height, 0.08, 0.10):  # of the sums of pan, tilt, zoom and roll
@@ -285,12 +401,12 @@ def _views(rng: np.random.Generator, height: int) -> list[Similarity]:
 
 
 def _tools(rng: np.random.Generator, size: tuple[int, int], quiet: int, black: int) -> tuple[Tool, ...]:
-    """Visits from the left (always one), the right (three seconds of four) and from above or below (three of five)."""
+    """Draw visits from the left (always one), the right (3 seconds of 4) and from above or below (3 of 5)."""
     visits = []
     for place, (stay, pause) in enumerate(((4, 0), (3, 1), (3, 2))):
         starts = range(int(rng.integers(stay + pause)) - stay - pause + 1, SECONDS, stay + pause)
         for start in starts:
-            seconds = {second for second in range(start, start + stay) if 0 <= second < SECONDS} - {quiet}
+            seconds = {time for time in range(start, start + stay) if 0 <= time < SECONDS} - {quiet}
             visits += [(place, frozenset(seconds))] if seconds - {black} else []
     deck = [*INSTRUMENTS, *rng.permutation(FREQUENT * 2).tolist()]
     dealt = rng.permutation(deck[: len(visits)]).tolist()
@@ -302,7 +418,7 @@ def _tools(rng: np.random.Generator, size: tuple[int, int], quiet: int, black: i
 def _tool(
     rng: np.random.Generator, size: tuple[int, int], place: int, seconds: frozenset[int], instrument: str
 ) -> Tool:
-    """place: 0 from the left, 1 from the right, 2 from above or below."""
+    """Draw one visit; `place` is 0 for the left, 1 for the right, 2 for above or below."""
     height, width = size
     to_entry, to_home = width / 2 + 0.4 * height, width * rng.uniform(0.12, 0.2)
     if place == 2:

@@ -1,8 +1,7 @@
-"""How the synthetic laparoscopic instruments look: a form and a colour each, so that either tells them apart.
+"""The appearance of the synthetic laparoscopic instruments: a form and a colour each, both different for each tool.
 
-A tool lies along the a axis of its own plane, its foremost point at 0 and its shaft towards minus infinity; c is the
-distance to the right of the axis as seen from the shaft. The unit of length is the clip's choice (about a frame's
-height).
+A tool extends along the a axis of its own plane, its foremost point at 0 and its shaft towards minus infinity; c is the
+distance to the right of the axis as seen from the shaft. The clip chooses the unit of length (about a frame's height).
 """
 
 from __future__ import annotations
@@ -24,17 +23,33 @@ SHADE, GRAIN, GRAIN_LENGTH = 0.10, 0.10, 0.17  # how much darker than the mean t
 
 
 def inside(instrument: str, a: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Which points (a, c), two arrays of one shape, the tool covers: bool of that shape.
+    """Compute which points (a, c) a tool covers.
 
-    Raises KeyError for an instrument that is none of INSTRUMENTS.
+    Args:
+        instrument: One of INSTRUMENTS.
+        a: Coordinates along the tool.
+        c: Coordinates across the tool, of the same shape.
+
+    Returns:
+        Bool of that shape.
+
+    Raises:
+        KeyError: The instrument is unknown.
     """
     return _FORMS[instrument](a, c)
 
 
 def look(instrument: str, a: np.ndarray, c: np.ndarray, grain: float) -> np.ndarray:
-    """RGB of points (n,) and (n,) on the tool: float (n, 3). It is smooth, and fixed to the tool as a texture is.
+    """Compute the colours of points on a tool; they are smooth and move with the tool.
 
-    grain: the phase, in radians, of what alternates along the shaft; it differs from tool to tool.
+    Args:
+        instrument: One of INSTRUMENTS.
+        a: Coordinates along the tool, shape (n,).
+        c: Coordinates across the tool, shape (n,).
+        grain: Phase, in radians, of the light and dark bands along the shaft; it differs from tool to tool.
+
+    Returns:
+        RGB, float of shape (n, 3).
     """
     across = np.clip(np.abs(c) / SHAFT, 0, 1)
     light = 1 + SHADE * (0.5 - across**2) + GRAIN * np.sin(2 * np.pi * a / GRAIN_LENGTH + grain)
@@ -53,7 +68,7 @@ def _grasper(a: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def _bipolar(a: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Two thin tines, bent apart and meeting again at the tip."""
+    """Two thin tines that bend outwards and meet again at the tip."""
     bow = 0.07 * np.sin(np.pi * np.clip((a + 0.28) / 0.28, 0, 1))
     return _bar(a, c, -np.inf, -0.27, SHAFT) | _bar(a, np.abs(c) - bow, -0.28, 0, 0.022)
 

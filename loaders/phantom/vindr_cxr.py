@@ -1,7 +1,7 @@
 """A synthetic VinDr-CXR in PhysioNet's layout: DICOM images, boxes by three readers (train) or by consensus (test).
 
-Boxes are the extents of what is drawn; in train each reader's differ a little. For every finding at most one of the
-three readers overlooks it, and now and then one reader sees what the others do not.
+Boxes are the extents of drawn findings; in train each reader's differ a little. At most one of the three readers
+overlooks a finding, and now and then one reader marks a finding that does not exist.
 """
 
 from __future__ import annotations
@@ -45,7 +45,16 @@ Labelled = list[tuple[str, Box]]
 
 
 def plan(seed: int, n_train: int, n_test: int) -> dict[str, list[Radiograph]]:
-    """The images of each split. Three of five have one to three findings."""
+    """Plan the images of each split. Three of five have one to three findings.
+
+    Args:
+        seed: The seed.
+        n_train: The number of training images.
+        n_test: The number of test images.
+
+    Returns:
+        The images by split.
+    """
     splits = {}
     for code, (split, count) in enumerate({"train": n_train, "test": n_test}.items()):
         rng = np.random.default_rng([seed, code])
@@ -58,7 +67,17 @@ def plan(seed: int, n_train: int, n_test: int) -> dict[str, list[Radiograph]]:
 
 
 def write(root: Path, *, seed: int, n_train: int = 60, n_test: int = 40) -> Path:
-    """Writes `n_train` and `n_test` images with their annotations below `root`, which is returned."""
+    """Write images with their annotations.
+
+    Args:
+        root: The folder to write to.
+        seed: The seed.
+        n_train: The number of training images.
+        n_test: The number of test images.
+
+    Returns:
+        `root`.
+    """
     (root / "annotations").mkdir(parents=True, exist_ok=True)
     for split, radiographs in plan(seed, n_train, n_test).items():
         (root / split).mkdir(exist_ok=True)
@@ -67,11 +86,13 @@ def write(root: Path, *, seed: int, n_train: int = 60, n_test: int = 40) -> Path
         for number, radiograph in enumerate(radiographs):
             picture = chest(radiograph.drawn, seed=radiograph.seed, size=radiograph.size)
             _write_dicom(root / split / f"{radiograph.name}.dicom", picture.pixels, radiograph.name, number)
-            found = boxes(radiograph.findings, picture)
-            readings = _readings(found, picture, radiograph.size, rng) if split == "train" else [((), found)]
-            for reader, seen in readings:
-                annotations.extend(_boxes(radiograph.name, reader, seen))
-                labels.append(_labels(radiograph.name, reader, seen))
+            drawn_boxes = boxes(radiograph.findings, picture)
+            readings = (
+                _readings(drawn_boxes, picture, radiograph.size, rng) if split == "train" else [((), drawn_boxes)]
+            )
+            for reader, reader_boxes in readings:
+                annotations.extend(_boxes(radiograph.name, reader, reader_boxes))
+                labels.append(_labels(radiograph.name, reader, reader_boxes))
         order = rng.permutation(len(annotations))  # the original's rows are not in the images' order
         _table(root, f"annotations_{split}.csv", ANNOTATIONS[split], [annotations[i] for i in order])
         who = ANNOTATIONS[split][: ANNOTATIONS[split].index("class_name")]
@@ -80,37 +101,37 @@ def write(root: Path, *, seed: int, n_train: int = 60, n_test: int = 40) -> Path
 
 
 def _readings(
-    found: Labelled, picture: Chest, size: tuple[int, int], rng: np.random.Generator
+    drawn_boxes: Labelled, picture: Chest, size: tuple[int, int], rng: np.random.Generator
 ) -> Iterator[tuple[tuple[str], Labelled]]:
-    """((reader,), the boxes that this reader drew) of three readers."""
-    overlooked_by = [int(rng.integers(3)) if rng.random() < 0.15 else -1 for _ in found]
+    """Yield ((reader,), the boxes of this reader) for three readers."""
+    overlooked_by = [int(rng.integers(3)) if rng.random() < 0.15 else -1 for _ in drawn_boxes]
     dreamer = int(rng.integers(3)) if rng.random() < 0.15 else -1
     readers = sorted(rng.choice(READERS, 3, replace=False).tolist())
     for position, reader in enumerate(readers):
-        seen = [
+        reader_boxes = [
             (label, clipped(jittered(xywh, 0.04, rng), size))
-            for (label, xywh), by in zip(found, overlooked_by, strict=True)
+            for (label, xywh), by in zip(drawn_boxes, overlooked_by, strict=True)
             if by != position
         ]
         if position == dreamer:
             zones = [anatomy for anatomy in ANATOMIES if anatomy.endswith("lung")]
             region = picture.regions[str(rng.choice(zones))]
-            unseen = sorted(set(IN_ANY_ZONE) - {label for label, _ in found})  # so that nothing agrees with it
-            seen.append((str(rng.choice(unseen)), false_box(region, rng)))
-        yield (f"R{reader + 1}",), seen
+            unseen = sorted(set(IN_ANY_ZONE) - {label for label, _ in drawn_boxes})  # so that nothing agrees with it
+            reader_boxes.append((str(rng.choice(unseen)), false_box(region, rng)))
+        yield (f"R{reader + 1}",), reader_boxes
 
 
-def _boxes(image_id: str, reader: tuple[str, ...], seen: Labelled) -> Iterator[list[str]]:
-    """The rows of one reading."""
-    for label, (x, y, width, height) in seen:
+def _boxes(image_id: str, reader: tuple[str, ...], reader_boxes: Labelled) -> Iterator[list[str]]:
+    """Yield the rows of one reading."""
+    for label, (x, y, width, height) in reader_boxes:
         yield [image_id, *reader, label, *(f"{value:.2f}" for value in (x, y, x + width, y + height))]
-    if not seen:
+    if not reader_boxes:
         yield [image_id, *reader, NO_FINDING, "", "", "", ""]
 
 
-def _labels(image_id: str, reader: tuple[str, ...], seen: Labelled) -> list[str]:
-    """The row of one reading that has 0 or 1 for each class, local and global."""
-    local = {label for label, _ in seen}
+def _labels(image_id: str, reader: tuple[str, ...], reader_boxes: Labelled) -> list[str]:
+    """Build the row of one reading, with 0 or 1 for each class, local and global."""
+    local = {label for label, _ in reader_boxes}
     flags = [*(name in local for name in CLASSES), *(IMPLIED.get(name) in local for name in GLOBAL), False, not local]
     return [image_id, *reader, *(str(int(flag)) for flag in flags)]
 
@@ -123,13 +144,13 @@ def _table(root: Path, name: str, header: tuple[str, ...], rows: list[list[str]]
 
 
 def _write_dicom(path: Path, pixels: np.ndarray, image_id: str, number: int) -> None:
-    """8, 10 or 12 bits, MONOCHROME2 or MONOCHROME1, deflated; with a window where there are more than 8 bits.
+    """Write 8, 10 or 12 bits, MONOCHROME2 or MONOCHROME1, deflated; with a window for more than 8 bits.
 
-    Shown as its header asks, the file gives back `pixels` (uint8 (h, w)) but for their last two bits, which are noise
+    Displayed as its header asks, the file gives `pixels` (uint8 (h, w)) except for their last two bits, which are noise
     and would double the file's size.
     """
     bits, inverted = BITS[number % len(BITS)], number % INVERTED_EVERY == 1
     window = {"WindowCenter": 2 ** (bits - 1), "WindowWidth": 2**bits} if bits > 8 else {}
-    shown = (pixels & 0b11111100) / 255
-    stored = np.rint((1 - shown if inverted else shown) * (2**bits - 1))
+    brightness = (pixels & 0b11111100) / 255
+    stored = np.rint((1 - brightness if inverted else brightness) * (2**bits - 1))
     dicom.write(path, stored, image_id, modality="DX", bits=bits, inverted=inverted, **window)

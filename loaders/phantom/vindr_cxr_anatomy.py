@@ -22,7 +22,17 @@ EMPTY = ("test", 1, "trachea")
 
 
 def write(root: Path, *, seed: int, n_train: int = 60, n_test: int = 40) -> Path:
-    """Writes the file below `root`, which is returned; the counts are those of the images' phantom."""
+    """Write the COCO file; the numbers of images are those of the images' phantom.
+
+    Args:
+        root: The folder to write to.
+        seed: The seed of the images.
+        n_train: The number of training images.
+        n_test: The number of test images.
+
+    Returns:
+        `root`.
+    """
     root.mkdir(parents=True, exist_ok=True)
     images, annotations = [], []
     for split, radiographs in plan(seed, n_train, n_test).items():
@@ -42,7 +52,7 @@ def write(root: Path, *, seed: int, n_train: int = 60, n_test: int = 40) -> Path
 
 
 def _annotations(radiograph: Radiograph, emptied: str | None) -> list[dict[str, Any]]:
-    """One annotation an anatomy, without the ids."""
+    """Build one annotation an anatomy, without the ids."""
     masks = regions(radiograph.drawn, seed=radiograph.seed, size=radiograph.size)
     annotations = []
     for code, name in enumerate(ANATOMIES, start=1):

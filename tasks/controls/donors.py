@@ -169,11 +169,11 @@ def _build_grid(region: Mapping[str, Any] | None) -> np.ndarray:
     """Scale a region to a grid over its image: bool (_GRID, _GRID)."""
     if region is None:
         return np.zeros((_GRID, _GRID), bool)
-    return rle.decode(rle.scaled(region, (_GRID, _GRID)))
+    return rle.decode(rle.resize_mask(region, (_GRID, _GRID)))
 
 
 def _convert_place(place: Mapping[str, Any], region: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a place from pixels to cells of the grid."""
-    height, width = rle.size_of(region)
+    height, width = rle.get_size(region)
     cells = {"dx": round(place["dx"] * _GRID / width), "dy": round(place["dy"] * _GRID / height)}
     return {**cells, "mirror": place["mirror"]}

@@ -92,8 +92,8 @@ def crop_mask(mask: Mapping[str, Any], row_id: str) -> rle.Rle:
         mask: The mask.
         row_id: The id of the row.
     """
-    height, width = rle.size_of(mask)
-    return rle.scaled(rle.cropped(mask, compute_window((width, height), row_id)), (height, width))
+    height, width = rle.get_size(mask)
+    return rle.resize_mask(rle.crop_mask(mask, compute_window((width, height), row_id)), (height, width))
 
 
 def _is_lost(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

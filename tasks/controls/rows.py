@@ -82,7 +82,7 @@ def merge_boxes(boxes: Sequence[Mapping[str, Any]], size: rle.Size) -> rle.Rle |
     """
     if not boxes:
         return None
-    return rle.union(rle.from_boxes(np.array([box["xywh"] for box in boxes], float), size))
+    return rle.union(rle.encode_boxes(np.array([box["xywh"] for box in boxes], float), size))
 
 
 def change(control: str | None, row: Mapping[str, Any]) -> Change | None:
@@ -155,7 +155,7 @@ def _apply_transplant(row: Mapping[str, Any], pixels: np.ndarray, mask: np.ndarr
     donor, region = row[DONOR]["image"], rle.encode(mask)
     donor_pixels = np.asarray(open_image(donor).convert("RGB"))
     donor_region = row[DONOR]["region"] if row[PLACE] == AT_THE_TARGET else None
-    return transplant(pixels, region, donor_pixels, donor_region or rle.scaled(region, donor_pixels.shape[:2]))
+    return transplant(pixels, region, donor_pixels, donor_region or rle.resize_mask(region, donor_pixels.shape[:2]))
 
 
 def _find_unsupported_reason(rows: datasets.Dataset, control: str, facts_of: FactsOf | None) -> str:
@@ -207,13 +207,13 @@ def find_place_elsewhere(row: Mapping[str, Any]) -> dict[str, Any] | None:
     """
     from scipy import signal  # the slowest import of a run before its model
 
-    height, width = rle.size_of(row[TARGET])
+    height, width = rle.get_size(row[TARGET])
     cell = max(1, math.ceil(max(height, width) / _GRID))
-    small = rle.decode(rle.scaled(row[TARGET], (math.ceil(height / cell), math.ceil(width / cell))))
+    small = rle.decode(rle.resize_mask(row[TARGET], (math.ceil(height / cell), math.ceil(width / cell))))
     occupied = ndimage.binary_dilation(small, np.ones((3, 3)), iterations=2)
     if not (occupied & small[:, ::-1]).any():
         return {"dx": 0, "dy": 0, "mirror": True}
-    x, y, w, h = rle.bounding_box(row[TARGET])
+    x, y, w, h = rle.compute_bounding_box(row[TARGET])
     top, left = y // cell, x // cell
     region = small[top:, left:][: math.ceil(h / cell) + 1, : math.ceil(w / cell) + 1]
     # The overlap of target and region for each place of the region's window on the grid.

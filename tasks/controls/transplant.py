@@ -77,12 +77,12 @@ def _read_box_and_mask(image: np.ndarray, region: Mapping[str, Any], role: str) 
     if image.dtype != np.uint8 or image.ndim not in (2, 3) or image.shape[2:] not in ((), (3,)):
         raise ValueError(f"{role} of {image.dtype}, shape {image.shape}; expected uint8 (h, w) or (h, w, 3)")
     try:
-        size, box = rle.size_of(region), rle.bounding_box(region)
+        size, box = rle.get_size(region), rle.compute_bounding_box(region)
     except ValueError as error:
         raise ValueError(f"region of the {role}: {error}") from None
     if size != image.shape[:2]:
         raise ValueError(f"{role} of height and width {image.shape[:2]}, its region of {size}; expected the same")
-    return box, rle.decode(rle.cropped(region, box))
+    return box, rle.decode(rle.crop_mask(region, box))
 
 
 def _pad_box(box: Box, margin: int, image: np.ndarray) -> Box:

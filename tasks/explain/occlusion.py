@@ -44,7 +44,7 @@ def share_of_boxes(region: np.ndarray, boxes: Sequence[Sequence[float]], seen: W
     """
     rows, columns = _seen(seen, region.shape)
     inside = np.zeros(region.shape, dtype=bool)
-    for mask in rle.from_boxes(np.array(boxes), region.shape) if boxes else ():
+    for mask in rle.encode_boxes(np.array(boxes), region.shape) if boxes else ():
         inside |= rle.decode(mask)
     visible = inside[rows, columns]
     return float(region[rows, columns][visible].mean()) if visible.any() else None

@@ -86,7 +86,7 @@ def resolve_roots(given: Mapping[str, str] | Sequence[str] | str | None) -> dict
     """Source -> folder, as given or from the user's settings. given: a mapping, or one or several `chexpert=PATH`."""
     if not isinstance(given, Mapping):
         given = sources.parse_root_arguments([given] if isinstance(given, str) else [*(given or ())])
-    return sources.resolve_roots(given, environ=os.environ, config=sources.user_config())
+    return sources.resolve_roots(given, environ=os.environ, config=sources.find_user_config())
 
 
 def filters(config: Any) -> dict[str, Callable[[list[list[str]], list[dict]], list[str]] | None]:

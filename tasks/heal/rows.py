@@ -209,7 +209,7 @@ def _check_sizes(row: Mapping[str, Any], roots: Mapping[str, Path]) -> None:
     edit = row["edit"]
     for reference, region in ((row["images"][0], edit["region"]), (edit["donor"], edit["donor_region"])):
         try:
-            width, height = images.image_size(reference, roots)
+            width, height = images.read_image_size(reference, roots)
         except ImageError as error:
             raise ImageError(f"row {row['id']}: {error}{rows.LEAVE_OUT}") from error
         if [height, width] != list(region["size"]):

@@ -34,6 +34,6 @@ def heatmap(kind: str, doc: Mapping[str, Any], name: str) -> np.ndarray:
     instrument = name.split(",", maxsplit=1)[0]
     boxes = [box["xywh"] for box in doc["boxes"] if box["label"] == instrument] or [b["xywh"] for b in doc["boxes"]]
     drawn = np.zeros((height, width), dtype=np.float32)
-    for encoded in rle.from_boxes(np.array(boxes), (height, width)) if boxes else ():
+    for encoded in rle.encode_boxes(np.array(boxes), (height, width)) if boxes else ():
         drawn[rle.decode(encoded)] = 1
     return drawn

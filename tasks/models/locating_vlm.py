@@ -82,7 +82,7 @@ class LocatingVLM(AnsweringVLM):
         found = self._locate(opened, images_of(opened)[0])
         if found is None:
             return text
-        region = rle.scaled(found, rle.size_of(doc["region"]))
+        region = rle.resize_mask(found, rle.get_size(doc["region"]))
         return json.dumps({"text": text, "region": dict(region)}, ensure_ascii=False)
 
     def _check_region(self, request: Instance, needed_by: str) -> None:
@@ -106,8 +106,8 @@ class LocatingVLM(AnsweringVLM):
             action = "run tasks whose rows have one (medfaith_heal_vindr_closed), name a folder of a segmenter's masks "
             action += "(--model_args regions=FOLDER), or take another decoder"
             raise InputError(where, f"no region, which {needed_by} needs", row=row, action=action)
-        if size is not None and rle.size_of(region) != size:
-            found = f"a region of {' x '.join(map(str, reversed(rle.size_of(region))))} pixels"
+        if size is not None and rle.get_size(region) != size:
+            found = f"a region of {' x '.join(map(str, reversed(rle.get_size(region))))} pixels"
             action = "use the source's original images: masks are in their pixels"
             raise InputError(where, found, row=row, expected=f"{width} x {height}, as its image", action=action)
 

@@ -13,5 +13,7 @@ from medfaith.loaders import sources
 @pytest.fixture(scope="session")
 def real_studies() -> pa.Table:
     """The studies of CheXpert's real train labels, which the installed torchxrayvision carries."""
-    path = labels.label_files(sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"])["train"]
+    path = labels.find_label_files(sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"])[
+        "train"
+    ]
     return chexpert.studies(labels.read_labels(path, "train"), path)

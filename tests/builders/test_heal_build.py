@@ -88,7 +88,7 @@ def test_regions_are_the_masks_of_the_image_and_boxes_its_findings(phantom_heal_
         radiograph = radiographs[Path(row["image"]["key"]).stem]
         expected = chest.regions(radiograph.drawn, seed=radiograph.seed, size=radiograph.size)[row["anatomy"]]
         np.testing.assert_array_equal(rle.decode(row["region"]), expected)
-        assert (row["width"], row["height"]) == images.image_size(row["image"], phantom_heal_roots)
+        assert (row["width"], row["height"]) == images.read_image_size(row["image"], phantom_heal_roots)
         picture = chest.chest(radiograph.drawn, seed=radiograph.seed, size=radiograph.size)
         truth = cases.boxes(radiograph.findings, picture)
         for box in row["boxes"]:

@@ -111,7 +111,7 @@ def test_verify_accepts_a_build_whose_lists_have_a_fixed_length(build, request, 
             n_fixed += len(of_schema(table.schema))
             pq.write_table(table, file)
         assert set(problems(folder).values()) == {()}
-        assert manifest.of_build(publication.read(folder)) == manifest.of_build(publication.read(repository))
+        assert manifest.hash_build(publication.read(folder)) == manifest.hash_build(publication.read(repository))
     assert n_fixed
 
 

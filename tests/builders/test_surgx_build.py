@@ -42,7 +42,7 @@ def test_rows_say_what_the_clip_shows(phantom_surgx_build, phantom_surgx_roots, 
             assert all(
                 tuple(TRIPLETS[tr["id"]]) == (tr["instrument"], tr["verb"], tr["target"]) for tr in row["triplets"]
             )
-        assert (row["width"], row["height"]) == images.image_size(row["image"], phantom_surgx_roots)
+        assert (row["width"], row["height"]) == images.read_image_size(row["image"], phantom_surgx_roots)
         assert np.array_equal(np.asarray(images.open_image(row["image"], phantom_surgx_roots)), clip.frame(t))
 
 

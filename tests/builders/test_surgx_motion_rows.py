@@ -48,8 +48,8 @@ def test_pictures_in_turn_are_those_that_open_one_by_one(phantom_surgx_roots, na
 
 def test_a_video_is_decoded_in_one_pass_and_a_shared_picture_once(phantom_surgx_roots, monkeypatch):
     begun, opened = [], []
-    decoded_from, open_image = cholec80._decoded_from, images.open_image
-    monkeypatch.setattr(cholec80, "_decoded_from", lambda *args: begun.append(args[2]) or decoded_from(*args))
+    decoded_from, open_image = cholec80._decode_from, images.open_image
+    monkeypatch.setattr(cholec80, "_decode_from", lambda *args: begun.append(args[2]) or decoded_from(*args))
     monkeypatch.setattr(images, "open_image", lambda *args: opened.append(args[0]["key"]) or open_image(*args))
     assert len(list(motion_rows._in_turn(REFERENCES["next in the video"], phantom_surgx_roots))) == 28
     assert (begun, opened) == ([0], [])

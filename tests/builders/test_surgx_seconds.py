@@ -225,7 +225,7 @@ def long_roots(folder: Path, n: int = 120, stay: int = 8) -> dict[str, Path]:
     for second in range(n):
         Image.new("RGB", (8, 6)).save(t45 / f"data/VID42/{second:06d}.png")
     triplets = np.zeros((n, 100), dtype=int)
-    triplets[np.arange(n), [cholec_triplets.triplet_id(name, "null_verb", "null_target") for name in names]] = 1
+    triplets[np.arange(n), [cholec_triplets.find_triplet_id(name, "null_verb", "null_target") for name in names]] = 1
     parts = cholec_triplets.parts_of(triplets > 0)
     for part, labels in zip(("triplet", "instrument", "verb", "target"), (triplets, *parts), strict=True):
         (t45 / part).mkdir()

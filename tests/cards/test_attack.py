@@ -124,7 +124,7 @@ def test_no_count_is_of_a_few_rows(recipe: Recipe):
 
 @given(st.dictionaries(st.text("abc", min_size=1, max_size=3), st.integers(1, 30), max_size=6))
 def test_a_hidden_count_does_not_follow_from_the_others(counts: dict[str, int]):
-    shown = small_counts.hidden(counts)
+    shown = small_counts.hide_small_counts(counts)
     unknown = [name for name, value in shown.items() if not isinstance(value, int)]
     assert {name for name, n in counts.items() if n < 5} <= set(unknown)
     assert len(unknown) != 1 or len(counts) == 1

@@ -31,7 +31,7 @@ def test_every_source_has_tasks_and_every_column_its_meaning(benchmark):
     assert set(ABOUT[benchmark.name]["annotations"]) == set(ABOUT[benchmark.name]["tasks"])
     told = tomllib.loads((cards.FOLDER / "columns.toml").read_text(encoding="utf-8"))
     configs = [name for config in benchmark.needs for name in (config, f"{config}_tpt", f"{config}_vpt")]
-    found = {path for config in configs for path, _ in dictionary.paths(benchmark.family(config).features)}
+    found = {path for config in configs for path, _ in dictionary.iterate_paths(benchmark.family(config).features)}
     assert found <= told["all"].keys() | told[benchmark.name].keys()
     assert told[benchmark.name].keys() <= found, "no column that is gone is described"
 
@@ -46,7 +46,7 @@ def test_every_source_has_tasks_and_every_column_its_meaning(benchmark):
     ],
 )
 def test_the_tasks_are_those_that_a_build_has_rows_for(splits, tasks):
-    assert config_text.tasks(ABOUT["heal-medvqa"]["tasks"]["vindr_cxr"], splits) == tasks
+    assert config_text.select_tasks(ABOUT["heal-medvqa"]["tasks"]["vindr_cxr"], splits) == tasks
 
 
 def test_a_card_speaks_of_the_configs_of_its_build_alone(builds):
@@ -56,11 +56,11 @@ def test_a_card_speaks_of_the_configs_of_its_build_alone(builds):
     part = replace(
         built, record={**built.record, "splits": splits}, built={"chexpert_presence": built.built["chexpert_presence"]}
     )
-    sections = datasheet.sections(part, "org/name")
+    sections = datasheet.build_sections(part, "org/name")
     absent = set(registry.BENCHMARKS["cxr-contrabench"].needs) - {"chexpert_presence"}
     assert not [name for name in absent if f"`{name}`" in sections["Rules"]]
     assert "| `chexpert_presence` | which finding is present |" in sections["Rules"]
     assert "- `id`;" not in sections["Rules"], "a list goes with the paragraph before it"
     assert "--tasks medfaith_contrabench_chexpert_presence_train\n" in sections["How to get it"]
-    whole = datasheet.sections(built, "org/name")
+    whole = datasheet.build_sections(built, "org/name")
     assert "`chexpert_lora_train` (split train) is the fine-tuning set" in whole["Rules"]

@@ -46,14 +46,14 @@ def test_every_column_is_described(name, staged, builds):
 @pytest.mark.parametrize("name", NAMES)
 def test_its_words_are_the_cards(name, staged, builds):
     found = read(staged[name])
-    written = datasheet.sections(publication.read(builds[name]), f"phantom-org/{name}")
+    written = datasheet.build_sections(publication.read(builds[name]), f"phantom-org/{name}")
     of_body = {
         "rai:dataSocialImpact": "Misuse", "rai:dataAnnotationProtocol": "Annotations", "rai:dataBiases": "Biases",
         "rai:dataPreprocessingProtocol": "Rules", "rai:dataUseCases": "Intended use", "rai:dataLimitations": "Limits",
     }  # fmt: skip
     for field, heading in of_body.items():
         value = found[field][0] if isinstance(found[field], list) else found[field]
-        assert value == croissant.plain(written[heading])
+        assert value == croissant.strip_markup(written[heading])
     assert "made from these sources by rules" in found["rai:dataCollection"]
     assert "identify anybody" in found["rai:personalSensitiveInformation"][0]
 
@@ -158,4 +158,4 @@ def test_the_manifests_columns_are_described_as_on_the_card(staged):
     ],
 )
 def test_markdown_becomes_plain_words(markdown, expected):
-    assert croissant.plain(markdown).replace("\n\n", "\n") == expected
+    assert croissant.strip_markup(markdown).replace("\n\n", "\n") == expected

@@ -30,15 +30,15 @@ TASKS = Path(cards.FOLDER).parent / "tasks"
 
 @pytest.mark.parametrize("name", BODIES)
 def test_every_body_answers_the_fixed_questions_and_names_its_configs(name):
-    written = datasheet.written_sections(name)
+    written = datasheet.read_sections(name)
     assert list(written) == list(datasheet.WRITTEN)
-    assert all([*written.values(), datasheet.introduction(name)])
+    assert all([*written.values(), datasheet.read_introduction(name)])
     assert "Research only" in written["Misuse"]
-    assert "DIR/" not in cards.body(name), "how rows are loaded is generated"
+    assert "DIR/" not in cards.read_body(name), "how rows are loaded is generated"
     (benchmark,) = (of for of in registry.BENCHMARKS.values() if name.startswith(f"{of.name}-"))
     configs = [config for config, needed in benchmark.needs.items() if name == f"{benchmark.name}-{needed[0]}"]
     assert configs
-    assert [config for config in configs if f"`{config}`" not in cards.body(name)] == []
+    assert [config for config in configs if f"`{config}`" not in cards.read_body(name)] == []
 
 
 def test_every_repository_has_a_body(builds):
@@ -50,7 +50,7 @@ def test_the_hubs_library_reads_the_header(name, staged, builds):
     card = DatasetCard.load(staged[name] / "README.md")
     data = card.data.to_dict()
     assert data["license"] in licences.KNOWN or (data["license"] == "other" and data["license_link"].startswith("http"))
-    assert data["pretty_name"] == cards.body(name).splitlines()[0].removeprefix("# ")
+    assert data["pretty_name"] == cards.read_body(name).splitlines()[0].removeprefix("# ")
     assert ("extra_gated_prompt" in data) is (name not in ROWS)
     if name not in ROWS:
         assert [config["config_name"] for config in data["configs"]] == ["manifest"]
@@ -95,7 +95,7 @@ def test_the_card_has_every_section_once_and_the_builds_counts(name, staged, bui
         assert f"| `{config}` | `{of_split}` | {split['rows']:,} |" in text
     for source_id, read in record["sources"].items():
         assert sources.source(source_id).licence in text
-        for label_file, digest in file_names.shown(sources.source(source_id), read["files"]).items():
+        for label_file, digest in file_names.group_unknown(sources.source(source_id), read["files"]).items():
             assert f"`{label_file}` | `{digest}`" in text
     for reason, count in record.get("skipped", {}).items():
         assert f"- {count:,} {reason}" in text or (name not in ROWS and re.search(f"- [<≥]5 {re.escape(reason)}", text))
@@ -144,7 +144,7 @@ def test_the_card_has_the_command_that_builds_it(name, builds, staged):
     """What the command gives: tests/cli/test_build.py."""
     record = json.loads((builds[name] / "build.json").read_text(encoding="utf-8"))
     words = command.rebuild(record)
-    assert command.lines(words) in (staged[name] / "README.md").read_text(encoding="utf-8")
+    assert command.format_command(words) in (staged[name] / "README.md").read_text(encoding="utf-8")
     parsed = cli.parser().parse_args(words[1:])
     built = dict.fromkeys(key.split("/")[0] for key in record["splits"])
     assert parsed.config == [config for config in built if config in registry.BENCHMARKS[record["benchmark"]].needs]
@@ -153,8 +153,8 @@ def test_the_card_has_the_command_that_builds_it(name, builds, staged):
 
 def test_the_next_frame_of_the_video_needs_the_videos():
     record = {"sources": {"cholec80_boxes": {}, "cholect45": {}}, "arguments": {"successor": "frame"}}
-    assert command.roots(record) == ["cholec80_boxes", "cholect45", "cholec80"]
-    assert command.roots(record | {"arguments": {"successor": "second"}}) == ["cholec80_boxes", "cholect45"]
+    assert command.list_roots(record) == ["cholec80_boxes", "cholect45", "cholec80"]
+    assert command.list_roots(record | {"arguments": {"successor": "second"}}) == ["cholec80_boxes", "cholect45"]
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,12 @@ def test_the_next_frame_of_the_video_needs_the_videos():
     ],
 )
 def test_the_headers_licence(source_id, made_of, expected):
-    found = licences.of_header(source_id, [sources.source(one) for one in made_of])
+    found = licences.build_header_fields(source_id, [sources.source(one) for one in made_of])
     assert [found["license"], *filter(None, [found.get("license_name")])] == expected
 
 
 def test_several_open_licences_link_the_repositorys_own_source():
-    found = licences.of_header("openi", [sources.source("chexstruct"), sources.source("openi")])
+    found = licences.build_header_fields("openi", [sources.source("chexstruct"), sources.source("openi")])
     assert found["license_link"] == sources.source("openi").licence_url
 
 
@@ -188,7 +188,7 @@ def test_several_open_licences_link_the_repositorys_own_source():
     ],
 )
 def test_what_differs_from_the_paper_is_said(rows, paper, expected):
-    assert composition.notes({"c/test": {"rows": rows}}, {"c/test": paper}) == expected
+    assert composition.format_notes({"c/test": {"rows": rows}}, {"c/test": paper}) == expected
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -214,7 +214,7 @@ def test_metrics_cite_the_papers_as_the_data_sets_do():
     about = tomllib.loads((cards.FOLDER / "benchmarks.toml").read_text(encoding="utf-8"))
     papers = {key: fields for one in about.values() for key, fields in entries(one["bibtex"].strip()).items()}
     assert len(papers) == len(about)
-    cited = [entries((metric / f"{metric.name}.py").read_text(encoding="utf-8")) for metric in spaces.metrics()]
+    cited = [entries((metric / f"{metric.name}.py").read_text(encoding="utf-8")) for metric in spaces.list_metrics()]
     assert all(cited)
     assert papers.keys() <= {key for of_metric in cited for key in of_metric}
     for of_metric in cited:
@@ -225,11 +225,11 @@ def test_splits_that_count_the_same_stand_on_one_line():
     counts = {"finding": {"edema": 2, "mass": 1}}
     splits = {key: {"counts": counts} for key in ("a/test", "b/test")}
     splits["c/test"] = {"counts": {"finding": {"x": 1, "y": 1}}}
-    assert composition._labels(splits, {}) == [
+    assert composition._format_labels(splits, {}) == [
         ["`a/test`, `b/test`", "finding", "edema 2, mass 1"], ["`c/test`", "finding", "x 1, y 1"]
     ]  # fmt: skip
     paper = {"b/test": {"findings": {"edema": 5}}}
-    assert len(composition._labels(splits, paper)) == 3
+    assert len(composition._format_labels(splits, paper)) == 3
 
 
 def test_a_licence_of_images_that_rows_reference_holds_too(builds):

@@ -69,9 +69,9 @@ def test_a_split_of_one_side_is_missing_or_extra_as_a_whole():
 
 def test_a_manifest_survives_its_tables(phantom_build):
     built = publication.read(phantom_build / "cxr-contrabench-chexpert")
-    splits, tables = manifest.of_build(built), manifest.tables(built)
+    splits, tables = manifest.hash_build(built), manifest.build_tables(built)
     assert [*tables] == [*dict.fromkeys(config for config, _ in splits)]
-    assert {name: rows for of in tables.values() for name, rows in manifest.of_table(of).items()} == splits
+    assert {name: rows for of in tables.values() for name, rows in manifest.read_hashes(of).items()} == splits
     assert sum(map(len, splits.values())) == sum(of.num_rows for of in tables.values()) > 0
 
 
@@ -80,11 +80,11 @@ def test_rows_that_may_be_published_have_plain_hashes(phantom_build):
     (config, split, rows), *_ = built.tables()
     hashes = [hashlib.sha256(text).hexdigest() for text in row_json(rows)]
     expected = dict(zip(rows["id"].to_pylist(), hashes, strict=True))
-    assert manifest.of_build(built)[config, split] == expected == manifest.plain(rows)
+    assert manifest.hash_build(built)[config, split] == expected == manifest.hash_rows(rows)
 
 
 def test_a_build_without_keys_is_no_recipe(phantom_build):
     built = publication.read(phantom_build / "cxr-contrabench-chexpert")
     built = replace(built, record={name: value for name, value in built.record.items() if name != "keys"})
     with pytest.raises(InputError, match="build it again"):
-        manifest.of_build(built)
+        manifest.hash_build(built)

@@ -8,13 +8,13 @@ from medfaith import cards
 from medfaith.builders import cxr_contrabench, registry
 from medfaith.loaders import sources
 
-PUBLISHED = cards.published("cxr-contrabench")
+PUBLISHED = cards.read_published("cxr-contrabench")
 
 
 @pytest.mark.parametrize("benchmark", registry.BENCHMARKS.values(), ids=registry.BENCHMARKS)
 def test_published_figures_are_of_configs_and_consistent(benchmark):
     configs = {name for config in benchmark.needs for name in (config, f"{config}_tpt", f"{config}_vpt")}
-    for name, paper in cards.published(benchmark.name).items():
+    for name, paper in cards.read_published(benchmark.name).items():
         assert name.split("/")[0] in configs
         assert paper["where"]
         assert "findings" not in paper or sum(paper["findings"].values()) == paper["rows"], name
@@ -23,13 +23,13 @@ def test_published_figures_are_of_configs_and_consistent(benchmark):
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory):
     roots = sources.resolve_roots(dict.fromkeys(("chexpert", "openi"), "torchxrayvision"), environ={})
-    folders = cxr_contrabench.build(roots, tmp_path_factory.mktemp("real"), card=cards.body, workers=2)
-    found = [v for folder in folders for v in cxr_contrabench.verify(folder, cards.references())]
+    folders = cxr_contrabench.build(roots, tmp_path_factory.mktemp("real"), card=cards.read_body, workers=2)
+    found = [v for folder in folders for v in cxr_contrabench.verify(folder, cards.read_references())]
     return {f"{v.config}/{v.split}": v for v in found}
 
 
 def test_the_real_labels_give_the_rows_of_the_references(verdicts):
-    expected = {name: ((), "equal", True) for record in cards.references() for name in record["splits"]}
+    expected = {name: ((), "equal", True) for record in cards.read_references() for name in record["splits"]}
     assert {name: (v.problems, v.reference, v.same_labels) for name, v in verdicts.items()} == expected
 
 

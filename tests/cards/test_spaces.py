@@ -22,7 +22,7 @@ import yaml
 from medfaith.cards.publish import spaces
 from medfaith.loaders.errors import MedfaithError
 
-METRICS = spaces.metrics()
+METRICS = spaces.list_metrics()
 NAMES = [metric.name for metric in METRICS]
 HEADINGS = ["How to use", "Inputs", "Outputs", "Published values", "Limits", "Citation"]
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}

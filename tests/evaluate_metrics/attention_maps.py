@@ -19,7 +19,7 @@ def plain_region(heatmap, top_fraction=0.2):
 
 def plain_union(boxes, size):
     """The COCO tools' union of the boxes' masks."""
-    masks = rle.from_boxes(np.asarray(boxes, dtype=float).reshape(-1, 4), size)
+    masks = rle.encode_boxes(np.asarray(boxes, dtype=float).reshape(-1, 4), size)
     return coco.decode(coco.merge(masks)).astype(bool) if masks else np.zeros(size, dtype=bool)
 
 

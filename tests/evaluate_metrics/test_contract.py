@@ -114,8 +114,8 @@ def test_imports_only_what_a_space_may_have(folder):
 
 CASES = [
     (metric, example)
-    for metric in sorted(spaces.metrics())
-    for example in spaces.examples((metric / "README.md").read_text(encoding="utf-8"))
+    for metric in sorted(spaces.list_metrics())
+    for example in spaces.read_examples((metric / "README.md").read_text(encoding="utf-8"))
 ]
 
 
@@ -132,4 +132,4 @@ def test_a_metric_needs_no_evaluate(metric, example):
 
 
 def test_every_metric_has_an_example():
-    assert {metric.name for metric, *_ in CASES} == {metric.name for metric in spaces.metrics()}
+    assert {metric.name for metric, *_ in CASES} == {metric.name for metric in spaces.list_metrics()}

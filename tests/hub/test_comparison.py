@@ -38,7 +38,7 @@ def publish(hub, folder, edit=lambda tables: tables, record=lambda record: recor
     if of_folder.policy == "rows":
         tables = {(config, split): rows for config, split, rows in of_folder.tables()}
     else:
-        of_configs = manifest.tables(of_folder)
+        of_configs = manifest.build_tables(of_folder)
         tables = {("manifest", config): rows for config, rows in of_configs.items()}
     files = {}
     for (config, split), rows in edit(tables).items():
@@ -93,7 +93,7 @@ def test_rows_of_ours_are_named_by_their_own_ids_where_the_published_ones_are_ha
 
     publish(hub, built[CHEXPERT], of_first(change))
     read = publication.read(built[CHEXPERT])
-    own, splits = manifest.ids(read), manifest.of_build(read)
+    own, splits = manifest.map_hashes_to_ids(read), manifest.hash_build(read)
     (config, split), ids = next((key, [own[key][name] for name in of]) for key, of in splits.items())
     status, out, _ = verify(CHEXPERT)
     assert status == 5
@@ -248,7 +248,7 @@ def test_a_hub_that_fails_is_not_taken_for_a_wrong_name(path, status, complaint,
 @pytest.mark.parametrize("error", [HTTPError("cut off"), ConnectionError("cut off"), ValueError("no Parquet")])
 def test_what_the_clients_raise_when_they_give_up_is_explained(error):
     explained = r"x/y, a/b: .*(cut off|no Parquet).*\n  what to do: try again"
-    with pytest.raises(MedfaithError, match=explained), comparison._loaded("x/y, a/b"):
+    with pytest.raises(MedfaithError, match=explained), comparison._loading("x/y, a/b"):
         raise error
 
 

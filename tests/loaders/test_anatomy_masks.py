@@ -99,7 +99,7 @@ def test_every_layout_gives_the_phantoms_regions_at_any_size_of_the_image(tmp_pa
     masks = open_masks(tmp_path)
     assert list(masks) == sorted(REGIONS)
     assert "image3" not in masks
-    assert masks.declared_size("image1") is None  # no size is made up
+    assert masks.get_declared_size("image1") is None  # no size is made up
     for image, regions in REGIONS.items():
         expected = {name: rle.encode(regions[name]) for name in ANATOMIES}
         assert masks.read(image) == expected
@@ -109,14 +109,14 @@ def test_every_layout_gives_the_phantoms_regions_at_any_size_of_the_image(tmp_pa
     assert masks.files
     for factor in (3, 0.5):
         size = int(SIZE[0] * factor), int(SIZE[1] * factor)
-        scaled = {name: rle.scaled(REGIONS["image1"][name], size) for name in ANATOMIES}
+        scaled = {name: rle.resize_mask(REGIONS["image1"][name], size) for name in ANATOMIES}
         assert masks.read("image1", size) == {name: mask for name, mask in scaled.items() if rle.area(mask)}
 
 
 def test_a_coco_file_can_be_named_itself_and_says_the_size(tmp_path):
     write_coco(tmp_path, width=SIZE[1], height=SIZE[0])
     masks = open_masks(tmp_path / "masks.json", ("heart",))
-    assert [masks.declared_size(name) for name in ("image1", "image3")] == [(SIZE[1], SIZE[0]), None]
+    assert [masks.get_declared_size(name) for name in ("image1", "image3")] == [(SIZE[1], SIZE[0]), None]
     assert masks.files == [tmp_path / "masks.json"]
 
 
@@ -124,16 +124,16 @@ def test_a_coco_file_can_be_named_itself_and_says_the_size(tmp_path):
 def test_the_working_size_of_cxas_is_not_the_images(tmp_path, width, expected):
     document = {"images": [{"id": 1, "file_name": "a.png", "width": width, "height": 512}]}
     write_json(tmp_path / "a.json", document | {"categories": [], "annotations": []})
-    assert open_masks(tmp_path).declared_size("a") == expected
+    assert open_masks(tmp_path).get_declared_size("a") == expected
 
 
 def test_a_square_mask_fits_any_image_and_no_other_mask_does(tmp_path):
     heart = np.eye(20, dtype=bool)
     write_mask(tmp_path / "a" / "heart.png", heart)
     masks = open_masks(tmp_path, ("heart",))
-    assert masks.read("a", (30, 50)) == {"heart": rle.scaled(heart, (30, 50))}
+    assert masks.read("a", (30, 50)) == {"heart": rle.resize_mask(heart, (30, 50))}
     write_mask(tmp_path / "a" / "heart.png", heart[:, :10])
-    assert masks.read("a", (401, 200)) == {"heart": rle.scaled(heart[:, :10], (401, 200))}
+    assert masks.read("a", (401, 200)) == {"heart": rle.resize_mask(heart[:, :10], (401, 200))}
     for size in [(200, 400), (400, 210)]:
         assert "10 x 20, the image a" in fault(masks.read, "a", size, where=tmp_path / "a")
 
@@ -144,7 +144,7 @@ def test_thirds_are_of_the_lungs_height_and_make_up_the_lung(tmp_path):
     write_mask(tmp_path / "a" / "left lung.png", lung)
     zones = [f"left {zone} lung" for zone in ("upper", "middle", "lower")]
     read = open_masks(tmp_path, zones).read("a")
-    assert [rle.bounding_box(read[zone]) for zone in zones] == [(3, 5, 6, 10), (3, 15, 6, 11), (3, 26, 6, 10)]
+    assert [rle.compute_bounding_box(read[zone]) for zone in zones] == [(3, 5, 6, 10), (3, 15, 6, 11), (3, 26, 6, 10)]
     assert rle.union([read[zone] for zone in zones]) == rle.encode(lung)
 
 
@@ -334,8 +334,8 @@ def test_the_defaults_are_defined_and_match_the_segmenters_own_list():
     given = {ast.unparse(node.target): node.value for node in module.body if isinstance(node, ast.AnnAssign)}
     targets = ast.literal_eval(given["TARGETS"] or ast.List())
     assert len(targets) == 159
-    structures, thirds = anatomy_masks._definitions()
+    structures, thirds = anatomy_masks._load_definitions()
     assert all(name in structures or thirds[name]["of"] in structures for name in ANATOMIES)
     for name, entry in structures.items():
-        label = anatomy_masks.normalised(targets[entry["index"]])
+        label = anatomy_masks.normalize_label(targets[entry["index"]])
         assert label in (name, *entry.get("labels", ()))

@@ -23,7 +23,7 @@ def read(kind, path):
 @pytest.mark.parametrize("exchanges", [True, False], ids=["exchange", "two renames"])
 def test_the_new_takes_the_place_of_the_old_or_the_old_stays(kind, exchanges, tmp_path, monkeypatch):
     if not exchanges:
-        monkeypatch.setattr(atomic, "_exchange", lambda *_: False)
+        monkeypatch.setattr(atomic, "_swap_folders", lambda *_: False)
     path = tmp_path / "made" / "x"
     with pytest.raises(OSError, match="disk full"):
         write(kind, path, "half", fails=True)

@@ -98,7 +98,7 @@ def test_rows_of_one_row_id_make_a_sentence(tmp_path):
     )
     assert second.boxes["trachea"] == (-8, 0, 90, 0)
     assert chest_imagenome.key(first) == mimic_cxr.key(PATIENT, STUDY, dicom())
-    assert chest_imagenome.image_paths("files/a.jpg") == ("files/a.jpg",)
+    assert chest_imagenome.list_image_paths("files/a.jpg") == ("files/a.jpg",)
 
 
 def test_a_box_and_an_image_that_the_annotations_have_not_are_read(tmp_path):
@@ -239,7 +239,7 @@ def test_a_file_of_another_form_and_one_that_is_missing_are_named(tmp_path, kind
     assert "are not separated by" in fault(read, tmp_path, kind, where=path)
     path.unlink()
     if kind in chest_imagenome.REQUIRED:
-        fault(chest_imagenome.label_files, tmp_path, where=tmp_path)
+        fault(chest_imagenome.find_label_files, tmp_path, where=tmp_path)
     else:
-        assert set(chest_imagenome.label_files(tmp_path)) == set(chest_imagenome.REQUIRED)
+        assert set(chest_imagenome.find_label_files(tmp_path)) == set(chest_imagenome.REQUIRED)
     assert f"holds no {FILES[kind]}\n" in fault(read, tmp_path, kind, where=tmp_path)

@@ -43,25 +43,25 @@ def test_rows_are_the_same_for_every_prefix(tmp_path, prefix):
 
 def test_label_files_are_found_in_each_layout_and_foreign_ones_are_refused(tmp_path):
     with pytest.raises(InputError, match=r"holds no CheXpert label file"):
-        chexpert.label_files(tmp_path)
+        chexpert.find_label_files(tmp_path)
     with pytest.raises(InputError, match=r"is not a CheXpert label file"):
-        chexpert.label_files(write(tmp_path, "other.csv", "1,2", header="a,b"))
+        chexpert.find_label_files(write(tmp_path, "other.csv", "1,2", header="a,b"))
     files = product(
         ["", "CheXpert-v1.0-small/", "CheXpert-v1.0/"], [("train.csv", "train"), ("valid.csv", "validation")]
     )
     for number, (folder, (name, split)) in enumerate(files):
         root = tmp_path / str(number)
         path = write(root, folder + name, row(GOOD_PATH.replace("train", chexpert.FOLDERS[split])))
-        assert chexpert.label_files(root) == {split: path}
-        assert chexpert.label_files(path) == {split: path}  # the csv itself
+        assert chexpert.find_label_files(root) == {split: path}
+        assert chexpert.find_label_files(path) == {split: path}  # the csv itself
         renamed = path.rename(path.with_name("labels.csv"))
-        assert chexpert.label_files(renamed) == {split: renamed}  # told by its rows, not by its name
+        assert chexpert.find_label_files(renamed) == {split: renamed}  # told by its rows, not by its name
 
 
 def test_test_labels_are_one_row_a_study(tmp_path):
     header = "Study," + ",".join(chexpert.LABELS)
     path = write(tmp_path, "groundtruth.csv", "CheXpert-v1.0/test/patient64741/study1" + ",0.0" * 14, header=header)
-    assert chexpert.label_files(tmp_path) == {"test": path}
+    assert chexpert.find_label_files(tmp_path) == {"test": path}
     table = chexpert.read_test_labels(path)
     assert table["study_id"].to_pylist() == ["patient64741/study1"]
     assert table["Edema"].to_pylist() == [0.0]
@@ -89,7 +89,7 @@ def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row_num
 
 def test_the_real_train_labels():
     root = sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"]
-    table = chexpert.read_labels(chexpert.label_files(root)["train"], "train")
+    table = chexpert.read_labels(chexpert.find_label_files(root)["train"], "train")
     assert table.num_rows == 223_414
     assert len(table["study_id"].combine_chunks().dictionary) == 187_641
     assert len({study.split("/")[0] for study in table["study_id"].unique().to_pylist()}) == 64_540

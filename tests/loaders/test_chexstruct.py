@@ -42,8 +42,8 @@ def test_real_openi_ids_survive_the_way_to_a_dicom_name_and_back():
     keys = [image.key for report in openi.read_reports(root) for image in report.images]
     assert len(keys) == 7470
     for key in keys:
-        dicom = next(Path(place).name for place in openi.image_paths(key) if place.endswith(".dcm"))
-        assert chexstruct._image(dicom, Path("x.csv"), 1, "image_file") + ".png" == key
+        dicom = next(Path(place).name for place in openi.list_image_paths(key) if place.endswith(".dcm"))
+        assert chexstruct._parse_image_id(dicom, Path("x.csv"), 1, "image_file") + ".png" == key
 
 
 def test_a_missing_row_is_unknown_and_files_are_joined(tmp_path):
@@ -61,7 +61,7 @@ def test_where_the_files_may_lie(tmp_path):
     for folder in ("openi", "CheXStruct/openi", "."):
         root = write(tmp_path / folder.split("/")[0], HEADER + GOOD, folder=folder)
         assert read(root) == {"CXR3_IM-1-1": {KNOB: 1}}
-        (path,) = chexstruct.label_files(root, [KNOB]).values()
+        (path,) = chexstruct.find_label_files(root, [KNOB]).values()
         assert path.name == f"{KNOB}.csv"
 
 
@@ -88,7 +88,7 @@ def test_what_is_not_as_released_is_refused_by_name(tmp_path, text, words):
 
 def test_a_missing_file_and_an_unknown_finding_are_named_and_two_half_copies_are_not_mixed(tmp_path):
     write(tmp_path, HEADER + GOOD)
-    with pytest.raises(InputError, match=r"lacks openi/trachea_deviation\.csv"):
+    with pytest.raises(InputError, match=r"has no openi/trachea_deviation\.csv"):
         chexstruct.read_labels(tmp_path, [KNOB, TRACHEA])
     with pytest.raises(InputError, match="no such file"):
         chexstruct.read_labels(tmp_path, ["inclusion"])
@@ -106,8 +106,8 @@ def test_labels_do_not_depend_on_the_order_of_rows(tmp_path_factory, rows, junk,
     random.shuffle(names)
     root = write(tmp_path_factory.mktemp("c"), HEADER + ("1,,,\n" if junk else "") + "".join(names))
     found = read(root)
-    assert [chexstruct.report_number(image) for image in found] == sorted(rows)
-    assert {chexstruct.report_number(image): of[KNOB] for image, of in found.items()} == rows
+    assert [chexstruct.parse_report_number(image) for image in found] == sorted(rows)
+    assert {chexstruct.parse_report_number(image): of[KNOB] for image, of in found.items()} == rows
 
 
 # --- the phantom ------------------------------------------------------------------------------------------------------

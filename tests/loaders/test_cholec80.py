@@ -81,9 +81,9 @@ def test_a_frame_is_the_one_that_decoding_from_the_start_shows(tmp_path, kind):
 )
 @pytest.mark.parametrize("numbers", [[3, 30, 59], [], [7], [0, 1, 2], [11, 12, 13, 36], list(range(0, 60, 7))])
 def test_a_distant_frame_is_sought_and_a_near_one_decoded_on_to(video, monkeypatch, numbers, seek_beyond, begun):
-    passes, decoded_from, expected = [], cholec80._decoded_from, decoded(video)
+    passes, decoded_from, expected = [], cholec80._decode_from, decoded(video)
     monkeypatch.setattr(cholec80, "SEEK_BEYOND", seek_beyond)
-    monkeypatch.setattr(cholec80, "_decoded_from", lambda *args: passes.append(args[2]) or decoded_from(*args))
+    monkeypatch.setattr(cholec80, "_decode_from", lambda *args: passes.append(args[2]) or decoded_from(*args))
     assert [frame.tobytes() for frame in cholec80.frames(video, numbers)] == [expected[k] for k in numbers]
     if numbers == [3, 30, 59]:
         assert passes == begun
@@ -233,7 +233,7 @@ def test_a_key_opens_its_frame(root):
         frame = images.open_image(ref(cholec80.key(42, k)), {"cholec80": root})
         assert isinstance(frame, Image.Image)
         assert frame.tobytes() == expected[k]
-        assert images.image_size(ref(cholec80.key(42, k)), {"cholec80": root}) == frame.size == SIZE
+        assert images.read_image_size(ref(cholec80.key(42, k)), {"cholec80": root}) == frame.size == SIZE
     assert images.locate(ref(cholec80.key(42, 5)), {"cholec80": root}) == (root / "videos/video42.mp4").resolve()
 
 
@@ -258,7 +258,7 @@ def test_a_key_that_cannot_be_opened_is_named(root):
     write_video(root / "videos/slow.mp4", rate=12)
     write_video(root.parent / "private.mp4")
     (root / "videos/linked.mp4").symlink_to(root.parent / "private.mp4")
-    for (key, words), read in product(UNOPENED, (images.open_image, images.image_size)):
+    for (key, words), read in product(UNOPENED, (images.open_image, images.read_image_size)):
         with pytest.raises(ImageError, match=words) as error:
             read(ref(key), {"cholec80": root})
         assert str(error.value).startswith(f"image {key!r} of source 'cholec80': ")
@@ -275,9 +275,9 @@ def test_a_source_or_a_decoder_that_is_missing(root, monkeypatch):
 def test_keys_split_into_video_and_number_and_another_key_stands_for_its_own_path():
     for number in ("000025", "123456789"):
         assert cholec80.split_key(f"videos/video42.mp4/{number}") == ("videos/video42.mp4", int(number))
-        assert cholec80.image_paths(f"videos/video42.mp4/{number}") == ("videos/video42.mp4",)
+        assert cholec80.list_image_paths(f"videos/video42.mp4/{number}") == ("videos/video42.mp4",)
     for key in ("videos/video42.mp4/1234567890", "videos/video42.mp4/25", "videos/video42.mp4", "a", ""):
-        assert (cholec80.split_key(key), cholec80.image_paths(key)) == (None, (key,))
+        assert (cholec80.split_key(key), cholec80.list_image_paths(key)) == (None, (key,))
 
 
 def test_videos_are_found_by_number(root):

@@ -60,7 +60,7 @@ def test_spellings_of_a_tool():
         **dict.fromkeys(("SpecimenBag", "Specimen bag", "specimen-bag", "Bag"), "specimen_bag"),
         **{" Hook ": "hook", "Scissor": "scissors", "Trocar": None, "": None},
     }
-    assert {name: cholec80_boxes.instrument_of(name) for name in spellings} == spellings
+    assert {name: cholec80_boxes.find_instrument(name) for name in spellings} == spellings
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_a_fault_is_named_by_file_row_and_column(tmp_path, bad, column, words):
 
 def test_the_csv_is_found_below_the_root_or_is_the_root(tmp_path):
     path = write(tmp_path, line()) / "ROI_Labels.csv"
-    assert cholec80_boxes.label_files(tmp_path) == cholec80_boxes.label_files(path) == {"boxes": path}
+    assert cholec80_boxes.find_label_files(tmp_path) == cholec80_boxes.find_label_files(path) == {"boxes": path}
     assert cholec80_boxes.read_frames(path) == cholec80_boxes.read_frames(tmp_path)
     with pytest.raises(InputError, match=r"holds no ROI_Labels\.csv"):
-        cholec80_boxes.label_files(tmp_path / "Images")
+        cholec80_boxes.find_label_files(tmp_path / "Images")
 
 
 BOXES = st.tuples(
@@ -115,7 +115,7 @@ def test_no_box_is_lost_or_invented_in_any_order_of_rows(tmp_path_factory, boxes
     lines = [line(video, frame, n, tool, box) for n, (video, frame, tool, box) in enumerate(boxes)]
     frames = cholec80_boxes.read_frames(write(root, *lines))
     read = {(f.video, f.frame, tool, box) for f in frames for tool, box in f.boxes}
-    assert read == {(v, k, cholec80_boxes.instrument_of(tool), box) for v, k, tool, box in boxes}
+    assert read == {(v, k, cholec80_boxes.find_instrument(tool), box) for v, k, tool, box in boxes}
     assert sum(len(f.boxes) for f in frames) == len(boxes)
     seed.shuffle(lines)
     assert cholec80_boxes.read_frames(write(root, *lines)) == frames

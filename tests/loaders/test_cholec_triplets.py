@@ -22,8 +22,8 @@ def official():
 
 def test_ids_are_the_official_ones_and_every_text_reads_back(official):
     assert official.bank[:, 0].tolist() == list(range(100))
-    np.testing.assert_array_equal(cholec_triplets.component_ids(), official.bank[:, 1:6])
-    assert [cholec_triplets.triplet_id(*cholec_triplets.parse(str(one))) for one in TRIPLETS] == list(range(100))
+    np.testing.assert_array_equal(cholec_triplets.compute_component_ids(), official.bank[:, 1:6])
+    assert [cholec_triplets.find_triplet_id(*cholec_triplets.parse(str(one))) for one in TRIPLETS] == list(range(100))
     assert (len(INSTRUMENTS), len(VERBS), len(TARGETS)) == (6, 10, 15)
     assert cholec_triplets.NULL_IDS == (94, 95, 96, 97, 98, 99)
 
@@ -41,7 +41,7 @@ def test_ids_are_the_official_ones_and_every_text_reads_back(official):
 )
 def test_text_and_id(number, text):
     assert str(TRIPLETS[number]) == f"{TRIPLETS[number]}" == text
-    assert cholec_triplets.triplet_id(*text.split(",")) == number
+    assert cholec_triplets.find_triplet_id(*text.split(",")) == number
     assert cholec_triplets.parse(text.replace(",", " , ")) == TRIPLETS[number]
 
 

@@ -18,7 +18,7 @@ NO_BOX = (-1, -1, -1, -1)
 
 def vector(number, box=NO_BOX, **ids):
     """The 15 values of a triplet, any of its ids changed by name."""
-    instrument, verb, target, *_ = cholec_triplets.component_ids()[number].tolist()
+    instrument, verb, target, *_ = cholec_triplets.compute_component_ids()[number].tolist()
     ids = {"triplet": number, "instrument": instrument, "verb": verb, "target": target} | ids
     instrument = [ids["instrument"], 1, *box]
     return [ids["triplet"], *instrument, ids["verb"], ids["target"], 1, *NO_BOX, 0]

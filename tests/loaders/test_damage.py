@@ -92,7 +92,7 @@ READINGS: list[tuple[str, str, Read]] = [
     (
         "mimic_cxr_reports",
         "files/**/s*.txt",
-        lambda root, file: mimic_cxr.report_text({"mimic_cxr": root}, file.parent.name[1:], file.stem[1:]),
+        lambda root, file: mimic_cxr.read_report({"mimic_cxr": root}, file.parent.name[1:], file.stem[1:]),
     ),
     ("mimic_cxr_detections", "classes.txt", boxes_of),
     ("mimic_cxr_detections", "*-*.txt", boxes_of),

@@ -107,7 +107,7 @@ def test_the_layouts_of_a_yolo_folder(tmp_path, folder, name, content):
     (tmp_path / name).write_text(content)
     found = rows_of(read(tmp_path))
     assert np.allclose(found[0][2:], EXPECTED[2:])
-    assert set(detections.label_files(tmp_path)) == {f"{A}.txt", Path(name).name}
+    assert set(detections.find_label_files(tmp_path)) == {f"{A}.txt", Path(name).name}
 
 
 def test_a_line_without_a_confidence_counts_as_certain(tmp_path):

@@ -58,6 +58,6 @@ def test_errors_of_the_program_are_not_hidden():
     ],
 )
 def test_a_program_of_others_ends_as_ours(raised, status, said):
-    script = f"from medfaith.loaders import errors; errors.end_as_ours(); raise {raised}"
+    script = f"from medfaith.loaders import errors; errors.install_excepthook(); raise {raised}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.startswith(said)) == (status, True), done.stderr

@@ -164,7 +164,7 @@ def test_json(reader, tmp_path):
 
 
 def study(root: Path) -> str | None:
-    return mimic_cxr.report_text({"mimic_cxr": root}, "10000032", "50414267")
+    return mimic_cxr.read_report({"mimic_cxr": root}, "10000032", "50414267")
 
 
 def boxes(root: Path) -> object:

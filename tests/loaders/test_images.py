@@ -70,8 +70,8 @@ def test_a_full_size_radiograph_opens_without_a_warning(tmp_path):
 # --- the size ---------------------------------------------------------------------------------------------------------
 
 
-def size_of(root, key):
-    return images.image_size({"source": SOURCE, "key": key, "view": ""}, {SOURCE: root})
+def get_size(root, key):
+    return images.read_image_size({"source": SOURCE, "key": key, "view": ""}, {SOURCE: root})
 
 
 def write_any(path, pixels):
@@ -81,23 +81,23 @@ def write_any(path, pixels):
 def test_size_is_width_then_height_as_when_opened_and_orientation_in_exif_does_not_turn_it(tmp_path):
     for size, name in product([(30, 20), (20, 30), (1, 1)], ["a.png", "a.jpg", "a.dicom"]):
         write_any(tmp_path / name, np.zeros(size[::-1], np.uint8))
-        assert size_of(tmp_path, name) == open_key(tmp_path, name).size == size
+        assert get_size(tmp_path, name) == open_key(tmp_path, name).size == size
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.new("L", (30, 20)).save(tmp_path / "a.jpg", exif=exif)
-    assert size_of(tmp_path, "a.jpg") == (30, 20)
+    assert get_size(tmp_path, "a.jpg") == (30, 20)
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.dicom"])
 def test_only_the_header_is_needed_for_the_size(tmp_path, name):
     write_any(tmp_path / name, np.random.default_rng(0).integers(0, 255, (40, 50), dtype=np.uint8))
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-900])
-    assert size_of(tmp_path, name) == (50, 40)
+    assert get_size(tmp_path, name) == (50, 40)
     with pytest.raises(ImageError):
         open_key(tmp_path, name)
 
 
-@pytest.mark.parametrize("read", [size_of, open_key])
+@pytest.mark.parametrize("read", [get_size, open_key])
 @pytest.mark.parametrize("name", ["a.png", "a.dicom"])
 def test_an_absurd_size_is_refused(tmp_path, monkeypatch, name, read):
     monkeypatch.setattr(limits, "IMAGE_PIXELS", 200)
@@ -112,7 +112,7 @@ NO_IMAGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("read", [size_of, open_key])
+@pytest.mark.parametrize("read", [get_size, open_key])
 @pytest.mark.parametrize(("content", "reason"), NO_IMAGE)
 def test_what_is_no_image_is_refused_by_its_key(tmp_path, content, reason, read):
     if content is not None:

@@ -74,7 +74,7 @@ def test_a_dicom_that_holds_more_than_an_image_is_not_unpacked(tmp_path, monkeyp
     write_dicom(tmp_path / "a.dcm", RAMP_8, syntax=syntax, DataSetTrailingPadding=bytes(70_000))
     assert open_key(tmp_path, "a.dcm").size == (16, 16)
     monkeypatch.setattr(limits, "IMAGE_PIXELS", RAMP_8.size)
-    for read in (images.open_image, images.image_size):
+    for read in (images.open_image, images.read_image_size):
         with pytest.raises(ImageError, match="a DICOM of more than 66,560 bytes"):
             read({"source": SOURCE, "key": "a.dcm", "view": ""}, {SOURCE: tmp_path})
 
@@ -121,7 +121,7 @@ def test_a_size_of_nothing_is_none(tmp_path):
     dataset.Rows = 0
     dataset.save_as(tmp_path / "a.dcm", enforce_file_format=True)
     with pytest.raises(ImageError, match="16 x 0 pixels"):
-        images.image_size({"source": SOURCE, "key": "a.dcm", "view": ""}, {SOURCE: tmp_path})
+        images.read_image_size({"source": SOURCE, "key": "a.dcm", "view": ""}, {SOURCE: tmp_path})
 
 
 def test_levels_that_are_shown_as_one_are_no_image(tmp_path):

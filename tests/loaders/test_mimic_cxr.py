@@ -102,16 +102,16 @@ def test_a_fault_of_the_metadata_is_named(tmp_path, rows, row, column, words):
 def test_label_files_and_what_is_missing(tmp_path):
     metadata = write(tmp_path, "metadata", METADATA, image(0))
     with pytest.raises(InputError, match=r"holds no mimic-cxr-2\.0\.0-split\.csv\.gz"):
-        mimic_cxr.label_files(tmp_path)
+        mimic_cxr.find_label_files(tmp_path)
     split = write(tmp_path, "split", SPLIT, packed=False)
-    assert mimic_cxr.label_files(tmp_path) == {"metadata": metadata, "split": split}
-    assert mimic_cxr.label_files(metadata) == {"metadata": metadata, "split": split}
+    assert mimic_cxr.find_label_files(tmp_path) == {"metadata": metadata, "split": split}
+    assert mimic_cxr.find_label_files(metadata) == {"metadata": metadata, "split": split}
     with pytest.raises(InputError, match=r"holds no mimic-cxr-2\.0\.0-negbio\.csv\.gz"):
         mimic_cxr.read_labels(tmp_path, "negbio")
     negbio = write(tmp_path, "negbio", LABELS)
-    assert mimic_cxr.label_files(tmp_path) == {"metadata": metadata, "split": split, "negbio": negbio}
+    assert mimic_cxr.find_label_files(tmp_path) == {"metadata": metadata, "split": split, "negbio": negbio}
     with pytest.raises(InputError, match="holds no"):
-        mimic_cxr.label_files(tmp_path / "nowhere")
+        mimic_cxr.find_label_files(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("labeler", mimic_cxr.LABELERS)
@@ -161,9 +161,9 @@ def test_a_report_is_read_from_either_root(tmp_path, source, place):
         (b" \n", None),
     ):
         path.write_bytes(data)
-        assert mimic_cxr.report_text(roots, SUBJECT, STUDY) == text
-    assert mimic_cxr.report_text(roots, SUBJECT, "50414268") is None
-    assert mimic_cxr.report_text({}, SUBJECT, STUDY) is None
+        assert mimic_cxr.read_report(roots, SUBJECT, STUDY) == text
+    assert mimic_cxr.read_report(roots, SUBJECT, "50414268") is None
+    assert mimic_cxr.read_report({}, SUBJECT, STUDY) is None
     path.unlink()
     path.mkdir()  # a folder in its place
-    assert "cannot be read" in fault(mimic_cxr.report_text, roots, SUBJECT, STUDY, where=path)
+    assert "cannot be read" in fault(mimic_cxr.read_report, roots, SUBJECT, STUDY, where=path)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from medfaith.loaders import openi, sources
 from medfaith.loaders.errors import ImageError, InputError
-from medfaith.loaders.openi import Image, Report, image_paths, label_files, read_reports
+from medfaith.loaders.openi import Image, Report, find_label_files, list_image_paths, read_reports
 
 
 def report(number: int, findings="", impression="", major=(), images=(), automatic=()) -> Report:
@@ -112,7 +112,7 @@ def test_every_layout_reads_the_same(layout, tmp_path):
     root = LAYOUTS[layout](tmp_path / "root")
     assert read_reports(root) == REPORTS
     if layout in LABEL_FILES:
-        assert [file.relative_to(root).as_posix() for file in label_files(root)] == LABEL_FILES[layout]
+        assert [file.relative_to(root).as_posix() for file in find_label_files(root)] == LABEL_FILES[layout]
 
 
 def test_xml_wins_over_the_archive_beside_it_and_hidden_files_of_a_copy_are_not_reports(tmp_path):
@@ -221,14 +221,14 @@ def test_bad_input_is_refused_by_name(fault, tmp_path):
     ],
 )
 def test_image_paths_cover_the_known_layouts(key, paths):
-    assert set(paths.split()) < set(image_paths(key))
-    assert image_paths(key)[0] == key
+    assert set(paths.split()) < set(list_image_paths(key))
+    assert list_image_paths(key)[0] == key
 
 
 @given(st.text(st.sampled_from("CXR1_.-/\\:\0png"), max_size=16).map(lambda text: text + ".png"))
 def test_no_image_path_leaves_the_root(key):
     try:
-        paths = image_paths(key)
+        paths = list_image_paths(key)
     except ImageError:
         return
     for path in paths:
@@ -239,7 +239,7 @@ def test_no_image_path_leaves_the_root(key):
 @pytest.mark.parametrize("key", ["", "a.jpg", "../a.png", "a/b.png", "/a.png", "a\\b.png", ".png", "a..png", "C:a.png"])
 def test_keys_that_are_no_plain_png_name_are_refused(key):
     with pytest.raises(ImageError):
-        image_paths(key)
+        list_image_paths(key)
 
 
 ROOT = sources.resolve_roots({"openi": "torchxrayvision"}, environ={})["openi"]
@@ -252,7 +252,7 @@ def survive_the_kaggle_form(reports: list[Report], folder: Path) -> bool:
 
 def test_fifty_real_reports(tmp_path):
     """Of the 3,955 that the installed torchxrayvision carries (located, not imported)."""
-    with tarfile.open(label_files(ROOT)[0]) as archive:
+    with tarfile.open(find_label_files(ROOT)[0]) as archive:
         members = [member for member in archive if member.name.endswith(".xml")]
         assert len(members) == 3955
         archive.extractall(tmp_path / "xml", members[:2000:40], filter="data")

@@ -186,7 +186,7 @@ def test_boxes_are_the_annotations_around_the_anatomy(written, gold, drawn):
 
 def test_the_other_files_agree_with_the_gold_rows(written, gold):
     root = written["chest_imagenome"]
-    assert set(chest_imagenome.label_files(root)) == set(chest_imagenome.FILES)
+    assert set(chest_imagenome.find_label_files(root)) == set(chest_imagenome.FILES)
     anatomy, found = chest_imagenome.read_anatomy(root), chest_imagenome.read_automatic_boxes(root)
     assert set(anatomy) == set(chest_imagenome.read_scaling(root)) == set(found)
     for image, boxes in found.items():

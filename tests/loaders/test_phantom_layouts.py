@@ -84,7 +84,7 @@ def test_tables_have_the_official_headers_and_rows_as_wide(written):
 
 
 def test_every_source_with_a_reader_has_a_phantom_that_is_complete_and_small(written):
-    assert set(phantom.SOURCES) == {name for name, entry in sources.all_sources().items() if entry.reader}
+    assert set(phantom.SOURCES) == {name for name, entry in sources.load_sources().items() if entry.reader}
     for source in phantom.SOURCES:
         status = sources.status(source, written)
         assert (status.state, status.missing) == ("found", ())

@@ -34,7 +34,7 @@ def shown(source, root, key):
 @pytest.fixture(scope="module")
 def labelled(written):
     """{split: rows that the reader reads}."""
-    files = chexpert.label_files(written["chexpert"])
+    files = chexpert.find_label_files(written["chexpert"])
     return {split: chexpert.read_labels(path, split).to_pylist() for split, path in files.items()}
 
 

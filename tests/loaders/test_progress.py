@@ -22,7 +22,7 @@ from medfaith.loaders.progress import EVERY, Progress, libraries_in_lines, say
 @pytest.fixture(autouse=True)
 def no_look(monkeypatch) -> None:
     """Another thread must not look while a test has put the clock forward."""
-    monkeypatch.setattr(progress, "_watch", lambda: None)
+    monkeypatch.setattr(progress, "_start_refresh", lambda: None)
 
 
 class Clock:
@@ -100,7 +100,7 @@ def test_work_whose_first_item_takes_long_says_so(total, amount, monkeypatch, ca
 
     with libraries_in_lines(clock), Progress(title="writing rows", total=total, clock=clock):
         library = tqdm.tqdm(desc="of a library", total=total)
-        progress._look(cast(Any, Looks()))
+        progress._refresh_bars(cast(Any, Looks()))
         library.close()
     said = sorted(capsys.readouterr().err.splitlines())
     assert said == [
@@ -111,14 +111,14 @@ def test_work_whose_first_item_takes_long_says_so(total, amount, monkeypatch, ca
 def test_someone_looks(monkeypatch, capsys):
     """A thread, once a process. It is asked for by each bar that shows anything."""
     monkeypatch.undo()
-    progress._watch.cache_clear()
+    progress._start_refresh.cache_clear()
     looked = threading.Event()
-    monkeypatch.setattr(progress, "_look", lambda end: looked.set())
+    monkeypatch.setattr(progress, "_refresh_bars", lambda end: looked.set())
     with Progress(title="reading", quiet=True):
-        assert not progress._watch.cache_info().currsize
+        assert not progress._start_refresh.cache_info().currsize
     with Progress(title="reading"):
         assert looked.wait(20)
-    progress._watch.cache_clear()
+    progress._start_refresh.cache_clear()
 
 
 def test_the_rate_follows_what_became_slower():

@@ -45,7 +45,7 @@ def test_every_form_of_counts_is_the_same_mask(mask):
     runs = run_lengths(mask)
     split = [part for run in runs for part in (run - run // 2, 0, run // 2)]  # empty runs inside, as some tools write
     for counts in (expected["counts"], expected["counts"].encode(), runs, tuple(runs), np.array(runs), split):
-        assert rle.checked({"size": mask.shape, "counts": counts}) == expected
+        assert rle.validate_rle({"size": mask.shape, "counts": counts}) == expected
 
 
 @given(MASKS, SIDE, SIDE)
@@ -54,8 +54,8 @@ def test_scaling_is_nearest_neighbour_to_the_byte(mask, height, width):
     rows = np.floor((np.arange(height) + 0.5) * h / height).astype(int)
     columns = np.floor((np.arange(width) + 0.5) * w / width).astype(int)
     expected = full(mask[np.ix_(rows, columns)])
-    assert rle.scaled(mask, (height, width)) == expected
-    assert rle.scaled(full(mask), (height, width)) == expected
+    assert rle.resize_mask(mask, (height, width)) == expected
+    assert rle.resize_mask(full(mask), (height, width)) == expected
 
 
 @pytest.mark.parametrize("size", [(3000, 2500), (512, 512), (37, 1000), (1, 1)])
@@ -63,7 +63,7 @@ def test_scaling_a_large_mask(size):
     y, x = np.mgrid[:512, :512]
     mask = (((x - 250) / 130) ** 2 + ((y - 260) / 200) ** 2 < 1) & ((x + y) % 7 > 0)
     rows, columns = (np.floor((np.arange(n) + 0.5) * 512 / n).astype(int) for n in size)
-    assert rle.scaled(mask, size) == full(mask[np.ix_(rows, columns)])
+    assert rle.resize_mask(mask, size) == full(mask[np.ix_(rows, columns)])
 
 
 @given(MASKS, st.integers(-3, 27), st.integers(-3, 27))
@@ -71,7 +71,7 @@ def test_rows(mask, first, length):
     expected = np.zeros_like(mask)
     kept = slice(max(first, 0), max(first + length, 0))
     expected[kept] = mask[kept]
-    assert rle.rows(full(mask), first, first + length) == full(expected)
+    assert rle.mask_rows(full(mask), first, first + length) == full(expected)
 
 
 @given(MASKS, st.data())
@@ -79,18 +79,18 @@ def test_cropped(mask, data):
     h, w = mask.shape
     x, y = data.draw(st.integers(0, w - 1)), data.draw(st.integers(0, h - 1))
     width, height = data.draw(st.integers(1, w - x)), data.draw(st.integers(1, h - y))
-    assert rle.cropped(full(mask), (x, y, width, height)) == full(mask[y : y + height, x : x + width])
+    assert rle.crop_mask(full(mask), (x, y, width, height)) == full(mask[y : y + height, x : x + width])
 
 
 @given(MASKS)
 def test_bounding_box(mask):
     if not mask.any():
         with pytest.raises(ValueError, match="empty"):
-            rle.bounding_box(full(mask))
+            rle.compute_bounding_box(full(mask))
         return
     rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
     expected = (columns[0], rows[0], columns[-1] - columns[0] + 1, rows[-1] - rows[0] + 1)
-    assert rle.bounding_box(full(mask)) == expected
+    assert rle.compute_bounding_box(full(mask)) == expected
 
 
 @given(st.lists(arrays(bool, (9, 7)), min_size=1, max_size=4))
@@ -108,9 +108,9 @@ COORDINATE = st.floats(-20, 60) | st.integers(-20, 60).map(float) | st.integers(
 def test_boxes_and_their_overlaps_are_counted_by_pixel_centres(boxes, regions):
     y, x = np.mgrid[:31, :23] + 0.5
     masks = [(x >= left) & (x < left + width) & (y >= top) & (y < top + height) for left, top, width, height in boxes]
-    rles = rle.from_boxes(np.array(boxes).reshape(-1, 4), (31, 23))
+    rles = rle.encode_boxes(np.array(boxes).reshape(-1, 4), (31, 23))
     assert rles == [full(mask) for mask in masks]
-    shared = rle.overlaps(rles, [full(region) for region in regions])
+    shared = rle.count_shared_pixels(rles, [full(region) for region in regions])
     assert shared.dtype == np.float64
     assert shared.shape == (len(boxes), len(regions))
     for i, mask in enumerate(masks):
@@ -120,12 +120,12 @@ def test_boxes_and_their_overlaps_are_counted_by_pixel_centres(boxes, regions):
 
 def test_a_box_that_is_not_finite_is_refused():
     with pytest.raises(ValueError, match="finite"):
-        rle.from_boxes(np.array([[0, 0, np.nan, 1]]), (5, 5))
+        rle.encode_boxes(np.array([[0, 0, np.nan, 1]]), (5, 5))
 
 
 def test_masks_of_different_sizes_do_not_overlap():
     small, large = rle.encode(np.ones((2, 3))), rle.encode(np.ones((3, 2)))
-    for call in (lambda: rle.overlaps([small], [large]), lambda: rle.union([small, large])):
+    for call in (lambda: rle.count_shared_pixels([small], [large]), lambda: rle.union([small, large])):
         with pytest.raises(ValueError, match="different sizes"):
             call()
 
@@ -157,7 +157,7 @@ BAD_SIZES = [
     ids=str,
 )
 def test_a_damaged_rle_is_refused_with_its_reason(reason, broken):
-    for read in (rle.checked, rle.decode, rle.area):
+    for read in (rle.validate_rle, rle.decode, rle.area):
         with pytest.raises(ValueError, match=reason):
             read(broken)
 

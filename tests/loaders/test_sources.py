@@ -11,7 +11,7 @@ from medfaith.loaders import sources
 from medfaith.loaders.errors import InputError, MedfaithError, MissingSourceError
 
 
-@pytest.mark.parametrize("source_id", sources.all_sources())
+@pytest.mark.parametrize("source_id", sources.load_sources())
 def test_every_entry_is_complete(source_id):
     entry = sources.source(source_id)
     for field in ("title", "version", "licence", "terms", "access"):
@@ -23,7 +23,7 @@ def test_every_entry_is_complete(source_id):
     assert sources.status(source_id, {}).state == "missing"
     assert entry.access in entry.instructions()
     if entry.reader:
-        paths = sources.reader(source_id).image_paths("a.png")
+        paths = sources.reader(source_id).list_image_paths("a.png")
         assert paths
         assert all(not Path(p).is_absolute() and ".." not in Path(p).parts for p in paths)
 
@@ -42,7 +42,7 @@ def test_a_root_is_found_in_the_documented_order(tmp_path):
     assert sources.resolve_roots({}, environ={}, config=tmp_path / "absent.toml") == {}
 
 
-@pytest.mark.parametrize("source_id", [i for i, entry in sources.all_sources().items() if entry.torchxrayvision])
+@pytest.mark.parametrize("source_id", [i for i, entry in sources.load_sources().items() if entry.torchxrayvision])
 def test_labels_inside_torchxrayvision(source_id):
     roots = sources.resolve_roots({source_id: "torchxrayvision"}, environ={})
     status = sources.status(source_id, roots)
@@ -84,7 +84,7 @@ def test_a_standing_root_that_has_gone_matters_only_to_a_job_that_needs_it(tmp_p
     roots = sources.resolve_roots({}, environ={"MEDFAITH_ROOT_CHEXPERT": str(tmp_path / "gone")})
     assert sources.status("chexpert", roots).state == "missing"
     with pytest.raises(InputError, match="gone does not exist"):
-        sources.root_of("chexpert", roots)
+        sources.require_root("chexpert", roots)
 
 
 def test_a_root_argument_without_both_sides_and_a_missing_source_are_refused():
@@ -92,7 +92,7 @@ def test_a_root_argument_without_both_sides_and_a_missing_source_are_refused():
         with pytest.raises(MedfaithError, match="SOURCE=PATH"):
             sources.parse_root_arguments([argument])
     with pytest.raises(MissingSourceError, match="how to get it"):
-        sources.root_of("chexpert", {})
+        sources.require_root("chexpert", {})
 
 
 def test_status_names_what_is_missing(tmp_path):

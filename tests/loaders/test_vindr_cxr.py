@@ -71,18 +71,18 @@ def test_the_test_set_is_a_consensus(tmp_path):
 )
 def test_label_files_are_found_in_each_layout(tmp_path, name, header, split):
     path = write(tmp_path / name, header, "")
-    assert vindr_cxr.label_files(tmp_path) == {split: path}
+    assert vindr_cxr.find_label_files(tmp_path) == {split: path}
     renamed = path.rename(path.with_name("labels.csv" + (".gz" if path.suffix == ".gz" else "")))
-    assert vindr_cxr.label_files(renamed) == {split: renamed}  # told by its columns, not by its name
+    assert vindr_cxr.find_label_files(renamed) == {split: renamed}  # told by its columns, not by its name
 
 
 def test_foreign_folders_and_files_are_refused(tmp_path):
     with pytest.raises(InputError, match="holds no VinDr-CXR"):
-        vindr_cxr.label_files(tmp_path)
+        vindr_cxr.find_label_files(tmp_path)
     with pytest.raises(InputError, match="is no VinDr-CXR"):
-        vindr_cxr.label_files(write(tmp_path / "other.csv", "a,b", "1,2"))
+        vindr_cxr.find_label_files(write(tmp_path / "other.csv", "a,b", "1,2"))
     with pytest.raises(InputError, match="cannot be read"):
-        vindr_cxr.label_files(write(tmp_path / "empty.csv.gz", ""))
+        vindr_cxr.find_label_files(write(tmp_path / "empty.csv.gz", ""))
 
 
 def test_spellings_of_a_class():
@@ -96,7 +96,7 @@ def test_spellings_of_a_class():
         "no_finding": "No finding",
         **dict.fromkeys(("Pneumonitis", "Nodule", "")),
     }
-    assert {name: vindr_cxr.class_of(name) for name in spellings} == spellings
+    assert {name: vindr_cxr.find_class(name) for name in spellings} == spellings
 
 
 def test_global_labels_list_their_image_and_never_become_boxes(tmp_path):
@@ -141,12 +141,12 @@ def test_images_are_found_in_each_format(tmp_path):
 
 
 def test_declared_sizes(tmp_path):
-    assert vindr_cxr.declared_sizes(tmp_path) == {}
+    assert vindr_cxr.read_declared_sizes(tmp_path) == {}
     write(tmp_path / "train_meta.csv", "image_id,dim0,dim1", f"{A},2580,2332")
     path = write(tmp_path / "test_meta.csv", "image_id,dim0,dim1", f"{B},3159,2954")
-    assert vindr_cxr.declared_sizes(tmp_path) == {A: (2332, 2580), B: (2954, 3159)}
+    assert vindr_cxr.read_declared_sizes(tmp_path) == {A: (2332, 2580), B: (2954, 3159)}
     write(path, "image_id,dim0,dim1", f"{B},3159,0")
-    assert "above 0" in fault(vindr_cxr.declared_sizes, tmp_path, where=path, row=1, column="dim1")
+    assert "above 0" in fault(vindr_cxr.read_declared_sizes, tmp_path, where=path, row=1, column="dim1")
 
 
 # Agreement
@@ -261,7 +261,7 @@ def test_agreement_does_not_depend_on_the_order_of_rows(rows, random, rule):
 
 def test_the_real_train_annotations():
     root = sources.resolve_roots({"vindr_cxr": "torchxrayvision"}, environ={})["vindr_cxr"]
-    annotations = vindr_cxr.read_annotations(vindr_cxr.label_files(root)["train"], "train")
+    annotations = vindr_cxr.read_annotations(vindr_cxr.find_label_files(root)["train"], "train")
     assert len(annotations.image_ids) == 15_000
     assert annotations.n_readers is not None
     assert annotations.n_readers.tolist() == [3] * 15_000

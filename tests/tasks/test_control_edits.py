@@ -168,7 +168,7 @@ def test_tissue_of_frames_has_no_tool_and_that_of_sentences_no_such_finding(load
         for raw in docs:
             donor = boxes[raw[DONOR]["image"]["key"]]
             there = paint.shift_mask(rle.decode(raw[TARGET]), **raw[PLACE])
-            tools = rle.from_boxes(np.array([box["xywh"] for box in donor["boxes"]], float), there.shape)
+            tools = rle.encode_boxes(np.array([box["xywh"] for box in donor["boxes"]], float), there.shape)
             assert donor["video"] != raw["video"]
             assert not any((there & rle.decode(tool)).any() for tool in tools)
     shown: dict[str, set[str]] = {}

@@ -49,7 +49,7 @@ def test_nothing_changes_beyond_the_feather_and_the_inputs_stay(target, donor, f
     regions = rle.encode(mask), rle.encode(other_mask)
     result = transplant(image, regions[0], other, regions[1], feather)
     assert (result.shape, result.dtype) == (image.shape, np.uint8)
-    _, _, width, height = rle.bounding_box(regions[0])
+    _, _, width, height = rle.compute_bounding_box(regions[0])
     reach = max(1, round(0.03 * np.sqrt(width * height))) if feather is None else feather
     outside = ~near(mask, reach)
     np.testing.assert_array_equal(result[outside], image[outside])

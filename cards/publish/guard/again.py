@@ -1,4 +1,4 @@
-"""What is staged is what medfaith makes of a build, byte for byte: nothing else can be published."""
+"""Verify that the staged files are what medfaith generates from a build, byte for byte."""
 
 from __future__ import annotations
 
@@ -13,36 +13,54 @@ Generate = Callable[[Path], None]
 EXPECTED = "what medfaith makes of the build, byte for byte, and nothing else"
 
 
-def differences(staged: Path, name: str, generate: Generate) -> Iterator[InputError]:
-    """Every file, folder and link of a staged folder that is not made again. generate: makes all of it in a folder."""
+def find_differences(staged: Path, name: str, generate: Generate) -> Iterator[InputError]:
+    """Find every file, folder and link of a staged folder that differs from the generated one.
+
+    Args:
+        staged: The staged folder.
+        name: The name of the repository.
+        generate: Generates all files of the repository in a folder.
+
+    Yields:
+        An error for each difference.
+    """
     with scratch_folder() as temporary:
-        again = temporary / name  # so that the folder of temporary files does not look like one of builds
-        again.mkdir()
-        generate(again)
-        names = {path.relative_to(folder).as_posix() for folder in (staged, again) for path in folder.rglob("*")}
+        generated = temporary / name  # a folder of its own, named like the repository
+        generated.mkdir()
+        generate(generated)
+        names = {path.relative_to(folder).as_posix() for folder in (staged, generated) for path in folder.rglob("*")}
         for place in sorted(names):
-            if found := _difference(staged / place, again / place):
-                yield InputError(f"{name}/{place}", found, expected=EXPECTED, action=REBUILD)
+            if problem := _compare(staged / place, generated / place):
+                yield InputError(f"{name}/{place}", problem, expected=EXPECTED, action=REBUILD)
 
 
-def _difference(ours: Path, again: Path) -> str:
-    """What is wrong with a file, "" where nothing is."""
+def _compare(ours: Path, generated: Path) -> str:
+    """Describe what is wrong with a file; "" if nothing is."""
     if ours.is_symlink():
         return "is a link"
-    if not again.exists():
+    if not generated.exists():
         return "is a folder that does not belong there" if ours.is_dir() else "is no file of this repository"
     if not ours.exists():
         return "is missing"
-    if again.is_dir() or not ours.is_file():
+    if generated.is_dir() or not ours.is_file():
         return (
-            "" if again.is_dir() and ours.is_dir() else "is neither a file nor a folder, or one in place of the other"
+            ""
+            if generated.is_dir() and ours.is_dir()
+            else "is neither a file nor a folder, or one in place of the other"
         )
-    there, made = ours.read_bytes(), again.read_bytes()
-    if there == made:
+    staged_bytes, generated_bytes = ours.read_bytes(), generated.read_bytes()
+    if staged_bytes == generated_bytes:
         return ""
-    place = next((n for n, (one, other) in enumerate(zip(there, made, strict=False)) if one != other), len(made))
+    place = next(
+        (
+            n
+            for n, (staged_byte, generated_byte) in enumerate(zip(staged_bytes, generated_bytes, strict=False))
+            if staged_byte != generated_byte
+        ),
+        len(generated_bytes),
+    )
     return (
-        f"has other bytes from line {there.count(10, 0, place) + 1} on"
+        f"has other bytes from line {staged_bytes.count(10, 0, place) + 1} on"
         if ours.suffix != ".parquet"
         else "has other bytes"
     )

@@ -1,4 +1,4 @@
-"""What the guard looks at and what it finds there."""
+"""Input and output of the guard's searches: texts and leaks."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from typing import NamedTuple
 
 from ....loaders.errors import InputError
 
-SHOWN = 60  # characters of a leak in a message
+SHOWN = 60  # number of characters of a leak in a message
 REBUILD = "build it again with medfaith build; if it is refused again, do not publish it, and report it"
 
 
 class Value(NamedTuple):
-    """One text of what is to be published: a value of a column (of its first row), a text in a JSON file, a card.
+    """One text to be published: a distinct value of a column, a text in a JSON file, or a card.
 
-    where: the file, below the repository's name. column: dotted path. limited: whether a template bounds its length.
+    Attributes:
+        where: The file, below the repository's name.
+        text: The text.
+        row: The first row with the value.
+        column: The dotted path of the column.
+        limited: Whether a template bounds its length.
     """
 
     where: str
@@ -24,23 +29,44 @@ class Value(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A leak inside a text. start: where in the text."""
+    """A leak inside a text.
+
+    Attributes:
+        what: Description of the leak.
+        start: Position in the text.
+        expected: The expected content.
+    """
 
     what: str
     start: int
     expected: str
 
 
-def refusal(value: Value, found: Found) -> InputError:
-    """The error for a leak, with the line of a card or the row and column of a value."""
+def build_refusal(value: Value, leak: Found) -> InputError:
+    """Build the error for a leak, with the line of a card or the row and column of a value.
+
+    Args:
+        value: The text.
+        leak: The leak in it.
+
+    Returns:
+        The error.
+    """
     row = value.row
     where = value.where
     if row is None and value.column is None:
-        where += f", line {value.text.count(chr(10), 0, found.start) + 1}"
-    return InputError(where, found.what, row=row, column=value.column, expected=found.expected, action=REBUILD)
+        where += f", line {value.text.count(chr(10), 0, leak.start) + 1}"
+    return InputError(where, leak.what, row=row, column=value.column, expected=leak.expected, action=REBUILD)
 
 
-def shortened(text: str) -> str:
-    """A text as it stands in a message: printable, on one line, SHOWN characters at most."""
-    shown = ascii(text[: SHOWN + 1].strip())[1:-1]
-    return f"'{shown if len(shown) <= SHOWN else shown[: SHOWN - 3] + '...'}'"
+def shorten(text: str) -> str:
+    """Shorten a text for a message: printable, on one line, SHOWN characters at most.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The quoted text.
+    """
+    printable = ascii(text[: SHOWN + 1].strip())[1:-1]
+    return f"'{printable if len(printable) <= SHOWN else printable[: SHOWN - 3] + '...'}'"

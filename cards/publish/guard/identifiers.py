@@ -1,4 +1,4 @@
-"""Identifiers that a licence keeps with those who hold the source: of rows, studies, patients and images."""
+"""Identifiers of rows, studies, patients and images that a licence restricts to the holders of the source."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from ....builders.label_keys import KEYS
 from ...publication import Publication
 from . import columns
-from .found import Found, shortened
+from .found import Found, shorten
 
-LARGE = 10_000_000  # from which on a number is no count
+LARGE = 10_000_000  # counts are smaller
 EXPECTED = "no identifier of a source whose licence withholds them"
 NAMES = ("id", "original_id", "study_id", "patient_id", "key")  # columns, or fields of a struct
 LENGTH = 6
@@ -21,85 +21,130 @@ _TOKEN = re.compile(r"[A-Za-z0-9]+")
 
 
 class Withheld(NamedTuple):
-    """parts: words that identify. wholes: words in a row that do together, `lengths` words in each."""
+    """The identifiers of a build that must not be published.
+
+    Attributes:
+        parts: Words that identify.
+        wholes: Sequences of words that identify together.
+        lengths: The lengths of these sequences.
+    """
 
     parts: set[str]
     wholes: set[tuple[str, ...]]
     lengths: list[int]
 
 
-def withheld(publication: Publication) -> Withheld:
-    """The identifying parts of a build's ids and image paths, in lower case.
+def collect_withheld(publication: Publication) -> Withheld:
+    """Collect the identifying parts of a build's ids and image paths, in lower case.
 
-    Those of LENGTH characters or more with a digit; of `p10000032`, `10000032` too. Names of the release's own files,
-    configs and splits are none, although they stand in ids. An identifier without such a part counts as a whole, and
-    as what stands below those names: `test_00028` of `rexvqa/test/test_00028`.
+    These have LENGTH characters or more and a digit; for `p10000032`, also `10000032`. Names of the release's own
+    files, configs and splits are excluded, although ids contain them. An identifier without such a part counts as a
+    sequence, also
+    without these names: `test_00028` for `rexvqa/test/test_00028`.
+
+    Args:
+        publication: The build.
+
+    Returns:
+        The identifiers.
     """
     record = publication.record
-    own = {token.lower() for name in _vocabulary(record) for token in _TOKEN.findall(name)}
-    parts: set[str] = set()
-    wholes: set[tuple[str, ...]] = set()
+    release_words = {token.lower() for name in _iterate_vocabulary(record) for token in _TOKEN.findall(name)}
+    tokens: set[str] = set()
+    sequences: set[tuple[str, ...]] = set()
     for _, _, table in publication.tables():
-        for path, values in columns.distinct(table):
+        for path, values in columns.iterate_distinct(table):
             if path.split(".")[-1] in NAMES:
                 for text, _ in values:
-                    of_text = {token for token, _ in _tokens(text)} - own
-                    parts |= of_text
-                    if not of_text:
-                        wholes.update(_wholes(text, own))
-    return Withheld(parts, wholes, sorted(set(map(len, wholes))))
+                    text_tokens = {token for token, _ in _iterate_tokens(text)} - release_words
+                    tokens |= text_tokens
+                    if not text_tokens:
+                        sequences.update(_iterate_sequences(text, release_words))
+    return Withheld(tokens, sequences, sorted(set(map(len, sequences))))
 
 
 def find(text: str, identifiers: Withheld, figures: Collection[str]) -> Found | None:
-    """The first identifier in a text. figures: numbers that stand there for something else, as a file's size."""
-    for token, start in _tokens(text):
+    """Find the first identifier in a text.
+
+    Args:
+        text: The text.
+        identifiers: The withheld identifiers.
+        figures: Numbers with another meaning, such as a file's size.
+
+    Returns:
+        The leak, or None.
+    """
+    for token, start in _iterate_tokens(text):
         if token in identifiers.parts and token not in figures:
-            return Found(f"holds the identifier {shortened(text[start : start + len(token)])}", start, EXPECTED)
-    words = [(word[0].lower(), *word.span()) for word in _TOKEN.finditer(text)] if identifiers.wholes else []
+            return Found(f"holds the identifier {shorten(text[start : start + len(token)])}", start, EXPECTED)
+    tokens = [(word[0].lower(), *word.span()) for word in _TOKEN.finditer(text)] if identifiers.wholes else []
     for length in identifiers.lengths:
-        for i in range(len(words) - length + 1):
-            if tuple(word for word, _, _ in words[i : i + length]) in identifiers.wholes:
-                start, end = words[i][1], words[i + length - 1][2]
-                return Found(f"holds the identifier {shortened(text[start:end])}", start, EXPECTED)
+        for i in range(len(tokens) - length + 1):
+            if tuple(word for word, _, _ in tokens[i : i + length]) in identifiers.wholes:
+                start, end = tokens[i][1], tokens[i + length - 1][2]
+                return Found(f"holds the identifier {shorten(text[start:end])}", start, EXPECTED)
     return None
 
 
 def find_key(text: str, keys: Collection[str]) -> Found | None:
-    """The first of a build's keys in a text: who has one can try which rows a manifest's hashes are of."""
+    """Find the first of a build's keys in a text: its owner can test which rows the hashes of a manifest belong to.
+
+    Args:
+        text: The text.
+        keys: The keys.
+
+    Returns:
+        The leak, or None.
+    """
     lower = text.lower()
     start = next((start for key in keys if (start := lower.find(key)) >= 0), None)
     return None if start is None else Found("holds a key of the label files", start, "fingerprints of keys")
 
 
-def keys(record: Mapping[str, Any]) -> list[str]:
-    """The keys of a build's label files, of its build.json."""
+def list_keys(record: Mapping[str, Any]) -> list[str]:
+    """List the keys of a build's label files.
+
+    Args:
+        record: The content of build.json.
+
+    Returns:
+        The keys.
+    """
     return [*record.get(KEYS, {}).values()]
 
 
-def figures(staged: Path, record: Mapping[str, Any]) -> set[str]:
-    """Numbers that a card may state and that an identifier may equal by chance: of build.json, and sizes in bytes."""
+def collect_figures(staged: Path, record: Mapping[str, Any]) -> set[str]:
+    """Collect numbers that a card may state and that may equal an identifier by chance.
+
+    Args:
+        staged: The staged folder; sizes of files in bytes count.
+        record: The content of build.json; its numbers count.
+
+    Returns:
+        The numbers as texts.
+    """
     sizes = [path.stat().st_size for path in staged.rglob("*") if path.is_file()]
     parquet = [path.stat().st_size for path in staged.rglob("*.parquet")]
-    counts = [number for number in _numbers(record) if number < LARGE]
+    counts = [number for number in _iterate_numbers(record) if number < LARGE]
     return {str(number) for number in (*counts, *sizes, sum(sizes), sum(parquet))}
 
 
-def _vocabulary(record: Mapping[str, Any]) -> Iterator[str]:
+def _iterate_vocabulary(record: Mapping[str, Any]) -> Iterator[str]:
     yield from (record["benchmark"], record["source"], *record["sources"], *record["splits"])
 
 
-def _wholes(text: str, own: Collection[str]) -> Iterator[tuple[str, ...]]:
-    """The words of an identifier, and those below names of the release: where they are several, and one has a digit."""
+def _iterate_sequences(text: str, release_words: Collection[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the words of an identifier, with and without leading names of the release, if several with a digit."""
     steps = [tuple(_TOKEN.findall(step)) for step in text.lower().split("/")]
-    below = dropwhile(lambda words: all(word in own for word in words), steps)
-    for of_steps in (steps, below):
-        words = tuple(chain.from_iterable(of_steps))
-        whole = "".join(words)
-        if len(words) > 1 and len(whole) >= LENGTH and any(c.isdigit() for c in whole):
-            yield words
+    below = dropwhile(lambda tokens: all(word in release_words for word in tokens), steps)
+    for path in (steps, below):
+        tokens = tuple(chain.from_iterable(path))
+        joined = "".join(tokens)
+        if len(tokens) > 1 and len(joined) >= LENGTH and any(c.isdigit() for c in joined):
+            yield tokens
 
 
-def _tokens(text: str) -> Iterator[tuple[str, int]]:
+def _iterate_tokens(text: str) -> Iterator[tuple[str, int]]:
     for match in _TOKEN.finditer(text):
         token = match[0].lower()
         if len(token) >= LENGTH and any(c.isdigit() for c in token):
@@ -109,11 +154,11 @@ def _tokens(text: str) -> Iterator[tuple[str, int]]:
                 yield number, match.end() - len(number)
 
 
-def _numbers(value: Any) -> Iterator[int]:
+def _iterate_numbers(value: Any) -> Iterator[int]:
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list):
-        for one in value:
-            yield from _numbers(one)
+        for item in value:
+            yield from _iterate_numbers(item)
     elif isinstance(value, int) and not isinstance(value, bool):
         yield value

@@ -1,10 +1,10 @@
-"""Paths of a machine in a text: absolute ones, and those that lead out of a folder."""
+"""Paths of a machine in a text: absolute ones, and those that leave a folder."""
 
 from __future__ import annotations
 
 import re
 
-from .found import Found, shortened
+from .found import Found, shorten
 
 EXPECTED = "paths relative to a source's root, or addresses (https://...)"
 URL = re.compile(r"https?://[^\s\"'<>`|\\]+")
@@ -28,14 +28,21 @@ _PATTERNS = {
 
 
 def find(text: str) -> Found | None:
-    """The first path of a machine in a text. Web addresses are none; one that is very long is taken for data."""
+    """Find the first path of a machine in a text. Web addresses are allowed, unless they are long enough to be data.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The leak, or None.
+    """
     if "/" not in text and "\\" not in text and ".." not in text:
         return None
     for url in URL.finditer(text):
         if len(url[0]) > LONGEST_URL:
-            return Found(f"holds an address of {len(url[0])} characters: {shortened(url[0])}", url.start(), EXPECTED)
-    rest = URL.sub(lambda url: "x" * len(url[0]), text)
-    for what, pattern in _PATTERNS.items():
-        if found := pattern.search(rest):
-            return Found(f"holds {what}: {shortened(text[found.start() :])}", found.start(), EXPECTED)
+            return Found(f"holds an address of {len(url[0])} characters: {shorten(url[0])}", url.start(), EXPECTED)
+    masked = URL.sub(lambda url: "x" * len(url[0]), text)
+    for description, pattern in _PATTERNS.items():
+        if match := pattern.search(masked):
+            return Found(f"holds {description}: {shorten(text[match.start() :])}", match.start(), EXPECTED)
     return None

@@ -1,17 +1,17 @@
-"""Data in a text that has nothing to do there: bytes, base64, hexadecimal digits, lists of numbers."""
+"""Data in a text that must hold none: bytes, base64, hexadecimal digits, lists of numbers."""
 
 from __future__ import annotations
 
 import re
 
-from .found import Found, shortened
+from .found import Found, shorten
 
 EXPECTED = "words, numbers and references: no image data in any form"
 DIGEST = 64  # hexadecimal digits of a SHA-256, the longest that is published
 BLOB, PIECE = 56, 16
 _PATTERNS = {
-    # Tab, line feed and carriage return are the only control characters of a text. Bytes that are no UTF-8 are read as
-    # lone surrogates, and what a careless reader could not decode is U+FFFD.
+    # Tab, line feed and carriage return are the only control characters of a text. Invalid UTF-8 is read as
+    # lone surrogates, and readers replace what they cannot decode by U+FFFD.
     "a control character, or bytes that are no UTF-8": "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffd]",
     "escaped bytes": r"(?:\\+x[0-9a-fA-F]{2}.{0,2}){4}|(?:%[0-9A-F]{2}.?){6}|(?:\\+u00[0-9a-fA-F]{2}.{0,2}){4}",
     "a data URI": r"(?i:data:(?:image|application|video)/|;base64,)",
@@ -20,20 +20,27 @@ _PATTERNS = {
     "bytes in base64": r"A{40}",  # 30 zero bytes: the head of a DICOM or NIfTI file
     "a list of numbers as of pixels": r"(?:\b[0-9]{1,3}(?:\.[0-9]+)?[\s,;]{1,3}){63}",
 }
-_PATTERN = {what: re.compile(pattern) for what, pattern in _PATTERNS.items()}
+_PATTERN = {description: re.compile(pattern) for description, pattern in _PATTERNS.items()}
 _BASE64 = re.compile(rf"[A-Za-z0-9+/_-]{{{BLOB},}}")
 
 
 def find(text: str) -> Found | None:
-    """The first such data in a text."""
-    for what, pattern in _PATTERN.items():
-        if found := pattern.search(text):
-            return Found(f"holds {what}: {shortened(text[found.start() :])}", found.start(), EXPECTED)
+    """Find the first such data in a text.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The leak, or None.
+    """
+    for description, pattern in _PATTERN.items():
+        if match := pattern.search(text):
+            return Found(f"holds {description}: {shorten(text[match.start() :])}", match.start(), EXPECTED)
     run = next((run for run in _BASE64.finditer(text) if _is_blob(run[0])), None)
-    return Found(f"holds bytes in base64: {shortened(run[0])}", run.start(), EXPECTED) if run else None
+    return Found(f"holds bytes in base64: {shorten(run[0])}", run.start(), EXPECTED) if run else None
 
 
 def _is_blob(run: str) -> bool:
-    """Whether a run has all kinds of characters and few of the separators that paths and ids have many of."""
+    """Return whether a run has all kinds of characters, and few of the separators that paths and ids have many of."""
     kinds = (any(c.isupper() for c in run), any(c.islower() for c in run), any(c.isdigit() for c in run))
     return all(kinds) and len(run) / len(re.split(r"[/_+-]+", run)) > PIECE

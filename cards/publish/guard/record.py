@@ -1,4 +1,4 @@
-"""build.json of a publication: names and values that medfaith knows; free text only where a user names a tool."""
+"""build.json of a publication: names and values that medfaith knows; free text only for the name of a tool."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ....loaders.errors import InputError
 from ... import file_names, policy
 from ...publication import Publication
 from . import quotes
-from .found import REBUILD, shortened
+from .found import REBUILD, shorten
 
 LONGEST_TEXT, LONGEST_TERM = 100, 40
 FORMS = {
@@ -25,104 +25,125 @@ COUNTED = ("rows", "studies", "images", "multi_image")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-def leaks(publication: Publication) -> Iterator[InputError]:
-    """Every entry of a publication's build.json that medfaith build does not write, or that says more than it may."""
+def find_leaks(publication: Publication) -> Iterator[InputError]:
+    """Find every entry of the published build.json that `medfaith build` does not write, or that reveals too much.
+
+    Args:
+        publication: The build.
+
+    Yields:
+        An error for each entry.
+    """
     record = publication.published_record
-    for column, found, expected in _faults(publication, record):
+    for column, problem, expected in _iterate_faults(publication, record):
         where = f"{publication.name}/{RECORD}"
-        yield InputError(where, found, column=column, expected=expected, action=REBUILD)
+        yield InputError(where, problem, column=column, expected=expected, action=REBUILD)
 
 
-def _faults(publication: Publication, record: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Path, what is wrong there, and what was expected."""
+def _iterate_faults(publication: Publication, record: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield path, problem and expected content."""
     for name, value in ({name: None for name, form in FORMS.items() if form} | dict(record)).items():
         if name not in FORMS:
             yield name, "is an entry that medfaith build does not write", ", ".join(FORMS)
         elif FORMS[name] and not re.fullmatch(FORMS[name], str(value)):
-            yield name, f"is {shortened(str(value))}", f"as in {FORMS[name]}"
-    yield from _arguments(record)
-    for source_id, of_source in record["sources"].items():
-        yield from _source(source_id, of_source)
+            yield name, f"is {shorten(str(value))}", f"as in {FORMS[name]}"
+    yield from _check_arguments(record)
+    for source_id, source_entry in record["sources"].items():
+        yield from _check_source(source_id, source_entry)
     for name in ("exports", "key_fingerprints"):
-        yield from _digests(name, record.get(name, {}))
+        yield from _check_digests(name, record.get(name, {}))
     for name, count in record.get("skipped", {}).items():
         if not _is_count(count) or len(name) > LONGEST_TEXT:
-            yield f"skipped.{shortened(name)}", f"counts {shortened(str(count))}", "a reason and a count"
+            yield f"skipped.{shorten(name)}", f"counts {shorten(str(count))}", "a reason and a count"
     for name, split in record["splits"].items():
-        yield from _split(publication, name, split)
+        yield from _check_split(publication, name, split)
 
 
-def _arguments(record: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    of = BENCHMARKS[record["benchmark"]].options
-    known = declared(of)
+def _check_arguments(record: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    options = BENCHMARKS[record["benchmark"]].options
+    declared_options = declared(options)
     for name, value in record["arguments"].items():
         column = f"arguments.{name}"
-        if name in groups(of):
-            inside = declared(groups(of)[name])
-            for key, one in value.items() if isinstance(value, Mapping) else ():
-                if key not in inside or not _is_plain(one, ()):
+        if name in groups(options):
+            inside = declared(groups(options)[name])
+            for key, item in value.items() if isinstance(value, Mapping) else ():
+                if key not in inside or not _is_plain(item, ()):
                     yield (
                         f"{column}.{key}",
-                        f"is {shortened(str(one))}",
+                        f"is {shorten(str(item))}",
                         f"one of {', '.join(inside)}, with a short value",
                     )
-        elif name not in known:
-            yield column, "is no option of medfaith build", ", ".join(known)
-        elif not all(_is_plain(one, known[name].choices) for one in (value if isinstance(value, list) else [value])):
-            expected = f"one of {', '.join(known[name].choices)}" if known[name].choices else "a short value"
-            yield column, f"is {shortened(str(value))}", expected
+        elif name not in declared_options:
+            yield column, "is no option of medfaith build", ", ".join(declared_options)
+        elif not all(
+            _is_plain(item, declared_options[name].choices) for item in (value if isinstance(value, list) else [value])
+        ):
+            expected = (
+                f"one of {', '.join(declared_options[name].choices)}"
+                if declared_options[name].choices
+                else "a short value"
+            )
+            yield column, f"is {shorten(str(value))}", expected
 
 
 def _is_plain(value: Any, choices: Collection[str]) -> bool:
-    """A number, nothing, a text of the choices or, without any, a short one on one line."""
+    """Return whether a value is a number, None, one of the choices or, without choices, a short text on one line."""
     if isinstance(value, str):
         return value in choices if choices else len(value) <= LONGEST_TEXT and value.isprintable()
     return value is None or isinstance(value, int | float)
 
 
-def _source(source_id: str, of_source: Any) -> Iterator[tuple[str, str, str]]:
-    column = f"sources.{shortened(source_id)}"
+def _check_source(source_id: str, entry: Any) -> Iterator[tuple[str, str, str]]:
+    column = f"sources.{shorten(source_id)}"
     try:
         source = sources.source(source_id)
     except InputError:
         yield column, "is no source that medfaith knows", "one of `medfaith sources`"
         return
-    if not isinstance(of_source, dict) or of_source.keys() - {"version", "files"}:
-        yield column, f"has {', '.join(of_source)}", "version and files"
+    if not isinstance(entry, dict) or entry.keys() - {"version", "files"}:
+        yield column, f"has {', '.join(entry)}", "version and files"
         return
-    if of_source.get("version") != source.version:
-        yield f"{column}.version", f"is {shortened(str(of_source.get('version')))}", source.version
-    others = file_names.unknown(source, of_source["files"])
-    if others:
-        yield f"{column}.files", f"names {shortened(others[0])}", "files of the release by name, others by their number"
-    yield from _digests(f"{column}.files", of_source["files"])
+    if entry.get("version") != source.version:
+        yield f"{column}.version", f"is {shorten(str(entry.get('version')))}", source.version
+    unknown_names = file_names.find_unknown(source, entry["files"])
+    if unknown_names:
+        yield (
+            f"{column}.files",
+            f"names {shorten(unknown_names[0])}",
+            "files of the release by name, others by their number",
+        )
+    yield from _check_digests(f"{column}.files", entry["files"])
 
 
-def _digests(column: str, entries: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _check_digests(column: str, entries: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for name, digest in entries.items():
         if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-            yield f"{column}.{shortened(name)}", f"is {shortened(str(digest))}", "a SHA-256, 64 hexadecimal digits"
+            yield f"{column}.{shorten(name)}", f"is {shorten(str(digest))}", "a SHA-256, 64 hexadecimal digits"
 
 
-def _split(publication: Publication, name: str, split: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _check_split(publication: Publication, name: str, split: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     benchmark, column = BENCHMARKS[publication.record["benchmark"]], f"splits.{name}"
     counted = benchmark.family(name.split("/", maxsplit=1)[0]).counted
     if split.keys() - {*COUNTED, "counts", "sha256"}:
         yield column, f"has {', '.join(split)}", ", ".join((*COUNTED, "counts", "sha256"))
-    yield from _digests(column, {"sha256": split.get("sha256")})
-    for of in COUNTED:
-        if of in split and not _is_count(split[of]):
-            yield f"{column}.{of}", f"is {shortened(str(split[of]))}", "a count"
-    of_source = {_plain(text.text) for text in quotes.of_build(publication) if len(text.text) <= LONGEST_TERM}
-    of_source = {text for text in of_source if " " in text}  # "other" may be an option and is a kind of question
-    for of, counts in split["counts"].items():
-        terms = [term for term in counts if len(term) > LONGEST_TERM or _plain(term) in of_source]
-        if of not in counted or of in quotes.quoted_columns(publication):
-            yield f"{column}.counts.{shortened(of)}", "is a column that is not counted", ", ".join(counted)
+    yield from _check_digests(column, {"sha256": split.get("sha256")})
+    for measure in COUNTED:
+        if measure in split and not _is_count(split[measure]):
+            yield f"{column}.{measure}", f"is {shorten(str(split[measure]))}", "a count"
+    source_terms = {
+        _normalize(text.text) for text in quotes.iterate_source_texts(publication) if len(text.text) <= LONGEST_TERM
+    }
+    source_terms = {text for text in source_terms if " " in text}  # a single word like "other" may be an option
+    for measure, counts in split["counts"].items():
+        terms = [term for term in counts if len(term) > LONGEST_TERM or _normalize(term) in source_terms]
+        if measure not in counted or measure in quotes.list_quoted_columns(publication):
+            yield f"{column}.counts.{shorten(measure)}", "is a column that is not counted", ", ".join(counted)
         elif terms or not all(map(_is_count, counts.values())):
-            found = f"counts {shortened(terms[0])}, words of the source" if terms else "has a count that is none"
-            yield f"{column}.counts.{of}", found, "terms that the benchmark declares"
-    if publication.policy == policy.RECIPE and any(_is_few(n) for of in split["counts"].values() for n in of.values()):
+            problem = f"counts {shorten(terms[0])}, words of the source" if terms else "has a count that is none"
+            yield f"{column}.counts.{measure}", problem, "terms that the benchmark declares"
+    if publication.policy == policy.RECIPE and any(
+        _is_few(n) for measure in split["counts"].values() for n in measure.values()
+    ):
         yield f"{column}.counts", "has a count of a few rows", "none below 5"
 
 
@@ -134,5 +155,5 @@ def _is_few(value: Any) -> bool:
     return isinstance(value, int) and value < 5
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     return " ".join(text.lower().split())

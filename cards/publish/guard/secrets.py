@@ -19,21 +19,36 @@ _PATTERNS = {
     "the password of an address": r"\b\w+://[^\s/:@]+:[^\s/@]+@",
     "an e-mail address": r"\b[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b",
 }
-_PATTERN = {what: re.compile(pattern) for what, pattern in _PATTERNS.items()}
+_PATTERN = {description: re.compile(pattern) for description, pattern in _PATTERNS.items()}
 _SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE", re.IGNORECASE)
 SHORTEST = 8  # characters of a value of the environment
 
 
 def find(text: str) -> Found | None:
-    """The first secret or e-mail address. It is not shown."""
-    for what, pattern in _PATTERN.items():
-        if found := pattern.search(text):
-            return Found(f"holds {what}", found.start(), EXPECTED)
+    """Find the first secret or e-mail address. The leak does not quote it.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The leak, or None.
+    """
+    for description, pattern in _PATTERN.items():
+        if match := pattern.search(text):
+            return Found(f"holds {description}", match.start(), EXPECTED)
     return None
 
 
 def find_value(text: str, values: Mapping[str, str]) -> Found | None:
-    """The first secret of the environment. values: name -> what no text may hold."""
+    """Find the first secret of the environment.
+
+    Args:
+        text: The text.
+        values: Name of a variable -> its value.
+
+    Returns:
+        The leak, or None.
+    """
     for name, value in values.items():
         if (start := text.find(value)) >= 0:
             return Found(f"holds the value of {name}, a variable of the environment", start, EXPECTED)
@@ -41,13 +56,28 @@ def find_value(text: str, values: Mapping[str, str]) -> Found | None:
 
 
 def find_name(text: str, names: Mapping[str, str]) -> Found | None:
-    """The first name of the user or the machine. names: what it is -> the name."""
-    for what, name in names.items():
-        if found := re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text, re.IGNORECASE):
-            return Found(f"holds {what}", found.start(), EXPECTED)
+    """Find the first name of the user or the machine.
+
+    Args:
+        text: The text.
+        names: Description -> the name.
+
+    Returns:
+        The leak, or None.
+    """
+    for description, name in names.items():
+        if match := re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text, re.IGNORECASE):
+            return Found(f"holds {description}", match.start(), EXPECTED)
     return None
 
 
-def of_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables whose name says that they are secret."""
+def select_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """Select the variables with names of secrets.
+
+    Args:
+        environment: The environment.
+
+    Returns:
+        Name -> value.
+    """
     return {n: v for n, v in environment.items() if _SECRET.search(n) and len(v) >= SHORTEST}

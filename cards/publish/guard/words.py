@@ -1,4 +1,4 @@
-"""Each text of a published row is one that its benchmark's templates and vocabulary can make."""
+"""Verify that the templates and the vocabulary of a benchmark can make each text of a published row."""
 
 from __future__ import annotations
 
@@ -12,46 +12,63 @@ from ....loaders.errors import InputError
 from ... import policy
 from ...publication import Publication
 from . import columns
-from .found import REBUILD, shortened
+from .found import REBUILD, shorten
 
 
-def leaks(publication: Publication) -> Iterator[InputError]:
-    """Of each column of each published split the first text that is none. Raises InputError without a vocabulary."""
+def find_leaks(publication: Publication) -> Iterator[InputError]:
+    """Find the first invalid text of each column of each published split.
+
+    Args:
+        publication: The build.
+
+    Yields:
+        An error for each column.
+
+    Raises:
+        InputError: The benchmark has no vocabulary.
+    """
     if publication.policy == policy.RECIPE:
         return
     vocabulary = BENCHMARKS[publication.record["benchmark"]].vocabulary
     if vocabulary is None:
-        found = f"rows of {publication.record['benchmark']} have no vocabulary"
-        raise InputError(publication.name, found, action="publish rows of cxr-contrabench only")
-    words = vocabulary()
+        problem = f"rows of {publication.record['benchmark']} have no vocabulary"
+        raise InputError(publication.name, problem, action="publish rows of cxr-contrabench only")
+    vocabulary_by_column = vocabulary()
     for config, split, rows in publication.tables():
         where = f"{publication.name}/{config}/{split}"
-        yield from _binary(rows, where)
-        for column, values in columns.distinct(rows):
-            wrong = next(((text, row) for text, row in values if not _is_one(text, words.get(column))), None)
+        yield from _find_binary_columns(rows, where)
+        for column, values in columns.iterate_distinct(rows):
+            wrong = next(
+                ((text, row) for text, row in values if not _is_valid(text, vocabulary_by_column.get(column))), None
+            )
             if wrong:
-                found = f"is {shortened(wrong[0])}, which no template makes"
+                problem = f"is {shorten(wrong[0])}, which no template makes"
                 yield InputError(
-                    where, found, row=wrong[1], column=column, expected=_form(words.get(column)), action=REBUILD
+                    where,
+                    problem,
+                    row=wrong[1],
+                    column=column,
+                    expected=_describe_vocabulary(vocabulary_by_column.get(column)),
+                    action=REBUILD,
                 )
 
 
-def _binary(rows: pa.Table, where: str) -> Iterator[InputError]:
-    """Columns that would hold images."""
+def _find_binary_columns(rows: pa.Table, where: str) -> Iterator[InputError]:
+    """Yield an error for each column that could hold images."""
     for field in rows.schema:
         if "binary" in str(field.type):
             yield InputError(where, f"is of type {field.type}", column=field.name, expected="no bytes", action=REBUILD)
 
 
-def _is_one(text: str, words: Words | None) -> bool:
-    if words is None:
+def _is_valid(text: str, vocabulary: Words | None) -> bool:
+    if vocabulary is None:
         return False
-    return text in words if isinstance(words, frozenset) else words.fullmatch(text) is not None
+    return text in vocabulary if isinstance(vocabulary, frozenset) else vocabulary.fullmatch(text) is not None
 
 
-def _form(words: Words | None) -> str:
-    if words is None:
+def _describe_vocabulary(vocabulary: Words | None) -> str:
+    if vocabulary is None:
         return "no text"
-    if isinstance(words, frozenset):
-        return "one of " + ", ".join(sorted(map(repr, words))[:3]) + ", ..."
+    if isinstance(vocabulary, frozenset):
+        return "one of " + ", ".join(sorted(map(repr, vocabulary))[:3]) + ", ..."
     return "a text of its template"

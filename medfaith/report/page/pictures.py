@@ -174,7 +174,7 @@ def _of_row(
             continue
         region = raw.get(TARGET) if shown not in MOVED else None
         mask = ""
-        if region is not None and rle.size_of(region) == (image.height, image.width) and rle.area(region):
+        if region is not None and rle.get_size(region) == (image.height, image.width) and rle.area(region):
             mask = _mask(rle.decode(region))
         boxes = [Box(box["label"], *box["xywh"]) for box in raw.get("boxes") or () if shown not in MOVED]
         looked = [(model, _heat(reference, raw["id"], image.size, given)) for model, reference in heat.items()]

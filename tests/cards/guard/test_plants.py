@@ -141,7 +141,7 @@ VALUES = {
 def test_a_value_that_no_template_makes_is_refused(kind, publications):
     column, value = VALUES[kind]
     made = with_rows(publications[OPENI], lambda table: with_value(table, 7, column, value))
-    (leak,) = guard.words.leaks(made)
+    (leak,) = guard.words.find_leaks(made)
     assert (leak.row, leak.column, "no template makes" in leak.found) == (7, column, True)
 
 
@@ -215,7 +215,7 @@ RECORDS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
 @pytest.mark.parametrize("kind", RECORDS)
 def test_a_record_that_says_more_than_it_may_is_refused(kind, publications):
     name, change, column = RECORDS[kind]
-    first, *_ = guard.record.leaks(with_record(publications[name], change))
+    first, *_ = guard.record.find_leaks(with_record(publications[name], change))
     assert column in str(first.column)
 
 
@@ -253,7 +253,7 @@ def test_what_is_built_passes(staged, publications):
 
 def test_rows_of_a_benchmark_without_a_vocabulary_are_refused(publications):
     with pytest.raises(InputError, match="have no vocabulary"):
-        list(guard.words.leaks(opened(publications[HEAL])))
+        list(guard.words.find_leaks(opened(publications[HEAL])))
 
 
 @pytest.mark.full

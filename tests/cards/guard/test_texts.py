@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from medfaith.builders.cxr_contrabench.vocabulary import vocabulary
 from medfaith.builders.schemas.contrabench import QUESTION
 from medfaith.cards.publish.guard import columns, paths, pixels, secrets
-from medfaith.cards.publish.guard.found import SHOWN, Value, shortened
+from medfaith.cards.publish.guard.found import SHOWN, Value, shorten
 from medfaith.cards.publish.guard.quotes import RUN, Quotable, Text
 from tests.cards.guard.scenes import image_bytes
 
@@ -104,7 +104,7 @@ WORDS = st.lists(st.text("abcdefghij", min_size=1, max_size=6), min_size=RUN, ma
 def quoted(published: str, report: str) -> list[str]:
     quotable = Quotable()
     quotable.add(Value("README.md", published))
-    return [error.found for error in quotable.quoted([Text("report 1", report)])]
+    return [error.found for error in quotable.find_quoted([Text("report 1", report)])]
 
 
 @given(WORDS, st.data(), st.sampled_from([" ", ", ", "\n", " - ", "; "]))
@@ -138,9 +138,9 @@ def test_a_text_is_read_once_and_a_report_named_once():
 
 @given(st.text(max_size=300))
 def test_what_is_shown_is_short_and_printable(text):
-    assert len(shortened(text)) <= SHOWN + 2
-    assert shortened(text).isprintable()
-    assert shortened(text).isascii()
+    assert len(shorten(text)) <= SHOWN + 2
+    assert shorten(text).isprintable()
+    assert shorten(text).isascii()
 
 
 NESTED = pa.list_(
@@ -166,14 +166,14 @@ _ITEM = st.none() | st.fixed_dictionaries(
 def test_every_text_of_a_column_is_seen_with_its_first_row(rows):
     table = pa.table({"x": pa.array(rows, NESTED)})
     seen = {}
-    for _, values in columns.distinct(table):
+    for _, values in columns.iterate_distinct(table):
         for text, row in values:
             seen[text] = min(row, seen.get(text, row))
     assert seen == {text: number for number, row in reversed([*enumerate(rows, 1)]) for text in leaves(row)}
 
 
 def test_the_vocabulary_has_every_text_of_a_row():
-    texts = {path for path, _ in columns.distinct(QUESTION.arrow_schema.empty_table())}
+    texts = {path for path, _ in columns.iterate_distinct(QUESTION.arrow_schema.empty_table())}
     assert texts == set(vocabulary())
 
 
@@ -202,7 +202,7 @@ def test_what_a_card_may_say_is_no_secret(text):
 
 
 def test_the_environment_and_the_names_of_a_machine():
-    assert secrets.of_environment({"HF_TOKEN": "longer than eight", "PATH": "/usr/bin", "MY_SECRET": "short"}) == {
+    assert secrets.select_secrets({"HF_TOKEN": "longer than eight", "PATH": "/usr/bin", "MY_SECRET": "short"}) == {
         "HF_TOKEN": "longer than eight"
     }
     assert secrets.find_name("made by JDoe.", {"the user": "jdoe"}) is not None
