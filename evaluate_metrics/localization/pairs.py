@@ -177,13 +177,13 @@ def _compute_deltas(
     perturbation_pairs: Sequence[tuple[Row, Row | None]], subset: str, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     subset_pairs = [pair for pair in perturbation_pairs if _is_in(pair[0], subset)]
-    known_pairs = [(row, original) for row, original in subset_pairs if original is not None]
-    perturbed_rows = [row for row, _ in known_pairs]
-    result: dict[str, Any] = {"n_pairs": len(known_pairs), "n_unpaired": len(subset_pairs) - len(known_pairs)}
+    complete_pairs = [(row, original) for row, original in subset_pairs if original is not None]
+    perturbed_rows = [row for row, _ in complete_pairs]
+    result: dict[str, Any] = {"n_pairs": len(complete_pairs), "n_unpaired": len(subset_pairs) - len(complete_pairs)}
     for name in VALUES:
         result |= _compute_mean(
             f"delta_{name}",
-            [_compute_difference(row, original, name) for row, original in known_pairs],
+            [_compute_difference(row, original, name) for row, original in complete_pairs],
             perturbed_rows,
             options,
         )
