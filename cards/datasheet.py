@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..builders import registry
-from ..builders.row_digest import rowset_sha256
-from ..builders.write import configs_header, front_matter
+from ..builders.row_digest import compute_rowset_sha256
+from ..builders.write import build_configs_header, front_matter
 from . import FOLDER, body, command, composition, config_text, dictionary, examples, licences, policy, small_counts
 from .publication import WITHOUT_MASKS, Publication
 from .publish import reports
@@ -120,7 +120,7 @@ def header(publication: Publication, staged: Path) -> dict[str, Any]:
     }
     if publication.policy == policy.RECIPE:
         found |= licences.gate(publication.all_sources)
-    found |= configs_header(publication.features, hashes)
+    found |= build_configs_header(publication.features, hashes)
     found["dataset_info"] = [info | sizes[info["config_name"]] for info in found["dataset_info"]]
     return found
 
@@ -145,7 +145,7 @@ def _measured(publication: Publication, staged: Path) -> tuple[dict[tuple[str, s
     for config, split in publication.splits:
         files = sorted((staged / config).glob(f"{split}-*.parquet"))
         table = pa.concat_tables([pq.read_table(path) for path in files])
-        hashes[config, split] = rowset_sha256(table)
+        hashes[config, split] = compute_rowset_sha256(table)
         of_config = sizes.setdefault(config, {"splits": [], "download_size": 0, "dataset_size": 0})
         of_config["splits"].append({"name": split, "num_bytes": table.nbytes, "num_examples": table.num_rows})
         of_config["download_size"] += sum(path.stat().st_size for path in files)

@@ -161,7 +161,7 @@ def _build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[str]
             dask=arguments.dask,
             card=cards.body,
         )
-    for config, lacking in () if arguments.config else benchmark.incomplete(found).items():
+    for config, lacking in () if arguments.config else benchmark.find_incomplete(found).items():
         print(f"{config} was not built: it also needs {', '.join(lacking)}")
     sound = print_verdicts(folders)
     for folder in folders:
@@ -178,12 +178,12 @@ def print_verdicts(folders: Sequence[Path], *, official: bool = True) -> bool:
     """
     from medfaith import cards
     from medfaith.builders import registry
-    from medfaith.builders.verify import benchmark_of
+    from medfaith.builders.verify import read_benchmark_name
     from medfaith.printing import verdict_table
 
     references = cards.references() if official else []
     verdicts = []
-    for name, of_benchmark in itertools.groupby(sorted(folders, key=benchmark_of), key=benchmark_of):
+    for name, of_benchmark in itertools.groupby(sorted(folders, key=read_benchmark_name), key=read_benchmark_name):
         found = [v for folder in of_benchmark for v in registry.verify(folder, references)]
         print(verdict_table(found, cards.published(name) if official else None))
         verdicts += found

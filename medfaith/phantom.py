@@ -58,7 +58,7 @@ def write_whole(folder: Path, *, seed: int, sources: Sequence[str], workers: Wor
     """Writes synthetic sources to `folder`, all or none, in the place of what it holds; returns their roots."""
     with atomic_folder(folder) as unfinished:
         write, each = partial(_write, unfinished, seed), pieces(sources, 1)
-        with workers.each(write, each, title="writing sources", unit="sources", total=len(each)) as written:
+        with workers.map(write, each, title="writing sources", unit="sources", total=len(each)) as written:
             places = {source_id: place for of_one in written for source_id, place in of_one.items()}
     return {source_id: folder / place for source_id, place in places.items()}
 
@@ -84,6 +84,6 @@ def _builds(roots: Mapping[str, Path]) -> Iterator[str]:
         if ready:
             named = [_root(source_id, roots) for source_id in roots if source_id in ready]
             commands.append(f"  medfaith build {name} {' '.join(named)} --out medfaith-synthetic")
-        for missing in benchmark.incomplete(roots).values():
+        for missing in benchmark.find_incomplete(roots).values():
             lacking[f"  medfaith build {name} also needs --source {' --source '.join(missing)}"] = None
     yield from commands or lacking or ["  these sources only add to others; medfaith phantom DIR --all writes all"]

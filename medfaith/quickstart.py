@@ -91,7 +91,7 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
     with atomic_folder(out / "logs") as logs:
         jobs = [partial(run_baselines, task, given, models, logs) for task, (given, models) in asked.items()]
         how = {"title": "asking the models", "unit": "groups", "total": len(jobs), "length": lambda job: 1}
-        with workers.each(_quietly, jobs, **how) as done:
+        with workers.map(_quietly, jobs, **how) as done:
             results = dict(zip(asked, done, strict=True))
     print("5/5  audit: which of the models use the image?")
     judged = _audit(metadata, out, workers)
@@ -143,7 +143,7 @@ def _audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list[Jud
         given, steps = begin(models, tasks, kept, folder), unanswered(models, tasks, AUDITED_UNDER, folder)
         work = partial(_quietly, partial(take, models=models, given=given, out=folder, say=lambda line: None))
         how = {"title": "asking the models", "unit": "answers", "total": steps[0].left, "length": lambda step: step.n}
-        with workers.each(work, steps, **how) as done:
+        with workers.map(work, steps, **how) as done:
             collections.deque(done, maxlen=0)
         judged = judge(audited(folder, AUDITED, tasks, MARGIN), MARGIN)
         write_tables(folder, judged, MARGIN)

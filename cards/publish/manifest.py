@@ -14,8 +14,8 @@ from operator import itemgetter
 
 import pyarrow as pa
 
-from ...builders.label_keys import config_key, key_of
-from ...builders.row_digest import row_json
+from ...builders.label_keys import compute_config_key, key_of
+from ...builders.row_digest import iterate_row_json
 from ...loaders.progress import Progress
 from .. import policy
 from ..publication import WITHOUT_MASKS, Publication, masks
@@ -71,7 +71,7 @@ def _of_tables(publication: Publication, tables: Iterable[tuple[str, str, pa.Tab
     found: Splits = {}
     for config, split, rows in tables:
         key = _key(publication, config, split)
-        bar = Progress(row_json(rows), title=f"hashing {config}/{split}", total=len(rows), unit="rows")
+        bar = Progress(iterate_row_json(rows), title=f"hashing {config}/{split}", total=len(rows), unit="rows")
         pairs = zip(_names(publication, rows, key), (hashed(row, key) for row in bar), strict=True)
         found[config, split] = dict(sorted(pairs, key=itemgetter(1)) if key else pairs)
     return found
@@ -90,7 +90,7 @@ def ids(publication: Publication) -> dict[tuple[str, str], Mapping[str, str]]:
 def _key(publication: Publication, config: str, split: str) -> bytes:
     """Empty where the rows are published."""
     is_recipe = publication.policy == policy.RECIPE
-    return config_key(key_of(publication.record, split), config) if is_recipe else b""
+    return compute_config_key(key_of(publication.record, split), config) if is_recipe else b""
 
 
 def _names(publication: Publication, rows: pa.Table, key: bytes) -> list[str]:
@@ -101,7 +101,7 @@ def _names(publication: Publication, rows: pa.Table, key: bytes) -> list[str]:
 
 def plain(rows: pa.Table) -> Rows:
     """The rows of one split of a data set whose rows are published."""
-    return dict(zip(rows["id"].to_pylist(), map(hashed, row_json(rows)), strict=True))
+    return dict(zip(rows["id"].to_pylist(), map(hashed, iterate_row_json(rows)), strict=True))
 
 
 def tables(publication: Publication) -> dict[str, pa.Table]:
