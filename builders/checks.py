@@ -113,7 +113,7 @@ def is_inside(xywh: Sequence[float], row: Mapping[str, Any]) -> bool:
 
 
 def find_mask_violations(mask: dict[str, Any], size: Sequence[int] | None) -> list[str]:
-    """Find what is wrong with a mask: it does not decode, or its size differs from its image's.
+    """Find faults in a mask: it does not decode, or its size differs from its image's.
 
     Args:
         mask: The mask in COCO run-length encoding.

@@ -14,7 +14,7 @@ reports. Its rules are tables: FINDINGS (the phrases to find), CUES (the phrases
 5. "X or Y" and "X versus Y" assert neither finding, even if only one of them is in the vocabulary.
 
 A status describes the current image. In doubt it is never "absent": "no large effusion" does not exclude a small
-effusion and is uncertain, and so is "no new effusion". "The effusion has resolved" and "previously seen effusion" are
+effusion and is uncertain, like "no new effusion". "The effusion has resolved" and "previously seen effusion" are
 historical, but "previously seen effusion is unchanged" is present. OpenI's de-identification writes XXXX, often in
 place of a hedge ("most XXXX represents scarring"). XXXX counts as a hedge wherever it can be one.
 """

@@ -81,7 +81,7 @@ def whole(above: int) -> Callable[[str], int]:
         above: The bound. It is not allowed itself.
 
     Returns:
-        The parser. Its error says what was expected.
+        The parser. Its error states the expected value.
     """
 
     def parse(text: str) -> int:

@@ -154,8 +154,8 @@ def _process_results(work: Callable[[Any], Any], tasks: Iterator[Any], count: in
     with _PROCESS_LOCK, mock.patch.dict(os.environ, PYTHONWARNINGS=_QUIET):
         try:
             with _blocked_interrupts():
-                # Level 0 in threads, too: otherwise joblib runs the tasks one by one there, as a fork would be unsafe.
-                # This backend does not fork.
+                # Level 0 in threads, too: otherwise joblib runs the tasks one by one there, for fear of a fork. This
+                # backend does not fork.
                 backend = LokyBackend(nesting_level=0, idle_worker_timeout=IDLE)
                 results = _run_joblib(work, tasks, n_jobs=count, backend=backend)
             with closing(results):

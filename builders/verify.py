@@ -34,7 +34,7 @@ class Verdict:
         config: The name of the config.
         split: The name of the split.
         summary: The result of `summarise`. If the columns differ from the schema, only the number of rows.
-        problems: What is wrong with the rows or differs from build.json; empty if the split is sound.
+        problems: Faults of the rows and differences from build.json; empty if the split is sound.
         reference: "equal" or "differs"; "none" if no reference has the same build arguments.
         same_labels: Whether the reference was built from the same label files, so that "differs" is an error.
     """
@@ -97,7 +97,7 @@ def verify_repository(
         problems += [
             f"{k}: {recorded.get(k)} recorded, {summary[k]} found" for k in summary if summary[k] != recorded.get(k)
         ]
-        problems = problems or find_length_violations(table) or family.violations(table)
+        problems = problems or find_length_violations(table) or family.find_violations(table)
         expected = reference["splits"].get(key) if reference else None
         verdicts.append(
             Verdict(

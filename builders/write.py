@@ -50,7 +50,7 @@ class Family:
 
     features: datasets.Features
     counted: Sequence[str]
-    violations: Callable[[pa.Table], list[str]]
+    find_violations: Callable[[pa.Table], list[str]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,8 @@ CONFIGS = {
 SETS = (LORA, *FEWSHOT)
 NEEDS = {config: (source_id,) for config, source_id in CONFIGS.items()}
 COUNTED = ("protocol", "polarity", "finding")
-FAMILY = Family(features=QUESTION, counted=COUNTED, violations=find_violations)
-QUOTING = Family(features=QUESTION, counted=("protocol", "polarity"), violations=find_violations)
+FAMILY = Family(features=QUESTION, counted=COUNTED, find_violations=find_violations)
+QUOTING = Family(features=QUESTION, counted=("protocol", "polarity"), find_violations=find_violations)
 PLANS = {"chexpert": plan_chexpert, "openi": plan_openi, "chexstruct": plan_chexstruct, "rexvqa": plan_rexvqa}
 
 

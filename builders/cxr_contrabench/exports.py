@@ -125,7 +125,7 @@ def _iterate_chat_lines(rows: pa.Table) -> Iterator[str]:
 
 
 def find_export_problems(folder: Path, config: str, split: str, sound: Collection[tuple[str, str]]) -> list[str]:
-    """Find what is wrong with the export of a split.
+    """Find faults in the export of a split.
 
     The file must exist, have the hash in build.json and contain the rows of the split.
 

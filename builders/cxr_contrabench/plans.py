@@ -17,7 +17,7 @@ from ...loaders import rexvqa as rexvqa_items
 from ...loaders.errors import InputError
 from ...loaders.progress import Progress
 from ..benchmark import Repository, Request
-from ..label_keys import as_table
+from ..label_keys import build_label_table
 from ..write import Split
 from . import chexpert, chexstruct, openi, rexvqa
 from .exports import FEWSHOT, FEWSHOT_SPLIT, LORA, LORA_SPLIT, fewshot, format_chat_jsonl, sample_lora_rows
@@ -123,7 +123,7 @@ def plan_rexvqa(request: Request) -> Repository:
     items = rexvqa_items.read_items(path)
     make = partial(rexvqa.questions, items, seed=request.seed)
     splits = [Split(config, "test", partial(make, config)) for config in request.configs]
-    return Repository("rexvqa", splits, {"rexvqa": [path]}, key_labels={"": partial(as_table, items)})
+    return Repository("rexvqa", splits, {"rexvqa": [path]}, key_labels={"": partial(build_label_table, items)})
 
 
 def _build_splits(makers: Mapping[str, Callable[[], pa.Table]], request: Request) -> list[Split]:

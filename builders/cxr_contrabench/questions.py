@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..checks import find_id_violations, find_image_violations
-from ..hashing import digest, picks
+from ..hashing import compute_picks, digest
 from ..options import option
 from ..schemas.contrabench import QUESTION
 from .wording import LAYOUTS, NEGATION_FORMS, QUESTION_FORMS, format_negated_option, format_positive_option
@@ -100,7 +100,7 @@ def build_question_table(
     # the first two options.
     order = np.full(n, n_orders // n_options if negated_first else 0, np.int64)
     if wording.layout == "shuffled":
-        order = picks(ids, n_orders, LAYOUT_SEED)
+        order = compute_picks(ids, n_orders, LAYOUT_SEED)
 
     row_codes = np.column_stack([target, distractors, order]).astype(np.int64)
     radix = np.array([len(findings)] * (1 + n_distractors) + [n_orders], np.int64)
@@ -177,7 +177,7 @@ def choose(ids: pa.Array, eligible: np.ndarray, k: int, seed: int) -> np.ndarray
     starts = np.cumsum(n_subsets) - n_subsets
     number = np.zeros(len(ids), np.int64)
     ambiguous = np.flatnonzero(n_subsets[pattern_indices] > 1)
-    number[ambiguous] = picks(ids.take(pa.array(ambiguous)), n_subsets[pattern_indices[ambiguous]], seed)
+    number[ambiguous] = compute_picks(ids.take(pa.array(ambiguous)), n_subsets[pattern_indices[ambiguous]], seed)
     flat = np.array([subset for s in subsets for subset in s], np.int64).reshape(-1, k)
     return flat[starts[pattern_indices] + number]
 
@@ -201,7 +201,7 @@ def sample_order(ids: Sequence[str], seed: int, purpose: str) -> np.ndarray:
 
 
 def find_violations(table: pa.Table) -> list[str]:
-    """Find what is wrong with rows of any source (section 3.1).
+    """Find faults in rows of any source (section 3.1).
 
     Rows with a source's own options (negation_form `source`) may have a negated option without a counterpart, and the
     negated option may be the gold answer. In all other rows neither may happen.

@@ -122,8 +122,8 @@ class Marks(NamedTuple):
     """The negated option of an answer set and its counterpart.
 
     Attributes:
-        negated: Index of the only explicitly negated option; -1 if there is no unique one.
-        counterpart: Index of the only option that states its concept; -1 if there is no unique one.
+        negated: Index of the only explicitly negated option; -1 unless it is unique.
+        counterpart: Index of the only option that states its concept; -1 unless it is unique.
         concept: The negated concept, in lower case; "" if the form of the negation is unknown.
     """
 

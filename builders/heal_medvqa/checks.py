@@ -8,14 +8,14 @@ from typing import Any
 import pyarrow as pa
 
 from ...loaders import rle
-from ..checks import find_id_violations, find_image_violations, find_mask_violations, is_inside, rows_of
+from ..checks import find_id_violations, find_image_violations, find_mask_violations, is_inside, iterate_rows
 
 KINDS = {"positive": "closed", "hallucinated": "closed", "abnormal": "open", "normal": "open"}
 ANSWERS = {"positive": "Yes", "hallucinated": "No"}
 
 
 def find_question_violations(table: pa.Table) -> list[str]:
-    """Find what is wrong with questions: ids, image keys, answers that do not fit their kind, masks, boxes.
+    """Find faults in questions: ids, image keys, answers that do not fit their kind, masks, boxes.
 
     Args:
         table: Rows in the schema QUESTION.
@@ -24,7 +24,7 @@ def find_question_violations(table: pa.Table) -> list[str]:
         The problems.
     """
     problems = [*find_id_violations(table), *find_image_violations(table["image"])]
-    for row in rows_of(table):
+    for row in iterate_rows(table):
         row_name, kind = f"row {row['id']}", row["kind"]
         if KINDS.get(kind) != row["question_type"]:
             problems.append(f"{row_name}: kind {kind!r} of question type {row['question_type']!r}")
@@ -40,7 +40,7 @@ def find_question_violations(table: pa.Table) -> list[str]:
 
 
 def find_tpt_violations(table: pa.Table) -> list[str]:
-    """Find what is wrong with text perturbations: repeated ids and unknown kinds.
+    """Find faults in text perturbations: repeated ids and unknown kinds.
 
     Args:
         table: Rows in the schema TPT.
@@ -53,7 +53,7 @@ def find_tpt_violations(table: pa.Table) -> list[str]:
 
 
 def find_vpt_violations(table: pa.Table) -> list[str]:
-    """Find what is wrong with image perturbations: repeated ids, unsafe image keys of donors, masks that do not decode.
+    """Find faults in image perturbations: repeated ids, unsafe image keys of donors, masks that do not decode.
 
     Args:
         table: Rows in the schema VPT.
@@ -62,7 +62,7 @@ def find_vpt_violations(table: pa.Table) -> list[str]:
         The problems.
     """
     problems = [*find_id_violations(table), *find_image_violations(table["donor"])]
-    for row in rows_of(table):
+    for row in iterate_rows(table):
         for column in ("region", "donor_region"):
             problems += [f"row {row['id']}: {column}: {problem}" for problem in _find_mask_problems(row[column], None)]
     return problems
@@ -80,13 +80,13 @@ def find_pair_violations(originals: pa.Table, perturbed: pa.Table, donor_diagnos
         The problems.
     """
     positive_rows, diseased_regions = {}, set()
-    for row in rows_of(originals):
+    for row in iterate_rows(originals):
         if row["kind"] == "positive":
             positive_rows[row["id"]] = row
         if row["kind"] in ("positive", "abnormal"):
             diseased_regions |= {(row["image"]["key"], row["anatomy"], disease) for disease in row["diseases"]}
     problems = []
-    for row in rows_of(perturbed):
+    for row in iterate_rows(perturbed):
         row_name, original = f"row {row['id']}", positive_rows.get(row["original_id"])
         if original is None:
             problems.append(f"{row_name}: original_id {row['original_id']!r} is no positive question of this split")

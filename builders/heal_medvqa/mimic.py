@@ -123,7 +123,7 @@ def confirmed(labels: Mapping[str, float | None] | None, report: str | None) -> 
         report: The text of the report; None if the study has no report.
 
     Returns:
-        The classes; None if the study has neither labels nor report.
+        The classes; None without labels and report.
 
     >>> sorted(confirmed({"Edema": 1.0, "Pneumothorax": 0.0}, "No effusion. There is interstitial lung disease."))
     ['Edema', 'ILD']

@@ -1,7 +1,7 @@
 """Relations of diseases and anatomies (HEAL-MedVQA, section 3.2): the overlap of disease boxes and anatomy masks.
 
 The paper relates a disease to an anatomy if their IoU exceeds a threshold, which it does not print. The box of a nodule
-in a third of a lung has a small IoU even in the centre of the lung, so the share of the box that lies in the anatomy
+in a third of a lung has a small IoU even in the centre of the lung, so the share of the box within the anatomy
 (`box`) is another measure. If a box touches an anatomy with an overlap below the threshold, the pair is not asked for
 as present or as absent, and the anatomy is not called normal. The same applies to a box that too few readers drew.
 """
@@ -120,7 +120,7 @@ class Rule:
     """The rule that relates a disease to an anatomy.
 
     Attributes:
-        measure: The measure of overlap: "iou", or "box" for the share of the box that lies in the anatomy.
+        measure: The measure of overlap: "iou", or "box" for the share of the box within the anatomy.
         threshold: The lowest overlap.
         places: "any" is the published rule; an enlarged heart then also lies at the lung that its box overlaps.
             "anatomical" allows only the anatomies of the class; other pairs are neither present nor absent.

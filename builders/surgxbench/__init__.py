@@ -20,7 +20,7 @@ import pyarrow as pa
 from ...loaders import cholec80, cholec80_boxes, cholect45, cholect50
 from ...loaders.errors import InputError
 from ..benchmark import Benchmark, Repository, Request
-from ..label_keys import as_table
+from ..label_keys import build_label_table
 from ..options import group, option, whole
 from ..schemas.surgx import INSTRUMENTS, TRIPLETS
 from ..write import Family, Split
@@ -136,7 +136,7 @@ def make(request: Request) -> Iterator[Repository]:
             [Split(config, SPLIT, partial(_build_table, rows, select_family(config).features))],
             _list_files(config, roots, sorted({row["video"] for row in rows})),
             arguments={"motion": motion},
-            key_labels={"": partial(as_table, boxed_frames)},
+            key_labels={"": partial(build_label_table, boxed_frames)},
             skipped=partial(Counter, counted),
         )
 

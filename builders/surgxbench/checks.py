@@ -6,11 +6,11 @@ import pyarrow as pa
 
 from ...loaders import cholec80_boxes
 from ...loaders.cholec_triplets import TRIPLETS
-from ..checks import find_id_violations, find_image_violations, find_mask_violations, is_inside, rows_of
+from ..checks import find_id_violations, find_image_violations, find_mask_violations, is_inside, iterate_rows
 
 
 def find_instrument_violations(table: pa.Table) -> list[str]:
-    """Find what is wrong with frames with boxes: ids, image keys, boxes outside the frame, instruments without boxes.
+    """Find faults in frames with boxes: ids, image keys, boxes outside the frame, instruments without boxes.
 
     Args:
         table: Rows in the schema INSTRUMENTS.
@@ -19,14 +19,14 @@ def find_instrument_violations(table: pa.Table) -> list[str]:
         The problems.
     """
     problems = _find_frame_violations(table)
-    for row in rows_of(table):
+    for row in iterate_rows(table):
         if set(row["instruments"]) != {box["label"] for box in row["boxes"]}:
             problems.append(f"row {row['id']}: instruments {row['instruments']}, which are not those of its boxes")
     return problems
 
 
 def find_triplet_violations(table: pa.Table) -> list[str]:
-    """Find what is wrong with frames with triplets: ids, image keys, boxes, unofficial triplets, masks of a wrong size.
+    """Find faults in frames with triplets: ids, image keys, boxes, unofficial triplets, masks of a wrong size.
 
     Args:
         table: Rows in the schema TRIPLETS.
@@ -35,7 +35,7 @@ def find_triplet_violations(table: pa.Table) -> list[str]:
         The problems.
     """
     problems = _find_frame_violations(table)
-    for row in rows_of(table):
+    for row in iterate_rows(table):
         row_name = f"row {row['id']}"
         for triplet in row["triplets"]:
             number, triplet_names = triplet["id"], (triplet["instrument"], triplet["verb"], triplet["target"])
@@ -59,7 +59,7 @@ def _find_frame_violations(table: pa.Table) -> list[str]:
         *find_image_violations(table["image"]),
         *find_image_violations(table["successor"]),
     ]
-    for row in rows_of(table):
+    for row in iterate_rows(table):
         for box in row["boxes"]:
             if not is_inside(box["xywh"], row):
                 problems.append(f"row {row['id']}: box {box['xywh']} is not within the frame")

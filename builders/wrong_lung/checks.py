@@ -28,7 +28,7 @@ BOXES_CHANGE = ("shuffle_in_report", "random_boxes", "trimmed")
 
 
 def find_sentence_violations(table: pa.Table) -> list[str]:
-    """Find what is wrong with sentences.
+    """Find faults in sentences.
 
     They are faults of any row, repeated anatomies, and subsets that contradict boxes and labels.
 
@@ -54,7 +54,7 @@ def find_sentence_violations(table: pa.Table) -> list[str]:
 
 
 def find_perturbed_violations(table: pa.Table) -> list[str]:
-    """Find what is wrong with perturbed rows alone: faults of any row, and unknown perturbations.
+    """Find faults in perturbed rows alone: faults of any row, and unknown perturbations.
 
     Args:
         table: Rows in the schema PERTURBED.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench import chexpert
-from medfaith.builders.cxr_contrabench.questions import Wording, violations
+from medfaith.builders.cxr_contrabench.questions import Wording, find_violations
 from medfaith.builders.cxr_contrabench.wording import (
     NEGATION_FORMS,
     QUESTION_FORMS,
@@ -67,7 +67,7 @@ def test_rules_agree_with_a_row_by_row_oracle(values, config, seed):
         distractors = row["options"][2:] if config != "chexpert_positive_only" else row["options"][1:]
         assert {d.lower() for d in distractors} <= eligible
         assert len(set(distractors)) == len(distractors) == (2 if config == "chexpert_positive_only" else 1)
-    assert violations(made) == []
+    assert find_violations(made) == []
 
 
 def test_the_distractor_is_the_documented_choice_and_follows_the_seed():
@@ -152,7 +152,7 @@ def test_images_of_one_study_with_different_labels_are_refused():
 def test_figures_on_the_real_train_labels(real_studies, config, n_rows, n_studies):
     table = chexpert.questions(real_studies, config, "train")
     assert (table.num_rows, len(table["study_id"].unique())) == (n_rows, n_studies)
-    assert violations(table) == []
+    assert find_violations(table) == []
     n_images = np.diff(table["images"].combine_chunks().offsets.to_numpy())
     assert (n_images.min(), n_images.max()) == (1, 3)
 

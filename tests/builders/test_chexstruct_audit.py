@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medfaith.builders.cxr_contrabench.chexstruct import FINDINGS, PROTOCOLS, TARGETS, questions
-from medfaith.builders.cxr_contrabench.questions import Wording, violations
+from medfaith.builders.cxr_contrabench.questions import Wording, find_violations
 from medfaith.builders.cxr_contrabench.wording import QUESTION_FORMS, format_negated_option, format_positive_option
 from medfaith.builders.hashing import pick
 from medfaith.builders.schemas.contrabench import QUESTION
@@ -73,7 +73,7 @@ def test_rules_agree_with_a_row_by_row_oracle(images, config, seed):
         (i, f, format_positive_option(d)) for i, f, d in expected
     ]
     assert table.schema == QUESTION.arrow_schema
-    assert violations(table) == []
+    assert find_violations(table) == []
     for row in rows:
         assert row["options"][row["negated"]] == format_negated_option(row["finding"], "canonical_no")
         assert row["options"][row["answer"]] == format_positive_option(row["finding"])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench import chexpert
 from medfaith.builders.cxr_contrabench.exports import fewshot, format_chat_jsonl, patient, sample_lora_rows
-from medfaith.builders.cxr_contrabench.questions import Wording, violations
+from medfaith.builders.cxr_contrabench.questions import Wording, find_violations
 from medfaith.tasks.contrabench import prompts
 from tests.builders.chexpert_scenes import studies
 from tests.builders.files import digests, problems, record_of, rows_of
@@ -50,7 +50,7 @@ def test_the_set_is_balanced_seeded_and_without_held_out_patients(n, held_out, s
     assert Counter(row["polarity"] for row in rows) == Counter(dict.fromkeys(POLARITIES, min(left, size)))
     assert not {patient(row["study_id"]) for row in rows} & patients
     assert {row["id"] for row in rows} <= {*presence["id"].to_pylist(), *absence["id"].to_pylist()}
-    assert violations(made) == []
+    assert find_violations(made) == []
     shuffled = (t.take(list(reversed(range(t.num_rows)))) for t in (presence, absence))
     assert sample_lora_rows(*shuffled, others, seed=seed, n=size).equals(made)
 

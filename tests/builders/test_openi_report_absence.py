@@ -8,7 +8,7 @@ from hashlib import blake2b
 import pytest
 
 from medfaith.builders.cxr_contrabench.openi import MESH, TARGETS, AbsenceItem, find_report_absences, questions
-from medfaith.builders.cxr_contrabench.questions import violations
+from medfaith.builders.cxr_contrabench.questions import find_violations
 from medfaith.builders.negation import FINDINGS, find_mentions
 from medfaith.builders.schemas.contrabench import QUESTION
 from medfaith.loaders import sources
@@ -81,7 +81,7 @@ def test_rows():
     items = find_report_absences([report("No effusion or edema. Atelectasis.", mesh=ATELECTASIS, images=2)])
     table = questions(items)
     assert table.schema == QUESTION.arrow_schema
-    assert violations(table) == []
+    assert find_violations(table) == []
     row = table.to_pylist()[0]
     assert row["id"] == items[0].id
     assert row["study_id"] == "CXR12"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench import wording as wordings
-from medfaith.builders.cxr_contrabench.questions import Wording, sample_order, violations
+from medfaith.builders.cxr_contrabench.questions import Wording, find_violations, sample_order
 from medfaith.builders.cxr_contrabench.rexvqa import SLICES, questions
 from medfaith.builders.cxr_contrabench.wording import mark_options, read_question_polarity
 from medfaith.builders.row_digest import compute_rowset_sha256
@@ -99,7 +99,7 @@ def test_a_row_keeps_question_and_options():
 def test_rows_of_the_source_may_have_a_negated_gold_and_no_counterpart(phantom_items):
     table = questions(phantom_items, "rexvqa_1k")
     rows = table.to_pylist()
-    assert violations(table) == []
+    assert find_violations(table) == []
     assert any(row["negated"] == row["answer"] for row in rows)
     assert any(row["negated"] >= 0 > row["counterpart"] for row in rows)
     assert {row["polarity"] for row in rows} == {"presence", "absence", "other"}
@@ -219,7 +219,7 @@ def test_marks_know_the_verifier_s_words(ours, verifiers):
 
 @given(st.text())
 def test_marks_read_texts_in_the_verifier_s_spelling(text):
-    assert wordings._words(text) == words(text)
+    assert wordings._normalize_words(text) == words(text)
 
 
 WORD = st.sampled_from(
