@@ -108,8 +108,8 @@ class Benchmark:
         family: Returns the row family of a config.
         make: Yields the repositories of a build.
         options: The class of the build's options (`options.py`).
-        seed_help: Help text: what the seed decides.
-        default_configs: Help text: the configs that a build makes if the caller names none.
+        draws: Help text: what the seed decides.
+        unasked: Help text: the configs that a build makes if the caller names none.
         note: Help text: more about the configs.
         check: Returns the problems of a split whose own rows are sound, given the sound splits of its repository.
         quoted: Columns in a source's own words, by source. The source's licence covers them, so build.json does not
@@ -123,8 +123,8 @@ class Benchmark:
     family: Callable[[str], Family]
     make: Callable[[Request], Iterable[Repository]]
     options: type
-    seed_help: str
-    default_configs: str = "all whose sources are there"
+    draws: str
+    unasked: str = "all whose sources are there"
     note: str = ""
     check: Callable[[Path, str, str, Collection[SplitName]], list[str]] = find_no_problems
     quoted: Mapping[str, Sequence[str]] = field(default_factory=dict)

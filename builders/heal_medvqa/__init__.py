@@ -307,7 +307,7 @@ BENCHMARK = Benchmark(
     family=select_family,
     make=make,
     options=Options,
-    seed_help="chooses questions, templates, swaps and donors",
+    draws="chooses questions, templates, swaps and donors",
     check=find_partner_problems,
 )
 build, verify = BENCHMARK.build, BENCHMARK.verify

@@ -178,6 +178,6 @@ BENCHMARK = Benchmark(
     family=select_family,
     make=make,
     options=Options,
-    seed_help="accepted for consistency and recorded; this benchmark has no random choices",
+    draws="accepted for consistency and recorded; this benchmark has no random choices",
 )
 build, verify = BENCHMARK.build, BENCHMARK.verify

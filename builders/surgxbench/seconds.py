@@ -53,7 +53,7 @@ class Numbering:
         Returns:
             The second; None for a number between two seconds.
         """
-        k, remainder = divmod(number - self.first, self.step)
+        k, remainder = divmod(number - self.first_number, self.step)
         return None if remainder or k < 0 else k
 
     def find_video_frame(self, number: int) -> int | None:

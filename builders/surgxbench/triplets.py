@@ -105,7 +105,7 @@ def build_triplet_rows(
                 {
                     "id": f"{config}/{video:02d}/{second_number:06d}",
                     "image": image,
-                    "successor": successors.of(
+                    "successor": successors.find(
                         source, video, FPS * second_number, reader.key(video, second_number + 1)
                     ),
                     "width": size[0],

@@ -244,7 +244,7 @@ def find_partner_problems(folder: Path, config: str, split: str, sound: Collecti
 BENCHMARK = Benchmark(
     name=NAME,
     title="sentences and their boxes, perturbed (Chest ImaGenome, MIMIC-CXR)",
-    default_configs="all but silver",
+    unasked="all but silver",
     note="--config silver adds the data set's automatic annotations, for training. They are of a quarter of a million "
     "images, so no build makes them unasked. Named alone, silver is built beside all other configs; named with others, "
     "beside those. Each build writes its folder anew, so repeat the --seed and the options of the build before.",
@@ -252,7 +252,7 @@ BENCHMARK = Benchmark(
     family=select_family,
     make=make,
     options=Options,
-    seed_help="chooses orders, sentences, boxes and conditions",
+    draws="chooses orders, sentences, boxes and conditions",
     check=find_partner_problems,
     quoted={SOURCE: ("sentence",)},
 )
