@@ -182,7 +182,9 @@ def _check_pair(video: str, pair: Pair, opened: tuple[Any, Any]) -> tuple[np.nda
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
             raise InputError(name, f"an image of shape {image.shape}, {image.dtype}", expected="(H, W, 3), uint8")
     if first_image.shape != second_image.shape:
-        problem = f"{pair.first_image} is of {first_image.shape[:2]}, "
+        problem = (
+            f"{pair.first_image} is of {first_image.shape[:2]}, "
             f"{pair.second_image} of {second_image.shape[:2]} (height, width)"
+        )
         raise InputError(f"video {video}", problem, row=f"frame {pair.frame}", expected="frames of one size")
     return first_image, second_image
