@@ -151,7 +151,7 @@ def donor_table(located: Sequence[Scene]) -> str:
     """Donors by rule, as a Markdown table. located: scenes of all images, under the default rule."""
     lines = ["| donor diagnosis | donors | may have the disease | no donor |", "|---|---|---|---|"]
     asked = questions(located, "vindr", "train", seed=0)
-    n_positive = sum(1 for _ in asked.positive())
+    n_positive = sum(1 for _ in asked.iterate_positive())
     for rule in perturbations.DONOR_DIAGNOSES:
         lent = perturbations.donors(asked, rule)
         sick = sum(one.disease in donor.picture.diseases for one, donor in lent)

@@ -19,8 +19,8 @@ from dataclasses import astuple
 
 import numpy as np
 
-from medfaith.builders.surgxbench.camera import Camera, centred, fit, flow_of
-from medfaith.builders.surgxbench.motion import corrected, magnitude, motion_mask
+from medfaith.builders.surgxbench.camera import Camera, compute_camera_flow, compute_centred_axes, fit
+from medfaith.builders.surgxbench.motion import compute_magnitude, compute_motion_mask, corrected
 
 SIZE = (480, 854)
 RUNS, LIMIT = 9, 1 / 3
@@ -29,14 +29,14 @@ RUNS, LIMIT = 9, 1 / 3
 def flow_pair() -> tuple[np.ndarray, np.ndarray]:
     """A camera move, a tool on a tenth of the frame, and the noise of an estimate."""
     rng = np.random.default_rng(0)
-    forward = flow_of(Camera(3, -2, 0.01, 0.02), SIZE)
+    forward = compute_camera_flow(Camera(3, -2, 0.01, 0.02), SIZE)
     forward[:, 200:400, 500:700] += 8
     noise = rng.normal(0, 0.2, (2, *forward.shape)).astype(np.float32)
     return forward + noise[0], -forward + noise[1]
 
 
 def design() -> np.ndarray:
-    x, y = (axis.ravel() for axis in np.meshgrid(*centred(SIZE)))
+    x, y = (axis.ravel() for axis in np.meshgrid(*compute_centred_axes(SIZE)))
     one, none = np.ones_like(x), np.zeros_like(x)
     one_way = np.concatenate([np.stack([-one, none, -x, y], 1), np.stack([none, -one, -y, -x], 1)])
     return np.concatenate([one_way, one_way])
@@ -59,7 +59,7 @@ def main() -> None:
     difference = np.subtract(astuple(fit(forward, backward)), astuple(plain_fit(matrix, forward, backward)))
 
     def masked(camera: Camera) -> np.ndarray:
-        return motion_mask(magnitude(corrected(forward, camera)))
+        return compute_motion_mask(compute_magnitude(corrected(forward, camera)))
 
     ways: dict[str, Callable[[], object]] = {
         "closed form": lambda: fit(forward, backward),

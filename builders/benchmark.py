@@ -1,4 +1,4 @@
-"""What a benchmark is to everything that builds, verifies or publishes: one object, which holds what is its own."""
+"""The Benchmark object: everything that build, verify and publish need to know about one benchmark."""
 
 from __future__ import annotations
 
@@ -14,38 +14,53 @@ from typing import Any
 from ..loaders import sources
 from ..loaders.errors import InputError, MissingSourceError
 from ..loaders.progress import Progress
-from .label_keys import KEYS, Labels, label_key
+from .label_keys import KEYS, Labels, compute_label_key
 from .options import check
 from .parallel import Workers
 from .verify import Verdict, verify_repository
-from .write import Family, Split, source_record, write_repository
+from .write import Family, Split, describe_source, write_repository
 
 SplitName = tuple[str, str]  # config, split
-Words = frozenset[str] | re.Pattern[str]  # all texts, or their form
+Words = frozenset[str] | re.Pattern[str]  # all allowed texts, or a pattern that they match
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one build is asked for.
+    """The arguments of one build.
 
-    roots: source id -> folder or file. named: the configs that the caller named; none: all that the roots allow.
-    configs: those to make, each once. options: of the benchmark's own class. workers: the rows do not depend on them.
+    Attributes:
+        roots: Folder or file of each source, by source id.
+        named_configs: The configs that the caller named; empty if the build takes all configs that `roots` allow.
+        configs: The configs to build, each once.
+        seed: The seed of the random choices.
+        options: An instance of the benchmark's own options class.
+        workers: The workers that do the work. The rows do not depend on them.
     """
 
     roots: Mapping[str, Path]
-    named: Sequence[str]
+    named_configs: Sequence[str]
     configs: Sequence[str]
     seed: int
     options: Any
     workers: Workers
 
-    def root(self, source_id: str) -> Path:
-        """Where a source lies. Raises MissingSourceError, which says how to get it."""
+    def find_root(self, source_id: str) -> Path:
+        """Find the folder or file of a source.
+
+        Args:
+            source_id: The id of the source in sources.toml.
+
+        Returns:
+            The path of the source.
+
+        Raises:
+            MissingSourceError: The source has no root. The message says how to get the source.
+        """
         return sources.require_root(source_id, self.roots)
 
 
-def no_hashes() -> Mapping[str, Mapping[str, str]]:
-    """Of a repository whose label files are all in `files`."""
+def collect_no_hashes() -> Mapping[str, Mapping[str, str]]:
+    """Default for `Repository.hashes`: no label files other than those in `files`."""
     return {}
 
 
@@ -53,11 +68,18 @@ def no_hashes() -> Mapping[str, Mapping[str, str]]:
 class Repository:
     """One repository that a build writes: `<benchmark>-<source>`.
 
-    files: the label files by source, which are hashed beside the writing. arguments: what build.json says of options
-    in place of their values. exports: files beside the Parquet, by path. The others are called when the rows are
-    written: hashes: of label files that were read in another way, by source and name; keyed: the parsed labels that the
-    key of a split is derived from (`label_keys`), by split or, of all splits, by ""; skipped: how many of what was left
-    out, or is worth a count, by reason.
+    `hashes`, `key_labels` and `skipped` are called when the rows are written.
+
+    Attributes:
+        source: The id of the source.
+        splits: The splits to write.
+        files: The label files by source. They are hashed while the rows are written.
+        arguments: Values that build.json records in place of the values of options.
+        exports: Files next to the Parquet files, by path.
+        hashes: Returns the hashes of label files that are not in `files`, by source and name.
+        key_labels: Returns the parsed labels from which the key of a split is derived (`label_keys`), by split. The
+            split "" means all splits.
+        skipped: Returns how many items the build skipped or counted, by reason.
     """
 
     source: str
@@ -65,13 +87,13 @@ class Repository:
     files: Mapping[str, Sequence[Path]]
     arguments: Mapping[str, Any] = field(default_factory=dict)
     exports: Mapping[str, bytes] = field(default_factory=dict)
-    hashes: Callable[[], Mapping[str, Mapping[str, str]]] = no_hashes
-    keyed: Mapping[str, Labels] = field(default_factory=dict)
+    hashes: Callable[[], Mapping[str, Mapping[str, str]]] = collect_no_hashes
+    key_labels: Mapping[str, Labels] = field(default_factory=dict)
     skipped: Callable[[], Counter[str]] | None = None
 
 
-def no_problems(folder: Path, config: str, split: str, sound: Collection[SplitName]) -> list[str]:
-    """Of a benchmark whose splits are proved each by itself."""
+def find_no_problems(folder: Path, config: str, split: str, sound: Collection[SplitName]) -> list[str]:
+    """Default for `Benchmark.check`: no check needs more than one split."""
     return []
 
 
@@ -79,15 +101,20 @@ def no_problems(folder: Path, config: str, split: str, sound: Collection[SplitNa
 class Benchmark:
     """One benchmark.
 
-    name: on the command line, and where the names of its repositories begin. title: what its rows are, in a few words.
-    needs: config -> the sources that it is made of; the first one's repository holds it.
-    family: config -> what its rows are.
-    make: the repositories of a build, one after another.
-    options: class of what a build can be told (`options.py`). In the command's help: draws: what the seed decides;
-    unasked: which configs a build makes where none is named; note: more about them.
-    check: problems of a split whose own rows are sound, beside the others (`sound`) of its repository.
-    quoted: source -> columns in the source's own words, which its licence keeps: they are in no count of build.json.
-    vocabulary: the texts that a row may have, by column or dotted path; None where rows are not published.
+    Attributes:
+        name: The name on the command line. The names of the repositories begin with it.
+        title: A few words that say what the rows are.
+        needs: The sources of each config. The repository of the first source holds the config.
+        family: Returns the row family of a config.
+        make: Yields the repositories of a build.
+        options: The class of the build's options (`options.py`).
+        draws: Help text: what the seed decides.
+        unasked: Help text: the configs that a build makes if the caller names none.
+        note: Help text: more about the configs.
+        check: Returns the problems of a split whose own rows are sound, given the sound splits of its repository.
+        quoted: Columns in a source's own words, by source. The source's licence covers them, so build.json does not
+            count their values.
+        vocabulary: Returns the texts that a row may have, by column or dotted path; None if rows are not published.
     """
 
     name: str
@@ -99,7 +126,7 @@ class Benchmark:
     draws: str
     unasked: str = "all whose sources are there"
     note: str = ""
-    check: Callable[[Path, str, str, Collection[SplitName]], list[str]] = no_problems
+    check: Callable[[Path, str, str, Collection[SplitName]], list[str]] = find_no_problems
     quoted: Mapping[str, Sequence[str]] = field(default_factory=dict)
     vocabulary: Callable[[], Mapping[str, Words]] | None = None
 
@@ -115,84 +142,139 @@ class Benchmark:
         dask: str | None = None,
         card: Callable[[str], str] = lambda name: f"# {name}\n",
     ) -> list[Path]:
-        """Builds the configs (default: all whose sources have roots) below `out`; returns the repositories' folders.
+        """Build configs below `out`.
+
+        The bytes written do not depend on `workers` and `dask`.
 
         Args:
-            roots: source id -> folder or label file. card: README body for a repository's name.
-            seed: of what is drawn at random. workers: processes or threads; dask: the address of a scheduler whose
-                workers take the place of processes. The bytes written do not depend on them.
+            roots: Folder or label file of each source, by source id.
+            out: The folder that the repositories are written to.
+            configs: The configs to build. Default: all configs whose sources have roots.
+            seed: The seed of the random choices.
+            options: An instance of the benchmark's options class. Default: its default values.
+            workers: Number of processes or threads.
+            dask: Address of a Dask scheduler. Its workers replace the processes.
+            card: Returns the body of README.md for a repository's name.
+
+        Returns:
+            The folders of the repositories.
 
         Raises:
-            InputError: an unknown config or option, and whatever is wrong with a source.
-            MissingSourceError: a config whose sources have no root.
-            MedfaithError: a worker that was killed, a cluster that cannot be used.
+            InputError: A config is unknown, an option is out of range, or a source is faulty.
+            MissingSourceError: A config has a source without a root.
+            MedfaithError: A worker was killed, or the cluster cannot be used.
         """
         options = self.options() if options is None else options
         check(options)
-        chosen = self.wanted(configs, roots)
-        who = Workers(workers, dask)
-        who.check()
-        request = Request(roots, tuple(configs or ()), chosen, seed, options, who)
+        config_names = self.select_configs(configs, roots)
+        worker_pool = Workers(workers, dask)
+        worker_pool.check()
+        request = Request(roots, tuple(configs or ()), config_names, seed, options, worker_pool)
         return [self._write(repository, request, out, card) for repository in self.make(request)]
 
-    def wanted(self, configs: Sequence[str] | None, roots: Mapping[str, Path]) -> list[str]:
-        """The configs to build, each once. Raises InputError for an unknown one, MissingSourceError for none at all."""
+    def select_configs(self, configs: Sequence[str] | None, roots: Mapping[str, Path]) -> list[str]:
+        """Select the configs to build.
+
+        Args:
+            configs: The configs that the caller named, if any.
+            roots: Folder or label file of each source, by source id.
+
+        Returns:
+            The configs, each once. Default: all configs whose sources have roots.
+
+        Raises:
+            InputError: A config is unknown.
+            MissingSourceError: No config has all its sources.
+        """
         for config in configs or ():
             if config not in self.needs:
                 expected = f"one of {', '.join(self.needs)}"
                 raise InputError(f"--config {config}", f"{self.name} has no such config", expected=expected)
-        chosen = list(dict.fromkeys(configs or (c for c, need in self.needs.items() if all(s in roots for s in need))))
-        if not chosen:
-            lacking = dict.fromkeys(s for need in self.needs.values() for s in need if s not in roots)
-            texts = [f"{sources.source(s).title} ({s})\n{sources.source(s).instructions()}" for s in lacking]
-            raise MissingSourceError(f"{self.name} needs all sources of one of its configs\n" + "\n".join(texts))
-        return chosen
+        config_names = list(
+            dict.fromkeys(
+                configs
+                or (c for c, source_ids in self.needs.items() if all(source_id in roots for source_id in source_ids))
+            )
+        )
+        if not config_names:
+            missing_sources = dict.fromkeys(
+                source_id for source_ids in self.needs.values() for source_id in source_ids if source_id not in roots
+            )
+            instructions = [
+                f"{sources.source(source_id).title} ({source_id})\n{sources.source(source_id).instructions()}"
+                for source_id in missing_sources
+            ]
+            raise MissingSourceError(f"{self.name} needs all sources of one of its configs\n" + "\n".join(instructions))
+        return config_names
 
-    def incomplete(self, roots: Mapping[str, Path]) -> dict[str, list[str]]:
-        """Configs of which some sources have roots and others not: config -> the missing sources."""
-        missing = {config: [s for s in need if s not in roots] for config, need in self.needs.items()}
-        return {config: lacking for config, lacking in missing.items() if 0 < len(lacking) < len(self.needs[config])}
+    def find_incomplete(self, roots: Mapping[str, Path]) -> dict[str, list[str]]:
+        """Find the configs that have some of their sources but not all.
+
+        Args:
+            roots: Folder or label file of each source, by source id.
+
+        Returns:
+            The missing sources of each such config.
+        """
+        missing_by_config = {
+            config: [source_id for source_id in source_ids if source_id not in roots]
+            for config, source_ids in self.needs.items()
+        }
+        return {
+            config: missing_ids
+            for config, missing_ids in missing_by_config.items()
+            if 0 < len(missing_ids) < len(self.needs[config])
+        }
 
     def _write(self, repository: Repository, request: Request, out: Path, card: Callable[[str], str]) -> Path:
         name = f"{self.name}-{repository.source}"
-        # Hashing unpacks the label files again: it runs beside the writing.
-        with ThreadPoolExecutor(1) as beside:
-            described = beside.submit(_described, repository, request.workers)
+        # Hashing unpacks the label files again, so it runs in parallel with the writing.
+        with ThreadPoolExecutor(1) as executor:
+            label_record = executor.submit(_describe_labels, repository, request.workers)
             return write_repository(
                 out,
                 name,
                 repository.splits,
                 exports=repository.exports,
                 families=self.family,
-                record=lambda: self._record(repository, request, described.result()),
+                record=lambda: self._build_record(repository, request, label_record.result()),
                 card=card(name),
                 workers=request.workers,
             )
 
-    def _record(self, repository: Repository, request: Request, described: Mapping[str, Any]) -> dict[str, Any]:
-        """What build.json says of a build beside its rows."""
-        of_sources = dict(described["sources"])
+    def _build_record(
+        self, repository: Repository, request: Request, label_record: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Build the part of build.json that does not describe the rows."""
+        source_records = dict(label_record["sources"])
         for source_id, hashes in repository.hashes().items():
-            of_sources[source_id] |= {"files": of_sources[source_id]["files"] | hashes}
+            source_records[source_id] |= {"files": source_records[source_id]["files"] | hashes}
         record = {
             "benchmark": self.name,
             "source": repository.source,
             "medfaith": importlib.metadata.version("medfaith"),
             "seed": request.seed,
             "arguments": asdict(request.options) | dict(repository.arguments),
-            "sources": of_sources,
+            "sources": source_records,
         }
-        if described[KEYS]:
-            record[KEYS] = described[KEYS]
+        if label_record[KEYS]:
+            record[KEYS] = label_record[KEYS]
         if repository.skipped is not None:
             record["skipped"] = dict(sorted(repository.skipped().items()))
         return record
 
     def verify(self, folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[Verdict]:
-        """Verifies every split of one repository, and that its splits belong together.
+        """Verify every split of one repository, and that its splits belong together.
 
-        Raises InputError for a build.json or Parquet that cannot be read. references: records in the form of
-        build.json.
+        Args:
+            folder: The folder of the repository.
+            references: Reference records in the form of build.json.
+
+        Returns:
+            One verdict per split.
+
+        Raises:
+            InputError: A build.json or Parquet file cannot be read.
         """
         verdicts = verify_repository(folder, self.family, references)
         sound = {(verdict.config, verdict.split) for verdict in verdicts if not verdict.problems}
@@ -202,7 +284,12 @@ class Benchmark:
         ]
 
 
-def _described(repository: Repository, workers: Workers) -> dict[str, Any]:
-    """What takes time to describe: the label files, and the keys."""
-    files = {source_id: source_record(source_id, of, workers) for source_id, of in sorted(repository.files.items())}
-    return {"sources": files, KEYS: {split: label_key(labels()) for split, labels in repository.keyed.items()}}
+def _describe_labels(repository: Repository, workers: Workers) -> dict[str, Any]:
+    """Hash the label files and derive the keys of the splits."""
+    source_records = {
+        source_id: describe_source(source_id, paths, workers) for source_id, paths in sorted(repository.files.items())
+    }
+    return {
+        "sources": source_records,
+        KEYS: {split: compute_label_key(labels()) for split, labels in repository.key_labels.items()},
+    }

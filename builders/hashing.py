@@ -1,4 +1,4 @@
-"""Choices by hash: what a row gets depends on its own name and the seed, not on other rows or their order."""
+"""Choices by hash. A choice depends on the row's name and the seed, not on other rows or their order."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ Item = TypeVar("Item")
 
 
 def pick(name: str, n: int, seed: int) -> int:
-    """Which of `n` alternatives something of this name takes.
+    """Pick one of `n` alternatives: the `digest` of the name as a little-endian number, modulo `n`.
 
-    Its `digest` as a little-endian number, modulo `n`.
+    Args:
+        name: The name of what gets the alternative, such as a row id.
+        n: Number of alternatives.
+        seed: The seed of the build.
+
+    Returns:
+        The index of the alternative.
 
     >>> pick("chexpert/train/patient00001/study1/presence/edema", 3, seed=0) in (0, 1, 2)
     True
@@ -24,35 +30,70 @@ def pick(name: str, n: int, seed: int) -> int:
     return int.from_bytes(digest(name, seed), "little") % n
 
 
-def picks(names: pa.Array, n: int | np.ndarray, seed: int) -> np.ndarray:
-    """`pick` of each of many names: shape (len(names),). n: one number, or one for each name.
+def compute_picks(names: pa.Array, n: int | np.ndarray, seed: int) -> np.ndarray:
+    """Compute `pick` for many names.
+
+    Args:
+        names: The names.
+        n: Number of alternatives: one number, or one for each name.
+        seed: The seed of the build.
+
+    Returns:
+        The indices: shape (len(names),).
 
     >>> picks(pa.array(["a", "b"]), 1_000, seed=0).tolist() == [pick(name, 1_000, seed=0) for name in ("a", "b")]
     True
     """
-    start = f"{seed}:".encode()
-    digests = [blake2b(start + name, digest_size=8).digest() for name in names.cast(pa.binary()).to_pylist()]
+    prefix = f"{seed}:".encode()
+    digests = [blake2b(prefix + name, digest_size=8).digest() for name in names.cast(pa.binary()).to_pylist()]
     return (np.frombuffer(b"".join(digests), "<u8") % np.asarray(n, "<u8")).astype(np.int64)
 
 
 def shuffled(items: Iterable[Item], name: str, seed: int) -> list[Item]:
-    """`items` in an order that depends on their texts, `name` and `seed` only."""
+    """Sort items by hash: the order depends on their texts, `name` and `seed` only.
+
+    Args:
+        items: The items.
+        name: What the order is for, such as a config or a report.
+        seed: The seed of the build.
+
+    Returns:
+        All items.
+    """
     return sorted(items, key=lambda item: (digest(f"{name}:{item}", seed), str(item)))
 
 
-def weighted_pick(weights: Mapping[Item, float], name: str, seed: int) -> Item:
-    """One of the keys, each as likely as its weight: the first of an exponential race, whose times the hash gives.
+def pick_weighted(weights: Mapping[Item, float], name: str, seed: int) -> Item:
+    """Pick a key with a probability in proportion to its weight.
 
-    >>> weighted_pick({"often": 1e9, "hardly": 1e-9}, "row", seed=0)
+    The choice is the winner of an exponential race whose times come from the hash.
+
+    Args:
+        weights: The weight of each key.
+        name: The name of what gets the key, such as a row id.
+        seed: The seed of the build.
+
+    Returns:
+        The key.
+
+    >>> pick_weighted({"often": 1e9, "hardly": 1e-9}, "row", seed=0)
     'often'
     """
 
-    def time(item: Item) -> float:
+    def compute_time(item: Item) -> float:
         return -math.log((int.from_bytes(digest(f"{name}:{item}", seed), "little") + 1) / 2**64) / weights[item]
 
-    return min(weights, key=lambda item: (time(item), str(item)))
+    return min(weights, key=lambda item: (compute_time(item), str(item)))
 
 
 def digest(name: str, seed: int) -> bytes:
-    """BLAKE2b-64 of `"{seed}:{name}"`: 8 bytes that stand for a name in an order or a choice."""
+    """Compute BLAKE2b-64 of `"{seed}:{name}"`.
+
+    Args:
+        name: The name.
+        seed: The seed of the build.
+
+    Returns:
+        8 bytes that represent the name in an order or a choice.
+    """
     return blake2b(f"{seed}:{name}".encode(), digest_size=8).digest()

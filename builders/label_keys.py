@@ -1,8 +1,8 @@
-"""The secret that keys what is published of rows whose licence keeps them with their holders.
+"""The secret key for hashes that are published of rows whose licence forbids their publication.
 
-It is derived from what a source's labels say, so that only those can derive it who hold them, however their copy is
-written: file names, packing, the order of rows and columns, and prefixes of paths make no difference. It is never
-published, as the hashes of label files are: those of a release are known to anyone.
+The key is derived from the content of a source's labels, so only holders of the labels can derive it. File names,
+packing, the order of rows and columns, and prefixes of paths make no difference. The key is never published. The hashes
+of label files would not do as keys, because the hashes of a release are public.
 """
 
 from __future__ import annotations
@@ -16,30 +16,55 @@ from typing import Any
 import pyarrow as pa
 
 from ..loaders.errors import InputError
-from .row_digest import rowset_sha256
+from .row_digest import compute_rowset_sha256
 
-KEYS = "keys"  # in build.json: by split; "": of all splits
-FINGERPRINTS = "key_fingerprints"  # in a published one, of each split
+KEYS = "keys"  # entry of build.json: keys by split; "" means all splits
+FINGERPRINTS = "key_fingerprints"  # entry of a published build.json: fingerprints by split
 Labels = Callable[[], pa.Table]
 
 
-def label_key(labels: pa.Table) -> str:
-    """The secret of parsed labels, in any order: 64 hexadecimal digits."""
-    columns = {name: _plain(labels[name]) for name in sorted(labels.column_names)}
+def compute_label_key(labels: pa.Table) -> str:
+    """Compute the secret of parsed labels.
+
+    Args:
+        labels: The labels. The order of rows and columns makes no difference.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    columns = {name: _decode_dictionary(labels[name]) for name in sorted(labels.column_names)}
     table = pa.table(columns)
     order = [(field.name, "ascending") for field in table.schema if not pa.types.is_nested(field.type)]
-    said = rowset_sha256(table.sort_by(order))
-    return hashlib.sha256(b"medfaith key\0" + bytes.fromhex(said)).hexdigest()
+    content_hash = compute_rowset_sha256(table.sort_by(order))
+    return hashlib.sha256(b"medfaith key\0" + bytes.fromhex(content_hash)).hexdigest()
 
 
-def as_table(records: Iterable[Any]) -> pa.Table:
-    """Parsed labels that are dataclasses, one a row."""
+def build_label_table(records: Iterable[Any]) -> pa.Table:
+    """Build a table of parsed labels.
+
+    Args:
+        records: Dataclass instances.
+
+    Returns:
+        One row per record: the record as JSON.
+    """
     texts = [json.dumps(asdict(record), sort_keys=True, ensure_ascii=False) for record in records]
     return pa.table({"record": pa.array(texts, pa.string())})
 
 
 def key_of(record: Mapping[str, Any], split: str) -> bytes:
-    """The secret of a split, by its build's record. Raises InputError where the build has none."""
+    """Get the secret of a split from its build's record.
+
+    Args:
+        record: The content of build.json.
+        split: The name of the split.
+
+    Returns:
+        The secret.
+
+    Raises:
+        InputError: The build has no key for the split.
+    """
     keys = record.get(KEYS, {})
     key = keys.get(split, keys.get(""))
     if key is None:
@@ -52,15 +77,30 @@ def key_of(record: Mapping[str, Any], split: str) -> bytes:
     return bytes.fromhex(key)
 
 
-def config_key(key: bytes, config: str) -> bytes:
-    """Of one config, so that no hash of it stands in another config, too."""
+def compute_config_key(key: bytes, config: str) -> bytes:
+    """Compute the key of one config, so that hashes of the same text differ between configs.
+
+    Args:
+        key: The secret of the split.
+        config: The name of the config.
+
+    Returns:
+        The key of the config.
+    """
     return hashlib.sha256(b"medfaith config\0" + key + config.encode()).digest()
 
 
 def fingerprint(key: str) -> str:
-    """What may be published of a secret: whose fingerprints are others has other labels."""
+    """Compute the public fingerprint of a secret. Different labels have different fingerprints.
+
+    Args:
+        key: The secret: 64 hexadecimal digits.
+
+    Returns:
+        64 hexadecimal digits.
+    """
     return hashlib.sha256(b"medfaith fingerprint\0" + bytes.fromhex(key)).hexdigest()
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column

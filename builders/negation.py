@@ -1,21 +1,22 @@
-"""Findings in radiology text, and whether each mention is present, absent, uncertain or historical.
+"""Findings in radiology reports. Each mention is present, absent, uncertain or historical.
 
-A ConText-style algorithm (Harkema et al. 2009, after NegEx, Chapman et al. 2001), made for chest X-ray reports and
-written as tables: FINDINGS (what is mentioned), CUES (the words that decide) and LIMITS (adjectives that shrink a
-negation). One pass per sentence:
+The algorithm follows ConText (Harkema et al. 2009) and NegEx (Chapman et al. 2001) and is written for chest X-ray
+reports. Its rules are tables: FINDINGS (the phrases to find), CUES (the phrases that decide the status) and LIMITS
+(adjectives that weaken a negation). Each sentence takes one pass:
 
 1. A sentence ends at `.`, `;`, `!`, `?` or an empty line.
-2. Reading left to right, each cue takes its words, so that "no change in" never reads as "no". The tables of CUES are
+2. From left to right, each cue consumes its words, so that "no change in" never matches "no". The tables of CUES are
    tried in their order.
-3. A cue reaches every finding between itself and the next `stop` cue: to the right (`before` the finding) or to the
-   left (`after` it). So "no X, Y or Z" negates three, "no X but Y" one.
-4. Of the cues that reach a finding the one after it decides (it is the predicate), otherwise the nearest one before it.
-5. "X or Y" and "X versus Y" assert neither, whether or not the other one is in the vocabulary.
+3. A cue applies to every finding between itself and the next `stop` cue: to the right (`before` the finding) or to the
+   left (`after` it). So "no X, Y or Z" negates three findings, "no X but Y" one.
+4. If several cues apply to a finding, the cue after it decides (it is the predicate), otherwise the nearest cue before
+   it.
+5. "X or Y" and "X versus Y" assert neither finding, even if only one of them is in the vocabulary.
 
-What the statuses say is about the image at hand, and in doubt never "absent": "no large effusion" leaves a small one
-open and is uncertain, "no new effusion" too; "the effusion has resolved" and "previously seen effusion" are historical,
-but "previously seen effusion is unchanged" is present. OpenI's de-identification writes XXXX, often for a hedge ("most
-XXXX represents scarring"); where it can be one, it counts as one.
+A status describes the current image. In doubt it is never "absent": "no large effusion" does not exclude a small
+effusion and is uncertain, like "no new effusion". "The effusion has resolved" and "previously seen effusion" are
+historical, but "previously seen effusion is unchanged" is present. OpenI's de-identification writes XXXX, often in
+place of a hedge ("most XXXX represents scarring"). XXXX counts as a hedge wherever it can be one.
 """
 
 from __future__ import annotations
@@ -33,7 +34,15 @@ Status = Literal["present", "absent", "uncertain", "historical"]
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """One mention of a finding: `text[start:end]`. `cue` is the phrase that decided, lower case, "" for none."""
+    """One mention of a finding: `text[start:end]`.
+
+    Attributes:
+        finding: The display name of the finding.
+        status: The status of the finding.
+        cue: The phrase that decided the status, in lower case; "" if no cue applied.
+        start: Index of the first character.
+        end: Index after the last character.
+    """
 
     finding: str
     status: Status
@@ -42,11 +51,11 @@ class Mention:
     end: int
 
 
-# In all tables a space means any white space, (...)* means up to nine times, so that a phrase is tried in little time
-# whatever is repeated, and of phrases that begin alike the longest comes first.
+# In all tables a space matches any white space. (...)* repeats up to nine times, which bounds the time of a match.
+# Among phrases with the same beginning the longest comes first.
 
 # Display name -> phrases. The first four are the targets of CXR-ContraBench section 3.2 (any consolidation counts as
-# "focal consolidation"), the others what reports mention beside them. Decoys ("") only take their words.
+# "focal consolidation"). The others are further findings in reports. Decoys ("") only consume their words.
 FINDINGS: dict[str, tuple[str, ...]] = {
     "": (
         r"(?:pericardial|joint|knee) effusions?",
@@ -93,7 +102,7 @@ FINDINGS: dict[str, tuple[str, ...]] = {
     "vascular congestion": (r"(?:(?:pulmonary|central|venous) )*(?:vascular|venous|pulmonary) congestion",),
 }
 
-_SEEN = (
+_VISIBLE = (
     r"(?:seen|identified|visuali[sz]ed|present|evident|demonstrated|appreciated|detected|noted|observed|shown|visible|"
     r"found|apparent|described|mentioned|reported)"
 )
@@ -110,22 +119,22 @@ _MEANS = (
     r"relates? to)"
 )
 _SHADOW = r"(?:opacit(?:y|ies)|opacifications?|densit(?:y|ies)|diseases?|blunting|markings)"
-_SUPPOSED = r"(?:(?:which|is|are|was|were|may|might|could|can|be|most|more|xxxx|probably|possibly|likely) )*"
-# What lies in front of or behind the lungs and looks like a finding there.
-_OTHER = (
+_HEDGE_WORDS = r"(?:(?:which|is|are|was|were|may|might|could|can|be|most|more|xxxx|probably|possibly|likely) )*"
+# Structures outside of the lungs that project onto them and can look like a finding.
+_OUTSIDE_LUNGS = (
     r"(?:overl(?:ying|apping|ap|ay)|superimpos(?:ed|ition)|summation|soft tissues?|nipples?|breasts?|bones?|bony|"
     r"ribs?|sternoclavicular|telemetry|fat|artifacts?|artefacts?)"
 )
 _EXCLUDE = r"(?:(?:entirely|completely|definitely) )?(?:exclude|rule out)"
 _EXCLUDED = r"(?:(?:entirely|completely|definitely) )?(?:excluded|ruled out)"
 
-# (effect, side, phrases), tried in this order at every word. `side` says where the cue is: before the finding, after
-# it, or either.
-#   neutral      takes its words and says nothing (pseudo-negation)
-#   persists     "still there": lifts historical, says nothing else
+# (effect, side, phrases), tried in this order at every word. `side` is the position of the cue: before the finding,
+# after it, or either.
+#   neutral      consumes its words and decides nothing (pseudo-negation)
+#   persists     the finding is still present: overrides historical and has no other effect
 #   absent, uncertain, historical
-#   suggests     uncertain ("suspicious for X"), but under a negation part of it ("nothing suspicious for X")
-#   stop         ends the reach of the cues on either side
+#   suggests     uncertain ("suspicious for X"); after a negation, part of the negation ("nothing suspicious for X")
+#   stop         ends the scope of the cues on both sides
 CUES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "neutral",
@@ -134,8 +143,8 @@ CUES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             rf"(?:no|without|not any) {_DEGREE}(?:{_CHANGE} (?:in|of)|changes?)",
             r"not (?:(?:significantly|appreciably|substantially) )?(?:changed|increased|decreased|improved|worsened)",
             r"not (?:only|just|merely|necessarily)",
-            # It is there now, or in another view.
-            rf"{_BE}not (?:(?:clearly|definitely|well) )?{_SEEN} on (?:the )?"
+            # The finding is visible now, or in another view.
+            rf"{_BE}not (?:(?:clearly|definitely|well) )?{_VISIBLE} on (?:the )?"
             r"(?:prior|previous|comparison|lateral|frontal)",
             r"(?:compatible|consistent|associated|in keeping) with",
             r"(?:prior|previous) (?:stud(?:y|ies)|exam(?:s|inations?)?|radiographs?|films?|ct|chest|x-?rays?|imaging)",
@@ -152,7 +161,7 @@ CUES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             r"(?:(?:is|are|has|have) )?(?:(?:again|now|" + _NEARLY + r") )*(?:unchanged|stable|persists?|persistent|"
             r"persisted|persisting|increased|increasing|decreased|decreasing|improved|improving|larger|smaller|worsened|"
             r"redemonstrated|remains?|resolving|residual)",
-            rf"{_BE}again {_SEEN}",
+            rf"{_BE}again {_VISIBLE}",
         ),
     ),
     (
@@ -160,10 +169,10 @@ CUES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "after",
         (
             r"(?:has|have|had|is|are) (?:(?:now|since|completely|entirely) )*(?:resolved|cleared)",
-            rf"{_BE}no longer (?:(?:clearly|definitely|well) )?{_SEEN}",
+            rf"{_BE}no longer (?:(?:clearly|definitely|well) )?{_VISIBLE}",
         ),
     ),
-    ("historical", "either", (rf"{_BE}(?:previously|formerly) {_SEEN}",)),
+    ("historical", "either", (rf"{_BE}(?:previously|formerly) {_VISIBLE}",)),
     (
         "uncertain",
         "after",
@@ -171,14 +180,14 @@ CUES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             rf"(?:can ?not|could not|difficult to|hard to) be {_EXCLUDED}",
             rf"(?:is|are|would be) (?:difficult|hard) to {_EXCLUDE}",
             rf"{_BE}not {_EXCLUDED}",
-            rf"{_BE}not (?:definitely|clearly|well|definitively|convincingly|confidently) {_SEEN}",
+            rf"{_BE}not (?:definitely|clearly|well|definitively|convincingly|confidently) {_VISIBLE}",
             r"(?:is|are) (?:(?:felt to be|considered|thought|less|also|not) )*(?:possible|likely|unlikely|suspected|"
             r"questionable|questioned|probable|favou?red|doubtful|suggested)",
             r"(?:may|might|could|should|must) (?:also )?be (?:present|considered|excluded|entertained)",
             r"(?:suspected|questioned)$",
-            # An artefact, or the shadow of something else.
-            rf"{_SUPPOSED}(?:artifact\w*|artefact\w*|(?:{_CAUSE}|{_MEANS}|(?:exaggerated|simulated) by)"
-            rf" (?:(?!no )[\w']+ ){{0,3}}{_OTHER})",
+            # An artefact, or the shadow of another structure.
+            rf"{_HEDGE_WORDS}(?:artifact\w*|artefact\w*|(?:{_CAUSE}|{_MEANS}|(?:exaggerated|simulated) by)"
+            rf" (?:(?!no )[\w']+ ){{0,3}}{_OUTSIDE_LUNGS})",
             r"(?:, )?(?:xxxx|possible|probable|likely) nipples?",
         ),
     ),
@@ -186,8 +195,8 @@ CUES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "absent",
         "after",
         (
-            rf"{_BE}not {_SEEN}",
-            rf"(?:can ?not|could not) be {_SEEN}",
+            rf"{_BE}not {_VISIBLE}",
+            rf"(?:can ?not|could not) be {_VISIBLE}",
             r"(?:is|are) (?:absent|excluded|ruled out|negative)",
             r": none",
         ),
@@ -201,7 +210,7 @@ CUES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
             r"(?:no|without) (?:new|developing|worsening|increasing|enlarging|progressive|additional)(?: or \w+)?",
             r"(?:not (?:certain|clear|sure) )?(?:whether|if)",
             rf"(?:most|possibly|probably|likely|perhaps|presumably) {_CAUSE}",
-            # A hedge that the de-identification took out: "most XXXX", "is XXXX scarring", "opacities, XXXX scarring".
+            # A hedge that the de-identification replaced: "most XXXX", "is XXXX scarring", "opacities, XXXX scarring".
             rf"(?:most|more|(?<!there\s)(?:is|are|was|were)|,|, and|{_SHADOW}) xxxx(?: {_CAUSE})?",
             rf"xxxx (?:{_CAUSE}|{_MEANS}|(?:consistent|compatible) with|(?:a )?(?:combination|component))",
             r"(?:may|might|could|would|can) (?:(?:also|well|possibly|again) )?(?:be (?:related|due|secondary) to|be|"
@@ -254,24 +263,25 @@ CUES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
 )
 
-# Between a negation and its finding these leave another kind, size or side of the finding open. XXXX is a word that the
-# de-identification of OpenI took out; "no XXXX of" was "no signs of" and leaves nothing open.
+# Adjectives between a negation and its finding. The negation then does not exclude another kind, size or side of the
+# finding. XXXX is a word that OpenI's de-identification replaced; "no XXXX of" was "no signs of", a full negation.
 LIMITS = (
     r"(?:large|larger|moderate|sizea?ble|significant|substantial|massive|marked|suspicious|definite|obvious|gross|overt|"
     r"frank|new|worsening|enlarging|increasing|displaced|acute|tension|dominant|non-?calcified|"
     r"(?:left|right)(?:-sided)?|xxxx(?!\s+of))"
 )
 
-_BESIDE = 200  # characters before a finding in which such a word stands
+_LIMIT_WINDOW = 200  # characters before a finding that are searched for such an adjective
 
 _OR = r"(?P<cue>\b(?:and/or|or|versus|vs\.?)(?!\w)|/)"
-# After these the alternative is another one: "opacity which may be atelectasis or scarring" asserts the opacity.
+# After these words the alternative does not include the finding: "opacity which may be atelectasis or scarring" asserts
+# the opacity.
 _VERBS = (
     r"(?:with|which|that|is|are|was|were|may|might|could|can|xxxx|due|related|secondary|compatible|consistent|"
     r"suggest\w*|represent\w*|reflect\w*|indicat\w*)"
 )
 
-_DECIDE = ("absent", "uncertain", "historical", "suggests")
+_DECIDING = ("absent", "uncertain", "historical", "suggests")
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,20 +293,25 @@ class _Cue:
 
 
 def find_mentions(text: str, findings: Mapping[str, tuple[str, ...]] = FINDINGS) -> list[Mention]:
-    """Every mention of a finding in `text`, in order of place. Pure.
+    """Find every mention of a finding, in order of position.
 
-    findings: a table like FINDINGS, whose phrases are regular expressions in lower case.
+    Args:
+        text: The text.
+        findings: A table like FINDINGS. Its phrases are regular expressions in lower case.
+
+    Returns:
+        The mentions.
     """
-    patterns = _patterns(tuple(findings.items()))
-    # Lower case, but never of another length: places are those of `text`.
+    patterns = _build_patterns(tuple(findings.items()))
+    # Lower case of the same length, so that indices are valid for `text`.
     lowered = text.lower()
     if len(lowered) != len(text):
         lowered = "".join(low if len(low := letter.lower()) == 1 else letter for letter in text)
-    sentences = _sentences(lowered, patterns)
-    return [mention for start, end in sentences for mention in _sentence_mentions(lowered, start, end, patterns)]
+    sentences = _iterate_sentences(lowered, patterns)
+    return [mention for start, end in sentences for mention in _find_sentence_mentions(lowered, start, end, patterns)]
 
 
-def _sentences(text: str, patterns: _Patterns) -> Iterator[tuple[int, int]]:
+def _iterate_sentences(text: str, patterns: _Patterns) -> Iterator[tuple[int, int]]:
     start = 0
     for boundary in patterns.boundary.finditer(text):
         yield start, boundary.start()
@@ -304,25 +319,29 @@ def _sentences(text: str, patterns: _Patterns) -> Iterator[tuple[int, int]]:
     yield start, len(text)
 
 
-def _sentence_mentions(text: str, start: int, end: int, patterns: _Patterns) -> list[Mention]:
+def _find_sentence_mentions(text: str, start: int, end: int, patterns: _Patterns) -> list[Mention]:
     findings = [match for match in patterns.findings.finditer(text, start, end) if patterns.names[match.lastgroup]]
     if not findings:
         return []
     cues = [_Cue(*patterns.rules[match.lastgroup], *match.span()) for match in patterns.cues.finditer(text, start, end)]
     starts, ends = [cue.start for cue in cues], [cue.end for cue in cues]
-    before, after = _reaching(cues, "before"), _reaching(cues[::-1], "after")
+    reaches_before, reaches_after = _collect_reaches(cues, "before"), _collect_reaches(cues[::-1], "after")
     mentions = []
     for match in findings:
         n_before, n_after = bisect_right(ends, match.start()), len(cues) - bisect_left(starts, match.end())
-        status, cue = _status(text, *match.span(), before[n_before], after[n_after], patterns)
+        status, cue = _resolve_status(text, *match.span(), reaches_before[n_before], reaches_after[n_after], patterns)
         phrase = "" if cue is None else " ".join(text[cue.start : cue.end].split())
         mentions.append(Mention(patterns.names[match.lastgroup], status, phrase, *match.span()))
-    return _alternatives(text, mentions, patterns, start, end)
+    return _resolve_alternatives(text, mentions, patterns, start, end)
 
 
 class _Reach(NamedTuple):
-    """What reaches a finding from one side: the nearest cue that decides, the nearest that does so whatever it stands
-    beside (not "suggests"), and whether one says "still there".
+    """The cues that apply to a finding from one side.
+
+    Attributes:
+        nearest: The nearest cue that decides.
+        firm: The nearest cue that decides and is not "suggests".
+        persists: Whether a cue says that the finding is still present.
     """
 
     nearest: _Cue | None = None
@@ -330,28 +349,29 @@ class _Reach(NamedTuple):
     persists: bool = False
 
 
-def _reaching(cues: Iterable[_Cue], side: str) -> list[_Reach]:
-    """What reaches a finding beside the first 0, 1, 2, ... cues of a side, of which each is nearer than the last.
+def _collect_reaches(cues: Iterable[_Cue], side: str) -> list[_Reach]:
+    """Collect the reach after the first 0, 1, 2, ... cues of a side.
 
-    Each is found from the one before, so that a sentence takes time in proportion to its length.
+    Each reach is derived from the previous one, so the time is linear in the length of the sentence. Each cue
+    is nearer to the finding than the previous cue.
     """
-    found = [reach := _Reach()]
+    reaches = [reach := _Reach()]
     for cue in cues:
         if cue.effect == "stop":
             reach = _Reach()
         elif cue.effect == "persists":
-            # "X has increased and Y is not seen": a predicate of its own keeps X from the next one.
+            # "X has increased and Y is not seen": X has its own predicate, so the next predicate does not apply to X.
             reach = _Reach(persists=True) if side == "after" else reach._replace(persists=True)
-        elif cue.effect in _DECIDE and cue.side in (side, "either"):
+        elif cue.effect in _DECIDING and cue.side in (side, "either"):
             reach = reach._replace(nearest=cue, firm=reach.firm if cue.effect == "suggests" else cue)
-        found.append(reach)
-    return found
+        reaches.append(reach)
+    return reaches
 
 
-def _status(
+def _resolve_status(
     text: str, start: int, end: int, before: _Reach, after: _Reach, patterns: _Patterns
 ) -> tuple[Status, _Cue | None]:
-    """The status of the finding at `text[start:end]` and the cue that decided (steps 3 and 4 above)."""
+    """Resolve the status of the finding at `text[start:end]` and the cue that decided (steps 3 and 4 above)."""
     cue = after.nearest or before.nearest
     if cue is None:
         return "present", None
@@ -359,33 +379,36 @@ def _status(
         cue = after.firm or before.firm or cue
         return ("absent" if cue.effect == "absent" else "uncertain"), cue
     if cue.effect == "absent":
-        limited = cue.end <= start and patterns.limited.search(text, max(cue.end, start - _BESIDE), start)
+        limited = cue.end <= start and patterns.limited.search(text, max(cue.end, start - _LIMIT_WINDOW), start)
         return ("uncertain" if limited else "absent"), cue
     if cue.effect == "historical":
         return ("present", None) if before.persists or after.persists else ("historical", cue)
     return "uncertain", cue
 
 
-def _alternatives(text: str, mentions: list[Mention], patterns: _Patterns, start: int, end: int) -> list[Mention]:
-    """ "X or Y", "X versus Y" and "X/Y", not negated, assert neither: both become uncertain.
+def _resolve_alternatives(
+    text: str, mentions: list[Mention], patterns: _Patterns, start: int, end: int
+) -> list[Mention]:
+    """Make the findings of "X or Y", "X versus Y" and "X/Y" uncertain unless they are negated.
 
-    So does an X whose Y is no mention ("effusion versus thickening"); start, end: of their sentence.
+    An X whose Y is not a mention ("effusion versus thickening") becomes uncertain, too. `start` and `end` delimit the
+    sentence.
     """
-    for i, (first, second) in enumerate(pairwise(mentions)):
-        between = patterns.alternative.fullmatch(text, first.end, second.start)
-        if between and {first.status, second.status} <= {"present", "uncertain"}:
-            cue = between.group("cue")
-            mentions[i] = replace(first, status="uncertain", cue=first.cue or cue)
-            mentions[i + 1] = replace(second, status="uncertain", cue=second.cue or cue)
+    for i, (earlier, later) in enumerate(pairwise(mentions)):
+        separator = patterns.alternative.fullmatch(text, earlier.end, later.start)
+        if separator and {earlier.status, later.status} <= {"present", "uncertain"}:
+            cue = separator.group("cue")
+            mentions[i] = replace(earlier, status="uncertain", cue=earlier.cue or cue)
+            mentions[i + 1] = replace(later, status="uncertain", cue=later.cue or cue)
     ends = [start, *(mention.end for mention in mentions)]
     starts = [*(mention.start for mention in mentions), end]
     for i, mention in enumerate(mentions):
-        beside = mention.status == "present" and (
+        match = mention.status == "present" and (
             patterns.other_before.search(text, ends[i], mention.start)
             or patterns.other_after.match(text, mention.end, starts[i + 1])
         )
-        if beside:
-            mentions[i] = replace(mention, status="uncertain", cue=beside.group("cue"))
+        if match:
+            mentions[i] = replace(mention, status="uncertain", cue=match.group("cue"))
     return mentions
 
 
@@ -393,9 +416,9 @@ def _alternatives(text: str, mentions: list[Mention], patterns: _Patterns, start
 class _Patterns:
     boundary: re.Pattern[str]
     findings: re.Pattern[str]
-    names: dict[str | None, str]  # group of `findings` -> finding
+    names: dict[str | None, str]  # name of a group in `findings` -> finding
     cues: re.Pattern[str]
-    rules: dict[str | None, tuple[str, str]]  # group of `cues` -> effect, side
+    rules: dict[str | None, tuple[str, str]]  # name of a group in `cues` -> effect, side
     limited: re.Pattern[str]
     alternative: re.Pattern[str]
     other_before: re.Pattern[str]
@@ -403,12 +426,12 @@ class _Patterns:
 
 
 @cache
-def _patterns(findings: tuple[tuple[str, tuple[str, ...]], ...]) -> _Patterns:
+def _build_patterns(findings: tuple[tuple[str, tuple[str, ...]], ...]) -> _Patterns:
     return _Patterns(
         boundary=re.compile(r"[;!?]|(?<!\bvs)\.(?!\d)|\n\s*\n"),
-        findings=_alternation("f", (phrases for _, phrases in findings)),
+        findings=_build_alternation("f", (phrases for _, phrases in findings)),
         names={f"f{number}": finding for number, (finding, _) in enumerate(findings)},
-        cues=_alternation("c", (phrases for _, _, phrases in CUES)),
+        cues=_build_alternation("c", (phrases for _, _, phrases in CUES)),
         rules={f"c{number}": (effect, side) for number, (effect, side, _) in enumerate(CUES)},
         limited=re.compile(rf"\b{LIMITS}(?:\s+(?!(?:or|and|nor)\b)[\w-]+){{0,3}}\s*$"),
         alternative=re.compile(rf"(?:\s+(?!with\b)[\w-]+){{0,3}}\s*{_OR}\s*(?:[\w-]+\s+){{0,3}}"),
@@ -417,8 +440,8 @@ def _patterns(findings: tuple[tuple[str, tuple[str, ...]], ...]) -> _Patterns:
     )
 
 
-def _alternation(prefix: str, tables: Iterable[Iterable[str]]) -> re.Pattern[str]:
-    """One pattern of whole words; the group that matched is named by the prefix and the number of its table."""
+def _build_alternation(prefix: str, tables: Iterable[Iterable[str]]) -> re.Pattern[str]:
+    """Build one pattern of complete words. The name of a group is the prefix and the number of its table."""
     groups = "|".join(f"(?P<{prefix}{number}>{'|'.join(phrases)})" for number, phrases in enumerate(tables))
-    words = rf"(?:(?<![\w-])|(?=[,:]))(?:{groups})(?![\w-])"
-    return re.compile(words.replace(" ", r"(?:\s+)").replace(")*", "){0,9}"))
+    pattern = rf"(?:(?<![\w-])|(?=[,:]))(?:{groups})(?![\w-])"
+    return re.compile(pattern.replace(" ", r"(?:\s+)").replace(")*", "){0,9}"))

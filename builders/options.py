@@ -1,10 +1,11 @@
-"""What a build can be told beside its configs and its seed: the fields of a frozen dataclass, each one an option.
+"""Options of a build, other than its configs and its seed. Each field of a frozen dataclass is one option.
 
     @dataclass(frozen=True, slots=True)
     class Options:
         swap: str = field(default="words", metadata=option("how sides are exchanged", choices=("words", "substring")))
 
-From such a class the command makes its parser, a card the command that builds again, and `check` its refusals.
+The command makes its parser from such a class, a card makes the command that repeats the build, and `check` validates
+the values.
 """
 
 from __future__ import annotations
@@ -21,13 +22,18 @@ from ..loaders.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How one field is given on the command line.
+    """The command-line form of one field.
 
-    help: what it says, without its default. flag: "" is the field's name. choices: all values that there are; empty:
-    any. kind: makes a value of its text; None is the type of the field's default. default: the default in words; "" is
-    the value itself. within: the lowest and the highest number that it may be. below_out: default of a folder, by its
-    name below the folder that a build writes to. repeatable: whether the field is a tuple, of which each value has a
-    flag of its own.
+    Attributes:
+        help: The help text, without the default.
+        flag: The flag; "" derives it from the field's name.
+        choices: All allowed values; empty allows any value.
+        kind: Converts the text of a value; None takes the type of the field's default.
+        default: The default in words; "" prints the value itself.
+        within: The lowest and the highest number allowed.
+        metavar: The name of the value in the help.
+        below_out: The default of a folder option: its name below the folder that a build writes to.
+        repeatable: Whether the field is a tuple. Each value then has its own flag.
     """
 
     help: str
@@ -41,20 +47,44 @@ class Option:
     repeatable: bool = False
 
 
-def option(help: str, **how: Any) -> Mapping[str, Option]:
-    """Metadata of a field that is an option. how: see `Option`."""
-    return {"option": Option(help, **how)}
+def option(help: str, **attributes: Any) -> Mapping[str, Option]:
+    """Make the metadata of a field that is an option.
+
+    Args:
+        help: The help text, without the default.
+        **attributes: Further attributes of `Option`.
+
+    Returns:
+        The metadata of the dataclass field.
+    """
+    return {"option": Option(help, **attributes)}
 
 
-def group(of: type) -> Mapping[str, type]:
-    """Metadata of a field that is None or options of another class: they are given together with the first of them."""
-    return {"group": of}
+def group(options_class: type) -> Mapping[str, type]:
+    """Make the metadata of a field that is None or an instance of another options class.
+
+    The options of the group apply only if the first of them is given.
+
+    Args:
+        options_class: The other options class.
+
+    Returns:
+        The metadata of the dataclass field.
+    """
+    return {"group": options_class}
 
 
 def whole(above: int) -> Callable[[str], int]:
-    """What argparse reads an option with: a whole number above another; its error says what was expected."""
+    """Make a parser for argparse that reads an integer above a bound.
 
-    def read(text: str) -> int:
+    Args:
+        above: The bound. It is not allowed itself.
+
+    Returns:
+        The parser. Its error states the expected value.
+    """
+
+    def parse(text: str) -> int:
         try:
             value = int(text)
         except ValueError:
@@ -63,46 +93,71 @@ def whole(above: int) -> Callable[[str], int]:
             raise argparse.ArgumentTypeError(f"expected a whole number above {above}, got {text!r}")
         return value
 
-    return read
+    return parse
 
 
-def declared(of: type) -> dict[str, Option]:
-    """The options of a class by the field's name, without those of its groups; complete."""
+def declared(options_class: type) -> dict[str, Option]:
+    """List the options of a class without those of its groups.
+
+    Args:
+        options_class: The options class.
+
+    Returns:
+        The complete options by the name of the field.
+    """
     return {
-        field.name: _complete(field, field.metadata["option"])
-        for field in dataclasses.fields(of)
+        field.name: _fill_defaults(field, field.metadata["option"])
+        for field in dataclasses.fields(options_class)
         if "option" in field.metadata
     }
 
 
-def groups(of: type) -> dict[str, type]:
-    """The groups of a class by the field's name."""
-    return {field.name: field.metadata["group"] for field in dataclasses.fields(of) if "group" in field.metadata}
+def groups(options_class: type) -> dict[str, type]:
+    """List the groups of an options class.
+
+    Args:
+        options_class: The options class.
+
+    Returns:
+        The class of each group by the name of the field.
+    """
+    return {
+        field.name: field.metadata["group"] for field in dataclasses.fields(options_class) if "group" in field.metadata
+    }
 
 
-def _complete(field: dataclasses.Field[Any], one: Option) -> Option:
+def _fill_defaults(field: dataclasses.Field[Any], declaration: Option) -> Option:
     values = field.default if isinstance(field.default, tuple) else (field.default,)
     return dataclasses.replace(
-        one,
-        flag=one.flag or f"--{field.name.replace('_', '-')}",
-        kind=one.kind or type(values[0]),
-        default=one.default or ", ".join(map(str, values)),
+        declaration,
+        flag=declaration.flag or f"--{field.name.replace('_', '-')}",
+        kind=declaration.kind or type(values[0]),
+        default=declaration.default or ", ".join(map(str, values)),
         repeatable=isinstance(field.default, tuple),
     )
 
 
 def check(options: Any) -> None:
-    """Raises InputError for a value that is none of an option's choices, or that is out of its range."""
-    for name, one in declared(type(options)).items():
+    """Check the values of options.
+
+    Args:
+        options: An instance of an options class.
+
+    Raises:
+        InputError: A value is not among the choices of its option, or is out of range.
+    """
+    for name, declaration in declared(type(options)).items():
         value = getattr(options, name)
-        for single in value if one.repeatable else (value,):
-            if one.choices and single not in one.choices:
-                expected = f"one of {', '.join(one.choices)}"
-                raise InputError(f"{one.flag} {single}", "there is no such choice", expected=expected)
-            if one.within and not (one.within[0] <= single <= one.within[1] and math.isfinite(single)):
-                low, high = one.within
+        for choice in value if declaration.repeatable else (value,):
+            if declaration.choices and choice not in declaration.choices:
+                expected = f"one of {', '.join(declaration.choices)}"
+                raise InputError(f"{declaration.flag} {choice}", "there is no such choice", expected=expected)
+            if declaration.within and not (
+                declaration.within[0] <= choice <= declaration.within[1] and math.isfinite(choice)
+            ):
+                low, high = declaration.within
                 expected = f"a number from {low} to {high}" if math.isfinite(high) else f"a number, {low} or more"
-                raise InputError(f"{one.flag} {single}", "is out of range", expected=expected)
+                raise InputError(f"{declaration.flag} {choice}", "is out of range", expected=expected)
     for name in groups(type(options)):
         if (grouped := getattr(options, name)) is not None:
             check(grouped)

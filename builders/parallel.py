@@ -1,4 +1,4 @@
-"""Work in pieces, in their order: by this process, by threads or processes of this machine, or by a Dask cluster."""
+"""Runs tasks in order: in this process, in threads or processes of this machine, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -20,42 +20,55 @@ from unittest import mock
 from ..loaders.errors import InputError, MedfaithError
 from ..loaders.progress import Progress
 
-WITHIN = 20  # seconds in which a scheduler answers and has a worker
-IDLE = 20  # seconds after which a process without work ends, also where this one was killed
+WITHIN = 20  # seconds until a scheduler must have answered and have a worker
+IDLE = 20  # seconds after which an idle worker process ends, even if this process was killed
 GPU = {"GPU": 1}
-_QUIET = "ignore:resource_tracker:UserWarning"  # of processes: it tells of what one had that Ctrl-C has ended
-_PROCESSES = threading.Lock()  # they serve one job at a time: threads that write splits may ask for them at once
+_QUIET = "ignore:resource_tracker:UserWarning"  # silences warnings about resources of processes that Ctrl-C ended
+_PROCESS_LOCK = threading.Lock()  # one job at a time: several threads that write splits may need the processes
 
 Task = TypeVar("Task")
-Done = TypeVar("Done")
+Result = TypeVar("Result")
 
 
 def pieces(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
-    """The items in their order, `size` at a time."""
+    """Split items into pieces, in order.
+
+    Args:
+        items: The items.
+        size: Number of items in each piece; the last piece may have fewer.
+
+    Returns:
+        The pieces.
+    """
     return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Who works; no result depends on it.
+    """The workers that run tasks. No result depends on them.
 
-    count: how many processes or threads of this machine. dask: a scheduler's address; its workers take the processes'
-    place.
+    Attributes:
+        count: Number of processes or threads of this machine.
+        dask: Address of a Dask scheduler. Its workers replace the processes.
     """
 
     count: int = 1
     dask: str | None = None
 
     def check(self) -> None:
-        """Raises MedfaithError for a cluster that does not answer or has no worker, before hours of work."""
+        """Check that the cluster answers and has a worker, before hours of work.
+
+        Raises:
+            MedfaithError: It does not answer or has no worker.
+        """
         if self.dask is not None:
-            with _client(self.dask):
+            with _cluster_client(self.dask):
                 pass
 
     @contextmanager
-    def each(
+    def map(
         self,
-        work: Callable[[Task], Done],
+        work: Callable[[Task], Result],
         tasks: Iterable[Task],
         *,
         title: str,
@@ -65,73 +78,86 @@ class Workers:
         reads: Sequence[Path] = (),
         small: bool = False,
         gpu: bool = False,
-    ) -> Iterator[Iterator[Done]]:
-        """`work(task)` of each task, in their order; tasks are drawn as workers become free.
+    ) -> Iterator[Iterator[Result]]:
+        """Context manager for the results of `work(task)` for each task, in order.
+
+        The next task is taken from `tasks` when a worker is free.
 
         Args:
-            work: it and what it takes and returns can be pickled. What it raises comes from the iterator.
-            title, unit, total: as of `Progress`, which counts the `length` of each finished task.
-            reads: what every worker of a cluster has to find at the same place.
-            small: threads of this machine do it, cluster or not: it mostly waits for files, or leaves Python's lock.
-            gpu: a cluster gives it to workers with the resource GPU, one at a time each. Here this process does it.
+            work: The function. The function, its tasks and its results can be pickled. The iterator raises its errors.
+            tasks: The tasks.
+            title: The title of the progress bar.
+            unit: The unit of the progress bar.
+            total: The sum of the tasks' lengths.
+            length: Returns the length of a task, which the progress bar adds when the task is finished.
+            reads: Paths that must exist on every worker of a cluster.
+            small: Run in threads of this machine, even with a cluster: the work mostly waits for files or releases the
+                GIL.
+            gpu: Run on workers of the cluster that have the resource GPU, one task at a time on each. Without a
+                cluster, run in this process.
+
+        Yields:
+            An iterator over the results.
 
         Raises:
-            MedfaithError: a worker that was killed; a cluster that does not answer, or has no worker for these tasks.
+            MedfaithError: A worker was killed, or the cluster does not answer or has no worker for these tasks.
         """
-        begun: deque[int] = deque()
+        lengths: deque[int] = deque()
 
-        def drawn() -> Iterator[Task]:
+        def iterate_tasks() -> Iterator[Task]:
             for task in tasks:
-                begun.append(length(task))
+                lengths.append(length(task))
                 yield task
 
         if self.dask is not None and not small:
-            results = _by_cluster(self.dask, partial(_checked, work, tuple(reads), version("medfaith")), drawn(), gpu)
+            results = _cluster_results(
+                self.dask, partial(_run_checked, work, tuple(reads), version("medfaith")), iterate_tasks(), gpu
+            )
         elif self.count == 1 or (gpu and not small):
-            results = nullcontext(map(work, drawn()))
+            results = nullcontext(map(work, iterate_tasks()))
         elif small:
-            results = nullcontext(_parallel(work, drawn(), n_jobs=self.count, backend="threading"))
+            results = nullcontext(_run_joblib(work, iterate_tasks(), n_jobs=self.count, backend="threading"))
         else:
-            results = _by_processes(work, drawn(), self.count)
-        with results as done, Progress(title=title, total=total, unit=unit) as bar:
+            results = _process_results(work, iterate_tasks(), self.count)
+        with results as finished, Progress(title=title, total=total, unit=unit) as bar:
 
-            def ticking() -> Iterator[Done]:
-                for result in done:
+            def iterate_results() -> Iterator[Result]:
+                for result in finished:
                     yield result
-                    bar.update(begun.popleft())
+                    bar.update(lengths.popleft())
 
-            yield ticking()
+            yield iterate_results()
 
 
 HERE = Workers()
 
 
-def _parallel(work: Callable[[Any], Any], tasks: Iterable[Any], **how: Any) -> Any:
+def _run_joblib(work: Callable[[Any], Any], tasks: Iterable[Any], **settings: Any) -> Any:
     from joblib import Parallel, delayed
 
-    how |= {"return_as": "generator", "batch_size": 1}
-    # One argument that is a tuple: joblib would hand a larger object to a single worker of a cluster beforehand, with
-    # which it is lost.
-    return Parallel(**how)(delayed(_of_pair)((work, task)) for task in tasks)
+    settings |= {"return_as": "generator", "batch_size": 1}
+    # The argument is one tuple: joblib would send a larger object to a single worker of the cluster in advance, and
+    # lose it with that worker.
+    return Parallel(**settings)(delayed(_call_pair)((work, task)) for task in tasks)
 
 
-def _of_pair(pair: tuple[Callable[[Any], Any], Any]) -> Any:
+def _call_pair(pair: tuple[Callable[[Any], Any], Any]) -> Any:
     work, task = pair
     return work(task)
 
 
 @contextmanager
-def _by_processes(work: Callable[[Any], Any], tasks: Iterator[Any], count: int) -> Iterator[Iterator[Any]]:
+def _process_results(work: Callable[[Any], Any], tasks: Iterator[Any], count: int) -> Iterator[Iterator[Any]]:
     from joblib.externals.loky.process_executor import TerminatedWorkerError
     from joblib.parallel import LokyBackend
 
-    with _PROCESSES, mock.patch.dict(os.environ, PYTHONWARNINGS=_QUIET):
+    with _PROCESS_LOCK, mock.patch.dict(os.environ, PYTHONWARNINGS=_QUIET):
         try:
-            with _deaf_to_ctrl_c():
-                # Level 0 below threads, too: joblib fears a fork there, which this is not, and would do the tasks in
-                # turn.
+            with _blocked_interrupts():
+                # Level 0 in threads, too: otherwise joblib runs the tasks one by one there, for fear of a fork. This
+                # backend does not fork.
                 backend = LokyBackend(nesting_level=0, idle_worker_timeout=IDLE)
-                results = _parallel(work, tasks, n_jobs=count, backend=backend)
+                results = _run_joblib(work, tasks, n_jobs=count, backend=backend)
             with closing(results):
                 yield results
         except TerminatedWorkerError:
@@ -142,10 +168,10 @@ def _by_processes(work: Callable[[Any], Any], tasks: Iterator[Any], count: int) 
 
 
 @contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """Processes that are started in here do not hear Ctrl-C, of which each would show a traceback: this one ends them.
+def _blocked_interrupts() -> Iterator[None]:
+    """Context manager that blocks Ctrl-C in the processes that are started in it, so that they print no traceback.
 
-    It hears of Ctrl-C afterwards itself.
+    This process receives the Ctrl-C afterwards and ends them.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -155,41 +181,43 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
     from joblib.externals.loky.backend import resource_tracker as loky_tracker
 
     for tracker in (resource_tracker, loky_tracker):  # joblib below 1.6 has its own
-        tracker.ensure_running()  # before: its start lets Ctrl-C through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        tracker.ensure_running()  # start it now: its start unblocks Ctrl-C
+    old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
 
 
 @contextmanager
-def _by_cluster(address: str, work: Callable[[Any], Any], tasks: Iterator[Any], gpu: bool) -> Iterator[Iterator[Any]]:
+def _cluster_results(
+    address: str, work: Callable[[Any], Any], tasks: Iterator[Any], gpu: bool
+) -> Iterator[Iterator[Any]]:
     from joblib import parallel_config
 
-    with _client(address) as client:
+    with _cluster_client(address) as client:
         from distributed.scheduler import KilledWorker
 
-        if gpu and not any(one["resources"].get("GPU") for one in _workers(client)):
+        if gpu and not any(worker["resources"].get("GPU") for worker in _list_workers(client)):
             action = "start workers with --resources GPU=1 on machines that have one"
-            raise _cluster_error(address, "no worker offers the resource GPU", action)
+            raise _make_cluster_error(address, "no worker offers the resource GPU", action)
         with parallel_config(backend="dask", client=client, **({"resources": GPU} if gpu else {})):
-            results = _parallel(work, tasks, pre_dispatch="4*n_jobs")
+            results = _run_joblib(work, tasks, pre_dispatch="4*n_jobs")
         try:
             yield results
         except KilledWorker as error:
-            found = f"several workers were killed with the same task ({error})"
-            raise _cluster_error(address, found, "give each worker more memory") from None
+            problem = f"several workers were killed with the same task ({error})"
+            raise _make_cluster_error(address, problem, "give each worker more memory") from None
         except ImportError as error:
-            found, action = f"a worker lacks a library ({error})", "install the same medfaith there, with its extras"
-            raise _cluster_error(address, found, action) from None
+            problem, action = f"a worker lacks a library ({error})", "install the same medfaith there, with its extras"
+            raise _make_cluster_error(address, problem, action) from None
         except CancelledError:
-            raise _cluster_error(address, "the scheduler was lost", "start it and build again") from None
+            raise _make_cluster_error(address, "the scheduler was lost", "start it and build again") from None
 
 
 @contextmanager
-def _client(address: str) -> Iterator[Any]:
-    """A client of the scheduler, which has a worker at least."""
+def _cluster_client(address: str) -> Iterator[Any]:
+    """Context manager for a client of the scheduler, once the scheduler has a worker."""
     try:
         from distributed import Client
     except ImportError:
@@ -198,30 +226,38 @@ def _client(address: str) -> Iterator[Any]:
     try:
         client = Client(address, timeout=WITHIN, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise _cluster_error(address, f"no scheduler answers ({error})", "check the address, and start it") from None
+        raise _make_cluster_error(
+            address, f"no scheduler answers ({error})", "check the address, and start it"
+        ) from None
     with client:
         try:
             client.wait_for_workers(1, timeout=WITHIN)
         except TimeoutError:
             action = "start workers, wait until the queue runs one, and build again"
-            raise _cluster_error(address, f"no worker within {WITHIN} s", action) from None
+            raise _make_cluster_error(address, f"no worker within {WITHIN} s", action) from None
         yield client
 
 
-def _workers(client: Any) -> list[dict[str, Any]]:
+def _list_workers(client: Any) -> list[dict[str, Any]]:
     return list(client.scheduler_info(n_workers=-1)["workers"].values())
 
 
-def _cluster_error(address: str, found: str, action: str) -> MedfaithError:
-    return InputError(f"--dask {address}", f"{found}; nothing was changed", action=action)
+def _make_cluster_error(address: str, problem: str, action: str) -> MedfaithError:
+    return InputError(f"--dask {address}", f"{problem}; nothing was changed", action=action)
 
 
-def _checked(work: Callable[[Task], Done], reads: Sequence[Path], ours: str, task: Task) -> Done:
-    """`work(task)` on a cluster's worker, which may have come late. Raises InputError where it is no equal of ours."""
+def _run_checked(work: Callable[[Task], Result], reads: Sequence[Path], expected_version: str, task: Task) -> Result:
+    """Run `work(task)` on a worker of a cluster, which may have joined late.
+
+    Raises:
+        InputError: The worker has another version of medfaith, or cannot read a path.
+    """
     host = socket.gethostname()
-    if (theirs := version("medfaith")) != ours:
-        found = f"has medfaith {theirs}"
-        raise InputError(f"the worker on {host}", found, expected=ours, action="install the same version everywhere")
+    if (worker_version := version("medfaith")) != expected_version:
+        problem = f"has medfaith {worker_version}"
+        raise InputError(
+            f"the worker on {host}", problem, expected=expected_version, action="install the same version everywhere"
+        )
     for path in reads:
         if not path.exists():
             action = "mount it there at the same place, and name it by its whole path"

@@ -9,7 +9,7 @@ from typing import Any
 from ..loaders.errors import InputError
 from . import cxr_contrabench, heal_medvqa, surgxbench, wrong_lung
 from .benchmark import Benchmark
-from .verify import Verdict, benchmark_of
+from .verify import Verdict, read_benchmark_name
 from .write import RECORD
 
 BENCHMARKS: Mapping[str, Benchmark] = {
@@ -24,8 +24,19 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 
 
 def verify(folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[Verdict]:
-    """Verifies one repository by its benchmark's rules. Raises InputError for a benchmark that this release has not."""
-    name = benchmark_of(folder)
+    """Verify one repository by the rules of its benchmark.
+
+    Args:
+        folder: The folder of the repository.
+        references: Reference records in the form of build.json.
+
+    Returns:
+        One verdict per split.
+
+    Raises:
+        InputError: This release does not know the benchmark, or a file cannot be read.
+    """
+    name = read_benchmark_name(folder)
     if name not in BENCHMARKS:
         raise InputError(
             folder / RECORD,

@@ -1,4 +1,4 @@
-"""Proving a build: build.json is recomputed from the Parquet, and compared with a reference where there is one."""
+"""Verification of a build: recompute build.json from the Parquet files and compare it with a reference, if any."""
 
 from __future__ import annotations
 
@@ -15,24 +15,28 @@ from ..loaders import json_text, limits
 from ..loaders.atomic import is_partial
 from ..loaders.errors import InputError
 from ..loaders.progress import Progress
-from .checks import length_violations
+from .checks import find_length_violations
 from .label_keys import KEYS
-from .row_digest import plain_lists
+from .row_digest import convert_fixed_lists
 from .write import RECORD, Family, summarise
 
 REBUILD = "build it again with medfaith build"
 _KEY = re.compile("[0-9a-f]{64}")
-_EXPORT = re.compile(r"([\w-]+/[\w-]+)\.jsonl")  # below the folder, whoever copies it
+_EXPORT = re.compile(r"([\w-]+/[\w-]+)\.jsonl")  # path below the repository's folder
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One split, verified.
+    """The result of verifying one split.
 
-    problems: what is wrong with the rows themselves or differs from build.json; empty when the split is sound.
-    summary: as `summarise` gives it; of a split whose columns are not the schema's only how many rows there are.
-    reference: "equal", "differs", or "none" where no reference was built with the same arguments.
-    same_labels: whether the reference was made from the very same label files, so that "differs" is a fault.
+    Attributes:
+        repository: The name of the repository.
+        config: The name of the config.
+        split: The name of the split.
+        summary: The result of `summarise`. If the columns differ from the schema, only the number of rows.
+        problems: Faults of the rows and differences from build.json; empty if the split is sound.
+        reference: "equal" or "differs"; "none" if no reference has the same build arguments.
+        same_labels: Whether the reference was built from the same label files, so that "differs" is an error.
     """
 
     repository: str
@@ -45,29 +49,47 @@ class Verdict:
 
 
 def repositories(folder: Path) -> list[Path]:
-    """The repositories that `folder` is or holds. Raises InputError when there is none."""
+    """Find the repositories at or below a folder.
+
+    Args:
+        folder: A repository, or a folder of repositories.
+
+    Returns:
+        The folders of the repositories.
+
+    Raises:
+        InputError: There is no repository.
+    """
     if not folder.is_dir():
         raise InputError(folder, "is not a folder", expected="what medfaith build wrote", action="check the path")
-    inside = (path.parent for path in folder.glob(f"*/{RECORD}"))
-    found = [folder] if (folder / RECORD).is_file() else sorted(p for p in inside if not is_partial(Path(p.name)))
-    if not found:
+    candidates = (path.parent for path in folder.glob(f"*/{RECORD}"))
+    folders = [folder] if (folder / RECORD).is_file() else sorted(p for p in candidates if not is_partial(Path(p.name)))
+    if not folders:
         raise InputError(folder, f"holds no build ({RECORD} is missing)", action=REBUILD)
-    return found
+    return folders
 
 
 def verify_repository(
     folder: Path, families: Callable[[str], Family], references: Sequence[Mapping[str, Any]]
 ) -> list[Verdict]:
-    """Verifies every split of one repository. Raises InputError for a build.json or Parquet that cannot be read.
+    """Verify every split of one repository.
 
     Args:
-        families: config -> its schema and checks.
-        references: records in the form of build.json; the one of the same benchmark, source, seed and arguments counts.
+        folder: The folder of the repository.
+        families: Returns the schema and checks of a config.
+        references: Records in the form of build.json. The first one with the same benchmark, source, seed and arguments
+            is compared.
+
+    Returns:
+        One verdict per split.
+
+    Raises:
+        InputError: A build.json or Parquet file cannot be read.
     """
     record = _read_record(folder)
-    reference = next((r for r in references if _comparable(r, record)), None)
+    reference = next((r for r in references if _is_comparable(r, record)), None)
     verdicts = []
-    for key, recorded in _shown(folder, record["splits"]):
+    for key, recorded in _iterate_splits(folder, record["splits"]):
         config, split = key.split("/")
         family = families(config)
         table, problems = _read_split(folder, config, split, family)
@@ -75,7 +97,7 @@ def verify_repository(
         problems += [
             f"{k}: {recorded.get(k)} recorded, {summary[k]} found" for k in summary if summary[k] != recorded.get(k)
         ]
-        problems = problems or length_violations(table) or family.violations(table)
+        problems = problems or find_length_violations(table) or family.find_violations(table)
         expected = reference["splits"].get(key) if reference else None
         verdicts.append(
             Verdict(
@@ -85,7 +107,7 @@ def verify_repository(
                 summary,
                 tuple(problems),
                 "none" if expected is None else "equal" if expected["sha256"] == summary.get("sha256") else "differs",
-                reference is not None and _label_hashes(reference) <= _label_hashes(record),
+                reference is not None and _collect_label_hashes(reference) <= _collect_label_hashes(record),
             )
         )
     listed = {f"{s.config}/{s.split}" for s in verdicts}
@@ -95,8 +117,8 @@ def verify_repository(
     return verdicts
 
 
-def _shown(folder: Path, splits: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The splits, with their progress by the size of their files."""
+def _iterate_splits(folder: Path, splits: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the splits and show progress by the size of their files."""
     sizes = {path: path.stat().st_size for path in folder.glob("*/*.parquet") if path.is_file()}
     with Progress(title=f"verifying {folder.name}", total=sum(sizes.values()), unit="B") as bar:
         for key, recorded in splits.items():
@@ -105,52 +127,96 @@ def _shown(folder: Path, splits: Mapping[str, Any]) -> Iterator[tuple[str, Any]]
 
 
 def read_split(folder: Path, config: str, split: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of a split that has been verified, or some of their columns."""
-    parts = sorted((folder / config).glob(f"{split}-*-of-*.parquet"))
-    return pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts])
+    """Read the rows of a verified split.
+
+    Args:
+        folder: The folder of the repository.
+        config: The name of the config.
+        split: The name of the split.
+        columns: The columns to read; None reads all.
+
+    Returns:
+        The rows.
+    """
+    paths = sorted((folder / config).glob(f"{split}-*-of-*.parquet"))
+    return pa.concat_tables([pq.ParquetFile(path).read(columns) for path in paths])
 
 
-def benchmark_of(folder: Path) -> str:
-    """The benchmark that a repository was built for. Raises InputError for a build.json that cannot be read."""
+def read_benchmark_name(folder: Path) -> str:
+    """Read the name of the benchmark that a repository was built for.
+
+    Args:
+        folder: The folder of the repository.
+
+    Returns:
+        The name.
+
+    Raises:
+        InputError: build.json cannot be read.
+    """
     return _read_record(folder)["benchmark"]
 
 
 def skipped(folder: Path) -> Mapping[str, int]:
-    """What a build left out, by reason, where its benchmark counts that."""
+    """Read how many items a build skipped.
+
+    Args:
+        folder: The folder of the repository.
+
+    Returns:
+        The counts by reason; empty if the benchmark does not count.
+    """
     return _read_record(folder).get("skipped", {})
 
 
-def arguments(folder: Path) -> Mapping[str, Any]:
-    """The options that a repository was built with."""
+def read_arguments(folder: Path) -> Mapping[str, Any]:
+    """Read the options that a repository was built with.
+
+    Args:
+        folder: The folder of the repository.
+
+    Returns:
+        The values by option.
+    """
     return _read_record(folder)["arguments"]
 
 
-def faults_of_record(record: Any) -> list[str]:
-    """What of a build.json is missing or not as medfaith build writes it: the names of its entries; none if all is.
+def find_record_faults(record: Any) -> list[str]:
+    """Find entries of a build.json that are missing or differ from the form that medfaith build writes.
+
+    Args:
+        record: The parsed content of build.json.
+
+    Returns:
+        The names of the entries; empty if the record is sound.
 
     >>> about = {"benchmark": "b", "source": "s", "seed": 0, "arguments": {}}
-    >>> faults_of_record(about | {"sources": {"s": {"version": "1", "files": {}}}})
+    >>> find_record_faults(about | {"sources": {"s": {"version": "1", "files": {}}}})
     ['splits']
     """
     shape = {"benchmark": str, "source": str, "seed": int, "arguments": dict, "sources": dict, "splits": dict}
-    wrong = [k for k, kind in shape.items() if not isinstance(record, dict) or not isinstance(record.get(k), kind)]
-    if not wrong:
-        wrong += [k for k in ("skipped", "exports") if not isinstance(record.get(k, {}), dict)]
-        exports = {} if wrong else record.get("exports", {})
-        wrong += [f"exports/{k}" for k in exports if not (of := _EXPORT.fullmatch(k)) or of[1] not in record["splits"]]
-        wrong += ["arguments/motion"] if not isinstance(record["arguments"].get("motion") or {}, dict) else []
-        described = {record["source"]: None} | record["sources"]
-        wrong += [f"sources/{k}" for k, v in described.items() if not _has(v, "files", dict)]
-        wrong += [f"sources/{k}/version" for k, v in record["sources"].items() if not _has(v, "version", str)]
-        listed = {k: v["files"] for k, v in described.items() if _has(v, "files", dict)}
-        wrong += [
-            f"sources/{k}/files" for k, v in listed.items() if not all(isinstance(one, str) for one in v.values())
+    faults = [k for k, kind in shape.items() if not isinstance(record, dict) or not isinstance(record.get(k), kind)]
+    if not faults:
+        faults += [k for k in ("skipped", "exports") if not isinstance(record.get(k, {}), dict)]
+        exports = {} if faults else record.get("exports", {})
+        faults += [
+            f"exports/{k}" for k in exports if not (match := _EXPORT.fullmatch(k)) or match[1] not in record["splits"]
         ]
-        wrong += [] if _are_keys(record.get(KEYS, {})) else [KEYS]
-        wrong += [
-            f"splits/{k}" for k, v in record["splits"].items() if k.count("/") != 1 or not _has(v, "counts", dict)
+        faults += ["arguments/motion"] if not isinstance(record["arguments"].get("motion") or {}, dict) else []
+        source_entries = {record["source"]: None} | record["sources"]
+        faults += [f"sources/{k}" for k, v in source_entries.items() if not _has_entry(v, "files", dict)]
+        faults += [f"sources/{k}/version" for k, v in record["sources"].items() if not _has_entry(v, "version", str)]
+        file_lists = {k: v["files"] for k, v in source_entries.items() if _has_entry(v, "files", dict)}
+        faults += [
+            f"sources/{k}/files"
+            for k, v in file_lists.items()
+            if not all(isinstance(digest, str) for digest in v.values())
         ]
-    return wrong
+        faults += [] if _is_key_table(record.get(KEYS, {})) else [KEYS]
+        faults += [
+            f"splits/{k}" for k, v in record["splits"].items() if k.count("/") != 1 or not _has_entry(v, "counts", dict)
+        ]
+    return faults
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
@@ -159,26 +225,26 @@ def _read_record(folder: Path) -> dict[str, Any]:
         record = json_text.parse(limits.read_bytes(path, limits.JSON_BYTES).decode())
     except (OSError, ValueError) as error:
         raise InputError(path, f"cannot be read ({error})", action=REBUILD) from None
-    wrong = faults_of_record(record)  # a published one may have signs in place of counts
-    if wrong := wrong or [f"skipped/{k}" for k, n in record.get("skipped", {}).items() if not isinstance(n, int)]:
-        raise InputError(path, f"{', '.join(wrong)} is missing or not what medfaith build writes", action=REBUILD)
+    faults = find_record_faults(record)  # a published build.json may have signs in place of counts
+    if faults := faults or [f"skipped/{k}" for k, n in record.get("skipped", {}).items() if not isinstance(n, int)]:
+        raise InputError(path, f"{', '.join(faults)} is missing or not what medfaith build writes", action=REBUILD)
     return record
 
 
-def _are_keys(keys: Any) -> bool:
-    """Whether the keys that a build has, and what is published has not, are hexadecimal digits."""
+def _is_key_table(keys: Any) -> bool:
+    """Tell whether the keys of a build are hexadecimal digits. A published build.json has no keys."""
     return isinstance(keys, dict) and all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys.values())
 
 
-def _has(value: Any, key: str, kind: type) -> bool:
+def _has_entry(value: Any, key: str, kind: type) -> bool:
     return isinstance(value, dict) and isinstance(value.get(key), kind)
 
 
-def _comparable(reference: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
+def _is_comparable(reference: Mapping[str, Any], record: Mapping[str, Any]) -> bool:
     return all(reference[k] == record[k] for k in ("benchmark", "source", "seed", "arguments"))
 
 
-def _label_hashes(record: Mapping[str, Any]) -> set[str]:
+def _collect_label_hashes(record: Mapping[str, Any]) -> set[str]:
     return {digest for entry in record["sources"].values() for digest in entry["files"].values()}
 
 
@@ -196,8 +262,8 @@ def _read_split(folder: Path, config: str, split: str, family: Family) -> tuple[
         for path in files:
             limits.require_file(path)
         table = pa.concat_tables([pq.ParquetFile(path).read() for path in files])
-        table.validate(full=True)  # a text may be no UTF-8
-        table = plain_lists(table)  # the schema of earlier builds had lists of a fixed length
+        table.validate(full=True)  # finds text that is not UTF-8
+        table = convert_fixed_lists(table)  # the schema of earlier builds had lists of a fixed length
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(files[0], f"is no readable Parquet ({str(error).splitlines()[0]})", action=REBUILD) from None
     if not table.schema.equals(schema, check_metadata=False):

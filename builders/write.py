@@ -1,6 +1,6 @@
-"""Writing a build to disk in the shape of a Hub data-set repository: Parquet, README.md and build.json, atomically.
+"""Atomic writing of a build in the form of a Hub data-set repository: Parquet files, README.md and build.json.
 
-`DIR/<benchmark>-<source>/<config>/<split>-00000-of-0000N.parquet`, so that
+The files are `DIR/<benchmark>-<source>/<config>/<split>-00000-of-0000N.parquet`, so that
 `load_dataset("DIR/<benchmark>-<source>", "<config>")` works before anything is published.
 """
 
@@ -29,29 +29,38 @@ from ..loaders import sources
 from ..loaders.atomic import atomic_folder, is_partial
 from ..loaders.errors import NO_SPACE, STILL_THERE, InputError, MedfaithError
 from .parallel import HERE, Workers, pieces
-from .row_digest import Rows, Stored, parts_of, rowset_sha256, value_counts
+from .row_digest import Rows, StoredRows, compute_rowset_sha256, iterate_chunks, value_counts
 
-FEW = 20  # label files that build.json lists one by one
+MAX_LISTED_FILES = 20  # most label files that build.json lists one by one
 FILES_A_TASK = 20
 ROWS_PER_FILE = 500_000
-ROWS_PER_GROUP = 10_000  # a few megabytes: what a reader that streams fetches at a time
+ROWS_PER_GROUP = 10_000  # a few megabytes, which a streaming reader fetches at once
 RECORD = "build.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Rows of one kind: their schema, the columns whose values build.json counts, and what they must satisfy."""
+    """The family of a config's rows.
+
+    Attributes:
+        features: The schema.
+        counted: The columns whose values build.json counts.
+        violations: Returns the problems of rows.
+    """
 
     features: datasets.Features
     counted: Sequence[str]
-    violations: Callable[[pa.Table], list[str]]
+    find_violations: Callable[[pa.Table], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One split of one config, made when it is called, so that only what is being written is in memory.
+    """One split of one config. Its rows are made when it is written, so that only these are in memory.
 
-    make: gives all rows, or, where they would fill the memory, tables of some of them one after another, one at least.
+    Attributes:
+        config: The name of the config.
+        name: The name of the split.
+        make: Returns all rows, or, if they need too much memory, an iterator over at least one table of some of them.
     """
 
     config: str
@@ -70,40 +79,51 @@ def write_repository(
     exports: Mapping[str, bytes] | None = None,
     workers: Workers = HERE,
 ) -> Path:
-    """Writes one repository below `out` and returns its folder; a killed or failed write leaves the old one as it was.
+    """Write one repository below `out`. If the write fails or is killed, the old repository stays unchanged.
 
     Args:
-        name: folder and repository name, `<benchmark>-<source>`.
-        splits: what to write; `workers` make and write several at a time, with the same bytes for any number.
-        families: config -> what its rows are.
-        record: gives the provenance for build.json (version, seed, arguments, sources) when the rows are written.
-        card: body of README.md below the YAML header.
-        exports: files beside the Parquet, by their path in the repository; build.json lists their hashes.
+        out: The folder for repositories.
+        name: Name of folder and repository, `<benchmark>-<source>`.
+        splits: The splits.
+        families: Returns the row family of a config.
+        record: Returns the provenance for build.json (version, seed, arguments, sources). It is called after the rows
+            are written.
+        card: Body of README.md below the YAML header.
+        exports: Files next to the Parquet files, by path in the repository. build.json lists their hashes.
+        workers: They make and write several splits at a time. The bytes do not depend on their number.
+
+    Returns:
+        The folder of the repository.
+
+    Raises:
+        InputError: The folder exists and is no build, or it cannot be written.
     """
-    target = (out / name).resolve()  # a link to a folder on another disk stays a link
-    foreign = target.exists() and not (target.is_dir() and not any(target.iterdir()))
-    if foreign and not (target / RECORD).is_file():
+    target = (out / name).resolve()  # keeps a link to a folder on another disk
+    is_foreign = target.exists() and not (target.is_dir() and not any(target.iterdir()))
+    if is_foreign and not (target / RECORD).is_file():
         raise InputError(
             target, "is there and was not written by medfaith build", action="move it away, or use another --out"
         )
     try:
         with atomic_folder(target) as folder:
             work, title = partial(_write_split, folder, families), f"writing {name}"
-            with workers.each(
+            with workers.map(
                 work, pieces(splits, 1), title=title, unit="splits", total=len(splits), small=True
-            ) as made:
-                summaries = list(made)
+            ) as results:
+                summaries = list(results)
             keys = (f"{split.config}/{split.name}" for split in splits)
-            written = record() | {"splits": dict(zip(keys, summaries, strict=True))}
+            full_record = record() | {"splits": dict(zip(keys, summaries, strict=True))}
             for path, data in (exports or {}).items():
                 (folder / path).write_bytes(data)
             if exports:
                 digests = {path: hashlib.sha256(data).hexdigest() for path, data in sorted(exports.items())}
-                written["exports"] = digests
-            (folder / RECORD).write_text(json.dumps(written, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-            (folder / "README.md").write_text(_readme(name, splits, families, written, card), encoding="utf-8")
+                full_record["exports"] = digests
+            (folder / RECORD).write_text(json.dumps(full_record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+            (folder / "README.md").write_text(
+                _format_readme(name, splits, families, full_record, card), encoding="utf-8"
+            )
     except OSError as error:
-        raise _explain(error, out) from error
+        raise _make_write_error(error, out) from error
     return out / name
 
 
@@ -111,100 +131,133 @@ def _write_split(folder: Path, families: Callable[[str], Family], task: Sequence
     (split,) = task
     family = families(split.config)
     schema, rows = family.features.arrow_schema, split.make()
-    write = partial(write_split, folder, split.config, split.name)
+    write_tables = partial(write_split, folder, split.config, split.name)
     if isinstance(rows, Iterator):
-        return summarise(Stored(write(part.cast(schema) for part in rows)), family.counted)
+        return summarise(StoredRows(write_tables(part.cast(schema) for part in rows)), family.counted)
     table = rows.cast(schema)
-    with ThreadPoolExecutor(1) as beside:  # both leave Python's lock: to compress, and to hash
-        summary = beside.submit(summarise, table, family.counted)
-        write([table])
+    with ThreadPoolExecutor(1) as executor:  # compressing and hashing both release the GIL
+        summary = executor.submit(summarise, table, family.counted)
+        write_tables([table])
         return summary.result()
 
 
 def write_split(folder: Path, config: str, split: str, tables: Iterable[pa.Table]) -> list[Path]:
-    """The Parquet files of one split, `<config>/<split>-00000-of-0000N.parquet` below a folder.
+    """Write the Parquet files of one split: `<config>/<split>-00000-of-0000N.parquet`.
 
-    Their bytes depend on the rows and pyarrow's version alone, and not on how many tables, one at least, the rows are
-    in.
+    The bytes depend on the rows and the version of pyarrow, not on the division into tables.
+
+    Args:
+        folder: The folder of the repository.
+        config: The name of the config.
+        split: The name of the split.
+        tables: The rows in one or more tables.
+
+    Returns:
+        The paths of the files.
     """
     (folder / config).mkdir(exist_ok=True)
-    written = []
-    groups = enumerate(_row_groups(tables))
-    for number, numbered in groupby(groups, lambda pair: pair[0] * ROWS_PER_GROUP // ROWS_PER_FILE):
-        written.append(folder / config / f"{split}-{number:05d}")
-        of_file = (group for _, group in numbered)
-        first = next(of_file)
-        with pq.ParquetWriter(written[-1], first.schema, write_page_index=True) as file:
-            for group in chain([first], of_file):
+    paths = []
+    groups = enumerate(_iterate_row_groups(tables))
+    for file_number, numbered_groups in groupby(groups, lambda pair: pair[0] * ROWS_PER_GROUP // ROWS_PER_FILE):
+        paths.append(folder / config / f"{split}-{file_number:05d}")
+        file_groups = (group for _, group in numbered_groups)
+        first_group = next(file_groups)
+        with pq.ParquetWriter(paths[-1], first_group.schema, write_page_index=True) as file:
+            for group in chain([first_group], file_groups):
                 file.write_table(group)
-    return [path.rename(f"{path}-of-{len(written):05d}.parquet") for path in written]
+    return [path.rename(f"{path}-of-{len(paths):05d}.parquet") for path in paths]
 
 
-def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """The same rows, ROWS_PER_GROUP at a time; one empty table where there are none.
+def _iterate_row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Regroup the rows, ROWS_PER_GROUP at a time; one empty table if there are no rows.
 
-    Pages end where Arrow's chunks do, which are whatever the rows were put together of: here a column is one chunk.
+    Parquet pages end where Arrow's chunks end. The chunks depend on how the rows were assembled, so each column of a
+    group becomes one chunk.
     """
-    waiting = None
+    pending = None
     for table in tables:
-        waiting = table if waiting is None else pa.concat_tables([waiting, table])
-        while waiting.num_rows > ROWS_PER_GROUP:
-            yield waiting.slice(0, ROWS_PER_GROUP).combine_chunks()
-            waiting = waiting.slice(ROWS_PER_GROUP)
-    if waiting is not None:
-        yield waiting.combine_chunks()
+        pending = table if pending is None else pa.concat_tables([pending, table])
+        while pending.num_rows > ROWS_PER_GROUP:
+            yield pending.slice(0, ROWS_PER_GROUP).combine_chunks()
+            pending = pending.slice(ROWS_PER_GROUP)
+    if pending is not None:
+        yield pending.combine_chunks()
 
 
 def summarise(rows: Rows, counted: Sequence[str]) -> dict[str, Any]:
-    """What build.json records of a split: rows, studies or images where rows have them, value counts, a hash."""
+    """Summarise the rows of a split for build.json.
+
+    Args:
+        rows: The rows.
+        counted: The columns whose values are counted.
+
+    Returns:
+        The number of rows, of studies and of images (if the rows have these columns), the value counts and a hash.
+    """
     summary: dict[str, Any] = {"rows": rows.num_rows}
     names = rows.schema.names
     if "study_id" in names:
-        summary["studies"] = _distinct(parts_of(rows, "study_id"))
+        summary["studies"] = _count_distinct(iterate_chunks(rows, "study_id"))
     if "images" in names:
-        lengths = map(pc.list_value_length, parts_of(rows, "images"))
-        summary["multi_image"] = sum(pc.sum(pc.greater(of_part, 1)).as_py() or 0 for of_part in lengths)
+        lengths = map(pc.list_value_length, iterate_chunks(rows, "images"))
+        summary["multi_image"] = sum(pc.sum(pc.greater(chunk_lengths, 1)).as_py() or 0 for chunk_lengths in lengths)
     if "image" in names:
-        summary["images"] = _distinct(pc.struct_field(part, "key") for part in parts_of(rows, "image"))
-    summary["counts"] = {column: value_counts(parts_of(rows, column)) for column in counted}
-    summary["sha256"] = rowset_sha256(rows)
+        summary["images"] = _count_distinct(pc.struct_field(chunk, "key") for chunk in iterate_chunks(rows, "image"))
+    summary["counts"] = {column: value_counts(iterate_chunks(rows, column)) for column in counted}
+    summary["sha256"] = compute_rowset_sha256(rows)
     return summary
 
 
-def _distinct(parts: Iterable[pa.Array]) -> int:
-    """How many values there are."""
-    return len(pa.chunked_array([part.unique() for part in parts], pa.string()).unique())
+def _count_distinct(chunks: Iterable[pa.Array]) -> int:
+    """Count the distinct values."""
+    return len(pa.chunked_array([chunk.unique() for chunk in chunks], pa.string()).unique())
 
 
-def source_record(source_id: str, files: Sequence[Path], workers: Workers = HERE) -> dict[str, Any]:
-    """What build.json says of a source: its version, and the hashes of the label files that were read."""
-    version = sources.source(source_id).version
-    return {"version": version, "files": sha256_of_files(files, workers)}
+def describe_source(source_id: str, files: Sequence[Path], workers: Workers = HERE) -> dict[str, Any]:
+    """Describe a source for build.json.
 
+    Args:
+        source_id: The id of the source.
+        files: The label files that were read.
+        workers: The workers that hash the files.
 
-def sha256_of_files(files: Sequence[Path], workers: Workers = HERE) -> dict[str, str]:
-    """Hash of each label file's content by its name; of more than 20 files, one hash over all names and hashes.
-
-    Files that share a name go by their folder's name, too. What is hashed does not depend on the packing: a .gz counts
-    as the file inside, a .tgz as the files inside.
+    Returns:
+        The version of the source and the hashes of the files.
     """
-    shared = {name for name, times in Counter(path.name for path in files).items() if times > 1}
-    alone = (f"{path.parent.name}/{path.name}" if path.name in shared else path.name for path in sorted(files))
-    named = pieces(list(zip(sorted(files), alone, strict=True)), FILES_A_TASK)
-    with workers.each(_hashes, named, title="hashing files", unit="files", total=len(files), small=True) as hashed:
-        hashes = {name: digest for of_task in hashed for name, digest in of_task}
-    if len(hashes) <= FEW:
+    version = sources.source(source_id).version
+    return {"version": version, "files": hash_files(files, workers)}
+
+
+def hash_files(files: Sequence[Path], workers: Workers = HERE) -> dict[str, str]:
+    """Hash the content of label files.
+
+    The hash of a .gz is that of the file inside; a .tgz counts as the files inside. If two files have the same name,
+    the name of their folder comes first.
+
+    Args:
+        files: The label files.
+        workers: The workers that hash the files.
+
+    Returns:
+        The hash of each file by its name; for more than 20 files, one hash over all names and hashes.
+    """
+    shared_names = {name for name, n_files in Counter(path.name for path in files).items() if n_files > 1}
+    names = (f"{path.parent.name}/{path.name}" if path.name in shared_names else path.name for path in sorted(files))
+    tasks = pieces(list(zip(sorted(files), names, strict=True)), FILES_A_TASK)
+    with workers.map(_hash_task, tasks, title="hashing files", unit="files", total=len(files), small=True) as results:
+        hashes = {name: digest for task_hashes in results for name, digest in task_hashes}
+    if len(hashes) <= MAX_LISTED_FILES:
         return dict(sorted(hashes.items()))
     listing = "".join(f"{digest}  {name}\n" for name, digest in sorted(hashes.items()))
     return {f"{len(hashes)} files": hashlib.sha256(listing.encode()).hexdigest()}
 
 
-def _hashes(files: Sequence[tuple[Path, str]]) -> list[tuple[str, str]]:
-    return [(name, hashlib.file_digest(file, "sha256").hexdigest()) for name, file in _unpacked(files)]
+def _hash_task(files: Sequence[tuple[Path, str]]) -> list[tuple[str, str]]:
+    return [(name, hashlib.file_digest(file, "sha256").hexdigest()) for name, file in _iterate_unpacked(files)]
 
 
-def _unpacked(files: Sequence[tuple[Path, str]]) -> Iterator[tuple[str, Any]]:
-    """Name and content of each file, unpacked and open for reading."""
+def _iterate_unpacked(files: Sequence[tuple[Path, str]]) -> Iterator[tuple[str, Any]]:
+    """Yield the name and content of each file, unpacked and open for reading."""
     for path, name in files:
         if path.name.endswith((".tgz", ".tar.gz")):
             with tarfile.open(path) as archive:
@@ -219,13 +272,17 @@ def _unpacked(files: Sequence[tuple[Path, str]]) -> Iterator[tuple[str, Any]]:
                 yield name, file
 
 
-def configs_header(
+def build_configs_header(
     features: Mapping[str, datasets.Features], splits: Mapping[tuple[str, str], str]
 ) -> dict[str, list[dict[str, Any]]]:
-    """What the Hub and `load_dataset` read of a README.md's header: configs with their files and features.
+    """Build the part of a README.md header that the Hub and `load_dataset` read: configs with their files and features.
 
     Args:
-        features: by config. splits: (config, split) -> hash of its rows.
+        features: The schema of each config.
+        splits: The hash of the rows, by config and split.
+
+    Returns:
+        The entries `configs` and `dataset_info`.
     """
     configs: dict[str, dict[str, str]] = {}
     for (config, split), digest in splits.items():
@@ -234,12 +291,12 @@ def configs_header(
         "configs": [
             {
                 "config_name": config,
-                # load_dataset caches a folder by this header and not by its files: without the hashes it would go on
-                # giving the rows of an older build.
-                "description": "rows " + " ".join(of_config.values()),
-                "data_files": [{"split": split, "path": f"{config}/{split}-*.parquet"} for split in of_config],
+                # load_dataset caches a folder by this header, not by its files. Without the hashes it would return the
+                # rows of an older build.
+                "description": "rows " + " ".join(digests.values()),
+                "data_files": [{"split": split, "path": f"{config}/{split}-*.parquet"} for split in digests],
             }
-            for config, of_config in configs.items()
+            for config, digests in configs.items()
         ],
         "dataset_info": [
             {
@@ -252,26 +309,33 @@ def configs_header(
 
 
 def front_matter(header: Mapping[str, Any]) -> str:
-    """A README.md's YAML header as text."""
+    """Format the YAML header of a README.md.
+
+    Args:
+        header: The entries of the header.
+
+    Returns:
+        The text, with its delimiters.
+    """
     text = yaml.dump(dict(header), Dumper=_PlainDumper, sort_keys=False, allow_unicode=True)
     return f"---\n{text}---\n\n"
 
 
-def _readme(
+def _format_readme(
     name: str, splits: Sequence[Split], families: Callable[[str], Family], record: Mapping[str, Any], card: str
 ) -> str:
-    """README.md of a build: header, card and how to load it."""
+    """Format the README.md of a build: header, card and how to load the rows."""
     features = {split.config: families(split.config).features for split in splits}
     hashes = {(s.config, s.name): record["splits"][f"{s.config}/{s.name}"]["sha256"] for s in splits}
-    header = {"pretty_name": record["benchmark"], "language": ["en"], **configs_header(features, hashes)}
-    first = splits[0]
+    header = {"pretty_name": record["benchmark"], "language": ["en"], **build_configs_header(features, hashes)}
+    first_split = splits[0]
     return f"""{front_matter(header)}{card}
 ## Load it
 
 ```python
 from datasets import load_dataset
 
-rows = load_dataset("DIR/{name}", "{first.config}", split="{first.name}")
+rows = load_dataset("DIR/{name}", "{first_split.config}", split="{first_split.name}")
 ```
 
 `DIR` is the folder that `medfaith build --out DIR` wrote to.
@@ -279,17 +343,21 @@ rows = load_dataset("DIR/{name}", "{first.config}", split="{first.name}")
 
 
 class _PlainDumper(yaml.SafeDumper):
-    """Writes a list that is shared between configs out in full: the Hub's YAML has no use for anchors."""
+    """YAML dumper that writes a list shared between configs in full, because the Hub does not need anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
-def _explain(error: OSError, out: Path) -> MedfaithError:
-    """Of an error while a build is made and written: most often `out` is at fault, else a source."""
-    named = Path(error.filename) if isinstance(error.filename, str) else None
-    # `out` may hold links to other disks: what is written there is known by its name.
-    if named is not None and not is_partial(named) and not any(map(named.is_relative_to, (out, out.resolve()))):
-        return InputError(named, f"cannot be read ({error.strerror}); nothing was changed", action=STILL_THERE)
+def _make_write_error(error: OSError, out: Path) -> MedfaithError:
+    """Make the error for an OSError during a build: most often `out` is the cause, otherwise a source."""
+    failed_path = Path(error.filename) if isinstance(error.filename, str) else None
+    # `out` may contain links to other disks. Files that are written there are recognised by their name.
+    if (
+        failed_path is not None
+        and not is_partial(failed_path)
+        and not any(map(failed_path.is_relative_to, (out, out.resolve())))
+    ):
+        return InputError(failed_path, f"cannot be read ({error.strerror}); nothing was changed", action=STILL_THERE)
     action = "free some space or choose another --out" if error.errno in NO_SPACE else "choose another --out"
     return InputError(out, f"cannot be written ({error.strerror or error}); nothing was changed", action=action)

@@ -43,8 +43,8 @@ def select_tasks(choices: Sequence[Mapping[str, str]], splits: Collection[str]) 
         The names, separated by commas; "" if no choice fits.
     """
     for choice in choices:
-        if task_names := [names for needed, names in choice.items() if set(needed.split()) <= set(splits)]:
-            return ",".join(task_names)
+        if list_task_names := [names for needed, names in choice.items() if set(needed.split()) <= set(splits)]:
+            return ",".join(list_task_names)
     return ""
 
 

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..builders import registry
-from ..builders.row_digest import rowset_sha256
-from ..builders.write import configs_header, front_matter
+from ..builders.row_digest import compute_rowset_sha256
+from ..builders.write import build_configs_header, front_matter
 from . import FOLDER, command, composition, config_text, dictionary, examples, licences, policy, read_body, small_counts
 from .publication import WITHOUT_MASKS, Publication
 from .publish import reports
@@ -175,7 +175,7 @@ def build_header(publication: Publication, staged: Path) -> dict[str, Any]:
     }
     if publication.policy == policy.RECIPE:
         fields |= licences.build_gate(publication.all_sources)
-    fields |= configs_header(publication.features, hashes)
+    fields |= build_configs_header(publication.features, hashes)
     fields["dataset_info"] = [info | sizes[info["config_name"]] for info in fields["dataset_info"]]
     return fields
 
@@ -211,7 +211,7 @@ def _measure_tables(
     for config, split in publication.splits:
         files = sorted((staged / config).glob(f"{split}-*.parquet"))
         table = pa.concat_tables([pq.read_table(path) for path in files])
-        hashes[config, split] = rowset_sha256(table)
+        hashes[config, split] = compute_rowset_sha256(table)
         config_sizes = sizes.setdefault(config, {"splits": [], "download_size": 0, "dataset_size": 0})
         config_sizes["splits"].append({"name": split, "num_bytes": table.nbytes, "num_examples": table.num_rows})
         config_sizes["download_size"] += sum(path.stat().st_size for path in files)

@@ -176,7 +176,7 @@ def _run_build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[
             dask=arguments.dask,
             card=cards.read_body,
         )
-    for config, lacking in () if arguments.config else benchmark.incomplete(source_roots).items():
+    for config, lacking in () if arguments.config else benchmark.find_incomplete(source_roots).items():
         print(f"{config} was not built: it also needs {', '.join(lacking)}")
     sound = print_verdicts(folders)
     for folder in folders:
@@ -198,12 +198,12 @@ def print_verdicts(folders: Sequence[Path], *, official: bool = True) -> bool:
     """
     from medfaith import cards
     from medfaith.builders import registry
-    from medfaith.builders.verify import benchmark_of
+    from medfaith.builders.verify import read_benchmark_name
     from medfaith.printing import verdict_table
 
     references = cards.read_references() if official else []
     verdicts = []
-    for name, benchmark_folders in itertools.groupby(sorted(folders, key=benchmark_of), key=benchmark_of):
+    for name, benchmark_folders in itertools.groupby(sorted(folders, key=read_benchmark_name), key=read_benchmark_name):
         benchmark_verdicts = [v for folder in benchmark_folders for v in registry.verify(folder, references)]
         print(verdict_table(benchmark_verdicts, cards.read_published(name) if official else None))
         verdicts += benchmark_verdicts

@@ -70,7 +70,7 @@ def write_whole(folder: Path, *, seed: int, sources: Sequence[str], workers: Wor
     """
     with atomic_folder(folder) as unfinished:
         write, batches = partial(_write, unfinished, seed), pieces(sources, 1)
-        with workers.each(write, batches, title="writing sources", unit="sources", total=len(batches)) as written:
+        with workers.map(write, batches, title="writing sources", unit="sources", total=len(batches)) as written:
             places = {source_id: place for batch_roots in written for source_id, place in batch_roots.items()}
     return {source_id: folder / place for source_id, place in places.items()}
 
@@ -96,6 +96,6 @@ def _list_build_commands(roots: Mapping[str, Path]) -> Iterator[str]:
         if ready:
             root_options = [_format_root(source_id, roots) for source_id in roots if source_id in ready]
             commands.append(f"  medfaith build {name} {' '.join(root_options)} --out medfaith-synthetic")
-        for missing in benchmark.incomplete(roots).values():
+        for missing in benchmark.find_incomplete(roots).values():
             lacking[f"  medfaith build {name} also needs --source {' --source '.join(missing)}"] = None
     yield from commands or lacking or ["  these sources only add to others; medfaith phantom DIR --all writes all"]

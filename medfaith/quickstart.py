@@ -93,7 +93,7 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
             partial(run_baselines, task, arguments, models, logs) for task, (arguments, models) in questions.items()
         ]
         run_options = {"title": "asking the models", "unit": "groups", "total": len(jobs), "length": lambda job: 1}
-        with workers.each(_run_quietly, jobs, **run_options) as done:
+        with workers.map(_run_quietly, jobs, **run_options) as done:
             results = dict(zip(questions, done, strict=True))
     print("5/5  audit: which of the models use the image?")
     judged = _run_audit(metadata, out, workers)
@@ -149,7 +149,7 @@ def _run_audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list
             "total": steps[0].n_left,
             "length": lambda step: step.n,
         }
-        with workers.each(work, steps, **progress_options) as done:
+        with workers.map(work, steps, **progress_options) as done:
             collections.deque(done, maxlen=0)
         judged = judge(read_audit(folder, AUDITED, tasks, MARGIN), MARGIN)
         write_tables(folder, judged, MARGIN)

@@ -1,5 +1,6 @@
-"""CXR-ContraBench (Fang et al., "CXR-ContraBench: Benchmarking Negated-Option Attraction in Medical VLMs"): questions
-of which one option is the negation of another.
+"""CXR-ContraBench (Fang et al., "CXR-ContraBench: Benchmarking Negated-Option Attraction in Medical VLMs").
+
+Each question has an option that negates another option.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from ..benchmark import Benchmark, Repository, Request
 from ..schemas.contrabench import QUESTION
 from ..write import Family
 from . import chexpert, chexstruct, openi, rexvqa
-from .exports import FEWSHOT, LORA, export_problems
+from .exports import FEWSHOT, LORA, find_export_problems
 from .plans import plan_chexpert, plan_chexstruct, plan_openi, plan_rexvqa
-from .questions import Wording, violations
+from .questions import Wording, find_violations
 from .variants import VARIANTS
 from .vocabulary import vocabulary
 
 NAME = "cxr-contrabench"
-# Config -> the source whose repository holds it: protocols, their VARIANTS, and the SETS for training and prompting.
+# Config -> the source whose repository holds it. The configs are protocols, their VARIANTS, and the SETS for training
+# and prompting.
 CONFIGS = {
     **dict.fromkeys(chexpert.PROTOCOLS, "chexpert"),
     openi.PROTOCOL: "openi",
@@ -33,28 +35,42 @@ CONFIGS = {
 SETS = (LORA, *FEWSHOT)
 NEEDS = {config: (source_id,) for config, source_id in CONFIGS.items()}
 COUNTED = ("protocol", "polarity", "finding")
-FAMILY = Family(features=QUESTION, counted=COUNTED, violations=violations)
-QUOTING = Family(features=QUESTION, counted=("protocol", "polarity"), violations=violations)
+FAMILY = Family(features=QUESTION, counted=COUNTED, find_violations=find_violations)
+QUOTING = Family(features=QUESTION, counted=("protocol", "polarity"), find_violations=find_violations)
 PLANS = {"chexpert": plan_chexpert, "openi": plan_openi, "chexstruct": plan_chexstruct, "rexvqa": plan_rexvqa}
 
 
-def family(config: str) -> Family:
-    """What the rows of a config are."""
+def select_family(config: str) -> Family:
+    """Select the row family of a config.
+
+    Args:
+        config: The name of the config.
+
+    Returns:
+        The family.
+    """
     return QUOTING if config in rexvqa.SLICES else FAMILY
 
 
 def make(request: Request) -> Iterable[Repository]:
-    """One repository a source, of which all are planned before any is written.
+    """Make one repository per source. All are planned before any is written.
 
-    Raises InputError for a config whose split the source's copy lacks.
+    Args:
+        request: The arguments of the build.
+
+    Returns:
+        The repositories.
+
+    Raises:
+        InputError: The copy of the source does not contain the split of a named config.
     """
-    of_source: dict[str, list[str]] = {}
+    configs_by_source: dict[str, list[str]] = {}
     for config in request.configs:
-        of_source.setdefault(CONFIGS[config], []).append(config)
-    plans = [PLANS[s](replace(request, configs=configs)) for s, configs in of_source.items()]
-    planned = {split.config for plan in plans for split in plan.splits}
-    for config in request.named:
-        if config not in planned:
+        configs_by_source.setdefault(CONFIGS[config], []).append(config)
+    plans = [PLANS[source_id](replace(request, configs=configs)) for source_id, configs in configs_by_source.items()]
+    planned_configs = {split.config for plan in plans for split in plan.splits}
+    for config in request.named_configs:
+        if config not in planned_configs:
             split = "train.csv" if config == LORA else "valid.csv"
             action = f"give the folder that also holds {split}"
             raise InputError(
@@ -67,11 +83,11 @@ BENCHMARK = Benchmark(
     name=NAME,
     title="questions with a negated option (CheXpert, OpenI, CheXStruct, ReXVQA)",
     needs=NEEDS,
-    family=family,
+    family=select_family,
     make=make,
     options=Wording,
     draws="chooses among eligible distractors, and the rows of samples",
-    check=export_problems,
+    check=find_export_problems,
     quoted={"rexvqa": ("question", "options", "finding")},
     vocabulary=vocabulary,
 )

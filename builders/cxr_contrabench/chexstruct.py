@@ -1,19 +1,21 @@
 """OpenI CheXStruct retrospective audit (CXR-ContraBench, sections 3.1, 3.2 and E.3): image-level presence and absence.
 
-CheXStruct gives an OpenI image a label 1 or 0 for a finding, or none where its measurement failed; none is neither.
+CheXStruct gives an OpenI image the label 1 or 0 for a finding. If its measurement failed, the finding has no label and
+counts as neither present nor absent.
 
 * presence: one record for each finding at 1 of an image with another finding at 0, which is the distractor.
 * absence: one record for each finding at 0 of an image with another finding at 1, which is the distractor.
 
-So exactly one positively worded option answers the question. A distractor of the same label would be a second right
-answer, one without a label might be. Where several findings are eligible, `hashing.pick` chooses among them, in
-alphabetical order, by the row's id and the seed.
+So exactly one positively worded option is correct. A distractor with the same label would be a second correct option,
+and one without a label might be. If several findings are eligible, `hashing.pick` chooses one in alphabetical order by
+the row's id and the seed.
 
-What the paper prints: its targets are "mainly" the five below, and the casebook's options (Figure 14) read "No tracheal
-deviation | Tracheal deviation | Aortic knob enlargement". Which others it had and how it drew distractors is not
-printed. Here the five are targets and distractors; cardiomegaly and mediastinal widening, which CheXStruct labels too,
-are not named and stay out. As on all three presence cards, the layout `original` puts the negated option first; slot 0
-of the verifier, the first positive option, is the target then, as in the protocols that put the target first.
+The paper prints that its targets are "mainly" the five below, and the options in its casebook (Figure 14) are "No
+tracheal deviation | Tracheal deviation | Aortic knob enlargement". It does not print its further targets or how it
+chose distractors. Here the five are both targets and distractors. CheXStruct also labels cardiomegaly and mediastinal
+widening; the paper does not name them, so they are excluded. As on all three presence cards, the layout `original` puts
+the negated option first. Slot 0 of the verifier, the first positive option, is then the target, as in the protocols
+that put the target first.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...loaders.chexstruct import parse_report_number
-from .questions import Wording, assemble, choose
+from .questions import Wording, build_question_table, choose
 from .wording import slug
 
 PROTOCOLS = {"openi_chexstruct_presence": "presence", "openi_chexstruct_absence": "absence"}
@@ -42,21 +44,31 @@ FINDINGS = tuple(TARGETS)
 def questions(
     labels: Mapping[str, Mapping[str, int]], config: str, *, seed: int = 0, wording: Wording | None = None
 ) -> pa.Table:
-    """The rows of one config in the schema QUESTION; `labels` is what `loaders.chexstruct.read_labels` returns."""
+    """Build the rows of one config.
+
+    Args:
+        labels: The result of `loaders.chexstruct.read_labels`.
+        config: The name of the config.
+        seed: The seed of the build.
+        wording: The wording and layout of the questions.
+
+    Returns:
+        Rows in the schema QUESTION.
+    """
     polarity = PROTOCOLS[config]
-    known = np.array(
-        [[of_image.get(measure, -1) for measure in TARGETS.values()] for of_image in labels.values()], np.int64
+    values = np.array(
+        [[image_labels.get(measure, -1) for measure in TARGETS.values()] for image_labels in labels.values()], np.int64
     ).reshape(-1, len(TARGETS))
-    present, absent = known == 1, known == 0
-    asked, others = (present, absent) if polarity == "presence" else (absent, present)
-    image, target = np.nonzero(asked & others.any(axis=1, keepdims=True))
+    present, absent = values == 1, values == 0
+    is_target, is_eligible = (present, absent) if polarity == "presence" else (absent, present)
+    image, target = np.nonzero(is_target & is_eligible.any(axis=1, keepdims=True))
     names = [list(labels)[i] for i in image]
     ids = pa.array(
         [f"openi/{name}/chexstruct_{polarity}/{slug(FINDINGS[t])}" for name, t in zip(names, target, strict=True)],
         pa.string(),
     )
     reference = pa.struct([("source", pa.string()), ("key", pa.string()), ("view", pa.string())])
-    return assemble(
+    return build_question_table(
         protocol=config,
         polarity=polarity,
         ids=ids,
@@ -66,7 +78,7 @@ def questions(
         ),
         findings=FINDINGS,
         target=target,
-        distractors=choose(ids, others[image], 1, seed),
+        distractors=choose(ids, is_eligible[image], 1, seed),
         with_negation=True,
         wording=wording or Wording(),
         negated_first=True,

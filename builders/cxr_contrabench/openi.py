@@ -1,15 +1,15 @@
-"""OpenI report-derived absence (CXR-ContraBench section 3.2): what a report denies, beside what it states.
+"""OpenI report-derived absence (CXR-ContraBench section 3.2): findings that a report denies, with one that it states.
 
-A study *denies* a finding when FINDINGS and IMPRESSION mention it, every mention is absent, and no major MeSH term
-indexes it. It *states* a finding when every mention is present and a major MeSH term indexes it, not as borderline.
-There is one record for each denied target of a study with an image and at least one stated finding. Among several
-stated findings, in alphabetical order, `hashing.pick` takes the distractor by the record's id and the seed. The
-record keeps the negation cue of the first mention, never the sentence.
+A study *denies* a finding if FINDINGS and IMPRESSION mention it, every mention is absent, and no major MeSH term
+indexes it. It *states* a finding if every mention is present and a major MeSH term indexes it, not as borderline. There
+is one record for each denied target of a study with an image and at least one stated finding. Among several stated
+findings, in alphabetical order, `hashing.pick` chooses the distractor by the record's id and the seed. The record
+contains the negation cue of the first mention, never the sentence.
 
-The paper gives the four targets and "co-mentioned present findings", not its rules, and these give more records than
-its 359. Its distractors cannot have been the targets alone, although those of its casebook are: only 103 studies with
-an image mention consolidation, edema or pneumothorax as present or are indexed with one, fewer than the paper's 114
-effusion records, each of which needs such a study.
+The paper gives the four targets and "co-mentioned present findings" but not its rules. The rules here give more records
+than its 359. Its distractors cannot be limited to the targets, although those of its casebook are targets: only 103
+studies with an image mention consolidation, edema or pneumothorax as present or are indexed with one. The paper has 114
+effusion records, and each needs such a study.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ import pyarrow as pa
 from ...loaders.openi import Report
 from ..hashing import pick
 from ..negation import Mention, find_mentions
-from .questions import Wording, assemble
+from .questions import Wording, build_question_table
 from .wording import slug
 
 PROTOCOL = "openi_report_absence"
 TARGETS = ("focal consolidation", "pleural effusion", "pneumothorax", "pulmonary edema")
 
-# Every finding that can be a distractor (the targets among them) and the heads (first parts) of the major MeSH terms
-# that index it. Left out are near-synonyms of a target, beside which its absence would be a matter of words: airspace
-# disease, infiltrate and pneumonia (consolidation), vascular congestion (edema).
+# Every finding that can be a distractor (including the targets) and the heads (first parts) of the major MeSH terms
+# that index it. Near-synonyms of a target are excluded, because they would contradict its absence: airspace disease,
+# infiltrate and pneumonia (consolidation), vascular congestion (edema).
 MESH = {
     "atelectasis": ("Pulmonary Atelectasis",),
     "cardiomegaly": ("Cardiomegaly",),
@@ -53,7 +53,16 @@ MESH = {
 
 @dataclass(frozen=True, slots=True)
 class AbsenceItem:
-    """One record before wording. target, distractor: display names, lower case; cue: as the report words it."""
+    """One record before wording.
+
+    Attributes:
+        id: The id of the row.
+        uid: The id of the report.
+        images: The images of the study: (key, view).
+        target: Display name of the target, in lower case.
+        distractor: Display name of the distractor, in lower case.
+        cue: The negation cue in the words of the report.
+    """
 
     id: str
     uid: str
@@ -63,18 +72,36 @@ class AbsenceItem:
     cue: str
 
 
-def report_absence(reports: Iterable[Report], seed: int = 0) -> list[AbsenceItem]:
-    """The records of each report, in order of reports and of TARGETS. No record depends on another report."""
-    return [item for report in reports if report.images for item in _of_report(report, seed)]
+def find_report_absences(reports: Iterable[Report], seed: int = 0) -> list[AbsenceItem]:
+    """Find the records of each report, in the order of the reports and of TARGETS.
+
+    No record depends on another report.
+
+    Args:
+        reports: The reports.
+        seed: The seed of the build.
+
+    Returns:
+        The records.
+    """
+    return [item for report in reports if report.images for item in _find_absences(report, seed)]
 
 
 def questions(items: Sequence[AbsenceItem], *, wording: Wording | None = None) -> pa.Table:
-    """The items as rows in the schema QUESTION."""
+    """Build the rows of the records.
+
+    Args:
+        items: The records.
+        wording: The wording and layout of the questions.
+
+    Returns:
+        Rows in the schema QUESTION.
+    """
     findings = tuple(MESH)
     number = {finding: i for i, finding in enumerate(findings)}
     references = [[{"source": "openi", "key": key, "view": view} for key, view in item.images] for item in items]
     image = pa.struct([("source", pa.string()), ("key", pa.string()), ("view", pa.string())])
-    return assemble(
+    return build_question_table(
         protocol=PROTOCOL,
         polarity="absence",
         ids=pa.array([item.id for item in items], pa.string()),
@@ -89,24 +116,26 @@ def questions(items: Sequence[AbsenceItem], *, wording: Wording | None = None) -
     )
 
 
-def _of_report(report: Report, seed: int) -> list[AbsenceItem]:
+def _find_absences(report: Report, seed: int) -> list[AbsenceItem]:
     mentions: dict[str, list[Mention]] = {}
     for mention in (*find_mentions(report.findings), *find_mentions(report.impression)):
         mentions.setdefault(mention.finding, []).append(mention)
-    indexed = {term.split("/")[0] for term in report.mesh_major}
-    clean = {term.split("/")[0] for term in report.mesh_major if "borderline" not in term.split("/")}
-    stated = sorted(f for f, heads in MESH.items() if clean & set(heads) and _all(mentions.get(f), "present"))
-    denied = [f for f in TARGETS if _all(mentions.get(f), "absent") and not indexed & set(MESH[f])]
-    if not stated:
+    indexed_heads = {term.split("/")[0] for term in report.mesh_major}
+    certain_heads = {term.split("/")[0] for term in report.mesh_major if "borderline" not in term.split("/")}
+    stated_findings = sorted(
+        f for f, heads in MESH.items() if certain_heads & set(heads) and _has_only(mentions.get(f), "present")
+    )
+    denied_findings = [f for f in TARGETS if _has_only(mentions.get(f), "absent") and not indexed_heads & set(MESH[f])]
+    if not stated_findings:
         return []
     images = tuple((image.key, image.view) for image in report.images)
     items = []
-    for target in denied:
+    for target in denied_findings:
         row_id = f"openi/{report.uid}/report_absence/{slug(target)}"
-        distractor = stated[pick(row_id, len(stated), seed)]
+        distractor = stated_findings[pick(row_id, len(stated_findings), seed)]
         items.append(AbsenceItem(row_id, report.uid, images, target, distractor, mentions[target][0].cue))
     return items
 
 
-def _all(mentions: list[Mention] | None, status: str) -> bool:
+def _has_only(mentions: list[Mention] | None, status: str) -> bool:
     return bool(mentions) and all(mention.status == status for mention in mentions)

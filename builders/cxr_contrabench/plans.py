@@ -1,6 +1,6 @@
-"""What is read for each repository of CXR-ContraBench, and the splits that are made of it.
+"""Plans of the repositories of CXR-ContraBench: which files are read and which splits are made from them.
 
-Each plan takes a build's request whose configs are all of its own source.
+Each plan takes the request of a build whose configs all belong to one source.
 """
 
 from __future__ import annotations
@@ -17,63 +17,89 @@ from ...loaders import rexvqa as rexvqa_items
 from ...loaders.errors import InputError
 from ...loaders.progress import Progress
 from ..benchmark import Repository, Request
-from ..label_keys import as_table
+from ..label_keys import build_label_table
 from ..write import Split
 from . import chexpert, chexstruct, openi, rexvqa
-from .exports import FEWSHOT, FEWSHOT_SPLIT, LORA, LORA_SPLIT, chat_jsonl, fewshot, lora_train
+from .exports import FEWSHOT, FEWSHOT_SPLIT, LORA, LORA_SPLIT, fewshot, format_chat_jsonl, sample_lora_rows
 from .questions import Wording
 from .variants import SPLIT as VARIANT_SPLIT
-from .variants import VARIANTS, plain_and_wording
+from .variants import VARIANTS, resolve_variant
 
 STUDIES_AT_A_TIME = 200_000
 
 
 def plan_chexpert(request: Request) -> Repository:
-    """Configs of CheXpert. A config whose split the copy lacks has no split in the plan."""
-    root = request.root("chexpert")
+    """Plan the configs of CheXpert. If the copy has no data for the split of a config, the plan omits the config.
+
+    Args:
+        request: The arguments of the build.
+
+    Returns:
+        The repository.
+
+    Raises:
+        InputError: The folder contains neither train.csv nor valid.csv.
+    """
+    root = request.find_root("chexpert")
     files = {s: path for s, path in chexpert_labels.find_label_files(root).items() if s in ("train", "validation")}
     if not files:
         raise InputError(root, "holds neither train.csv nor valid.csv", action=chexpert_labels.ACTION)
-    read = Progress(files.items(), title="reading chexpert", unit="files")
-    # Only the columns that are needed, so that the others go before anything is made of these.
-    tables = {s: chexpert.studies(chexpert_labels.read_labels(p, s).select(chexpert.COLUMNS), p) for s, p in read}
+    find_label_files = Progress(files.items(), title="reading chexpert", unit="files")
+    # Select the needed columns now, to free the memory of the others.
+    tables = {
+        s: chexpert.studies(chexpert_labels.read_labels(p, s).select(chexpert.COLUMNS), p) for s, p in find_label_files
+    }
 
     def make(config: str, split: str, wording: Wording) -> Callable[[pa.Table], pa.Table]:
         return partial(chexpert.questions, config=config, split=split, seed=request.seed, wording=wording)
 
     splits, exports = [], {}
     for config in request.configs:
-        plain, wording = plain_and_wording(config, request.options)
+        plain, wording = resolve_variant(config, request.options)
         if config in VARIANTS and VARIANT_SPLIT in tables:
-            splits.append(_in_parts(config, VARIANT_SPLIT, tables, make(plain, VARIANT_SPLIT, wording)))
+            splits.append(_build_chunked_split(config, VARIANT_SPLIT, tables, make(plain, VARIANT_SPLIT, wording)))
         elif config == LORA and LORA_SPLIT in tables:
             held_out = tables["validation"]["study_id"].to_pylist() if "validation" in tables else []
             studies = tables[LORA_SPLIT]
             plain_rows = partial(make, split=LORA_SPLIT, wording=request.options)
             presence, absence = (plain_rows(f"chexpert_{p}")(studies) for p in ("presence", "absence"))
-            rows = lora_train(presence, absence, held_out, seed=request.seed)
-            splits.append(Split(config, LORA_SPLIT, partial(_same, rows)))
-            exports[f"{config}/{LORA_SPLIT}.jsonl"] = chat_jsonl(rows)
+            rows = sample_lora_rows(presence, absence, held_out, seed=request.seed)
+            splits.append(Split(config, LORA_SPLIT, partial(_get_rows, rows)))
+            exports[f"{config}/{LORA_SPLIT}.jsonl"] = format_chat_jsonl(rows)
         elif config in chexpert.PROTOCOLS:
-            splits += [_in_parts(config, s, tables, make(plain, s, wording)) for s in tables]
-    keyed = {s: partial(_same, table) for s, table in tables.items()}
-    return Repository("chexpert", splits, {"chexpert": list(files.values())}, exports=exports, keyed=keyed)
+            splits += [_build_chunked_split(config, s, tables, make(plain, s, wording)) for s in tables]
+    key_labels = {s: partial(_get_rows, table) for s, table in tables.items()}
+    return Repository("chexpert", splits, {"chexpert": list(files.values())}, exports=exports, key_labels=key_labels)
 
 
 def plan_openi(request: Request) -> Repository:
-    """Report-derived absence, its variant, and the few-shot pool taken from it."""
-    root = request.root("openi")
+    """Plan report-derived absence, its variant, and the few-shot pool sampled from it.
+
+    Args:
+        request: The arguments of the build.
+
+    Returns:
+        The repository.
+    """
+    root = request.find_root("openi")
     reports = openi_reports.read_reports(root)
-    items = openi.report_absence(reports, seed=request.seed)
-    wordings = {config: plain_and_wording(config, request.options)[1] for config in (*request.configs, openi.PROTOCOL)}
+    items = openi.find_report_absences(reports, seed=request.seed)
+    wordings = {config: resolve_variant(config, request.options)[1] for config in (*request.configs, openi.PROTOCOL)}
     makers = {config: partial(openi.questions, items, wording=wording) for config, wording in wordings.items()}
     files = openi_reports.find_label_files(root)
-    return Repository("openi", _with_fewshot(makers, request), {"openi": files})
+    return Repository("openi", _build_splits(makers, request), {"openi": files})
 
 
 def plan_chexstruct(request: Request) -> Repository:
-    """The audit over OpenI's images; its labels are CheXStruct's, so that building reads no other source."""
-    root = request.root("chexstruct")
+    """Plan the audit over OpenI's images. Its labels come from CheXStruct, so building reads no other source.
+
+    Args:
+        request: The arguments of the build.
+
+    Returns:
+        The repository.
+    """
+    root = request.find_root("chexstruct")
     measures = tuple(chexstruct.TARGETS.values())
     labels = chexstruct_labels.read_labels(root, measures)
     makers = {
@@ -81,40 +107,49 @@ def plan_chexstruct(request: Request) -> Repository:
         for config in chexstruct.PROTOCOLS
     }
     files = chexstruct_labels.find_label_files(root, measures)
-    return Repository("chexstruct", _with_fewshot(makers, request), {"chexstruct": list(files.values())})
+    return Repository("chexstruct", _build_splits(makers, request), {"chexstruct": list(files.values())})
 
 
 def plan_rexvqa(request: Request) -> Repository:
-    """Slices of the test split."""
-    path = rexvqa_items.label_file(request.root("rexvqa"), "test")
+    """Plan the slices of the test split.
+
+    Args:
+        request: The arguments of the build.
+
+    Returns:
+        The repository.
+    """
+    path = rexvqa_items.label_file(request.find_root("rexvqa"), "test")
     items = rexvqa_items.read_items(path)
     make = partial(rexvqa.questions, items, seed=request.seed)
     splits = [Split(config, "test", partial(make, config)) for config in request.configs]
-    return Repository("rexvqa", splits, {"rexvqa": [path]}, keyed={"": partial(as_table, items)})
+    return Repository("rexvqa", splits, {"rexvqa": [path]}, key_labels={"": partial(build_label_table, items)})
 
 
-def _with_fewshot(makers: Mapping[str, Callable[[], pa.Table]], request: Request) -> list[Split]:
-    """The configs of `makers`, all of split test, and the few-shot pools that are taken from one of them."""
+def _build_splits(makers: Mapping[str, Callable[[], pa.Table]], request: Request) -> list[Split]:
+    """Build the configs of `makers` (all of split test) and the few-shot pools that are sampled from them."""
 
-    def pool(config: str) -> pa.Table:
+    def sample_pool(config: str) -> pa.Table:
         return fewshot(makers[FEWSHOT[config]](), config, seed=request.seed)
 
     return [
-        Split(config, FEWSHOT_SPLIT, partial(pool, config))
+        Split(config, FEWSHOT_SPLIT, partial(sample_pool, config))
         if config in FEWSHOT
         else Split(config, "test", makers[config])
         for config in request.configs
     ]
 
 
-def _in_parts(config: str, split: str, tables: Mapping[str, pa.Table], make: Callable[[pa.Table], pa.Table]) -> Split:
-    """The rows of a split's studies; of more than CheXpert has, those of some studies after another."""
+def _build_chunked_split(
+    config: str, split: str, tables: Mapping[str, pa.Table], make: Callable[[pa.Table], pa.Table]
+) -> Split:
+    """Build a split from the rows of its studies, in chunks if there are more studies than CheXpert has."""
     studies = tables[split]
-    if studies.num_rows <= STUDIES_AT_A_TIME:  # at once: they are hashed while they are written
+    if studies.num_rows <= STUDIES_AT_A_TIME:  # in one table, which is hashed while it is written
         return Split(config, split, partial(make, studies))
     starts = range(0, studies.num_rows, STUDIES_AT_A_TIME)
     return Split(config, split, lambda: (make(studies.slice(start, STUDIES_AT_A_TIME)) for start in starts))
 
 
-def _same(rows: pa.Table) -> pa.Table:
+def _get_rows(rows: pa.Table) -> pa.Table:
     return rows

@@ -1,7 +1,7 @@
-"""From (study, target, distractors) to question rows: wording, option order, gold answer.
+"""Question rows from (study, target, distractors): wording, option order, gold answer.
 
-A question's text, options and indices depend on a handful of codes only (target, distractors, option order), so each
-distinct combination is written once and the rows take from it; 135,754 rows cost as much as the 60 combinations.
+The text, options and indices of a question depend on a few codes only (target, distractors, option order). Each
+distinct combination is written once, and the rows refer to it: 135,754 rows cost as much as the 60 combinations.
 """
 
 from __future__ import annotations
@@ -15,19 +15,25 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..checks import id_violations, image_violations
-from ..hashing import digest, picks
+from ..checks import find_id_violations, find_image_violations
+from ..hashing import compute_picks, digest
 from ..options import option
 from ..schemas.contrabench import QUESTION
-from .wording import LAYOUTS, NEGATION_FORMS, QUESTION_FORMS, negated_option, positive_option
+from .wording import LAYOUTS, NEGATION_FORMS, QUESTION_FORMS, format_negated_option, format_positive_option
 
-# The shuffled layout depends on the row's id alone: the build's seed must not move the options.
+# The shuffled layout depends on the row's id only. The build's seed must not change the order of the options.
 LAYOUT_SEED = 20260326
 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """Options of a build: they change the words or their order, never which questions are asked."""
+    """Options of a build: the wording and the order of the options. They never change which questions are asked.
+
+    Attributes:
+        negation_form: The form of the negated option.
+        question_form: The form of the question.
+        layout: The order of the options.
+    """
 
     negation_form: str = field(
         default="canonical_no",
@@ -43,14 +49,14 @@ class Wording:
     layout: str = field(
         default="shuffled",
         metadata=option(
-            "order of the options: shuffled gives each row an order of its own; original puts the target first, for "
-            "comparison with the paper, and whoever always answers A is right",
+            "order of the options: shuffled gives each row its own order; original puts the target first, for "
+            "comparison with the paper, so that the answer A is always right",
             choices=LAYOUTS,
         ),
     )
 
 
-def assemble(
+def build_question_table(
     *,
     protocol: str,
     polarity: str,
@@ -65,72 +71,82 @@ def assemble(
     cues: Sequence[str] | None = None,
     negated_first: bool = False,
 ) -> pa.Table:
-    """Question rows in the schema QUESTION.
+    """Build question rows.
+
+    The layout `shuffled` orders the options by a hash of the row's id. The layout `original` puts the target first,
+    then its negated option, then the distractors; this is our reading of "first positive slot" (Appendix B.2).
 
     Args:
-        protocol: name of the protocol (the config). polarity: "presence" or "absence".
-        ids, study_ids, images: n values each; images is a list<struct{source, key, view}> array.
-        findings: display names, lower case. target: (n,) and distractors: (n, k), integer indices into it.
-        with_negation: whether the target's negated option is offered (not in the positive-only control).
-        wording: forms and layout. `shuffled` orders the options by a hash of the row's id; `original` puts the target
-            first, then its negated option, then the distractors: our reading of "first positive slot" (Appendix B.2).
-        cues: n negation cues of a report, or None.
-        negated_first: in the layout `original`, the negated option comes before the target, not after it.
+        protocol: The name of the protocol (the config).
+        polarity: "presence" or "absence".
+        ids: The row ids: n strings.
+        study_ids: The study ids: n strings.
+        images: The images: n lists of struct{source, key, view}.
+        findings: The display names, in lower case.
+        target: Indices into `findings`: (n,) integers.
+        distractors: Indices into `findings`: (n, k) integers.
+        with_negation: Whether the negated target is an option. The positive-only control does not have it.
+        wording: The forms and the layout.
+        cues: The negation cues of the reports: n strings, or None.
+        negated_first: In the layout `original`, put the negated option before the target.
+
+    Returns:
+        n rows in the schema QUESTION.
     """
     n, n_distractors = len(ids), distractors.shape[1]
     n_options = 1 + int(with_negation) + n_distractors
     n_orders = math.factorial(n_options)
-    # Orders are numbered as itertools.permutations gives them: the first of those that begin with the second option
-    # only swaps it with the first.
+    # Orders are numbered as in itertools.permutations. The first order that begins with the second option swaps only
+    # the first two options.
     order = np.full(n, n_orders // n_options if negated_first else 0, np.int64)
     if wording.layout == "shuffled":
-        order = picks(ids, n_orders, LAYOUT_SEED)
+        order = compute_picks(ids, n_orders, LAYOUT_SEED)
 
-    codes = np.column_stack([target, distractors, order]).astype(np.int64)
+    row_codes = np.column_stack([target, distractors, order]).astype(np.int64)
     radix = np.array([len(findings)] * (1 + n_distractors) + [n_orders], np.int64)
-    code = np.ravel_multi_index(tuple(codes.T), tuple(radix)) if n else np.zeros(0, np.int64)
-    _, first, which = np.unique(code, return_index=True, return_inverse=True)
-    distinct = _distinct_questions(codes[first], findings, polarity, with_negation, wording)
+    row_code = np.ravel_multi_index(tuple(row_codes.T), tuple(radix)) if n else np.zeros(0, np.int64)
+    _, first_rows, distinct_indices = np.unique(row_code, return_index=True, return_inverse=True)
+    distinct = _build_distinct_questions(row_codes[first_rows], findings, polarity, with_negation, wording)
 
-    def constant(value: str) -> pa.Array:
+    def repeat_value(value: str) -> pa.Array:
         return pa.repeat(pa.scalar(value), n)
 
     columns = {
         "id": ids,
-        "protocol": constant(protocol),
-        "polarity": constant(polarity),
+        "protocol": repeat_value(protocol),
+        "polarity": repeat_value(polarity),
         "study_id": study_ids,
         "images": images,
-        "negation_form": constant(wording.negation_form if with_negation else "none"),
-        "question_form": constant(wording.question_form),
-        "layout": constant(wording.layout),
-        "cue": constant("") if cues is None else pa.array(cues, pa.string()),
-        **{name: distinct[name].take(pa.array(which)) for name in distinct.column_names},
+        "negation_form": repeat_value(wording.negation_form if with_negation else "none"),
+        "question_form": repeat_value(wording.question_form),
+        "layout": repeat_value(wording.layout),
+        "cue": repeat_value("") if cues is None else pa.array(cues, pa.string()),
+        **{name: distinct[name].take(pa.array(distinct_indices)) for name in distinct.column_names},
     }
     schema = QUESTION.arrow_schema
     return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
 
 
-def _distinct_questions(
+def _build_distinct_questions(
     codes: np.ndarray, findings: Sequence[str], polarity: str, with_negation: bool, wording: Wording
 ) -> pa.Table:
-    """One row for each distinct (target, distractors, order): question, options and the indices into them."""
+    """Build one row for each distinct (target, distractors, order): question, options and the indices into them."""
     rows = []
     for combination in codes.tolist():
         target, *distractors, order = (int(code) for code in combination)
-        options = [positive_option(findings[target])]
+        options = [format_positive_option(findings[target])]
         if with_negation:
-            options.append(negated_option(findings[target], wording.negation_form))
-        options += [positive_option(findings[d]) for d in distractors]
-        places = next(itertools.islice(itertools.permutations(range(len(options))), order, None))
-        answer = places.index(0)
+            options.append(format_negated_option(findings[target], wording.negation_form))
+        options += [format_positive_option(findings[distractor]) for distractor in distractors]
+        positions = next(itertools.islice(itertools.permutations(range(len(options))), order, None))
+        answer = positions.index(0)
         rows.append(
             {
                 "question": QUESTION_FORMS[polarity][wording.question_form],
-                "options": [options[i] for i in places],
+                "options": [options[i] for i in positions],
                 "answer": answer,
                 "finding": findings[target],
-                "negated": places.index(1) if with_negation else -1,
+                "negated": positions.index(1) if with_negation else -1,
                 "counterpart": answer if with_negation else -1,
             }
         )
@@ -140,42 +156,66 @@ def _distinct_questions(
 
 
 def choose(ids: pa.Array, eligible: np.ndarray, k: int, seed: int) -> np.ndarray:
-    """(n, k) distractors: for each row one k-subset of its eligible findings, in lexicographic order, by `pick`.
+    """Choose k distractors for each row.
 
-    eligible: (n, findings) bool. The few distinct patterns of eligible findings share one table of subsets.
+    `pick` selects one of the k-subsets of the row's eligible findings, in lexicographic order. Rows with the same
+    eligible findings share one table of subsets.
+
+    Args:
+        ids: The row ids: n strings.
+        eligible: Whether each finding is eligible: bool (n, findings).
+        k: Number of distractors.
+        seed: The seed of the build.
+
+    Returns:
+        Indices of findings: (n, k).
     """
     powers = 1 << np.arange(eligible.shape[1])
-    patterns, pattern = np.unique((eligible @ powers).astype(np.int16), return_inverse=True)
+    patterns, pattern_indices = np.unique((eligible @ powers).astype(np.int16), return_inverse=True)
     subsets = [list(itertools.combinations(np.flatnonzero(p & powers), k)) for p in patterns]
     n_subsets = np.array([len(s) for s in subsets], np.int64)
-    start = np.cumsum(n_subsets) - n_subsets
+    starts = np.cumsum(n_subsets) - n_subsets
     number = np.zeros(len(ids), np.int64)
-    ambiguous = np.flatnonzero(n_subsets[pattern] > 1)
-    number[ambiguous] = picks(ids.take(pa.array(ambiguous)), n_subsets[pattern[ambiguous]], seed)
+    ambiguous = np.flatnonzero(n_subsets[pattern_indices] > 1)
+    number[ambiguous] = compute_picks(ids.take(pa.array(ambiguous)), n_subsets[pattern_indices[ambiguous]], seed)
     flat = np.array([subset for s in subsets for subset in s], np.int64).reshape(-1, k)
-    return flat[start[pattern] + number]
+    return flat[starts[pattern_indices] + number]
 
 
 def sample_order(ids: Sequence[str], seed: int, purpose: str) -> np.ndarray:
-    """(n,) indices: one seeded permutation of the ids, whatever their order and whichever others there are.
+    """Sort ids by BLAKE2b-64 of `"{seed}:{purpose}:{id}"`, which gives one seeded permutation.
 
-    The ids are sorted by BLAKE2b-64 of `"{seed}:{purpose}:{id}"`. A prefix is a sample without replacement, and a
-    shorter prefix is part of a longer one.
+    The permutation does not depend on the given order. A prefix is a sample without replacement, and contains every
+    shorter prefix.
+
+    Args:
+        ids: n ids.
+        seed: The seed of the permutation.
+        purpose: What the permutation is for.
+
+    Returns:
+        Indices into `ids`: (n,).
     """
     keys = [digest(f"{purpose}:{i}", seed) for i in ids]
     return np.array(sorted(range(len(ids)), key=lambda i: (keys[i], ids[i])), np.int64)
 
 
-def violations(table: pa.Table) -> list[str]:
-    """What rows must satisfy whatever the source; an empty list when all do (section 3.1).
+def find_violations(table: pa.Table) -> list[str]:
+    """Find faults in rows of any source (section 3.1).
 
-    Rows that keep a source's own options (negation_form `source`) may have a negated option without a counterpart, and
-    it may be the gold answer; all others are built so that neither happens.
+    Rows with a source's own options (negation_form `source`) may have a negated option without a counterpart, and the
+    negated option may be the gold answer. In all other rows neither may happen.
+
+    Args:
+        table: Rows in the schema QUESTION.
+
+    Returns:
+        The problems.
     """
-    problems = id_violations(table) + image_violations(table["images"])
+    problems = find_id_violations(table) + find_image_violations(table["images"])
     rows = {name: table[name].to_numpy() for name in ("answer", "negated", "counterpart")}
     n_options = pc.list_value_length(table["options"]).to_numpy()
-    kept = pc.equal(table["negation_form"], "source").to_numpy()
+    is_source_form = pc.equal(table["negation_form"], "source").to_numpy()
     checks = {
         "the answer is no option": ((rows["answer"] >= 0) & (rows["answer"] < n_options)).all(),
         "the negated option or its counterpart is no option": (
@@ -184,9 +224,9 @@ def violations(table: pa.Table) -> list[str]:
         "a counterpart has no negated option, or is it": (
             (rows["counterpart"] < 0) | ((rows["negated"] >= 0) & (rows["negated"] != rows["counterpart"]))
         ).all(),
-        "the negated option is the gold answer": (kept | (rows["negated"] != rows["answer"])).all(),
+        "the negated option is the gold answer": (is_source_form | (rows["negated"] != rows["answer"])).all(),
         "a row has a negated option without its counterpart": (
-            kept | ((rows["negated"] < 0) == (rows["counterpart"] < 0))
+            is_source_form | ((rows["negated"] < 0) == (rows["counterpart"] < 0))
         ).all(),
         "a row has no image": pc.all(pc.greater(pc.list_value_length(table["images"]), 0)).as_py() in (True, None),
     }

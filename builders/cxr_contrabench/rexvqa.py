@@ -1,15 +1,16 @@
-"""Internal ReXVQA slices of CXR-ContraBench (sections 3.2, D.4): samples of the test split, as the source words them.
+"""Internal ReXVQA slices of CXR-ContraBench (sections 3.2, D.4): samples of the test split in the source's wording.
 
-Question and options are the source's; only the letters before the options are gone, because a prompt writes its own.
-Build arguments that change words or layout do not reach these rows: their three form columns say `source`.
+Questions and options are the source's. Only the letters before the options are removed, because a prompt writes its
+own. Build options for wording and layout do not affect these rows: their three form columns have the value `source`.
 
-Samples are prefixes of a seeded permutation of the test split: the 1k, 5k and 10k slices of one (the build's seed), so
-that each holds the smaller ones, and three 10k samples of their own (seeds of Table 8). Which items the paper drew is
-not printed. A copy with fewer items than a slice gives all of them.
+Samples are prefixes of a seeded permutation of the test split. The 1k, 5k and 10k slices are prefixes of one
+permutation (with the build's seed), so each contains the smaller ones. Three 10k samples have their own permutations
+(seeds of Table 8). The paper does not print which items it sampled. A copy with fewer items than a slice gives all of
+them.
 
-What the words say is marked, not changed: `polarity` and `cue` from the question (a row with a cue belongs to the
-explicit-negation subset, in the paper 47 of 1,000 and 211 of 5,000), `negated` and `counterpart` from the options, and
-`finding`, the concept of the negated option, or else the item's subcategory.
+The wording is labelled, not changed. `polarity` and `cue` come from the question; a row with a cue belongs to the
+explicit-negation subset (in the paper 47 of 1,000 and 211 of 5,000). `negated` and `counterpart` come from the options.
+`finding` is the concept of the negated option, otherwise the item's subcategory.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import pyarrow as pa
 from ...loaders.rexvqa import Item
 from ..schemas.contrabench import QUESTION
 from .questions import sample_order
-from .wording import mark_options, question_polarity
+from .wording import mark_options, read_question_polarity
 
 # Config -> (rows, seed of its permutation; None for the build's).
 SLICES: dict[str, tuple[int, int | None]] = {
@@ -36,15 +37,24 @@ FORM = "source"
 
 
 def questions(items: Sequence[Item], config: str, *, seed: int = 0) -> pa.Table:
-    """The rows of one slice in the schema QUESTION, in the order of its permutation."""
+    """Build the rows of one slice, in the order of its permutation.
+
+    Args:
+        items: The items of the test split.
+        config: The name of the slice.
+        seed: The seed of the build.
+
+    Returns:
+        Rows in the schema QUESTION.
+    """
     n, own_seed = SLICES[config]
     order = sample_order([item.id for item in items], seed if own_seed is None else own_seed, "rexvqa")
-    rows = [_row(items[i], config) for i in order[:n].tolist()]
+    rows = [_build_row(items[i], config) for i in order[:n].tolist()]
     return pa.Table.from_pylist(rows, schema=QUESTION.arrow_schema)
 
 
-def _row(item: Item, config: str) -> dict[str, object]:
-    polarity, cue = question_polarity(item.question)
+def _build_row(item: Item, config: str) -> dict[str, object]:
+    polarity, cue = read_question_polarity(item.question)
     marks = mark_options(item.options)
     return {
         "id": f"rexvqa/test/{item.id}",

@@ -1,8 +1,8 @@
 """Variants of the protocols as configs: negation forms (Appendix I), paraphrases (E.4), and the order of the options.
 
-Each variant is the plain config with one thing said or ordered differently: same ids, same targets, same distractors,
-and `protocol` stays the plain config's name, so that rows pair by id. What a variant's name does not say is as in the
-plain config of the same build.
+Each variant is the plain config with a single change of wording or order. Ids, targets and distractors are the same,
+and `protocol` is the plain config's name, so that rows pair by id. Everything that a variant's name does not mention
+equals the plain config of the same build.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from . import chexpert, openi
 from .questions import Wording
 from .wording import NEGATION_FORMS, QUESTION_FORMS
 
-SPLIT = "validation"  # of CheXpert's variants
+SPLIT = "validation"  # the split of CheXpert's variants
 _WORDED = ("chexpert_presence", "chexpert_absence")
 _PLAIN = Wording()
 _FORMS = [
@@ -27,10 +27,17 @@ VARIANTS = {
 }
 
 
-def plain_and_wording(config: str, wording: Wording) -> tuple[str, Wording]:
-    """The plain config of a config, itself where it is no variant, and the wording of its rows in a build of `wording`.
+def resolve_variant(config: str, wording: Wording) -> tuple[str, Wording]:
+    """Resolve a config to its plain config and the wording of its rows.
 
-    >>> plain, changed = plain_and_wording("chexpert_presence_p1", Wording(layout="original"))
+    Args:
+        config: The name of the config.
+        wording: The wording of the build.
+
+    Returns:
+        The plain config (the config itself if it is not a variant) and the wording.
+
+    >>> plain, changed = resolve_variant("chexpert_presence_p1", Wording(layout="original"))
     >>> plain, changed.question_form, changed.layout
     ('chexpert_presence', 'p1', 'original')
     """

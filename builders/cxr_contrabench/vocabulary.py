@@ -1,4 +1,4 @@
-"""The texts that rows are made of: whatever else stood in a published row would not be ours."""
+"""The texts that rows consist of. Any other text in a published row would come from a source."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ..benchmark import Words
 from ..negation import CUES
 from . import chexpert, chexstruct, openi
 from .variants import VARIANTS
-from .wording import LAYOUTS, NEGATION_FORMS, QUESTION_FORMS, negated_option, positive_option, slug
+from .wording import LAYOUTS, NEGATION_FORMS, QUESTION_FORMS, format_negated_option, format_positive_option, slug
 
 FINDINGS = dict.fromkeys((*chexpert.FINDINGS, *openi.MESH, *openi.TARGETS, *chexstruct.FINDINGS))
 PROTOCOLS = (*chexpert.PROTOCOLS, openi.PROTOCOL, *chexstruct.PROTOCOLS)
 VIEWS = ("", "AP", "PA", "LL", "RL", "lateral", "frontal")
-# What names a study or an image is the source's: CXR1000, CXR1000_IM-0003-1001-0002, patient64540/study1.
+# The names of studies and images come from the source: CXR1000, CXR1000_IM-0003-1001-0002, patient64540/study1.
 _OPENI = r"CXR\d{1,8}(?:_\d{1,2})?(?:_IM-\d{1,4}(?:-\d{1,8}){0,3})?"
 _CHEXPERT = r"patient\d{1,8}/study\d{1,4}"
 _VIEW = r"view\d{1,3}_(?:frontal|lateral)\.(?:jpg|png)"
@@ -22,9 +22,12 @@ _IMAGE = rf"(?:images/)?{_OPENI}\.(?:png|dcm)|(?:train|valid)/{_CHEXPERT}/{_VIEW
 
 
 def vocabulary() -> Mapping[str, Words]:
-    """By column, and by dotted path inside structs: the texts that there are, or their form.
+    """List the allowed texts, for the repositories of chexpert, openi and chexstruct.
 
-    It holds for the repositories of chexpert, openi and chexstruct. The questions of rexvqa are the source's own.
+    The questions of rexvqa are the source's own.
+
+    Returns:
+        The texts, or a pattern that they match, by column or dotted path inside structs.
     """
     kinds = "|".join(
         re.escape(name.removeprefix("openi_").removeprefix("chexpert_")) for name in (*PROTOCOLS, *VARIANTS)
@@ -42,8 +45,8 @@ def vocabulary() -> Mapping[str, Words]:
         "question": frozenset(text for forms in QUESTION_FORMS.values() for text in forms.values()),
         "options": frozenset(
             [
-                *map(positive_option, FINDINGS),
-                *(negated_option(finding, form) for finding in FINDINGS for form in NEGATION_FORMS),
+                *map(format_positive_option, FINDINGS),
+                *(format_negated_option(finding, form) for finding in FINDINGS for form in NEGATION_FORMS),
             ]
         ),
         "finding": frozenset(FINDINGS),

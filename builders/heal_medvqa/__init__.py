@@ -1,5 +1,6 @@
-"""HEAL-MedVQA (Nguyen et al., "Localizing Before Answering: A Hallucination Evaluation Benchmark for Grounded Medical
-Multimodal LLMs"): questions about diseases at anatomies, and their perturbed partners (TPT, VPT).
+"""HEAL-MedVQA: questions about diseases at anatomies, and their perturbed partners (TPT, VPT).
+
+Nguyen et al., "Localizing Before Answering: A Hallucination Evaluation Benchmark for Grounded Medical Multimodal LLMs".
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ from ..benchmark import Benchmark, Repository, Request
 from ..options import option
 from ..parallel import Workers
 from ..schemas.heal import QUESTION, TPT, VPT
-from ..verify import arguments, read_split
+from ..verify import read_arguments, read_split
 from ..write import Family, Split
 from . import mimic, perturbations, vindr
-from .checks import pair_violations, question_violations, tpt_violations, vpt_violations
+from .checks import find_pair_violations, find_question_violations, find_tpt_violations, find_vpt_violations
 from .questions import questions
 from .relations import MEASURES, PLACES, Picture, Rule, Scene
 from .scenes import scenes
 from .spool import Spool
 
-# Config -> the source whose repository holds it. Each has two partners, `<config>_tpt` and `<config>_vpt`.
+# Config -> the source whose repository holds it. Each config has two partners, `<config>_tpt` and `<config>_vpt`.
 CONFIGS = {"vindr": vindr.SOURCE, "mimic": mimic.SOURCE}
 NEEDS = {
     "vindr": (vindr.SOURCE, vindr.MASKS),
     "mimic": (mimic.SOURCE, mimic.MASKS, mimic.DETECTIONS),
 }
 ROWS_A_TABLE = 1_000
-QUESTIONS = Family(QUESTION, ("kind", "question_type", "anatomy", "diseases"), question_violations)
+QUESTIONS = Family(QUESTION, ("kind", "question_type", "anatomy", "diseases"), find_question_violations)
 PARTNERS = {
-    "tpt": Family(TPT, ("kind", "anatomy", "disease"), tpt_violations),
-    "vpt": Family(VPT, (), vpt_violations),
+    "tpt": Family(TPT, ("kind", "anatomy", "disease"), find_tpt_violations),
+    "vpt": Family(VPT, (), find_vpt_violations),
 }
 
 
@@ -48,8 +49,17 @@ PARTNERS = {
 class Options:
     """Options of a build.
 
-    measure, threshold, places: when a disease lies at an anatomy (`relations.Rule`). agreement, labeler: see
-    `vindr_cxr.agree` and `mimic_cxr.read_labels`. donor_diagnosis: see `perturbations.vpt`.
+    Attributes:
+        measure: How the overlap of a box and an anatomy is measured (`relations.Rule`).
+        threshold: The lowest overlap that relates a disease to an anatomy (`relations.Rule`).
+        places: The anatomies to which a disease may be related (`relations.Rule`).
+        agreement: How many readers must agree on a box (`vindr_cxr.agree`).
+        anatomies: The anatomies in questions.
+        views: The values of ViewPosition of MIMIC-CXR.
+        labeler: The labeler of MIMIC-CXR's reports (`mimic_cxr.read_labels`).
+        detection_threshold: The lowest score of a detected box.
+        segmenter: Name, version and settings of the model that made the anatomy masks.
+        donor_diagnosis: Where a donor must be free of the question's disease (`perturbations.donors`).
     """
 
     measure: str = field(
@@ -100,7 +110,7 @@ class Options:
     segmenter: str | None = field(
         default=None,
         metadata=option(
-            "what made the anatomy masks: its name, version and settings, which the card of a recipe then says; no row "
+            "name, version and settings of the model that made the anatomy masks, for the card of a recipe; no row "
             "depends on it",
             kind=str,
             default="not said",
@@ -117,65 +127,94 @@ class Options:
     )
 
 
-def family(config: str) -> Family:
-    """What the rows of a config or of one of its partners are."""
+def select_family(config: str) -> Family:
+    """Select the row family of a config or of one of its partners.
+
+    Args:
+        config: The name of the config.
+
+    Returns:
+        The family.
+    """
     return PARTNERS.get(config.rpartition("_")[2], QUESTIONS)
 
 
 def make(request: Request) -> Iterator[Repository]:
-    """One repository a config, each written before the next one is read."""
-    named = {config: {s: request.root(s) for s in NEEDS[config]} for config in request.configs}
-    if "mimic" in named and mimic.REPORTS in request.roots:
-        named["mimic"][mimic.REPORTS] = request.root(mimic.REPORTS)
-    for config, roots in named.items():
-        yield _make(config, roots, request)
+    """Make one repository per config. Each is written before the next config is read.
+
+    Args:
+        request: The arguments of the build.
+
+    Yields:
+        The repositories.
+
+    Raises:
+        MissingSourceError: A source has no root.
+        InputError: A source is faulty, or no question can be built.
+    """
+    roots_by_config = {
+        config: {source_id: request.find_root(source_id) for source_id in NEEDS[config]} for config in request.configs
+    }
+    if "mimic" in roots_by_config and mimic.REPORTS in request.roots:
+        roots_by_config["mimic"][mimic.REPORTS] = request.find_root(mimic.REPORTS)
+    for config, roots in roots_by_config.items():
+        yield _make_repository(config, roots, request)
 
 
-def _make(config: str, roots: Mapping[str, Path], request: Request) -> Repository:
+def _make_repository(config: str, roots: Mapping[str, Path], request: Request) -> Repository:
     options: Options = request.options
-    pictures, skipped, reports = _pictures(config, roots, options, request.workers)
+    pictures, skipped, reports = _read_pictures(config, roots, options, request.workers)
     masks = anatomy_masks.open_masks(roots[f"{CONFIGS[config]}_anatomy"], options.anatomies)
     rule = Rule(options.measure, options.threshold, options.places)
-    made: dict[str, list[Scene]] = {}
+    scenes_by_split: dict[str, list[Scene]] = {}
     spool = Spool()
-    for split in list(pictures):  # what is no longer needed leaves the memory
-        title, of_one = f"reading masks of {config}/{split}", pictures.pop(split)
-        made[split], left_out = scenes(of_one, masks, rule, roots, spool=spool, title=title, workers=request.workers)
-        skipped += left_out
-    n_images = sum(map(len, made.values()))
+    for split in list(pictures):  # `pop` frees the memory of pictures that are no longer needed
+        title, split_pictures = f"reading masks of {config}/{split}", pictures.pop(split)
+        scenes_by_split[split], scene_counts = scenes(
+            split_pictures, masks, rule, roots, spool=spool, title=title, workers=request.workers
+        )
+        skipped += scene_counts
+    n_images = sum(map(len, scenes_by_split.values()))
     splits = []
-    for split in list(made):
-        written, unused = _splits(config, split, made.pop(split), request.seed, options.donor_diagnosis)
-        splits += written
-        skipped += unused
-    skipped = +skipped  # a reason that nothing was left out for says nothing
+    for split in list(scenes_by_split):
+        new_splits, unused_counts = _build_splits(
+            config, split, scenes_by_split.pop(split), request.seed, options.donor_diagnosis
+        )
+        splits += new_splits
+        skipped += unused_counts
+    skipped = +skipped  # drops reasons with a count of 0
     if not splits:
         raise InputError(
             roots[CONFIGS[config]],
             f"{n_images} images with masks give no question"
             + "".join(f"; {count} {reason}" for reason, count in sorted(skipped.items())),
             expected="boxes that overlap masks",
-            action="mend what was left out; check that the masks and boxes are of these images; or lower --threshold",
+            action="fix what was left out; check that the masks and boxes are of these images; or lower --threshold",
         )
-    hashes = {mimic.REPORTS: reports} if reports else {}  # by their text, wherever they lie
-    files = _files(config, roots) | {f"{CONFIGS[config]}_anatomy": masks.files}
+    hashes = {mimic.REPORTS: reports} if reports else {}  # hashes of the texts, independent of the files' location
+    files = _list_files(config, roots) | {f"{CONFIGS[config]}_anatomy": masks.files}
     return Repository(
-        CONFIGS[config], splits, files, hashes=lambda: hashes, keyed=_keyed(config, roots), skipped=lambda: skipped
+        CONFIGS[config],
+        splits,
+        files,
+        hashes=lambda: hashes,
+        key_labels=_list_key_labels(config, roots),
+        skipped=lambda: skipped,
     )
 
 
-def _pictures(
+def _read_pictures(
     config: str, roots: Mapping[str, Path], options: Options, workers: Workers
 ) -> tuple[dict[str, list[Picture]], Counter[str], dict[str, str]]:
-    """Pictures by split, how many of what was left out, and the hash of the reports that were read."""
+    """Read the pictures by split, with counts of skipped items and the hash of the reports."""
     if config == "vindr":
         root = roots[vindr.SOURCE]
-        read = partial(vindr.pictures, root, agreement=options.agreement)
-        pictures = {split: read(split) for split in vindr_cxr.find_label_files(root)}
-        ids = Counter(picture.image_id for of_split in pictures.values() for picture in of_split)
-        twice = next((image_id for image_id, count in ids.items() if count > 1), None)
-        if twice is not None:
-            raise InputError(root, f"image {twice} is in two splits", action=vindr_cxr.ACTION)
+        read_split_pictures = partial(vindr.pictures, root, agreement=options.agreement)
+        pictures = {split: read_split_pictures(split) for split in vindr_cxr.find_label_files(root)}
+        ids = Counter(picture.image_id for split_pictures in pictures.values() for picture in split_pictures)
+        repeated_id = next((image_id for image_id, count in ids.items() if count > 1), None)
+        if repeated_id is not None:
+            raise InputError(root, f"image {repeated_id} is in two splits", action=vindr_cxr.ACTION)
         return pictures, Counter(), {}
     threshold = options.detection_threshold
     return mimic.pictures(
@@ -183,38 +222,44 @@ def _pictures(
     )
 
 
-def _splits(
-    config: str, split: str, of_split: Sequence[Scene], seed: int, donor_diagnosis: str
+def _build_splits(
+    config: str, split: str, scenes: Sequence[Scene], seed: int, donor_diagnosis: str
 ) -> tuple[list[Split], Counter[str]]:
-    """The questions of one split and their partners, as far as there are any, and how many of what is in none."""
-    asked = questions(of_split, config, split, seed=seed)
-    lent = perturbations.donors(asked, donor_diagnosis)
-    n_used, n_positive = len({one.scene for one in asked.asked}), sum(1 for _ in asked.positive())
-    unused = Counter(
+    """Build the splits that have rows (the questions of one split and their partners), with counts of unused items."""
+    split_questions = questions(scenes, config, split, seed=seed)
+    donor_pairs = perturbations.donors(split_questions, donor_diagnosis)
+    n_used, n_positive = (
+        len({key.scene for key in split_questions.keys}),
+        sum(1 for _ in split_questions.iterate_positive()),
+    )
+    unused_counts = Counter(
         {
-            "images in no question (nothing to ask for, or beyond the balance of Yes and No)": len(of_split) - n_used,
-            "positive questions for which no image can lend a region (VPT)": n_positive - len(lent),
+            "images in no question (nothing to ask for, or beyond the balance of Yes and No)": len(scenes) - n_used,
+            "positive questions for which no image can lend a region (VPT)": n_positive - len(donor_pairs),
         }
     )
     makers: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
-        config: partial(iter, asked),
-        f"{config}_tpt": partial(perturbations.tpt, asked),
-        f"{config}_vpt": partial(perturbations.vpt, asked, lent),
+        config: partial(iter, split_questions),
+        f"{config}_tpt": partial(perturbations.tpt, split_questions),
+        f"{config}_vpt": partial(perturbations.vpt, split_questions, donor_pairs),
     }
-    # A split without a row cannot be loaded, and would take the others of its config with it.
-    kept = {name: make for name, make in makers.items() if any(True for _ in make())}
-    return [Split(name, split, partial(_tables, make, family(name).features)) for name, make in kept.items()], unused
+    # A split without rows cannot be loaded, and would make the other splits of its config fail, too.
+    filled_makers = {name: make for name, make in makers.items() if any(True for _ in make())}
+    return [
+        Split(name, split, partial(_iterate_tables, make, select_family(name).features))
+        for name, make in filled_makers.items()
+    ], unused_counts
 
 
-def _tables(make: Callable[[], Iterable[dict[str, Any]]], schema: datasets.Features) -> Iterator[pa.Table]:
-    """The rows, some at a time: as Python's objects they are large."""
+def _iterate_tables(make: Callable[[], Iterable[dict[str, Any]]], schema: datasets.Features) -> Iterator[pa.Table]:
+    """Yield the rows in small tables, because rows as Python objects need much memory."""
     rows = iter(make())
-    while some := list(islice(rows, ROWS_A_TABLE)):
-        yield pa.Table.from_pylist(some, schema=schema.arrow_schema)
+    while table_rows := list(islice(rows, ROWS_A_TABLE)):
+        yield pa.Table.from_pylist(table_rows, schema=schema.arrow_schema)
 
 
-def _files(config: str, roots: Mapping[str, Path]) -> dict[str, Sequence[Path]]:
-    """The label files by source. The card's command has to name the reports' source, too."""
+def _list_files(config: str, roots: Mapping[str, Path]) -> dict[str, Sequence[Path]]:
+    """List the label files by source. The source of the reports has an entry because the card's command names it."""
     if config == "vindr":
         return {vindr.SOURCE: list(vindr_cxr.find_label_files(roots[vindr.SOURCE]).values())}
     return {
@@ -224,33 +269,45 @@ def _files(config: str, roots: Mapping[str, Path]) -> dict[str, Sequence[Path]]:
     }
 
 
-def _keyed(config: str, roots: Mapping[str, Path]) -> dict[str, Callable[[], pa.Table]]:
-    """The labels that the keys are derived from: the boxes of each split, or the list of all images."""
+def _list_key_labels(config: str, roots: Mapping[str, Path]) -> dict[str, Callable[[], pa.Table]]:
+    """List the labels from which the keys are derived: the boxes of each split, or the table of all images."""
     if config != "vindr":
         return {"": partial(mimic_cxr.read_images, roots[mimic.SOURCE], None)}
     files = vindr_cxr.find_label_files(roots[vindr.SOURCE])
     return {split: partial(vindr_cxr.read_boxes, path, split) for split, path in files.items()}
 
 
-def partner_problems(folder: Path, config: str, split: str, sound: Collection[tuple[str, str]]) -> list[str]:
-    """What is wrong between perturbed rows and the questions of their split."""
-    base, _, partner = config.rpartition("_")
-    if partner not in PARTNERS:
+def find_partner_problems(folder: Path, config: str, split: str, sound: Collection[tuple[str, str]]) -> list[str]:
+    """Find differences between perturbed rows and the questions of their split that the perturbation does not explain.
+
+    Args:
+        folder: The folder of the repository.
+        config: The name of the config.
+        split: The name of the split.
+        sound: The splits whose rows are sound.
+
+    Returns:
+        The problems; empty for a config of questions.
+    """
+    question_config, _, kind = config.rpartition("_")
+    if kind not in PARTNERS:
         return []
-    if (base, split) not in sound:
-        return [f"its questions, {base}/{split}, are missing or faulty"]
-    rule = arguments(folder).get("donor_diagnosis", "image")
-    return pair_violations(read_split(folder, base, split), read_split(folder, config, split), rule)
+    if (question_config, split) not in sound:
+        return [f"its questions, {question_config}/{split}, are missing or faulty"]
+    donor_diagnosis = read_arguments(folder).get("donor_diagnosis", "image")
+    return find_pair_violations(
+        read_split(folder, question_config, split), read_split(folder, config, split), donor_diagnosis
+    )
 
 
 BENCHMARK = Benchmark(
     name="heal-medvqa",
     title="diseases at anatomies, and their perturbed partners (VinDr-CXR, MIMIC-CXR)",
     needs=NEEDS,
-    family=family,
+    family=select_family,
     make=make,
     options=Options,
     draws="chooses questions, templates, swaps and donors",
-    check=partner_problems,
+    check=find_partner_problems,
 )
 build, verify = BENCHMARK.build, BENCHMARK.verify

@@ -1,14 +1,14 @@
-"""MIMIC-CXR as HEAL-MedVQA reads it (section 3.2): a detector's boxes, of which the report confirms the disease.
+"""MIMIC-CXR for HEAL-MedVQA (section 3.2): a detector's boxes, if the report confirms the disease.
 
-Labels come first, text second: where the labeler knows a class, its label 1.0 confirms it and every other value
-(negative, uncertain, not mentioned) drops the box; for other classes, and for studies without labels, a mention in the
-report that is neither denied, uncertain nor historical confirms it, outside of the paragraphs that give the indication,
-the history and the like. The paper's filter says no more than "absent on that patient".
+Labels have priority over the text. If the labeler knows a class, its label 1.0 confirms the class, and every other
+value (negative, uncertain, not mentioned) drops the box. For other classes, and for studies without labels, a mention
+in the report confirms the class if it is not denied, uncertain or historical. Paragraphs with the indication, the
+history and the like do not count. The paper describes its filter only as "absent on that patient".
 
-A disease that the report confirms or leaves open, and of which no box is left, may lie anywhere: no question asks for
-it as absent in that image, and none of its anatomies is called normal. Where a box lies that the report does not
-confirm, the disease is not asked for as absent either, unless the report denies it. Boxes of UNASKED classes, which no
-report can confirm, are kept, since they keep an anatomy from being called normal.
+If the report confirms a disease or leaves it open and no box of it remains, the disease may lie anywhere: no question
+asks for it as absent in that image, and none of its anatomies is called normal. If the report does not confirm a box,
+the disease is not asked for as absent at its position either, unless the report denies it. Boxes of UNASKED classes,
+which no report can confirm, remain, because their anatomies are not normal.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..negation import FINDINGS, find_mentions
 from ..parallel import HERE, Workers, pieces
 from .questions import UNASKED
 from .relations import Picture
-from .vindr import boxes_by_image
+from .vindr import group_boxes_by_image
 
 SOURCE = "mimic_cxr"
 MASKS = "mimic_cxr_anatomy"
@@ -58,8 +58,8 @@ _BE = r"(?:(?:is|are|appears?|remains?) )?"
 _WIDE = r"(?:enlarg(?:ed|ement)|dilat(?:ed|ion|ation)|ectatic|ectasia|aneurysm(?:al)?)"
 _WIDENING = r"(?:enlarged|dilated|ectatic|aneurysmal|(?:enlargement|dilat(?:ion|ation)|ectasia) of the)"
 FRACTURES = {name for name, label in LABELS.items() if label == "Fracture"}
-# Class -> how reports name it: lower-case regular expressions, the longest first where phrases begin alike. Decoys ("")
-# take words that mean something else.
+# Class -> its phrases in reports: lower-case regular expressions, the longest first among phrases with the same
+# beginning. Decoys ("") consume words with another meaning.
 PHRASES = {
     "": (
         *FINDINGS[""],
@@ -106,8 +106,8 @@ PHRASES = {
     "Pulmonary fibrosis": (r"(?:(?:pulmonary|lung|interstitial) )?fibro(?:sis|tic changes?)",),
     "Rib fracture": (r"rib fractures?", r"fractured? ribs?", r"fractures? of the (?:\w+ ){0,4}ribs?"),
 }
-# Paragraphs on why and how the image was taken, and on what was known before: they ask for a disease, or remember it.
-ASIDES = re.compile(
+# Paragraphs on the reason and technique of the examination and on earlier findings. They do not describe the image.
+CONTEXT_PARAGRAPHS = re.compile(
     r"^[ \t]*(?i:examinations?|exam|study|procedure|(?:clinical )?indications?|techniques?|comparisons?|"
     r"(?:(?:clinical|patient) )?(?:history|information|data)|reason for (?:the )?(?:exam(?:ination)?|study))[ \t]*:"
     r"(?:.|\n(?![ \t]*(?:\n|[A-Z][A-Z ]+:|(?i:findings?|impressions?|conclusions?)[ \t]*:)))*",
@@ -116,56 +116,89 @@ ASIDES = re.compile(
 
 
 def confirmed(labels: Mapping[str, float | None] | None, report: str | None) -> frozenset[str] | None:
-    """The classes that a study's labels or report confirm; None where the study has neither.
+    """Select the classes that a study's labels or report confirm.
 
-    labels: one row of the labeler, by its label names.
+    Args:
+        labels: The row of the labeler, by its label names; None if the study has no labels.
+        report: The text of the report; None if the study has no report.
+
+    Returns:
+        The classes; None without labels and report.
 
     >>> sorted(confirmed({"Edema": 1.0, "Pneumothorax": 0.0}, "No effusion. There is interstitial lung disease."))
     ['Edema', 'ILD']
     """
-    return None if labels is None and report is None else _classes(labels, report, 1.0, "present")
+    return None if labels is None and report is None else _select_classes(labels, report, 1.0, "present")
 
 
 def denied(labels: Mapping[str, float | None] | None, report: str | None) -> frozenset[str]:
-    """The classes that a study's labels or report call absent, by the same order of precedence.
+    """Select the classes that a study's labels or report call absent, with the same priority.
+
+    Args:
+        labels: The row of the labeler, by its label names; None if the study has no labels.
+        report: The text of the report; None if the study has no report.
+
+    Returns:
+        The classes.
 
     >>> sorted(denied({"Edema": 0.0, "Pneumothorax": None}, "No emphysema."))
     ['Edema', 'Emphysema']
     """
-    return _classes(labels, report, 0.0, "absent")
+    return _select_classes(labels, report, 0.0, "absent")
 
 
 def doubtful(labels: Mapping[str, float | None] | None, report: str | None) -> frozenset[str]:
-    """The classes that a study's labels or report call uncertain, by the same order of precedence.
+    """Select the classes that a study's labels or report call uncertain, with the same priority.
+
+    Args:
+        labels: The row of the labeler, by its label names; None if the study has no labels.
+        report: The text of the report; None if the study has no report.
+
+    Returns:
+        The classes.
 
     >>> sorted(doubtful({"Edema": -1.0}, "Possible rib fracture. Cannot exclude emphysema."))
     ['Edema', 'Emphysema']
     """
-    return _classes(labels, report, -1.0, "uncertain")
+    return _select_classes(labels, report, -1.0, "uncertain")
 
 
-def _classes(
+def _select_classes(
     labels: Mapping[str, float | None] | None, report: str | None, value: float, status: str
 ) -> frozenset[str]:
-    """The classes whose label has this value; where no label covers them, those mentioned with this status."""
-    stated = {finding for finding, its_status in _stated(report or "") if its_status == status}
-    found = {
+    """Select the classes whose label has this value.
+
+    If no label covers a class, a mention with this status selects it.
+    """
+    mentioned = {finding for finding, mention_status in _find_statements(report or "") if mention_status == status}
+    classes = {
         name
         for name in CLASSES
-        if (labels.get(LABELS[name]) == value if labels is not None and name in LABELS else name in stated)
+        if (labels.get(LABELS[name]) == value if labels is not None and name in LABELS else name in mentioned)
     }
-    # One label stands for both: where the text tells which bone is broken, the other is not.
-    return frozenset(found - FRACTURES | FRACTURES & stated if found >= FRACTURES and FRACTURES & stated else found)
+    # One label covers both fractures. If the text names the broken bone, the other class is not selected.
+    return frozenset(
+        classes - FRACTURES | FRACTURES & mentioned if classes >= FRACTURES and FRACTURES & mentioned else classes
+    )
 
 
-@lru_cache(maxsize=1)  # three questions are asked of each report
-def _stated(report: str) -> frozenset[tuple[str, str]]:
-    """Findings with the status of each of their mentions."""
-    return frozenset((mention.finding, mention.status) for mention in find_mentions(ASIDES.sub("", report), PHRASES))
+@lru_cache(maxsize=1)  # each report is needed three times
+def _find_statements(report: str) -> frozenset[tuple[str, str]]:
+    """Find the findings of a report with the status of each mention."""
+    return frozenset(
+        (mention.finding, mention.status) for mention in find_mentions(CONTEXT_PARAGRAPHS.sub("", report), PHRASES)
+    )
 
 
 class Study(NamedTuple):
-    """What is known of a study. digest: of its report, None where it has none. The others: see their functions."""
+    """The classes of one study.
+
+    Attributes:
+        digest: SHA-256 of the report; None if the study has no report.
+        confirmed: The result of `confirmed`.
+        doubtful: The result of `doubtful`.
+        denied: The result of `denied`.
+    """
 
     digest: str | None
     confirmed: frozenset[str] | None
@@ -173,16 +206,16 @@ class Study(NamedTuple):
     denied: frozenset[str]
 
 
-def _studies(
-    some: Sequence[tuple[str, str, Mapping[str, float | None] | None]], *, roots: Mapping[str, Path]
+def _read_studies(
+    task: Sequence[tuple[str, str, Mapping[str, float | None] | None]], *, roots: Mapping[str, Path]
 ) -> list[Study]:
-    """Of studies, each by its patient's id, its own, and its labels."""
-    found = []
-    for subject, study, labels in some:
+    """Read the records of studies, each given by patient id, study id and labels."""
+    records = []
+    for subject, study, labels in task:
         report = mimic_cxr.read_report(roots, subject, study)
         digest = None if report is None else sha256(report.encode()).hexdigest()
-        found.append(Study(digest, confirmed(labels, report), doubtful(labels, report), denied(labels, report)))
-    return found
+        records.append(Study(digest, confirmed(labels, report), doubtful(labels, report), denied(labels, report)))
+    return records
 
 
 def pictures(
@@ -193,10 +226,22 @@ def pictures(
     detection_threshold: float,
     workers: Workers = HERE,
 ) -> tuple[dict[str, list[Picture]], Counter[str], dict[str, str]]:
-    """Images by split with the boxes that their reports confirm; how many of what was left out; a hash of the reports.
+    """Read the images by split with the boxes that their reports confirm.
 
-    The hash (by the number of reports) is SHA-256 over study and SHA-256 of its text, in the order of the studies.
-    Raises InputError where no study has a report.
+    The hash of the reports is SHA-256 over study and SHA-256 of its text, in the order of the studies.
+
+    Args:
+        roots: Folder of each source, by source id.
+        views: The values of ViewPosition.
+        labeler: The labeler of the reports.
+        detection_threshold: The lowest score of a detected box.
+        workers: The workers that read the reports.
+
+    Returns:
+        The images by split, the counts of skipped items by reason, and the hash of the reports by their number.
+
+    Raises:
+        InputError: No image has one of the views, or no study has a report.
     """
     images = mimic_cxr.read_images(roots[SOURCE], views)
     if not images.num_rows:
@@ -206,31 +251,45 @@ def pictures(
     image_ids = images["dicom_id"].to_pylist()
     width_height = zip(images["width"].to_pylist(), images["height"].to_pylist(), strict=True)
     sizes = dict(zip(image_ids, width_height, strict=True))
-    found = detections.read_detections(
+    result = detections.read_detections(
         roots[DETECTIONS], image_ids, CLASSES, threshold=detection_threshold, sizes=sizes
     )
-    skipped = Counter({f"detected boxes: {reason.replace('_', ' ')}": n for reason, n in found.skipped.items()})
-    of_split: dict[str, list[Picture]] = {}
-    asked = dict(zip(images["study_id"].to_pylist(), images["subject_id"].to_pylist(), strict=True))
-    labels = _labels(mimic_cxr.read_labels(roots[SOURCE], labeler), list(asked))
-    tasks = ([(asked[study], study, next(labels)) for study in some] for some in pieces(list(asked), STUDIES_A_TASK))
-    places = [roots[source] for source in mimic_cxr.REPORT_SOURCES if source in roots]
-    with workers.each(
-        partial(_studies, roots=roots), tasks, title="reading reports", unit="studies", total=len(asked), reads=places
-    ) as read:
-        known = dict(zip(asked, _alike(study for of_task in read for study in of_task), strict=True))
-    digests = {study: of.digest for study, of in known.items() if of.digest is not None}
-    skipped["studies without a report"] += len(known) - len(digests)
-    for row, boxes in zip(_rows(images), boxes_by_image(found.boxes, len(image_ids)), strict=True):
-        _, stated, open_, absent = known[row["study_id"]]
-        if stated is None:
+    skipped = Counter({f"detected boxes: {reason.replace('_', ' ')}": n for reason, n in result.skipped.items()})
+    pictures_by_split: dict[str, list[Picture]] = {}
+    subjects = dict(zip(images["study_id"].to_pylist(), images["subject_id"].to_pylist(), strict=True))
+    labels = _iterate_labels(mimic_cxr.read_labels(roots[SOURCE], labeler), list(subjects))
+    tasks = (
+        [(subjects[study], study, next(labels)) for study in study_ids]
+        for study_ids in pieces(list(subjects), STUDIES_A_TASK)
+    )
+    report_roots = [roots[source] for source in mimic_cxr.REPORT_SOURCES if source in roots]
+    with workers.map(
+        partial(_read_studies, roots=roots),
+        tasks,
+        title="reading reports",
+        unit="studies",
+        total=len(subjects),
+        reads=report_roots,
+    ) as results:
+        study_records = dict(
+            zip(subjects, _share_equal_sets(study for task_records in results for study in task_records), strict=True)
+        )
+    digests = {
+        study: study_record.digest for study, study_record in study_records.items() if study_record.digest is not None
+    }
+    skipped["studies without a report"] += len(study_records) - len(digests)
+    for row, boxes in zip(_iterate_rows(images), group_boxes_by_image(result.boxes, len(image_ids)), strict=True):
+        _, confirmed_classes, doubtful_classes, denied_classes = study_records[row["study_id"]]
+        if confirmed_classes is None:
             skipped["images without labels and report"] += 1
             continue
-        contested = [i for i, label in enumerate(boxes.labels) if label not in stated and label not in absent]
-        kept = [i for i, label in enumerate(boxes.labels) if label in stated or label in UNASKED]
-        skipped["detected boxes that no report confirms"] += len(boxes.labels) - len(kept)
-        located = {boxes.labels[i] for i in kept}
-        of_split.setdefault(row["split"], []).append(
+        contested_boxes = [
+            i for i, label in enumerate(boxes.labels) if label not in confirmed_classes and label not in denied_classes
+        ]
+        confirmed_boxes = [i for i, label in enumerate(boxes.labels) if label in confirmed_classes or label in UNASKED]
+        skipped["detected boxes that no report confirms"] += len(boxes.labels) - len(confirmed_boxes)
+        located_classes = {boxes.labels[i] for i in confirmed_boxes}
+        pictures_by_split.setdefault(row["split"], []).append(
             Picture(
                 image_id=row["dicom_id"],
                 source=SOURCE,
@@ -238,33 +297,40 @@ def pictures(
                 view=sys.intern(row["view"]),
                 patient=row["subject_id"],
                 size=(row["width"], row["height"]),
-                boxes=boxes.select(kept),
-                contested=boxes.select(contested),
-                unlocated=tuple(sorted((stated | open_) - located)),
+                boxes=boxes.select(confirmed_boxes),
+                contested=boxes.select(contested_boxes),
+                unlocated=tuple(sorted((confirmed_classes | doubtful_classes) - located_classes)),
             )
         )
     if not digests:
-        found, action = f"none of its {len(known)} studies has a report", f"name their folder: --root {REPORTS}=PATH"
-        raise InputError(roots.get(REPORTS, roots[SOURCE]), found, expected="files/p10/.../s*.txt", action=action)
+        result, action = (
+            f"none of its {len(study_records)} studies has a report",
+            f"name their folder: --root {REPORTS}=PATH",
+        )
+        raise InputError(roots.get(REPORTS, roots[SOURCE]), result, expected="files/p10/.../s*.txt", action=action)
     listing = "".join(f"{digest}  {study}\n" for study, digest in sorted(digests.items()))
-    return of_split, +skipped, {f"{len(digests)} reports": sha256(listing.encode()).hexdigest()}
+    return pictures_by_split, +skipped, {f"{len(digests)} reports": sha256(listing.encode()).hexdigest()}
 
 
-def _rows(table: pa.Table) -> Iterator[dict]:
+def _iterate_rows(table: pa.Table) -> Iterator[dict]:
     for batch in table.to_batches(max_chunksize=10_000):
         yield from batch.to_pylist()
 
 
-def _labels(table: pa.Table, studies: Sequence[str]) -> Iterator[dict[str, float | None] | None]:
-    """The labels of each study, None of one that has none."""
+def _iterate_labels(table: pa.Table, studies: Sequence[str]) -> Iterator[dict[str, float | None] | None]:
+    """Yield the labels of each study; None if the study has no labels."""
     rows = table.take(pc.index_in(pa.array(studies, pa.string()), value_set=table["study_id"].combine_chunks()))
-    return (None if row["study_id"] is None else row for row in _rows(rows))
+    return (None if row["study_id"] is None else row for row in _iterate_rows(rows))
 
 
-def _alike(studies: Iterable[Study]) -> Iterator[Study]:
-    """The same studies. Sets that are equal are one: there are many studies and few sets."""
-    known: dict[frozenset[str], frozenset[str]] = {}
+def _share_equal_sets(studies: Iterable[Study]) -> Iterator[Study]:
+    """Yield the studies with equal sets as one object, because many studies have the same few sets."""
+    shared_sets: dict[frozenset[str], frozenset[str]] = {}
     for study in studies:
-        stated = None if study.confirmed is None else known.setdefault(study.confirmed, study.confirmed)
-        open_, absent = (known.setdefault(one, one) for one in (study.doubtful, study.denied))
-        yield Study(study.digest, stated, open_, absent)
+        confirmed_classes = (
+            None if study.confirmed is None else shared_sets.setdefault(study.confirmed, study.confirmed)
+        )
+        doubtful_classes, denied_classes = (
+            shared_sets.setdefault(class_set, class_set) for class_set in (study.doubtful, study.denied)
+        )
+        yield Study(study.digest, confirmed_classes, doubtful_classes, denied_classes)

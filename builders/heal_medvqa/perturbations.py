@@ -1,15 +1,16 @@
 """The perturbed partners of positive questions (HEAL-MedVQA, section 3.1): TPT changes the text, VPT the image.
 
-TPT: the anatomy or the disease is replaced so that the new pair is logical (it holds in another image of the split) and
-has no box that touches its anatomy in this image; where several would do, a hash chooses, each as likely as it is
-common, so that a swapped pair is no rarer than the original.
+TPT replaces the anatomy or the disease. The new pair must be logical (it holds in another image of the split), and no
+box of the disease may touch the anatomy in this image. Among several such pairs a hash chooses in proportion to their
+frequency, so that a swapped pair is as common as the original.
 
-VPT: a donor region of the same anatomy comes from another patient's image of the split "that does not share the same
-diagnosis". A closed question names one disease: that is the diagnosis here. The donor image does not have it anywhere
-(`image`), or no box of it touches that anatomy there (`region`). Other diseases may be in both images: hardly a pair of
-sick images shares none. Donors whose anatomy no box touches are preferred ("a healthy localized anatomy", section 5),
-then those of the same view; of what is left, the NEAREST donors by size (of the region's box as shares of the image, in
-logarithms) share the choice, by hash, so that no single image lends all regions.
+VPT takes a donor region of the same anatomy from another patient's image of the split "that does not share the same
+diagnosis". A closed question names one disease, which is the diagnosis here. The donor image does not have the disease
+anywhere (`image`), or no box of it touches the anatomy in the donor image (`region`). Both images may have other
+diseases in common, because almost every pair of images with diseases shares one. Donors without a box at the anatomy
+are preferred ("a healthy localized anatomy", section 5), then donors with the same view. Among the remaining ones a
+hash chooses one of the NEAREST donors by size, so that no single image lends all regions. Size is the region's bounding
+box as shares of the image, in logarithms.
 """
 
 from __future__ import annotations
@@ -22,119 +23,175 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from ...loaders.progress import Progress
-from ..hashing import pick, weighted_pick
-from .questions import Asked, Questions, cooccurring, plausible_absences, reference
+from ..hashing import pick, pick_weighted
+from .questions import QuestionKey, Questions, build_reference, count_cooccurring, list_plausible_absences
 from .relations import Scene
-from .wording import closed_question
+from .wording import format_closed_question
 
 NEAREST = 8
 DONOR_DIAGNOSES = ("image", "region")
 
 
 def tpt(questions: Questions) -> Iterator[dict[str, Any]]:
-    """One anatomy swap and one disease swap a positive question, in the schema TPT; none where nothing is logical."""
-    logical = cooccurring(questions.scenes)
-    for one in questions.positive():
-        absences = plausible_absences(questions.scenes[one.scene], logical)
-        original, template = questions.id(one), questions.template(one)
+    """Build one anatomy swap and one disease swap per positive question, if there is a logical pair.
+
+    Args:
+        questions: The questions of a split.
+
+    Yields:
+        Rows in the schema TPT.
+    """
+    logical = count_cooccurring(questions.scenes)
+    for key in questions.iterate_positive():
+        absences = list_plausible_absences(questions.scenes[key.scene], logical)
+        original, template = questions.format_id(key), questions.choose_template(key)
         for kind, pairs in (
-            ("anatomy", [pair for pair in absences if pair[1] == one.disease]),
-            ("disease", [pair for pair in absences if pair[0] == one.anatomy]),
+            ("anatomy", [pair for pair in absences if pair[1] == key.disease]),
+            ("disease", [pair for pair in absences if pair[0] == key.anatomy]),
         ):
             if not pairs:
                 continue
             row_id = f"{original}/{kind}"
-            anatomy, disease = weighted_pick({pair: logical[pair] for pair in pairs}, row_id, questions.seed)
+            anatomy, disease = pick_weighted({pair: logical[pair] for pair in pairs}, row_id, questions.seed)
             yield {
                 "id": row_id,
                 "original_id": original,
                 "kind": kind,
-                "question": closed_question(template, anatomy, disease),
+                "question": format_closed_question(template, anatomy, disease),
                 "anatomy": anatomy,
                 "disease": disease,
                 "template": template,
             }
 
 
-def vpt(questions: Questions, lent: Iterable[tuple[Asked, Scene]]) -> Iterator[dict[str, Any]]:
-    """The rows of positive questions and their donors, in the schema VPT."""
-    for one, donor in lent:
-        original = questions.id(one)
+def vpt(questions: Questions, donor_pairs: Iterable[tuple[QuestionKey, Scene]]) -> Iterator[dict[str, Any]]:
+    """Build the rows of positive questions with a donor.
+
+    Args:
+        questions: The questions of a split.
+        donor_pairs: The result of `donors`.
+
+    Yields:
+        Rows in the schema VPT.
+    """
+    for key, donor in donor_pairs:
+        original = questions.format_id(key)
         yield {
-            "id": _lending(original),
+            "id": _format_vpt_id(original),
             "original_id": original,
-            "region": questions.scenes[one.scene].regions[one.anatomy],
-            "donor": reference(donor),
-            "donor_region": donor.regions[one.anatomy],
+            "region": questions.scenes[key.scene].regions[key.anatomy],
+            "donor": build_reference(donor),
+            "donor_region": donor.regions[key.anatomy],
             "donor_diseases": sorted(donor.picture.diseases),
         }
 
 
-def donors(questions: Questions, donor_diagnosis: str = "image") -> list[tuple[Asked, Scene]]:
-    """The positive questions, each with the image that lends its region; without those for which no image can.
+def donors(questions: Questions, donor_diagnosis: str = "image") -> list[tuple[QuestionKey, Scene]]:
+    """Choose a donor image for each positive question.
 
-    donor_diagnosis: where a donor must be free of the question's disease, one of DONOR_DIAGNOSES.
+    Args:
+        questions: The questions of a split.
+        donor_diagnosis: Where a donor must be free of the question's disease: one of DONOR_DIAGNOSES.
+
+    Returns:
+        The questions that have a donor, each with its donor.
     """
     scenes = questions.scenes
-    in_order = sorted(scenes, key=lambda s: s.picture.image_id)  # equally near ones, whatever the file's order
-    positive = list(questions.positive())
-    of_anatomy: dict[str, list[int]] = {}
-    for number, one in enumerate(positive):
-        of_anatomy.setdefault(one.anatomy, []).append(number)
-    lent: dict[int, Scene] = {}
+    sorted_scenes = sorted(
+        scenes, key=lambda s: s.picture.image_id
+    )  # the order among equally near donors does not depend on the file
+    positive = list(questions.iterate_positive())
+    numbers_by_anatomy: dict[str, list[int]] = {}
+    for number, key in enumerate(positive):
+        numbers_by_anatomy.setdefault(key.anatomy, []).append(number)
+    donor_by_number: dict[int, Scene] = {}
     with Progress(title="searching donors", total=len(positive), unit="questions") as bar:
-        for anatomy, numbers in of_anatomy.items():  # one after another, so that the donors of one alone are in memory
-            there = Donors([s for s in in_order if anatomy in s.regions], anatomy, donor_diagnosis)
+        for (
+            anatomy,
+            numbers,
+        ) in numbers_by_anatomy.items():  # in turn, so that the donors of only one anatomy are in memory
+            candidates = Donors([s for s in sorted_scenes if anatomy in s.regions], anatomy, donor_diagnosis)
             for number in sorted(numbers, key=lambda n: str(positive[n].disease)):
-                one = positive[number]
-                name = _lending(questions.id(one))
-                donor = there.choose(scenes[one.scene], str(one.disease), name, questions.seed)
+                key = positive[number]
+                name = _format_vpt_id(questions.format_id(key))
+                donor = candidates.choose(scenes[key.scene], str(key.disease), name, questions.seed)
                 if donor is not None:
-                    lent[number] = donor
+                    donor_by_number[number] = donor
                 bar.update()
-    return [(positive[number], lent[number]) for number in sorted(lent)]
+    return [(positive[number], donor_by_number[number]) for number in sorted(donor_by_number)]
 
 
-def _lending(question_id: str) -> str:
-    """The id of a VPT row."""
+def _format_vpt_id(question_id: str) -> str:
+    """Format the id of a VPT row."""
     return f"{question_id}/region"
 
 
 class Donors:
-    """The images with one anatomy, in the order that decides between equally near ones."""
+    """The images with one anatomy. Their order decides between equally near images.
+
+    Args:
+        scenes: The images.
+        anatomy: The anatomy.
+        donor_diagnosis: Where a donor must be free of the question's disease: one of DONOR_DIAGNOSES.
+    """
 
     def __init__(self, scenes: Sequence[Scene], anatomy: str, donor_diagnosis: str) -> None:
         self._scenes, self._anatomy = scenes, anatomy
         self._extents = np.log([scene.extents[anatomy] for scene in scenes])
         self._patients = [scene.picture.patient for scene in scenes]
         self._views = np.array([scene.picture.view for scene in scenes])
-        touching = [{disease for of_anatomy, disease in scene.touched if of_anatomy == anatomy} for scene in scenes]
-        self._clean = np.array([not diseases for diseases in touching])
-        self._barred = touching if donor_diagnosis == "region" else [scene.picture.diseases for scene in scenes]
+        touching_diseases = [
+            {disease for touched_anatomy, disease in scene.touched if touched_anatomy == anatomy} for scene in scenes
+        ]
+        self._clean = np.array([not diseases for diseases in touching_diseases])
+        self._barred = (
+            touching_diseases if donor_diagnosis == "region" else [scene.picture.diseases for scene in scenes]
+        )
         self._disease, self._groups = "", dict[tuple[bool, str | None], Places]()
 
     def choose(self, scene: Scene, disease: str, row_id: str, seed: int) -> Scene | None:
-        """Ask for one disease after another: the groups of one alone are kept."""
+        """Choose the donor for one question.
+
+        Only the groups of one disease are cached, so call it for one disease after another.
+
+        Args:
+            scene: The image of the question.
+            disease: The disease of the question.
+            row_id: The id of the VPT row.
+            seed: The seed of the build.
+
+        Returns:
+            The donor image; None if no image qualifies.
+        """
         if disease != self._disease:
             self._disease, self._groups = disease, {}
             self._free = np.array([disease not in diseases for diseases in self._barred], dtype=bool)
-        place = np.log(scene.extents[self._anatomy])
+        extent = np.log(scene.extents[self._anatomy])
         for clean, view in ((True, scene.picture.view), (True, None), (False, scene.picture.view), (False, None)):
-            if nearest := self._group(clean, view).nearest(place, scene.picture.patient):
+            if nearest := self._get_group(clean, view).find_nearest(extent, scene.picture.patient):
                 return self._scenes[nearest[pick(row_id, len(nearest), seed)]]
         return None
 
-    def _group(self, clean: bool, view: str | None) -> Places:
-        """Those without the disease; clean: with no disease there; view: of this view, of any where it is None."""
+    def _get_group(self, clean: bool, view: str | None) -> Places:
+        """Get the images without the disease.
+
+        If `clean`, no disease touches the anatomy. If `view` is not None, the images have this view.
+        """
         if (clean, view) not in self._groups:
-            inside = self._free & self._clean if clean else self._free
-            inside = inside & (self._views == view) if view is not None else inside
-            self._groups[clean, view] = Places(self._extents, np.flatnonzero(inside), self._patients)
+            is_member = self._free & self._clean if clean else self._free
+            is_member = is_member & (self._views == view) if view is not None else is_member
+            self._groups[clean, view] = Places(self._extents, np.flatnonzero(is_member), self._patients)
         return self._groups[clean, view]
 
 
 class Places:
-    """Images by the extent of their region. One search takes the time of a few, however many there are."""
+    """Images by the extent of their region. The time of a search hardly depends on the number of images.
+
+    Args:
+        extents: Logarithms of width and height of all images' regions: (n, 2).
+        members: Indices of the images to search.
+        patients: The patients of all images.
+    """
 
     def __init__(self, extents: np.ndarray, members: np.ndarray, patients: Sequence[str]) -> None:
         self._patients = patients
@@ -145,27 +202,35 @@ class Places:
         self._starts = np.searchsorted(inverse[order], np.arange(len(self._places) + 1))
         self._tree = KDTree(self._places) if len(self._places) else None
 
-    def nearest(self, place: np.ndarray, patient: str) -> list[int]:
-        """The NEAREST images of other patients, the first ones among equally near ones."""
+    def find_nearest(self, extent: np.ndarray, patient: str) -> list[int]:
+        """Find the NEAREST images of other patients. Among equally near images the first ones win.
+
+        Args:
+            extent: Logarithms of width and height of a region.
+            patient: The patient to exclude.
+
+        Returns:
+            The indices of the images.
+        """
         if self._tree is None:
             return []
         n = NEAREST
         while True:
             n = min(n, len(self._places))
-            near = np.atleast_1d(self._tree.query(place, n, p=1)[1])
-            distances = np.abs(self._places[near] - place).sum(1)
-            found = sorted(
+            indices = np.atleast_1d(self._tree.query(extent, n, p=1)[1])
+            distances = np.abs(self._places[indices] - extent).sum(1)
+            ranked = sorted(
                 (distance, image)
-                for distance, number in zip(distances.tolist(), near.tolist(), strict=True)
-                for image in self._others(number, patient)
+                for distance, number in zip(distances.tolist(), indices.tolist(), strict=True)
+                for image in self._list_others(number, patient)
             )
-            # Places as far away as the last one may be missing; the tree's own distances are rounded otherwise.
-            surely = distances.max() * (1 - 1e-9)
-            if n == len(self._places) or (len(found) >= NEAREST and found[NEAREST - 1][0] < surely):
-                return [image for _, image in found[:NEAREST]]
+            # Extents at the distance of the last one may be missing; the tree rounds its distances in another way.
+            safe_distance = distances.max() * (1 - 1e-9)
+            if n == len(self._places) or (len(ranked) >= NEAREST and ranked[NEAREST - 1][0] < safe_distance):
+                return [image for _, image in ranked[:NEAREST]]
             n *= 2
 
-    def _others(self, number: int, patient: str) -> list[int]:
-        """The first NEAREST images of other patients at a place."""
+    def _list_others(self, number: int, patient: str) -> list[int]:
+        """List the first NEAREST images of other patients with one extent."""
         at_place = self._members[self._starts[number] : self._starts[number + 1]]
         return list(islice((int(i) for i in at_place if self._patients[i] != patient), NEAREST))

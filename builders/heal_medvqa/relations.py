@@ -1,10 +1,9 @@
-"""Which disease lies at which anatomy (HEAL-MedVQA, section 3.2): the overlap of disease boxes and anatomy masks.
+"""Relations of diseases and anatomies (HEAL-MedVQA, section 3.2): the overlap of disease boxes and anatomy masks.
 
-The paper relates a disease to an anatomy where their IoU exceeds a threshold, and does not print the threshold. The box
-of a nodule in a third of a lung has a small IoU however central it lies, so the share of the box that lies in the
-anatomy (`box`) is offered as another measure. A box that touches an anatomy below the threshold is neither: the pair is
-not asked for as present, nor as absent, and the anatomy is not called normal. So it is with a box that too few readers
-drew.
+The paper relates a disease to an anatomy if their IoU exceeds a threshold, which it does not print. The box of a nodule
+in a third of a lung has a small IoU even in the centre of the lung, so the share of the box within the anatomy
+(`box`) is another measure. If a box touches an anatomy with an overlap below the threshold, the pair is not asked for
+as present or as absent, and the anatomy is not called normal. The same applies to a box that too few readers drew.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ from ...loaders import rle
 MEASURES = ("iou", "box")
 PLACES = ("any", "anatomical")
 _LUNGS = tuple(f"{side} {zone} lung" for side in ("right", "left") for zone in ("upper", "middle", "lower"))
-# Where a class can lie; classes of the lungs and the pleura: in the lungs.
-_ELSEWHERE = {
+# The anatomies of each class. All other classes belong to the lungs and the pleura: the lungs.
+_POSSIBLE_ANATOMIES = {
     "Aortic enlargement": ("aorta",),
     "Calcification": (*_LUNGS, "heart", "aorta", "trachea"),
     "Cardiomegaly": ("heart",),
@@ -32,8 +31,8 @@ _ELSEWHERE = {
     "Enlarged PA": ("heart",),
     "Mediastinal shift": ("heart", "aorta", "trachea"),
 }
-# Class -> wider or neighbouring readings of the same shadow: where it lies, they are not asked for as absent.
-_ALSO = {
+# Class -> wider or neighbouring readings of the same shadow. At its anatomies they are not asked for as absent.
+_RELATED_READINGS = {
     "Atelectasis": ("Lung Opacity",),
     "Consolidation": ("Infiltration", "Lung Opacity"),
     "Edema": ("Lung Opacity",),
@@ -47,23 +46,35 @@ Names = TypeVar("Names", bound=tuple[str, ...])
 
 
 @lru_cache(maxsize=4096)
-def _one(names: Names) -> Names:
-    """Names that are equal are one: there are many images, and few sets of anatomies and pairs."""
+def _intern(names: Names) -> Names:
+    """Return one object for equal names, because many images have the same few sets of anatomies and pairs."""
     return names
 
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """Disease boxes of one image. xywh: float64, shape (n, 4), pixels, top-left origin, all within the image."""
+    """Disease boxes of one image.
+
+    Attributes:
+        labels: The class of each box.
+        xywh: float64 (n, 4): x, y, width and height in pixels, from the top left, all within the image.
+    """
 
     labels: tuple[str, ...]
     xywh: np.ndarray
 
-    def select(self, which: Sequence[int]) -> Boxes:
-        """Some of the boxes, by their indices."""
-        if not which:
+    def select(self, indices: Sequence[int]) -> Boxes:
+        """Select boxes.
+
+        Args:
+            indices: The indices of the boxes.
+
+        Returns:
+            These boxes.
+        """
+        if not indices:
             return NO_BOXES
-        return Boxes(tuple(self.labels[i] for i in which), self.xywh[list(which)])
+        return Boxes(tuple(self.labels[i] for i in indices), self.xywh[list(indices)])
 
 
 NO_BOXES = Boxes((), np.empty((0, 4)))
@@ -71,11 +82,18 @@ NO_BOXES = Boxes((), np.empty((0, 4)))
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One image of a source and what is known of it before any mask is read.
+    """One image of a source, before masks are read.
 
-    source, key, view: its ImageRef. patient: what a donor image must differ in. size: (width, height), None where only
-    the masks say it. unlocated: diseases that are there, one does not know where. contested: boxes that are no
-    relation, but no reason either to call the disease absent where they lie.
+    Attributes:
+        image_id: The id of the image.
+        source: Source of its ImageRef.
+        key: Key of its ImageRef.
+        view: View of its ImageRef.
+        patient: The patient. A donor image must come from another patient.
+        size: Width and height in pixels; None if only the masks have the size.
+        boxes: The disease boxes.
+        unlocated: Diseases that are present at an unknown position.
+        contested: Boxes that make no relation. Their disease is not called absent at their position.
     """
 
     image_id: str
@@ -90,17 +108,22 @@ class Picture:
 
     @property
     def diseases(self) -> frozenset[str]:
-        """All that the image may show, wherever: what a box of any reader, another reading of it or the report says."""
-        drawn = (*self.boxes.labels, *self.contested.labels)
-        return frozenset((*drawn, *self.unlocated, *(also for label in drawn for also in _ALSO.get(label, ()))))
+        """The diseases that the image may show at any anatomy: boxes of any reader, related readings, the report."""
+        labels = (*self.boxes.labels, *self.contested.labels)
+        return frozenset(
+            (*labels, *self.unlocated, *(reading for label in labels for reading in _RELATED_READINGS.get(label, ())))
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When a disease lies at an anatomy: its `measure` is at least `threshold`.
+    """The rule that relates a disease to an anatomy.
 
-    places: "any", the published rule, by which an enlarged heart also lies at the lung that its box overlaps; or
-    "anatomical", only where a class can lie (a pair elsewhere is neither present nor absent).
+    Attributes:
+        measure: The measure of overlap: "iou", or "box" for the share of the box within the anatomy.
+        threshold: The lowest overlap.
+        places: "any" is the published rule; an enlarged heart then also lies at the lung that its box overlaps.
+            "anatomical" allows only the anatomies of the class; other pairs are neither present nor absent.
     """
 
     measure: str = "iou"
@@ -109,7 +132,10 @@ class Rule:
 
 
 class Regions(Mapping[str, rle.Rle]):
-    """Anatomy -> COCO RLE of one image, packed: the text of a scaled mask repeats itself.
+    """Anatomy -> COCO RLE of one image, compressed, because the text of a scaled mask repeats itself.
+
+    Args:
+        regions: The RLE of each anatomy.
 
     >>> Regions({"heart": {"size": [2, 3], "counts": "06"}})["heart"]
     {'size': [2, 3], 'counts': '06'}
@@ -118,19 +144,26 @@ class Regions(Mapping[str, rle.Rle]):
     __slots__ = ("_parts", "names", "size")
 
     def __init__(self, regions: Mapping[str, rle.Rle]) -> None:
-        self.names = _one(tuple(regions))
+        self.names = _intern(tuple(regions))
         height, width = next((region["size"] for region in regions.values()), (0, 0))
         self.size = (height, width)
         self._parts = [zlib.compress(region["counts"].encode("ascii"), 1) for region in regions.values()]
 
-    def part(self, number: int) -> bytes:
-        """The packed counts of the region of this number."""
+    def get_packed(self, number: int) -> bytes:
+        """Get the compressed counts of a region.
+
+        Args:
+            number: The index of the region.
+
+        Returns:
+            The counts.
+        """
         return self._parts[number]
 
     def __getitem__(self, name: str) -> rle.Rle:
         if name not in self.names:
             raise KeyError(name)
-        counts = zlib.decompress(self.part(self.names.index(name)))
+        counts = zlib.decompress(self.get_packed(self.names.index(name)))
         return {"size": [*self.size], "counts": counts.decode("ascii")}
 
     def __iter__(self) -> Iterator[str]:
@@ -141,7 +174,11 @@ class Regions(Mapping[str, rle.Rle]):
 
 
 class Extents(Mapping[str, tuple[float, float]]):
-    """Anatomy -> (width, height), packed: those of all images are in memory at once.
+    """Anatomy -> (width, height), as an array, because the extents of all images are in memory at once.
+
+    Args:
+        names: The anatomies.
+        numbers: Width and height of each anatomy in turn.
 
     >>> Extents(("heart",), [0.25, 0.5])["heart"]
     (0.25, 0.5)
@@ -155,8 +192,8 @@ class Extents(Mapping[str, tuple[float, float]]):
     def __getitem__(self, name: str) -> tuple[float, float]:
         if name not in self._names:
             raise KeyError(name)
-        at = 2 * self._names.index(name)
-        return self._numbers[at], self._numbers[at + 1]
+        start = 2 * self._names.index(name)
+        return self._numbers[start], self._numbers[start + 1]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -169,9 +206,14 @@ class Extents(Mapping[str, tuple[float, float]]):
 class Scene:
     """One image with its regions and relations.
 
-    regions: anatomy -> COCO RLE of the image's size. extents: anatomy -> (width, height) of the region's box as shares
-    of the image's. related: pairs above the threshold, with the boxes (indices) that make them. touched: pairs whose
-    boxes, contested ones too, and regions have a pixel in common, the related ones among them.
+    Attributes:
+        picture: The image.
+        width: Width in pixels.
+        height: Height in pixels.
+        regions: The COCO RLE of each anatomy, of the image's size.
+        extents: Width and height of each region's bounding box as shares of the image's.
+        related: The pairs above the threshold, with the indices of their boxes.
+        touched: The pairs whose boxes (contested ones, too) share a pixel with the region, including the related pairs.
     """
 
     picture: Picture
@@ -184,7 +226,17 @@ class Scene:
 
 
 def locate(picture: Picture, size: tuple[int, int], regions: Mapping[str, rle.Rle], rule: Rule) -> Scene:
-    """The scene of a picture of (width, height) `size` with these regions."""
+    """Find the relations of an image.
+
+    Args:
+        picture: The image.
+        size: Width and height in pixels.
+        regions: The COCO RLE of each anatomy.
+        rule: The rule for relations.
+
+    Returns:
+        The scene.
+    """
     width, height = size
     packed = Regions(regions)
     names = list(packed.names)
@@ -199,18 +251,22 @@ def locate(picture: Picture, size: tuple[int, int], regions: Mapping[str, rle.Rl
         common = rle.count_shared_pixels(shapes, [regions[name] for name in names])
         box_area = np.array([rle.area(shape) for shape in shapes], dtype=np.float64)[:, None]
         region_area = np.array([rle.area(regions[name]) for name in names], dtype=np.float64)
-        whole = box_area if rule.measure == "box" else box_area + region_area - common
-        related = _related(labels, names, ((common > 0) & (common >= rule.threshold * whole))[:n_boxes])
+        denominator = box_area if rule.measure == "box" else box_area + region_area - common
+        related = _find_related(labels, names, ((common > 0) & (common >= rule.threshold * denominator))[:n_boxes])
         if rule.places == "anatomical":
-            related = {pair: boxes for pair, boxes in related.items() if pair[0] in _ELSEWHERE.get(pair[1], _LUNGS)}
-        touched = set(_related(labels, names, common > 0))
-        touched |= {_one((name, also)) for name, disease in touched for also in _ALSO.get(disease, ())}
-    touched |= {_one((name, disease)) for name in names for disease in picture.unlocated}
+            related = {
+                pair: boxes for pair, boxes in related.items() if pair[0] in _POSSIBLE_ANATOMIES.get(pair[1], _LUNGS)
+            }
+        touched = set(_find_related(labels, names, common > 0))
+        touched |= {
+            _intern((name, reading)) for name, disease in touched for reading in _RELATED_READINGS.get(disease, ())
+        }
+    touched |= {_intern((name, disease)) for name in names for disease in picture.unlocated}
     return Scene(picture, width, height, packed, extents, related, frozenset(touched))
 
 
-def _related(labels: Sequence[str], names: Sequence[str], holds: np.ndarray) -> dict[Pair, tuple[int, ...]]:
+def _find_related(labels: Sequence[str], names: Sequence[str], is_related: np.ndarray) -> dict[Pair, tuple[int, ...]]:
     pairs: dict[Pair, list[int]] = {}
-    for box, region in np.argwhere(holds).tolist():
-        pairs.setdefault(_one((names[region], labels[box])), []).append(box)
+    for box, region in np.argwhere(is_related).tolist():
+        pairs.setdefault(_intern((names[region], labels[box])), []).append(box)
     return {pair: tuple(boxes) for pair, boxes in sorted(pairs.items())}

@@ -1,4 +1,4 @@
-"""From pictures to scenes: sizes, boxes within the image, masks, relations; image by image, by several workers."""
+"""Scenes from pictures: sizes, boxes within the image, masks, relations. Several workers share the images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .spool import Spool
 PICTURES_A_TASK = 250
 SHARE_ASTRAY, FEWEST_ASTRAY = 0.05, 10
 OUTSIDE, CUT = "boxes outside the image", "boxes cut at the image's edge (kept)"
-ROUNDING = 1.0  # pixels: a box that ends on the image's edge is often written one beyond it
+ROUNDING = 1.0  # pixels: sources often write the end of a box at the image's edge one pixel beyond it
 
 
 def scenes(
@@ -33,54 +33,75 @@ def scenes(
     title: str = "",
     workers: Workers = HERE,
 ) -> tuple[list[Scene], Counter[str]]:
-    """The scenes of all pictures that have a size and a mask, in their order, and how many of what was left out.
+    """Build the scenes of all pictures that have a size and a mask.
 
-    An image's size is what the source's tables say, else that of its header where the file is there, else what the
-    masks were made for. spool: where their regions go, which stay in memory
-    otherwise.
+    The size of an image comes from the source's tables, otherwise from the header of its file if the file exists,
+    otherwise from the masks.
+
+    Args:
+        pictures: The images.
+        masks: The anatomy masks.
+        rule: The rule for relations.
+        roots: Folder of each source, by source id.
+        spool: Stores the regions on disk; None keeps them in memory.
+        title: The title of the progress bar.
+        workers: The workers that build the scenes.
+
+    Returns:
+        The scenes, in the order of the pictures, and the counts of skipped items by reason.
+
+    Raises:
+        InputError: Too many boxes reach beyond their images.
     """
-    found: list[Scene] = []
+    built: list[Scene] = []
     skipped: Counter[str] = Counter()
-    tasks = ((some, masks.subset([one.image_id for one in some])) for some in pieces(pictures, PICTURES_A_TASK))
-    with workers.each(
-        partial(_scenes, rule=rule, roots=roots), tasks, reads=[*roots.values()],
+    tasks = (
+        (piece, masks.subset([picture.image_id for picture in piece])) for piece in pieces(pictures, PICTURES_A_TASK)
+    )
+    with workers.map(
+        partial(_build_scenes, rule=rule, roots=roots), tasks, reads=[*roots.values()],
         title=title, unit="images", total=len(pictures), length=lambda task: len(task[0]),
     ) as results:  # fmt: skip
-        for of_task, of_task_skipped in results:
-            kept = (replace(scene, regions=spool.keep(scene.regions)) for scene in of_task) if spool else of_task
-            found += kept
-            skipped += of_task_skipped
-    _check_fit(found, skipped, roots)
-    return found, skipped
+        for task_scenes, task_skipped in results:
+            stored = (
+                (replace(scene, regions=spool.keep(scene.regions)) for scene in task_scenes) if spool else task_scenes
+            )
+            built += stored
+            skipped += task_skipped
+    _check_fit(built, skipped, roots)
+    return built, skipped
 
 
-def _check_fit(found: Sequence[Scene], skipped: Counter[str], roots: Mapping[str, Path]) -> None:
-    """Boxes that often reach beyond their images were drawn on others: a scaled-down copy would misplace them all."""
+def _check_fit(built: Sequence[Scene], skipped: Counter[str], roots: Mapping[str, Path]) -> None:
+    """Check that boxes rarely reach beyond their images.
+
+    Otherwise they were drawn on other images: in a scaled-down copy all boxes would be wrong.
+    """
     astray = skipped[OUTSIDE] + skipped[CUT]
-    n_boxes = sum(len(scene.picture.boxes.labels) for scene in found) + skipped[OUTSIDE]
+    n_boxes = sum(len(scene.picture.boxes.labels) for scene in built) + skipped[OUTSIDE]
     if astray >= FEWEST_ASTRAY and astray > SHARE_ASTRAY * n_boxes:
-        source = found[0].picture.source
+        source = built[0].picture.source
         raise InputError(
             roots.get(source, source),
             f"{astray} of {n_boxes} boxes reach beyond their images, which seem not to be those they were drawn on",
             expected="images of the original size",
-            action="use the original images; or, beside a scaled-down copy, put a train_meta.csv of the original sizes "
+            action="use the original images; or put a train_meta.csv of the original sizes next to a scaled-down copy "
             "(image_id,dim0,dim1)",
         )
 
 
-def _scenes(
+def _build_scenes(
     task: tuple[Sequence[Picture], AnatomyMasks], *, rule: Rule, roots: Mapping[str, Path]
 ) -> tuple[list[Scene], Counter[str]]:
-    """Of some pictures and their masks alone, and how many of what was left out."""
+    """Build the scenes of some pictures from their masks, with the counts of skipped items."""
     pictures, masks = task
-    found, skipped = [], Counter()
+    built, skipped = [], Counter()
     for picture in pictures:
         if picture.image_id not in masks:
             skipped["images without masks"] += 1
             continue
         try:
-            size = _size(picture, masks, roots)
+            size = _find_size(picture, masks, roots)
         except ImageError:
             skipped["images whose file cannot be read"] += 1
             continue
@@ -93,31 +114,40 @@ def _scenes(
             continue
         boxes = within(picture.boxes, size, skipped)
         contested = within(picture.contested, size, Counter())
-        found.append(locate(replace(picture, boxes=boxes, contested=contested), size, regions, rule))
-    return found, +(skipped + masks.problems)
+        built.append(locate(replace(picture, boxes=boxes, contested=contested), size, regions, rule))
+    return built, +(skipped + masks.problems)
 
 
 def within(boxes: Boxes, size: tuple[int, int], skipped: Counter[str]) -> Boxes:
-    """The boxes cut to an image of (width, height) `size`; those wholly outside are left out. Both are counted."""
+    """Clip boxes to an image and drop boxes that lie outside.
+
+    Args:
+        boxes: The boxes.
+        size: Width and height of the image in pixels.
+        skipped: Counts the clipped and the dropped boxes.
+
+    Returns:
+        The boxes within the image.
+    """
     if not len(boxes.labels):
         return boxes
     corners = np.hstack([boxes.xywh[:, :2], boxes.xywh[:, :2] + boxes.xywh[:, 2:]])
     limits = np.array([*size, *size], dtype=np.float64)
     cut = np.clip(corners, 0, limits)
-    inside = (cut[:, 2] > cut[:, 0]) & (cut[:, 3] > cut[:, 1])
-    changed = (np.abs(cut - corners) > ROUNDING).any(1)
-    skipped[OUTSIDE] += int((~inside).sum())
-    skipped[CUT] += int((inside & changed).sum())
-    xywh = np.hstack([cut[:, :2], cut[:, 2:] - cut[:, :2]])[inside]
-    return Boxes(tuple(label for label, kept in zip(boxes.labels, inside, strict=True) if kept), xywh)
+    is_inside = (cut[:, 2] > cut[:, 0]) & (cut[:, 3] > cut[:, 1])
+    is_cut = (np.abs(cut - corners) > ROUNDING).any(1)
+    skipped[OUTSIDE] += int((~is_inside).sum())
+    skipped[CUT] += int((is_inside & is_cut).sum())
+    xywh = np.hstack([cut[:, :2], cut[:, 2:] - cut[:, :2]])[is_inside]
+    return Boxes(tuple(label for label, is_kept in zip(boxes.labels, is_inside, strict=True) if is_kept), xywh)
 
 
-def _size(picture: Picture, masks: AnatomyMasks, roots: Mapping[str, Path]) -> tuple[int, int] | None:
+def _find_size(picture: Picture, masks: AnatomyMasks, roots: Mapping[str, Path]) -> tuple[int, int] | None:
     if picture.size is not None:
         return picture.size
     reference = {"source": picture.source, "key": picture.key, "view": picture.view}
     try:
         images.locate(reference, roots)
-    except ImageError:  # labels alone serve to build
+    except ImageError:  # the build needs no image files
         return masks.get_declared_size(picture.image_id)
     return images.read_image_size(reference, roots)

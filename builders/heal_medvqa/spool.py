@@ -1,4 +1,4 @@
-"""Regions of many images on the disk: those of all of MIMIC-CXR would take several GB of memory."""
+"""Regions of many images on disk, because the regions of all of MIMIC-CXR would need several GB of memory."""
 
 from __future__ import annotations
 
@@ -14,46 +14,61 @@ from .relations import Regions
 
 
 class Spool:
-    """A file without a name in the folder for temporary files (TMPDIR). It is gone with the last of its regions."""
+    """An unnamed file in the folder for temporary files (TMPDIR). It disappears with the last of its regions."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - open as long as its regions are read
         self._end = 0
 
     def keep(self, regions: Mapping[str, rle.Rle]) -> Regions:
-        """The same regions; only their names and where they lie stay in memory.
+        """Store regions in the file. Their names and positions stay in memory.
 
-        Raises InputError where the disk is full.
+        Args:
+            regions: The COCO RLE of each anatomy.
+
+        Returns:
+            The same regions, read from the file on access.
+
+        Raises:
+            InputError: The disk is full.
         """
         regions = regions if isinstance(regions, Regions) else Regions(regions)
-        parts = [regions.part(number) for number in range(len(regions))]
-        ends = array("Q", accumulate(map(len, parts), initial=self._end))
-        self._write(b"".join(parts))
+        packed = [regions.get_packed(number) for number in range(len(regions))]
+        ends = array("Q", accumulate(map(len, packed), initial=self._end))
+        self._write(b"".join(packed))
         return _Spooled(self, regions.names, regions.size, ends)
 
     def _write(self, data: bytes) -> None:
-        left = memoryview(data)
+        remaining = memoryview(data)
         try:
-            while left:  # one write may take less than it is given
-                written = os.pwrite(self._file.fileno(), left, self._end)
-                left, self._end = left[written:], self._end + written
+            while remaining:  # one call may write only a part
+                n_written = os.pwrite(self._file.fileno(), remaining, self._end)
+                remaining, self._end = remaining[n_written:], self._end + n_written
         except OSError as error:
-            found = f"the masks of a build cannot be written there ({error.strerror}); nothing was changed"
+            problem = f"the masks of a build cannot be written there ({error.strerror}); nothing was changed"
             action = "free some space, or set TMPDIR to a folder on another disk"
-            raise InputError(tempfile.gettempdir(), found, action=action) from None
+            raise InputError(tempfile.gettempdir(), problem, action=action) from None
 
     def read(self, begin: int, end: int) -> bytes:
-        """What lies there. Several threads may read."""
+        """Read bytes from the file. Several threads may read at once.
+
+        Args:
+            begin: The position of the first byte.
+            end: The position after the last byte.
+
+        Returns:
+            The bytes.
+        """
         return os.pread(self._file.fileno(), end - begin, begin)
 
 
 class _Spooled(Regions):
-    """The regions of one image, read when they are asked for."""
+    """The regions of one image, read from the file on access."""
 
     __slots__ = ("_ends", "_spool")
 
     def __init__(self, spool: Spool, names: tuple[str, ...], size: tuple[int, int], ends: Sequence[int]) -> None:
         self.names, self.size, self._spool, self._ends = names, size, spool, ends
 
-    def part(self, number: int) -> bytes:
+    def get_packed(self, number: int) -> bytes:
         return self._spool.read(self._ends[number], self._ends[number + 1])

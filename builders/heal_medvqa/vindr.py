@@ -1,4 +1,4 @@
-"""VinDr-CXR as HEAL-MedVQA reads it (section 3.2): doctors' boxes, several readers' brought to agreement."""
+"""VinDr-CXR for HEAL-MedVQA (section 3.2): doctors' boxes on which several readers agree."""
 
 from __future__ import annotations
 
@@ -16,14 +16,22 @@ MASKS = "vindr_cxr_anatomy"
 
 
 def pictures(root: Path, split: str, *, agreement: str) -> list[Picture]:
-    """Every image of a split with its boxes, in the label file's order. Each image is a patient of its own.
+    """Read every image of a split with its boxes, in the order of the label file.
 
-    agreement: majority, any or all (see `loaders.vindr_cxr.agree`). What a single reader drew is contested.
+    Each image counts as a separate patient. Boxes without agreement are contested.
+
+    Args:
+        root: The folder of VinDr-CXR.
+        split: The name of the split.
+        agreement: majority, any or all (`loaders.vindr_cxr.agree`).
+
+    Returns:
+        The images.
     """
     annotations = vindr_cxr.read_annotations(vindr_cxr.find_label_files(root)[split], split)
     agreed = vindr_cxr.agree(annotations, rule=agreement)
     sizes = vindr_cxr.read_declared_sizes(root)
-    of_image, of_any = (boxes_by_image(a.boxes, len(a.image_ids)) for a in (agreed, annotations))
+    agreed_by_image, drawn_by_image = (group_boxes_by_image(a.boxes, len(a.image_ids)) for a in (agreed, annotations))
     return [
         Picture(
             image_id=image_id,
@@ -33,14 +41,22 @@ def pictures(root: Path, split: str, *, agreement: str) -> list[Picture]:
             patient=image_id,
             size=sizes.get(image_id),
             boxes=boxes,
-            contested=NO_BOXES if agreed is annotations else drawn,
+            contested=NO_BOXES if agreed is annotations else drawn_boxes,
         )
-        for image_id, boxes, drawn in zip(agreed.image_ids, of_image, of_any, strict=True)
+        for image_id, boxes, drawn_boxes in zip(agreed.image_ids, agreed_by_image, drawn_by_image, strict=True)
     ]
 
 
-def boxes_by_image(table, n_images: int) -> list[Boxes]:
-    """Boxes as the loaders give them (columns image, label, x, y, width, height), one entry an image."""
+def group_boxes_by_image(table, n_images: int) -> list[Boxes]:
+    """Group boxes by image.
+
+    Args:
+        table: The columns image, label, x, y, width, height.
+        n_images: Number of images.
+
+    Returns:
+        The boxes of each image.
+    """
     image = table["image"].to_numpy()
     order = np.argsort(image, kind="stable")
     bounds = np.searchsorted(image[order], np.arange(n_images + 1))

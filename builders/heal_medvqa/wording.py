@@ -1,4 +1,4 @@
-"""Questions and answers in words, from the templates of templates.toml."""
+"""Texts of questions and answers, from the templates in templates.toml."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-# Class names in running text, where lower case alone is not enough.
+# Class names in running text that need more than lower case.
 _IN_TEXT = {
     "Enlarged PA": "an enlarged pulmonary artery",
     "ILD": "interstitial lung disease",
@@ -22,12 +22,22 @@ _IN_TEXT = {
 
 @cache
 def templates() -> Mapping[str, Mapping[str, str]]:
-    """Template texts by kind (closed, open, answer) and by their readable id."""
+    """Read the template texts.
+
+    Returns:
+        The texts by kind (closed, open, answer) and by their readable id.
+    """
     return tomllib.loads(Path(__file__).with_name("templates.toml").read_text(encoding="utf-8"))
 
 
 def in_text(disease: str) -> str:
-    """A class name as a question says it.
+    """Format a class name for running text.
+
+    Args:
+        disease: The name of the class.
+
+    Returns:
+        The text.
 
     >>> in_text("Pleural effusion"), in_text("Nodule/Mass")
     ('pleural effusion', 'a nodule or mass')
@@ -35,28 +45,51 @@ def in_text(disease: str) -> str:
     return _IN_TEXT.get(disease, disease.lower())
 
 
-def closed_question(template: str, anatomy: str, disease: str) -> str:
-    """A yes/no question.
+def format_closed_question(template: str, anatomy: str, disease: str) -> str:
+    """Format a yes/no question.
 
-    >>> closed_question("does_have", "heart", "Cardiomegaly")
+    Args:
+        template: The id of the template.
+        anatomy: The anatomy.
+        disease: The name of the class.
+
+    Returns:
+        The question.
+
+    >>> format_closed_question("does_have", "heart", "Cardiomegaly")
     'Does the heart have cardiomegaly?'
     """
     return templates()["closed"][template].format(anatomy=anatomy, disease=in_text(disease))
 
 
-def open_question(template: str, anatomy: str) -> str:
-    """A question for all abnormalities of one anatomy."""
+def format_open_question(template: str, anatomy: str) -> str:
+    """Format a question for all abnormalities of one anatomy.
+
+    Args:
+        template: The id of the template.
+        anatomy: The anatomy.
+
+    Returns:
+        The question.
+    """
     return templates()["open"][template].format(anatomy=anatomy)
 
 
-def open_answer(anatomy: str, diseases: Sequence[str]) -> str:
-    """The diseases at an anatomy, or that there are none.
+def format_open_answer(anatomy: str, diseases: Sequence[str]) -> str:
+    """Format the answer to an open question: the diseases at an anatomy, or that the anatomy is normal.
 
-    >>> open_answer("aorta", ["Aortic enlargement", "Calcification"])
+    Args:
+        anatomy: The anatomy.
+        diseases: The names of the classes.
+
+    Returns:
+        The answer.
+
+    >>> format_open_answer("aorta", ["Aortic enlargement", "Calcification"])
     'The aorta shows Aortic enlargement and Calcification.'
     """
     if not diseases:
         return templates()["answer"]["normal"].format(anatomy=anatomy)
-    *first, last = diseases
-    listed = f"{', '.join(first)} and {last}" if first else last
-    return templates()["answer"]["abnormal"].format(anatomy=anatomy, diseases=listed)
+    *earlier_diseases, last_disease = diseases
+    disease_list = f"{', '.join(earlier_diseases)} and {last_disease}" if earlier_diseases else last_disease
+    return templates()["answer"]["abnormal"].format(anatomy=anatomy, diseases=disease_list)

@@ -1,1 +1,1 @@
-"""Row schemas, one small file a benchmark family (Hugging Face `Features`)."""
+"""Row schemas, one file per benchmark family (Hugging Face `Features`)."""

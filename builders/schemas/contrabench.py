@@ -15,8 +15,8 @@ QUESTION = Features(
         "options": List(Value("string")),
         "answer": Value("int32"),  # index into options
         "finding": Value("string"),
-        "negated": Value("int32"),  # index of the explicitly negated option, -1 where there is none
-        "counterpart": Value("int32"),  # index of its positive counterpart, -1 where there is none
+        "negated": Value("int32"),  # index of the explicitly negated option, -1 if missing
+        "counterpart": Value("int32"),  # index of its positive counterpart, -1 if missing
         "negation_form": Value("string"),
         "question_form": Value("string"),
         "layout": Value("string"),

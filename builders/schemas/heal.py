@@ -1,4 +1,4 @@
-"""Rows of HEAL-MedVQA: questions (section 3.2) and the perturbed partners of some, TPT and VPT (section 3.1)."""
+"""Rows of HEAL-MedVQA: questions (section 3.2) and their perturbed partners, TPT and VPT (section 3.1)."""
 
 from datasets import Features, List, Value
 
@@ -16,14 +16,14 @@ QUESTION = Features(
         "answer": _TEXT,
         "kind": _TEXT,  # positive, hallucinated, abnormal, normal
         "question_type": _TEXT,  # closed, open
-        "diseases": List(_TEXT),  # closed: the one that is asked for; open: those at the anatomy
-        "region": MASK,  # of the anatomy
-        "boxes": List(BOX),  # of `diseases`, where they touch the anatomy
+        "diseases": List(_TEXT),  # closed: the disease in the question; open: the diseases at the anatomy
+        "region": MASK,  # mask of the anatomy
+        "boxes": List(BOX),  # boxes of `diseases` that touch the anatomy
         "template": _TEXT,
     }
 )
 TPT = Features(dict.fromkeys(("id", "original_id", "kind", "question", "anatomy", "disease", "template"), _TEXT))
-# A region of the image, and the region of another image that takes its place.
+# A region of the image, and the region of another image that replaces it.
 VPT = Features(
     {
         "id": _TEXT,
@@ -31,6 +31,6 @@ VPT = Features(
         "region": MASK,
         "donor": IMAGE_REF,
         "donor_region": MASK,
-        "donor_diseases": List(_TEXT),  # all that the donor image may show, wherever
+        "donor_diseases": List(_TEXT),  # all diseases that the donor image may show, at any anatomy
     }
 )

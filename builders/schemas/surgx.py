@@ -9,11 +9,11 @@ INSTRUMENTS = Features(
     {
         "id": _TEXT,
         "image": IMAGE_REF,
-        "successor": IMAGE_REF,  # the frame that the optical flow leads to; null at a video's end
+        "successor": IMAGE_REF,  # the second frame of the optical flow; null at a video's end
         "width": _INTEGER,
         "height": _INTEGER,
         "video": _INTEGER,
-        "frame": _INTEGER,  # as the source numbers it
+        "frame": _INTEGER,  # the source's number
         "instruments": List(_TEXT),
         "boxes": List(BOX),
     }

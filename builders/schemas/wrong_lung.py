@@ -1,5 +1,6 @@
-"""Sentences of Chest ImaGenome with the boxes they speak of (That's the Wrong Lung!, section 2.3), as they are and
-perturbed (section 3.1, appendices A.3, A.5, B.1).
+"""Sentences of Chest ImaGenome with the boxes that they describe (That's the Wrong Lung!, section 2.3).
+
+Perturbed rows follow section 3.1 and appendices A.3, A.5 and B.1.
 """
 
 from datasets import Features, List, Value
@@ -16,13 +17,13 @@ SENTENCE = Features(
         "patient_id": _TEXT,
         "study_id": _TEXT,
         "sentence": _TEXT,
-        "boxes": List(BOX),  # what attention is scored against; label: the anatomy
-        "labels": List({"name": _TEXT, "context": _TEXT}),  # what the sentence says; context: yes, or no where denied
+        "boxes": List(BOX),  # the targets for attention; label: the anatomy
+        "labels": List({"name": _TEXT, "context": _TEXT}),  # conditions in the sentence; context: yes, or no if denied
         "subsets": {
             "abnormal": _FLAG,
             "one_lung": _FLAG,
             "mdrb": _FLAG,
-        },  # section 3.2; of a perturbed row, its original's
+        },  # section 3.2; a perturbed row has the subsets of its original
     }
 )
 PERTURBED = Features(
@@ -30,6 +31,6 @@ PERTURBED = Features(
         **SENTENCE,
         "original_id": _TEXT,
         "perturbation": _TEXT,
-        "described": List(BOX),  # where in this image lies what this row's sentence names
+        "described": List(BOX),  # boxes in this image of the anatomies that this row's sentence names
     }
 )

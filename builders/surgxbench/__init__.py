@@ -1,5 +1,7 @@
-"""SurgXBench (Cheng et al., "SurgXBench: Explainable Vision-Language Model Benchmark for Surgery"): frames with the
-boxes of their instruments, and frames with action triplets, boxes and the motion that marks their interaction region.
+"""SurgXBench (Cheng et al., "SurgXBench: Explainable Vision-Language Model Benchmark for Surgery").
+
+One config has frames with the boxes of their instruments. The others have frames with action triplets, boxes and a
+motion mask, which marks the region of the interaction.
 """
 
 from __future__ import annotations
@@ -18,15 +20,15 @@ import pyarrow as pa
 from ...loaders import cholec80, cholec80_boxes, cholect45, cholect50
 from ...loaders.errors import InputError
 from ..benchmark import Benchmark, Repository, Request
-from ..label_keys import as_table
+from ..label_keys import build_label_table
 from ..options import group, option, whole
 from ..schemas.surgx import INSTRUMENTS, TRIPLETS
 from ..write import Family, Split
-from .checks import instrument_violations, triplet_violations
-from .frames import MISSING, SOURCE, SUCCESSORS, VIDEOS, instrument_rows
-from .motion_rows import MotionOptions, check_motion, with_motion
-from .seconds import numbering
-from .triplets import triplet_rows
+from .checks import find_instrument_violations, find_triplet_violations
+from .frames import MISSING, SOURCE, SUCCESSORS, VIDEOS, build_instrument_rows
+from .motion_rows import MotionOptions, add_motion, check_motion
+from .seconds import infer_numbering
+from .triplets import build_triplet_rows
 
 SPLIT = "test"
 # Config -> the source whose repository holds it.
@@ -34,8 +36,8 @@ CONFIGS = {"instruments": SOURCE, "triplets": "cholect45", "triplets_t50": "chol
 READERS: dict[str, ModuleType] = {"triplets": cholect45, "triplets_t50": cholect50}
 NEEDS = {config: tuple(dict.fromkeys((source, SOURCE))) for config, source in CONFIGS.items()}
 FAMILIES = {
-    SOURCE: Family(INSTRUMENTS, ("video", "instruments"), instrument_violations),
-    "triplets": Family(TRIPLETS, ("video", "instruments"), triplet_violations),
+    SOURCE: Family(INSTRUMENTS, ("video", "instruments"), find_instrument_violations),
+    "triplets": Family(TRIPLETS, ("video", "instruments"), find_triplet_violations),
 }
 
 
@@ -43,23 +45,25 @@ FAMILIES = {
 class Options:
     """Options of a build.
 
-    boxes_step, boxes_first: how Cholec80-Boxes numbers its frames (`seconds.Numbering`); None reads it from the
-    frame numbers.
-    motion: what the motion masks are made of; None leaves them out.
+    Attributes:
+        successor: The second frame of the optical flow.
+        boxes_step: Frame numbers of Cholec80-Boxes per second (`seconds.Numbering`); None infers it.
+        boxes_first: Frame number of the first second (`seconds.Numbering`); None infers it.
+        motion: The settings of the motion masks; None omits the masks.
     """
 
     successor: str = field(
         default="second",
         metadata=option(
-            "the frame to which the optical flow leads: second is the data set's next one, as it keeps one a second; "
-            "frame is the video's next one, 1/25 s later, and needs the videos of cholec80",
+            "the second frame of the optical flow: second is the next frame of the data set, which has one per second; "
+            "frame is the next frame of the video, 1/25 s later, and needs the videos of cholec80",
             choices=SUCCESSORS,
         ),
     )
     boxes_step: int | None = field(
         default=None,
         metadata=option(
-            "how many frame numbers of Cholec80-Boxes make one second",
+            "number of frame numbers of Cholec80-Boxes per second",
             kind=whole(above=0),
             default="read from the frame numbers",
         ),
@@ -73,68 +77,95 @@ class Options:
     motion: MotionOptions | None = field(default=None, metadata=group(MotionOptions))
 
 
-def family(config: str) -> Family:
-    """What the rows of a config are."""
+def select_family(config: str) -> Family:
+    """Select the row family of a config.
+
+    Args:
+        config: The name of the config.
+
+    Returns:
+        The family.
+    """
     return FAMILIES[SOURCE] if config == "instruments" else FAMILIES["triplets"]
 
 
 def make(request: Request) -> Iterator[Repository]:
-    """One repository a config; none is given before every config has its rows."""
+    """Make one repository per config. The rows of all configs are built before the first repository is yielded.
+
+    Args:
+        request: The arguments of the build.
+
+    Yields:
+        The repositories.
+
+    Raises:
+        MissingSourceError: A source has no root.
+        InputError: A source or an option is faulty.
+    """
     options: Options = request.options
     if options.motion is not None:
         check_motion(options.motion)
-    more = (VIDEOS,) if options.successor == "frame" else ()
-    named = {c: {s: request.root(s) for s in (*NEEDS[c], *more)} for c in request.configs}
-    boxed = cholec80_boxes.read_frames(named[request.configs[0]][SOURCE])
-    numbered = numbering(boxed, step=options.boxes_step, first=options.boxes_first)
-    made = []
-    for config, roots in named.items():
-        rows_of = partial(instrument_rows, boxed) if config == "instruments" else _triplets(config, boxed)
-        rows, counted = rows_of(roots, numbered, kind=options.successor, workers=request.workers)
+    further_sources = (VIDEOS,) if options.successor == "frame" else ()
+    roots_by_config = {
+        c: {source_id: request.find_root(source_id) for source_id in (*NEEDS[c], *further_sources)}
+        for c in request.configs
+    }
+    boxed_frames = cholec80_boxes.read_frames(roots_by_config[request.configs[0]][SOURCE])
+    frame_numbering = infer_numbering(boxed_frames, step=options.boxes_step, first=options.boxes_first)
+    config_rows = []
+    for config, roots in roots_by_config.items():
+        build_rows = (
+            partial(build_instrument_rows, boxed_frames)
+            if config == "instruments"
+            else _make_triplet_builder(config, boxed_frames)
+        )
+        rows, counted = build_rows(roots, frame_numbering, kind=options.successor, workers=request.workers)
         if not rows:
-            where = roots[CONFIGS[config]]
-            raise InputError(where, f"none of its {counted[MISSING]} labelled frames is there", action="unpack them")
+            root = roots[CONFIGS[config]]
+            raise InputError(root, f"none of its {counted[MISSING]} labelled frames is there", action="unpack them")
         if options.motion is not None and config != "instruments":
-            rows, of_motion = with_motion(
+            rows, motion_counts = add_motion(
                 rows, roots, options.motion, successor=options.successor, workers=request.workers
             )
-            counted += of_motion
-        made.append((config, roots, rows, counted))
-    for config, roots, rows, counted in made:
-        motion = options.motion.recorded() if options.motion and config in READERS else None
+            counted += motion_counts
+        config_rows.append((config, roots, rows, counted))
+    for config, roots, rows, counted in config_rows:
+        motion = options.motion.describe() if options.motion and config in READERS else None
         yield Repository(
             CONFIGS[config],
-            [Split(config, SPLIT, partial(_table, rows, family(config).features))],
-            _files(config, roots, sorted({row["video"] for row in rows})),
+            [Split(config, SPLIT, partial(_build_table, rows, select_family(config).features))],
+            _list_files(config, roots, sorted({row["video"] for row in rows})),
             arguments={"motion": motion},
-            keyed={"": partial(as_table, boxed)},
+            key_labels={"": partial(build_label_table, boxed_frames)},
             skipped=partial(Counter, counted),
         )
 
 
-def _triplets(config: str, boxed: Sequence[cholec80_boxes.BoxedFrame]) -> Callable[..., Any]:
-    def make(roots, numbered, **how):
-        return triplet_rows(READERS[config], config, CONFIGS[config], roots, boxed, numbered, **how)
+def _make_triplet_builder(config: str, boxed_frames: Sequence[cholec80_boxes.BoxedFrame]) -> Callable[..., Any]:
+    def build(roots, frame_numbering, **settings):
+        return build_triplet_rows(
+            READERS[config], config, CONFIGS[config], roots, boxed_frames, frame_numbering, **settings
+        )
 
-    return make
+    return build
 
 
-def _table(rows: list[dict[str, Any]], schema: datasets.Features) -> pa.Table:
+def _build_table(rows: list[dict[str, Any]], schema: datasets.Features) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=schema.arrow_schema)
 
 
-def _files(config: str, roots: Mapping[str, Path], videos: Sequence[int]) -> dict[str, Sequence[Path]]:
-    """The label files by source: those of the videos that rows are of."""
+def _list_files(config: str, roots: Mapping[str, Path], videos: Sequence[int]) -> dict[str, Sequence[Path]]:
+    """List the label files by source, only of videos with rows."""
     files: dict[str, Sequence[Path]] = {SOURCE: list(cholec80_boxes.find_label_files(roots[SOURCE]).values())}
     if config in READERS:
         root = roots[CONFIGS[config]]
-        files[CONFIGS[config]] = [path for video in videos for path in _label_files(config, root, video)]
+        files[CONFIGS[config]] = [path for video in videos for path in _list_label_files(config, root, video)]
     elif VIDEOS in roots:
         files[VIDEOS] = [cholec80.tool_file(roots[VIDEOS], video) for video in videos]
     return files
 
 
-def _label_files(config: str, root: Path, video: int) -> list[Path]:
+def _list_label_files(config: str, root: Path, video: int) -> list[Path]:
     if config == "triplets":
         return list(cholect45.find_label_files(root, video).values())
     return [cholect50.label_file(root, video)]
@@ -144,9 +175,9 @@ BENCHMARK = Benchmark(
     name="surgxbench",
     title="instruments, triplets and motion in surgery (Cholec80-Boxes, CholecT45, CholecT50)",
     needs=NEEDS,
-    family=family,
+    family=select_family,
     make=make,
     options=Options,
-    draws="changes no row, as nothing is drawn at random; it is recorded",
+    draws="accepted for consistency and recorded; this benchmark has no random choices",
 )
 build, verify = BENCHMARK.build, BENCHMARK.verify

@@ -1,4 +1,4 @@
-"""What rows of SurgXBench must satisfy, one function a schema."""
+"""Checks of the rows of SurgXBench, one function per schema."""
 
 from __future__ import annotations
 
@@ -6,44 +6,63 @@ import pyarrow as pa
 
 from ...loaders import cholec80_boxes
 from ...loaders.cholec_triplets import TRIPLETS
-from ..checks import id_violations, image_violations, is_inside, mask_violations, rows_of
+from ..checks import find_id_violations, find_image_violations, find_mask_violations, is_inside, iterate_rows
 
 
-def instrument_violations(table: pa.Table) -> list[str]:
-    """Of frames with boxes: unique ids, images below a root, boxes within the frame, instruments that have boxes."""
-    found = _frame_violations(table)
-    for row in rows_of(table):
+def find_instrument_violations(table: pa.Table) -> list[str]:
+    """Find faults in frames with boxes: ids, image keys, boxes outside the frame, instruments without boxes.
+
+    Args:
+        table: Rows in the schema INSTRUMENTS.
+
+    Returns:
+        The problems.
+    """
+    problems = _find_frame_violations(table)
+    for row in iterate_rows(table):
         if set(row["instruments"]) != {box["label"] for box in row["boxes"]}:
-            found.append(f"row {row['id']}: instruments {row['instruments']}, which are not those of its boxes")
-    return found
+            problems.append(f"row {row['id']}: instruments {row['instruments']}, which are not those of its boxes")
+    return problems
 
 
-def triplet_violations(table: pa.Table) -> list[str]:
-    """Of frames with triplets: as of all frames, official triplets, and masks of the frame's size."""
-    found = _frame_violations(table)
-    for row in rows_of(table):
-        where = f"row {row['id']}"
+def find_triplet_violations(table: pa.Table) -> list[str]:
+    """Find faults in frames with triplets: ids, image keys, boxes, unofficial triplets, masks of a wrong size.
+
+    Args:
+        table: Rows in the schema TRIPLETS.
+
+    Returns:
+        The problems.
+    """
+    problems = _find_frame_violations(table)
+    for row in iterate_rows(table):
+        row_name = f"row {row['id']}"
         for triplet in row["triplets"]:
-            number, named = triplet["id"], (triplet["instrument"], triplet["verb"], triplet["target"])
-            if not 0 <= number < len(TRIPLETS) or tuple(TRIPLETS[number]) != named:
-                found.append(f"{where}: triplet {number} is not {', '.join(named)}")
+            number, triplet_names = triplet["id"], (triplet["instrument"], triplet["verb"], triplet["target"])
+            if not 0 <= number < len(TRIPLETS) or tuple(TRIPLETS[number]) != triplet_names:
+                problems.append(f"{row_name}: triplet {number} is not {', '.join(triplet_names)}")
         if sorted(set(row["instruments"])) != sorted({triplet["instrument"] for triplet in row["triplets"]}):
-            found.append(f"{where}: instruments {row['instruments']}, which are not those of its triplets")
+            problems.append(f"{row_name}: instruments {row['instruments']}, which are not those of its triplets")
         if (row["motion"] is None) != (row["camera"] is None):
-            found.append(f"{where}: motion without camera, or camera without motion")
+            problems.append(f"{row_name}: motion without camera, or camera without motion")
         if row["motion"] is not None:
-            found += [
-                f"{where}: {problem}" for problem in mask_violations(row["motion"], [row["height"], row["width"]])
+            problems += [
+                f"{row_name}: {problem}"
+                for problem in find_mask_violations(row["motion"], [row["height"], row["width"]])
             ]
-    return found
+    return problems
 
 
-def _frame_violations(table: pa.Table) -> list[str]:
-    found = [*id_violations(table), *image_violations(table["image"]), *image_violations(table["successor"])]
-    for row in rows_of(table):
+def _find_frame_violations(table: pa.Table) -> list[str]:
+    problems = [
+        *find_id_violations(table),
+        *find_image_violations(table["image"]),
+        *find_image_violations(table["successor"]),
+    ]
+    for row in iterate_rows(table):
         for box in row["boxes"]:
             if not is_inside(box["xywh"], row):
-                found.append(f"row {row['id']}: box {box['xywh']} is not within the frame")
+                problems.append(f"row {row['id']}: box {box['xywh']} is not within the frame")
             if box["label"] not in cholec80_boxes.INSTRUMENTS:
-                found.append(f"row {row['id']}: box of {box['label']!r}, which is no instrument")
-    return found
+                problems.append(f"row {row['id']}: box of {box['label']!r}, which is no instrument")
+    return problems

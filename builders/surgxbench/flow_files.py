@@ -1,4 +1,4 @@
-"""Optical flow computed elsewhere, in files."""
+"""Optical flow from files that another program computed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,24 @@ import numpy as np
 from ...loaders.errors import InputError
 from .pairs import Flows, Pair
 
-FLO_MAGIC, FLO_UNKNOWN = b"PIEH", 1e9  # Middlebury's .flo: its first bytes, and from where on a component is unknown
+FLO_MAGIC, FLO_UNKNOWN = (
+    b"PIEH",
+    1e9,
+)  # Middlebury's .flo: its first bytes, and the limit above which a component is unknown
 
 
 class FlowFiles:
-    """Flow computed elsewhere: `<folder>/<video>/<frame>_forward.<ext>` and `<frame>_backward.<ext>`.
+    """Flow in `<folder>/<video>/<frame>_forward.<ext>` and `<frame>_backward.<ext>`.
 
-    <frame>: the first frame's number, six digits. <ext>: npy, (2, H, W) floats; npz, one such array; flo, Middlebury's.
-    In pixels, u rightwards and v down, forward on the first frame's grid, backward on the second's. A vector that is
-    not finite, or in a .flo above 1e9, is unknown. Raises InputError where the folder is missing.
+    <frame> is the first frame's number with six digits. <ext> is npy for (2, H, W) floats, npz for one such array, or
+    flo for Middlebury's format. Flow is in pixels, u to the right and v down. The forward flow uses the first frame's
+    grid, the backward flow the second's. A vector is unknown if it is not finite, or above 1e9 in a .flo.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        InputError: The folder is missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,34 +39,64 @@ class FlowFiles:
         self.folder = folder
 
     def identity(self, video: str, pairs: Sequence[Pair]) -> str:
-        """The files' names, sizes and times: their contents are not read for it."""
-        paths = [path for pair in pairs for path in self._paths(video, pair)]
+        """Describe the files by name, size and time, without reading them.
+
+        Args:
+            video: The name of the video.
+            pairs: Its pairs of frames.
+
+        Returns:
+            A text with a hash.
+
+        Raises:
+            InputError: A file is missing, or a flow has several files.
+        """
+        paths = [path for pair in pairs for path in self._list_paths(video, pair)]
         listing = [f"{path.name} {(stat := path.stat()).st_size} {stat.st_mtime_ns}" for path in paths]
         return f"files {hashlib.sha256(json.dumps(listing).encode()).hexdigest()}"
 
     def flows(self, video: str, pairs: Sequence[Pair]) -> Iterator[Flows]:
+        """Read the flow of each pair in turn.
+
+        Args:
+            video: The name of the video.
+            pairs: Its pairs of frames.
+
+        Yields:
+            Forward and backward flow.
+
+        Raises:
+            InputError: A file is missing or faulty.
+        """
         for pair in pairs:
-            first, second = self._paths(video, pair)
-            forward = read_flow(first, size=pair.size)
-            yield forward, read_flow(second, size=(forward.shape[1], forward.shape[2]))
+            forward_path, backward_path = self._list_paths(video, pair)
+            forward = read_flow(forward_path, size=pair.size)
+            yield forward, read_flow(backward_path, size=(forward.shape[1], forward.shape[2]))
 
-    def _paths(self, video: str, pair: Pair) -> tuple[Path, Path]:
-        return self._path(video, pair.frame, "forward"), self._path(video, pair.frame, "backward")
+    def _list_paths(self, video: str, pair: Pair) -> tuple[Path, Path]:
+        return self._find_path(video, pair.frame, "forward"), self._find_path(video, pair.frame, "backward")
 
-    def _path(self, video: str, frame: int, direction: str) -> Path:
+    def _find_path(self, video: str, frame: int, direction: str) -> Path:
         stem = self.folder / video / f"{frame:06d}_{direction}"
-        found = [path for reader in READERS if (path := stem.with_name(stem.name + reader)).is_file()]
-        if len(found) == 1:
-            return found[0]
-        problem = "several files for one flow: " + ", ".join(path.name for path in found) if found else "no flow file"
+        paths = [path for reader in READERS if (path := stem.with_name(stem.name + reader)).is_file()]
+        if len(paths) == 1:
+            return paths[0]
+        problem = "several files for one flow: " + ", ".join(path.name for path in paths) if paths else "no flow file"
         raise InputError(stem, problem, expected="one of " + ", ".join(stem.name + reader for reader in READERS))
 
 
 def read_flow(path: Path, *, size: tuple[int, int] | None = None) -> np.ndarray:
-    """Flow (2, H, W) float32 of an .npy, .npz or .flo file (see `FlowFiles`); unknown vectors are NaN.
+    """Read an .npy, .npz or .flo file (see `FlowFiles`).
 
-    size: (height, width) that it has to have. Raises InputError for a file that cannot be read, for another shape, and
-    where no vector is known.
+    Args:
+        path: The file.
+        size: Expected height and width in pixels; None allows any.
+
+    Returns:
+        The flow: float32 (2, H, W). Unknown vectors are NaN.
+
+    Raises:
+        InputError: The file cannot be read, has another shape, or has no known vector.
     """
     try:
         flow = READERS[path.suffix](path)
@@ -67,10 +106,10 @@ def read_flow(path: Path, *, size: tuple[int, int] | None = None) -> np.ndarray:
         raise InputError(path, f"an array of shape {flow.shape}, {flow.dtype}", expected="numbers (2, height, width)")
     if size is not None and flow.shape[1:] != tuple(size):
         raise InputError(path, f"a flow of {flow.shape[1:]} (height, width)", expected=f"the frame's {tuple(size)}")
-    known = np.isfinite(flow).all(0)
-    if not known.any():
+    is_known = np.isfinite(flow).all(0)
+    if not is_known.any():
         raise InputError(path, "no vector of it is known (NaN or infinite throughout)")
-    return np.where(known, flow, np.nan).astype(np.float32)
+    return np.where(is_known, flow, np.nan).astype(np.float32)
 
 
 def _read_npy(path: Path) -> np.ndarray:
@@ -88,7 +127,7 @@ def _read_npz(path: Path) -> np.ndarray:
 
 
 def _read_flo(path: Path) -> np.ndarray:
-    """Magic, width and height as int32, then u and v of each pixel along the rows, little-endian float32."""
+    """Read magic, width and height as int32, then u and v of each pixel along the rows, little-endian float32."""
     data = path.read_bytes()
     if data[:4] != FLO_MAGIC:
         raise ValueError(f"it begins with {data[:4]!r} and not with {FLO_MAGIC!r}")

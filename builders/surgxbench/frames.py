@@ -1,4 +1,4 @@
-"""Frames with the instruments' boxes (section 4.1, Cholec80BBox), and which frame follows another."""
+"""Frames with the instruments' boxes (section 4.1, Cholec80BBox), and the successor of each frame."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...loaders import cholec80, cholec80_boxes, images
 from ...loaders.cholec80_boxes import BoxedFrame
 from ...loaders.errors import ImageError, InputError
 from ..parallel import HERE, Workers, pieces
-from .seconds import Numbering, agreeing, boxed_instruments, check_seconds, tools_of
+from .seconds import Numbering, check_seconds, collect_boxed_instruments, compare_seconds, read_tools_by_second
 
 SOURCE, VIDEOS = "cholec80_boxes", "cholec80"
 IMAGES_A_TASK = 100
@@ -28,126 +28,185 @@ ImageRef = dict[str, str]
 Box = dict[str, Any]
 
 
-def reference(source: str, key: str) -> ImageRef:
+def build_reference(source: str, key: str) -> ImageRef:
+    """Build the ImageRef of a frame.
+
+    Args:
+        source: The id of the source.
+        key: The key of the image.
+
+    Returns:
+        The ImageRef.
+    """
     return {"source": source, "key": key, "view": ""}
 
 
-def sizes(
+def read_sizes(
     references: Sequence[ImageRef], roots: Mapping[str, Path], *, workers: Workers = HERE
 ) -> list[tuple[int, int] | None]:
-    """(width, height) of each image, None for one that is missing. Raises ImageError for one that cannot be read."""
-    tasks, work = pieces(references, IMAGES_A_TASK), partial(_sizes, roots=roots)
-    with workers.each(work, tasks, title="reading frames", unit="images", total=len(references), small=True) as found:
-        return [size for of_task in found for size in of_task]
+    """Read the sizes of images.
+
+    Args:
+        references: The ImageRefs.
+        roots: Folder of each source, by source id.
+        workers: The workers that read the files.
+
+    Returns:
+        Width and height of each image in pixels; None for a missing image.
+
+    Raises:
+        ImageError: An image cannot be read.
+    """
+    tasks, work = pieces(references, IMAGES_A_TASK), partial(_read_sizes, roots=roots)
+    with workers.map(work, tasks, title="reading frames", unit="images", total=len(references), small=True) as results:
+        return [size for task_sizes in results for size in task_sizes]
 
 
-def _sizes(references: Sequence[ImageRef], roots: Mapping[str, Path]) -> list[tuple[int, int] | None]:
-    return [images.read_image_size(ref, roots) if _exists(ref, roots) else None for ref in references]
+def _read_sizes(references: Sequence[ImageRef], roots: Mapping[str, Path]) -> list[tuple[int, int] | None]:
+    return [images.read_image_size(ref, roots) if _has_image(ref, roots) else None for ref in references]
 
 
 class Successors:
-    """Finds the frame that the optical flow of another leads to.
+    """Finds the successor of a frame, to which the optical flow leads.
 
-    kind: "second": the source's own next frame; "frame": the next one of Cholec80's video, 1/25 s later.
+    Args:
+        kind: "second" for the source's next frame, "frame" for the next frame of Cholec80's video, 1/25 s later.
+        roots: Folder of each source, by source id.
     """
 
     def __init__(self, kind: str, roots: Mapping[str, Path]) -> None:
         self._kind, self._roots = kind, roots
         self._lengths: dict[int, int] = {}
 
-    def of(self, source: str, video: int, place: int | None, key: str) -> ImageRef | None:
-        """The successor of a frame, None at a video's end.
+    def find(self, source: str, video: int, video_frame: int | None, key: str) -> ImageRef | None:
+        """Find the successor of a frame.
 
-        place: the frame's number in the 25-fps video. key: of the source's own next frame.
+        Args:
+            source: The id of the source.
+            video: The number of the video.
+            video_frame: The frame's number in the 25-fps video; None if it has none.
+            key: The key of the source's next frame.
+
+        Returns:
+            The ImageRef of the successor; None at a video's end.
         """
         if self._kind == "second":
-            following = reference(source, key)
-            return following if _exists(following, self._roots) else None
-        if place is None:
+            successor = build_reference(source, key)
+            return successor if _has_image(successor, self._roots) else None
+        if video_frame is None:
             return None
-        number = place + 1
-        following = reference(VIDEOS, cholec80.key(video, number))
+        number = video_frame + 1
+        successor = build_reference(VIDEOS, cholec80.key(video, number))
         if video not in self._lengths:
-            self._lengths[video] = cholec80.count_frames(images.locate(following, self._roots))
-        return following if number < self._lengths[video] else None
+            self._lengths[video] = cholec80.count_frames(images.locate(successor, self._roots))
+        return successor if number < self._lengths[video] else None
 
 
-def boxes_of(frame: BoxedFrame, size: tuple[int, int], counted: Counter[str]) -> list[Box]:
-    """The boxes as far as they lie on the frame; `counted` gets what was cut off or left out."""
-    kept = []
+def clip_boxes(frame: BoxedFrame, size: tuple[int, int], counted: Counter[str]) -> list[Box]:
+    """Clip the boxes of a frame to its image and drop boxes that lie outside.
+
+    Args:
+        frame: The frame.
+        size: Width and height of the image in pixels.
+        counted: Counts the clipped and the dropped boxes.
+
+    Returns:
+        The boxes.
+    """
+    boxes = []
     for label, (x, y, width, height) in frame.boxes:
-        left, top = max(x, 0.0), max(y, 0.0)
-        right, bottom = min(x + width, float(size[0])), min(y + height, float(size[1]))
-        if right <= left or bottom <= top:
+        x1, y1 = max(x, 0.0), max(y, 0.0)
+        x2, y2 = min(x + width, float(size[0])), min(y + height, float(size[1]))
+        if x2 <= x1 or y2 <= y1:
             counted[OUTSIDE] += 1
             continue
-        counted[CLIPPED] += (left, top, right, bottom) != (x, y, x + width, y + height)
-        kept.append({"label": label, "xywh": [left, top, right - left, bottom - top]})
-    return kept
+        counted[CLIPPED] += (x1, y1, x2, y2) != (x, y, x + width, y + height)
+        boxes.append({"label": label, "xywh": [x1, y1, x2 - x1, y2 - y1]})
+    return boxes
 
 
-def instrument_rows(
+def build_instrument_rows(
     frames: Sequence[BoxedFrame],
     roots: Mapping[str, Path],
-    numbered: Numbering,
+    frame_numbering: Numbering,
     *,
     kind: str = "second",
     workers: Workers = HERE,
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """One row a labelled frame, in order of video and frame, and how many of what was left out or changed.
+    """Build one row per labelled frame, in order of video and frame.
 
-    kind: of the successors. "frame" rests on the seconds that the numbers stand for, so that these are held against
-    Cholec80's tool annotations. Raises InputError where they are others (`seconds.check_seconds`).
+    Successors of kind "frame" depend on the seconds that the frame numbers represent, so they are compared with
+    Cholec80's tool annotations (`seconds.check_seconds`).
+
+    Args:
+        frames: The labelled frames.
+        roots: Folder of each source, by source id.
+        frame_numbering: The numbering of the frames.
+        kind: The kind of the successors.
+        workers: The workers that read the images.
+
+    Returns:
+        Rows in the schema INSTRUMENTS, and the counts of skipped or changed items by reason.
+
+    Raises:
+        InputError: The frame numbers represent other seconds than Cholec80's.
     """
-    counted = _check_tools(frames, roots, numbered) if kind == "frame" else Counter()
-    references = [reference(SOURCE, frame.key) for frame in frames]
-    found = sizes(references, roots, workers=workers)
+    counted = _check_tools(frames, roots, frame_numbering) if kind == "frame" else Counter()
+    references = [build_reference(SOURCE, frame.key) for frame in frames]
+    sizes = read_sizes(references, roots, workers=workers)
     rows, successors = [], Successors(kind, roots)
-    for frame, image, size in zip(frames, references, found, strict=True):
+    for frame, image, size in zip(frames, references, sizes, strict=True):
         if size is None:
             counted[MISSING] += 1
             continue
-        boxes = boxes_of(frame, size, counted)
-        place = numbered.video_frame(frame.frame)
-        key = cholec80_boxes.key(frame.video, frame.frame + numbered.step)
+        boxes = clip_boxes(frame, size, counted)
+        place = frame_numbering.find_video_frame(frame.frame)
+        key = cholec80_boxes.key(frame.video, frame.frame + frame_numbering.step)
         rows.append(
             {
                 "id": f"instruments/{frame.video:02d}/{frame.frame:06d}",
                 "image": image,
-                "successor": successors.of(SOURCE, frame.video, place, key),
+                "successor": successors.find(SOURCE, frame.video, place, key),
                 "width": size[0],
                 "height": size[1],
                 "video": frame.video,
                 "frame": frame.frame,
-                "instruments": in_order(box["label"] for box in boxes),
+                "instruments": sort_instruments(box["label"] for box in boxes),
                 "boxes": boxes,
             }
         )
     return rows, +counted
 
 
-def _check_tools(frames: Sequence[BoxedFrame], roots: Mapping[str, Path], numbered: Numbering) -> Counter[str]:
-    tools = tools_of(roots[VIDEOS], sorted({frame.video for frame in frames}))
-    boxed = boxed_instruments(frames, numbered, cholec80_boxes.INSTRUMENTS)
-    counted = check_seconds(tools, boxed, numbered, roots[SOURCE])
-    of_both = {place: names for place, names in tools.items() if place in boxed}
-    if not of_both:
+def _check_tools(frames: Sequence[BoxedFrame], roots: Mapping[str, Path], frame_numbering: Numbering) -> Counter[str]:
+    tools = read_tools_by_second(roots[VIDEOS], sorted({frame.video for frame in frames}))
+    boxed_by_second = collect_boxed_instruments(frames, frame_numbering, cholec80_boxes.INSTRUMENTS)
+    counted = check_seconds(tools, boxed_by_second, frame_numbering, roots[SOURCE])
+    shared_tools = {place: names for place, names in tools.items() if place in boxed_by_second}
+    if not shared_tools:
         raise InputError(
             roots[SOURCE],
             "no frame with boxes is at a second that Cholec80's tool tables name",
             expected="frames numbered as --boxes-first and --boxes-step say",
             action="give the number of the first second as --boxes-first, or leave the option out",
         )
-    counted[OTHER_TOOLS] = agreeing(of_both, boxed).count(False)
+    counted[OTHER_TOOLS] = compare_seconds(shared_tools, boxed_by_second).count(False)
     return counted
 
 
-def in_order(labels: Iterator[str]) -> list[str]:
-    """Each instrument once, in the order of Cholec80's classes."""
+def sort_instruments(labels: Iterator[str]) -> list[str]:
+    """Sort instruments in the order of Cholec80's classes, each once.
+
+    Args:
+        labels: The instruments.
+
+    Returns:
+        The instruments.
+    """
     return sorted(set(labels), key=cholec80_boxes.INSTRUMENTS.index)
 
 
-def _exists(ref: ImageRef, roots: Mapping[str, Path]) -> bool:
+def _has_image(ref: ImageRef, roots: Mapping[str, Path]) -> bool:
     try:
         images.locate(ref, roots)
     except ImageError:

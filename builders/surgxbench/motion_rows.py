@@ -1,4 +1,4 @@
-"""The motion mask and the camera of every row that has a successor (section 3.4.2 and appendix B)."""
+"""The motion mask and the camera of every row with a successor (section 3.4.2 and appendix B)."""
 
 from __future__ import annotations
 
@@ -17,26 +17,32 @@ from ...loaders.errors import InputError
 from ..options import option
 from ..parallel import HERE, Workers
 from .flow_files import FlowFiles
-from .frames import VIDEOS, ImageRef, reference
+from .frames import VIDEOS, ImageRef, build_reference
 from .motion import FLOOR, GAMMA, RANGES
 from .pairs import Flow, Pair
 from .raft import Raft
 from .seconds import FPS
-from .videos import motion_of_videos
+from .videos import compute_video_motion
 
 RAFT = "raft"
 
 
 @dataclass(frozen=True, slots=True)
 class MotionOptions:
-    """What motion masks are made of (`flow_files.FlowFiles`, `raft.Raft`).
+    """Settings of the motion masks.
 
-    gamma, trim, floor: see `motion.describe`. cache: None keeps nothing; the command keeps it below its --out.
+    Attributes:
+        flow: "raft", or a folder of flow files (`raft.Raft`, `flow_files.FlowFiles`).
+        weights: Weights of RAFT in a file; None downloads torchvision's.
+        gamma: See `motion.describe`.
+        trim: See `motion.describe`.
+        floor: See `motion.describe`.
+        cache: Folder for finished videos; None caches nothing. The command puts it below its --out.
     """
 
     flow: str = field(
         metadata=option(
-            "add motion masks, made of RAFT's optical flow, or of the flow files in a folder",
+            "add motion masks from RAFT's optical flow, or from the flow files in a folder",
             kind=str,
             metavar="raft|DIR",
             default="no motion masks",
@@ -74,7 +80,7 @@ class MotionOptions:
     cache: Path | None = field(
         default=None,
         metadata=option(
-            "with --flow: keep finished videos in this folder, so that a killed build goes on",
+            "with --flow: keep finished videos in this folder, so that a killed build can resume",
             flag="--motion-cache",
             kind=Path,
             metavar="DIR",
@@ -83,15 +89,26 @@ class MotionOptions:
         ),
     )
 
-    def recorded(self) -> dict[str, Any]:
-        """What build.json says of them: no path of the machine."""
+    def describe(self) -> dict[str, Any]:
+        """Describe the settings for build.json, without paths of the machine.
+
+        Returns:
+            The settings by name.
+        """
         weights = Path(self.weights) if self.weights else None
-        flow = Raft(_never, weights=weights).identity("", ()) if self.flow == RAFT else "files"
+        flow = Raft(_refuse_pairs, weights=weights).identity("", ()) if self.flow == RAFT else "files"
         return {"flow": flow, "gamma": self.gamma, "trim": self.trim, "floor": self.floor}
 
 
 def check_motion(options: MotionOptions) -> None:
-    """Raises InputError for options that cannot work, before any frame is read."""
+    """Check the settings before any frame is read.
+
+    Args:
+        options: The settings.
+
+    Raises:
+        InputError: The folder of flow files or the file of weights is missing.
+    """
     if options.flow != RAFT and not Path(options.flow).is_dir():
         expected = "raft, or a folder of flow files: <video>/<frame>_forward.npy and so on"
         raise InputError(f"--flow {options.flow}", "no such folder", expected=expected)
@@ -99,7 +116,7 @@ def check_motion(options: MotionOptions) -> None:
         raise InputError(options.weights, "no such file", expected="a state dict of torchvision's raft_large")
 
 
-def with_motion(
+def add_motion(
     rows: Sequence[dict[str, Any]],
     roots: Mapping[str, Path],
     options: MotionOptions,
@@ -107,19 +124,32 @@ def with_motion(
     successor: str,
     workers: Workers = HERE,
 ) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """The rows with motion and camera where they have a successor, and how many frames do not move or are not known.
+    """Add motion and camera to the rows that have a successor.
 
-    successor: "frame" takes both frames of a pair from Cholec80's video, so that no difference between the copies
-    looks like motion; both are scaled to the row's size.
+    Both frames of a pair are scaled to the row's size.
+
+    Args:
+        rows: Rows in the schema TRIPLETS.
+        roots: Folder of each source, by source id.
+        options: The settings of the motion masks.
+        successor: The kind of the successors. With "frame" both frames of a pair come from Cholec80's video, so that
+            differences between the copies do not look like motion.
+        workers: The workers that compute the motion.
+
+    Returns:
+        The rows, and the counts of frames that are still or partly unknown.
+
+    Raises:
+        InputError: The flow is missing or faulty.
     """
     by_video: dict[str, list[Pair]] = {}
     for row in rows:
         if row["successor"] is None:
             continue
-        first = row["image"]
+        first_reference = row["image"]
         if successor == "frame":
-            first = reference(VIDEOS, cholec80.key(row["video"], FPS * row["frame"]))
-        names = [f"{ref['source']}/{ref['key']}" for ref in (first, row["successor"])]
+            first_reference = build_reference(VIDEOS, cholec80.key(row["video"], FPS * row["frame"]))
+        names = [f"{ref['source']}/{ref['key']}" for ref in (first_reference, row["successor"])]
         video = f"VID{row['video']:02d}"
         by_video.setdefault(video, []).append(Pair(row["frame"], *names, size=(row["height"], row["width"])))
 
@@ -131,50 +161,53 @@ def with_motion(
     else:
         flow = FlowFiles(Path(options.flow).absolute())
         reads = [flow.folder]
-    found, counted = motion_of_videos(
+    motion_by_video, counted = compute_video_motion(
         by_video, flow, cache=options.cache, gamma=options.gamma, trim=options.trim, floor=options.floor,
         workers=workers, reads=reads, gpu=options.flow == RAFT,
     )  # fmt: skip
-    made = [row | found.get(f"VID{row['video']:02d}", {}).get(row["frame"], {}) for row in rows]
-    return made, counted
+    new_rows = [row | motion_by_video.get(f"VID{row['video']:02d}", {}).get(row["frame"], {}) for row in rows]
+    return new_rows, counted
 
 
 def _open_pairs(roots: Mapping[str, Path], _: str, pairs: Sequence[Pair]) -> Iterator[tuple[Image.Image, Image.Image]]:
-    opened = _in_turn([reference(*name.split("/", 1)) for pair in pairs for name in (pair.first, pair.second)], roots)
-    for pair, first, second in zip(pairs, opened, opened, strict=True):
+    opened = _open_in_turn(
+        [build_reference(*name.split("/", 1)) for pair in pairs for name in (pair.first_image, pair.second_image)],
+        roots,
+    )
+    for pair, first_image, second_image in zip(pairs, opened, opened, strict=True):
         assert pair.size is not None
-        yield _scaled(first, pair.size), _scaled(second, pair.size)
+        yield _resize(first_image, pair.size), _resize(second_image, pair.size)
 
 
-def _never(*_: Any) -> Iterator[tuple[Any, Any]]:
+def _refuse_pairs(*_: Any) -> Iterator[tuple[Any, Any]]:
     raise AssertionError("the weights' name needs no frame")
 
 
-def _in_turn(refs: Sequence[ImageRef], roots: Mapping[str, Path]) -> Iterator[Image.Image]:
-    """The pictures in turn, opened as they are asked for: repeated neighbours once, frames of a video in one pass."""
-    runs = [(ref, len(list(same))) for ref, same in groupby(refs)]
+def _open_in_turn(refs: Sequence[ImageRef], roots: Mapping[str, Path]) -> Iterator[Image.Image]:
+    """Open images lazily and in turn: repeated neighbours once, frames of a video in one pass."""
+    runs = [(ref, len(list(run))) for ref, run in groupby(refs)]
     distinct = [ref for ref, _ in runs]
-    of_video = all(ref["source"] == VIDEOS for ref in distinct)
-    opened = _decoded(distinct, roots) if of_video else (images.open_image(ref, roots) for ref in distinct)
-    for (_, times), image in zip(runs, opened, strict=True):
-        yield from repeat(image, times)
+    is_video = all(ref["source"] == VIDEOS for ref in distinct)
+    opened = _decode_frames(distinct, roots) if is_video else (images.open_image(ref, roots) for ref in distinct)
+    for (_, n_repeats), image in zip(runs, opened, strict=True):
+        yield from repeat(image, n_repeats)
 
 
-def _decoded(refs: Sequence[ImageRef], roots: Mapping[str, Path]) -> Iterator[Image.Image]:
-    """Frames of one video in ascending order, in one pass as far as it goes."""
-    left = list(refs)
-    while left:
-        path = images.locate(left[0], roots)
-        numbers = [parts[1] for ref in left if (parts := cholec80.split_key(ref["key"]))]
+def _decode_frames(refs: Sequence[ImageRef], roots: Mapping[str, Path]) -> Iterator[Image.Image]:
+    """Decode frames of one video in ascending order, in one pass as far as possible."""
+    remaining = list(refs)
+    while remaining:
+        path = images.locate(remaining[0], roots)
+        numbers = [parts[1] for ref in remaining if (parts := cholec80.split_key(ref["key"]))]
         try:
             for image in cholec80.frames(path, numbers):
-                del left[0]
+                del remaining[0]
                 yield image
-        except InputError:  # where the fault is in frames that the next one does not need, it opens by itself
-            yield images.open_image(left.pop(0), roots)
+        except InputError:  # the next frame can be readable alone if the fault is in other frames
+            yield images.open_image(remaining.pop(0), roots)
 
 
-def _scaled(image: Image.Image, size: tuple[int, int]) -> Image.Image:
-    """The image at (height, width)."""
-    wide = size[1], size[0]
-    return image if image.size == wide else image.resize(wide, Image.Resampling.BICUBIC)
+def _resize(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """Resize an image to (height, width)."""
+    width_height = size[1], size[0]
+    return image if image.size == width_height else image.resize(width_height, Image.Resampling.BICUBIC)

@@ -1,4 +1,4 @@
-"""Pairs of frames, and where the optical flow between them comes from."""
+"""Pairs of frames, and the protocol for sources of the optical flow between them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import numpy as np
 
 
 class Pair(NamedTuple):
-    """A frame and its successor. frame: the first one's number. first, second: what names the two images, `source/key`
-    or the like. size: (height, width) in pixels, where it is known.
+    """A frame and its successor.
+
+    Attributes:
+        frame: The number of the first frame.
+        first_image: The name of the first image: `source/key` or the like.
+        second_image: The name of the second image.
+        size: Height and width in pixels; None if they are unknown.
     """
 
     frame: int
-    first: str
-    second: str
+    first_image: str
+    second_image: str
     size: tuple[int, int] | None = None
 
 
@@ -23,12 +28,28 @@ Flows = tuple[np.ndarray, np.ndarray]  # forward and backward, each (2, H, W) fl
 
 
 class Flow(Protocol):
-    """Where flow comes from."""
+    """A source of optical flow."""
 
     def identity(self, video: str, pairs: Sequence[Pair]) -> str:
-        """What the flow of these pairs depends on beside their images."""
+        """Describe what the flow of pairs depends on, other than their images.
+
+        Args:
+            video: The name of the video.
+            pairs: Its pairs of frames.
+
+        Returns:
+            The text.
+        """
         ...
 
     def flows(self, video: str, pairs: Sequence[Pair]) -> Iterator[Flows]:
-        """The flow of each pair in turn."""
+        """Compute the flow of each pair in turn.
+
+        Args:
+            video: The name of the video.
+            pairs: Its pairs of frames.
+
+        Returns:
+            Forward and backward flow of each pair.
+        """
         ...

@@ -1,4 +1,4 @@
-"""Optical flow by RAFT (section 3.4.2), as torchvision has it."""
+"""Optical flow by RAFT (section 3.4.2) in torchvision's implementation."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from ...loaders.errors import InputError, MedfaithError
 from .pairs import Flows, Pair
 
 WEIGHTS = "C_T_SKHT_V2"  # torchvision's default for raft_large
-MULTIPLE, LEAST = 8, 128  # pixels: what RAFT's encoder and its correlation pyramid need
+MULTIPLE, LEAST = 8, 128  # pixels: sizes that RAFT's encoder and correlation pyramid require
 
 
 class Raft:
-    """torchvision's raft_large.
+    """torchvision's raft_large. The model is loaded when the first flow is computed.
 
     Args:
-        open_pairs: yields the two images of each of a video's pairs in turn: RGB, uint8 (H, W, 3), or PIL. It is read a
-            batch at a time, and what it raises is passed on.
-        weights: a state dict of torchvision's raft_large in a file; None downloads torchvision's default, C_T_SKHT_V2.
-        device: None takes the GPU if there is one.
-        batch_size: pairs at a time, each both ways: about 0.5 GB a pair for frames of 480x854.
-        updates: refinements of the flow; RAFT's own default is 12.
+        open_pairs: Yields the two images of each of a video's pairs in turn: RGB, uint8 (H, W, 3), or PIL. It is read
+            one batch at a time. Its errors are passed on.
+        weights: A state dict of torchvision's raft_large in a file; None downloads torchvision's default, C_T_SKHT_V2.
+        device: The device; None takes the GPU if there is one.
+        batch_size: Pairs at a time, in both directions: about 0.5 GB a pair for frames of 480x854.
+        updates: Number of refinements of the flow; RAFT's own default is 12.
 
-    The model is loaded when the first flow is asked for. Raises InputError for a weights file that is missing.
+    Raises:
+        InputError: The file of weights is missing.
     """
 
     def __init__(
@@ -47,11 +48,32 @@ class Raft:
         self._device = device
 
     def identity(self, video: str, pairs: Sequence[Pair]) -> str:
+        """Describe the model, its weights and its number of updates.
+
+        Args:
+            video: Not used.
+            pairs: Not used.
+
+        Returns:
+            The text.
+        """
         return f"raft_large, {self._weights_name}, {self.updates} updates"
 
     def flows(self, video: str, pairs: Sequence[Pair]) -> Iterator[Flows]:
+        """Compute the flow of each pair in turn, in batches.
+
+        Args:
+            video: The name of the video.
+            pairs: Its pairs of frames.
+
+        Yields:
+            Forward and backward flow.
+
+        Raises:
+            InputError: The frames are not RGB uint8 images of one size.
+        """
         opened = zip(pairs, self.open_pairs(video, pairs), strict=True)
-        while batch := [_checked_pair(video, *one) for one in islice(opened, self.batch_size)]:
+        while batch := [_check_pair(video, *item) for item in islice(opened, self.batch_size)]:
             sizes = sorted({first.shape[:2] for first, _ in batch})
             if len(sizes) > 1:
                 raise InputError(f"video {video}", f"frames of several sizes (height, width): {sizes}")
@@ -59,8 +81,16 @@ class Raft:
             yield from zip(*self.between(first, second), strict=True)
 
     def between(self, first: np.ndarray, second: np.ndarray) -> Flows:
-        """Forward and backward flow, float32 (N, 2, H, W) each, of N pairs of images: uint8 (N, H, W, 3)."""
-        torch = _torch()
+        """Compute the flow of N pairs of images.
+
+        Args:
+            first: The first images: uint8 (N, H, W, 3).
+            second: The second images: uint8 (N, H, W, 3).
+
+        Returns:
+            Forward and backward flow: float32 (N, 2, H, W) each.
+        """
+        torch = _import_torch()
         n, (height, width) = len(first), first.shape[1:3]
         images = torch.from_numpy(np.concatenate([first, second])).to(self.device).permute(0, 3, 1, 2)
         left, right, top, bottom = padding((height, width))
@@ -68,12 +98,13 @@ class Raft:
             scaled = images.float() / 127.5 - 1
             padded = torch.nn.functional.pad(scaled, (left, right, top, bottom), mode="replicate")
             flow = self._model(padded, padded.roll(n, 0), num_flow_updates=self.updates)[-1]
-            found = flow[..., top : top + height, left : left + width].cpu().numpy()
-        return found[:n], found[n:]
+            cropped = flow[..., top : top + height, left : left + width].cpu().numpy()
+        return cropped[:n], cropped[n:]
 
     @cached_property
     def device(self) -> str:
-        return self._device or ("cuda" if _torch().cuda.is_available() else "cpu")
+        """The device of the model."""
+        return self._device or ("cuda" if _import_torch().cuda.is_available() else "cpu")
 
     @cached_property
     def _weights_name(self) -> str:
@@ -84,13 +115,13 @@ class Raft:
 
     @property
     def _model(self) -> Any:
-        return _loaded(self.weights, self._weights_name, self.device)
+        return _load_model(self.weights, self._weights_name, self.device)
 
 
 @lru_cache(maxsize=1)
-def _loaded(weights: Path | None, name: str, device: str) -> Any:
-    """The model with the weights of this name, kept for the tasks that a worker is sent one after another."""
-    _torch()
+def _load_model(weights: Path | None, name: str, device: str) -> Any:
+    """Load the model with these weights. A worker caches it for its next tasks."""
+    _import_torch()
     from torchvision.models.optical_flow import Raft_Large_Weights, raft_large
 
     model = raft_large(weights=None, progress=False)
@@ -109,7 +140,13 @@ def _loaded(weights: Path | None, name: str, device: str) -> Any:
 
 
 def padding(size: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Left, right, top, bottom: what brings (height, width) `size` to multiples of 8, 128 at least, evenly split.
+    """Compute the padding to multiples of 8 pixels and at least 128, split evenly between the sides.
+
+    Args:
+        size: Height and width in pixels.
+
+    Returns:
+        Pixels on the left, right, top and bottom.
 
     >>> padding((480, 854))
     (1, 1, 0, 0)
@@ -118,7 +155,7 @@ def padding(size: tuple[int, int]) -> tuple[int, int, int, int]:
     return width // 2, width - width // 2, height // 2, height - height // 2
 
 
-def _torch() -> Any:
+def _import_torch() -> Any:
     try:
         import torch
         import torchvision  # noqa: F401
@@ -132,19 +169,22 @@ def _torch() -> Any:
 def _load_state(model: Any, path: Path) -> None:
     expected = "a state dict of torchvision's raft_large, as torch.save writes it"
     try:
-        state = _torch().load(path, map_location="cpu", weights_only=True)
+        state = _import_torch().load(path, map_location="cpu", weights_only=True)
         model.load_state_dict(state)
-    except Exception as error:  # torch.load has no error of its own: a damaged file may end in any
+    except Exception as error:  # a damaged file can raise any error in torch.load
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise InputError(path, f"cannot be loaded: {reason}", expected=expected) from error
 
 
-def _checked_pair(video: str, pair: Pair, opened: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
-    first, second = (np.asarray(image) for image in opened)
-    for image, name in ((first, pair.first), (second, pair.second)):
+def _check_pair(video: str, pair: Pair, opened: tuple[Any, Any]) -> tuple[np.ndarray, np.ndarray]:
+    first_image, second_image = (np.asarray(image) for image in opened)
+    for image, name in ((first_image, pair.first_image), (second_image, pair.second_image)):
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
             raise InputError(name, f"an image of shape {image.shape}, {image.dtype}", expected="(H, W, 3), uint8")
-    if first.shape != second.shape:
-        found = f"{pair.first} is of {first.shape[:2]}, {pair.second} of {second.shape[:2]} (height, width)"
-        raise InputError(f"video {video}", found, row=f"frame {pair.frame}", expected="frames of one size")
-    return first, second
+    if first_image.shape != second_image.shape:
+        problem = (
+            f"{pair.first_image} is of {first_image.shape[:2]}, "
+            f"{pair.second_image} of {second_image.shape[:2]} (height, width)"
+        )
+        raise InputError(f"video {video}", problem, row=f"frame {pair.frame}", expected="frames of one size")
+    return first_image, second_image

@@ -1,6 +1,6 @@
-"""The motion in whole videos, made of optical flow video by video.
+"""The motion in full videos, computed from optical flow one video at a time.
 
-A killed run goes on at the first unfinished video: each finished one has a file of its own in the cache.
+Each finished video has its own file in the cache, so a killed run resumes at the first unfinished video.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from . import motion
 from .motion import FLOOR, GAMMA, Motion
 from .pairs import Flow, Pair
 
-PAIRS_A_TASK = 48  # a multiple of RAFT's batch, so that tasks do not cut batches
-VERSION = 1  # of what a cache file holds; another method of the fit or the mask needs another number
+PAIRS_A_TASK = 48  # a multiple of RAFT's batch size, so that batches are full
+VERSION = 1  # version of the cache files; increase it with each change of the fit or the mask
 STILL, PARTLY_UNKNOWN = "frames in which nothing moves", "frames with pixels of unknown flow (not in their masks)"
 
 
-def motion_of_videos(
+def compute_video_motion(
     pairs_by_video: Mapping[str, Sequence[Pair]],
     flow: Flow,
     *,
@@ -43,90 +43,109 @@ def motion_of_videos(
     reads: Sequence[Path] = (),
     gpu: bool = False,
 ) -> tuple[dict[str, dict[int, Motion]], Counter[str]]:
-    """What moves in each pair's first frame, video -> frame -> motion; and how many frames are still or partly unknown.
+    """Compute the motion in the first frame of each pair.
+
+    Videos that are finished before an error stay in the cache.
 
     Args:
-        pairs_by_video: the videos in the order in which they are worked on.
+        pairs_by_video: The pairs of each video. The videos are processed in this order.
         flow: `Raft`, `FlowFiles` or another source.
-        cache: folder for one file a finished video; None keeps nothing. A file's name carries the hash of all it was
-            made with (flow and weights, gamma, trim, floor, the pairs): what other settings left there is not looked
-            at, nor touched. One run at a time writes to a folder.
-        gamma, trim, floor: see `motion.describe`.
-        workers, reads, gpu: see `parallel.Workers.each`.
+        cache: Folder with one file per finished video; None caches nothing. The name of a file contains the hash of all
+            that the motion depends on (flow and weights, gamma, trim, floor, the pairs). Files of other settings are
+            ignored and stay unchanged. Only one run at a time writes to a folder.
+        gamma: See `motion.describe`.
+        trim: See `motion.describe`.
+        floor: See `motion.describe`.
+        workers: The workers that compute the motion.
+        reads: See `parallel.Workers.map`.
+        gpu: See `parallel.Workers.map`.
 
-    Raises InputError for settings out of range, a video's name that is no file name, a damaged file in the cache, and
-    flow that gives no camera; and passes on what the flow source raises. Videos finished until then stay in the cache.
+    Returns:
+        The motion by video and frame, and the counts of frames that are still or partly unknown.
+
+    Raises:
+        InputError: A setting is out of range, the name of a video is not a file name, a cache file is damaged, or a
+            flow gives no camera. Errors of the flow source are passed on.
     """
     motion.check_settings(gamma, trim, floor)
     _check_videos(pairs_by_video)
-    how = {"gamma": gamma, "trim": trim, "floor": floor}
-    with _exclusive(cache) if cache is not None else nullcontext():
-        settings = {video: _settings(video, pairs, flow, **how) for video, pairs in pairs_by_video.items()}
-        paths = {video: cache / _file_name(of_video) for video, of_video in settings.items()} if cache else {}
+    motion_settings = {"gamma": gamma, "trim": trim, "floor": floor}
+    with _cache_lock(cache) if cache is not None else nullcontext():
+        settings = {
+            video: _collect_settings(video, pairs, flow, **motion_settings) for video, pairs in pairs_by_video.items()
+        }
+        paths = (
+            {video: cache / _format_file_name(video_items) for video, video_items in settings.items()} if cache else {}
+        )
         lines = {
             video: _read_video(path, settings[video], pairs_by_video[video])
             for video, path in paths.items()
             if path.exists()
         }
         tasks = {v: pieces(pairs, PAIRS_A_TASK) for v, pairs in pairs_by_video.items() if v not in lines}
-        drawn = ((video, some) for video, of_video in tasks.items() for some in of_video)
+        video_tasks = ((video, piece) for video, video_items in tasks.items() for piece in video_items)
         total = sum(len(pairs_by_video[video]) for video in tasks)
-        with workers.each(
-            partial(_made, flow=flow, **how), drawn, reads=reads, gpu=gpu,
+        with workers.map(
+            partial(_compute_lines, flow=flow, **motion_settings), video_tasks, reads=reads, gpu=gpu,
             title="computing motion", unit="frames", total=total, length=lambda task: len(task[1]),
-        ) as made:  # fmt: skip
-            for video, of_video in tasks.items():
-                lines[video] = [line for _ in of_video for line in next(made)]
+        ) as results:  # fmt: skip
+            for video, video_items in tasks.items():
+                lines[video] = [line for _ in video_items for line in next(results)]
                 if video in paths:
                     _write_video(paths[video], settings[video], lines[video])
-    found: dict[str, dict[int, Motion]] = {
+    motion_by_video: dict[str, dict[int, Motion]] = {
         video: {line["frame"]: {"motion": line["motion"], "camera": line["camera"]} for line in lines[video]}
         for video in pairs_by_video
     }
-    every = [line for of_video in lines.values() for line in of_video]
+    all_lines = [line for video_items in lines.values() for line in video_items]
     counted = Counter(
-        {STILL: sum(not line["moving"] for line in every), PARTLY_UNKNOWN: sum(bool(line["unknown"]) for line in every)}
+        {
+            STILL: sum(not line["moving"] for line in all_lines),
+            PARTLY_UNKNOWN: sum(bool(line["unknown"]) for line in all_lines),
+        }
     )
-    return found, +counted
+    return motion_by_video, +counted
 
 
 def _check_videos(pairs_by_video: Mapping[str, Sequence[Pair]]) -> None:
     for video, pairs in pairs_by_video.items():
         if not re.fullmatch(r"\w[\w.-]*", video):
             raise InputError(f"video {video!r}", "no name for a file", expected="letters, digits, '_', '-' and '.'")
-        twice = next((frame for frame, times in Counter(pair.frame for pair in pairs).items() if times > 1), None)
-        if twice is not None:
-            raise InputError(f"video {video}", "two pairs begin with one frame", row=f"frame {twice}")
+        repeated_frame = next(
+            (frame for frame, n_pairs in Counter(pair.frame for pair in pairs).items() if n_pairs > 1), None
+        )
+        if repeated_frame is not None:
+            raise InputError(f"video {video}", "two pairs begin with one frame", row=f"frame {repeated_frame}")
 
 
-def _made(task: tuple[str, Sequence[Pair]], *, flow: Flow, **settings: float) -> list[dict[str, Any]]:
-    """A line of the cache for each of some pairs of a video."""
+def _compute_lines(task: tuple[str, Sequence[Pair]], *, flow: Flow, **settings: float) -> list[dict[str, Any]]:
+    """Compute the line of the cache for each pair of a task."""
     video, pairs = task
     lines = []
     for pair, (forward, backward) in zip(pairs, flow.flows(video, pairs), strict=True):
-        where = {"where": f"video {video}", "row": f"frame {pair.frame}"}
+        place = {"where": f"video {video}", "row": f"frame {pair.frame}"}
         if pair.size is not None and forward.shape[1:] != tuple(pair.size):
             raise InputError(
-                found=f"a flow of {forward.shape[1:]}", expected=f"the frame's {tuple(pair.size)}", **where
+                found=f"a flow of {forward.shape[1:]}", expected=f"the frame's {tuple(pair.size)}", **place
             )
         try:
-            described = motion.describe(forward, backward, **settings)
+            video_motion = motion.describe(forward, backward, **settings)
         except ValueError as error:
-            raise InputError(found=str(error), **where) from error
-        unknown = int((~np.isfinite(forward).all(0)).sum())
-        line = {"frame": pair.frame, **described, "moving": rle.area(described["motion"]), "unknown": unknown}
+            raise InputError(found=str(error), **place) from error
+        n_unknown = int((~np.isfinite(forward).all(0)).sum())
+        line = {"frame": pair.frame, **video_motion, "moving": rle.area(video_motion["motion"]), "unknown": n_unknown}
         lines.append(line)
     return lines
 
 
-def _settings(video: str, pairs: Sequence[Pair], flow: Flow, **settings: float) -> dict[str, Any]:
+def _collect_settings(video: str, pairs: Sequence[Pair], flow: Flow, **settings: float) -> dict[str, Any]:
     listing = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
-    of_flow = flow.identity(video, pairs)
+    flow_identity = flow.identity(video, pairs)
     values = {name: float(value) for name, value in settings.items()}
-    return {"version": VERSION, "video": video, "flow": of_flow, **values, "pairs": listing}
+    return {"version": VERSION, "video": video, "flow": flow_identity, **values, "pairs": listing}
 
 
-def _file_name(settings: Mapping[str, Any]) -> str:
+def _format_file_name(settings: Mapping[str, Any]) -> str:
     return f"{settings['video']}-{hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:16]}.jsonl"
 
 
@@ -138,20 +157,20 @@ def _write_video(path: Path, settings: Mapping[str, Any], lines: Sequence[Mappin
 def _read_video(path: Path, settings: dict[str, Any], pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     try:
         header, *lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
-        right = header == settings and [line["frame"] for line in lines] == [pair.frame for pair in pairs]
+        is_valid = header == settings and [line["frame"] for line in lines] == [pair.frame for pair in pairs]
         for line in lines:
-            right &= rle.area(line["motion"]) == line["moving"] and line["unknown"] >= 0
-            right &= set(line["camera"]) == {"pan", "tilt", "zoom", "roll"}
+            is_valid &= rle.area(line["motion"]) == line["moving"] and line["unknown"] >= 0
+            is_valid &= set(line["camera"]) == {"pan", "tilt", "zoom", "roll"}
     except (ValueError, KeyError, TypeError):
-        right, lines = False, []
-    if not right:
+        is_valid, lines = False, []
+    if not is_valid:
         raise InputError(path, "is damaged", action="delete it; the video's motion is computed again")
     return lines
 
 
 @contextmanager
-def _exclusive(cache: Path) -> Iterator[None]:
-    """One run at a time in a cache: two would write the same file."""
+def _cache_lock(cache: Path) -> Iterator[None]:
+    """Context manager that allows one run at a time in a cache, because two runs would write the same file."""
     try:
         cache.mkdir(parents=True, exist_ok=True)
         lock = FileLock(cache / ".lock", timeout=0)

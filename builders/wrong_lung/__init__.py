@@ -1,5 +1,6 @@
-"""That's the Wrong Lung! (McInerney et al., "Evaluating and Improving the Interpretability of Unsupervised Multimodal
-Encoders for Medical Data"): report sentences with the boxes they speak of, and their perturbed partners.
+"""That's the Wrong Lung!: report sentences with the boxes that they describe, and their perturbed partners.
+
+McInerney et al., "Evaluating and Improving the Interpretability of Unsupervised Multimodal Encoders for Medical Data".
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ import pyarrow.compute as pc
 from ...loaders import chest_imagenome, mimic_cxr
 from ...loaders.errors import InputError
 from ..benchmark import Benchmark, Repository, Request
-from ..label_keys import as_table
+from ..label_keys import build_label_table
 from ..options import option
 from ..schemas.wrong_lung import PERTURBED, SENTENCE
 from ..verify import read_split
 from ..write import Family, Split
 from . import perturbations, silver
 from .boxes import check_corners
-from .checks import pair_violations, perturbed_violations, sentence_violations
+from .checks import find_pair_violations, find_perturbed_violations, find_sentence_violations
 from .laterality import SWAPS
-from .sentences import Sentence, sentences, without_anatomy
+from .sentences import Sentence, count_without_anatomy, sentences
 
 NAME = "wrong-lung"
 SPLIT = "test"
 SOURCE, IMAGES = "chest_imagenome", "mimic_cxr"
-ALL_SENTENCES = "all_sentences"  # the file is not required: only a count is made of it
+ALL_SENTENCES = "all_sentences"  # an optional file: the build only counts its sentences
 GOLD, SILVER, SYNTHETIC = "gold", "silver", "synthetic"
 # Perturbed config -> the config of its originals.
 ORIGINALS = {
@@ -45,18 +46,26 @@ ORIGINALS = {
 }
 CONFIGS = dict.fromkeys((GOLD, *ORIGINALS), SOURCE)
 NEEDS = dict.fromkeys((*CONFIGS, SILVER), (SOURCE, IMAGES))
-FAMILIES = {GOLD: Family(SENTENCE, (), sentence_violations), "perturbed": Family(PERTURBED, (), perturbed_violations)}
+FAMILIES = {
+    GOLD: Family(SENTENCE, (), find_sentence_violations),
+    "perturbed": Family(PERTURBED, (), find_perturbed_violations),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of a build."""
+    """Options of a build.
+
+    Attributes:
+        swap: How left and right are exchanged (`laterality.swapped`).
+        random_boxes: Where the boxes of another image lie (`perturbations.random_boxes`).
+    """
 
     swap: str = field(
         default="words",
         metadata=option(
-            "how left and right are exchanged: words exchanges whole words; substring exchanges the letters wherever "
-            "they stand, in lower case, as the paper's code does",
+            "how left and right are exchanged: words exchanges complete words; substring exchanges the letters "
+            "anywhere, in lower case, like the paper's code",
             choices=SWAPS,
         ),
     )
@@ -70,76 +79,108 @@ class Options:
     )
 
 
-def family(config: str) -> Family:
-    """What the rows of a config are."""
+def select_family(config: str) -> Family:
+    """Select the row family of a config.
+
+    Args:
+        config: The name of the config.
+
+    Returns:
+        The family.
+    """
     return FAMILIES[GOLD if config in (GOLD, SILVER) else "perturbed"]
 
 
 def make(request: Request) -> Iterator[Repository]:
-    """The one repository: the configs, with gold and those that hold their originals."""
+    """Make the repository. Gold and the originals of each perturbed config are always included.
+
+    Args:
+        request: The arguments of the build.
+
+    Yields:
+        The repository.
+
+    Raises:
+        MissingSourceError: A source has no root.
+        InputError: A source is faulty, or a named config has no row.
+    """
     options: Options = request.options
-    chosen = _chosen(request.named)
-    named = {source: request.root(source) for source in (SOURCE, IMAGES)}
-    read = chest_imagenome.read_gold(named[SOURCE])
-    all_images = mimic_cxr.read_images(named[IMAGES], None)  # whatever a view is called, the data set chose them
-    images = _images(all_images, {sentence.image_id for sentence in read})
-    gold, counted = sentences(read, images, benchmark=NAME)
+    config_names = _select_configs(request.named_configs)
+    roots = {source: request.find_root(source) for source in (SOURCE, IMAGES)}
+    gold_sentences = chest_imagenome.read_gold(roots[SOURCE])
+    all_images = mimic_cxr.read_images(roots[IMAGES], None)  # of all views, because the data set chose the images
+    images = _select_images(all_images, {sentence.image_id for sentence in gold_sentences})
+    gold, counted = sentences(gold_sentences, images, benchmark=NAME)
     if not gold:
         raise InputError(
-            named[SOURCE],
+            roots[SOURCE],
             "no gold sentence has an image and boxes" + "".join(f"; {n} {reason}" for reason, n in counted.items()),
             action=f"check that --root {IMAGES} is the MIMIC-CXR-JPG that Chest ImaGenome was made from",
         )
-    of_image = chest_imagenome.read_anatomy(named[SOURCE])
-    counted += check_corners(read, of_image, named[SOURCE])
-    if ALL_SENTENCES in chest_imagenome.find_label_files(named[SOURCE]):
-        listed = chest_imagenome.read_all_sentences(named[SOURCE])
-        ids = (listed[column].to_pylist() for column in ("image_id", "row_id"))
-        counted += without_anatomy(read, zip(*ids, strict=True))
-    anatomy = {row["key"]: of_image[image_id] for image_id, row in images.items() if image_id in of_image}
+    anatomy_by_image = chest_imagenome.read_anatomy(roots[SOURCE])
+    counted += check_corners(gold_sentences, anatomy_by_image, roots[SOURCE])
+    if ALL_SENTENCES in chest_imagenome.find_label_files(roots[SOURCE]):
+        all_sentences = chest_imagenome.read_all_sentences(roots[SOURCE])
+        ids = (all_sentences[column].to_pylist() for column in ("image_id", "row_id"))
+        counted += count_without_anatomy(gold_sentences, zip(*ids, strict=True))
+    anatomy = {
+        row["key"]: anatomy_by_image[image_id] for image_id, row in images.items() if image_id in anatomy_by_image
+    }
     splits = []
-    for config in (config for config in CONFIGS if config in chosen):
-        rows, of_config = _make(config, gold, anatomy, request.seed, options)
-        counted += of_config
-        if not rows and config in request.named:
+    for config in (config for config in CONFIGS if config in config_names):
+        rows, config_counts = _build_rows(config, gold, anatomy, request.seed, options)
+        counted += config_counts
+        if not rows and config in request.named_configs:
             raise InputError(f"--config {config}", "no sentence has a partner of this kind", action="leave it out")
-        if not rows:  # a split without a row cannot be loaded, and would take the other configs with it
+        if not rows:  # a split without rows cannot be loaded, and would make the other configs fail, too
             continue
-        splits.append(Split(config, SPLIT, partial(_table, rows, family(config))))
-    keyed = {"": partial(as_table, read)}
-    others = None
-    if SILVER in chosen:
-        patients = {sentence.patient_id for sentence in read}
-        others = silver.read(named[SOURCE], all_images, patients, request.workers)
-        of_row = FAMILIES[GOLD].features.arrow_schema
-        splits += [Split(SILVER, split, partial(others.table, split, of_row, NAME)) for split in silver.SPLITS]
-    if others is None:
-        yield Repository(SOURCE, splits, _files(named), keyed=keyed, skipped=lambda: +counted)
+        splits.append(Split(config, SPLIT, partial(_build_table, rows, select_family(config))))
+    key_labels = {"": partial(build_label_table, gold_sentences)}
+    silver_set = None
+    if SILVER in config_names:
+        patients = {sentence.patient_id for sentence in gold_sentences}
+        silver_set = silver.read_silver(roots[SOURCE], all_images, patients, request.workers)
+        sentence_schema = FAMILIES[GOLD].features.arrow_schema
+        splits += [
+            Split(SILVER, split, partial(silver_set.build_table, split, sentence_schema, NAME))
+            for split in silver.SPLITS
+        ]
+    if silver_set is None:
+        yield Repository(SOURCE, splits, _list_files(roots), key_labels=key_labels, skipped=lambda: +counted)
         return
 
-    def graphs() -> dict[str, dict[str, str]]:
-        return {SOURCE: {f"scene graphs of {split}": made.sha256 for split, made in sorted(others.made.items())}}
+    def collect_graph_hashes() -> dict[str, dict[str, str]]:
+        return {
+            SOURCE: {f"scene graphs of {split}": record.sha256 for split, record in sorted(silver_set.records.items())}
+        }
 
-    files = _files(named, others.find_label_files)
-    yield Repository(SOURCE, splits, files, hashes=graphs, keyed=keyed, skipped=lambda: +counted + others.counted)
+    files = _list_files(roots, silver_set.find_label_files)
+    yield Repository(
+        SOURCE,
+        splits,
+        files,
+        hashes=collect_graph_hashes,
+        key_labels=key_labels,
+        skipped=lambda: +counted + silver_set.counted,
+    )
 
 
-def _chosen(named: Sequence[str]) -> set[str]:
-    """The configs to build: all but silver, where none is named or silver alone is; else those that are named.
+def _select_configs(named_configs: Sequence[str]) -> set[str]:
+    """Select the configs to build: the named ones; all except silver if none or only silver is named.
 
-    A build replaces its folder, so silver comes beside the others and not in their place.
+    A build replaces its folder, so the other configs are built with silver.
     """
-    chosen = (set(named) - {SILVER} or set(CONFIGS)) | (set(named) & {SILVER}) | {GOLD}
-    return chosen | {original for config, original in ORIGINALS.items() if config in chosen}
+    config_names = (set(named_configs) - {SILVER} or set(CONFIGS)) | (set(named_configs) & {SILVER}) | {GOLD}
+    return config_names | {original for config, original in ORIGINALS.items() if config in config_names}
 
 
-def _images(table: pa.Table, wanted_ids: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Rows of `mimic_cxr.read_images` by dicom_id: those of the wanted images that it has."""
-    table = table.filter(pc.is_in(table["dicom_id"], value_set=pa.array(sorted(wanted_ids), pa.string())))
+def _select_images(table: pa.Table, image_ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Select the rows of `mimic_cxr.read_images` with these dicom_ids."""
+    table = table.filter(pc.is_in(table["dicom_id"], value_set=pa.array(sorted(image_ids), pa.string())))
     return {row["dicom_id"]: row for row in table.to_pylist()}
 
 
-def _make(
+def _build_rows(
     config: str, gold: Sequence[Sentence], anatomy: perturbations.Anatomy, seed: int, options: Options
 ) -> perturbations.Made:
     rows = [sentence.row for sentence in gold]
@@ -156,12 +197,12 @@ def _make(
     return makers[config]()
 
 
-def _table(rows: list[dict[str, Any]], of_config: Family) -> pa.Table:
-    return pa.Table.from_pylist(rows, schema=of_config.features.arrow_schema)
+def _build_table(rows: list[dict[str, Any]], row_family: Family) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=row_family.features.arrow_schema)
 
 
-def _files(roots: Mapping[str, Path], lists: Sequence[Path] = ()) -> dict[str, Sequence[Path]]:
-    """What rows, or counts of what is in no row, are made of. lists: of the silver dataset's images."""
+def _list_files(roots: Mapping[str, Path], lists: Sequence[Path] = ()) -> dict[str, Sequence[Path]]:
+    """List the files that rows or counts are made from. `lists` are the lists of the silver dataset's images."""
     gold = chest_imagenome.find_label_files(roots[SOURCE])
     return {
         SOURCE: [*(gold[kind] for kind in (*chest_imagenome.REQUIRED, ALL_SENTENCES) if kind in gold), *lists],
@@ -169,18 +210,35 @@ def _files(roots: Mapping[str, Path], lists: Sequence[Path] = ()) -> dict[str, S
     }
 
 
-def partner_problems(folder: Path, config: str, split: str, sound: Collection[tuple[str, str]]) -> list[str]:
-    """What is wrong between perturbed rows and their originals, or between patients of silver and of gold."""
+def find_partner_problems(folder: Path, config: str, split: str, sound: Collection[tuple[str, str]]) -> list[str]:
+    """Find differences between perturbed rows and their originals, and patients that silver and gold share.
+
+    Args:
+        folder: The folder of the repository.
+        config: The name of the config.
+        split: The name of the split.
+        sound: The splits whose rows are sound.
+
+    Returns:
+        The problems.
+    """
     if config == SILVER and (GOLD, SPLIT) in sound:
-        patients = [read_split(folder, c, s, ["patient_id"])["patient_id"] for c, s in ((GOLD, SPLIT), (SILVER, split))]
-        gold, other = (set(column.to_pylist()) for column in patients)
-        return [f"{len(both)} of its patients are in {GOLD}, such as {min(both)}"] if (both := gold & other) else []
+        patients = [
+            read_split(folder, config_name, split_name, ["patient_id"])["patient_id"]
+            for config_name, split_name in ((GOLD, SPLIT), (SILVER, split))
+        ]
+        gold_patients, silver_patients = (set(column.to_pylist()) for column in patients)
+        return (
+            [f"{len(shared_patients)} of its patients are in {GOLD}, such as {min(shared_patients)}"]
+            if (shared_patients := gold_patients & silver_patients)
+            else []
+        )
     original = ORIGINALS.get(config)
     if original is None:
         return []
     if (original, SPLIT) not in sound:
         return [f"its originals, {original}, are missing or faulty"]
-    return pair_violations(read_split(folder, original, SPLIT), read_split(folder, config, split), config)
+    return find_pair_violations(read_split(folder, original, SPLIT), read_split(folder, config, split), config)
 
 
 BENCHMARK = Benchmark(
@@ -191,11 +249,11 @@ BENCHMARK = Benchmark(
     "images, so no build makes them unasked. Named alone, silver is built beside all other configs; named with others, "
     "beside those. Each build writes its folder anew, so repeat the --seed and the options of the build before.",
     needs=NEEDS,
-    family=family,
+    family=select_family,
     make=make,
     options=Options,
     draws="chooses orders, sentences, boxes and conditions",
-    check=partner_problems,
+    check=find_partner_problems,
     quoted={SOURCE: ("sentence",)},
 )
 build, verify = BENCHMARK.build, BENCHMARK.verify

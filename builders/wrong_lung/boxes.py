@@ -1,4 +1,4 @@
-"""Boxes of anatomies: from the data set's corners to rows."""
+"""Boxes of anatomies, converted from the data set's corners for rows."""
 
 from __future__ import annotations
 
@@ -10,60 +10,100 @@ from typing import Any
 from ...loaders.errors import InputError
 
 Corners = tuple[float, float, float, float]  # x1, y1, x2, y2 in pixels of the image, both ends included
-Box = dict[str, Any]  # label, xywh: as in a row
+Box = dict[str, Any]  # label, xywh: the form in rows
 Size = tuple[int, int]  # height, width
 ELSEWHERE = "boxes of sentences that the annotations file has elsewhere"
 UNKNOWN = "boxes of sentences that the annotations file has not"
 
 
-def box(label: str, corners: Corners, size: Size) -> Box | None:
-    """A row's box, cut off at the image's edges; None where nothing of it is in the image.
+def convert_corners(label: str, corners: Corners, size: Size) -> Box | None:
+    """Convert corners to a row's box, clipped at the image's edges.
 
-    >>> box("trachea", (10, 20, 19, 400), (100, 50))
+    Args:
+        label: The name of the anatomy.
+        corners: x1, y1, x2, y2 in pixels, both ends included.
+        size: Height and width of the image in pixels.
+
+    Returns:
+        The box; None if it lies outside of the image.
+
+    >>> convert_corners("trachea", (10, 20, 19, 400), (100, 50))
     {'label': 'trachea', 'xywh': [10, 20, 10, 80]}
     """
     x1, y1, x2, y2 = corners
-    return cut(label, (x1, y1, x2 - x1 + 1, y2 - y1 + 1), size)
+    return clip_box(label, (x1, y1, x2 - x1 + 1, y2 - y1 + 1), size)
 
 
-def cut(label: str, xywh: Iterable[float], size: Size) -> Box | None:
-    """A row's box of [x, y, width, height], cut off at the image's edges; None where nothing of it is in the image."""
-    x, y, width, height = xywh
-    left, top, right, bottom = max(x, 0), max(y, 0), min(x + width, size[1]), min(y + height, size[0])
-    if left >= right or top >= bottom:
-        return None
-    return {"label": label, "xywh": [left, top, right - left, bottom - top]}
+def clip_box(label: str, xywh: Iterable[float], size: Size) -> Box | None:
+    """Clip a box at the image's edges.
 
+    Args:
+        label: The name of the anatomy.
+        xywh: x, y, width and height in pixels.
+        size: Height and width of the image in pixels.
 
-def placed(names: Iterable[str], known: Iterable[Box], anatomy: Mapping[str, Corners], size: Size) -> list[Box]:
-    """The boxes of these anatomies in an image, each once: as `known` has them, else from `anatomy`; without those that
-    neither has.
+    Returns:
+        The box; None if it lies outside of the image.
     """
-    of_name = {known_box["label"]: known_box for known_box in known}
-    found = (
-        of_name[name] if name in of_name else box(name, anatomy[name], size)
+    x, y, width, height = xywh
+    x1, y1, x2, y2 = max(x, 0), max(y, 0), min(x + width, size[1]), min(y + height, size[0])
+    if x1 >= x2 or y1 >= y2:
+        return None
+    return {"label": label, "xywh": [x1, y1, x2 - x1, y2 - y1]}
+
+
+def find_boxes(
+    names: Iterable[str], known_boxes: Iterable[Box], anatomy: Mapping[str, Corners], size: Size
+) -> list[Box]:
+    """Find the boxes of anatomies in an image, each once.
+
+    Args:
+        names: The anatomies.
+        known_boxes: Boxes that have priority over `anatomy`.
+        anatomy: The corners of each anatomy in the image.
+        size: Height and width of the image in pixels.
+
+    Returns:
+        The boxes. Anatomies without a box are left out.
+    """
+    boxes_by_name = {known_box["label"]: known_box for known_box in known_boxes}
+    boxes = (
+        boxes_by_name[name] if name in boxes_by_name else convert_corners(name, anatomy[name], size)
         for name in dict.fromkeys(names)
-        if name in of_name or name in anatomy
+        if name in boxes_by_name or name in anatomy
     )
-    return [each for each in found if each is not None]
+    return [box for box in boxes if box is not None]
 
 
 def check_corners(gold: Iterable[Any], anatomy: Mapping[str, Mapping[str, Corners]], root: Path) -> Counter[str]:
-    """How many boxes of the sentences the annotations file has not, or more than a pixel from there.
+    """Count boxes of sentences that the annotations file does not have, or has more than a pixel away.
 
-    Raises InputError where most are: then the corners of one of the files are in another order or scale.
+    Args:
+        gold: The result of `chest_imagenome.read_gold`.
+        anatomy: The corners by image and anatomy in the annotations file.
+        root: The folder of Chest ImaGenome.
+
+    Returns:
+        The counts by reason.
+
+    Raises:
+        InputError: Most boxes differ, so the corners of one of the files have another order or scale.
     """
-    boxes = [(corners, anatomy.get(one.image_id, {}).get(name)) for one in gold for name, corners in one.boxes.items()]
-    far = [
-        max(abs(a - b) for a, b in zip(corners, there, strict=True)) > 1
-        for corners, there in boxes
-        if there is not None
+    boxes = [
+        (corners, anatomy.get(sentence.image_id, {}).get(name))
+        for sentence in gold
+        for name, corners in sentence.boxes.items()
     ]
-    if sum(far) > len(far) / 2:
+    is_far = [
+        max(abs(a - b) for a, b in zip(corners, other_corners, strict=True)) > 1
+        for corners, other_corners in boxes
+        if other_corners is not None
+    ]
+    if sum(is_far) > len(is_far) / 2:
         raise InputError(
             root,
-            f"{sum(far)} of {len(far)} boxes of the sentences are not where the annotations file has them",
+            f"{sum(is_far)} of {len(is_far)} boxes of the sentences are not where the annotations file has them",
             expected="coord_original as [x1, y1, x2, y2] in pixels of the image, as original_x1 to original_y2",
             action="use the unchanged files of the release",
         )
-    return Counter({ELSEWHERE: sum(far), UNKNOWN: len(boxes) - len(far)})
+    return Counter({ELSEWHERE: sum(is_far), UNKNOWN: len(boxes) - len(is_far)})

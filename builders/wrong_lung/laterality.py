@@ -1,4 +1,4 @@
-"""Left for right and right for left (That's the Wrong Lung!, appendix A.5), in sentences and in names of anatomies."""
+"""Exchange of left and right (That's the Wrong Lung!, appendix A.5) in sentences and in names of anatomies."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ _ANYWHERE = re.compile("left|right")
 
 
 def swapped(text: str, swap: str = "words") -> str:
-    """`text` with its sides exchanged; a text that names none stays as it is.
+    """Exchange left and right in a text. A text without a side stays unchanged.
 
     Args:
-        swap: "words": whole words, in their case; "substring": the reference code's way, which puts the text in lower
-            case and replaces the letters wherever they stand, so that "bright" becomes "bleft".
+        text: The text.
+        swap: "words" exchanges complete words and keeps their case. "substring" follows the reference code: it converts
+            the text to lower case and replaces the letters anywhere, so that "bright" becomes "bleft".
+
+    Returns:
+        The new text.
 
     Raises:
-        ValueError: another swap.
+        ValueError: `swap` is unknown.
 
     >>> swapped("Small LEFT-sided effusion; the right lung is bright.")
     'Small RIGHT-sided effusion; the left lung is bright.'
@@ -29,11 +33,17 @@ def swapped(text: str, swap: str = "words") -> str:
         raise ValueError(f"swap {swap!r}; expected one of {', '.join(SWAPS)}")
     if swap == "substring":
         return _ANYWHERE.sub(lambda match: OTHER[match[0]], text.lower())
-    return _WORD.sub(lambda match: _in_case_of(match[0], OTHER[match[0].lower()]), text)
+    return _WORD.sub(lambda match: _match_case(match[0], OTHER[match[0].lower()]), text)
 
 
 def side(name: str) -> str | None:
-    """ "left" or "right" where an anatomy's name has one of these words (the first, where it has both).
+    """Find the side of an anatomy.
+
+    Args:
+        name: The name of the anatomy.
+
+    Returns:
+        "left" or "right", the first of these words in the name; None if it has neither.
 
     >>> side("left lower lung zone"), side("trachea")
     ('left', None)
@@ -42,7 +52,7 @@ def side(name: str) -> str | None:
     return match[0].lower() if match else None
 
 
-def _in_case_of(word: str, other: str) -> str:
+def _match_case(word: str, new_word: str) -> str:
     if word.isupper():
-        return other.upper()
-    return other.capitalize() if word[0].isupper() else other
+        return new_word.upper()
+    return new_word.capitalize() if word[0].isupper() else new_word

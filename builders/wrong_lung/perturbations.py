@@ -1,7 +1,7 @@
-"""Perturbed partners of the sentences (That's the Wrong Lung!, sections 3.1, A.3, A.5, B.1): other text or other boxes.
+"""Perturbed partners of the sentences (That's the Wrong Lung!, sections 3.1, A.3, A.5, B.1): new texts or new boxes.
 
-What a row draws depends on the seed, its own id and the sentences to draw from, not on their order. Each function
-returns rows in the schema PERTURBED, and how many of what was left out or is worth a count.
+A random choice depends on the seed, the row's id and the sentences to choose from, not on their order. Each function
+returns rows in the schema PERTURBED and the counts of skipped or remarkable sentences by reason.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..hashing import pick, shuffled
-from .boxes import Box, Corners, cut, placed
+from .boxes import Box, Corners, clip_box, find_boxes
 from .laterality import side, swapped
-from .sentences import LUNGS, Sentence, labels_of, report_of
-from .synthetic import at_locations, sentence, with_other_conditions
+from .sentences import LUNGS, Sentence, build_labels, get_report
+from .synthetic import group_by_locations, replace_conditions, sentence
 
 RANDOM_BOXES = ("share", "pixels")
 Row = dict[str, Any]
@@ -22,154 +22,231 @@ Made = tuple[list[Row], Counter[str]]
 Anatomy = Mapping[str, Mapping[str, Corners]]  # by image key and name
 
 
-def perturbed(row: Mapping[str, Any], perturbation: str, **changed: Any) -> Row:
-    """A row's partner, in which `changed` is other. The boxes it had show where what it says lies, if not told."""
-    new = {"id": f"{row['id']}:{perturbation}", "original_id": row["id"], "perturbation": perturbation}
-    return dict(row) | {"described": row.get("described", row["boxes"])} | new | changed
+def make_partner(row: Mapping[str, Any], perturbation: str, **changes: Any) -> Row:
+    """Make the partner of a row.
+
+    Unless `changes` contain `described`, the text of the partner describes the boxes that the row's text describes.
+
+    Args:
+        row: The original.
+        perturbation: The name of the perturbation.
+        **changes: New values of columns.
+
+    Returns:
+        A row in the schema PERTURBED.
+    """
+    identity = {"id": f"{row['id']}:{perturbation}", "original_id": row["id"], "perturbation": perturbation}
+    return dict(row) | {"described": row.get("described", row["boxes"])} | identity | changes
 
 
 def swap_left_right(rows: Iterable[Row], anatomy: Anatomy, *, swap: str = "words") -> Made:
-    """Left and right exchanged in the text; it then describes the other side's anatomies, where the image has them."""
-    made, counted = [], Counter()
+    """Exchange left and right in the text, which then describes the other side's anatomies, if the image has them.
+
+    Args:
+        rows: The originals.
+        anatomy: The corners by image key and anatomy.
+        swap: How sides are exchanged (`laterality.swapped`).
+
+    Returns:
+        The partners and the counts by reason.
+    """
+    partners, counted = [], Counter()
     for row in rows:
         text, described = swapped(row["sentence"], swap), row["boxes"]
         if text.lower() == row["sentence"].lower():
             counted["sentences without left and right, which swap_left_right leaves as they are"] += 1
-        elif swapped(row["sentence"]) != row["sentence"]:  # letters within a word name no side
-            described = _placed([swapped(box["label"]) for box in row["boxes"]], row, anatomy, counted)
-        made.append(perturbed(row, "swap_left_right", sentence=text, described=described))
-    return made, counted
+        elif swapped(row["sentence"]) != row["sentence"]:  # letters within a word do not name a side
+            described = _find_described([swapped(box["label"]) for box in row["boxes"]], row, anatomy, counted)
+        partners.append(make_partner(row, "swap_left_right", sentence=text, described=described))
+    return partners, counted
 
 
 def shuffle_in_report(rows: Sequence[Row], *, seed: int) -> Made:
-    """The sets of boxes of a report's sentences in another order, each as likely: some keep theirs, as published.
+    """Shuffle the sets of boxes among the sentences of a report.
 
-    A sentence that is alone in its report has no partner.
+    All orders are equally likely, so a sentence may keep its boxes, as in the paper. A sentence alone in its report has
+    no partner.
+
+    Args:
+        rows: The originals.
+        seed: The seed of the build.
+
+    Returns:
+        The partners and the counts by reason.
     """
-    made, counted = [], Counter()
+    partners, counted = [], Counter()
     reports: defaultdict[tuple[str, str], dict[str, Row]] = defaultdict(dict)
     for row in rows:
-        reports[report_of(row)][row["id"]] = row
-    given: dict[str, list[Box]] = {}
-    for report, of_report in reports.items():
-        order = shuffled(of_report, f"{'/'.join(report)}:shuffle_in_report", seed)
-        given |= {row_id: of_report[other]["boxes"] for row_id, other in zip(sorted(of_report), order, strict=True)}
+        reports[get_report(row)][row["id"]] = row
+    new_boxes: dict[str, list[Box]] = {}
+    for report, report_rows in reports.items():
+        order = shuffled(report_rows, f"{'/'.join(report)}:shuffle_in_report", seed)
+        new_boxes |= {
+            row_id: report_rows[other_id]["boxes"] for row_id, other_id in zip(sorted(report_rows), order, strict=True)
+        }
     for row in rows:
-        if len(reports[report_of(row)]) == 1:
+        if len(reports[get_report(row)]) == 1:
             counted["sentences alone in their report, which shuffle_in_report leaves out"] += 1
             continue
-        counted["sentences that shuffle_in_report gives the boxes they had"] += given[row["id"]] == row["boxes"]
-        made.append(perturbed(row, "shuffle_in_report", boxes=given[row["id"]]))
-    return made, counted
+        counted["sentences that shuffle_in_report gives the boxes they had"] += new_boxes[row["id"]] == row["boxes"]
+        partners.append(make_partner(row, "shuffle_in_report", boxes=new_boxes[row["id"]]))
+    return partners, counted
 
 
 def random_sentences(rows: Sequence[Row], anatomy: Anatomy, *, seed: int) -> Made:
-    """A sentence of another patient, each as likely; it describes its own anatomies, where this image has them."""
-    made, counted = [], Counter()
-    drawn = _drawn(rows, "random_sentences", seed)
+    """Replace the text with a sentence of another patient. All such sentences are equally likely.
+
+    The new sentence describes its own anatomies, if this image has them.
+
+    Args:
+        rows: The originals.
+        anatomy: The corners by image key and anatomy.
+        seed: The seed of the build.
+
+    Returns:
+        The partners and the counts by reason.
+    """
+    partners, counted = [], Counter()
+    choose_donor = _make_donor_choice(rows, "random_sentences", seed)
     for row in rows:
-        other = drawn(row)
-        if other is None:
+        donor = choose_donor(row)
+        if donor is None:
             counted["sentences without another patient's, which random_sentences leaves out"] += 1
             continue
-        counted["random sentences that read as the ones they replace"] += other["sentence"] == row["sentence"]
-        described = _placed([box["label"] for box in other["boxes"]], row, anatomy, counted)
-        changed = {"sentence": other["sentence"], "labels": other["labels"], "described": described}
-        made.append(perturbed(row, "random_sentences", **changed))
-    return made, counted
+        counted["random sentences that read as the ones they replace"] += donor["sentence"] == row["sentence"]
+        described = _find_described([box["label"] for box in donor["boxes"]], row, anatomy, counted)
+        changes = {"sentence": donor["sentence"], "labels": donor["labels"], "described": described}
+        partners.append(make_partner(row, "random_sentences", **changes))
+    return partners, counted
 
 
 def random_boxes(rows: Sequence[Row], *, seed: int, place: str = "share") -> Made:
-    """The boxes of another patient's sentence, each as likely.
+    """Replace the boxes with those of another patient's sentence. All such sentences are equally likely.
 
     Args:
-        place: "share": at the same shares of this image's width and height; "pixels": at the same pixels.
+        rows: The originals.
+        seed: The seed of the build.
+        place: "share" puts the boxes at the same share of this image's width and height, "pixels" at the same pixels.
+
+    Returns:
+        The partners and the counts by reason.
 
     Raises:
-        ValueError: another place.
+        ValueError: `place` is unknown.
     """
     if place not in RANDOM_BOXES:
         raise ValueError(f"random boxes {place!r}; expected one of {', '.join(RANDOM_BOXES)}")
-    made, counted = [], Counter()
-    drawn = _drawn(rows, "random_boxes", seed)
+    partners, counted = [], Counter()
+    choose_donor = _make_donor_choice(rows, "random_boxes", seed)
     for row in rows:
-        other = drawn(row)
-        if other is None:
+        donor = choose_donor(row)
+        if donor is None:
             counted["sentences without another patient's, which random_boxes leaves out"] += 1
             continue
-        boxes = _transferred(other, row, place)
+        boxes = _transfer_boxes(donor, row, place)
         if not boxes:
             counted["sentences whose random boxes lie outside of the image, which random_boxes leaves out"] += 1
             continue
-        made.append(perturbed(row, "random_boxes", boxes=boxes))
-    return made, counted
+        partners.append(make_partner(row, "random_boxes", boxes=boxes))
+    return partners, counted
 
 
 def trimmed(rows: Iterable[Row]) -> Made:
-    """Without the boxes of whole lungs where a smaller one of that side is there (B.1)."""
-    made, counted = [], Counter()
+    """Remove boxes of complete lungs if there is a smaller box on the same side (B.1).
+
+    Args:
+        rows: The originals.
+
+    Returns:
+        The partners and the counts by reason.
+    """
+    partners, counted = [], Counter()
     for row in rows:
-        boxes = without_large(row["boxes"])
+        boxes = remove_large_boxes(row["boxes"])
         counted["sentences without a box to trim, which trimmed leaves as they are"] += boxes == row["boxes"]
-        made.append(perturbed(row, "trimmed", boxes=boxes))
-    return made, counted
+        partners.append(make_partner(row, "trimmed", boxes=boxes))
+    return partners, counted
 
 
-def without_large(boxes: Sequence[Box]) -> list[Box]:
-    """The boxes without "left lung" where another one's name has the word left, and likewise the right."""
+def remove_large_boxes(boxes: Sequence[Box]) -> list[Box]:
+    """Remove the box "left lung" if the name of another box has the word left, and likewise on the right.
+
+    Args:
+        boxes: The boxes of a row.
+
+    Returns:
+        The remaining boxes.
+    """
     sides = Counter(side(box["label"]) for box in boxes)
     return [box for box in boxes if box["label"] not in LUNGS or sides[side(box["label"])] == 1]
 
 
 def synthetic(sentences: Iterable[Sentence]) -> Made:
-    """Sentences made from the labels (A.3)."""
-    return [perturbed(row, "synthetic", sentence=sentence(said)) for row, said in sentences], Counter()
+    """Replace the texts with sentences made from the labels (A.3).
+
+    Args:
+        sentences: The originals.
+
+    Returns:
+        The partners and the counts by reason.
+    """
+    return [make_partner(row, "synthetic", sentence=sentence(conditions)) for row, conditions in sentences], Counter()
 
 
 def synthetic_swapped_conditions(sentences: Sequence[Sentence], *, seed: int) -> Made:
-    """Synthetic sentences with other conditions at the same anatomies (A.5); the originals are synthetic rows."""
-    made, counted = [], Counter()
-    known = at_locations(said for _, said in sentences)
+    """Make synthetic sentences with other conditions at the same anatomies (A.5). The originals are the synthetic rows.
+
+    Args:
+        sentences: The originals of the synthetic rows.
+        seed: The seed of the build.
+
+    Returns:
+        The partners and the counts by reason.
+    """
+    partners, counted = [], Counter()
+    conditions_by_location = group_by_locations(conditions for _, conditions in sentences)
     originals, _ = synthetic(sentences)
-    for row, (_, said) in zip(originals, sentences, strict=True):
-        other = with_other_conditions(said, known, f"{row['id']}:synthetic_swapped_conditions", seed)
-        stayed = len(said.keys() & other.keys())
-        counted["conditions that synthetic_swapped_conditions has no other for"] += stayed
-        counted["sentences that synthetic_swapped_conditions leaves as they are"] += stayed == len(said)
-        changed = {"sentence": sentence(other), "labels": labels_of(other)}
-        made.append(perturbed(row, "synthetic_swapped_conditions", **changed))
-    return made, counted
+    for row, (_, conditions) in zip(originals, sentences, strict=True):
+        new_conditions = replace_conditions(
+            conditions, conditions_by_location, f"{row['id']}:synthetic_swapped_conditions", seed
+        )
+        n_unchanged = len(conditions.keys() & new_conditions.keys())
+        counted["conditions that synthetic_swapped_conditions has no other for"] += n_unchanged
+        counted["sentences that synthetic_swapped_conditions leaves as they are"] += n_unchanged == len(conditions)
+        changes = {"sentence": sentence(new_conditions), "labels": build_labels(new_conditions)}
+        partners.append(make_partner(row, "synthetic_swapped_conditions", **changes))
+    return partners, counted
 
 
-def _drawn(rows: Sequence[Row], perturbation: str, seed: int) -> Callable[[Row], Row | None]:
-    """Another patient's row, by hash."""
-    in_order = sorted(rows, key=lambda row: row["id"])
+def _make_donor_choice(rows: Sequence[Row], perturbation: str, seed: int) -> Callable[[Row], Row | None]:
+    """Make a function that chooses a row of another patient by hash; it returns None if there is none."""
+    sorted_rows = sorted(rows, key=lambda row: row["id"])
     n_others = {patient: len(rows) - n for patient, n in Counter(row["patient_id"] for row in rows).items()}
 
-    def draw(row: Row) -> Row | None:
+    def choose(row: Row) -> Row | None:
         if not n_others[row["patient_id"]]:
             return None
-        number = pick(f"{row['id']}:{perturbation}", n_others[row["patient_id"]], seed)
-        others = (other for other in in_order if other["patient_id"] != row["patient_id"])
-        return next(other for i, other in enumerate(others) if i == number)
+        index = pick(f"{row['id']}:{perturbation}", n_others[row["patient_id"]], seed)
+        other_rows = (other_row for other_row in sorted_rows if other_row["patient_id"] != row["patient_id"])
+        return next(other_row for i, other_row in enumerate(other_rows) if i == index)
 
-    return draw
+    return choose
 
 
-def _transferred(other: Row, row: Row, place: str) -> list[Box]:
-    across, down = 1.0, 1.0
+def _transfer_boxes(donor: Row, row: Row, place: str) -> list[Box]:
+    x_scale, y_scale = 1.0, 1.0
     if place == "share":
-        across, down = row["width"] / other["width"], row["height"] / other["height"]
+        x_scale, y_scale = row["width"] / donor["width"], row["height"] / donor["height"]
     size = (row["height"], row["width"])
-    found = []
-    for box in other["boxes"]:
+    boxes = []
+    for box in donor["boxes"]:
         x, y, width, height = box["xywh"]
-        found.append(cut(box["label"], (x * across, y * down, width * across, height * down), size))
-    return [box for box in found if box is not None]
+        boxes.append(clip_box(box["label"], (x * x_scale, y * y_scale, width * x_scale, height * y_scale), size))
+    return [box for box in boxes if box is not None]
 
 
-def _placed(names: Sequence[str], row: Row, anatomy: Anatomy, counted: Counter[str]) -> list[Box]:
+def _find_described(names: Sequence[str], row: Row, anatomy: Anatomy, counted: Counter[str]) -> list[Box]:
     size = (row["height"], row["width"])
-    found = placed(names, row["boxes"], anatomy.get(row["image"]["key"], {}), size)
-    counted["anatomies that changed sentences name and their image has no box of"] += len(set(names)) - len(found)
-    return found
+    boxes = find_boxes(names, row["boxes"], anatomy.get(row["image"]["key"], {}), size)
+    counted["anatomies that changed sentences name and their image has no box of"] += len(set(names)) - len(boxes)
+    return boxes

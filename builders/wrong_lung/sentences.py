@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...loaders.errors import InputError
-from .boxes import Corners, Size, box
+from .boxes import Corners, Size, convert_corners
 from .synthetic import Condition, Locations, said
 from .view import mask
 
 ABNORMAL = Condition("abnormal", "yes")
 LUNGS = ("left lung", "right lung")
-MOST_DIVERSE = 0.1  # share of the sentences that MDRB takes
+MOST_DIVERSE = 0.1  # share of the sentences in MDRB
 NO_IMAGE = "gold images that MIMIC-CXR-JPG's metadata has not"
 NO_BOX = "sentences without a box in their image"
 NO_ANATOMY = "sentences of the gold images' reports that name no anatomy with a box"
@@ -30,160 +30,237 @@ SUBSETS = {"abnormal": "sentences of subset Abnormal", "one_lung": "sentences of
 
 
 class Sentence(NamedTuple):
-    """A row, and what it was made of: the conditions with their anatomies."""
+    """A row and its conditions.
+
+    Attributes:
+        row: The row in the schema SENTENCE.
+        conditions: The conditions in the sentence with their anatomies.
+    """
 
     row: dict[str, Any]
-    said: dict[Condition, Locations]
+    conditions: dict[Condition, Locations]
 
 
 def sentences(
     gold: Iterable[Any], images: Mapping[str, Mapping[str, Any]], *, benchmark: str
 ) -> tuple[list[Sentence], Counter[str]]:
-    """The sentences that have an image and boxes, in the file's order, and how many of what was left out or counted.
+    """Build the rows of the sentences that have an image and boxes, in the file's order.
 
     Args:
-        gold: `chest_imagenome.read_gold`. images: rows of `mimic_cxr.read_images` by dicom_id.
-        benchmark: with which each id begins.
+        gold: The result of `chest_imagenome.read_gold`.
+        images: The rows of `mimic_cxr.read_images`, by dicom_id.
+        benchmark: The prefix of the ids.
+
+    Returns:
+        The sentences, and the counts of skipped or remarkable sentences by reason.
 
     Raises:
-        InputError: an image that MIMIC-CXR-JPG has in another study than Chest ImaGenome.
+        InputError: MIMIC-CXR-JPG and Chest ImaGenome assign an image to different studies.
     """
-    kept, counted, without = [], Counter(), set()
-    for one in gold:
-        image = images.get(one.image_id)
+    built, counted, missing_images = [], Counter(), set()
+    for gold_sentence in gold:
+        image = images.get(gold_sentence.image_id)
         if image is None:
-            without.add(one.image_id)
+            missing_images.add(gold_sentence.image_id)
             continue
-        made = in_image(one, image, f"{benchmark}:{one.id}", counted)
-        if made is not None:
-            kept.append(made)
-    counted[NO_IMAGE] += len(without)
-    for row, diverse in zip((each.row for each in kept), most_diverse([each.row for each in kept]), strict=True):
-        row["subsets"]["mdrb"] = diverse
+        sentence = build_sentence(gold_sentence, image, f"{benchmark}:{gold_sentence.id}", counted)
+        if sentence is not None:
+            built.append(sentence)
+    counted[NO_IMAGE] += len(missing_images)
+    for row, is_diverse in zip(
+        (built_sentence.row for built_sentence in built),
+        select_most_diverse([built_sentence.row for built_sentence in built]),
+        strict=True,
+    ):
+        row["subsets"]["mdrb"] = is_diverse
         counted.update(text for name, text in SUBSETS.items() if row["subsets"][name])
-    return kept, counted
+    return built, counted
 
 
-def without_anatomy(gold: Sequence[Any], listed: Iterable[tuple[str, str]]) -> Counter[str]:
-    """How many sentences of the gold images are in no row of gold, since they name no anatomy that has a box.
+def count_without_anatomy(gold: Sequence[Any], listed: Iterable[tuple[str, str]]) -> Counter[str]:
+    """Count the sentences of gold images that have no gold row, because they name no anatomy with a box.
 
-    By their ids. The list also has each patient's later study, which nobody linked to anatomies: images of which gold
-    has no sentence do not count. Gold sentences whose id the list has not are counted, too: with any, the two files
-    do not name sentences alike, and the first count is too high.
+    Sentences are compared by id. The list also has the later study of each patient, which nobody linked to anatomies,
+    so images without a gold sentence do not count. Gold sentences whose id is not in the list are counted, too. If
+    there are any, the two files have different ids, and the first count is too high.
 
     Args:
-        gold: `chest_imagenome.read_gold`. listed: image_id, row_id of `chest_imagenome.read_all_sentences`.
+        gold: The result of `chest_imagenome.read_gold`.
+        listed: image_id and row_id of `chest_imagenome.read_all_sentences`.
+
+    Returns:
+        The counts by reason.
     """
-    known, images = {one.id for one in gold}, {one.image_id for one in gold}
-    told = {row_id for image_id, row_id in listed if image_id in images}
-    return Counter({NO_ANATOMY: len(told - known), UNLISTED: len(known - told)})
+    gold_ids, images = {sentence.id for sentence in gold}, {sentence.image_id for sentence in gold}
+    listed_ids = {row_id for image_id, row_id in listed if image_id in images}
+    return Counter({NO_ANATOMY: len(listed_ids - gold_ids), UNLISTED: len(gold_ids - listed_ids)})
 
 
-def in_image(one: Any, image: Mapping[str, Any], row_id: str, counted: Counter[str]) -> Sentence | None:
-    """A sentence with its boxes in its image, not yet in subset MDRB; None without one. `counted` goes on counting.
+def build_sentence(gold_sentence: Any, image: Mapping[str, Any], row_id: str, counted: Counter[str]) -> Sentence | None:
+    """Build the row of a sentence, with its boxes in its image. Subset MDRB is not set yet.
+
+    Args:
+        gold_sentence: The sentence as the loader returns it.
+        image: The row of its image in `mimic_cxr.read_images`.
+        row_id: The id of the row.
+        counted: Counts skipped and remarkable items.
+
+    Returns:
+        The sentence; None if it has no box in its image.
 
     Raises:
-        InputError: an image that MIMIC-CXR-JPG has in another study than Chest ImaGenome.
+        InputError: MIMIC-CXR-JPG and Chest ImaGenome assign the image to different studies.
     """
-    if (image["subject_id"], image["study_id"]) != (one.patient_id, one.study_id):
+    if (image["subject_id"], image["study_id"]) != (gold_sentence.patient_id, gold_sentence.study_id):
         raise InputError(
-            f"image {one.image_id}",
-            f"is of study {one.study_id} of patient {one.patient_id} in Chest ImaGenome, and of study "
-            f"{image['study_id']} of patient {image['subject_id']} in MIMIC-CXR-JPG",
+            f"image {gold_sentence.image_id}",
+            f"is of study {gold_sentence.study_id} of patient {gold_sentence.patient_id} in Chest ImaGenome, and of "
+            f"study {image['study_id']} of patient {image['subject_id']} in MIMIC-CXR-JPG",
             action="use the unchanged files of both",
         )
-    boxes = _boxes(one.boxes, (image["height"], image["width"]), counted)
+    boxes = _clip_boxes(gold_sentence.boxes, (image["height"], image["width"]), counted)
     if not boxes:
         counted[NO_BOX] += 1
         return None
-    conditions = said(one.mentions)
-    counted[DISAGREEING] += (ABNORMAL in conditions) != _affirms(conditions)
-    return Sentence(_row(row_id, one, image, boxes, conditions), conditions)
+    conditions = said(gold_sentence.mentions)
+    counted[DISAGREEING] += (ABNORMAL in conditions) != _has_affirmed(conditions)
+    return Sentence(_build_row(row_id, gold_sentence, image, boxes, conditions), conditions)
 
 
-def _boxes(corners: Mapping[str, Corners], size: Size, counted: Counter[str]) -> list[dict[str, Any]]:
-    found = []
+def _clip_boxes(corners: Mapping[str, Corners], size: Size, counted: Counter[str]) -> list[dict[str, Any]]:
+    boxes = []
     for name, (x1, y1, x2, y2) in corners.items():
-        inside = box(name, (x1, y1, x2, y2), size)
-        if inside is None:
+        box = convert_corners(name, (x1, y1, x2, y2), size)
+        if box is None:
             counted[OUTSIDE] += 1
         else:
             counted[CUT] += x1 < 0 or y1 < 0 or x2 + 1 > size[1] or y2 + 1 > size[0]
-            found.append(inside)
-    return found
+            boxes.append(box)
+    return boxes
 
 
-def _affirms(conditions: Iterable[Condition]) -> bool:
-    """Whether any condition is mentioned in a positive context (A.6), beside the summary labels themselves."""
+def _has_affirmed(conditions: Iterable[Condition]) -> bool:
+    """Tell whether a condition is affirmed (A.6), other than the summary labels normal and abnormal."""
     return any(context == "yes" and label not in ("normal", "abnormal") for label, context in conditions)
 
 
-def _row(
-    row_id: str, one: Any, image: Mapping[str, Any], boxes: list[dict[str, Any]], conditions: Iterable[Condition]
+def _build_row(
+    row_id: str,
+    gold_sentence: Any,
+    image: Mapping[str, Any],
+    boxes: list[dict[str, Any]],
+    conditions: Iterable[Condition],
 ) -> dict[str, Any]:
-    labels = labels_of(conditions)
+    labels = build_labels(conditions)
     return {
         "id": row_id,
         "image": {"source": "mimic_cxr", "key": image["key"], "view": image["view"]},
         "width": image["width"],
         "height": image["height"],
-        "patient_id": one.patient_id,
-        "study_id": one.study_id,
-        "sentence": " ".join(one.sentence.split()),
+        "patient_id": gold_sentence.patient_id,
+        "study_id": gold_sentence.study_id,
+        "sentence": " ".join(gold_sentence.sentence.split()),
         "boxes": boxes,
         "labels": labels,
-        "subsets": {"abnormal": abnormal(labels), "one_lung": one_lung(boxes), "mdrb": False},
+        "subsets": {"abnormal": is_abnormal(labels), "one_lung": has_one_lung(boxes), "mdrb": False},
     }
 
 
-def labels_of(conditions: Iterable[Condition]) -> list[dict[str, str]]:
-    """The column `labels`."""
+def build_labels(conditions: Iterable[Condition]) -> list[dict[str, str]]:
+    """Build the column `labels`.
+
+    Args:
+        conditions: The conditions of a sentence.
+
+    Returns:
+        The labels.
+    """
     return [{"name": label, "context": context} for label, context in conditions]
 
 
-def abnormal(labels: Iterable[Mapping[str, str]]) -> bool:
-    """Subset Abnormal: the label "abnormal", affirmed."""
+def is_abnormal(labels: Iterable[Mapping[str, str]]) -> bool:
+    """Tell whether a sentence belongs to subset Abnormal: the label "abnormal" is affirmed.
+
+    Args:
+        labels: The labels of the row.
+
+    Returns:
+        True if it does.
+    """
     return any((label["name"], label["context"]) == ABNORMAL for label in labels)
 
 
-def one_lung(boxes: Iterable[Mapping[str, Any]]) -> bool:
-    """Subset One Lung: a box of the left or the right lung, not both."""
-    return len({each["label"] for each in boxes} & set(LUNGS)) == 1
+def has_one_lung(boxes: Iterable[Mapping[str, Any]]) -> bool:
+    """Tell whether a sentence belongs to subset One Lung: it has a box of the left or the right lung, but not of both.
+
+    Args:
+        boxes: The boxes of the row.
+
+    Returns:
+        True if it does.
+    """
+    return len({box["label"] for box in boxes} & set(LUNGS)) == 1
 
 
-def report_of(row: Mapping[str, Any]) -> tuple[str, str]:
-    """What the sentences of one report share: their study and image."""
+def get_report(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Get what identifies the report of a sentence.
+
+    Args:
+        row: The row.
+
+    Returns:
+        The ids of the study and the image.
+    """
     return row["study_id"], row["image"]["key"]
 
 
-def most_diverse(rows: Sequence[Mapping[str, Any]]) -> list[bool]:
-    """Subset MDRB: which sentences are in reports whose sentences overlap least (`least`)."""
+def select_most_diverse(rows: Sequence[Mapping[str, Any]]) -> list[bool]:
+    """Select subset MDRB: the sentences of the reports whose sentences overlap least.
+
+    Args:
+        rows: The rows of all sentences.
+
+    Returns:
+        Whether each sentence is in the subset.
+    """
     reports: defaultdict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
-        reports[report_of(row)].append(row)
-    means = {report: mean_overlap(of_report) for report, of_report in reports.items()}
-    return least([means[report_of(row)] for row in rows]).tolist()
+        reports[get_report(row)].append(row)
+    means = {report: mean_overlap(report_rows) for report, report_rows in reports.items()}
+    return select_least_overlapping([means[get_report(row)] for row in rows]).tolist()
 
 
-def least(overlaps: Sequence[float]) -> np.ndarray:
-    """Of sentences, by their report's `mean_overlap` (NaN: it has none): which are among the first tenth, bool (n,).
+def select_least_overlapping(overlaps: Sequence[float]) -> np.ndarray:
+    """Select the sentences whose reports have the lowest tenth of overlaps.
 
-    The first tenth of those that have one, rounded down, and all that have no more than the last of these.
+    Their number is a tenth of the known overlaps, rounded down; ties with the last one are included.
+
+    Args:
+        overlaps: `mean_overlap` of each sentence's report; NaN if it has none.
+
+    Returns:
+        Whether each sentence is selected: bool (n,).
     """
     values = np.asarray(overlaps, dtype=np.float64)
-    known = np.sort(values[~np.isnan(values)])
-    n_first = int(MOST_DIVERSE * len(known))
-    return values <= (known[n_first - 1] if n_first else -math.inf)
+    known_overlaps = np.sort(values[~np.isnan(values)])
+    n_first = int(MOST_DIVERSE * len(known_overlaps))
+    return values <= (known_overlaps[n_first - 1] if n_first else -math.inf)
 
 
 def mean_overlap(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Mean IoU, over the pairs of a report's sentences, of what their boxes cover in the view.
+    """Compute the mean IoU, over the pairs of a report's sentences, of the areas that their boxes cover in the view.
 
-    Pairs of which neither is in the view have none; NaN where that is all there are.
+    Pairs without any area in the view are skipped.
+
+    Args:
+        rows: The rows of a report.
+
+    Returns:
+        The mean; NaN if no pair remains.
     """
     if len(rows) < 2:
         return math.nan
-    masks = [mask([each["xywh"] for each in row["boxes"]], (row["height"], row["width"])) for row in rows]
+    masks = [mask([box["xywh"] for box in row["boxes"]], (row["height"], row["width"])) for row in rows]
     unions = [(a, b, np.count_nonzero(a | b)) for a, b in combinations(masks, 2)]
     ious = [np.count_nonzero(a & b) / union for a, b, union in unions if union]
     return float(np.mean(ious)) if ious else math.nan

@@ -1,4 +1,4 @@
-"""Sentences made from labels (That's the Wrong Lung!, appendix A.3), and the same with other conditions (A.5)."""
+"""Sentences made from labels (That's the Wrong Lung!, appendix A.3), also with other conditions (A.5)."""
 
 from __future__ import annotations
 
@@ -9,105 +9,139 @@ from typing import Any, NamedTuple
 from ..hashing import pick
 from .laterality import OTHER, side
 
-DESCRIBING = ("normal", "abnormal")  # said of a location, not found in one
+STATE_LABELS = ("normal", "abnormal")  # labels that describe the state of a location
 
 
 class Condition(NamedTuple):
-    """A condition, and whether the sentence affirms ("yes") or denies it ("no")."""
+    """A condition in a sentence.
+
+    Attributes:
+        label: The name of the condition.
+        context: "yes" if the sentence affirms it, "no" if it denies it.
+    """
 
     label: str
     context: str
 
 
 Locations = tuple[str, ...]
-Said = Mapping[Condition, Locations]  # what a sentence says: each condition with its anatomies
+Conditions = Mapping[Condition, Locations]  # the conditions of a sentence, each with its anatomies
 
 
 def said(mentions: Iterable[Any]) -> dict[Condition, Locations]:
-    """What a sentence's mentions (label, context, box) say: conditions and their anatomies, as first mentioned.
+    """Collect the conditions of a sentence and their anatomies, in order of mention.
 
-    A condition that the sentence both affirms and denies, at different anatomies, is two.
+    A condition that the sentence affirms and denies, at different anatomies, counts as two.
+
+    Args:
+        mentions: The mentions, with label, context and box.
+
+    Returns:
+        The anatomies of each condition.
     """
-    found: defaultdict[Condition, dict[str, None]] = defaultdict(dict)
+    names_by_condition: defaultdict[Condition, dict[str, None]] = defaultdict(dict)
     for mention in mentions:
-        found[Condition(mention.label, mention.context)][mention.box] = None
-    return {condition: tuple(names) for condition, names in found.items()}
+        names_by_condition[Condition(mention.label, mention.context)][mention.box] = None
+    return {condition: tuple(names) for condition, names in names_by_condition.items()}
 
 
-def sentence(conditions: Said) -> str:
-    """The synthetic sentence: one clause a condition, in order; those of one label follow each other (A.3.1).
+def sentence(conditions: Conditions) -> str:
+    """Make the synthetic sentence: one clause per condition, in order, with equal labels next to each other (A.3.1).
+
+    Args:
+        conditions: The conditions with their anatomies.
+
+    Returns:
+        The sentence.
 
     >>> sentence({Condition("atelectasis", "yes"): ("left lung",), Condition("edema", "no"): ("left lung",)})
     'There is atelectasis in the left lung. There is no edema.'
     """
     order = list(dict.fromkeys(condition.label for condition in conditions))
-    together = sorted(conditions.items(), key=lambda item: order.index(item[0].label))
-    return " ".join(_clause(condition, names) for condition, names in together)
+    grouped = sorted(conditions.items(), key=lambda item: order.index(item[0].label))
+    return " ".join(_format_clause(condition, names) for condition, names in grouped)
 
 
-def _clause(condition: Condition, names: Sequence[str]) -> str:
+def _format_clause(condition: Condition, names: Sequence[str]) -> str:
     if condition.context == "no":
         return f"There is no {condition.label}."
-    places, plural = _places(names)
-    if condition.label in DESCRIBING:
+    places, plural = _format_places(names)
+    if condition.label in STATE_LABELS:
         return f"The {places} {'are' if plural else 'is'} {condition.label}."
     return f"There is {condition.label} in the {places}."
 
 
-def _places(names: Sequence[str]) -> tuple[str, bool]:
-    """A list of anatomies in words, and whether it takes a plural verb.
+def _format_places(names: Sequence[str]) -> tuple[str, bool]:
+    """Format a list of anatomies, and tell whether it needs a plural verb.
 
-    Left and right of one anatomy are one item, in the plural. The last mentioned is the first in the list: the paper
-    states no order, and so its printed examples have it (Table 5); the reference code's is that of a set.
+    Left and right of one anatomy are one item, in the plural. The last mentioned item comes first: the paper does not
+    state an order, but its printed examples have this one (Table 5). The reference code has the order of a set.
     """
     items: dict[str, bool] = {}
     for name in names:
-        own = side(name)
-        paired = own is not None and name.replace(own, OTHER[own]) in names
-        items[_both(name, own) if own and paired else name] = paired or _is_plural(name)
-    words = list(items)[::-1]
-    text = f"{', '.join(words[:-1])}, and {words[-1]}" if len(words) > 2 else " and ".join(words)
-    return text, len(words) > 1 or items[words[0]]
+        own_side = side(name)
+        paired = own_side is not None and name.replace(own_side, OTHER[own_side]) in names
+        items[_make_plural(name, own_side) if own_side and paired else name] = paired or _is_plural(name)
+    phrases = list(items)[::-1]
+    text = f"{', '.join(phrases[:-1])}, and {phrases[-1]}" if len(phrases) > 2 else " and ".join(phrases)
+    return text, len(phrases) > 1 or items[phrases[0]]
 
 
-def _both(name: str, own: str) -> str:
-    single = " ".join(name.replace(own, "", 1).split())
-    if single.endswith("us"):
-        return f"{single.removesuffix('us')}i"  # bronchus
-    return single if _is_plural(single) else f"{single}s"
+def _make_plural(name: str, own_side: str) -> str:
+    singular = " ".join(name.replace(own_side, "", 1).split())
+    if singular.endswith("us"):
+        return f"{singular.removesuffix('us')}i"  # bronchus
+    return singular if _is_plural(singular) else f"{singular}s"
 
 
 def _is_plural(name: str) -> bool:
     return name.endswith("s") and not name.endswith(("us", "ss"))  # hilar structures
 
 
-def at_locations(sentences: Iterable[Said]) -> dict[frozenset[str], list[Condition]]:
-    """Which conditions the sentences have at exactly which anatomies, in the order of their names."""
-    found: defaultdict[frozenset[str], set[Condition]] = defaultdict(set)
-    for conditions in sentences:
-        for condition, names in conditions.items():
-            found[frozenset(names)].add(condition)
-    return {names: sorted(conditions) for names, conditions in found.items()}
-
-
-def with_other_conditions(
-    conditions: Said, known: Mapping[frozenset[str], Sequence[Condition]], name: str, seed: int
-) -> dict[Condition, Locations]:
-    """What a sentence says with every condition replaced by another one that `known` has at exactly its anatomies.
-
-    As in the reference code a condition comes with its context, "normal" and "abnormal" are conditions as any other,
-    and each of the others is as likely. None of the sentence's own labels is taken. Where nothing is left the condition
-    stays (footnote 15); two that become the same are said once.
+def group_by_locations(sentences: Iterable[Conditions]) -> dict[frozenset[str], list[Condition]]:
+    """Group the conditions of sentences by their exact set of anatomies.
 
     Args:
-        known: of all sentences (`at_locations`). name: of the row, by which the choice is made.
+        sentences: The conditions of each sentence.
+
+    Returns:
+        The conditions at each set of anatomies, sorted.
     """
-    own = {condition.label for condition in conditions}
-    found: defaultdict[Condition, dict[str, None]] = defaultdict(dict)
+    conditions_by_location: defaultdict[frozenset[str], set[Condition]] = defaultdict(set)
+    for conditions in sentences:
+        for condition, names in conditions.items():
+            conditions_by_location[frozenset(names)].add(condition)
+    return {names: sorted(conditions) for names, conditions in conditions_by_location.items()}
+
+
+def replace_conditions(
+    conditions: Conditions, conditions_by_location: Mapping[frozenset[str], Sequence[Condition]], name: str, seed: int
+) -> dict[Condition, Locations]:
+    """Replace every condition of a sentence with another one that occurs at exactly its anatomies.
+
+    A condition keeps its context, "normal" and "abnormal" count as conditions, and all candidates are equally likely,
+    like in the reference code. Labels of the sentence are not candidates. Without a candidate the condition stays
+    (footnote 15). Two conditions that become equal are merged.
+
+    Args:
+        conditions: The conditions of the sentence.
+        conditions_by_location: The result of `group_by_locations` for all sentences.
+        name: The name of the row, on which the choice depends.
+        seed: The seed of the build.
+
+    Returns:
+        The new conditions with their anatomies.
+    """
+    own_labels = {condition.label for condition in conditions}
+    names_by_condition: defaultdict[Condition, dict[str, None]] = defaultdict(dict)
     for condition, names in conditions.items():
-        others = [other for other in known.get(frozenset(names), ()) if other.label not in own]
-        chosen = condition
-        if others:
-            chosen = others[pick(f"{name}/{condition.label}/{condition.context}", len(others), seed)]
-        found[chosen] |= dict.fromkeys(names)
-    return {condition: tuple(names) for condition, names in found.items()}
+        candidates = [
+            candidate
+            for candidate in conditions_by_location.get(frozenset(names), ())
+            if candidate.label not in own_labels
+        ]
+        new_condition = condition
+        if candidates:
+            new_condition = candidates[pick(f"{name}/{condition.label}/{condition.context}", len(candidates), seed)]
+        names_by_condition[new_condition] |= dict.fromkeys(names)
+    return {condition: tuple(names) for condition, names in names_by_condition.items()}

@@ -1,7 +1,7 @@
-"""Boxes on the published input view, where the paper compares them (That's the Wrong Lung!, section 2.3).
+"""Boxes in the published input view, where the paper compares them (That's the Wrong Lung!, section 2.3).
 
-An image's longest side is brought to 256 pixels, the shorter one to the same scale (rounded down); zeros fill it up to
-256 x 256, the smaller half of them on the left or on top; the middle 224 x 224 are what the model sees.
+The longest side of an image is resized to 256 pixels and the shorter side to the same scale (rounded down). Zeros pad
+it to 256 x 256, with the smaller half on the left or at the top. The model sees the middle 224 x 224 pixels.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ RESIZED, SIDE = 256, 224
 
 
 def mask(boxes: Iterable[Sequence[float]], size: tuple[int, int]) -> np.ndarray:
-    """The view's pixels whose centre is in a box; what lies outside the view is cut off.
+    """Draw boxes as a mask of the view: the pixels whose centre is in a box.
 
     Args:
-        boxes: [x, y, width, height] each, in pixels of the image. size: (height, width) of the image.
+        boxes: x, y, width and height of each box, in pixels of the image.
+        size: Height and width of the image in pixels.
 
     Returns:
         bool (224, 224).
@@ -25,17 +26,17 @@ def mask(boxes: Iterable[Sequence[float]], size: tuple[int, int]) -> np.ndarray:
     >>> int(mask([[0, 0, 128, 256], [100, 0, 1, 1]], (256, 256)).sum()) == 112 * 224
     True
     """
-    rows, columns = (_centres(side, max(size)) for side in size)
-    inside = np.zeros((SIDE, SIDE), dtype=bool)
+    rows, columns = (_compute_centres(side, max(size)) for side in size)
+    is_covered = np.zeros((SIDE, SIDE), dtype=bool)
     for x, y, width, height in boxes:
-        top, bottom = np.searchsorted(rows, (y, y + height))
-        left, right = np.searchsorted(columns, (x, x + width))
-        inside[top:bottom, left:right] = True
-    return inside
+        y1, y2 = np.searchsorted(rows, (y, y + height))
+        x1, x2 = np.searchsorted(columns, (x, x + width))
+        is_covered[y1:y2, x1:x2] = True
+    return is_covered
 
 
-def _centres(side: int, longest: int) -> np.ndarray:
-    """Where the centres of the view's pixels lie along one side of the image, in its pixels."""
+def _compute_centres(side: int, longest: int) -> np.ndarray:
+    """Compute the positions of the view's pixel centres along one side of the image, in its pixels."""
     resized = max(side * RESIZED // longest, 1)
-    first = (RESIZED - SIDE) // 2 - (RESIZED - resized) // 2
-    return first * side / resized + (np.arange(SIDE) + 0.5) * (side / resized)
+    offset = (RESIZED - SIDE) // 2 - (RESIZED - resized) // 2
+    return offset * side / resized + (np.arange(SIDE) + 0.5) * (side / resized)

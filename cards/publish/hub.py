@@ -32,7 +32,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoFile
 
 from ...builders.label_keys import FINGERPRINTS
-from ...builders.verify import faults_of_record
+from ...builders.verify import find_record_faults
 from ...builders.write import RECORD
 from ...loaders.errors import InputError, MedfaithError
 from .spaces import CARD, TAG
@@ -291,7 +291,7 @@ def read_published_record(api: HfApi, repo_id: str, revision: str) -> Mapping[st
         raise ForeignError(repo_id, f"has no {RECORD}", action=action) from None
     except ValueError as error:
         raise ForeignError(repo_id, f"its {RECORD} cannot be read ({error})", action=action) from None
-    if faults := ", ".join(faults_of_record(record)):
+    if faults := ", ".join(find_record_faults(record)):
         raise ForeignError(repo_id, f"its {RECORD} is not what medfaith writes ({faults})", action=action)
     return record
 

@@ -14,8 +14,8 @@ from operator import itemgetter
 
 import pyarrow as pa
 
-from ...builders.label_keys import config_key, key_of
-from ...builders.row_digest import row_json
+from ...builders.label_keys import compute_config_key, key_of
+from ...builders.row_digest import iterate_row_json
 from ...loaders.progress import Progress
 from .. import policy
 from ..publication import WITHOUT_MASKS, Publication, list_mask_columns
@@ -101,7 +101,7 @@ def _hash_tables(publication: Publication, tables: Iterable[tuple[str, str, pa.T
     hashes: Splits = {}
     for config, split, rows in tables:
         key = _derive_key(publication, config, split)
-        bar = Progress(row_json(rows), title=f"hashing {config}/{split}", total=len(rows), unit="rows")
+        bar = Progress(iterate_row_json(rows), title=f"hashing {config}/{split}", total=len(rows), unit="rows")
         pairs = zip(_compute_names(publication, rows, key), (compute_hash(row, key) for row in bar), strict=True)
         hashes[config, split] = dict(sorted(pairs, key=itemgetter(1)) if key else pairs)
     return hashes
@@ -131,7 +131,7 @@ def map_hashes_to_ids(publication: Publication) -> dict[tuple[str, str], Mapping
 def _derive_key(publication: Publication, config: str, split: str) -> bytes:
     """Derive the key; empty if the rows are published."""
     is_recipe = publication.policy == policy.RECIPE
-    return config_key(key_of(publication.record, split), config) if is_recipe else b""
+    return compute_config_key(key_of(publication.record, split), config) if is_recipe else b""
 
 
 def _compute_names(publication: Publication, rows: pa.Table, key: bytes) -> list[str]:
@@ -149,7 +149,7 @@ def hash_rows(rows: pa.Table) -> Rows:
     Returns:
         Id -> hash.
     """
-    return dict(zip(rows["id"].to_pylist(), map(compute_hash, row_json(rows)), strict=True))
+    return dict(zip(rows["id"].to_pylist(), map(compute_hash, iterate_row_json(rows)), strict=True))
 
 
 def build_tables(publication: Publication) -> dict[str, pa.Table]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...builders.write import sha256_of_files
+from ...builders.write import hash_files
 from ...loaders import chest_imagenome, mimic_cxr, openi
 from ...loaders.errors import InputError
 from ...loaders.progress import Progress
@@ -52,7 +52,7 @@ def texts(publication: Publication, roots: Mapping[str, Path]) -> Iterator[Text]
                 problem = f"its reports ({source.title}) are needed to check that no row quotes them"
                 raise InputError(publication.folder, problem, action=f"name them: --root {source.id}=PATH")
             reader = READERS[source.id]
-            if sha256_of_files(reader.files(roots[source.id])) != publication.record["sources"][source.id]["files"]:
+            if hash_files(reader.files(roots[source.id])) != publication.record["sources"][source.id]["files"]:
                 problem = f"holds other reports than those that {publication.name} was built from"
                 action = f"name the same copy: --root {source.id}=PATH, or build it again from this one"
                 raise InputError(roots[source.id], problem, action=action)

@@ -177,18 +177,6 @@ def _compute_deltas(
     perturbation_pairs: Sequence[tuple[Row, Row | None]], subset: str, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     subset_pairs = [pair for pair in perturbation_pairs if _is_in(pair[0], subset)]
-<<<<<<< HEAD
-    select_known_pairs = [(row, original) for row, original in subset_pairs if original is not None]
-    perturbed_rows = [row for row, _ in select_known_pairs]
-    result: dict[str, Any] = {
-        "n_pairs": len(select_known_pairs),
-        "n_unpaired": len(subset_pairs) - len(select_known_pairs),
-    }
-    for name in VALUES:
-        result |= _compute_mean(
-            f"delta_{name}",
-            [_compute_difference(row, original, name) for row, original in select_known_pairs],
-=======
     complete_pairs = [(row, original) for row, original in subset_pairs if original is not None]
     perturbed_rows = [row for row, _ in complete_pairs]
     result: dict[str, Any] = {"n_pairs": len(complete_pairs), "n_unpaired": len(subset_pairs) - len(complete_pairs)}
@@ -196,7 +184,6 @@ def _compute_deltas(
         result |= _compute_mean(
             f"delta_{name}",
             [_compute_difference(row, original, name) for row, original in complete_pairs],
->>>>>>> 88f3347fffd6da8e1b130a1886807072b9ddcd1e
             perturbed_rows,
             options,
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from medfaith.builders.surgxbench.camera import Camera, flow_of
+from medfaith.builders.surgxbench.camera import Camera, compute_camera_flow
 from medfaith.builders.surgxbench.pairs import Pair
 
 SIZE = (24, 32)
@@ -21,7 +21,7 @@ def pairs_of(n: int, size: tuple[int, int] | None = None) -> list[Pair]:
 
 def moving(pan: float) -> np.ndarray:
     """A camera move and a tool of 8 x 8 pixels that moves against it."""
-    flow = flow_of(Camera(pan=pan, zoom=0.01), SIZE)
+    flow = compute_camera_flow(Camera(pan=pan, zoom=0.01), SIZE)
     flow[:, 8:16, 8:16] += 5
     return flow
 

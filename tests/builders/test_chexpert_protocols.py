@@ -13,8 +13,13 @@ from hypothesis import strategies as st
 
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench import chexpert
-from medfaith.builders.cxr_contrabench.questions import Wording, violations
-from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS, negated_option, positive_option
+from medfaith.builders.cxr_contrabench.questions import Wording, find_violations
+from medfaith.builders.cxr_contrabench.wording import (
+    NEGATION_FORMS,
+    QUESTION_FORMS,
+    format_negated_option,
+    format_positive_option,
+)
 from medfaith.builders.hashing import pick
 from medfaith.loaders.errors import InputError
 from tests.builders.chexpert_scenes import images_table, studies
@@ -58,11 +63,11 @@ def test_rules_agree_with_a_row_by_row_oracle(values, config, seed):
     for row in rows:
         target, eligible = expected[row["id"]]
         assert row["finding"] == target
-        assert row["options"][row["answer"]] == positive_option(target)
+        assert row["options"][row["answer"]] == format_positive_option(target)
         distractors = row["options"][2:] if config != "chexpert_positive_only" else row["options"][1:]
         assert {d.lower() for d in distractors} <= eligible
         assert len(set(distractors)) == len(distractors) == (2 if config == "chexpert_positive_only" else 1)
-    assert violations(made) == []
+    assert find_violations(made) == []
 
 
 def test_the_distractor_is_the_documented_choice_and_follows_the_seed():
@@ -72,7 +77,7 @@ def test_the_distractor_is_the_documented_choice_and_follows_the_seed():
     for seed in range(20):
         row = chexpert.questions(table, "chexpert_presence", "train", seed=seed, wording=ORIGINAL).to_pylist()[3]
         others = [f for f in chexpert.FINDINGS if f != row["finding"]]
-        assert row["options"][2] == positive_option(others[pick(row["id"], 5, seed)])
+        assert row["options"][2] == format_positive_option(others[pick(row["id"], 5, seed)])
         seen.add(row["options"][2])
     assert len(seen) > 2
 
@@ -107,8 +112,8 @@ def test_forms_change_words_and_nothing_else():
         for row in worded:
             assert row["question"] == QUESTION_FORMS[row["polarity"]][question_form]
             if config != "chexpert_positive_only":
-                assert row["options"][row["negated"]] == negated_option(row["finding"], form)
-                assert row["options"][row["counterpart"]] == positive_option(row["finding"])
+                assert row["options"][row["negated"]] == format_negated_option(row["finding"], form)
+                assert row["options"][row["counterpart"]] == format_positive_option(row["finding"])
 
 
 def test_the_shuffled_layout_moves_options_by_id_alone():
@@ -147,7 +152,7 @@ def test_images_of_one_study_with_different_labels_are_refused():
 def test_figures_on_the_real_train_labels(real_studies, config, n_rows, n_studies):
     table = chexpert.questions(real_studies, config, "train")
     assert (table.num_rows, len(table["study_id"].unique())) == (n_rows, n_studies)
-    assert violations(table) == []
+    assert find_violations(table) == []
     n_images = np.diff(table["images"].combine_chunks().offsets.to_numpy())
     assert (n_images.min(), n_images.max()) == (1, 3)
 

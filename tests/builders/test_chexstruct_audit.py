@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medfaith.builders.cxr_contrabench.chexstruct import FINDINGS, PROTOCOLS, TARGETS, questions
-from medfaith.builders.cxr_contrabench.questions import Wording, violations
-from medfaith.builders.cxr_contrabench.wording import QUESTION_FORMS, negated_option, positive_option
+from medfaith.builders.cxr_contrabench.questions import Wording, find_violations
+from medfaith.builders.cxr_contrabench.wording import QUESTION_FORMS, format_negated_option, format_positive_option
 from medfaith.builders.hashing import pick
 from medfaith.builders.schemas.contrabench import QUESTION
 from medfaith.evaluate_metrics.polarity.verifier import verify
@@ -50,7 +50,7 @@ def test_rules(of_image, presence, absence):
         assert [row["finding"] for row in rows] == [target for target, _ in expected]
         for row, (_, distractor) in zip(rows, expected, strict=True):
             if distractor:
-                assert row["options"][2] == positive_option(distractor)
+                assert row["options"][2] == format_positive_option(distractor)
 
 
 LABELS = st.lists(st.dictionaries(st.sampled_from(FINDINGS), st.sampled_from([0, 1])), max_size=10)
@@ -70,13 +70,13 @@ def test_rules_agree_with_a_row_by_row_oracle(images, config, seed):
                 expected.append((row_id, finding, others[pick(row_id, len(others), seed)]))
     rows = table.to_pylist()
     assert [(r["id"], r["finding"], r["options"][2]) for r in rows] == [
-        (i, f, positive_option(d)) for i, f, d in expected
+        (i, f, format_positive_option(d)) for i, f, d in expected
     ]
     assert table.schema == QUESTION.arrow_schema
-    assert violations(table) == []
+    assert find_violations(table) == []
     for row in rows:
-        assert row["options"][row["negated"]] == negated_option(row["finding"], "canonical_no")
-        assert row["options"][row["answer"]] == positive_option(row["finding"])
+        assert row["options"][row["negated"]] == format_negated_option(row["finding"], "canonical_no")
+        assert row["options"][row["answer"]] == format_positive_option(row["finding"])
         assert row["answer"] == row["counterpart"]
         assert row["question"] == QUESTION_FORMS[PROTOCOLS[config]]["original"]
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench import chexpert
-from medfaith.builders.cxr_contrabench.exports import chat_jsonl, fewshot, lora_train, patient
-from medfaith.builders.cxr_contrabench.questions import Wording, violations
+from medfaith.builders.cxr_contrabench.exports import fewshot, format_chat_jsonl, patient, sample_lora_rows
+from medfaith.builders.cxr_contrabench.questions import Wording, find_violations
 from medfaith.tasks.contrabench import prompts
 from tests.builders.chexpert_scenes import studies
 from tests.builders.files import digests, problems, record_of, rows_of
@@ -43,21 +43,21 @@ def tables(n: int, **forms) -> tuple[pa.Table, pa.Table]:
 def test_the_set_is_balanced_seeded_and_without_held_out_patients(n, held_out, seed, size):
     presence, absence = tables(n)
     others = [f"patient{i:05d}/study9" for i in held_out]  # another study of the patient is held out
-    made = lora_train(presence, absence, others, seed=seed, n=size)
+    made = sample_lora_rows(presence, absence, others, seed=seed, n=size)
     rows = made.to_pylist()
     patients = {f"patient{i:05d}" for i in held_out}
     left = sum(patient(study) not in patients for study in presence["study_id"].to_pylist())
     assert Counter(row["polarity"] for row in rows) == Counter(dict.fromkeys(POLARITIES, min(left, size)))
     assert not {patient(row["study_id"]) for row in rows} & patients
     assert {row["id"] for row in rows} <= {*presence["id"].to_pylist(), *absence["id"].to_pylist()}
-    assert violations(made) == []
+    assert find_violations(made) == []
     shuffled = (t.take(list(reversed(range(t.num_rows)))) for t in (presence, absence))
-    assert lora_train(*shuffled, others, seed=seed, n=size).equals(made)
+    assert sample_lora_rows(*shuffled, others, seed=seed, n=size).equals(made)
 
 
 def test_the_seed_chooses_and_the_polarities_are_mixed():
     presence, absence = tables(60)
-    first, second = (lora_train(presence, absence, [], seed=seed, n=50)["id"].to_pylist() for seed in (0, 1))
+    first, second = (sample_lora_rows(presence, absence, [], seed=seed, n=50)["id"].to_pylist() for seed in (0, 1))
     assert set(first) != set(second)
     polarities = ["/presence/" in row_id for row_id in first]
     assert 15 < sum(polarities[:50]) < 35
@@ -84,10 +84,10 @@ def built(root: Path, out: Path) -> list[dict]:
 def test_the_set_of_the_real_labels(real_studies):
     """2,000 + 2,000 of the 135,754 presence and 43,742 absence rows (Appendix H)."""
     presence, absence = (chexpert.questions(real_studies, f"chexpert_{p}", "train") for p in POLARITIES)
-    made = lora_train(presence, absence, [])
+    made = sample_lora_rows(presence, absence, [])
     assert Counter(made["polarity"].to_pylist()) == {"presence": 2000, "absence": 2000}
     assert len(set(made["finding"].to_pylist())) == 6
-    assert chat_jsonl(made).count(b"\n") == 4000
+    assert format_chat_jsonl(made).count(b"\n") == 4000
 
 
 # --- JSONL ------------------------------------------------------------------------------------------------------------
@@ -95,8 +95,8 @@ def test_the_set_of_the_real_labels(real_studies):
 
 @pytest.mark.parametrize("wording", [Wording(), Wording("clear_of", "p3", "shuffled")])
 def test_a_line_asks_what_the_evaluation_asks(wording):
-    made = lora_train(*tables(20, wording=wording), [], n=20)
-    lines = [json.loads(line) for line in chat_jsonl(made).decode().splitlines()]
+    made = sample_lora_rows(*tables(20, wording=wording), [], n=20)
+    lines = [json.loads(line) for line in format_chat_jsonl(made).decode().splitlines()]
     for line, row in zip(lines, made.to_pylist(), strict=True):
         user, assistant = line["messages"]
         assert (user["role"], assistant["role"]) == ("user", "assistant")

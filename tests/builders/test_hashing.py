@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.builders.hashing import digest, pick, shuffled, weighted_pick
+from medfaith.builders.hashing import digest, pick, pick_weighted, shuffled
 
 SEEDS = st.integers(-5, 2**40)
 
@@ -57,9 +57,9 @@ def test_what_else_is_shuffled_does_not_change_the_order_of_two(items, name, see
 
 def test_weighted_picks_follow_the_weights_and_not_the_order():
     weights = {"a": 1, "b": 3, "c": 6}
-    picks = [weighted_pick(weights, f"row {n}", 0) for n in range(5000)]
+    picks = [pick_weighted(weights, f"row {n}", 0) for n in range(5000)]
     shares = [picks.count(item) / len(picks) for item in weights]
     assert shares == pytest.approx([0.1, 0.3, 0.6], abs=0.03)
     turned = dict(reversed(weights.items()))
-    assert [weighted_pick(turned, f"row {n}", 0) for n in range(5000)] == picks
-    assert [weighted_pick(weights, f"row {n}", 1) for n in range(5000)] != picks
+    assert [pick_weighted(turned, f"row {n}", 0) for n in range(5000)] == picks
+    assert [pick_weighted(weights, f"row {n}", 1) for n in range(5000)] != picks

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from medfaith.builders.heal_medvqa.perturbations import DONOR_DIAGNOSES, NEAREST, Places, donors, tpt, vpt
 from medfaith.builders.heal_medvqa.questions import UNASKED, questions
-from medfaith.builders.heal_medvqa.wording import closed_question
+from medfaith.builders.heal_medvqa.wording import format_closed_question
 from tests.builders.heal_scenes import FEW, scene, splits
 
 SEEDS = st.integers(0, 20)
@@ -54,7 +54,7 @@ def test_swaps(split, seed):
                 assert (swap["anatomy"], swap["disease"]) in possible
                 assert (swap["anatomy"] != anatomy) + (swap["disease"] != disease) == 1
                 assert swap["template"] == row["template"]
-                assert swap["question"] == closed_question(row["template"], swap["anatomy"], swap["disease"])
+                assert swap["question"] == format_closed_question(row["template"], swap["anatomy"], swap["disease"])
     assert not made  # none of another row
 
 
@@ -93,7 +93,7 @@ def test_the_nearest_are_those_of_a_stable_sort(n, n_shares, n_patients, seed):
     others = [int(i) for i in members if patients[i] != "p0"]
     distances = np.abs(extents[others] - place).sum(1)
     expected = [others[k] for k in np.argsort(distances, kind="stable")[:NEAREST]]
-    assert Places(extents, members, patients).nearest(place, "p0") == expected
+    assert Places(extents, members, patients).find_nearest(place, "p0") == expected
 
 
 @FEW
@@ -161,8 +161,8 @@ def test_which_donor(others, chosen, rule):
     chosen = chosen.get(rule) if isinstance(chosen, dict) else chosen
     split = [TARGET, *others]
     asked, _ = positives([*split, scene("elsewhere", [("aorta", "ILD")])], 0)
-    asked = replace(asked, scenes=split, asked=[one for one in asked.asked if one.scene == 0])
-    assert len(list(asked.positive())) == 1
+    asked = replace(asked, scenes=split, keys=[one for one in asked.keys if one.scene == 0])
+    assert len(list(asked.iterate_positive())) == 1
     assert [pair["donor"]["key"] for pair in transplants(asked, rule)] == ([f"train/{chosen}.dicom"] if chosen else [])
 
 

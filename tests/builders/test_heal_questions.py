@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.builders.heal_medvqa.questions import MOST, UNASKED, asked_pairs, cooccurring, questions, slug
-from medfaith.builders.heal_medvqa.wording import closed_question, in_text, open_answer, open_question, templates
+from medfaith.builders.heal_medvqa.questions import MOST, UNASKED, count_cooccurring, list_asked_pairs, questions, slug
+from medfaith.builders.heal_medvqa.wording import (
+    format_closed_question,
+    format_open_answer,
+    format_open_question,
+    in_text,
+    templates,
+)
 from medfaith.loaders.anatomy_masks import ANATOMIES
 from medfaith.loaders.vindr_cxr import CLASSES
 from tests.builders import heal_scenes
@@ -39,7 +45,7 @@ def test_each_image_has_two_to_five_questions_in_the_order_of_the_images(split, 
     order = [s.picture.key for s in split]
     assert list(of_image) == sorted(of_image, key=order.index)
     assert all(2 <= len(own) <= MOST for own in of_image.values())
-    assert not [s for s in split if s.related and not asked_pairs(s) and s.picture.key in of_image]
+    assert not [s for s in split if s.related and not list_asked_pairs(s) and s.picture.key in of_image]
     ids = [row["id"] for row in rows]
     assert len(set(ids)) == len(ids)
 
@@ -65,11 +71,11 @@ def test_each_row_is_true(split, seed):
         elif kind == "abnormal":
             assert diseases
             assert pairs == {p for p in own.related if p[0] == anatomy and p[1] not in UNASKED}
-            assert row["answer"] == open_answer(anatomy, sorted(diseases))
+            assert row["answer"] == format_open_answer(anatomy, sorted(diseases))
         else:
             assert (kind, diseases) == ("normal", [])
             assert not [p for p in own.touched if p[0] == anatomy]
-            assert row["answer"] == open_answer(anatomy, [])
+            assert row["answer"] == format_open_answer(anatomy, [])
         assert row["question_type"] == ("closed" if kind in ("positive", "hallucinated") else "open")
         shown = [n for p in sorted(pairs) for n in own.related.get(p, ())]
         assert sorted(box["label"] for box in row["boxes"]) == sorted(own.picture.boxes.labels[n] for n in shown)
@@ -82,7 +88,7 @@ def test_yes_and_no_are_balanced_where_enough_images_have_no_relation(split, see
     counts = Counter(kinds(rows))
     assert counts["positive"] >= counts["hallucinated"]
     used = by_image(rows)
-    logical = cooccurring(split)
+    logical = count_cooccurring(split)
 
     def could_help(s) -> bool:
         free = set(s.regions) - {anatomy for anatomy, _ in s.touched}
@@ -110,7 +116,7 @@ def test_other_images_change_no_row_but_through_what_is_logical_and_the_balance(
 
     def with_relations(company):
         rows = questions([*split, *company, *everything], "vindr", "train", seed=seed)
-        keys = {s.picture.key for s in split if asked_pairs(s)}
+        keys = {s.picture.key for s in split if list_asked_pairs(s)}
         return [row for row in rows if row["image"]["key"] in keys]
 
     assert with_relations(renamed) == with_relations([])
@@ -172,7 +178,7 @@ PAPER = {  # section 3, but for its capital letters
 def test_the_papers_examples_can_be_asked():
     for question, (kind, anatomy, disease) in PAPER.items():
         made = [
-            closed_question(template, anatomy, disease) if disease else open_question(template, anatomy)
+            format_closed_question(template, anatomy, disease) if disease else format_open_question(template, anatomy)
             for template in templates()[kind]
         ]
         assert question in made
@@ -180,13 +186,13 @@ def test_the_papers_examples_can_be_asked():
 
 def test_every_question_names_its_anatomy_and_disease_once():
     for anatomy, template, disease in product(ANATOMIES, templates()["closed"], ASKED):
-        text = closed_question(template, anatomy, disease)
+        text = format_closed_question(template, anatomy, disease)
         assert text.count(f"the {anatomy}") == 1, text
         assert text.lower().count(f" {in_text(disease).lower()}") == 1, text
         assert text.endswith("?"), text
         assert text[0].isupper(), text
     for anatomy, template in product(ANATOMIES, templates()["open"]):
-        text = open_question(template, anatomy)
+        text = format_open_question(template, anatomy)
         assert text.count(f"the {anatomy}") == 1, text
         assert text[-1] in "?.", text
 
@@ -209,4 +215,4 @@ def test_names_in_running_text():
     ],
 )
 def test_open_answers(diseases, answer):
-    assert open_answer("heart", diseases) == answer
+    assert format_open_answer("heart", diseases) == answer

@@ -7,8 +7,8 @@ from hashlib import blake2b
 
 import pytest
 
-from medfaith.builders.cxr_contrabench.openi import MESH, TARGETS, AbsenceItem, questions, report_absence
-from medfaith.builders.cxr_contrabench.questions import violations
+from medfaith.builders.cxr_contrabench.openi import MESH, TARGETS, AbsenceItem, find_report_absences, questions
+from medfaith.builders.cxr_contrabench.questions import find_violations
 from medfaith.builders.negation import FINDINGS, find_mentions
 from medfaith.builders.schemas.contrabench import QUESTION
 from medfaith.loaders import sources
@@ -50,36 +50,38 @@ RULES = {
 
 @pytest.mark.parametrize(("findings", "impression", "mesh", "records"), RULES.values(), ids=RULES)
 def test_rules(findings, impression, mesh, records):
-    items = report_absence([report(findings, impression, mesh)], seed=0)
+    items = find_report_absences([report(findings, impression, mesh)], seed=0)
     assert [(item.target, item.distractor, item.cue) for item in items] == records
 
 
 def test_an_item_is_complete():
     images = (("CXR12_IM-0001-1001.png", ""), ("CXR12_IM-0001-2001.png", ""))
     item = AbsenceItem("openi/CXR12/report_absence/pleural_effusion", "CXR12", images, EFF, ATE, "no")
-    assert report_absence([report("No effusion. Atelectasis.", mesh=ATELECTASIS, images=2)]) == [item]
-    assert report_absence([report("No effusion. Atelectasis.", mesh=ATELECTASIS, images=0)]) == []  # without images
+    assert find_report_absences([report("No effusion. Atelectasis.", mesh=ATELECTASIS, images=2)]) == [item]
+    assert (
+        find_report_absences([report("No effusion. Atelectasis.", mesh=ATELECTASIS, images=0)]) == []
+    )  # without images
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_distractor_is_chosen_by_id_and_seed(seed):
     mesh = ("Scoliosis", "Pulmonary Atelectasis", "Nodule")
-    (item,) = report_absence([report("Scoliosis, nodule, atelectasis. No effusion.", mesh=mesh)], seed)
+    (item,) = find_report_absences([report("Scoliosis, nodule, atelectasis. No effusion.", mesh=mesh)], seed)
     digest = blake2b(f"{seed}:openi/CXR12/report_absence/pleural_effusion".encode(), digest_size=8).digest()
     assert item.distractor == ["atelectasis", "nodule", "scoliosis"][int.from_bytes(digest, "little") % 3]
 
 
 def test_a_record_does_not_depend_on_other_reports():
     reports = [report("No effusion. Atelectasis.", mesh=ATELECTASIS, number=n) for n in range(1, 6)]
-    alone = [item for one in reports for item in report_absence([one], 3)]
-    assert report_absence(reports, 3) == alone
+    alone = [item for one in reports for item in find_report_absences([one], 3)]
+    assert find_report_absences(reports, 3) == alone
 
 
 def test_rows():
-    items = report_absence([report("No effusion or edema. Atelectasis.", mesh=ATELECTASIS, images=2)])
+    items = find_report_absences([report("No effusion or edema. Atelectasis.", mesh=ATELECTASIS, images=2)])
     table = questions(items)
     assert table.schema == QUESTION.arrow_schema
-    assert violations(table) == []
+    assert find_violations(table) == []
     row = table.to_pylist()[0]
     assert row["id"] == items[0].id
     assert row["study_id"] == "CXR12"
@@ -105,7 +107,7 @@ def real() -> list[Report]:
 
 def test_what_the_documented_rules_give_on_the_real_reports(real):
     """The paper has 359 records (311 with several images; 181, 114, 45 and 19 by target) by rules it does not print."""
-    items = report_absence(real, seed=0)
+    items = find_report_absences(real, seed=0)
     assert (len(items), len({item.uid for item in items})) == (1774, 922)
     assert sum(len(item.images) > 1 for item in items) == 1534
     assert Counter(item.target for item in items) == {PTX: 805, EFF: 621, "focal consolidation": 316, EDE: 32}
@@ -115,7 +117,7 @@ def test_what_the_documented_rules_give_on_the_real_reports(real):
 
 
 def test_the_seed_moves_distractors_only(real):
-    first, second = (report_absence(real[:400], seed) for seed in (0, 1))
+    first, second = (find_report_absences(real[:400], seed) for seed in (0, 1))
     assert [(i.id, i.images, i.target, i.cue) for i in first] == [(i.id, i.images, i.target, i.cue) for i in second]
     assert [i.distractor for i in first] != [i.distractor for i in second]
 

@@ -28,7 +28,7 @@ from tests.builders.files import digests, root_words
 
 ROOT = Path(__file__).parents[2]
 scenes = importlib.import_module("medfaith.builders.heal_medvqa.scenes")
-SCENES = scenes._scenes
+SCENES = scenes._build_scenes
 
 TASKS = pieces(range(23), 5)
 FAULTS = [
@@ -65,7 +65,7 @@ def scenes_or_killed(marker: Path, task: Any, **how: Any) -> Any:
 
 
 def done(workers: Workers, work: Callable[[range], list[int]] = squares, **how: Any) -> list[int]:
-    with workers.each(work, iter(TASKS), title="squares", unit="numbers", total=23, **how) as results:
+    with workers.map(work, iter(TASKS), title="squares", unit="numbers", total=23, **how) as results:
         return [square for of_task in results for square in of_task]
 
 
@@ -94,7 +94,7 @@ def when_told(file: Path, task: range) -> list[int]:
 def test_tasks_are_drawn_as_workers_become_free(tmp_path):
     drawn = []
     tasks = (drawn.append(task) or task for task in pieces(range(1000), 10))
-    with Workers(2).each(partial(when_told, tmp_path / "go"), tasks, title="", unit="", total=1000) as results:
+    with Workers(2).map(partial(when_told, tmp_path / "go"), tasks, title="", unit="", total=1000) as results:
         assert 0 < len(drawn) < 20
         (tmp_path / "go").touch()
         assert len(list(results)) == 100
@@ -111,7 +111,7 @@ def killing(monkeypatch, tmp_path) -> Path:
     """A worker of HEAL-MedVQA's build is killed in the middle of the first split; the file then exists."""
     marker = tmp_path / "killed"
     monkeypatch.setattr(scenes, "PICTURES_A_TASK", 7)  # of 60 and 40
-    monkeypatch.setattr(scenes, "_scenes", partial(scenes_or_killed, marker))
+    monkeypatch.setattr(scenes, "_build_scenes", partial(scenes_or_killed, marker))
     return marker
 
 

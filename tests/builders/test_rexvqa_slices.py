@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench import wording as wordings
-from medfaith.builders.cxr_contrabench.questions import Wording, sample_order, violations
+from medfaith.builders.cxr_contrabench.questions import Wording, find_violations, sample_order
 from medfaith.builders.cxr_contrabench.rexvqa import SLICES, questions
-from medfaith.builders.cxr_contrabench.wording import mark_options, question_polarity
-from medfaith.builders.row_digest import rowset_sha256
+from medfaith.builders.cxr_contrabench.wording import mark_options, read_question_polarity
+from medfaith.builders.row_digest import compute_rowset_sha256
 from medfaith.builders.schemas.contrabench import QUESTION
 from medfaith.evaluate_metrics.polarity.verifier import verify
 from medfaith.evaluate_metrics.reading import negation
@@ -99,7 +99,7 @@ def test_a_row_keeps_question_and_options():
 def test_rows_of_the_source_may_have_a_negated_gold_and_no_counterpart(phantom_items):
     table = questions(phantom_items, "rexvqa_1k")
     rows = table.to_pylist()
-    assert violations(table) == []
+    assert find_violations(table) == []
     assert any(row["negated"] == row["answer"] for row in rows)
     assert any(row["negated"] >= 0 > row["counterpart"] for row in rows)
     assert {row["polarity"] for row in rows} == {"presence", "absence", "other"}
@@ -119,7 +119,7 @@ def test_the_build_s_words_do_not_reach_the_source_s_rows(phantom_items, tmp_pat
         assert list(found) == list(SLICES)
         assert all(not v.problems for v in found.values())
         expected = questions(phantom_items, "rexvqa_1k")
-        assert found["rexvqa_1k"].summary["sha256"] == rowset_sha256(expected)
+        assert found["rexvqa_1k"].summary["sha256"] == compute_rowset_sha256(expected)
 
 
 # --- what the words say -----------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ QUESTIONS = [
 
 @pytest.mark.parametrize(("question", "polarity", "cue"), QUESTIONS)
 def test_polarity_and_cue_of_a_question(question, polarity, cue):
-    assert question_polarity(question) == (polarity, cue)
+    assert read_question_polarity(question) == (polarity, cue)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_marks_of_an_answer_set(options, marks):
 
 def assert_agrees(question: str, options: list[str]) -> None:
     """The extended, slot-agnostic verifier fires on the marked option exactly where the marks say that it can."""
-    polarity, _ = question_polarity(question)
+    polarity, _ = read_question_polarity(question)
     marks = mark_options(options)
     reasons = {
         i: verify(question, options, i, trigger="extended", replacement="slot_agnostic") for i in range(len(options))
@@ -219,7 +219,7 @@ def test_marks_know_the_verifier_s_words(ours, verifiers):
 
 @given(st.text())
 def test_marks_read_texts_in_the_verifier_s_spelling(text):
-    assert wordings._words(text) == words(text)
+    assert wordings._normalize_words(text) == words(text)
 
 
 WORD = st.sampled_from(

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.builders.registry import BENCHMARKS
-from medfaith.builders.row_digest import plain_lists, row_json, rowset_sha256
+from medfaith.builders.row_digest import compute_rowset_sha256, convert_fixed_lists, iterate_row_json
 from medfaith.builders.schemas.heal import QUESTION
 from medfaith.builders.schemas.structs import BOX, LENGTHS, MASK
 from medfaith.cards import publication
@@ -137,12 +137,12 @@ def test_hashes_of_rows_do_not_depend_on_how_lists_are_stored(rows, start):
     plain = pa.Table.from_pylist(rows, schema=schema)
     fixed = pa.Table.from_pylist(rows, schema=earlier(schema))
     assert of_schema(fixed.schema) == ["boxes.xywh", "region.size"]
-    assert plain_lists(fixed).schema.equals(plain.schema, check_metadata=False)
-    assert plain_lists(fixed).to_pylist() == rows
+    assert convert_fixed_lists(fixed).schema.equals(plain.schema, check_metadata=False)
+    assert convert_fixed_lists(fixed).to_pylist() == rows
     for some in (fixed, fixed.slice(start), pa.concat_tables([fixed.slice(start), fixed.slice(0, start)])):
-        assert rowset_sha256(plain_lists(some)) == rowset_sha256(some)
-    assert rowset_sha256(plain) == rowset_sha256(fixed)
-    assert list(row_json(plain)) == list(row_json(fixed))
+        assert compute_rowset_sha256(convert_fixed_lists(some)) == compute_rowset_sha256(some)
+    assert compute_rowset_sha256(plain) == compute_rowset_sha256(fixed)
+    assert list(iterate_row_json(plain)) == list(iterate_row_json(fixed))
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

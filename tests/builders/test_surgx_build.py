@@ -186,7 +186,7 @@ def test_what_is_built_follows_the_sources_and_videos_without_boxes_are_refused(
         surgxbench.build(boxes, tmp_path, options=Options(successor="frame"))
     (folder,) = surgxbench.build(boxes, tmp_path)
     assert folder.name == "surgxbench-cholec80_boxes"
-    assert surgxbench.BENCHMARK.incomplete(boxes) == {"triplets": ["cholect45"], "triplets_t50": ["cholect50"]}
+    assert surgxbench.BENCHMARK.find_incomplete(boxes) == {"triplets": ["cholect45"], "triplets_t50": ["cholect50"]}
     roots = copied(phantom_surgx_roots, "cholec80_boxes", tmp_path)
     rewrite_boxes(roots["cholec80_boxes"], lambda header, rows: [header, *(row for row in rows if row[0] == "41")])
     with pytest.raises(InputError, match="has no video that has boxes"):

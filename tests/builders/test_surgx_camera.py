@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medfaith.builders.surgxbench.camera import Camera, centred, fit, flow_of
+from medfaith.builders.surgxbench.camera import Camera, compute_camera_flow, compute_centred_axes, fit
 
 SIZE = (40, 66)
 SIZES = st.tuples(st.integers(2, 60), st.integers(2, 60))
@@ -21,19 +21,19 @@ CAMERAS = st.builds(
 def inverse(camera: Camera, size: tuple[int, int]) -> np.ndarray:
     """The exact backward flow of a camera move, (2, H, W): x' = (1 + M) x + c on the second frame's grid, solved."""
     moved = np.array([[1 - camera.zoom, camera.roll], [-camera.roll, 1 - camera.zoom]])
-    x, y = np.meshgrid(*centred(size))
+    x, y = np.meshgrid(*compute_centred_axes(size))
     here = np.stack([x, y])
     there = np.tensordot(np.linalg.inv(moved), here + np.array([camera.pan, camera.tilt])[:, None, None], 1)
     return there - here
 
 
 def noisy(rng: np.random.Generator, camera: Camera, size=SIZE) -> np.ndarray:
-    return (flow_of(camera, size) + rng.normal(0, 2, (2, *size))).astype(np.float32)
+    return (compute_camera_flow(camera, size) + rng.normal(0, 2, (2, *size))).astype(np.float32)
 
 
 def least_squares(fields: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
     """The design matrix of the four prototypes, solved by LAPACK: fields are the camera's flow (2, H, W) each."""
-    x, y = (axis.ravel() for axis in np.meshgrid(*centred((fields[0].shape[1], fields[0].shape[2]))))
+    x, y = (axis.ravel() for axis in np.meshgrid(*compute_centred_axes((fields[0].shape[1], fields[0].shape[2]))))
     one, none = np.ones_like(x), np.zeros_like(x)
     u, v = np.stack([-one, none, -x, y], 1), np.stack([none, -one, -y, -x], 1)
     design = np.concatenate([np.concatenate([u, v])] * len(fields))
@@ -53,7 +53,7 @@ def least_squares(fields: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
     ],
 )
 def test_the_signs_are_those_of_the_papers_prototypes(camera, at_right, at_bottom):
-    flow = flow_of(camera, (41, 61))
+    flow = compute_camera_flow(camera, (41, 61))
     assert flow.dtype == np.float32
     assert flow[:, 20, 30 + 10] == pytest.approx(at_right, abs=1e-6)
     assert flow[:, 20 + 10, 30] == pytest.approx(at_bottom, abs=1e-6)
@@ -61,18 +61,18 @@ def test_the_signs_are_those_of_the_papers_prototypes(camera, at_right, at_botto
 
 
 def test_the_centre_of_an_even_size_lies_between_the_pixels():
-    x, y = centred((2, 4))
+    x, y = compute_centred_axes((2, 4))
     assert (x.tolist(), y.tolist()) == ([-1.5, -0.5, 0.5, 1.5], [-0.5, 0.5])
 
 
 @given(CAMERAS, SIZES, st.booleans(), st.sampled_from([0.0, 0.3]))
 @settings(max_examples=100, deadline=None)
 def test_a_known_camera_is_recovered(camera, size, both, trim):
-    flow = flow_of(camera, size)
+    flow = compute_camera_flow(camera, size)
     found = fit(flow, -flow if both else None, trim=trim)
     assert (found.pan, found.tilt) == pytest.approx((camera.pan, camera.tilt), abs=1e-4)
     assert (found.zoom, found.roll) == pytest.approx((camera.zoom, camera.roll), abs=1e-4 / max(size) + 1e-5)
-    assert np.abs(flow_of(found, size) - flow).max() < 1e-4
+    assert np.abs(compute_camera_flow(found, size) - flow).max() < 1e-4
 
 
 @given(CAMERAS, st.integers(0, 2**32 - 1), SIZES, st.booleans(), st.booleans())
@@ -90,7 +90,7 @@ def test_noisy_flow_agrees_with_numpys_least_squares(camera, seed, size, weighte
 
 def test_each_direction_counts_and_the_backward_flow_counts_negated():
     """Two fields that disagree on the pan only: the fit lies between them, by their known vectors."""
-    forward, backward = flow_of(Camera(pan=2), SIZE), -flow_of(Camera(pan=6), SIZE)
+    forward, backward = compute_camera_flow(Camera(pan=2), SIZE), -compute_camera_flow(Camera(pan=6), SIZE)
     assert astuple(fit(forward, backward)) == pytest.approx((4, 0, 0, 0), abs=1e-5)
     backward[:, 10:30] = np.nan  # half of the rows: 2 parts of 2 pixels against 1 of 6
     assert fit(forward, backward).pan == pytest.approx(10 / 3, abs=1e-5)
@@ -103,23 +103,23 @@ def test_each_direction_counts_and_the_backward_flow_counts_negated():
 def test_the_grids_of_the_two_directions_as_published(camera, off):
     """The exact backward flow lies on the second frame's grid, where it is not minus the forward flow."""
     size = (480, 854)
-    forward, backward = flow_of(camera, size), inverse(camera, size)
-    both = flow_of(fit(forward, backward), size)
-    assert np.abs(both - (forward + flow_of(fit(-backward), size)) / 2).max() < 1e-4
+    forward, backward = compute_camera_flow(camera, size), inverse(camera, size)
+    both = compute_camera_flow(fit(forward, backward), size)
+    assert np.abs(both - (forward + compute_camera_flow(fit(-backward), size)) / 2).max() < 1e-4
     assert np.hypot(*(both - forward)).max() == pytest.approx(off, rel=0.01)
-    assert np.abs(flow_of(fit(forward), size) - forward).max() < 1e-4
+    assert np.abs(compute_camera_flow(fit(forward), size) - forward).max() < 1e-4
 
 
 def test_unknown_vectors_and_pixels_of_no_weight_do_not_count():
     camera = Camera(-4, 1, 0.03, -0.02)
     for unknown in (np.nan, np.inf, -np.inf):
-        forward = flow_of(camera, SIZE)
+        forward = compute_camera_flow(camera, SIZE)
         backward = -forward
         forward[0, :20], backward[1, :, 30:] = unknown, unknown  # one component is enough
         before = forward.copy()
         assert astuple(fit(forward, backward)) == pytest.approx(astuple(camera), abs=1e-5)
         assert np.array_equal(forward, before, equal_nan=True)
-    forward, weights = flow_of(camera, SIZE), np.ones(SIZE)
+    forward, weights = compute_camera_flow(camera, SIZE), np.ones(SIZE)
     forward[:, 5:15, 5:50], weights[5:15, 5:50] = 99, 0
     assert astuple(fit(forward, weights=weights)) == pytest.approx(astuple(camera), abs=1e-5)
     assert astuple(fit(forward, weights=weights, trim=0.2)) == pytest.approx(astuple(camera), abs=1e-5)
@@ -136,13 +136,13 @@ def test_the_trimmed_fit_is_exact_where_a_minority_moves_otherwise(camera, own, 
     width = max(1, int(share * tool.size / height))
     top, left = rng.integers(0, 48 - height + 1), rng.choice([0, 86 - width])
     tool[top : top + height, left : left + width] = True
-    forward = np.where(tool, flow_of(own, size), flow_of(camera, size))
+    forward = np.where(tool, compute_camera_flow(own, size), compute_camera_flow(camera, size))
     found = fit(forward, -forward, trim=0.35)
-    assert np.abs(flow_of(found, size) - flow_of(camera, size)).max() < 1e-3
+    assert np.abs(compute_camera_flow(found, size) - compute_camera_flow(camera, size)).max() < 1e-3
 
 
 def test_a_tool_pulls_the_plain_fit_and_not_the_trimmed_one():
-    forward = flow_of(Camera(pan=2), SIZE)
+    forward = compute_camera_flow(Camera(pan=2), SIZE)
     forward[:, :, :20] += 10  # 30% of the frame
     assert fit(forward, -forward).pan < 0
     assert fit(forward, -forward, trim=0.35).pan == pytest.approx(2, abs=1e-5)
@@ -159,7 +159,7 @@ def test_the_trimmed_fit_has_settled(trim):
     forward = noisy(np.random.default_rng(2), Camera(3, 1, 0.02, 0.01))
     forward[:, 5:20, :30] += np.random.default_rng(3).uniform(0, 8, (2, 15, 30))
     found = fit(forward, trim=trim)
-    residual = np.square(forward - flow_of(found, SIZE)).sum(0)
+    residual = np.square(forward - compute_camera_flow(found, SIZE)).sum(0)
     nearest = residual <= np.sort(residual, axis=None)[residual.size - int(trim * residual.size) - 1]
     assert astuple(found) == pytest.approx(least_squares([forward], nearest), abs=2e-4)
     assert astuple(found) != pytest.approx(astuple(fit(forward)), abs=1e-2)
@@ -168,7 +168,7 @@ def test_the_trimmed_fit_has_settled(trim):
 def test_two_known_pixels_are_enough():
     camera = Camera(-4, 1, 0.03, -0.02)
     forward = np.full((2, *SIZE), np.nan)
-    forward[:, [3, 30], [5, 60]] = flow_of(camera, SIZE)[:, [3, 30], [5, 60]]
+    forward[:, [3, 30], [5, 60]] = compute_camera_flow(camera, SIZE)[:, [3, 30], [5, 60]]
     for trim in (0.0, 0.5):
         assert astuple(fit(forward, trim=trim)) == pytest.approx(astuple(camera), abs=1e-5)
     backward = -forward

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from medfaith.builders.surgxbench.camera import Camera, flow_of
-from medfaith.builders.surgxbench.motion import corrected, describe, magnitude, motion_mask
+from medfaith.builders.surgxbench.camera import Camera, compute_camera_flow
+from medfaith.builders.surgxbench.motion import compute_magnitude, compute_motion_mask, corrected, describe
 from medfaith.loaders import rle
 from medfaith.loaders.phantom.surgery import clip
 
@@ -23,7 +23,7 @@ def tool(own=(6.0, -4.0)) -> tuple[np.ndarray, np.ndarray]:
     """A tool of a tenth of the frame and the flow of a frame in which it moves by `own`, against the picture."""
     mask = np.zeros(SIZE, dtype=bool)
     mask[20:40, 60:92] = True
-    return mask, flow_of(CAMERA, SIZE) + mask * np.array(own, dtype=np.float32)[:, None, None]
+    return mask, compute_camera_flow(CAMERA, SIZE) + mask * np.array(own, dtype=np.float32)[:, None, None]
 
 
 def iou(one: np.ndarray, other: np.ndarray) -> float:
@@ -37,8 +37,8 @@ def iou(one: np.ndarray, other: np.ndarray) -> float:
 )
 @settings(max_examples=60, deadline=None)
 def test_a_pure_camera_move_leaves_nothing(camera, size, trim):
-    forward = flow_of(camera, size)
-    assert magnitude(corrected(forward, camera)).max() == 0
+    forward = compute_camera_flow(camera, size)
+    assert compute_magnitude(corrected(forward, camera)).max() == 0
     described = describe(forward, -forward, trim=trim)
     assert described["motion"]["size"] == list(size)
     assert rle.area(described["motion"]) == 0
@@ -103,7 +103,7 @@ def test_a_black_or_static_frame_selects_nothing():
     ],
 )
 def test_the_mask_of_a_residual(residual, given, expected):
-    assert motion_mask(np.array([residual]), **given).tolist() == [[bool(n) for n in expected]]
+    assert compute_motion_mask(np.array([residual]), **given).tolist() == [[bool(n) for n in expected]]
 
 
 @given(
@@ -113,7 +113,7 @@ def test_the_mask_of_a_residual(residual, given, expected):
 )
 @settings(max_examples=100, deadline=None)
 def test_a_mask_is_what_is_above_the_rest(residual, gamma, floor):
-    mask = motion_mask(residual, gamma=gamma, floor=floor)
+    mask = compute_motion_mask(residual, gamma=gamma, floor=floor)
     assert mask.dtype == bool
     if mask.any():
         assert residual[mask].min() > floor
@@ -131,10 +131,10 @@ def test_unknown_vectors_are_in_no_mask():
     expected = mask.copy()
     expected[25:30, 60:92] = False
     assert np.array_equal(rle.decode(described["motion"]), expected)
-    assert np.isnan(magnitude(forward)[25:30, 60:92]).all()
+    assert np.isnan(compute_magnitude(forward)[25:30, 60:92]).all()
 
 
 def test_a_residual_of_another_shape():
     for residual in (np.zeros((2, 3, 4)), np.zeros(4)):
         with pytest.raises(ValueError, match=r"a residual of shape .*; expected \(height, width\)"):
-            motion_mask(residual)
+            compute_motion_mask(residual)

@@ -13,7 +13,7 @@ import pytest
 from medfaith.builders import surgxbench
 from medfaith.builders.surgxbench import Options, motion_rows
 from medfaith.builders.surgxbench.motion import describe
-from medfaith.builders.surgxbench.motion_rows import MotionOptions, with_motion
+from medfaith.builders.surgxbench.motion_rows import MotionOptions, add_motion
 from medfaith.builders.surgxbench.raft import Raft
 from medfaith.loaders import cholec80, cholect45, images
 from medfaith.loaders.errors import ImageError
@@ -42,7 +42,7 @@ REFERENCES = {
 def test_pictures_in_turn_are_those_that_open_one_by_one(phantom_surgx_roots, name):
     references = REFERENCES[name]
     expected = [images.open_image(ref, phantom_surgx_roots).tobytes() for ref in references]
-    assert [image.tobytes() for image in motion_rows._in_turn(references, phantom_surgx_roots)] == expected
+    assert [image.tobytes() for image in motion_rows._open_in_turn(references, phantom_surgx_roots)] == expected
     assert len(set(expected)) >= 0.8 * len({ref["key"] for ref in references})  # a second is black
 
 
@@ -51,9 +51,9 @@ def test_a_video_is_decoded_in_one_pass_and_a_shared_picture_once(phantom_surgx_
     decoded_from, open_image = cholec80._decode_from, images.open_image
     monkeypatch.setattr(cholec80, "_decode_from", lambda *args: begun.append(args[2]) or decoded_from(*args))
     monkeypatch.setattr(images, "open_image", lambda *args: opened.append(args[0]["key"]) or open_image(*args))
-    assert len(list(motion_rows._in_turn(REFERENCES["next in the video"], phantom_surgx_roots))) == 28
+    assert len(list(motion_rows._open_in_turn(REFERENCES["next in the video"], phantom_surgx_roots))) == 28
     assert (begun, opened) == ([0], [])
-    assert len(list(motion_rows._in_turn(REFERENCES["next second"], phantom_surgx_roots))) == 26
+    assert len(list(motion_rows._open_in_turn(REFERENCES["next second"], phantom_surgx_roots))) == 26
     assert opened == [cholect45.key(42, second) for second in SECONDS]
 
 
@@ -64,7 +64,7 @@ def test_pictures_are_opened_when_they_are_asked_for(phantom_surgx_roots, monkey
     number, open_image = cholec80._number, images.open_image
     monkeypatch.setattr(cholec80, "_number", lambda *args: seen.append("frame") or number(*args))
     monkeypatch.setattr(images, "open_image", lambda *args: seen.append("image") or open_image(*args))
-    pictures = motion_rows._in_turn(REFERENCES[name], phantom_surgx_roots)
+    pictures = motion_rows._open_in_turn(REFERENCES[name], phantom_surgx_roots)
     assert seen == []
     for _ in range(3):
         next(pictures)
@@ -115,13 +115,13 @@ def test_damage_stops_the_pictures_where_it_stops_them_one_by_one(damaged, n, cu
     """Also where the damage is in frames that no pair needs, between a pair and the keyframe before the next."""
     roots, references = damaged(n, cut=cut), of_video(0, 1, 125, 126, 150, 151, 325, 326)
     expected = outcome(one_by_one(references, roots))
-    assert outcome(motion_rows._in_turn(references, roots)) == expected
+    assert outcome(motion_rows._open_in_turn(references, roots)) == expected
     if isinstance(expected[-1], str):
         assert expected[-1].startswith(f"image {references[len(expected) - 1]['key']!r} of source 'cholec80': ")
 
 
 def test_a_frame_beyond_the_end_is_named_after_those_before_it(phantom_surgx_roots):
-    *good, message = outcome(motion_rows._in_turn(of_video(0, 25, 349, 350), phantom_surgx_roots))
+    *good, message = outcome(motion_rows._open_in_turn(of_video(0, 25, 349, 350), phantom_surgx_roots))
     assert len(good) == 3
     assert str(message).startswith("image 'videos/video42.mp4/000350' of source 'cholec80': ")
     assert "has no frame 350" in str(message)
@@ -141,7 +141,7 @@ def test_every_row_gets_the_flow_of_its_own_pictures(phantom_surgx_roots, tmp_pa
     (folder,) = surgxbench.build(roots, tmp_path, configs=["triplets"], options=Options(successor=successor))
     rows = pq.read_table(next(folder.glob("triplets/*.parquet"))).to_pylist()
     monkeypatch.setattr(motion_rows, "Raft", Differences)
-    made, _ = with_motion(rows, roots, MotionOptions("raft"), successor=successor)
+    made, _ = add_motion(rows, roots, MotionOptions("raft"), successor=successor)
     assert sum(row["successor"] is not None for row in rows) == {"second": 26, "frame": 28}[successor]
     for row, found in zip(rows, made, strict=True):
         if row["successor"] is None:
@@ -150,5 +150,5 @@ def test_every_row_gets_the_flow_of_its_own_pictures(phantom_surgx_roots, tmp_pa
         key = cholec80.key(row["video"], 25 * row["frame"])
         first = row["image"] if successor == "second" else {"source": "cholec80", "key": key, "view": ""}
         pictures = (np.asarray(images.open_image(ref, roots))[None] for ref in (first, row["successor"]))
-        forward, backward = Differences(motion_rows._never).between(*pictures)
+        forward, backward = Differences(motion_rows._refuse_pairs).between(*pictures)
         assert found == row | describe(forward[0], backward[0])

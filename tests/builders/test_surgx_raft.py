@@ -169,7 +169,7 @@ def test_frames_of_several_sizes_in_one_batch(weights):
 
 def test_an_image_that_does_not_open_is_the_callers_error(weights):
     def open_pairs(video, pairs):
-        raise KeyError(pairs[0].second)
+        raise KeyError(pairs[0].second_image)
 
     with pytest.raises(KeyError, match=r"000001\.png"):
         next(Raft(open_pairs, weights=weights).flows("VID01", pairs_of(1)))

@@ -19,12 +19,12 @@ from medfaith.builders.surgxbench.seconds import (
     LEVEL,
     Numbering,
     Shift,
-    agreeing,
-    better_shift,
-    boxed_instruments,
-    numbering,
-    sign_test,
-    tools_of,
+    collect_boxed_instruments,
+    compare_seconds,
+    compute_sign_test,
+    find_better_shift,
+    infer_numbering,
+    read_tools_by_second,
 )
 from medfaith.cli import main
 from medfaith.loaders import cholec80, cholec80_boxes, cholec_triplets
@@ -58,22 +58,22 @@ def frames_numbered(*numbers: int) -> list[BoxedFrame]:
     ],
 )
 def test_numbering(numbers, given, expected):
-    assert numbering(frames_numbered(*numbers), **given) == expected
+    assert infer_numbering(frames_numbered(*numbers), **given) == expected
 
 
 def test_seconds_and_places_in_the_video():
     seconds = {1: 0, 26: 1, 25: None, 0: None, 2501: 100}
-    assert {number: Numbering(25, 1).second(number) for number in seconds} == seconds
+    assert {number: Numbering(25, 1).find_second(number) for number in seconds} == seconds
     places = {1: 0, 6: 5, 26: 25, 0: None}
-    assert {number: Numbering(25, 1).video_frame(number) for number in places} == places
-    assert Numbering(1, 1).video_frame(3) == 50
-    assert Numbering(10, 0).video_frame(3) is None
+    assert {number: Numbering(25, 1).find_video_frame(number) for number in places} == places
+    assert Numbering(1, 1).find_video_frame(3) == 50
+    assert Numbering(10, 0).find_video_frame(3) is None
 
 
 def test_steps_that_say_nothing_have_to_be_named():
     for step in (2, 10, 30):
         with pytest.raises(InputError, match=rf"in steps of {step}(.|\n)*--boxes-step"):
-            numbering(frames_numbered(0, step, 3 * step))
+            infer_numbering(frames_numbered(0, step, 3 * step))
 
 
 # --- what the instruments of each second say --------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def test_steps_that_say_nothing_have_to_be_named():
 @given(st.integers(0, 300), st.integers(0, 300))
 def test_the_sign_test_is_the_binomial_one(better, worse):
     expected = binomtest(better, better + worse, alternative="greater").pvalue if better + worse else 1
-    assert sign_test(better, worse) == pytest.approx(expected, rel=1e-9)
+    assert compute_sign_test(better, worse) == pytest.approx(expected, rel=1e-9)
 
 
 def later(named: dict, seconds: int) -> dict:
@@ -102,12 +102,12 @@ def drawn(seed: int) -> tuple[dict, dict]:
 @pytest.mark.parametrize("seed", range(4))
 def test_boxes_a_second_off_are_noticed_on_the_phantom(seed):
     named, boxed = drawn(seed)
-    assert better_shift(named, boxed) is None
+    assert find_better_shift(named, boxed) is None
     for off in (-1, 1):
-        shift = better_shift(named, later(boxed, off))
+        shift = find_better_shift(named, later(boxed, off))
         assert shift is not None
         assert (shift.seconds, shift.worse) == (off, 0)
-    assert better_shift(named, later(boxed, 3)) is None  # not a neighbour
+    assert find_better_shift(named, later(boxed, 3)) is None  # not a neighbour
 
 
 def lasting(seed: int, n_seconds: int = 1500, mean_stay: float = 40.0) -> list[frozenset[str]]:
@@ -132,9 +132,9 @@ def noisy(names: list[frozenset[str]], seed: int) -> list[frozenset[str]]:
 def test_instruments_that_stay_hide_a_shift_from_shares_and_not_from_the_test_nor_does_noise(seed, off):
     truth = lasting(seed)
     named, boxed = placed(truth), later(placed(truth), off)
-    assert np.mean(agreeing(named, boxed)) > 0.9
-    assert better_shift(named, boxed) == Shift(off, better=agreeing(named, boxed).count(False), worse=0)
-    shift = better_shift(named, later(placed(noisy(truth, seed)), off))
+    assert np.mean(compare_seconds(named, boxed)) > 0.9
+    assert find_better_shift(named, boxed) == Shift(off, better=compare_seconds(named, boxed).count(False), worse=0)
+    shift = find_better_shift(named, later(placed(noisy(truth, seed)), off))
     assert shift is not None
     assert shift.seconds == off
 
@@ -147,7 +147,7 @@ def test_annotators_who_differ_make_no_shift(seed):
     longer = [here | there for here, there in zip(truth, truth[:1] + truth[:-1], strict=True)]
     both = [one | other for one, other in zip(sooner, longer, strict=True)]
     for names in (truth, sooner, longer, both):
-        assert better_shift(placed(truth), placed(noisy(names, seed))) is None
+        assert find_better_shift(placed(truth), placed(noisy(names, seed))) is None
 
 
 @pytest.mark.parametrize(("n", "found"), [(9, None), (10, Shift(1, 10, 0))])
@@ -158,31 +158,31 @@ def test_few_frames_that_tell_say_nothing(n, found):
     names = [none, none, hook, hook] * n  # a hook that comes or goes every other second
     named = placed(names[: 2 * n + 2])
     boxed = later(named, 1)
-    assert agreeing(named, boxed).count(False) == n
-    assert better_shift(named, boxed) == found
+    assert compare_seconds(named, boxed).count(False) == n
+    assert find_better_shift(named, boxed) == found
 
 
 def test_what_is_not_labelled_says_nothing():
     named = placed(lasting(0))
-    assert better_shift(named, {}) is None
-    assert better_shift({}, named) is None
-    assert better_shift(named, {place: names for place, names in named.items() if place[1] % 3 == 0}) is None
+    assert find_better_shift(named, {}) is None
+    assert find_better_shift({}, named) is None
+    assert find_better_shift(named, {place: names for place, names in named.items() if place[1] % 3 == 0}) is None
 
 
 def test_sources_name_the_instruments_of_the_phantom(phantom_surgx_roots):
     """Through the readers: boxes, triplets and tools of the same seconds, a second being 25 numbers."""
     boxes = [f for f in cholec80_boxes.read_frames(phantom_surgx_roots["cholec80_boxes"]) if f.video in (42, 43)]
-    numbered = numbering(boxes)
-    boxed = boxed_instruments(boxes, numbered, cholec80.INSTRUMENTS)
-    tools = tools_of(phantom_surgx_roots["cholec80"], (42, 43))
+    numbered = infer_numbering(boxes)
+    boxed = collect_boxed_instruments(boxes, numbered, cholec80.INSTRUMENTS)
+    tools = read_tools_by_second(phantom_surgx_roots["cholec80"], (42, 43))
     assert tools.keys() > boxed.keys()
     assert {place: names for place, names in tools.items() if names} == boxed
-    assert boxed_instruments(boxes, numbered, INSTRUMENTS) == {
+    assert collect_boxed_instruments(boxes, numbered, INSTRUMENTS) == {
         at: names & set(INSTRUMENTS) for at, names in boxed.items()
     }
-    assert boxed_instruments([BoxedFrame(42, 12, "", (("hook", (0, 0, 1, 1)),))], numbered, INSTRUMENTS) == {}
-    assert better_shift(tools, boxed) is None
-    assert better_shift(tools, later(dict(boxed), -1)) is not None
+    assert collect_boxed_instruments([BoxedFrame(42, 12, "", (("hook", (0, 0, 1, 1)),))], numbered, INSTRUMENTS) == {}
+    assert find_better_shift(tools, boxed) is None
+    assert find_better_shift(tools, later(dict(boxed), -1)) is not None
 
 
 # --- in a build -------------------------------------------------------------------------------------------------------

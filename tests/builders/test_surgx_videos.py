@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from medfaith.builders.surgxbench.flow_files import FlowFiles
-from medfaith.builders.surgxbench.videos import PARTLY_UNKNOWN, STILL, motion_of_videos
+from medfaith.builders.surgxbench.videos import PARTLY_UNKNOWN, STILL, compute_video_motion
 from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError
 from tests.builders.surgx_scenes import SIZE, moving, pairs_of, write_flow
@@ -37,7 +37,7 @@ ALL = [("VID42", 0), ("VID42", 1), ("VID42", 2), ("VID43", 0), ("VID43", 1)]
 
 
 def test_the_motion_of_videos():
-    found, counted = motion_of_videos(VIDEOS, Analytic(), trim=0.2)
+    found, counted = compute_video_motion(VIDEOS, Analytic(), trim=0.2)
     assert [(video, frame) for video, of_video in found.items() for frame in of_video] == ALL
     expected = np.zeros(SIZE, dtype=bool)
     expected[8:16, 8:16] = True
@@ -57,7 +57,7 @@ def test_what_is_still_or_unknown_is_counted():
                     forward[0, :3] = np.nan
                 yield forward, -forward
 
-    _, counted = motion_of_videos(VIDEOS, Still())
+    _, counted = compute_video_motion(VIDEOS, Still())
     assert counted == {STILL: 5, PARTLY_UNKNOWN: 3}
 
 
@@ -65,23 +65,23 @@ def test_a_killed_run_goes_on_at_the_first_unfinished_video(tmp_path):
     cache = tmp_path / "made" / "cache"
     killed = Analytic(fails_at=("VID43", 1))
     with pytest.raises(KeyboardInterrupt):
-        motion_of_videos(VIDEOS, killed, cache=cache)
+        compute_video_motion(VIDEOS, killed, cache=cache)
     assert killed.asked == ALL[:4]
     assert [path.name[:5] for path in cache.glob("[!.]*")] == ["VID42"]
     assert not list(cache.glob("*.partial"))
     again = Analytic()
-    found = motion_of_videos(VIDEOS, again, cache=cache)
+    found = compute_video_motion(VIDEOS, again, cache=cache)
     assert again.asked == ALL[3:]
-    assert found == motion_of_videos(VIDEOS, Analytic())
+    assert found == compute_video_motion(VIDEOS, Analytic())
     third = Analytic()
-    assert motion_of_videos(VIDEOS, third, cache=cache) == found
+    assert compute_video_motion(VIDEOS, third, cache=cache) == found
     assert third.asked == []
     [whole] = cache.glob("VID43*")
     half = whole.read_bytes()[:-40]
     whole.unlink()
     (cache / f".{whole.name}.partial").write_bytes(half)  # as a kill leaves it
     fourth = Analytic()
-    assert motion_of_videos(VIDEOS, fourth, cache=cache) == found
+    assert compute_video_motion(VIDEOS, fourth, cache=cache) == found
     assert fourth.asked == ALL[3:]
 
 
@@ -99,11 +99,11 @@ def test_a_killed_run_goes_on_at_the_first_unfinished_video(tmp_path):
 def test_other_settings_are_never_mixed_in(tmp_path, changed):
     first, other = Analytic(), Analytic()
     given = {"pairs_by_video": VIDEOS, "flow": other} | changed
-    kept = motion_of_videos(VIDEOS, first, cache=tmp_path)
-    assert motion_of_videos(**given, cache=tmp_path) == motion_of_videos(**given)
+    kept = compute_video_motion(VIDEOS, first, cache=tmp_path)
+    assert compute_video_motion(**given, cache=tmp_path) == compute_video_motion(**given)
     assert len(given["flow"].asked) == 2 * sum(map(len, given["pairs_by_video"].values()))
     again = Analytic()
-    assert motion_of_videos(VIDEOS, again, cache=tmp_path) == kept
+    assert compute_video_motion(VIDEOS, again, cache=tmp_path) == kept
     assert again.asked == []
 
 
@@ -111,16 +111,16 @@ def test_flow_files_that_changed_are_read_again(tmp_path):
     for frame in range(2):
         write_flow(tmp_path / "flow", "VID43", frame, moving(frame))
     videos = {"VID43": pairs_of(2, SIZE)}
-    first, _ = motion_of_videos(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
+    first, _ = compute_video_motion(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
     write_flow(tmp_path / "flow", "VID43", 1, moving(9).astype(np.float64))
-    second, _ = motion_of_videos(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
+    second, _ = compute_video_motion(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
     assert second["VID43"][0] == first["VID43"][0]
     assert second["VID43"][1]["camera"]["pan"] == pytest.approx(first["VID43"][1]["camera"]["pan"] + 8, abs=1e-4)
 
 
 def test_the_cache_holds_no_path_of_this_machine(tmp_path):
     write_flow(tmp_path / "flow", "VID43", 0, moving(1))
-    motion_of_videos({"VID43": pairs_of(1)}, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
+    compute_video_motion({"VID43": pairs_of(1)}, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
     [path] = (tmp_path / "cache").glob("*.jsonl")
     header, line = (json.loads(text) for text in path.read_text().splitlines())
     assert {"version", "video", "flow", "gamma", "trim", "floor", "pairs"} == set(header)
@@ -143,24 +143,24 @@ def test_the_cache_holds_no_path_of_this_machine(tmp_path):
 )
 def test_a_damaged_cache_is_refused(tmp_path, damage):
     videos = {"VID43": VIDEOS["VID43"]}
-    motion_of_videos(videos, Analytic(), cache=tmp_path)
+    compute_video_motion(videos, Analytic(), cache=tmp_path)
     [path] = tmp_path.glob("*.jsonl")
     path.write_text(damage(path.read_text()))
     with pytest.raises(InputError, match=r"(?s)VID43-.*\.jsonl: is damaged.*what to do: delete it"):
-        motion_of_videos(videos, Analytic(), cache=tmp_path)
+        compute_video_motion(videos, Analytic(), cache=tmp_path)
 
 
 def test_one_run_at_a_time_writes_to_a_cache_and_to_a_folder_alone(tmp_path):
     class Nested(Analytic):
         def flows(self, video, pairs):
-            motion_of_videos(VIDEOS, Analytic(), cache=tmp_path)
+            compute_video_motion(VIDEOS, Analytic(), cache=tmp_path)
             return super().flows(video, pairs)
 
     with pytest.raises(InputError, match=r"(?s)another run is writing here.*wait for it, or use another folder"):
-        motion_of_videos(VIDEOS, Nested(), cache=tmp_path)
+        compute_video_motion(VIDEOS, Nested(), cache=tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file: cannot be written to"):
-        motion_of_videos(VIDEOS, Analytic(), cache=tmp_path / "file")
+        compute_video_motion(VIDEOS, Analytic(), cache=tmp_path / "file")
 
 
 class Wrong(Analytic):
@@ -190,4 +190,4 @@ class Wrong(Analytic):
 )
 def test_bad_videos_and_flow(given, message):
     with pytest.raises(InputError, match=message):
-        motion_of_videos(**{"pairs_by_video": VIDEOS, "flow": Analytic()} | given)
+        compute_video_motion(**{"pairs_by_video": VIDEOS, "flow": Analytic()} | given)

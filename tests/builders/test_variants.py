@@ -6,7 +6,7 @@ import pytest
 
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench.questions import Wording
-from medfaith.builders.cxr_contrabench.variants import VARIANTS, plain_and_wording
+from medfaith.builders.cxr_contrabench.variants import VARIANTS, resolve_variant
 from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS
 from medfaith.loaders.errors import InputError
 from tests.builders.files import problems, rows_of
@@ -31,7 +31,7 @@ def test_every_form_of_both_protocols_and_the_original_order_are_configs_once():
 
 @pytest.mark.parametrize("config", VARIANTS)
 def test_a_variant_pairs_with_its_plain_config(phantom_build, config):
-    plain_name, wording = plain_and_wording(config, Wording())
+    plain_name, wording = resolve_variant(config, Wording())
     plain, varied = rows(phantom_build, plain_name), rows(phantom_build, config)
     assert len(plain) > 40
     for before, after in zip(plain, varied, strict=True):

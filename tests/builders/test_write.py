@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 
 from medfaith.builders import registry
 from medfaith.builders.parallel import Workers
-from medfaith.builders.row_digest import rowset_sha256, value_counts
+from medfaith.builders.row_digest import compute_rowset_sha256, value_counts
 from medfaith.builders.verify import repositories, verify_repository
-from medfaith.builders.write import Family, Split, sha256_of_files, write_repository, write_split
+from medfaith.builders.write import Family, Split, hash_files, write_repository, write_split
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.printing import verdict_table
 from tests.builders.files import digests, record_of
@@ -295,7 +295,7 @@ def test_label_hashes_do_not_depend_on_the_packing_and_files_of_one_name_in_many
     plain.write_text("a,b\n1,2\n")
     packed = tmp_path / "train.csv.gz"
     packed.write_bytes(gzip.compress(plain.read_bytes()))
-    assert sha256_of_files([plain]) == sha256_of_files([packed])
+    assert hash_files([plain]) == hash_files([packed])
     xml = [tmp_path / f"{i}.xml" for i in range(30)]
     for path in xml:
         path.write_text(path.name)
@@ -303,14 +303,14 @@ def test_label_hashes_do_not_depend_on_the_packing_and_files_of_one_name_in_many
     with tarfile.open(archive, "w:gz") as tar:
         for path in reversed(xml):
             tar.add(path, f"folder/{path.name}")
-    assert sha256_of_files(xml) == sha256_of_files([archive])
+    assert hash_files(xml) == hash_files([archive])
     masks = [tmp_path / image / "heart.png" for image in "ab"]
     for path in masks:
         path.parent.mkdir()
         path.write_text("one")
-    before = sha256_of_files(masks)
+    before = hash_files(masks)
     masks[0].write_text("other")
-    after = sha256_of_files(masks)
+    after = hash_files(masks)
     assert before.keys() == {"a/heart.png", "b/heart.png"}
     assert {name for name in before if before[name] != after[name]} == {"a/heart.png"}
 
@@ -332,15 +332,15 @@ TABLES = st.lists(st.fixed_dictionaries(ROW), max_size=8)
 @given(TABLES, TABLES, st.integers(0, 8))
 def test_the_row_hash_is_of_content_and_order_only(first, second, cut):
     a, b = (pa.Table.from_pylist(x, schema=FEATURES.arrow_schema) for x in (first, second))
-    assert (rowset_sha256(a) == rowset_sha256(b)) == (first == second)
+    assert (compute_rowset_sha256(a) == compute_rowset_sha256(b)) == (first == second)
     chunked = pa.concat_tables([a.slice(0, cut), a.slice(cut)])
-    assert rowset_sha256(chunked) == rowset_sha256(a)
+    assert compute_rowset_sha256(chunked) == compute_rowset_sha256(a)
     padded = pa.concat_tables([b, a]).combine_chunks().slice(len(second))  # buffers that do not start at zero
-    assert rowset_sha256(padded) == rowset_sha256(a)
+    assert compute_rowset_sha256(padded) == compute_rowset_sha256(a)
 
 
 def test_the_row_hash_knows_where_one_text_ends_and_counts_are_of_the_elements_of_lists():
     first, second = (pa.table({"id": ["ab", "c"]}), pa.table({"id": ["a", "bc"]}))
-    assert rowset_sha256(first) != rowset_sha256(second)
+    assert compute_rowset_sha256(first) != compute_rowset_sha256(second)
     assert value_counts(pa.chunked_array([["b", "a"], ["a"]]).chunks) == {"a": 2, "b": 1}
     assert value_counts(pa.chunked_array([[["x"], ["x", "y"]]]).chunks) == {"x": 2, "y": 1}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.builders.wrong_lung import perturbations
-from medfaith.builders.wrong_lung.perturbations import without_large
+from medfaith.builders.wrong_lung.perturbations import remove_large_boxes
 from tests.builders.wrong_lung_gold import ANATOMY, LUNGS, gold, rows
 
 SEEDS = st.integers(0, 2**32)
@@ -139,7 +139,7 @@ def test_random_boxes_lie_at_the_same_shares_or_the_same_pixels():
 )
 def test_large_boxes_are_trimmed(names, expected):
     boxes = [{"label": name, "xywh": [0, 0, 1, 1]} for name in names]
-    assert labels(without_large(boxes)) == expected
+    assert labels(remove_large_boxes(boxes)) == expected
 
 
 def test_trimmed_rows_keep_what_they_describe():

@@ -21,10 +21,10 @@ from medfaith.builders.wrong_lung.sentences import (
     NO_IMAGE,
     OUTSIDE,
     UNLISTED,
+    count_without_anatomy,
     mean_overlap,
-    most_diverse,
+    select_most_diverse,
     sentences,
-    without_anatomy,
 )
 from medfaith.evaluate_metrics.localization.input_view import mask
 from medfaith.loaders.errors import InputError
@@ -111,7 +111,7 @@ def test_what_is_left_out_is_counted():
 def test_sentences_that_name_no_anatomy_are_counted_by_their_ids(listed, missing, unlisted):
     of_gold = [gold(1, study=1), gold(2, study=1), gold(1, study=2)]
     pairs = [(dicom(study), f"{50_000_000 + study}|{number}") for study, number in listed]
-    assert without_anatomy(of_gold, pairs) == Counter({NO_ANATOMY: missing, UNLISTED: unlisted})
+    assert count_without_anatomy(of_gold, pairs) == Counter({NO_ANATOMY: missing, UNLISTED: unlisted})
 
 
 @pytest.mark.parametrize("other", ["patient_id", "study_id"])
@@ -138,7 +138,7 @@ def test_overlap_is_the_mean_jaccard_index_in_the_view_and_none_where_that_shows
     found = [row for row, _ in rows(*(gold(i, names=["trachea"], boxes=corner) for i in range(3)))]
     assert not mask([found[0]["boxes"][0]["xywh"]], SIZE).any()
     assert math.isnan(mean_overlap(found))
-    assert most_diverse(found) == [False] * 3
+    assert select_most_diverse(found) == [False] * 3
     seen = [row for row, _ in rows(gold(4, names=["left lung"]))]
     assert mean_overlap(found + seen) == 0  # of the three pairs with the sentence that the view shows
 
@@ -152,9 +152,9 @@ def test_the_most_diverse_tenth_are_whole_reports():
     found = [row for row, _ in rows(*lone, *apart, *near, *same)]
     flags = [row["subsets"]["mdrb"] for row in found]
     assert flags == [False] + [True] * 6 + [False] * 24
-    assert most_diverse(found[::-1]) == flags[::-1]
-    assert most_diverse(found[1:3] + found[7:25]) == [True] * 2 + [False] * 18  # two are a tenth of 20
-    assert Counter(most_diverse(found[:7])) == {False: 7}  # a tenth of six is none
+    assert select_most_diverse(found[::-1]) == flags[::-1]
+    assert select_most_diverse(found[1:3] + found[7:25]) == [True] * 2 + [False] * 18  # two are a tenth of 20
+    assert Counter(select_most_diverse(found[:7])) == {False: 7}  # a tenth of six is none
 
 
 NUMBERS = st.floats(-50, 3000, allow_nan=False)

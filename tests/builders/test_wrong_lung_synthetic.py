@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.builders.wrong_lung.synthetic import Condition, at_locations, said, sentence, with_other_conditions
+from medfaith.builders.wrong_lung.synthetic import Condition, group_by_locations, replace_conditions, said, sentence
 from medfaith.loaders.chest_imagenome import Mention
 
 BOTH = ("left lung", "right lung")
@@ -83,7 +83,7 @@ def test_conditions_stand_in_the_order_of_their_first_mention():
     assert list(found.items()) == [(no("edema"), ("right lung", "left lung")), (yes("abnormal"), ("left lung",))]
 
 
-KNOWN = at_locations(
+KNOWN = group_by_locations(
     [
         {yes("edema"): BOTH, no("pneumonia"): BOTH},
         {yes("edema"): ("right lung", "left lung"), yes("atelectasis"): ("left lung",)},
@@ -95,7 +95,7 @@ KNOWN = at_locations(
 def test_another_condition_comes_from_exactly_the_same_anatomies_and_each_is_as_likely():
     seen = {BOTH: [yes("abnormal"), yes("edema"), no("pneumonia")], ("left lung",): [yes("atelectasis")]}
     assert {frozenset(places): conditions for places, conditions in seen.items()} == KNOWN
-    drawn = [with_other_conditions({yes("edema"): BOTH}, KNOWN, f"row {i}", seed=0) for i in range(400)]
+    drawn = [replace_conditions({yes("edema"): BOTH}, KNOWN, f"row {i}", seed=0) for i in range(400)]
     assert {tuple(each.values()) for each in drawn} == {(BOTH,)}
     counts = {c: sum(c in each for each in drawn) for c in (yes("abnormal"), no("pneumonia"))}
     assert sum(counts.values()) == 400
@@ -108,10 +108,10 @@ def test_a_condition_without_another_stays_and_two_that_become_one_are_said_once
         {yes("edema"): ("trachea",)},  # nothing was seen there
         {yes("abnormal"): BOTH, no("edema"): BOTH, yes("pneumonia"): BOTH},  # only its own labels were
     ):
-        assert with_other_conditions(conditions, KNOWN, "row", seed=0) == conditions
+        assert replace_conditions(conditions, KNOWN, "row", seed=0) == conditions
     known = {frozenset(["left lung"]): [yes("edema")], frozenset(["trachea"]): [yes("edema")]}
     conditions = {yes("mass"): ("left lung",), yes("nodule"): ("trachea",)}
-    swapped = with_other_conditions(conditions, known, "row", seed=0)
+    swapped = replace_conditions(conditions, known, "row", seed=0)
     assert sentence(swapped) == "There is edema in the trachea and left lung."
 
 
@@ -124,8 +124,8 @@ def test_a_condition_without_another_stays_and_two_that_become_one_are_said_once
     st.integers(0, 5),
 )
 def test_swapped_conditions_keep_their_anatomies_and_are_new(conditions, seed):
-    known = at_locations([conditions, {Condition("e", "no"): BOTH, Condition("a", "yes"): BOTH}])
-    swapped = with_other_conditions(conditions, known, "row", seed)
+    known = group_by_locations([conditions, {Condition("e", "no"): BOTH, Condition("a", "yes"): BOTH}])
+    swapped = replace_conditions(conditions, known, "row", seed)
     assert {name for names in swapped.values() for name in names} == {n for names in conditions.values() for n in names}
     for condition, names in swapped.items():
         assert condition in conditions or condition.label not in {own.label for own in conditions}

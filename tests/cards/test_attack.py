@@ -20,8 +20,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.builders.label_keys import config_key, key_of, label_key
-from medfaith.builders.row_digest import row_json
+from medfaith.builders.label_keys import compute_config_key, compute_label_key, key_of
+from medfaith.builders.row_digest import iterate_row_json
 from medfaith.cards import publication, small_counts
 from medfaith.loaders import chexpert
 
@@ -59,7 +59,9 @@ def recipe(request: pytest.FixtureRequest, builds: dict[str, Path], staged: dict
 def rows_of(recipe: Recipe) -> Iterator[tuple[str, str, str, bytes]]:
     """Config, split, id and JSON of each row, in the order of the build."""
     for config, split, rows in recipe.built.tables():
-        yield from zip(itertools.repeat(config), itertools.repeat(split), rows["id"].to_pylist(), row_json(rows))
+        yield from zip(
+            itertools.repeat(config), itertools.repeat(split), rows["id"].to_pylist(), iterate_row_json(rows)
+        )
 
 
 def test_the_order_is_that_of_the_keyed_hashes(recipe: Recipe):
@@ -95,7 +97,7 @@ def test_with_the_labels_every_hash_can_be_computed(recipe: Recipe):
         (
             config,
             split,
-            hmac.new(config_key(key_of(recipe.built.record, split), config), row, hashlib.sha256).hexdigest(),
+            hmac.new(compute_config_key(key_of(recipe.built.record, split), config), row, hashlib.sha256).hexdigest(),
         )
         for config, split, _, row in rows_of(recipe)
     }
@@ -153,8 +155,10 @@ def rewritten(path: Path, to: Path, how: str) -> Path:
 @pytest.mark.parametrize("how", ["prefix", "order", "columns", "numbers", "packed", "name"])
 def test_the_key_is_that_of_the_labels_however_they_are_written(how: str, phantom_roots: Any, tmp_path: Path):
     path = next(phantom_roots["chexpert"].rglob("train.csv"))
-    of_file = {file: label_key(chexpert.read_labels(file, "train")) for file in (path, rewritten(path, tmp_path, how))}
+    of_file = {
+        file: compute_label_key(chexpert.read_labels(file, "train")) for file in (path, rewritten(path, tmp_path, how))
+    }
     assert len({*of_file.values()}) == 1
     table = chexpert.read_labels(path, "train")
     other = table.set_column(table.column_names.index("view"), "view", pa.array(["x"] * table.num_rows))
-    assert label_key(other) not in of_file.values()
+    assert compute_label_key(other) not in of_file.values()

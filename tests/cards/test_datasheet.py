@@ -17,7 +17,7 @@ from huggingface_hub import DatasetCard
 
 from medfaith import cards, cli
 from medfaith.builders import registry
-from medfaith.builders.label_keys import config_key, key_of
+from medfaith.builders.label_keys import compute_config_key, key_of
 from medfaith.cards import command, composition, datasheet, file_names, licences, publication
 from medfaith.cards.publish import spaces
 from medfaith.loaders import sources
@@ -126,7 +126,7 @@ def test_a_row_of_the_build_gives_the_manifests_hash_as_the_card_says(name, stag
     config, split, table = next(publication.read(builds[name]).tables())
     row = table.slice(0, 1).to_pylist()[0]
     text = json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    key = config_key(key_of(publication.read(builds[name]).record, split), config)
+    key = compute_config_key(key_of(publication.read(builds[name]).record, split), config)
     digest = hmac.digest(key, text.encode("utf-8"), "sha256").hex()
     (path,) = (staged[name] / "manifest").glob(f"{config}-0*.parquet")
     (published,) = (line for line in pq.read_table(path).to_pylist() if line["sha256"] == digest)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.builders.row_digest import row_json
+from medfaith.builders.row_digest import iterate_row_json
 from medfaith.cards import publication
 from medfaith.cards.publish import manifest
 from medfaith.cards.publish.manifest import Difference
@@ -34,7 +34,7 @@ from medfaith.loaders.errors import InputError
     ],
 )
 def test_what_is_hashed_of_a_row_is_its_json(column, text):
-    assert list(row_json(pa.table({"x": column}))) == [text.encode()]
+    assert list(iterate_row_json(pa.table({"x": column}))) == [text.encode()]
 
 
 @given(st.lists(st.tuples(st.text(max_size=5), st.floats(allow_nan=False, allow_infinity=False, width=32)), max_size=9))
@@ -42,9 +42,9 @@ def test_a_row_is_hashed_alike_from_any_file_and_in_any_order(rows):
     schema = pa.schema({"id": pa.string(), "x": pa.float32()})
     table = pa.Table.from_pylist([{"id": i, "x": x} for i, x in rows], schema)
     pq.write_table(table, file := io.BytesIO(), row_group_size=2, compression="zstd")
-    texts = list(row_json(table))
-    assert list(row_json(pq.read_table(file))) == texts
-    assert list(row_json(table.take(pa.array(range(len(rows))[::-1], pa.int64())))) == texts[::-1]
+    texts = list(iterate_row_json(table))
+    assert list(iterate_row_json(pq.read_table(file))) == texts
+    assert list(iterate_row_json(table.take(pa.array(range(len(rows))[::-1], pa.int64())))) == texts[::-1]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_manifest_survives_its_tables(phantom_build):
 def test_rows_that_may_be_published_have_plain_hashes(phantom_build):
     built = publication.read(phantom_build / "cxr-contrabench-openi")
     (config, split, rows), *_ = built.tables()
-    hashes = [hashlib.sha256(text).hexdigest() for text in row_json(rows)]
+    hashes = [hashlib.sha256(text).hexdigest() for text in iterate_row_json(rows)]
     expected = dict(zip(rows["id"].to_pylist(), hashes, strict=True))
     assert manifest.hash_build(built)[config, split] == expected == manifest.hash_rows(rows)
 

@@ -12,7 +12,7 @@ import pytest
 from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]
 
 from medfaith.builders import heal_medvqa
-from medfaith.builders.write import configs_header, front_matter
+from medfaith.builders.write import build_configs_header, front_matter
 from medfaith.cards import publication
 from medfaith.cards.publish import comparison, manifest
 from medfaith.loaders.errors import MedfaithError
@@ -45,7 +45,7 @@ def publish(hub, folder, edit=lambda tables: tables, record=lambda record: recor
         file = io.BytesIO()
         pq.write_table(rows.replace_schema_metadata(None), file)
         files[f"{config}/{split}-00000-of-00001.parquet"] = file.getvalue()
-    configs = configs_header(of_folder.features, dict.fromkeys(of_folder.splits, "x"))["configs"]
+    configs = build_configs_header(of_folder.features, dict.fromkeys(of_folder.splits, "x"))["configs"]
     files["README.md"] = front_matter({"configs": configs}).encode()
     files["build.json"] = json.dumps(record(dict(of_folder.published_record))).encode()
     return hub.add("dataset", folder.name, files)

@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medfaith.builders.cxr_contrabench.wording import QUESTION_FORMS, negated_option, positive_option, slug
+from medfaith.builders.cxr_contrabench.wording import (
+    QUESTION_FORMS,
+    format_negated_option,
+    format_positive_option,
+    slug,
+)
 from medfaith.tasks.contrabench import adapter
 
 FILTERS = ("b0", "m1", "m1_slot_agnostic", "m1_extended")
@@ -19,7 +24,7 @@ PLACES = {  # protocol: (id's first parts, id's middle part)
     "chexpert_presence": ("chexpert/validation", "presence"),
     "chexpert_absence": ("chexpert/validation", "absence"),
     "chexpert_positive_only": ("chexpert/validation", "positive_only"),
-    "openi_report_absence": ("openi", "report_absence"),
+    "openi_report_absence": ("openi", "find_report_absences"),
     "openi_chexstruct_presence": ("openi", "chexstruct_presence"),
     "openi_chexstruct_absence": ("openi", "chexstruct_absence"),
 }
@@ -34,7 +39,11 @@ def question(
     polarity = "absence" if protocol.endswith("absence") else "presence"
     study = f"patient{number:05d}/study1"
     forms = {"negation_form": "canonical_no", "question_form": "original", "layout": "shuffled"} | columns
-    options = options or [positive_option(finding), negated_option(finding, forms["negation_form"]), "Fracture"]
+    options = options or [
+        format_positive_option(finding),
+        format_negated_option(finding, forms["negation_form"]),
+        "Fracture",
+    ]
     row = {
         "id": f"{place.replace('validation', split)}/{study}/{middle}/{slug(finding)}", "protocol": protocol,
         "polarity": polarity, "study_id": study, "images": f"chexpert:valid/{study}/view1_frontal.jpg",
@@ -55,7 +64,7 @@ def answered(
     Of the negated ones, `drift` have a distractor in slot 0, and `shared` have options that all share a concept word.
     """
     form = columns.get("negation_form", "canonical_no")
-    drifting = {"options": ["Fracture", "Edema", negated_option("edema", form)], "answer": 1, "negated": 2}
+    drifting = {"options": ["Fracture", "Edema", format_negated_option("edema", form)], "answer": 1, "negated": 2}
     aorta = {
         "options": ["No ascending aortic enlargement", "Ascending aortic enlargement", "Aortic knob enlargement"],
         "answer": 1,
@@ -63,7 +72,7 @@ def answered(
     }
     parts = [
         (correct, {}, "A"),
-        (negated - drift - shared, {}, f"B. {negated_option('edema', form)}"),
+        (negated - drift - shared, {}, f"B. {format_negated_option('edema', form)}"),
         (drift, drifting, "(C)"),
         (shared, aorta, "A"),
         (unread, {}, "The image is sharp."),

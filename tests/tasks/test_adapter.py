@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS, negated_option
+from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS, format_negated_option
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.polarity import fallback
 from medfaith.evaluate_metrics.reading.choice import Answer
@@ -16,7 +16,7 @@ from tests.tasks.evaluating import evaluate, figures, load
 
 
 def document(polarity="presence", form="canonical_no", question_form="original", order=(0, 1, 2)) -> dict:
-    options = ["Edema", negated_option("edema", form), "Pleural effusion"]
+    options = ["Edema", format_negated_option("edema", form), "Pleural effusion"]
     return {
         "id": "x",
         "study_id": "patient1/study1",

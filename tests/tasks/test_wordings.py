@@ -15,9 +15,9 @@ from medfaith.builders.cxr_contrabench.vocabulary import FINDINGS
 from medfaith.builders.cxr_contrabench.wording import (
     NEGATION_FORMS,
     QUESTION_FORMS,
-    negated_option,
-    positive_option,
-    question_polarity,
+    format_negated_option,
+    format_positive_option,
+    read_question_polarity,
 )
 from medfaith.builders.heal_medvqa import wording as heal_words
 from medfaith.builders.registry import BENCHMARKS
@@ -134,13 +134,18 @@ def test_choices_and_verifiers_take_a_paraphrase_as_the_original(polarity):
     reworded = wordings("cxr-contrabench")[polarity]
     for text in reworded:
         assert {RULES[trigger].polarity(words(text)) for trigger in RULES} == {polarity}
-        assert question_polarity(text)[0] == polarity
+        assert read_question_polarity(text)[0] == polarity
     findings = list(FINDINGS)
     for place, form in itertools.product(range(0, len(findings), 7), NEGATION_FORMS):
         x, y, z = (findings[(place + step) % len(findings)] for step in (0, 3, 7))
-        options = [positive_option(y), negated_option(x, form), positive_option(x), positive_option(z)]
+        options = [
+            format_positive_option(y),
+            format_negated_option(x, form),
+            format_positive_option(x),
+            format_positive_option(z),
+        ]
         for said in CHOSEN:
-            answer = said.format(x=x, X=positive_option(x), y=y, Y=positive_option(y))
+            answer = said.format(x=x, X=format_positive_option(x), y=y, Y=format_positive_option(y))
             read = parse_answer(answer, options, original)
             verified = [verify_answer(original, options, read, trigger=trigger) for trigger in RULES]
             for text in reworded:
