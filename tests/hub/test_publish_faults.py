@@ -254,7 +254,7 @@ def test_what_has_changed_since_the_plan_is_not_written_over(is_new, hub, plan, 
     else:
         commit(hub.repositories["dataset", f"clinic/{OPENI}"], "Add mine.csv", {"mine.csv": b"a\n"})
     with pytest.raises(MedfaithError, match="has changed meanwhile: run it again"):
-        on_hub.upload(on_hub.client(), planned, later, message="later")
+        on_hub.upload(on_hub.get_client(), planned, later, message="later")
     repository = hub.repositories["dataset", f"clinic/{OPENI}"]
     assert repository.files["mine.csv"] == b"a\n"
     assert repository.commits[-1].title != "later"
