@@ -370,8 +370,8 @@ def test_files_are_known_by_the_names_that_git_and_sha256sum_give_them(content, 
     path = tmp_path / "file"
     path.write_bytes(content)
     git = subprocess.run(["git", "hash-object", str(path)], capture_output=True, text=True, check=True)
-    assert on_hub._digest(path, lfs=False) == git.stdout.strip()
-    assert on_hub._digest(path, lfs=True) == hashlib.sha256(content).hexdigest()
+    assert on_hub._compute_digest(path, lfs=False) == git.stdout.strip()
+    assert on_hub._compute_digest(path, lfs=True) == hashlib.sha256(content).hexdigest()
 
 
 def test_a_large_file_is_not_held_in_memory(hub, plan, tmp_path):
