@@ -104,7 +104,7 @@ def staged(phantom_build, once) -> Path:
 @pytest.fixture
 def plan(hub, medfaith):
     """What an upload of a staged folder would do."""
-    return lambda folder: on_hub.plan(on_hub.client(), f"clinic/{folder.name}", "dataset", folder)
+    return lambda folder: on_hub.build_plan(on_hub.get_client(), f"clinic/{folder.name}", "dataset", folder)
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def put(plan):
     """Plans and uploads a staged folder, as the command does."""
 
     def upload(folder: Path, **options: Any) -> on_hub.Done:
-        message = on_hub.title("1.0", folder.name)
-        return on_hub.upload(on_hub.client(), plan(folder), folder, message=message, **options)
+        message = on_hub.format_title("1.0", folder.name)
+        return on_hub.upload(on_hub.get_client(), plan(folder), folder, message=message, **options)
 
     return upload

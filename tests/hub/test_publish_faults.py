@@ -254,7 +254,7 @@ def test_what_has_changed_since_the_plan_is_not_written_over(is_new, hub, plan, 
     else:
         commit(hub.repositories["dataset", f"clinic/{OPENI}"], "Add mine.csv", {"mine.csv": b"a\n"})
     with pytest.raises(MedfaithError, match="has changed meanwhile: run it again"):
-        on_hub.upload(on_hub.client(), planned, later, message="later")
+        on_hub.upload(on_hub.get_client(), planned, later, message="later")
     repository = hub.repositories["dataset", f"clinic/{OPENI}"]
     assert repository.files["mine.csv"] == b"a\n"
     assert repository.commits[-1].title != "later"
@@ -370,8 +370,8 @@ def test_files_are_known_by_the_names_that_git_and_sha256sum_give_them(content, 
     path = tmp_path / "file"
     path.write_bytes(content)
     git = subprocess.run(["git", "hash-object", str(path)], capture_output=True, text=True, check=True)
-    assert on_hub._digest(path, lfs=False) == git.stdout.strip()
-    assert on_hub._digest(path, lfs=True) == hashlib.sha256(content).hexdigest()
+    assert on_hub._compute_digest(path, lfs=False) == git.stdout.strip()
+    assert on_hub._compute_digest(path, lfs=True) == hashlib.sha256(content).hexdigest()
 
 
 def test_a_large_file_is_not_held_in_memory(hub, plan, tmp_path):

@@ -67,9 +67,9 @@ def small(hub, medfaith, tmp_path):
     (folder / "a.parquet").write_bytes(b"PAR1")
 
     def publish():
-        api = on_hub.client()
+        api = on_hub.get_client()
         on_hub.check_access(api, "clinic")
-        planned = on_hub.plan(api, "clinic/small", "dataset", folder)
+        planned = on_hub.build_plan(api, "clinic/small", "dataset", folder)
         return on_hub.upload(api, planned, folder, message="small", gated=True)
 
     return publish

@@ -112,7 +112,7 @@ def list_quoted_columns(publication: Publication) -> list[str]:
     Returns:
         The names.
     """
-    return list(BENCHMARKS[publication.record["benchmark"]].find_quoted.get(publication.record["source"], ()))
+    return list(BENCHMARKS[publication.record["benchmark"]].quoted.get(publication.record["source"], ()))
 
 
 def _iterate_runs(text: str, length: int) -> Iterator[tuple[str, int]]:
