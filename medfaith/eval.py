@@ -272,7 +272,7 @@ def _output(rest: Sequence[str]) -> Path | None:
 
 
 def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
-    from medfaith.tasks.models.answer_counts import tally, too_many_unanswered
+    from medfaith.tasks.models.answer_counts import tally, warn_unanswered
     from medfaith.tasks.run import run_lm_eval, what_it_takes
 
     given = metadata(arguments)
@@ -285,7 +285,7 @@ def _eval(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
         logs = run_lm_eval(rest, given, _scores, arguments.shard)
     if logs:
         print_summary(logs, output)
-    return 3 if too_many_unanswered(outcomes) else 0
+    return 3 if warn_unanswered(outcomes) else 0
 
 
 def print_summary(logs: Sequence[Path], output: Path | None) -> None:

@@ -252,7 +252,7 @@ def _third_party(model: str, kind: Kind, given: Mapping[str, Any]) -> str | None
     from .models import server_access
 
     url = given.get("base_url")
-    host = server_access.host_of(str(url)) if url else kind.host or model
+    host = server_access.parse_host(str(url)) if url else kind.host or model
     return host if server_access.is_third_party(host) else None
 
 

@@ -142,7 +142,7 @@ def _what_it_takes(
     model = named_model(rest, [task.name for task in tasks], metadata)
     with scratch_folder() as folder:
         ask({name_of(model): model}, tasks, conditions, metadata, folder, say=lambda line: None)
-    return model.answering.estimated()
+    return model.answering.format_estimate()
 
 
 def _ask_and_tell(

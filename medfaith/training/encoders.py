@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, BertConfig, BertModel
 
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models.gloria import bert_heads, check_names
+from medfaith.tasks.models.gloria import count_bert_heads, check_names
 from medfaith.tasks.models.gloria_image import ImageEncoder
 from medfaith.tasks.models.gloria_text import MAX_TOKENS
 
@@ -86,7 +86,7 @@ def load_bert(name: str) -> BertModel:
 
 def _check_config(where: str, config: Any) -> None:
     """Raises InputError where `load_gloria` would make another BERT of a checkpoint with these weights."""
-    plain = BertConfig(hidden_size=config.hidden_size, num_attention_heads=bert_heads(config.hidden_size))
+    plain = BertConfig(hidden_size=config.hidden_size, num_attention_heads=count_bert_heads(config.hidden_size))
     for option in ("num_attention_heads", "hidden_act", "layer_norm_eps"):
         if (value := getattr(config, option)) != (expected := getattr(plain, option)):
             raise InputError(where, f"has {option} {value}", expected=f"{expected}, as BERT and Bio_ClinicalBERT do")

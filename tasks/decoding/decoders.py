@@ -98,20 +98,20 @@ class Decoder:
 
 
 def _contrast(own: torch.Tensor, other: torch.Tensor, _: int, given: Mapping[str, Any]) -> torch.Tensor:
-    scores = logits.contrasted(own, other, given["alpha"])
-    return logits.cut_off(scores, own, given.get("beta", 0))
+    scores = logits.contrast_logits(own, other, given["alpha"])
+    return logits.mask_implausible(scores, own, given.get("beta", 0))
 
 
 def _m3id(own: torch.Tensor, other: torch.Tensor, step: int, given: Mapping[str, Any]) -> torch.Tensor:
-    return logits.mutual_information(own, other, step, given["forgetting"], given["confident"])
+    return logits.compute_mutual_information(own, other, step, given["forgetting"], given["confident"])
 
 
 def _guide(own: torch.Tensor, other: torch.Tensor, _: int, given: Mapping[str, Any]) -> torch.Tensor:
-    return logits.guided(own, other, given["gamma"])
+    return logits.guide_logits(own, other, given["gamma"])
 
 
 def _cut_off(own: torch.Tensor, _: torch.Tensor, __: int, given: Mapping[str, Any]) -> torch.Tensor:
-    return logits.cut_off(own, own, given["beta"])
+    return logits.mask_implausible(own, own, given["beta"])
 
 
 def _as_is(own: torch.Tensor, *_: Any) -> torch.Tensor:

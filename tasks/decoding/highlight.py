@@ -71,7 +71,7 @@ def lit(part: str, light: Light) -> Iterator[None]:
 
 
 def _attend(light: Light | None, module: Any, query: Any, key: Any, value: Any, mask: Any, **given: Any) -> Any:
-    bias = light.on(key).expand(-1, -1, query.shape[2], -1) if light is not None else None
+    bias = light.compute_bias(key).expand(-1, -1, query.shape[2], -1) if light is not None else None
     return sdpa_attention_forward(module, query, key, value, mask, position_bias=bias, **given)
 
 

@@ -7,14 +7,14 @@ import math
 import torch
 
 
-def contrasted(plain: torch.Tensor, other: torch.Tensor, alpha: float) -> torch.Tensor:
+def contrast_logits(plain: torch.Tensor, other: torch.Tensor, alpha: float) -> torch.Tensor:
     """(1 + alpha) plain - alpha other: VCD (Leng et al. 2024, equation 3), CRG (Wan et al. 2025) and ICD (Wang et al.
     2024, as its code has it).
     """
     return (1 + alpha) * plain - alpha * other
 
 
-def cut_off(scores: torch.Tensor, plain: torch.Tensor, beta: float) -> torch.Tensor:
+def mask_implausible(scores: torch.Tensor, plain: torch.Tensor, beta: float) -> torch.Tensor:
     """The adaptive plausibility constraint (Li et al. 2023; VCD, equation 4): -inf for tokens that are less likely than
     beta times the likeliest one in `plain`. beta 0 keeps all.
     """
@@ -24,7 +24,7 @@ def cut_off(scores: torch.Tensor, plain: torch.Tensor, beta: float) -> torch.Ten
     return scores.masked_fill(plain < least, -math.inf)
 
 
-def mutual_information(
+def compute_mutual_information(
     plain: torch.Tensor, blind: torch.Tensor, step: int, forgetting: float, confident: float
 ) -> torch.Tensor:
     """M3ID (Favero et al. 2024): l_c + (1 - gamma_t) / gamma_t (l_c - l_u), gamma_t = exp(-forgetting t), of
@@ -38,7 +38,7 @@ def mutual_information(
     return torch.where(unsure.to(seen.device), seen + weight * (seen - unseen), seen)
 
 
-def guided(highlighted: torch.Tensor, plain: torch.Tensor, gamma: float) -> torch.Tensor:
+def guide_logits(highlighted: torch.Tensor, plain: torch.Tensor, gamma: float) -> torch.Tensor:
     """gamma log p_highlighted - (gamma - 1) log p_plain (Zhang et al. 2024b; HEAL-MedVQA, equation 8, of which the text
     that we have lacks the symbols). gamma 1 is the highlighted branch alone, 0 the plain one.
     """

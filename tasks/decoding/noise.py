@@ -10,7 +10,7 @@ import torch
 STEPS = 1000
 
 
-def kept_and_noise(step: int) -> tuple[float, float]:
+def compute_noise_scales(step: int) -> tuple[float, float]:
     """What is left of the image and how much noise is added after so many of 1,000 steps.
 
     The betas go from 1e-5 to 5e-3 along a sigmoid, as in VCD's code.
@@ -20,13 +20,13 @@ def kept_and_noise(step: int) -> tuple[float, float]:
     return left**0.5, (1 - left) ** 0.5
 
 
-def noised(parts: Iterable[torch.Tensor], step: int, seed: int, frames: int = 1) -> list[torch.Tensor]:
+def add_noise(parts: Iterable[torch.Tensor], step: int, seed: int, frames: int = 1) -> list[torch.Tensor]:
     """Each part, a tile or an image, with its own noise, which depends on its pixels and the seed alone.
 
     So a row has the same noise in every batch. A part that is all zeros is padding, and stays so. frames: how many
     times a row of patches, shape (n, channels x frames x pixels), repeats its frame; all repeats get the same noise.
     """
-    keep, spread = kept_and_noise(step)
+    keep, spread = compute_noise_scales(step)
     return [keep * part + spread * _noise(part, seed, frames) if part.any() else part for part in parts]
 
 

@@ -70,7 +70,7 @@ def _plain(shown: Sequence[Sequence[Image.Image]], level: int) -> list[list[Imag
     return [[Image.new("RGB", image.size, (level,) * 3) for image in images] for images in shown]
 
 
-def in_windows(shares: torch.Tensor, inputs: Mapping[str, Any], config: Any) -> torch.Tensor:
+def sort_by_window(shares: torch.Tensor, inputs: Mapping[str, Any], config: Any) -> torch.Tensor:
     """Values of Qwen-VL's patches, shape (1, patches), in the order in which its attention gets them.
 
     Qwen2.5-VL reorders them by windows; the others leave them as the processor has them.

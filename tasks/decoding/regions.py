@@ -38,12 +38,12 @@ def check_kind(kind: str) -> None:
         )
 
 
-def asked_for(kind: str, what: str) -> str:
+def format_location_prompt(kind: str, what: str) -> str:
     """The prompt that asks a model of this kind for a place; the sentences are ours, in each family's format."""
     return _ASKED.get(kind, _JSON).format(what=what)
 
 
-def mask_of(stated: Stated, size: Size) -> np.ndarray:
+def draw_mask(stated: Stated, size: Size) -> np.ndarray:
     """All regions together: bool (height, width). A pixel belongs to a box if its middle lies in it."""
     mask = np.zeros(size, dtype=bool)
     for shape in stated.shapes:
@@ -58,7 +58,7 @@ def mask_of(stated: Stated, size: Size) -> np.ndarray:
     return mask
 
 
-def source_of(name: str) -> Find:
+def open_region_source(name: str) -> Find:
     """What finds the region of a document, at its image's (height, width) or, without, at its own: an RLE, or None.
 
     name: "gold", the masks of the rows themselves, which no model has (the upper bound); or a folder of masks that a

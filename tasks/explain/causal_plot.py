@@ -10,7 +10,7 @@ import numpy as np
 
 from ...loaders.errors import InputError, MedfaithError
 from .causal_structure import ARROW, CIRCLE
-from .cleann import neighbourhood
+from .cleann import select_neighbourhood
 from .geometry import Geometry
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def draw_causal_graph(
     pixels = np.asarray(frame)
     if pixels.shape[:2] != geometry.size:
         raise InputError("frame", f"(height, width) is {pixels.shape[:2]}", expected=str(geometry.size))
-    graph = neighbourhood(graph, radius)
-    places = node_places(graph, geometry)
+    graph = select_neighbourhood(graph, radius)
+    places = compute_node_places(graph, geometry)
     height, width = geometry.size
     figure = Figure(figsize=(WIDTH, WIDTH * height / (1.75 * width) + 0.4))
     axes = figure.add_axes((0, 0, 1, 1 - 0.4 / figure.get_figheight()))
@@ -73,7 +73,7 @@ def draw_causal_graph(
     return path
 
 
-def node_places(graph: dict[str, Any], geometry: Geometry) -> dict[int, Point]:
+def compute_node_places(graph: dict[str, Any], geometry: Geometry) -> dict[int, Point]:
     """Where each node is drawn, (x, y) in pixels of the frame: patches at their centres, text beside the frame."""
     height, width = geometry.size
     x, y, w, h = geometry.window

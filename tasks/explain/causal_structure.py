@@ -50,7 +50,7 @@ class PartialCorrelation:
         self.n_variables, self.n_samples, self.alpha = len(self._correlation), n_samples, alpha
         self._partial: dict[tuple[int, int, tuple[int, ...]], float] = {}
 
-    def correlation_given(self, x: int, y: int, given: Iterable[int] = ()) -> float:
+    def compute_correlation(self, x: int, y: int, given: Iterable[int] = ()) -> float:
         """The partial correlation of x and y given others, in [-1, 1]: from those of one variable fewer, all kept."""
         others = tuple(sorted(given))
         if not others:
@@ -58,7 +58,7 @@ class PartialCorrelation:
         key = (min(x, y), max(x, y), others)
         if key not in self._partial:
             *rest, last = others
-            xy, x_last, y_last = (self.correlation_given(a, b, rest) for a, b in ((x, y), (x, last), (y, last)))
+            xy, x_last, y_last = (self.compute_correlation(a, b, rest) for a, b in ((x, y), (x, last), (y, last)))
             left_of_x, left_of_y = 1 - x_last * x_last, 1 - y_last * y_last
             partial = 0.0
             if min(left_of_x, left_of_y) > DETERMINED:
@@ -76,7 +76,7 @@ class PartialCorrelation:
         freedom = self.n_samples - len(others) - 3
         if freedom < 1:
             raise ValueError(f"{len(others)} conditioning variables are too many for n_samples={self.n_samples}")
-        r = abs(self.correlation_given(x, y, others))
+        r = abs(self.compute_correlation(x, y, others))
         z = 0.5 * log1p(2 * r / (1 - r)) if r < 1 else inf
         return erfc(sqrt(freedom / 2) * z)
 
@@ -85,7 +85,7 @@ class PartialCorrelation:
         return self.p_value(x, y, given) > self.alpha
 
 
-def pick_backend(backend: str = "auto") -> str:
+def choose_backend(backend: str = "auto") -> str:
     """The backend to use. Raises MedfaithError, saying what to install, where it is not there."""
     modules = {"ordered_icd": "causal_discovery_algs", "fci": "causallearn"}
     if backend not in (*BACKENDS, "auto"):

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...loaders.errors import InputError
-from .causal_structure import Edge, PartialCorrelation, distances, learn_edges, pick_backend
-from .token_cam import layer_at
+from .causal_structure import Edge, PartialCorrelation, distances, learn_edges, choose_backend
+from .token_cam import get_layer
 
 if TYPE_CHECKING:
     import torch
@@ -49,7 +49,7 @@ class Settings(NamedTuple):
     layer: int = -1
 
 
-def head_importance(attention: np.ndarray, target: int, image: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+def compute_head_importance(attention: np.ndarray, target: int, image: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
     """How strongly the target attends to its strongest image token and to its strongest text token after the image.
 
     Args:
@@ -65,7 +65,7 @@ def head_importance(attention: np.ndarray, target: int, image: Sequence[int]) ->
     return rows[:, list(image)].max(axis=1), rows[:, text].max(axis=1)
 
 
-def relevant_tokens(
+def select_relevant_tokens(
     row: np.ndarray, target: int, image: Sequence[int], kappa: float = 0.01, max_image_tokens: int = 50
 ) -> list[int]:
     """Positions, ascending, of the tokens that the target's row of attention (n,) relies on, and the target itself."""
@@ -74,7 +74,7 @@ def relevant_tokens(
     return sorted({*strongest, *(p for p in _text_after(image, target) if row[p] > kappa), target})
 
 
-def row_correlation(attention: np.ndarray, positions: Sequence[int]) -> np.ndarray:
+def compute_row_correlation(attention: np.ndarray, positions: Sequence[int]) -> np.ndarray:
     """Correlation of tokens by their rows of attention: A A^T with a unit diagonal, not centred, as CLEANN has it.
 
     Args:
@@ -123,16 +123,16 @@ def causal_graphs(
     settings = settings or Settings()
     attention = np.asarray(attention, np.float64)
     _check(attention, target, tokens, image, grid, settings)
-    backend = pick_backend(backend)
-    to_image, to_text = head_importance(attention, target, image)
+    backend = choose_backend(backend)
+    to_image, to_text = compute_head_importance(attention, target, image)
     ratio = np.divide(to_image, to_text, out=np.full(len(to_text), np.inf), where=to_text > 0)
     best = np.argsort(-ratio, kind="stable")[: settings.n_heads]
     patches = {position: divmod(number, grid[1]) for number, position in enumerate(image)}
     graphs = []
     for head in best:
         row = attention[head, target]
-        positions = relevant_tokens(row, target, image, settings.kappa, settings.max_image_tokens)
-        test = PartialCorrelation(row_correlation(attention[head], positions), settings.n_samples, settings.alpha)
+        positions = select_relevant_tokens(row, target, image, settings.kappa, settings.max_image_tokens)
+        test = PartialCorrelation(compute_row_correlation(attention[head], positions), settings.n_samples, settings.alpha)
         edges = [
             Edge(positions[e.source], positions[e.target], e.source_mark, e.target_mark)
             for e in learn_edges(test, backend, settings.max_condition)
@@ -165,7 +165,7 @@ def causal_graphs(
     return graphs
 
 
-def attention_of(model: Any, inputs: Mapping[str, torch.Tensor], layer: int = -1) -> np.ndarray:
+def compute_layer_attention(model: Any, inputs: Mapping[str, torch.Tensor], layer: int = -1) -> np.ndarray:
     """One decoder layer's attention in a forward pass over one text: float32, shape (heads, n, n).
 
     Only the language model computes it the plain way (`eager`), which alone gives weights, and only while this runs.
@@ -175,7 +175,7 @@ def attention_of(model: Any, inputs: Mapping[str, torch.Tensor], layer: int = -1
     found: list[torch.Tensor] = []
     decoder = model.get_decoder()
     before = decoder.config._attn_implementation
-    handle = layer_at(model, layer).self_attn.register_forward_hook(  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
+    handle = get_layer(model, layer).self_attn.register_forward_hook(  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
         lambda _module, _inputs, output: found.append(output[1][0])
     )
     try:
@@ -188,7 +188,7 @@ def attention_of(model: Any, inputs: Mapping[str, torch.Tensor], layer: int = -1
     return found[0].float().cpu().numpy()
 
 
-def neighbourhood(graph: dict[str, Any], radius: int | None = None) -> dict[str, Any]:
+def select_neighbourhood(graph: dict[str, Any], radius: int | None = None) -> dict[str, Any]:
     """The part of a graph within `radius` edges of its target (None: the radius of its settings): the explanation."""
     radius = graph["settings"]["radius"] if radius is None else radius
     nodes = [node for node in graph["nodes"] if node["distance"] is not None and node["distance"] <= radius]

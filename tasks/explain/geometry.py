@@ -66,7 +66,7 @@ def resize_and_crop(size: Size, resize: int | Sequence[int], crop: int | Sequenc
     return whole.part((height, width), top, left, crop_height, crop_width)
 
 
-def of_transforms(transform: Any, size: Size) -> Geometry:
+def compute_transform_geometry(transform: Any, size: Size) -> Geometry:
     """The geometry of a torchvision Compose of at most one Resize and one CenterCrop, as OpenCLIP makes it.
 
     Raises:
@@ -87,7 +87,7 @@ def of_transforms(transform: Any, size: Size) -> Geometry:
     return resize_and_crop(size, min(size) if resize is None else resize, crop)
 
 
-def of_processor(processor: Any, size: Size) -> Geometry:
+def compute_processor_geometry(processor: Any, size: Size) -> Geometry:
     """The geometry of a Hugging Face image processor, from its attributes (padding, resizing, centre crop).
 
     Raises:

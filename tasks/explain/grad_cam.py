@@ -22,7 +22,7 @@ def grad_cam(activations: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor
     return (weights * activations).sum(dim=1).relu()
 
 
-def layer_grids(layer: torch.nn.Module, scores: Callable[[], torch.Tensor]) -> torch.Tensor:
+def compute_layer_grids(layer: torch.nn.Module, scores: Callable[[], torch.Tensor]) -> torch.Tensor:
     """Grad-CAM of one layer for several scores an image, with one forward pass for all.
 
     The graph begins at the layer's output: what lies before it is run without gradients, and frozen weights are as good

@@ -37,7 +37,7 @@ def occluded(image: Image.Image, region: np.ndarray) -> Image.Image:
     return Image.fromarray(pixels)
 
 
-def share_of_boxes(region: np.ndarray, boxes: Sequence[Sequence[float]], seen: Window | None = None) -> float | None:
+def compute_box_share(region: np.ndarray, boxes: Sequence[Sequence[float]], seen: Window | None = None) -> float | None:
     """The share of the boxes (xywh), as far as the model saw them, that lies in the region (H, W); None of nothing.
 
     seen: as of `attended`.

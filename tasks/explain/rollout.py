@@ -59,7 +59,7 @@ def relevance(
     for value in values:
         gradients = torch.autograd.grad(value, layers, retain_graph=True)
         weighted = [weigh(attention.detach(), slope) for attention, slope in zip(layers, gradients, strict=True)]
-        rows.append(class_row(weighted, order)[:, 1:])
+        rows.append(compute_class_row(weighted, order)[:, 1:])
     empty = scores.new_zeros(len(scores), 0, layers[0].shape[-1] - 1)
     return torch.stack(rows, dim=1) if rows else empty
 
@@ -72,7 +72,7 @@ def weigh(attention: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     return (gradient * attention).relu().mean(dim=1)
 
 
-def class_row(weighted: Sequence[torch.Tensor], order: Order = "printed") -> torch.Tensor:
+def compute_class_row(weighted: Sequence[torch.Tensor], order: Order = "printed") -> torch.Tensor:
     """The first row of R(0): (n, N), from matrices (n, N, N), one a layer from the first.
 
     One row of a product of matrices needs vectors only, taken from the left.

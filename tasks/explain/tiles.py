@@ -33,7 +33,7 @@ def grid(height: int, width: int, first: int = 0, gap: int = 0) -> np.ndarray:
     return first + np.arange(height)[:, None] * (width + gap) + np.arange(width)
 
 
-def of_channel(tiles: Sequence[Tile], channel: str) -> list[Tile]:
+def select_channel(tiles: Sequence[Tile], channel: str) -> list[Tile]:
     """The tiles without the overview, or the overview; an image that was not cut up is both."""
     chosen = [tile for tile in tiles if tile.overview == (channel == "overview")]
     return chosen or list(tiles)

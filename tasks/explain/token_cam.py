@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TARGETS = ("logit", "logprob")
 
 
-def decoder_layers(model: Any) -> Sequence[torch.nn.Module]:
+def get_decoder_layers(model: Any) -> Sequence[torch.nn.Module]:
     """The decoder layers of a transformers image-text-to-text model's language model, the first one first.
 
     Raises:
@@ -47,19 +47,19 @@ def decoder_layers(model: Any) -> Sequence[torch.nn.Module]:
     return layers
 
 
-def reading_layers(model: Any) -> Sequence[torch.nn.Module]:
+def get_reading_layers(model: Any) -> Sequence[torch.nn.Module]:
     """The decoder layers that read the image: all of them, or those of cross-attention where a model has such."""
-    layers = decoder_layers(model)
+    layers = get_decoder_layers(model)
     crossing = getattr(model.config.get_text_config(), "cross_attention_layers", None)
     return layers if crossing is None else [layers[number] for number in crossing]
 
 
-def layer_at(model: Any, layer: int) -> torch.nn.Module:
+def get_layer(model: Any, layer: int) -> torch.nn.Module:
     """Number `layer` of the layers that read the image, counted as Python counts: -1 is the last one."""
-    layers = reading_layers(model)
+    layers = get_reading_layers(model)
     if not -len(layers) <= layer < len(layers):
         expected = f"-{len(layers)} to {len(layers) - 1}"
-        kind = "decoder" if layers is decoder_layers(model) else "cross-attention"
+        kind = "decoder" if layers is get_decoder_layers(model) else "cross-attention"
         raise InputError("layer", f"{layer} of a model with {len(layers)} {kind} layers", expected=expected)
     return layers[layer]
 
@@ -95,7 +95,7 @@ def token_cam(
         answer: positions in `input_ids` of the answer's tokens to explain, each at least 1.
         visual: where the image's tokens stand in `input_ids`, shape (n_visual,); by cross-attention, where its states
             stand among all that the layers read, tile by tile.
-        layer: the decoder layer at whose input the image's tokens are looked at, of `reading_layers`.
+        layer: the decoder layer at whose input the image's tokens are looked at, of `get_reading_layers`.
         target: `logit`, z_j as published, or `logprob`, log softmax(z)_j, which a rival token's gain lowers too.
 
     Returns:
@@ -143,7 +143,7 @@ def _read_from(model: Any, layer: int):
     import torch
 
     captured: list[torch.Tensor] = []
-    crosses = reading_layers(model) is not decoder_layers(model)
+    crosses = get_reading_layers(model) is not get_decoder_layers(model)
     name = "cross_attention_states" if crosses else "hidden_states"
 
     def read(_module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -153,7 +153,7 @@ def _read_from(model: Any, layer: int):
         captured.append(leaf)
         return ((leaf, *args[1:]), kwargs) if by_place else (args, {**kwargs, name: leaf})
 
-    handle = layer_at(model, layer).register_forward_pre_hook(read, with_kwargs=True)
+    handle = get_layer(model, layer).register_forward_pre_hook(read, with_kwargs=True)
     try:
         yield captured
     finally:

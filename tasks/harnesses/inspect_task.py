@@ -74,7 +74,7 @@ def show(source: Any) -> Solver:
             doc, content = source.test_docs()[state.metadata["row"]], list[Content]()
             for image, text in zip((None, *doc["images"]), questions.texts(source, doc), strict=True):
                 if image is not None:
-                    content.append(ContentImage(image=f"data:image/png;base64,{questions.base64_png(image)}"))
+                    content.append(ContentImage(image=f"data:image/png;base64,{questions.encode_png(image)}"))
                 if text:
                     content.append(ContentText(text=text))
         except MedfaithError as error:

@@ -125,7 +125,7 @@ def texts(task: Any, doc: Mapping[str, Any]) -> list[str]:
     return [text.strip() for text in task.doc_to_text(doc).split("<image>")]
 
 
-def base64_png(image: Image.Image) -> str:
+def encode_png(image: Image.Image) -> str:
     """An image's pixels, unchanged, as base64 text of a PNG file."""
     file = io.BytesIO()
     image.save(file, "PNG")

@@ -33,7 +33,7 @@ def records(rows: Iterable[tuple], roots: Mapping[str, Path], split: str, *, emb
     for index, (doc, stored) in enumerate(rows):
         paths = [] if embed else [images.locate(reference, roots) for reference in stored["images"]]
         _refuse(doc, paths, split, edited=bool(stored.get("edit")) and not embed)
-        pixels = [questions.base64_png(image) for image in doc["images"]] if embed else []
+        pixels = [questions.encode_png(image) for image in doc["images"]] if embed else []
         names = [f"{index}_{number}.png" for number in range(len(pixels))]  # where VLMEvalKit unpacks them
         shown = {"image": _cell(pixels), "image_path": _cell(names)} if embed else {"image_path": _cell(paths)}
         options, answer = dict(zip(string.ascii_uppercase, doc["options"], strict=False)), doc["answer"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medfaith.tasks.explain.occlusion import attended, occluded, share_of_boxes
+from medfaith.tasks.explain.occlusion import attended, occluded, compute_box_share
 
 PIXELS = np.random.default_rng(0).integers(1, 256, (20, 30, 3), dtype=np.uint8)
 
@@ -65,4 +65,4 @@ def test_a_window_beyond_the_image_is_the_image(seen):
     ],
 )
 def test_the_share_of_what_the_model_saw_of_the_boxes(boxes, seen, expected):
-    assert share_of_boxes(np.broadcast_to(np.arange(30) < 5, (20, 30)), boxes, seen) == expected
+    assert compute_box_share(np.broadcast_to(np.arange(30) < 5, (20, 30)), boxes, seen) == expected

@@ -15,8 +15,8 @@ import transformers
 
 from medfaith.loaders.atomic import atomic_folder
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models.prompt_inputs import Tensors, answer, batch_of, question, with_answer
-from medfaith.tasks.models.trainable import linear_layers
+from medfaith.tasks.models.prompt_inputs import Tensors, answer, make_batch, question, append_answer
+from medfaith.tasks.models.trainable import find_linear_layers
 
 from ..checkpoints import ShowProgress, claim, digest, last_whole, remove, require_finite, trainer_arguments, versions
 from ..settings import Lora, Settings
@@ -29,7 +29,7 @@ MOST_IDS = 10_000  # that a record names one by one
 def adapted(model: Any, given: Lora, seed: int) -> Any:
     """The model with LoRA's matrices, zero at first, on all linear layers of its language model but the last."""
     config = peft.LoraConfig(
-        r=given.rank, lora_alpha=given.alpha, lora_dropout=given.dropout, target_modules=linear_layers(model),
+        r=given.rank, lora_alpha=given.alpha, lora_dropout=given.dropout, target_modules=find_linear_layers(model),
         task_type="CAUSAL_LM",
     )  # fmt: skip
     with torch.random.fork_rng():
@@ -47,12 +47,12 @@ class Collator:
         tokenizer = self._processor.tokenizer
         padding = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
         rows = [
-            with_answer(
+            append_answer(
                 question(self._processor, one.images, one.prompt), answer(self._processor, one.target), self._config
             )
             for one in examples
         ]
-        return batch_of(rows, padding)
+        return make_batch(rows, padding)
 
 
 class _Finite(transformers.TrainerCallback):

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ...models.prompt_inputs import Tensors, answer, batch_of, question, with_answer
+from ...models.prompt_inputs import Tensors, answer, append_answer, make_batch, question
 
 SEG = "<SEG>"
 UPSCALED = 4  # SAM's mask decoder gives so many pixels for each patch of a side
@@ -85,14 +85,15 @@ class Encoder:
     def __call__(self, examples: Sequence[Example]) -> Tensors:
         """The inputs of `Loba.forward`, padded at the right to one length."""
         given = [
-            with_answer(self.question(one.image, one.prompt), self.answer(one.target), self.config) for one in examples
+            append_answer(self.question(one.image, one.prompt), self.answer(one.target), self.config)
+            for one in examples
         ]
         seen = [self.pixels(one.image, one.mask) for one in examples]
         masks = {
             "sam_pixels": torch.cat([one["pixel_values"] for one in seen]),
             "masks": torch.cat([one["labels"] for one in seen]),
         }
-        return batch_of(given, self.padding) | masks
+        return make_batch(given, self.padding) | masks
 
 
 def _square(side: int) -> dict[str, int]:

@@ -19,9 +19,9 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from ....loaders.errors import InputError
-from ...models.contrastive_encoders import few, short_name
+from ...models.contrastive_encoders import format_few, strip_folder
 from ...models.prompt_inputs import Tensors
-from ...models.trainable import linear_layers, load_vlm, unusable
+from ...models.trainable import find_linear_layers, load_vlm, make_loading_error
 from .encode import SEG, Encoder
 
 ADAPTER, SEGMENTER = "adapter", "segmenter.safetensors"
@@ -58,7 +58,7 @@ class Loba(nn.Module):
         """The names of the two models, and what of them is trained: for the record of a training."""
         lora = self.vlm.peft_config["default"]
         sizes = {"rank": lora.r, "alpha": lora.lora_alpha, "dropout": lora.lora_dropout}
-        names = {"model": short_name(self.vlm.name_or_path), "sam": short_name(self.sam.name_or_path)}
+        names = {"model": strip_folder(self.vlm.name_or_path), "sam": strip_folder(self.sam.name_or_path)}
         return {**names, "lora": sizes, "frozen_encoder": self.frozen_encoder}
 
     def forward(self, sam_pixels: torch.Tensor, labels: torch.Tensor, **given: torch.Tensor) -> Output:
@@ -109,7 +109,9 @@ class Loba(nn.Module):
         held = _files(folder)
         learned, own = load_file(held), self._segmenter()
         if odd := learned.keys() ^ own.keys():
-            raise InputError(held, f"is of another SAM: {few(odd)}", action="name the SAM that it was trained with")
+            raise InputError(
+                held, f"is of another SAM: {format_few(odd)}", action="name the SAM that it was trained with"
+            )
         try:
             peft.set_peft_model_state_dict(self.vlm, load_peft_weights(str(folder / ADAPTER), device=str(self.device)))
             self.load_state_dict(learned, strict=False)
@@ -150,7 +152,7 @@ def start(
             r=rank,
             lora_alpha=alpha,
             lora_dropout=dropout,
-            target_modules=linear_layers(vlm),
+            target_modules=find_linear_layers(vlm),
             trainable_token_indices={name: [processor.tokenizer.convert_tokens_to_ids(SEG)] for name in _tokens(vlm)},
         )
         return Loba(
@@ -195,7 +197,7 @@ def _adapted(vlm: Any, config: peft.PeftConfig) -> Any:
     """The model with an adapter whose file names the model without the folder that it lies in."""
     config.base_model_name_or_path = None  # peft warns where a name is another one
     adapted = peft.get_peft_model(vlm, config)
-    config.base_model_name_or_path = short_name(vlm.name_or_path)
+    config.base_model_name_or_path = strip_folder(vlm.name_or_path)
     return adapted
 
 
@@ -208,7 +210,7 @@ def _sam(name: str) -> tuple[Any, Any]:
             raise InputError(name, f"is a model of type {kind!r}", expected=expected)
         return transformers.SamModel.from_pretrained(name), transformers.SamImageProcessor.from_pretrained(name)
     except (OSError, ValueError) as error:
-        raise unusable(name, error, expected) from error
+        raise make_loading_error(name, error, expected) from error
 
 
 def _encoder(processor: Any, vlm: Any, image_processor: Any, sam: Any) -> Encoder:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ...models.prompt_inputs import Tensors, extended
+from ...models.prompt_inputs import Tensors, append_tokens
 from .model import Loba
 
 
@@ -49,7 +49,7 @@ def locate(loba: Loba, image: Image.Image, question: Tensors, max_new_tokens: in
     """
     asked = {name: value.to(loba.device) for name, value in question.items()}
     said = _generated(loba, asked, max_new_tokens, [loba.encoder.seg])
-    inputs = extended(asked, said)
+    inputs = append_tokens(asked, said)
     if not len(said) or said[-1] != loba.encoder.seg:
         return Located(inputs, said, None)
     state = loba.vlm(**inputs, output_hidden_states=True).hidden_states[-1][:, -1]
