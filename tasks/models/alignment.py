@@ -133,6 +133,7 @@ class AlignmentLM(ImageLM):
 
     @property
     def tokenizer_name(self) -> str:
+        """Name of the model."""
         return self._pretrained
 
     def _compute_entries(self, pairs: Sequence[_Pair]) -> list[Entry]:

@@ -121,8 +121,10 @@ class AnswerStore:
 
     def mean_tokens(self) -> Tokens:
         """Compute the mean numbers of tokens that servers counted in the stored replies."""
-        fields = "json_extract(reply, '$.prompt_tokens')", "json_extract(reply, '$.answer_tokens')"
-        query = f"SELECT avg({fields[0]}), avg({fields[1]}), count(*) FROM answers WHERE {fields[0]} + {fields[1]} IS NOT NULL"  # noqa: S608
+        names = "json_extract(reply, '$.prompt_tokens')", "json_extract(reply, '$.answer_tokens')"
+        query = (
+            f"SELECT avg({names[0]}), avg({names[1]}), count(*) FROM answers WHERE {names[0]} + {names[1]} IS NOT NULL"  # noqa: S608
+        )
         prompt, answer, n = self._fetch_row(query)
         return Tokens(prompt or 0.0, answer or 0.0, n)
 

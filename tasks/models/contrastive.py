@@ -38,11 +38,11 @@ from .contrastive_frames import (
     Frame,
     Job,
     find_first_right,
-    find_ties,
     iterate_batches,
     open_frame,
-    predict_classes,
+    predicted,
     require_document,
+    tied,
 )
 from .image_lm import ImageLM, parse_batch_size
 from .surgvlp import SurgVLPEncoder
@@ -204,14 +204,14 @@ class ContrastiveLM(ImageLM):
         all_scores, all_predictions, all_ties = None, [], []
         if self._threshold == "per_class" and not job.top_k:
             all_scores = self._score_all(job, quiet)
-            all_predictions = predict_classes(all_scores, 0, self._percentile, "per_class")
-            all_ties = find_ties(all_scores, 0, self._percentile, "per_class")
+            all_predictions = predicted(all_scores, 0, self._percentile, "per_class")
+            all_ties = tied(all_scores, 0, self._percentile, "per_class")
         for rows in iterate_batches(range(len(job.requests)), self._batch_size, "classifying frames", quiet):
             frames = [open_frame(job.requests[row], job.store) for row in rows]
             if all_scores is None:
                 scores = self._score_frames(job, frames)
-                predictions = predict_classes(scores, job.top_k, self._percentile)
-                ties = find_ties(scores, job.top_k, self._percentile)
+                predictions = predicted(scores, job.top_k, self._percentile)
+                ties = tied(scores, job.top_k, self._percentile)
             else:
                 scores, predictions = all_scores[list(rows)], [all_predictions[row] for row in rows]
                 ties = [all_ties[row] for row in rows]
@@ -274,7 +274,7 @@ class ContrastiveLM(ImageLM):
             change |= dict.fromkeys(("after", "predicted", "top_after", "painted"))
             if region is not None:
                 new_scores = next(after)
-                ((*new_predictions,),) = predict_classes(new_scores[None], job.top_k, self._percentile)
+                ((*new_predictions,),) = predicted(new_scores[None], job.top_k, self._percentile)
                 change |= {
                     "after": float(new_scores[index]),
                     "predicted": [job.classes[number] for number in new_predictions],

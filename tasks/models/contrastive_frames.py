@@ -73,13 +73,13 @@ def open_frame(request: Instance, store: HeatmapStore | None) -> Frame:
     return Frame(doc, image, digest, store.read(row_id, digest) if store.has(row_id, digest) else None)
 
 
-def predict_classes(
+def predicted(
     scores: np.ndarray, top_k: int = 0, percentile: float = 90, threshold: str = "per_frame"
 ) -> list[list[int]]:
     """Predict the classes of each frame, ordered by score, then by class index.
 
     A class that ties with an excluded class is excluded, too, because the order of classes has no meaning. See
-    `find_ties`.
+    `tied`.
 
     Appendix C.1: "a class is predicted if its similarity score exceeds the 90th percentile". It does not say of which
     scores. `per_frame` takes the frame's own scores, which means the arg-max for seven classes (one prediction per
@@ -104,16 +104,16 @@ def predict_classes(
     ]
 
 
-def find_ties(scores: np.ndarray, top_k: int = 0, percentile: float = 90, threshold: str = "per_frame") -> list[bool]:
+def tied(scores: np.ndarray, top_k: int = 0, percentile: float = 90, threshold: str = "per_frame") -> list[bool]:
     """Find the frames for which a tie leaves no class to predict, or fewer than `top_k`.
 
     The tie is among a frame's classes or, for `per_class`, among a class's frames.
 
     Args:
         scores: Shape (n, k).
-        top_k: As in `predict_classes`.
-        percentile: As in `predict_classes`.
-        threshold: As in `predict_classes`.
+        top_k: As in `predicted`.
+        percentile: As in `predicted`.
+        threshold: As in `predicted`.
     """
     limits = _compute_limits(scores, top_k, percentile, threshold)
     is_at_threshold = scores == limits

@@ -20,9 +20,9 @@ from ...loaders.errors import InputError, MedfaithError
 from ..decoding.decoders import Chosen, choose, refuse_others
 from ..decoding.generate import Decoding
 from ..decoding.highlight import TEXT, VISION, Light, lit, use
-from ..decoding.logits import biased
+from ..decoding.logits import add_bias
 from ..decoding.noise import add_noise
-from ..decoding.patches import coverage, covered, sort_by_window
+from ..decoding.patches import coverage, find_covered, sort_by_window
 from ..decoding.regions import GOLD
 from ..decoding.titles import SAM
 from ..explain.occlusion import occluded
@@ -224,7 +224,7 @@ class DecodedVLM(LocatingVLM):
     ) -> Light:
         """Compute the weights of the region's patches in the vision encoder, for the first half of the batch."""
         compute_patch_window, real = coverage(self._regions(), images, encode, self.model.config)
-        weights = covered(compute_patch_window).float() * cast(Any, self._chosen).values["weight"]
+        weights = find_covered(compute_patch_window).float() * cast(Any, self._chosen).values["weight"]
         if encoded["pixel_values"].ndim == 2:
             all_weights = torch.cat([weights, torch.zeros_like(weights)], dim=1)
             return Light(sort_by_window(all_weights, encoded, self.model.config), packed=True)
@@ -250,7 +250,7 @@ class DecodedVLM(LocatingVLM):
         is_covered = np.zeros(n_tokens, dtype=bool)
         for tile in compute_tiles(family, Seen(n_tokens, size, inputs, self.model.config, self.processor)):
             cell_shares = torch.from_numpy(shares(region, size, tile).ravel())
-            is_covered[tile.tokens.ravel()] = covered(cell_shares).numpy()
+            is_covered[tile.tokens.ravel()] = find_covered(cell_shares).numpy()
         return is_covered
 
     def _check_window(self, length: int) -> None:
@@ -290,7 +290,7 @@ class DecodedVLM(LocatingVLM):
         if step > 1:
             return scores
         biases = [self._bias[request.task_name or ""] for request in self._batch]
-        return biased(
+        return add_bias(
             scores, self._first_tokens(YES), torch.tensor(biases, device=scores.device, dtype=scores.dtype)[:, None]
         )
 

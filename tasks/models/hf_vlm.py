@@ -256,12 +256,12 @@ class HFVisionLM(DecodedVLM):
         if self.chat_applied:  # the chat template writes the model's own, Gemma 3's `boi_token`
             names = ("image_token", "boi_token")
             placeholders = {self.image_token} | {getattr(self.processor, name, None) for name in names}
-        n_placeholders = max(text.count(placeholder) for placeholder in placeholders if placeholder)
+        count_placeholders = max(text.count(placeholder) for placeholder in placeholders if placeholder)
         limit = self.max_images if self.max_images is not None else n_images
-        if min(n_placeholders, limit) != min(n_images, limit) or (n_images == 0 and n_placeholders):
+        if min(count_placeholders, limit) != min(n_images, limit) or (n_images == 0 and count_placeholders):
             raise InputError(
                 request.task_name or "request",
-                f"the prompt has {n_placeholders} image placeholders for {n_images} images",
+                f"the prompt has {count_placeholders} image placeholders for {n_images} images",
                 expected=f"one {DEFAULT_IMAGE_PLACEHOLDER} an image",
                 action="let doc_to_text write as many placeholders as doc_to_image gives images",
                 row=row_id(request),

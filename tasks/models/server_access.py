@@ -122,8 +122,8 @@ class Outage:
             The message, or "" without an outage.
         """
         return (
-            f"{base_url} gave nothing to {self._limit} rows in a row ({self._last_error}); the rows that are left are not "
-            "asked\n  what to do: start the server and run the same command again"
+            f"{base_url} gave nothing to {self._limit} rows in a row ({self._last_error}); the rows that are left are "
+            "not asked\n  what to do: start the server and run the same command again"
             if self.is_over
             else ""
         )

@@ -99,11 +99,13 @@ def describe_missing(rows: Sequence[Sequence[float]]) -> str:
         The message, or "" if all letters are listed.
     """
     is_listed = [[not math.isnan(score) for score in row] for row in rows]
-    n_without, n_partial = sum(not any(row) for row in is_listed), sum(any(row) and not all(row) for row in is_listed)
-    if not n_without + n_partial:
+    n_none, n_some = sum(not any(row) for row in is_listed), sum(any(row) and not all(row) for row in is_listed)
+    if not n_none + n_some:
         return ""
-    message = f"of {len(rows):,} rows, {n_without:,} list no letter of an option, and {n_partial:,} only some letters of theirs"
-    if n_without > len(rows) / 2:
+    message = (
+        f"of {len(rows):,} rows, {n_none:,} list no letter of an option, and {n_some:,} only some letters of theirs"
+    )
+    if n_none > len(rows) / 2:
         message += (
             "; a model that thinks first, or begins with other words, has no scores of letters. What to do: switch "
             "thinking off on the server, or run medfaith_contrabench"
