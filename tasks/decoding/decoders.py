@@ -132,7 +132,7 @@ class Decoder:
 
 
 def _apply_contrast(plain: torch.Tensor, contrast: torch.Tensor, _: int, values: Mapping[str, Any]) -> torch.Tensor:
-    scores = logits.contrast_logits(plain, contrast, values["alpha"])
+    scores = logits.contrasted(plain, contrast, values["alpha"])
     return logits.mask_implausible(scores, plain, values.get("beta", 0))
 
 

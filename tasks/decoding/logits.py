@@ -7,7 +7,7 @@ import math
 import torch
 
 
-def contrast_logits(plain: torch.Tensor, contrast: torch.Tensor, alpha: float) -> torch.Tensor:
+def contrasted(plain: torch.Tensor, contrast: torch.Tensor, alpha: float) -> torch.Tensor:
     """Compute (1 + alpha) plain - alpha contrast.
 
     VCD (Leng et al. 2024, equation 3), CRG (Wan et al. 2025) and ICD (Wang et al. 2024, in its code) use this contrast.

@@ -286,7 +286,7 @@ class ContrastiveLM(ImageLM):
 
     def _compute_region(self, frame: Frame, grid: np.ndarray) -> np.ndarray | None:
         geometry = self._encoder.geometry(frame.size)
-        return attended(to_frame(grid[None], geometry)[0], seen=geometry.window)
+        return attended(to_frame(grid[None], geometry)[0], window=geometry.window)
 
     def _compute_box_share(self, job: Job, frame: Frame, index: int, region: np.ndarray) -> float | None:
         instrument = job.classes[index].split(",")[0]

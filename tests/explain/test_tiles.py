@@ -63,7 +63,7 @@ def test_a_gap_between_tiles_is_nothing_and_separators_have_no_place():
     tiles = [Tile(grid(1, 2, gap=1), (0, 0, 2, 1)), Tile(grid(1, 2, 3), (3, 0, 2, 1))]
     values = np.array([[1, 2, 99, 3, 4]])
     assert compose(values, tiles).tolist() == [[[1, 2, 0, 3, 4]]]
-    assert grid(2, 2, first=1, gap=1).tolist() == [[1, 2], [4, 5]]
+    assert grid(2, 2, first_token=1, gap=1).tolist() == [[1, 2], [4, 5]]
 
 
 def test_channels():
