@@ -222,7 +222,7 @@ def refuse_others(arguments: Mapping[str, Any], expected: str) -> None:
 
     Args:
         arguments: Arguments of the model.
-        expected: Text that says what was expected.
+        expected: Description of the expected input.
 
     Raises:
         InputError: An argument is a parameter of another decoder.

@@ -36,7 +36,7 @@ class Settings(NamedTuple):
     Attributes:
         kappa: Attention above which a token is relevant.
         max_image_tokens: Maximum number of relevant image tokens.
-        n_heads: Number of the most important heads, each of which gets a graph.
+        n_heads: Number of the most important heads, which get a graph each.
         n_samples: Sample size of the independence tests; 128 is the size of a head of LLaMA-7B.
         alpha: Significance level of the independence tests.
         radius: Maximum distance in edges of tokens that explain the target.
@@ -124,7 +124,7 @@ def causal_graphs(
         tokens: Text of each of the n tokens.
         image: Positions of the image's tokens, ascending, before the target, in reading order of the grid.
         grid: (rows, columns) of the image's tokens.
-        settings: Parameters; by default those of the paper.
+        settings: Parameters; by default the paper's.
         backend: `ordered_icd` (causality-lab), `fci` (causal-learn), or `auto` for the first one that is installed.
         target_text: Text of the predicted token.
 

@@ -4,7 +4,7 @@
     <folder>/<model's key>/<row>-<digest>.npz   one row's maps, written atomically
 
 The digest (`digest_of`) covers the model's input for the row: its image, and everything else that the answer depends on
-apart from the model. Rows with one id and different frames, from two builds, have different files. In lm-eval's sample
+other than the model. Rows with one id and different frames, from two builds, have different files. In lm-eval's sample
 log, each answer has the reference `<model's key>/<digest>`, by which scoring reads the maps.
 """
 

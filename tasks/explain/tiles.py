@@ -106,7 +106,7 @@ def shares(region: np.ndarray, size: tuple[int, int], tile: Tile) -> np.ndarray:
 
     Args:
         region: bool (H, W), of the full image.
-        size: (height, width) of the image to which the tile's window refers.
+        size: (height, width) of the image that has the tile's window.
         tile: The tile.
 
     Returns:

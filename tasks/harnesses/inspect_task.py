@@ -4,7 +4,7 @@
         -T roots=vindr_cxr=/data/vindr-cxr --model MODEL --no-log-images
     inspect score LOG --scorer medfaith/answers -S filter=m1   # the same answers with another filter
 
-Rows, prompts, settings and figures are those of lm-eval. Each row is asked once, so `--epochs` is refused. Images are
+Rows, prompts, settings and figures equal lm-eval's. Each row is asked once, so `--epochs` is refused. Images are
 opened and edited when a sample starts. A log holds the columns that its scores need and the messages to the model;
 `--no-log-images` excludes licensed pixels.
 """

@@ -3,6 +3,8 @@
     python -m medfaith.tasks.harnesses.lmms_eval --task medfaith_heal_vindr_vpt --data medfaith-data \
         --root vindr_cxr=/data/vindr-cxr --out lmms-tasks
     python -m lmms_eval --include_path lmms-tasks --tasks medfaith_heal_vindr_vpt --model MODEL --log_samples
+
+The first command writes the folder that the second one reads.
 """
 
 from __future__ import annotations
@@ -57,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        argv: Arguments; by default those of the process.
+        argv: Arguments; by default the process's.
 
     Returns:
         The exit status.

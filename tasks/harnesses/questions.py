@@ -95,7 +95,7 @@ def load_one(name: str, *arguments: Any) -> Any:
         *arguments: Further arguments of `load`.
 
     Raises:
-        InputError: The name is that of a group.
+        InputError: The name belongs to a group.
     """
     if name not in (loaded_recipes := load_recipes(name)):
         raise InputError(f"task {name!r}", "is not one task", expected=f"one of {', '.join(loaded_recipes)}")

@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        argv: Arguments; by default those of the process.
+        argv: Arguments; by default the process's.
 
     Returns:
         The exit status.

@@ -40,7 +40,7 @@ def run_command(
     Args:
         job: Function of the arguments.
         parser: Parser with the command's own options.
-        argv: Arguments, or None for those of the process.
+        argv: Arguments, or None for the process's.
 
     Returns:
         The exit status.

@@ -40,7 +40,7 @@ class Aligner(Protocol):
     """A model of images and sentences.
 
     Attributes:
-        identity: Everything that an alignment depends on apart from the image and the sentence, as JSON.
+        identity: Everything that an alignment depends on other than the image and the sentence, as JSON.
     """
 
     identity: Mapping[str, Any]

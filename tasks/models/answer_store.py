@@ -38,7 +38,7 @@ def iterate_repeats(requests: Sequence[Instance]) -> Iterator[tuple[Instance, in
     lm-eval's `repeats` option needs one answer for each copy.
 
     Args:
-        requests: Requests, in which the same object may occur several times.
+        requests: Requests; the same object may occur several times.
     """
     repeats: Counter[int] = Counter()
     for request in requests:
@@ -61,7 +61,7 @@ class Tokens(NamedTuple):
     Attributes:
         prompt: Mean tokens of a prompt, 0 without replies.
         answer: Mean tokens of an answer, 0 without replies.
-        n: Number of replies for which a server counted tokens.
+        n: Number of replies with token counts.
     """
 
     prompt: float

@@ -44,7 +44,7 @@ class Generated(NamedTuple):
 class AnsweringVLM(HFMultimodalLM):
     """hf-multimodal that stores its answers and records in the documents which answers were cut.
 
-    The batches, and therefore the answers, are those of hf-multimodal; an answer of white space only becomes "". An
+    The batches, and therefore the answers, equal hf-multimodal's; an answer of white space only becomes "". An
     interrupted run has stored all batches before the last one, and a repeated run asks the remaining requests in the
     same batches. A stored answer belongs to the batch in which it was generated: another batch has other padding, which
     may change the last digits of a model's numbers.
@@ -268,7 +268,7 @@ class AnsweringVLM(HFMultimodalLM):
 
     @cached_property
     def _fingerprint(self) -> str:
-        """Hash of the facts and of everything else that an answer depends on apart from the question."""
+        """Hash of the facts and of everything else that an answer depends on other than the question."""
         saved = {
             "configuration": self.model.config.to_json_string(use_diff=False),
             "generation": self.model.generation_config.to_json_string(use_diff=False),

@@ -1,6 +1,6 @@
 """Reference models without weights that ignore the image: floor and ceiling of every table.
 
-Each model reads the document of the request (`Instance.doc`), so that all of its scores can be derived by hand.
+Each model reads the document of the request (`Instance.doc`), and all of its scores can be derived by hand.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Baseline(ImageLM):
         store: A folder for heatmaps of the classes that the model names in a frame of SurgXBench, or for the attention
             to a sentence of That's the Wrong Lung!; by default none are stored.
         heatmap: Kind of heatmap, one of `frame_maps.KINDS` or `sentence_maps.KINDS`. Only the oracle's attention may
-            follow the sentence; that of other models is uniform instead.
+            follow the sentence; other models have uniform attention.
         **_: Ignored options.
     """
 
@@ -45,7 +45,7 @@ class Baseline(ImageLM):
     reads_sentences = False  # whether the attention follows the sentence's boxes
 
     def _identity(self) -> dict[str, Any]:
-        """Return everything that the answers depend on apart from the documents: the key of the heatmaps."""
+        """Return everything that the answers depend on other than the documents: the key of the heatmaps."""
         return {"model": type(self).__name__}
 
     @abstractmethod

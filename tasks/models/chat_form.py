@@ -31,6 +31,11 @@ class Prompt(str):
     turns: list[Turn]
 
     def __new__(cls, turns: Sequence[Turn]) -> Prompt:
+        """Join turns to a prompt.
+
+        Args:
+            turns: The turns.
+        """
         prompt = super().__new__(cls, "\n\n".join(turn["content"] for turn in turns))
         prompt.turns = list(turns)
         return prompt

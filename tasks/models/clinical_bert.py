@@ -16,7 +16,7 @@ def reading(text_model: str, expected: str) -> Iterator[None]:
 
     Args:
         text_model: The folder or Hub name.
-        expected: Text that says what was expected.
+        expected: Description of the expected input.
 
     Raises:
         InputError: The model cannot be loaded.

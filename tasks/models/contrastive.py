@@ -58,7 +58,7 @@ class ContrastiveLM(ImageLM):
 
     The reply is JSON: {"heatmaps": a reference into the store or null, "predicted": classes, the most similar first,
     "scores": 100 x cosine, one for each of the document's classes}. A document that asks to `occlude` adds `occluded`.
-    If similarities tie so that no class can be named, the reply has "tied": true.
+    If similarities tie and no class can be named, the reply has "tied": true.
 
     A row that is in the store with the same image is neither scored nor explained again. The store's key is a hash of
     the weights, the preprocessing, the explainer, the classes and the prompts (text and tokens).
@@ -187,7 +187,7 @@ class ContrastiveLM(ImageLM):
             )
 
     def _identity(self, classes: Sequence[str], prompts: Sequence[str]) -> dict[str, Any]:
-        """Return everything that a heatmap depends on apart from the frame."""
+        """Return everything that a heatmap depends on other than the frame."""
         tokens = json.dumps(self._encoder.tokens(prompts)).encode()
         return {
             "model": strip_folder(self._encoder.name),

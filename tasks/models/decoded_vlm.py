@@ -315,7 +315,7 @@ class DecodedVLM(LocatingVLM):
                 print(f"decoding=yes_bias: {task}: bias {self._bias[task]:.4f}", file=sys.stderr)
 
     def _compute_margins(self, requests: Sequence[Instance]) -> np.ndarray:
-        """Compute the logit of the likeliest yes minus that of the likeliest no at the answer's start: (n,)."""
+        """Compute the logit of the likeliest yes minus the logit of the likeliest no at the answer's start: (n,)."""
         yes, no = self._first_tokens(YES), self._first_tokens(NO)
         margins: list[float] = []
         with self._start_progress(len(requests), False, "fitting the bias") as bar:

@@ -227,7 +227,7 @@ class ExplainedVLM(HFVisionLM):
         return tiles[0].tokens
 
     def _explain(self, request: Instance, answer: Reply, tokens: Sequence[int], digest: str) -> None:
-        """Write the heatmaps of a row after its causal graphs, so that a row in the store is complete."""
+        """Write the heatmaps of a row after its causal graphs: a row in the store is complete."""
         image = _get_image(request)
         resized = resize_image(image, self.image_width, self.image_height, self.image_max_side)
         prompt, visual, tiles = self._encode_prompt(cast(Any, request.args)[0], resized)

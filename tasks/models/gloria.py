@@ -400,7 +400,7 @@ def check_names(
         path: Name of the file for the error.
         weights: Weights of the file.
         expected_weights: Weights of the model.
-        expected: Text that says what was expected.
+        expected: Description of the expected input.
 
     Raises:
         InputError: Weights are missing, unknown, or of another shape.

@@ -185,7 +185,7 @@ def is_structured(image: Image.Image, mask: np.ndarray) -> bool:
 def _compute_energies(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
     """Compute squares of the smoothed image's Laplacian and of its fine details, each (h, w).
 
-    Paint that continues its surroundings solves Laplace's equation: apart from its grain, its Laplacian is zero.
+    Paint that continues its surroundings solves Laplace's equation: except for its grain, its Laplacian is zero.
     """
     grey = np.asarray(image.convert("L"), dtype=np.float32)
     coarse = np.asarray(ndimage.gaussian_laplace(grey, SCALE)) / WHITE[0]

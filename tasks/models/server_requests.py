@@ -29,7 +29,7 @@ class Endpoint(NamedTuple):
         url: URL of the endpoint.
         model: Name of the model.
         key: API key.
-        identity: Properties that separate its answers from those of other models.
+        identity: Properties that distinguish the model from other models.
         encoding: Encoding of images.
         concurrency: Maximum number of concurrent requests.
         max_retries: Maximum number of retries per request.

@@ -52,8 +52,8 @@ class Usage:
     Attributes:
         outcomes: Number of rows by outcome.
         n_stored: Rows whose answer was in the store.
-        prompt_tokens: Prompt tokens that the server counted, without those of stored answers.
-        answer_tokens: Answer tokens that the server counted, without those of stored answers.
+        prompt_tokens: Prompt tokens that the server counted, without stored answers.
+        answer_tokens: Answer tokens that the server counted, without stored answers.
         uncounted: Answers without token counts.
     """
 

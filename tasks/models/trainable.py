@@ -33,7 +33,7 @@ def make_loading_error(name: str, error: Exception, expected: str) -> InputError
     Args:
         name: Name of the model.
         error: Error of transformers.
-        expected: Text that says what was expected.
+        expected: Description of the expected input.
     """
     cause = (str(error).splitlines() or [type(error).__name__])[0]
     return InputError(name, f"cannot be loaded ({cause})", expected=expected, action="check the name or the folder")

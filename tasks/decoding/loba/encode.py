@@ -38,7 +38,7 @@ class Example(NamedTuple):
 
 
 class Encoder:
-    """Builds the inputs of both models; as a Trainer's collator, those of a batch.
+    """Builds the inputs of both models; also for a batch, as a Trainer's collator.
 
     Args:
         processor: Processor of the vision-language model; <SEG> is one token of its tokenizer.

@@ -91,7 +91,7 @@ class Loba(nn.Module):
     def decode(self, states: torch.Tensor, sam_pixels: torch.Tensor) -> torch.Tensor:
         """Compute the masks of <SEG> states.
 
-        The projected state is SAM's sparse prompt; the dense prompt is that of no mask. SAM returns the single mask of
+        The projected state is SAM's sparse prompt; its dense prompt encodes no mask. SAM returns the single mask of
         an unambiguous prompt.
 
         Args:
