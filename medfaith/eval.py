@@ -302,7 +302,7 @@ def _get_output_folder(lm_eval_arguments: Sequence[str]) -> Path | None:
 
 def _run_eval(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> int:
     _require_model_and_tasks(lm_eval_arguments)
-    from medfaith.tasks.models.answer_counts import tally, too_many_unanswered
+    from medfaith.tasks.models.answer_counts import tally, warn_unanswered
     from medfaith.tasks.run import describe_dry_run, run_lm_eval
 
     task_metadata = metadata(arguments)
@@ -315,7 +315,7 @@ def _run_eval(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -
         logs = run_lm_eval(lm_eval_arguments, task_metadata, _format_scores, arguments.shard)
     if logs:
         print_summary(logs, output)
-    return 3 if too_many_unanswered(outcomes) else 0
+    return 3 if warn_unanswered(outcomes) else 0
 
 
 def _require_model_and_tasks(lm_eval_arguments: Sequence[str]) -> None:

@@ -70,7 +70,7 @@ def add_jobs(jobs: Any) -> None:
 
 
 def _run_merge(arguments: argparse.Namespace, _: Sequence[str]) -> int:
-    from medfaith.tasks.models.answer_counts import too_many_unanswered
+    from medfaith.tasks.models.answer_counts import warn_unanswered
 
     out: Path = arguments.out
     require_own(out, RECORD)
@@ -78,7 +78,7 @@ def _run_merge(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     results = merge(shards, out)
     evaluation.print_summary([*out.rglob("samples_*.jsonl")], out)
     outcomes = Counter((results["config"].get("usage") or {}).get("outcomes"))
-    return 3 if too_many_unanswered(outcomes, "run the shards again, which ask only these") else 0
+    return 3 if warn_unanswered(outcomes, "run the shards again, which ask only these") else 0
 
 
 def find(folders: Sequence[Path]) -> list[Ended]:

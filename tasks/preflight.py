@@ -273,7 +273,7 @@ def _find_third_party(model: str, kind: Kind, model_args: Mapping[str, Any]) -> 
     from .models import server_access
 
     url = model_args.get("base_url")
-    host = server_access.host_of(str(url)) if url else kind.host or model
+    host = server_access.parse_host(str(url)) if url else kind.host or model
     return host if server_access.is_third_party(host) else None
 
 

@@ -150,7 +150,7 @@ def _estimate_requests(
     model = build_model(lm_eval_arguments, [task.name for task in tasks], metadata)
     with scratch_folder() as folder:
         ask({name_of(model): model}, tasks, conditions, metadata, folder, say=lambda line: None)
-    return model.answering.estimated()
+    return model.answering.format_estimate()
 
 
 def _run_audit(

@@ -142,7 +142,7 @@ def _panel(case: Case, sheet: Sheet) -> Panel:
     row = rows_of_data(case.run.setting.source, {case.row.id}, sheet.data)[case.row.id]
     size = (row["height"], row["width"])
     maps, geometry = HeatmapReader(str(sheet.heatmaps)).read(case.row.heatmaps or "", case.row.id, size)
-    region = attended(maps[triplet], seen=geometry.window) if triplet in maps else None
+    region = attended(maps[triplet], window=geometry.window) if triplet in maps else None
     if region is None:
         found = f"the heatmaps of row {case.row.id} have no region of {triplet}"
         raise InputError(sheet.heatmaps, found, action="name the store that this run wrote")

@@ -12,7 +12,7 @@ from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import responses
 from medfaith.tasks import BASELINES
 from medfaith.tasks.controls import BLIND
-from medfaith.tasks.models.advice import FEW, IF_SAME, IF_UNREAD, MORE_TOKENS, in_one_line, shortened
+from medfaith.tasks.models.advice import FEW, IF_SAME, IF_UNREAD, MORE_TOKENS, join_lines, shortened
 from medfaith.tasks.outcomes import IF_DECLINED
 
 from .contrabench_runs import Run
@@ -94,7 +94,7 @@ def _same_notes(runs: Sequence[ReadRun]) -> list[str]:
     logs = {run.source.path: run for run in own if run.n >= FEW}
     notes = []
     for path, run in logs.items():
-        answers = (in_one_line(response) for _, response in responses(path))
+        answers = (join_lines(response) for _, response in responses(path))
         first = next(answers)
         if all(answer == first for answer in answers):
             said = f"“{shortened(first)}”" if first else "empty"
@@ -146,7 +146,7 @@ def _answers(file: SampleFile, ids: Collection[str]) -> list[str]:
     found: dict[str, None] = {}
     for row_id, response in responses(file.path):
         if row_id in ids:
-            found[shortened(in_one_line(response))] = None
+            found[shortened(join_lines(response))] = None
         if len(found) == SHOWN:
             break
     return list(found)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, BertConfig, BertModel
 
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models.gloria import bert_heads, check_names
+from medfaith.tasks.models.gloria import check_names, count_bert_heads
 from medfaith.tasks.models.gloria_image import ImageEncoder
 from medfaith.tasks.models.gloria_text import MAX_TOKENS
 
@@ -93,7 +93,7 @@ def _check_config(where: str, config: Any) -> None:
     Raises:
         InputError: `load_gloria` would build another BERT.
     """
-    plain = BertConfig(hidden_size=config.hidden_size, num_attention_heads=bert_heads(config.hidden_size))
+    plain = BertConfig(hidden_size=config.hidden_size, num_attention_heads=count_bert_heads(config.hidden_size))
     for option in ("num_attention_heads", "hidden_act", "layer_norm_eps"):
         if (value := getattr(config, option)) != (expected := getattr(plain, option)):
             raise InputError(where, f"has {option} {value}", expected=f"{expected}, as BERT and Bio_ClinicalBERT do")

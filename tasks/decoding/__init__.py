@@ -1,1 +1,1 @@
-"""Decoders that contrast what a vision-language model says with what it says of less: pure functions and one driver."""
+"""Decoders that contrast a model's predictions with those for less information: pure functions and one driver."""

@@ -1,4 +1,4 @@
-"""The noised image of VCD (Leng et al. 2024, section 3.1): forward diffusion of what the vision encoder gets."""
+"""The noisy image of VCD (Leng et al. 2024, section 3.1): forward diffusion of the vision encoder's input."""
 
 from __future__ import annotations
 
@@ -10,33 +10,44 @@ import torch
 STEPS = 1000
 
 
-def kept_and_noise(step: int) -> tuple[float, float]:
-    """What is left of the image and how much noise is added after so many of 1,000 steps.
+def compute_noise_scales(step: int) -> tuple[float, float]:
+    """Compute the scales of image and noise after some of 1,000 diffusion steps.
 
-    The betas go from 1e-5 to 5e-3 along a sigmoid, as in VCD's code.
+    The betas increase from 1e-5 to 5e-3 along a sigmoid, as in VCD's code.
+
+    Args:
+        step: Number of the step.
     """
     betas = torch.sigmoid(torch.linspace(-6, 6, STEPS, dtype=torch.float64)) * (5e-3 - 1e-5) + 1e-5
-    left = float(torch.cumprod(1 - betas, 0)[step])
-    return left**0.5, (1 - left) ** 0.5
+    signal = float(torch.cumprod(1 - betas, 0)[step])
+    return signal**0.5, (1 - signal) ** 0.5
 
 
-def noised(parts: Iterable[torch.Tensor], step: int, seed: int, frames: int = 1) -> list[torch.Tensor]:
-    """Each part, a tile or an image, with its own noise, which depends on its pixels and the seed alone.
+def add_noise(tiles: Iterable[torch.Tensor], step: int, seed: int, frames: int = 1) -> list[torch.Tensor]:
+    """Add noise to each tile or image. The noise depends on its pixels and the seed only.
 
-    So a row has the same noise in every batch. A part that is all zeros is padding, and stays so. frames: how many
-    times a row of patches, shape (n, channels x frames x pixels), repeats its frame; all repeats get the same noise.
+    Therefore a row has the same noise in every batch. Tiles of zeros are padding and stay unchanged.
+
+    Args:
+        tiles: Tiles or images.
+        step: Number of diffusion steps.
+        seed: The seed.
+        frames: Number of times that a row of patches (n, channels x frames x pixels) repeats its frame. All repeats get
+            the same noise.
     """
-    keep, spread = kept_and_noise(step)
-    return [keep * part + spread * _noise(part, seed, frames) if part.any() else part for part in parts]
+    signal_scale, noise_scale = compute_noise_scales(step)
+    return [
+        signal_scale * tile + noise_scale * _draw_noise(tile, seed, frames) if tile.any() else tile for tile in tiles
+    ]
 
 
-def _noise(part: torch.Tensor, seed: int, frames: int) -> torch.Tensor:
-    content = part.detach().float().cpu().numpy().tobytes()
-    own = int.from_bytes(hashlib.sha256(seed.to_bytes(8, "little") + content).digest()[:8], "little")
-    generator = torch.Generator().manual_seed(own % 2**63)
+def _draw_noise(tile: torch.Tensor, seed: int, frames: int) -> torch.Tensor:
+    content = tile.detach().float().cpu().numpy().tobytes()
+    tile_seed = int.from_bytes(hashlib.sha256(seed.to_bytes(8, "little") + content).digest()[:8], "little")
+    generator = torch.Generator().manual_seed(tile_seed % 2**63)
     if frames == 1:
-        drawn = torch.randn(part.shape, generator=generator)
+        noise = torch.randn(tile.shape, generator=generator)
     else:
-        once = torch.randn(len(part), 3, 1, part.shape[1] // (3 * frames), generator=generator)
-        drawn = once.expand(-1, -1, frames, -1).reshape(part.shape)
-    return drawn.to(part.device, part.dtype)
+        frame_noise = torch.randn(len(tile), 3, 1, tile.shape[1] // (3 * frames), generator=generator)
+        noise = frame_noise.expand(-1, -1, frames, -1).reshape(tile.shape)
+    return noise.to(tile.device, tile.dtype)

@@ -1,4 +1,4 @@
-"""Where the region that a question asks about comes from: one function of a document, from several sources."""
+"""Sources of the region that a question asks about: functions of a document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...loaders.errors import InputError
 from ...loaders.rle import Rle
 
 GOLD = "gold"
-_ASKED = {  # how a model of each kind is asked for a place
+_PROMPTS = {  # prompts that ask each kind of model for a location
     "paligemma": "<image>detect {what}",
     "florence2": "<image>Locate the {what} in the image.",
     "internvl": "<image>Please provide the bounding box of: <ref>{what}</ref>",
@@ -31,41 +31,66 @@ Find = Callable[[Mapping[str, Any], Size | None], Rle | None]
 
 
 def check_kind(kind: str) -> None:
-    """Raises InputError for a way to state boxes that is not known."""
+    """Check the format in which a model states boxes.
+
+    Args:
+        kind: The format.
+
+    Raises:
+        InputError: The format is unknown.
+    """
     if kind not in KINDS:
         raise InputError(
             "--model_args regions", f"is 'stated:{kind}'", expected=f"stated: and one of {', '.join(KINDS)}"
         )
 
 
-def asked_for(kind: str, what: str) -> str:
-    """The prompt that asks a model of this kind for a place; the sentences are ours, in each family's format."""
-    return _ASKED.get(kind, _JSON).format(what=what)
+def format_location_prompt(kind: str, anatomy: str) -> str:
+    """Format the prompt that asks a model for a location: our sentences in each family's format.
+
+    Args:
+        kind: Format of the model's boxes.
+        anatomy: Name of the anatomy.
+    """
+    return _PROMPTS.get(kind, _JSON).format(what=anatomy)
 
 
-def mask_of(stated: Stated, size: Size) -> np.ndarray:
-    """All regions together: bool (height, width). A pixel belongs to a box if its middle lies in it."""
+def draw_mask(stated: Stated, size: Size) -> np.ndarray:
+    """Draw all regions as one mask. A pixel belongs to a box if its centre is inside.
+
+    Args:
+        stated: The regions.
+        size: (height, width) of the image.
+
+    Returns:
+        bool (height, width).
+    """
     mask = np.zeros(size, dtype=bool)
     for shape in stated.shapes:
         if len(shape.corners) == 2:
-            (left, top), (right, bottom) = shape.corners
+            (x_min, y_min), (x_max, y_max) = shape.corners
             columns, rows = np.arange(size[1]) + 0.5, np.arange(size[0]) + 0.5
-            mask |= ((rows >= top) & (rows < bottom))[:, None] & ((columns >= left) & (columns < right))
+            mask |= ((rows >= y_min) & (rows < y_max))[:, None] & ((columns >= x_min) & (columns < x_max))
         else:
-            drawn = Image.new("1", (size[1], size[0]))
-            ImageDraw.Draw(drawn).polygon([*shape.corners], fill=1)
-            mask |= np.asarray(drawn)
+            polygon_image = Image.new("1", (size[1], size[0]))
+            ImageDraw.Draw(polygon_image).polygon([*shape.corners], fill=1)
+            mask |= np.asarray(polygon_image)
     return mask
 
 
-def source_of(name: str) -> Find:
-    """What finds the region of a document, at its image's (height, width) or, without, at its own: an RLE, or None.
+def open_region_source(name: str) -> Find:
+    """Open a source of regions.
 
-    name: "gold", the masks of the rows themselves, which no model has (the upper bound); or a folder of masks that a
-    segmenter wrote, in a layout of `loaders.anatomy_masks`, of which it is that of the row's `anatomy`.
+    Args:
+        name: "gold" for the masks of the rows, which models do not have (upper bound); or a folder of a segmenter's
+            masks in a layout of `loaders.anatomy_masks`, where the row's `anatomy` selects the mask.
+
+    Returns:
+        Function that returns the region of a document as RLE or None, at the given (height, width) or at the original
+        size.
 
     Raises:
-        InputError: there is no such folder, or it holds no masks.
+        InputError: The folder is missing or has no masks.
     """
     if name == GOLD:
         return lambda doc, _: doc.get("region")
@@ -76,11 +101,11 @@ def source_of(name: str) -> Find:
             "--model_args regions", f"is {name!r}, which is not there", expected=expected, action="name another one"
         )
     masks = open_masks(folder)
-    read = lru_cache(maxsize=4)(masks.read)
+    read_masks = lru_cache(maxsize=4)(masks.read)
 
     def find(doc: Mapping[str, Any], size: Size | None) -> Rle | None:
         if "anatomy" not in doc or "image_id" not in doc:
             return None
-        return read(PurePosixPath(doc["image_id"]).stem, size).get(doc["anatomy"])
+        return read_masks(PurePosixPath(doc["image_id"]).stem, size).get(doc["anatomy"])
 
     return find

@@ -1,4 +1,4 @@
-"""What decoders are called in tables, as their papers have it."""
+"""Names of decoders in tables, as in their papers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TITLES = {
     "prompt_highlighter": "PH",
     "loba": "LobA",
 }
-SAM = "wanglab/medsam-vit-base"  # MedSAM, which the paper of LobA takes
+SAM = "wanglab/medsam-vit-base"  # MedSAM, as in LobA's paper
 PARAMETERS = (
     "alpha", "beta", "noise_step", "seed", "forgetting", "confident", "disturbance", "weight", "gamma", "bias",
     "yes_share",
@@ -25,7 +25,13 @@ PARAMETERS = (
 
 
 def title(arguments: Mapping[str, Any]) -> str:
-    """Of the decoder in a model's arguments, with the parameters that were given; "" without one.
+    """Format the title of the decoder in a model's arguments, with the given parameters.
+
+    Args:
+        arguments: Arguments of the model.
+
+    Returns:
+        The title, or "" without a decoder.
 
     >>> title({"pretrained": "m", "decoding": "loba", "weight": 0.5, "dtype": "float32"}), title({"alpha": 1})
     ('LobA, weight 0.5', '')
@@ -33,9 +39,9 @@ def title(arguments: Mapping[str, Any]) -> str:
     name = arguments.get("decoding")
     if not name:
         return ""
-    given = [
-        f"{parameter} {PurePath(str(arguments[parameter])).name}"  # a path on a machine says nothing to others
+    parameters = [
+        f"{parameter} {PurePath(str(arguments[parameter])).name}"  # only the last part of a path is meaningful
         for parameter in (*PARAMETERS, "regions")
         if parameter in arguments
     ]
-    return ", ".join([TITLES.get(str(name), str(name)), *given])
+    return ", ".join([TITLES.get(str(name), str(name)), *parameters])

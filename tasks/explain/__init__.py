@@ -1,1 +1,1 @@
-"""What a model looked at: heatmaps by Grad-CAM, attention rollout and causal graphs, their geometry and their store."""
+"""Explanations: heatmaps by Grad-CAM and attention rollout, causal graphs, their geometry and their store."""

@@ -1,5 +1,8 @@
-"""Draws a causal graph over the frame, as in SurgXBench's Figure 5: image tokens as green circles where they lie, text
-tokens as white boxes beside it, edges with the marks of their ends."""
+"""Draws a causal graph over the frame, as in SurgXBench's Figure 5.
+
+Image tokens are green circles at their places, text tokens white boxes next to the frame, and edges have marks at both
+ends.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +13,33 @@ import numpy as np
 
 from ...loaders.errors import InputError, MedfaithError
 from .causal_structure import ARROW, CIRCLE
-from .cleann import neighbourhood
+from .cleann import select_neighbourhood
 from .geometry import Geometry
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Point = tuple[float, float]
-End = tuple[Point, str, float]  # where a node is, the mark at it, and how far from it its edges end, in points
+End = tuple[Point, str, float]  # place of a node, mark of the edge, and gap between edge and node in points
 GREEN, TARGET, EDGE = "#2ecc40", "#ffdc00", "#ff851b"
-WIDTH = 11  # of the picture, in inches
+WIDTH = 11  # width of the picture in inches
 CLEAR = {"image": 6.0, "text": 15.0}
 
 
 def draw_causal_graph(
     graph: dict[str, Any], frame: Any, geometry: Geometry, path: str | Path, *, radius: int | None = None
 ) -> Path:
-    """Writes one head's graph (cleann.causal_graphs) as a PNG, what lies within `radius` edges of the target.
+    """Draw one head's graph (cleann.causal_graphs) as a PNG, within `radius` edges of the target.
 
     Args:
-        frame: a PIL image, or an array (H, W) or (H, W, 3), uint8.
-        geometry: where the grid of image tokens lies on the frame.
-        radius: None takes the graph's own (3 as published).
+        graph: The graph.
+        frame: A PIL image, or an array (H, W) or (H, W, 3), uint8.
+        geometry: Place of the grid of image tokens on the frame.
+        path: The file.
+        radius: Radius in edges; by default the graph's own (3 as published).
 
     Raises:
-        InputError: the frame has another size than the geometry.
+        InputError: The frame's size differs from the geometry's.
         MedfaithError: matplotlib is not installed.
     """
     try:
@@ -44,13 +49,13 @@ def draw_causal_graph(
     pixels = np.asarray(frame)
     if pixels.shape[:2] != geometry.size:
         raise InputError("frame", f"(height, width) is {pixels.shape[:2]}", expected=str(geometry.size))
-    graph = neighbourhood(graph, radius)
-    places = node_places(graph, geometry)
+    graph = select_neighbourhood(graph, radius)
+    places = compute_node_places(graph, geometry)
     height, width = geometry.size
     figure = Figure(figsize=(WIDTH, WIDTH * height / (1.75 * width) + 0.4))
     axes = figure.add_axes((0, 0, 1, 1 - 0.4 / figure.get_figheight()))
     axes.imshow(pixels, cmap="gray" if pixels.ndim == 2 else None, vmin=0, vmax=255, extent=(0, width, height, 0))
-    axes.set(xlim=(0, 1.75 * width), ylim=(height, 0))  # before the edges, which are measured on the page
+    axes.set(xlim=(0, 1.75 * width), ylim=(height, 0))  # before the edges, whose lengths depend on the limits
     kinds = {node["position"]: node["kind"] for node in graph["nodes"]}
     for edge in graph["edges"]:
         ends = [(places[edge[end]], edge[f"{end}_mark"], CLEAR[kinds[edge[end]]]) for end in ("source", "target")]
@@ -73,8 +78,16 @@ def draw_causal_graph(
     return path
 
 
-def node_places(graph: dict[str, Any], geometry: Geometry) -> dict[int, Point]:
-    """Where each node is drawn, (x, y) in pixels of the frame: patches at their centres, text beside the frame."""
+def compute_node_places(graph: dict[str, Any], geometry: Geometry) -> dict[int, Point]:
+    """Compute the places of the nodes in the drawing: patches at their centres, text next to the frame.
+
+    Args:
+        graph: The graph.
+        geometry: Place of the grid of image tokens on the frame.
+
+    Returns:
+        Token position -> (x, y) in pixels of the frame.
+    """
     height, width = geometry.size
     x, y, w, h = geometry.window
     rows, columns = graph["grid"]
@@ -84,18 +97,18 @@ def node_places(graph: dict[str, Any], geometry: Geometry) -> dict[int, Point]:
         if node["kind"] == "image"
     }
     text = [node["position"] for node in graph["nodes"] if node["kind"] == "text"]
-    n_columns = 1 + (len(text) - 1) // 12  # more than twelve boxes below one another run into each other
+    n_columns = 1 + (len(text) - 1) // 12  # more than twelve boxes in a column would overlap
     per_column = -(-len(text) // n_columns)
     for number, position in enumerate(text):
         column, row = divmod(number, per_column)
-        shift = 0.25 if row % 2 else -0.25  # edges between neighbours do not run through the boxes between them
+        shift = 0.25 if row % 2 else -0.25  # edges between neighbours avoid the boxes between them
         across = (column + 0.5 + shift / 1.5) / n_columns
         places[position] = (width * (1.05 + 0.65 * across), height * (row + 0.5) / per_column)
     return places
 
 
 def _draw_edge(axes: Axes, start: End, end: End) -> None:
-    """A line between two nodes that keeps clear of both, with the marks of either end."""
+    """Draw a line between two nodes with a gap at both, and the marks of its ends."""
     points = axes.transData.transform([start[0], end[0]]) * 72 / axes.figure.dpi
     length = float(np.hypot(*(points[1] - points[0]))) or 1.0
     style = ("<|" if start[1] == ARROW else "") + "-" + ("|>" if end[1] == ARROW else "")

@@ -1,10 +1,10 @@
-"""Causal structure from correlations: independence tests, and the libraries that learn a graph from them.
+"""Causal structure from correlations: independence tests, and libraries that learn a graph from them.
 
-Variables are numbered in causal order: one can act on later ones only. Edges carry an arrowhead at their later end from
-the start; an arrowhead at the earlier end, too, tells of a common cause that is no variable.
+Variables are numbered in causal order: a variable can act only on later ones. Each edge starts with an arrowhead at its
+later end; an arrowhead at the earlier end as well indicates a common cause that is not a variable.
 
-Conditioning sets have at most `max_condition` variables. Stopping there is sound (Spirtes' anytime FCI): an edge that
-only larger sets would remove is kept, and none is removed wrongly.
+Conditioning sets have at most `max_condition` variables. This bound is sound (Spirtes' anytime FCI): edges that only
+larger sets would remove remain, and no edge is removed wrongly.
 """
 
 from __future__ import annotations
@@ -22,11 +22,18 @@ from ...loaders.errors import InputError, MedfaithError
 
 BACKENDS = ("ordered_icd", "fci")
 CIRCLE, ARROW, TAIL = "circle", "arrow", "tail"
-DETERMINED = 1e-10  # the share of a variable's variance below which nothing is left of it
+DETERMINED = 1e-10  # share of unexplained variance below which a variable counts as determined
 
 
 class Edge(NamedTuple):
-    """Tokens by position, the earlier one first, with the mark (circle, arrow or tail) at either end."""
+    """An edge between tokens, by position, the earlier one first.
+
+    Attributes:
+        source: Position of the earlier token.
+        target: Position of the later token.
+        source_mark: Mark at the earlier token: circle, arrow or tail.
+        target_mark: Mark at the later token.
+    """
 
     source: int
     target: int
@@ -37,12 +44,12 @@ class Edge(NamedTuple):
 class PartialCorrelation:
     """Fisher's z test of partial correlation, from a correlation matrix.
 
-    A variable of which the conditioning set leaves nothing is independent of all given it.
+    A variable that the conditioning set determines is independent of all variables given this set.
 
     Args:
-        correlation: shape (k, k), a unit diagonal.
-        n_samples: that the correlations stand for.
-        alpha: a p-value above it is independence.
+        correlation: Shape (k, k), with a unit diagonal.
+        n_samples: Number of samples behind the correlations.
+        alpha: A higher p-value means independence.
     """
 
     def __init__(self, correlation: np.ndarray, n_samples: int = 128, alpha: float = 1e-5) -> None:
@@ -50,68 +57,105 @@ class PartialCorrelation:
         self.n_variables, self.n_samples, self.alpha = len(self._correlation), n_samples, alpha
         self._partial: dict[tuple[int, int, tuple[int, ...]], float] = {}
 
-    def correlation_given(self, x: int, y: int, given: Iterable[int] = ()) -> float:
-        """The partial correlation of x and y given others, in [-1, 1]: from those of one variable fewer, all kept."""
-        others = tuple(sorted(given))
-        if not others:
+    def compute_correlation(self, x: int, y: int, conditions: Iterable[int] = ()) -> float:
+        """Compute the partial correlation of two variables, recursively and with a cache.
+
+        Args:
+            x: The first variable.
+            y: The second variable.
+            conditions: The conditioning set.
+
+        Returns:
+            A number in [-1, 1].
+        """
+        condition_set = tuple(sorted(conditions))
+        if not condition_set:
             return self._correlation[min(x, y)][max(x, y)]
-        key = (min(x, y), max(x, y), others)
+        key = (min(x, y), max(x, y), condition_set)
         if key not in self._partial:
-            *rest, last = others
-            xy, x_last, y_last = (self.correlation_given(a, b, rest) for a, b in ((x, y), (x, last), (y, last)))
-            left_of_x, left_of_y = 1 - x_last * x_last, 1 - y_last * y_last
+            *remaining, last = condition_set
+            xy, x_last, y_last = (self.compute_correlation(a, b, remaining) for a, b in ((x, y), (x, last), (y, last)))
+            residual_x, residual_y = 1 - x_last * x_last, 1 - y_last * y_last
             partial = 0.0
-            if min(left_of_x, left_of_y) > DETERMINED:
-                partial = (xy - x_last * y_last) / sqrt(left_of_x * left_of_y)
+            if min(residual_x, residual_y) > DETERMINED:
+                partial = (xy - x_last * y_last) / sqrt(residual_x * residual_y)
             self._partial[key] = min(max(partial, -1.0), 1.0)
         return self._partial[key]
 
-    def p_value(self, x: int, y: int, given: Iterable[int] = ()) -> float:
-        """Two-sided p-value of independence.
+    def p_value(self, x: int, y: int, conditions: Iterable[int] = ()) -> float:
+        """Compute the two-sided p-value of independence.
+
+        Args:
+            x: The first variable.
+            y: The second variable.
+            conditions: The conditioning set.
 
         Raises:
-            ValueError: the conditioning set leaves no degree of freedom.
+            ValueError: The conditioning set leaves no degree of freedom.
         """
-        others = tuple(given)
-        freedom = self.n_samples - len(others) - 3
+        condition_set = tuple(conditions)
+        freedom = self.n_samples - len(condition_set) - 3
         if freedom < 1:
-            raise ValueError(f"{len(others)} conditioning variables are too many for n_samples={self.n_samples}")
-        r = abs(self.correlation_given(x, y, others))
+            raise ValueError(f"{len(condition_set)} conditioning variables are too many for n_samples={self.n_samples}")
+        r = abs(self.compute_correlation(x, y, condition_set))
         z = 0.5 * log1p(2 * r / (1 - r)) if r < 1 else inf
         return erfc(sqrt(freedom / 2) * z)
 
-    def cond_indep(self, x: int, y: int, given: Iterable[int] = ()) -> bool:
-        """Whether x and y are independent given others (the name that causality-lab's learners call)."""
-        return self.p_value(x, y, given) > self.alpha
+    def cond_indep(self, x: int, y: int, conditions: Iterable[int] = ()) -> bool:
+        """Check whether two variables are independent given others. causality-lab's learners call this name.
+
+        Args:
+            x: The first variable.
+            y: The second variable.
+            conditions: The conditioning set.
+        """
+        return self.p_value(x, y, conditions) > self.alpha
 
 
-def pick_backend(backend: str = "auto") -> str:
-    """The backend to use. Raises MedfaithError, saying what to install, where it is not there."""
+def choose_backend(backend: str = "auto") -> str:
+    """Choose an installed backend.
+
+    Args:
+        backend: Name of a backend, or `auto` for the first one that is installed.
+
+    Raises:
+        InputError: The backend is unknown.
+        MedfaithError: The backend is not installed.
+    """
     modules = {"ordered_icd": "causal_discovery_algs", "fci": "causallearn"}
     if backend not in (*BACKENDS, "auto"):
         raise InputError("backend", repr(backend), expected=", ".join((*BACKENDS, "auto")))
-    wanted = BACKENDS if backend == "auto" else (backend,)
-    for name in wanted:
+    candidates = BACKENDS if backend == "auto" else (backend,)
+    for name in candidates:
         if importlib.util.find_spec(modules[name]):
             return name
     raise MedfaithError(
-        f"causal graphs need {' or '.join(modules[name] for name in wanted)}, which is not installed\n"
+        f"causal graphs need {' or '.join(modules[name] for name in candidates)}, which is not installed\n"
         "  what to do: uv pip install 'medfaith[explain]' for FCI; for causality-lab's ICD, which is in no package\n"
         "  index, clone https://github.com/IntelLabs/causality-lab and put its folder on PYTHONPATH"
     )
 
 
 def learn_edges(test: PartialCorrelation, backend: str, max_condition: int = 3) -> list[Edge]:
-    """The edges among the variables of a test, numbered from 0 in causal order, in ascending order."""
+    """Learn the edges among the variables of a test.
+
+    Args:
+        test: The independence test; variables are numbered from 0 in causal order.
+        backend: Name of the backend.
+        max_condition: Maximum size of conditioning sets.
+
+    Returns:
+        Edges in ascending order.
+    """
     if test.n_variables < 2:
         return []
-    return sorted((_ordered_icd if backend == "ordered_icd" else _fci)(test, max_condition))
+    return sorted((_learn_by_icd if backend == "ordered_icd" else _learn_by_fci)(test, max_condition))
 
 
-def _ordered_icd(test: PartialCorrelation, max_condition: int) -> list[Edge]:
-    """causality-lab's ICD for a known causal order, which LVLM-Interpret uses; no selection bias.
+def _learn_by_icd(test: PartialCorrelation, max_condition: int) -> list[Edge]:
+    """Learn edges by causality-lab's ICD for a known causal order, as LVLM-Interpret does; without selection bias.
 
-    Written against its sources; it is in no package index, and no test here runs it.
+    The code follows causality-lab's sources. It is not in a package index, so no test runs this function.
     """
     from causal_discovery_algs import LearnStructOrderedICD  # pyright: ignore[reportMissingImports]
     from graphical_models import arrow_head_types as mark  # pyright: ignore[reportMissingImports]
@@ -130,8 +174,8 @@ def _ordered_icd(test: PartialCorrelation, max_condition: int) -> list[Edge]:
     ]
 
 
-def _fci(test: PartialCorrelation, max_condition: int) -> list[Edge]:
-    """FCI with causal-learn's search and orientation rules, conditioning sets up to `max_condition`."""
+def _learn_by_fci(test: PartialCorrelation, max_condition: int) -> list[Edge]:
+    """Learn edges by causal-learn's FCI search and orientation rules, with conditioning sets up to `max_condition`."""
     from causallearn.graph.Endpoint import Endpoint
     from causallearn.graph.GraphNode import GraphNode
     from causallearn.search.ConstraintBased import FCI
@@ -143,14 +187,14 @@ def _fci(test: PartialCorrelation, max_condition: int) -> list[Edge]:
             self.method = "partial correlation of attention rows"
 
         def __call__(self, X: int, Y: int, condition_set: Iterable[int] | None = None) -> float:  # noqa: N803
-            given = [int(variable) for variable in condition_set or ()]
-            if max(given, default=-1) > max(X, Y):  # what is later than both acts on neither, and separates nothing
+            conditions = [int(variable) for variable in condition_set or ()]
+            if max(conditions, default=-1) > max(X, Y):  # a later variable acts on neither and separates nothing
                 return 0.0
-            return test.p_value(int(X), int(Y), given)
+            return test.p_value(int(X), int(Y), conditions)
 
     n = test.n_variables
     nodes: list[Any] = [GraphNode(f"X{number}") for number in range(n)]
-    no_data = np.empty((0, n))  # the search reads the number of columns; the test has the correlations
+    no_data = np.empty((0, n))  # the search reads only the number of columns
     graph, separators, _ = fas(no_data, nodes, Test(), test.alpha, depth=max_condition, show_progress=False)
     number = graph.get_node_map()
 
@@ -164,7 +208,7 @@ def _fci(test: PartialCorrelation, max_condition: int) -> list[Edge]:
 
     orient_colliders()
     for edge in graph.get_graph_edges():
-        _separate(graph, edge, test, separators, max_condition)
+        _remove_separated_edge(graph, edge, test, separators, max_condition)
     orient_colliders()
     changed = True
     while changed:
@@ -182,34 +226,44 @@ def _fci(test: PartialCorrelation, max_condition: int) -> list[Edge]:
     return edges
 
 
-def _separate(graph: Any, edge: Any, test: PartialCorrelation, separators: dict[Any, set[int]], largest: int) -> None:
-    """Removes an edge whose ends some set of possible d-separators, of up to `largest` tokens, makes independent."""
+def _remove_separated_edge(
+    graph: Any, edge: Any, test: PartialCorrelation, separators: dict[Any, set[int]], largest: int
+) -> None:
+    """Remove an edge if a set of at most `largest` possible d-separators makes its ends independent."""
     from causallearn.search.ConstraintBased import FCI
 
     number = graph.get_node_map()
     ends = edge.get_node1(), edge.get_node2()
     x, y = (number[end] for end in ends)
-    for root, other in (ends, ends[::-1]):
-        near = (number[node] for node in FCI.getPossibleDsep(root, other, graph, largest))
-        possible = sorted(variable for variable in near if variable < max(x, y))
+    for root, opposite in (ends, ends[::-1]):
+        candidates = (number[node] for node in FCI.getPossibleDsep(root, opposite, graph, largest))
+        possible = sorted(variable for variable in candidates if variable < max(x, y))
         for size in range(1, min(largest, len(possible)) + 1):
-            for given in combinations(possible, size):
-                if test.cond_indep(x, y, given):
+            for conditions in combinations(possible, size):
+                if test.cond_indep(x, y, conditions):
                     graph.remove_edge(edge)
-                    separators[x, y] = separators[y, x] = set(given)
+                    separators[x, y] = separators[y, x] = set(conditions)
                     return
 
 
 def distances(edges: Iterable[Edge], target: int) -> dict[int, int]:
-    """The number of edges, whatever their marks, from the target to each token that is connected to it."""
-    beside: dict[int, set[int]] = {}
+    """Compute the number of edges from the target to each connected token, ignoring marks.
+
+    Args:
+        edges: The edges.
+        target: Position of the target.
+
+    Returns:
+        Token position -> number of edges.
+    """
+    neighbours: dict[int, set[int]] = {}
     for edge in edges:
-        beside.setdefault(edge.source, set()).add(edge.target)
-        beside.setdefault(edge.target, set()).add(edge.source)
-    found, queue = {target: 0}, deque([target])
+        neighbours.setdefault(edge.source, set()).add(edge.target)
+        neighbours.setdefault(edge.target, set()).add(edge.source)
+    distance_by_token, queue = {target: 0}, deque([target])
     while queue:
         position = queue.popleft()
-        for other in sorted(beside.get(position, set()) - found.keys()):
-            found[other] = found[position] + 1
-            queue.append(other)
-    return found
+        for neighbour in sorted(neighbours.get(position, set()) - distance_by_token.keys()):
+            distance_by_token[neighbour] = distance_by_token[position] + 1
+            queue.append(neighbour)
+    return distance_by_token

@@ -1,7 +1,7 @@
-"""Which part of a frame a model saw, and heatmaps brought back to the frame.
+"""The part of a frame that a model saw, and heatmaps mapped back to the frame.
 
-A model sees a frame resized, cropped, perhaps padded. All of these keep straight lines parallel to the axes, so that
-what was seen is a rectangle of the frame, the window. A heatmap is a grid of equal cells over the window.
+A model sees a frame after resizing, cropping and perhaps padding. All of these keep axis-parallel lines, so the visible
+part is a rectangle of the frame, the window. A heatmap is a grid of equal cells over the window.
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ TILING = ("image_grid_pinpoints", "do_image_splitting", "do_pan_and_scan", "crop
 
 @dataclass(frozen=True)
 class Geometry:
-    """size: the frame's (height, width). window: (x, y, width, height), what the model saw, in pixels of the frame.
+    """The size of a frame and the window that the model saw.
 
-    Pixel (row, column) covers column <= x < column + 1 and row <= y < row + 1. A window that reaches beyond the frame
-    saw padding there. Raises ValueError where a size or the window's extent is not positive and finite.
+    Pixel (row, column) covers column <= x < column + 1 and row <= y < row + 1. A window beyond the frame includes
+    padding. A size or extent that is not positive and finite raises ValueError.
+
+    Attributes:
+        size: (height, width) of the frame.
+        window: (x, y, width, height) of the visible part, in pixels of the frame.
     """
 
     size: Size
@@ -39,38 +43,54 @@ class Geometry:
 
     @classmethod
     def whole(cls, size: Size) -> Geometry:
-        """The model saw the whole frame, however it was squashed."""
+        """Build the geometry of a model that saw the full frame, whatever its resizing.
+
+        Args:
+            size: (height, width) of the frame.
+        """
         return cls((int(size[0]), int(size[1])), (0.0, 0.0, float(size[1]), float(size[0])))
 
     def part(self, canvas: Size, top: float, left: float, height: float, width: float) -> Geometry:
-        """The geometry after a crop (or, with a negative corner, padding) of the window drawn `canvas` pixels large."""
+        """Compute the geometry after a crop of the window, or after padding if the corner is negative.
+
+        Args:
+            canvas: (height, width) of the window in the units of the crop.
+            top: Top edge of the crop.
+            left: Left edge of the crop.
+            height: Height of the crop.
+            width: Width of the crop.
+        """
         x, y, w, h = self.window
         down, across = h / canvas[0], w / canvas[1]
         return Geometry(self.size, (x + left * across, y + top * down, width * across, height * down))
 
 
 def resize_and_crop(size: Size, resize: int | Sequence[int], crop: int | Sequence[int] | None = None) -> Geometry:
-    """The geometry of torchvision's Resize and CenterCrop.
+    """Compute the geometry of torchvision's Resize and CenterCrop.
 
     Args:
         size: (height, width) of the frame.
-        resize: the shorter side, or (height, width).
-        crop: the side of the square in the middle, or (height, width); None where nothing is cropped.
+        resize: Length of the shorter side, or (height, width).
+        crop: Side of the centred square, or (height, width), or None without a crop.
     """
-    whole = Geometry.whole(size)
+    full_frame = Geometry.whole(size)
     if crop is None:
-        return whole
-    height, width = _resized(size, resize)
-    crop_height, crop_width = _pair(crop)
-    top, left = round((height - crop_height) / 2), round((width - crop_width) / 2)
-    return whole.part((height, width), top, left, crop_height, crop_width)
+        return full_frame
+    height, width = _compute_resized(size, resize)
+    crop_height, crop_width = _make_pair(crop)
+    y_offset, x_offset = round((height - crop_height) / 2), round((width - crop_width) / 2)
+    return full_frame.part((height, width), y_offset, x_offset, crop_height, crop_width)
 
 
-def of_transforms(transform: Any, size: Size) -> Geometry:
-    """The geometry of a torchvision Compose of at most one Resize and one CenterCrop, as OpenCLIP makes it.
+def compute_transform_geometry(transform: Any, size: Size) -> Geometry:
+    """Compute the geometry of a torchvision Compose with at most one Resize and one CenterCrop, as in OpenCLIP.
+
+    Args:
+        transform: The Compose.
+        size: (height, width) of the frame.
 
     Raises:
-        MedfaithError: a step changes the geometry in another way.
+        MedfaithError: A step changes the geometry in another way.
     """
     resize, crop = None, None
     for step in transform.transforms:
@@ -87,45 +107,50 @@ def of_transforms(transform: Any, size: Size) -> Geometry:
     return resize_and_crop(size, min(size) if resize is None else resize, crop)
 
 
-def of_processor(processor: Any, size: Size) -> Geometry:
-    """The geometry of a Hugging Face image processor, from its attributes (padding, resizing, centre crop).
+def compute_processor_geometry(processor: Any, size: Size) -> Geometry:
+    """Compute the geometry of a Hugging Face image processor from its attributes (padding, resizing, centre crop).
+
+    Args:
+        processor: The image processor.
+        size: (height, width) of the frame.
 
     Raises:
-        MedfaithError: it cuts the image into tiles, or pads it in a way that is not known.
+        MedfaithError: The processor splits the image into tiles, or its padding is unknown.
     """
-    tiles = [name for name in TILING if getattr(processor, name, None)]
+    tiling = [name for name in TILING if getattr(processor, name, None)]
     pads = bool(getattr(processor, "do_pad", False))
-    if tiles or (pads and not hasattr(processor, "pad_to_square")):
+    if tiling or (pads and not hasattr(processor, "pad_to_square")):
         raise MedfaithError(
-            f"{type(processor).__name__}: {', '.join(tiles) or 'do_pad'} gives images whose geometry is not known\n"
+            f"{type(processor).__name__}: {', '.join(tiling) or 'do_pad'} gives images whose geometry is not known\n"
             "  what to do: use --model medfaith-hf-vlm, which answers without heatmaps, or another model"
         )
     geometry, canvas = Geometry.whole(size), size
-    if pads:  # LLaVA's: to a square, the image in its middle
+    if pads:  # LLaVA pads to a square with the image at its centre
         side = max(size)
         geometry = geometry.part(canvas, -((side - size[0]) // 2), -((side - size[1]) // 2), side, side)
         canvas = (side, side)
     if not getattr(processor, "do_center_crop", False):
         return geometry
     if processor.do_resize:
-        canvas = _resized(canvas, _processor_size(processor))
-    height, width = (_entry(processor.crop_size, name) for name in ("height", "width"))
-    # Truncation towards zero is the processors' own; a crop larger than the image pads it.
-    top, left = int((canvas[0] - height) / 2), int((canvas[1] - width) / 2)
-    return geometry.part(canvas, top, left, height, width)
+        canvas = _compute_resized(canvas, _get_processor_size(processor))
+    height, width = (_get_entry(processor.crop_size, name) for name in ("height", "width"))
+    # The processors truncate towards zero; a crop larger than the image pads it.
+    y_offset, x_offset = int((canvas[0] - height) / 2), int((canvas[1] - width) / 2)
+    return geometry.part(canvas, y_offset, x_offset, height, width)
 
 
 def to_frame(grids: np.ndarray | Sequence[np.ndarray], geometry: Geometry) -> np.ndarray:
-    """Heatmaps on the frame's pixels, as the metric puts them there (attention_alignment.frames.to_frame).
+    """Map heatmaps to the frame's pixels, as the metric does (attention_alignment.frames.to_frame).
 
     Args:
-        grids: (N, h, w), finite.
+        grids: Heatmaps (N, h, w), finite.
+        geometry: Place of the grids on the frame.
 
     Returns:
         float32 (N, H, W).
 
     Raises:
-        ValueError: a heatmap that is no (h, w) of finite numbers.
+        ValueError: A heatmap is not an array (h, w) of finite numbers.
     """
     frames = np.zeros((len(grids), *geometry.size), dtype=np.float32)
     for frame, grid in zip(frames, grids, strict=True):
@@ -134,45 +159,46 @@ def to_frame(grids: np.ndarray | Sequence[np.ndarray], geometry: Geometry) -> np
 
 
 def visible_share(boxes: np.ndarray | Sequence[Sequence[float]], geometry: Geometry) -> np.ndarray:
-    """The share of each box's area that the model could see, of what of the box lies in the frame.
+    """Compute the share of each box's area within the frame that the model could see.
 
     Args:
         boxes: xywh (n, 4), pixels of the frame, top-left origin.
+        geometry: Geometry of the model's view.
 
     Returns:
         float64 (n,) in [0, 1]; NaN for a box without area in the frame.
     """
     xywh = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
     height, width = geometry.size
-    in_frame = _overlap(xywh, (0.0, 0.0, float(width), float(height)))
+    in_frame = _compute_overlap(xywh, (0.0, 0.0, float(width), float(height)))
     x, y, w, h = geometry.window
-    left, top = max(x, 0.0), max(y, 0.0)
-    seen = (left, top, min(x + w, width) - left, min(y + h, height) - top)
-    area = in_frame > 0
-    return np.divide(_overlap(xywh, seen), in_frame, out=np.full(len(xywh), np.nan), where=area)
+    x_min, y_min = max(x, 0.0), max(y, 0.0)
+    visible_window = (x_min, y_min, min(x + w, width) - x_min, min(y + h, height) - y_min)
+    has_area = in_frame > 0
+    return np.divide(_compute_overlap(xywh, visible_window), in_frame, out=np.full(len(xywh), np.nan), where=has_area)
 
 
-def _overlap(xywh: np.ndarray, window: tuple[float, float, float, float]) -> np.ndarray:
+def _compute_overlap(xywh: np.ndarray, window: tuple[float, float, float, float]) -> np.ndarray:
     corner = np.maximum(xywh[:, :2], window[:2])
     end = np.minimum(xywh[:, :2] + xywh[:, 2:], (window[0] + window[2], window[1] + window[3]))
     return (end - corner).clip(0).prod(axis=1)
 
 
-def _resized(size: Size, resize: int | Sequence[int]) -> Size:
-    """(height, width) after torchvision's Resize; one number is the shorter side's, the longer is cut to a whole."""
+def _compute_resized(size: Size, resize: int | Sequence[int]) -> Size:
+    """Compute (height, width) after torchvision's Resize, which truncates the longer side."""
     sides = [resize] if isinstance(resize, int) else list(resize)
     if len(sides) == 2:
         return sides[0], sides[1]
     short, long = min(size), max(size)
-    other = int(sides[0] * long / short)
-    return (sides[0], other) if size[0] <= size[1] else (other, sides[0])
+    longer_side = int(sides[0] * long / short)
+    return (sides[0], longer_side) if size[0] <= size[1] else (longer_side, sides[0])
 
 
-def _processor_size(processor: Any) -> int | Sequence[int]:
-    height, width, shortest = (_entry(processor.size, name) for name in ("height", "width", "shortest_edge"))
+def _get_processor_size(processor: Any) -> int | Sequence[int]:
+    height, width, shortest = (_get_entry(processor.size, name) for name in ("height", "width", "shortest_edge"))
     if height and width:
         return height, width
-    if shortest and not _entry(processor.size, "longest_edge"):
+    if shortest and not _get_entry(processor.size, "longest_edge"):
         return shortest
     raise MedfaithError(
         f"{type(processor).__name__} resizes to {processor.size} before it crops, whose geometry is not known\n"
@@ -180,11 +206,11 @@ def _processor_size(processor: Any) -> int | Sequence[int]:
     )
 
 
-def _entry(size: Any, name: str) -> Any:
+def _get_entry(size: Any, name: str) -> Any:
     return size.get(name) if isinstance(size, Mapping) else getattr(size, name, None)
 
 
-def _pair(side: int | Sequence[int]) -> Size:
+def _make_pair(side: int | Sequence[int]) -> Size:
     if isinstance(side, int):
         return side, side
     return (side[0], side[0]) if len(side) == 1 else (side[0], side[1])

@@ -10,10 +10,11 @@ if TYPE_CHECKING:
 
 
 def grad_cam(activations: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor:
-    """ReLU(sum_k alpha_k A_k), alpha_k the mean of the gradient over channel k (equation 6 without its upsampling).
+    """Compute ReLU(sum_k alpha_k A_k), where alpha_k is the mean gradient over channel k (equation 6, not upsampled).
 
     Args:
-        activations, gradients: (n, K, h, w), the layer's output and a score's gradient there.
+        activations: The layer's output (n, K, h, w).
+        gradients: Gradient of a score at the layer's output (n, K, h, w).
 
     Returns:
         (n, h, w), at least 0.
@@ -22,15 +23,15 @@ def grad_cam(activations: torch.Tensor, gradients: torch.Tensor) -> torch.Tensor
     return (weights * activations).sum(dim=1).relu()
 
 
-def layer_grids(layer: torch.nn.Module, scores: Callable[[], torch.Tensor]) -> torch.Tensor:
-    """Grad-CAM of one layer for several scores an image, with one forward pass for all.
+def compute_layer_grids(layer: torch.nn.Module, scores: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """Compute Grad-CAM of one layer for several scores per image, with one forward pass.
 
-    The graph begins at the layer's output: what lies before it is run without gradients, and frozen weights are as good
-    as trainable ones. Images must not influence one another (a model in eval mode).
+    The autograd graph starts at the layer's output, so earlier layers need no gradients and weights may be frozen.
+    Images must not influence one another (a model in eval mode).
 
     Args:
-        layer: gives one tensor (n, K, h, w), once.
-        scores: runs the model through the layer and returns (n, k): k scores for each image.
+        layer: Layer that returns one tensor (n, K, h, w) and is called once.
+        scores: Function that runs the model through the layer and returns (n, k): k scores for each image.
 
     Returns:
         (n, k, h, w).
@@ -41,13 +42,15 @@ def layer_grids(layer: torch.nn.Module, scores: Callable[[], torch.Tensor]) -> t
 
     def start_here(_module: Any, _inputs: Any, output: torch.Tensor) -> torch.Tensor:
         outputs.append(output.detach().requires_grad_())
-        # A copy, so that an in-place ReLU behind the layer does not change what is explained.
+        # A copy, so that a following in-place ReLU does not change the explained activations.
         return outputs[-1].clone()
 
     handle = layer.register_forward_hook(start_here)
     try:
         with torch.enable_grad():
-            values = scores().sum(dim=0).unbind()  # of independent images: the sum's gradient holds each image's own
+            values = (
+                scores().sum(dim=0).unbind()
+            )  # images are independent: the sum's gradient has each image's gradient
     finally:
         handle.remove()
     (activations,) = outputs

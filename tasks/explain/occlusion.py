@@ -1,4 +1,4 @@
-"""Attention-based occlusion (section 4.3.2): the region that a model looked at painted black."""
+"""Attention-based occlusion (section 4.3.2): the region that a model attends to is painted black."""
 
 from __future__ import annotations
 
@@ -14,22 +14,37 @@ from medfaith.loaders import rle
 Window = tuple[float, float, float, float]
 
 
-def attended(heatmap: np.ndarray, *, seen: Window | None = None, top_fraction: float = 0.2) -> np.ndarray | None:
-    """The top `top_fraction` of a heatmap (H, W): bool (H, W); None where the heatmap has no top region.
+def attended(heatmap: np.ndarray, *, window: Window | None = None, top_fraction: float = 0.2) -> np.ndarray | None:
+    """Select the top fraction of a heatmap.
 
-    seen: (x, y, width, height), the part of the image that the model saw, of which the fraction is taken: of a model
-    that crops, a fifth of the whole frame could be all that it sees. None is the whole image.
+    Args:
+        heatmap: Shape (H, W).
+        window: (x, y, width, height) that the model saw, or None for the full image. The fraction refers to this part:
+            for a model that crops, a fifth of the full frame could be its complete view.
+        top_fraction: The fraction.
 
-    Raises ValueError where the heatmap has a number that is not finite.
+    Returns:
+        bool (H, W), or None if the heatmap has no top region.
+
+    Raises:
+        ValueError: The heatmap has a value that is not finite.
     """
     region = np.zeros(heatmap.shape, dtype=bool)
-    rows, columns = _seen(seen, heatmap.shape)
+    rows, columns = _select_visible(window, heatmap.shape)
     region[rows, columns] = find_attention_region(heatmap[None, rows, columns], top_fraction)[0]
     return region if region.any() else None
 
 
 def occluded(image: Image.Image, region: np.ndarray) -> Image.Image:
-    """The image with a region (H, W) in black. Raises ValueError where the region has another size than the image."""
+    """Paint a region of an image black.
+
+    Args:
+        image: The image.
+        region: bool (H, W).
+
+    Raises:
+        ValueError: The sizes of region and image differ.
+    """
     pixels = np.array(image.convert("RGB"))
     if region.shape != pixels.shape[:2]:
         raise ValueError(f"a region of {region.shape} for an image of {pixels.shape[:2]} (height, width)")
@@ -37,12 +52,20 @@ def occluded(image: Image.Image, region: np.ndarray) -> Image.Image:
     return Image.fromarray(pixels)
 
 
-def share_of_boxes(region: np.ndarray, boxes: Sequence[Sequence[float]], seen: Window | None = None) -> float | None:
-    """The share of the boxes (xywh), as far as the model saw them, that lies in the region (H, W); None of nothing.
+def compute_box_share(
+    region: np.ndarray, boxes: Sequence[Sequence[float]], window: Window | None = None
+) -> float | None:
+    """Compute the share of the boxes' visible pixels that the region covers.
 
-    seen: as of `attended`.
+    Args:
+        region: bool (H, W).
+        boxes: Boxes, xywh.
+        window: As in `attended`.
+
+    Returns:
+        The share, or None if no pixel is visible.
     """
-    rows, columns = _seen(seen, region.shape)
+    rows, columns = _select_visible(window, region.shape)
     inside = np.zeros(region.shape, dtype=bool)
     for mask in rle.encode_boxes(np.array(boxes), region.shape) if boxes else ():
         inside |= rle.decode(mask)
@@ -50,8 +73,8 @@ def share_of_boxes(region: np.ndarray, boxes: Sequence[Sequence[float]], seen: W
     return float(region[rows, columns][visible].mean()) if visible.any() else None
 
 
-def _seen(window: Window | None, size: tuple[int, ...]) -> tuple[slice, slice]:
-    """The rows and columns of pixels of which the window holds the centre."""
+def _select_visible(window: Window | None, size: tuple[int, ...]) -> tuple[slice, slice]:
+    """Select the rows and columns of pixels whose centre is in the window."""
     if window is None:
         return slice(None), slice(None)
     x, y, width, height = window

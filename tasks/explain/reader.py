@@ -1,4 +1,4 @@
-"""A handle to the heatmaps of a model, which documents carry; a sample log does not name their folder."""
+"""A handle to a model's heatmaps, which documents carry; sample logs do not contain their folder."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from medfaith.loaders.errors import InputError
 if TYPE_CHECKING:
     from medfaith.tasks.explain.store import Entry
 
-_NAME_IT = 'pass --heatmaps DIR to medfaith eval, or --metadata \'{"heatmaps": "DIR"}\' to lm_eval'
+_NAME_FOLDER = 'pass --heatmaps DIR to medfaith eval, or --metadata \'{"heatmaps": "DIR"}\' to lm_eval'
 
 
 class HeatmapReader:
-    """The heatmaps that models keep in one folder. Its text is empty, so that a sample log names no folder."""
+    """Reads the heatmaps that models store in one folder. Its text is empty, so that sample logs contain no path.
+
+    Args:
+        folder: The folder, or None.
+    """
 
     def __init__(self, folder: str | None) -> None:
         self._folder = Path(folder).expanduser() if folder else None
@@ -25,46 +29,63 @@ class HeatmapReader:
         return ""
 
     def check(self, store: str | Path) -> None:
-        """Raises InputError where `store`, in which a model keeps its heatmaps, is not the folder that was named."""
-        where = f"store={store}"
+        """Check that a model's store is the folder of this reader.
+
+        Args:
+            store: Folder in which a model stores heatmaps.
+
+        Raises:
+            InputError: The folders differ, or the reader has none.
+        """
+        place = f"store={store}"
         if self._folder is None:
-            raise InputError(where, "the model keeps heatmaps, but their folder was not named", action=_NAME_IT)
+            raise InputError(place, "the model keeps heatmaps, but their folder was not named", action=_NAME_FOLDER)
         if self._folder.resolve() != Path(store).expanduser().resolve():
             raise InputError(
-                where,
+                place,
                 f"heatmaps are read from another folder, {self._folder}",
                 expected="one folder for both",
-                action=_NAME_IT,
+                action=_NAME_FOLDER,
             )
 
     def entry(self, reference: str, row_id: str, size: tuple[int, int]) -> Entry:
-        """What the store holds of a model's answer to a row.
+        """Read the stored entry of a model's answer to a row.
 
         Args:
-            reference: the reference to its heatmaps in the answer (explain.store).
+            reference: Reference to the heatmaps in the answer (explain.store).
+            row_id: Id of the row.
             size: (height, width) of the row's image.
 
         Raises:
-            InputError: no folder was named, or it holds no heatmaps of that answer, or those of an image of another
-                size.
+            InputError: The reader has no folder, the folder has no heatmaps of this answer, or they belong to an image
+                of another size.
         """
         from medfaith.tasks.explain.store import open_store
 
         if self._folder is None:
             raise InputError(
-                f"row {row_id}", "the answer refers to heatmaps, but their folder was not named", action=_NAME_IT
+                f"row {row_id}", "the answer refers to heatmaps, but their folder was not named", action=_NAME_FOLDER
             )
         entry = open_store(self._folder).read(reference, row_id)
         if entry.geometry.size != size:
-            found = f"heatmaps of an image of {entry.geometry.size[1]} x {entry.geometry.size[0]} pixels"
+            problem = f"heatmaps of an image of {entry.geometry.size[1]} x {entry.geometry.size[0]} pixels"
             expected, action = f"{size[1]} x {size[0]}, as the row says", "use the source's original images"
-            raise InputError(f"row {row_id}", found, expected=expected, action=action)
+            raise InputError(f"row {row_id}", problem, expected=expected, action=action)
         return entry
 
     def read(self, reference: str, row_id: str, size: tuple[int, int]) -> tuple[dict[str, np.ndarray], Any]:
-        """Class -> its heatmap (height, width) in the image's pixels, and what the model saw (explain.geometry).
+        """Read the heatmaps of a model's answer to a row.
 
-        Arguments and errors as of `entry`.
+        Args:
+            reference: As in `entry`.
+            row_id: As in `entry`.
+            size: As in `entry`.
+
+        Returns:
+            Class -> heatmap (height, width) in image pixels, and the geometry of the model's view (explain.geometry).
+
+        Raises:
+            InputError: As `entry`.
         """
         from medfaith.tasks.explain.geometry import to_frame
 

@@ -1,9 +1,9 @@
 """Gradient-weighted attention rollout of a vision transformer (SurgXBench, appendix A.2, after Chefer et al., 2021).
 
-The paper prints the recursion R(L) = I, R(l) = R(l+1) + T(l) R(l+1) from the last layer down, that is, R(0) =
-(I + T(0)) (I + T(1)) ... (I + T(L-1)): the [CLS] row of it starts in the first layer. Chefer et al., whom the paper
-follows, go up from the first layer, R = (I + T(L-1)) ... (I + T(0)), where the [CLS] row starts in the last, which is
-the one that the score reads. `order` chooses; with the last layer alone both are the same.
+The paper prints the recursion R(L) = I, R(l) = R(l+1) + T(l) R(l+1) from the last layer down, that is, R(0) = (I +
+T(0)) (I + T(1)) ... (I + T(L-1)): its [CLS] row starts in the first layer. Chefer et al., whom the paper follows, go up
+from the first layer, R = (I + T(L-1)) ... (I + T(0)): the [CLS] row starts in the last layer, which the score reads.
+`order` chooses; with the last layer only, both are equal.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ def relevance(
     order: Order = "printed",
     last_only: bool = False,
 ) -> torch.Tensor:
-    """How much each patch token contributes to each score: R(0) from [CLS], the first token, to the patches.
+    """Compute how much each patch token contributes to each score: R(0) from [CLS], the first token, to the patches.
 
     Args:
-        attentions: one a layer, from the first, (n, heads, N, N) after the softmax, in the graph of `scores`.
-        scores: (n, k), k scores for each image; images must not influence one another.
-        order: `printed` as in the paper, `forward` as in Chefer et al. (see above).
-        last_only: of all layers, only the last.
+        attentions: One tensor per layer, from the first, (n, heads, N, N) after the softmax, in the graph of `scores`.
+        scores: Shape (n, k), k scores for each image; images must not influence one another.
+        order: `printed` as in the paper, `forward` as in Chefer et al. (see the module).
+        last_only: Whether to use only the last layer.
 
     Returns:
         (n, k, N - 1), at least 0.
 
     Raises:
-        MedfaithError: the model gives no attentions, or none that can be differentiated.
+        MedfaithError: The model returns no attentions, or they have no gradients.
     """
     import torch
 
@@ -55,27 +55,39 @@ def relevance(
         )
     rows = []
     with torch.enable_grad():
-        values = scores.sum(dim=0).unbind()  # of independent images: the sum's gradient holds each image's own
+        values = scores.sum(dim=0).unbind()  # images are independent: the sum's gradient has each image's gradient
     for value in values:
         gradients = torch.autograd.grad(value, layers, retain_graph=True)
         weighted = [weigh(attention.detach(), slope) for attention, slope in zip(layers, gradients, strict=True)]
-        rows.append(class_row(weighted, order)[:, 1:])
+        rows.append(compute_class_row(weighted, order)[:, 1:])
     empty = scores.new_zeros(len(scores), 0, layers[0].shape[-1] - 1)
     return torch.stack(rows, dim=1) if rows else empty
 
 
 def weigh(attention: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """T~ = ReLU(gradient * attention), averaged over heads as Chefer et al. do; the paper writes of no heads.
+    """Compute T~ = ReLU(gradient * attention), averaged over heads as in Chefer et al.
 
-    (n, heads, N, N) each -> (n, N, N).
+    The paper does not mention heads.
+
+    Args:
+        attention: Shape (n, heads, N, N).
+        gradient: Shape (n, heads, N, N).
+
+    Returns:
+        Shape (n, N, N).
     """
     return (gradient * attention).relu().mean(dim=1)
 
 
-def class_row(weighted: Sequence[torch.Tensor], order: Order = "printed") -> torch.Tensor:
-    """The first row of R(0): (n, N), from matrices (n, N, N), one a layer from the first.
+def compute_class_row(weighted: Sequence[torch.Tensor], order: Order = "printed") -> torch.Tensor:
+    """Compute the first row of R(0). One row of a product of matrices needs only vectors, from the left.
 
-    One row of a product of matrices needs vectors only, taken from the left.
+    Args:
+        weighted: Matrices (n, N, N), one per layer from the first.
+        order: As in `relevance`.
+
+    Returns:
+        Shape (n, N).
     """
     row = weighted[0].new_zeros(weighted[0].shape[:2])
     row[:, 0] = 1

@@ -1,11 +1,11 @@
-"""Heatmaps on disk, keyed by model, row, what was shown and class: low-resolution grids with their geometry.
+"""Heatmaps on disk by model, row, model input and class: low-resolution grids with their geometry.
 
-    <folder>/<model's key>/model.json          what identifies the model; the key is a hash of it
-    <folder>/<model's key>/<row>-<shown>.npz   one row's maps, written whole or not at all
+    <folder>/<model's key>/model.json           description of the model; the key is its hash
+    <folder>/<model's key>/<row>-<digest>.npz   one row's maps, written atomically
 
-`shown` is a digest (`digest_of`) of what the model was shown of the row: its image, and what else the answer depends
-on beside the model. Rows of one id and different frames, of two builds, lie side by side. lm-eval's sample log has of
-each answer the reference `<model's key>/<shown>`, and whoever scores the run reads the maps here.
+The digest (`digest_of`) covers the model's input for the row: its image, and everything else that the answer depends on
+other than the model. Rows with one id and different frames, from two builds, have different files. In lm-eval's sample
+log, each answer has the reference `<model's key>/<digest>`, by which scoring reads the maps.
 """
 
 from __future__ import annotations
@@ -28,16 +28,18 @@ from ...loaders.errors import InputError
 from .geometry import Geometry
 
 MODEL = "model.json"
-ATTENTION = "attention"  # name of the one map of a row about a sentence
+ATTENTION = "attention"  # name of the only map of a row about a sentence
 AGAIN = "delete the file and run the model again: it computes only what is missing"
 
 
 class Entry(NamedTuple):
     """One row's heatmaps.
 
-    maps: class -> float32 (h, w), all of one shape, at least 0. geometry: where the grid lies on the frame.
-    scores: float64 (k,), one for each class that was asked for, predicted or not; None where none were kept.
-    extra: what else the model's class keeps (a reply's text), as JSON.
+    Attributes:
+        maps: Class -> float32 (h, w), all of one shape, at least 0.
+        geometry: Place of the grid on the frame.
+        scores: float64 (k,), one for each class of the question, predicted or not; or None.
+        extra: Further data of the model's class (a reply's text), as JSON.
     """
 
     maps: dict[str, np.ndarray]
@@ -48,17 +50,28 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Store:
-    """The heatmaps of every model in a folder, for reading."""
+    """The heatmaps of all models in a folder, for reading.
+
+    Attributes:
+        folder: The folder.
+    """
 
     folder: Path
-    _checked: set[str] = field(default_factory=set, repr=False, compare=False)
+    _checked_keys: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def keys(self) -> list[str]:
-        """The keys of the models that have maps here."""
+        """List the keys of the models with heatmaps."""
         return sorted(path.parent.name for path in self.folder.glob(f"*/{MODEL}"))
 
     def model(self, key: str) -> dict[str, Any]:
-        """What identifies the model of a key. Raises InputError where there is none, or the file is another's."""
+        """Read the description of a model.
+
+        Args:
+            key: Key of the model.
+
+        Raises:
+            InputError: The model is missing, or the file describes another model.
+        """
         path = self.folder / key / MODEL
         if not path.is_file():
             raise InputError(
@@ -73,30 +86,43 @@ class Store:
         return model
 
     def has(self, reference: str, row_id: str) -> bool:
-        """Whether the row is there. Raises InputError for a reference that is none."""
-        return self._path(reference, row_id).is_file()
+        """Check whether a row is stored.
+
+        Args:
+            reference: Reference of the answer.
+            row_id: Id of the row.
+
+        Raises:
+            InputError: The reference is invalid.
+        """
+        return self._build_path(reference, row_id).is_file()
 
     def read(self, reference: str, row_id: str) -> Entry:
-        """The row's heatmaps of the answer with this reference, `<model's key>/<shown>`.
+        """Read the row's heatmaps of an answer.
 
-        Raises InputError naming the reference, if it is none, or the file: missing, cut short, another row's, not maps.
+        Args:
+            reference: Reference of the answer, `<model's key>/<digest>`.
+            row_id: Id of the row.
+
+        Raises:
+            InputError: The reference is invalid, or the file is missing, truncated, of another row, or has no maps.
         """
-        path = self._path(reference, row_id)
-        if path.parent.name not in self._checked:
+        path = self._build_path(reference, row_id)
+        if path.parent.name not in self._checked_keys:
             self.model(path.parent.name)
-            self._checked.add(path.parent.name)
+            self._checked_keys.add(path.parent.name)
         if not path.is_file():
-            found = f"no heatmaps of row {row_id!r} as it was shown to the model"
-            raise InputError(path, found, action="run the model on this row with this store")
+            problem = f"no heatmaps of row {row_id!r} as it was shown to the model"
+            raise InputError(path, problem, action="run the model on this row with this store")
         try:
             with np.load(path, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
-            about = json_text.parse(str(arrays["about"]))
-            return _entry(arrays, about, row_id, reference.partition("/")[2])
+            metadata = json_text.parse(str(arrays["about"]))
+            return _build_entry(arrays, metadata, row_id, reference.partition("/")[2])
         except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             raise InputError(path, f"is cut short or damaged ({error})", action=AGAIN) from error
 
-    def _path(self, reference: str, row_id: str) -> Path:
+    def _build_path(self, reference: str, row_id: str) -> Path:
         if not re.fullmatch("[0-9a-f]{16}/[0-9a-f]{16}", reference):
             raise InputError(
                 self.folder,
@@ -105,21 +131,21 @@ class Store:
                 action="run the model again with this store: its answers name what they refer to",
                 row=row_id,
             )
-        key, _, shown = reference.partition("/")
-        return self.folder / key / _file_name(row_id, shown)
+        key, _, digest = reference.partition("/")
+        return self.folder / key / _file_name(row_id, digest)
 
 
 class HeatmapStore:
-    """The heatmaps of one model, for writing; made with its folder.
+    """The heatmaps of one model, for writing. Its folder is created with it.
 
     Args:
-        folder: where the heatmaps of all models are.
-        model: everything that identifies the model and what is asked of it (weights, preprocessing, explainer,
-            prompts), as JSON: two models never share a key.
-        exact: keep float32, not float16, for maps whose sum or small differences count.
+        folder: Folder of all models' heatmaps.
+        model: Everything that identifies the model and its task (weights, preprocessing, explainer, prompts), as JSON.
+            Different models never share a key.
+        exact: Whether to store float32 instead of float16, for maps whose sum or small differences matter.
 
     Raises:
-        InputError: the folder of this key describes another model.
+        InputError: The folder of this key describes another model.
     """
 
     def __init__(self, folder: str | Path, model: Mapping[str, Any], *, exact: bool = False) -> None:
@@ -133,65 +159,95 @@ class HeatmapStore:
             with atomic_file(path) as partial:
                 partial.write_text(json.dumps(dict(model), indent=2, sort_keys=True), encoding="utf-8")
 
-    def reference(self, shown: str) -> str:
-        """What an answer says of its heatmaps: `<key>/<shown>`, for `Store.read`."""
-        return f"{self.key}/{shown}"
+    def reference(self, digest: str) -> str:
+        """Build the reference of an answer to its heatmaps, `<key>/<digest>`, for `Store.read`.
 
-    def path(self, row_id: str, shown: str) -> Path:
-        """The row's file. Raises InputError where `shown` is no digest."""
-        return self._reader._path(self.reference(shown), row_id)
+        Args:
+            digest: Digest of the model's input.
+        """
+        return f"{self.key}/{digest}"
 
-    def has(self, row_id: str, shown: str) -> bool:
-        """Whether the row is there."""
-        return self._reader.has(self.reference(shown), row_id)
+    def path(self, row_id: str, digest: str) -> Path:
+        """Build the path of the row's file.
 
-    def read(self, row_id: str, shown: str) -> Entry:
-        """The row's heatmaps, as `Store.read`."""
-        return self._reader.read(self.reference(shown), row_id)
+        Args:
+            row_id: Id of the row.
+            digest: Digest of the model's input.
+
+        Raises:
+            InputError: The digest is invalid.
+        """
+        return self._reader._build_path(self.reference(digest), row_id)
+
+    def has(self, row_id: str, digest: str) -> bool:
+        """Check whether a row is stored.
+
+        Args:
+            row_id: Id of the row.
+            digest: Digest of the model's input.
+        """
+        return self._reader.has(self.reference(digest), row_id)
+
+    def read(self, row_id: str, digest: str) -> Entry:
+        """Read the row's heatmaps, as `Store.read`.
+
+        Args:
+            row_id: Id of the row.
+            digest: Digest of the model's input.
+        """
+        return self._reader.read(self.reference(digest), row_id)
 
     def write(
         self,
         row_id: str,
-        shown: str,
+        digest: str,
         maps: Mapping[str, np.ndarray],
         geometry: Geometry,
         scores: np.ndarray | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> None:
-        """Writes a row that was shown so, in place of what was there. No map at all (no class predicted) is a row, too.
+        """Write a row's heatmaps and replace an earlier version. A row may have no maps (no class predicted).
 
-        Each map is divided by its maximum, so that float16 holds it, and the maximum is kept: a value is restored to
-        one part in 2,048 of itself, and to 3e-8 of the map's maximum where it is smaller than 6e-5 of it. Exact maps
-        are restored to one part in 8 million.
+        Each map is divided by its maximum, to fit into float16, and the maximum is stored. Values are restored to a
+        relative error of 1 / 2,048, or to 3e-8 of the map's maximum for values below 6e-5 of it. Exact maps are
+        restored to a relative error of 1 / 8 million.
+
+        Args:
+            row_id: Id of the row.
+            digest: Digest of the model's input.
+            maps: Heatmap (h, w) by class.
+            geometry: Place of the grid on the frame.
+            scores: Scores of the classes, or None.
+            extra: Further data, as JSON.
 
         Raises:
-            InputError: a map is not of shape (h, w), not of the same shape as the others, negative, NaN or infinite;
-                `shown` is no digest.
+            InputError: A map has a wrong shape, another shape than the others, or a value that is negative, NaN or
+                infinite; or the digest is invalid.
         """
-        path = self.path(row_id, shown)
-        grids = self._grids(row_id, maps)
+        path = self.path(row_id, digest)
+        grids = self._join_grids(row_id, maps)
         peaks = grids.max(axis=(1, 2), initial=0.0)
-        scaled = np.divide(grids, peaks[:, None, None], out=np.zeros_like(grids), where=peaks[:, None, None] > 0)
-        about = {
+        scaled_grids = np.divide(grids, peaks[:, None, None], out=np.zeros_like(grids), where=peaks[:, None, None] > 0)
+        metadata = {
             "row": row_id,
-            "shown": shown,
+            "shown": digest,
             "classes": list(maps),
             "size": list(geometry.size),
             "window": list(geometry.window),
             "extra": dict(extra or {}),
         }
-        arrays = {"maps": scaled.astype(self._dtype), "peaks": peaks, "about": np.array(json.dumps(about))}
+        arrays = {"maps": scaled_grids.astype(self._dtype), "peaks": peaks, "about": np.array(json.dumps(metadata))}
         if scores is not None:
             arrays["scores"] = np.asarray(scores, dtype=np.float64)
         with atomic_file(path) as partial, partial.open("wb") as file:
             np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
 
-    def _grids(self, row_id: str, maps: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The maps as one float64 array (n, h, w)."""
+    def _join_grids(self, row_id: str, maps: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Join the maps to one float64 array (n, h, w)."""
 
-        def refuse(name: str, found: str) -> InputError:
+        def refuse(name: str, problem: str) -> InputError:
             expected = "finite numbers of at least 0, in shape (height, width), one shape for all classes of a row"
-            return InputError(self.folder, f"the heatmap of {name!r} {found}", expected=expected, row=row_id)
+            return InputError(self.folder, f"the heatmap of {name!r} {problem}", expected=expected, row=row_id)
 
         grids = {name: np.asarray(grid, dtype=np.float64) for name, grid in maps.items()}
         shape = next(iter(grids.values())).shape if grids else (0, 0)
@@ -206,7 +262,14 @@ class HeatmapStore:
 
 
 def open_store(folder: str | Path) -> Store:
-    """The heatmaps in a folder, for reading. Raises InputError where there is no such folder."""
+    """Open the heatmaps in a folder for reading.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        InputError: The folder is missing.
+    """
     path = Path(folder).expanduser()
     if not path.is_dir():
         raise InputError(path, "no such folder", expected="the store= that a model was run with")
@@ -214,47 +277,67 @@ def open_store(folder: str | Path) -> Store:
 
 
 def key_of(model: Mapping[str, Any]) -> str:
-    """16 hexadecimal digits: a hash of the model's description, whatever the order of its entries."""
+    """Hash the description of a model, independently of the order of its entries.
+
+    Args:
+        model: The description.
+
+    Returns:
+        16 hexadecimal digits.
+    """
     return digest_of(json.dumps(dict(model), sort_keys=True, allow_nan=False).encode())
 
 
-def digest_of(*parts: bytes) -> str:
-    """16 hexadecimal digits: a hash of the parts put together."""
+def digest_of(*contents: bytes) -> str:
+    """Hash the concatenation of contents.
+
+    Args:
+        *contents: The contents.
+
+    Returns:
+        16 hexadecimal digits.
+    """
     digest = blake2b(digest_size=8)
-    for part in parts:
-        digest.update(part)
+    for content in contents:
+        digest.update(content)
     return digest.hexdigest()
 
 
 def check_readers(docs: Iterable[Any], folder: str | Path) -> None:
-    """Raises InputError where heatmaps that a model keeps in `folder` could not be found when its answers are scored.
+    """Check that scoring will find the heatmaps that a model stores in a folder.
 
-    docs: lm-eval documents; where they look is their `heatmaps` (explain.reader.HeatmapReader). The scores of documents
-    that ask to `occlude` need none.
+    Documents that ask to `occlude` need no heatmaps for their scores.
+
+    Args:
+        docs: lm-eval documents, whose `heatmaps` is a reader (explain.reader.HeatmapReader).
+        folder: Folder in which the model stores heatmaps.
+
+    Raises:
+        InputError: A document reads heatmaps from another folder.
     """
     asking = [doc for doc in docs if isinstance(doc, Mapping) and "heatmaps" in doc and not doc.get("occlude")]
     for reader in {doc["heatmaps"] for doc in asking}:
         reader.check(folder)
 
 
-def _entry(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any], row_id: str, shown: str) -> Entry:
-    """Raises ValueError where the arrays do not fit one another or hold another row."""
-    if (about["row"], about["shown"]) != (row_id, shown):
-        raise ValueError(f"it holds row {about['row']!r} as {about['shown']!r}, not {row_id!r} as {shown!r}")
-    maps, peaks, classes = arrays["maps"], arrays["peaks"], about["classes"]
+def _build_entry(arrays: Mapping[str, np.ndarray], metadata: Mapping[str, Any], row_id: str, digest: str) -> Entry:
+    """Build an entry. Raise ValueError if the arrays do not fit one another or belong to another row."""
+    if (metadata["row"], metadata["shown"]) != (row_id, digest):
+        raise ValueError(f"it holds row {metadata['row']!r} as {metadata['shown']!r}, not {row_id!r} as {digest!r}")
+    maps, peaks, classes = arrays["maps"], arrays["peaks"], metadata["classes"]
     if maps.ndim != 3 or peaks.shape != (len(maps),) or len(classes) != len(maps):
         raise ValueError(f"maps of shape {maps.shape} for {len(classes)} classes")
     if not (np.isfinite(maps).all() and np.isfinite(peaks).all()):
         raise ValueError("a heatmap with NaN or infinity")
     restored = (maps * peaks[:, None, None]).astype(np.float32)
-    geometry = Geometry(tuple(about["size"]), tuple(about["window"]))
-    return Entry(dict(zip(classes, restored, strict=True)), geometry, arrays.get("scores"), about["extra"])
+    geometry = Geometry(tuple(metadata["size"]), tuple(metadata["window"]))
+    return Entry(dict(zip(classes, restored, strict=True)), geometry, arrays.get("scores"), metadata["extra"])
 
 
-def _file_name(row_id: str, shown: str) -> str:
-    """Safe for any id: readable where it can be, told apart by a hash."""
+def _file_name(row_id: str, digest: str) -> str:
+    """Build a file name that is safe for any id: readable characters, and a hash that makes it unique."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", row_id).lstrip(".")[:80]
-    return f"{readable}-{blake2b(row_id.encode(), digest_size=6).hexdigest()}-{shown}.npz"
+    return f"{readable}-{blake2b(row_id.encode(), digest_size=6).hexdigest()}-{digest}.npz"
 
 
 def _read_json(path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""The scorer and the metric of our tasks in Inspect. They need a log only: `inspect score` may change the filter."""
+"""The scorer and the metric of our tasks in Inspect. They need only a log, so `inspect score` may change the filter."""
 
 from __future__ import annotations
 
@@ -13,74 +13,88 @@ from ...loaders.errors import MedfaithError
 from ..outcomes import CUT, OUTCOME, is_cut
 from . import questions
 
-RIGHT = ("accuracy", "yes_no_accuracy", "open_exact_match")  # of one answer: whether it is right
+RIGHT = ("accuracy", "yes_no_accuracy", "open_exact_match")  # metrics that tell whether a single answer is right
 OPTIONS = {
     "--root ": "-T roots=",
     "--skip-missing-images": "-T skip_missing_images=true",
-}  # of the command -> of Inspect
+}  # option of our commands -> option of Inspect
 
 
 @metric(name="lm_eval", scores="unreduced")
 def figures() -> Metric:
-    """lm-eval's figures of the answers, which are read again: a log cannot hold all that an aggregation takes."""
+    """Build the metric that computes lm-eval's figures.
+
+    The metric reads the answers again, since a log cannot hold all inputs of an aggregation.
+    """
 
     def compute(scores: list[SampleScore]) -> dict[str, float]:
-        rows = sorted(((one.sample_metadata or {}, one.score) for one in scores), key=lambda pair: pair[0]["row"])
-        found = [_scored(_with_outcome(*row), row[1].explanation or "", _kept(row[1])["filter"])[1] for row in rows]
-        return questions.aggregate(questions.scoring(rows[0][0]["task"]), found) if rows else {}
+        rows = sorted(((item.sample_metadata or {}, item.score) for item in scores), key=lambda pair: pair[0]["row"])
+        scored_items = [
+            _score_answer(_add_outcome(*row), row[1].explanation or "", _get_metadata(row[1])["filter"])[1]
+            for row in rows
+        ]
+        return questions.aggregate(questions.load_settings(rows[0][0]["task"]), scored_items) if rows else {}
 
     return compute
 
 
 @scorer(metrics=[figures()])
 def answers(filter: str | None = None) -> Scorer:
-    """Whether each answer is right ("n/a" where only all answers together have a score), and how it was read.
+    """Build the scorer, which tells whether each answer is right and how it was read.
 
-    It needs the log only, neither rows nor images. filter: as in `lm_eval`.
+    The value is "n/a" if only all answers together have a score. The scorer needs only the log, neither rows nor
+    images.
+
+    Args:
+        filter: Name of the filter, as in `lm_eval`.
     """
 
     async def score(state: TaskState, target: Target) -> Score:
         output, text, value = state.output, state.output.completion, "n/a"
-        kept = {OUTCOME: CUT} if output.choices and output.stop_reason == "max_tokens" else {}
-        doc = state.metadata | kept
-        config = questions.scoring(doc["task"])
+        outcome = {OUTCOME: CUT} if output.choices and output.stop_reason == "max_tokens" else {}
+        doc = state.metadata | outcome
+        config = questions.load_settings(doc["task"])
         try:
-            reading = questions.reading(config, filter)
+            filter_name = questions.choose_filter(config, filter)
         except MedfaithError as error:
             raise stop(error) from None
-        read, items = _scored(doc, text, reading)
-        if name := next((name for name in RIGHT if name in items), None):
-            value = CORRECT if questions.aggregate(config, [{name: items[name]}])[name] else INCORRECT
-        elif doc.get("question_type") == "closed":  # of a pair
-            said = read_yes_no(text, doc["question"], cut=is_cut(doc))
-            value = CORRECT if said == target.text.casefold() else INCORRECT
-        return Score(value=value, answer=read, explanation=text, metadata={"filter": reading, **kept})
+        reading_text, row_items = _score_answer(doc, text, filter_name)
+        if name := next((name for name in RIGHT if name in row_items), None):
+            value = CORRECT if questions.aggregate(config, [{name: row_items[name]}])[name] else INCORRECT
+        elif doc.get("question_type") == "closed":  # one question of a pair
+            parsed_answer = read_yes_no(text, doc["question"], cut=is_cut(doc))
+            value = CORRECT if parsed_answer == target.text.casefold() else INCORRECT
+        return Score(value=value, answer=reading_text, explanation=text, metadata={"filter": filter_name, **outcome})
 
     return score
 
 
-def _scored(doc: Mapping[str, Any], text: str, reading: str) -> tuple[str, dict[str, Any]]:
-    config = questions.scoring(doc["task"])
-    read = questions.read(config, doc, text, reading)
-    return read, config.process_results(dict(doc), [read])
+def _score_answer(doc: Mapping[str, Any], text: str, filter_name: str) -> tuple[str, dict[str, Any]]:
+    config = questions.load_settings(doc["task"])
+    filtered_text = questions.read(config, doc, text, filter_name)
+    return filtered_text, config.process_results(dict(doc), [filtered_text])
 
 
-def _kept(score: Score) -> dict[str, Any]:
-    """What a score keeps of how its answer was read."""
+def _get_metadata(score: Score) -> dict[str, Any]:
+    """Get a score's metadata, which tell how its answer was read."""
     return score.metadata or {}
 
 
-def _with_outcome(doc: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
-    """The row with what became of its answer, which is known since the model was asked."""
-    return {**doc, OUTCOME: CUT} if is_cut(_kept(score)) else doc
+def _add_outcome(doc: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
+    """Add the outcome of the answer to the row, as known after generation."""
+    return {**doc, OUTCOME: CUT} if is_cut(_get_metadata(score)) else doc
 
 
 def stop(error: MedfaithError) -> Exception:
-    """Our error as one that Inspect prints without a traceback, with the names of Inspect's options."""
+    """Convert our error to an error that Inspect prints without a traceback, with the names of Inspect's options.
+
+    Args:
+        error: The error.
+    """
     from inspect_ai._util.error import PrerequisiteError
     from rich.markup import escape  # Inspect prints by rich, which takes [words] for styles
 
     text = str(error)
-    for ours, theirs in OPTIONS.items():
-        text = text.replace(ours, theirs)
+    for our_option, inspect_option in OPTIONS.items():
+        text = text.replace(our_option, inspect_option)
     return PrerequisiteError(escape(f"medfaith: {text}"))

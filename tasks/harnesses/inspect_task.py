@@ -1,12 +1,12 @@
-"""Our lm-eval tasks as a task of Inspect (`inspect_ai`), which finds it by an entry point:
+"""Our lm-eval tasks as a task of Inspect (`inspect_ai`), which finds it by an entry point.
 
     inspect eval medfaith/lm_eval -T name=medfaith_heal_vindr_vpt -T data=medfaith-data \
         -T roots=vindr_cxr=/data/vindr-cxr --model MODEL --no-log-images
-    inspect score LOG --scorer medfaith/answers -S filter=m1   # the same answers, read in another way
+    inspect score LOG --scorer medfaith/answers -S filter=m1   # the same answers with another filter
 
-Rows, prompts, settings and figures are those of lm-eval. It asks each row once, so `--epochs` is refused. Images are
-opened, and edited, when a sample's turn comes. A log holds the rows that its scores need, and what was sent to the
-model; `--no-log-images` keeps licensed pixels out of it.
+Rows, prompts, settings and figures equal lm-eval's. Each row is asked once, so `--epochs` is refused. Images are
+opened and edited when a sample starts. A log holds the columns that its scores need and the messages to the model;
+`--no-log-images` excludes licensed pixels.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from ..scoring import SENT
 from . import questions
 from .inspect_score import answers, stop
 
-KEPT = (str, int, float, list)  # types of the columns that a log keeps: all that a score takes, and no image
+KEPT = (str, int, float, list)  # types of the columns in a log: all that a score needs, without images
 
 
 @task
 def lm_eval(name: str, data: str, roots: Any = None, filter: str | None = None, skip_missing_images: bool = False):
-    """One of our lm-eval tasks.
+    """Build the task of one of our lm-eval tasks.
 
     Args:
-        name: a task of `medfaith tasks --list`, or GROUP::TASK.
-        data: the folder that `medfaith build` wrote, or a Hub organisation.
-        roots: the folder with each source's images: one or several source=path (a=PATH,b=PATH), or a mapping.
-        filter: the filter that reads answers, of CXR-ContraBench "m1" and others; by default the task's first.
-        skip_missing_images: leave out rows with a missing or broken image, instead of stopping.
+        name: A task of `medfaith tasks --list`, or GROUP::TASK.
+        data: The folder that `medfaith build` wrote, or a Hub organisation.
+        roots: The folder with each source's images: one or several source=path (a=PATH,b=PATH), or a mapping.
+        filter: The filter that reads answers, such as "m1" for CXR-ContraBench; by default the task's first.
+        skip_missing_images: Whether to omit rows with a missing or broken image instead of stopping.
     """
     try:
         source = questions.load_one(name, data, roots, skip_missing_images)
-        questions.reading(source.config, filter)
-        samples = [_sample(source, *numbered) for numbered in enumerate(source.test_docs())]
+        questions.choose_filter(source.config, filter)
+        samples = [_build_sample(source, *numbered) for numbered in enumerate(source.test_docs())]
     except MedfaithError as error:
         raise stop(error) from None
     settings = source.config.generation_kwargs
@@ -55,26 +55,30 @@ def lm_eval(name: str, data: str, roots: Any = None, filter: str | None = None, 
     )
 
 
-def _sample(source: Any, row: int, doc: Mapping[str, Any]) -> Sample:
-    unknown = (SENT, OUTCOME)  # before the model is asked
-    kept = {name: value for name, value in doc.items() if isinstance(value, KEPT) and name not in unknown}
-    kept["task"] = source.config.task
-    prompt = "\n".join(filter(None, questions.texts(source, doc)))
-    return Sample(id=doc["id"], input=prompt, target=source.doc_to_target(doc), metadata={**kept, "row": row})
+def _build_sample(source: Any, row: int, doc: Mapping[str, Any]) -> Sample:
+    later_columns = (SENT, OUTCOME)  # columns that are set after generation
+    metadata = {name: value for name, value in doc.items() if isinstance(value, KEPT) and name not in later_columns}
+    metadata["task"] = source.config.task
+    prompt = "\n".join(filter(None, questions.split_prompt(source, doc)))
+    return Sample(id=doc["id"], input=prompt, target=source.doc_to_target(doc), metadata={**metadata, "row": row})
 
 
 @solver
 def show(source: Any) -> Solver:
-    """Puts the images of a row where its prompt has their placeholders."""
+    """Build the solver that inserts a row's images at the placeholders of its prompt.
+
+    Args:
+        source: The lm-eval task.
+    """
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         try:
             if state.epoch > 1:
                 raise InputError("--epochs", "asks each row again", expected="one answer a row", action="leave it out")
             doc, content = source.test_docs()[state.metadata["row"]], list[Content]()
-            for image, text in zip((None, *doc["images"]), questions.texts(source, doc), strict=True):
+            for image, text in zip((None, *doc["images"]), questions.split_prompt(source, doc), strict=True):
                 if image is not None:
-                    content.append(ContentImage(image=f"data:image/png;base64,{questions.base64_png(image)}"))
+                    content.append(ContentImage(image=f"data:image/png;base64,{questions.encode_png(image)}"))
                 if text:
                     content.append(ContentText(text=text))
         except MedfaithError as error:

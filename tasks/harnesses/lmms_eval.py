@@ -1,8 +1,10 @@
-"""Our lm-eval tasks for lmms-eval: writes each task as YAML of lmms-eval, and its rows, which hold no pixels.
+"""Our lm-eval tasks for lmms-eval: each task as YAML of lmms-eval, and its rows without pixels.
 
     python -m medfaith.tasks.harnesses.lmms_eval --task medfaith_heal_vindr_vpt --data medfaith-data \
         --root vindr_cxr=/data/vindr-cxr --out lmms-tasks
     python -m lmms_eval --include_path lmms-tasks --tasks medfaith_heal_vindr_vpt --model MODEL --log_samples
+
+The first command writes the folder that the second one reads.
 """
 
 from __future__ import annotations
@@ -27,26 +29,43 @@ from ..rows import LazyImages
 from ..scoring import SENT, VIEWS
 from . import questions, writing
 
-HERE = "medfaith.tasks.harnesses.lmms_eval"
-TEXT, FILTER = "lmms_eval_text", "lmms_eval_filter"  # columns that are added to the task's own
+MODULE = "medfaith.tasks.harnesses.lmms_eval"
+TEXT, FILTER = "lmms_eval_text", "lmms_eval_filter"  # additional columns
 
 
 def doc_to_visual(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str, Any]) -> list[Image.Image]:
-    """A row's images, opened below the roots that the YAML names; a row of VPT has its image edited."""
+    """Open a row's images below the roots that the YAML names, and edit the image of a row of VPT.
+
+    Args:
+        doc: The row.
+        lmms_eval_specific_kwargs: Settings of the YAML.
+    """
     roots = questions.resolve_roots(lmms_eval_specific_kwargs["roots"])
     edit = partial(TRANSPLANT.apply, doc["edit"]) if doc.get("edit") else None
     return LazyImages(doc["id"], doc["images"], roots, edit)[:]
 
 
 def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Scores an answer of CXR-ContraBench by the filter that its row names: lmms-eval passes no row to a filter."""
+    """Score an answer of CXR-ContraBench with the filter that its row names: lmms-eval passes no row to a filter.
+
+    Args:
+        doc: The row.
+        results: The answer.
+    """
     return adapter.process_results(doc, getattr(adapter, doc[FILTER])([results], [doc]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns the exit status."""
+    """Run the command.
+
+    Args:
+        argv: Arguments; by default the process's.
+
+    Returns:
+        The exit status.
+    """
     parser = argparse.ArgumentParser(
-        prog=f"python -m {HERE}", description="Write tasks of medfaith as YAML files and rows for lmms-eval."
+        prog=f"python -m {MODULE}", description="Write tasks of medfaith as YAML files and rows for lmms-eval."
     )
     parser.add_argument(
         "--task",
@@ -60,54 +79,58 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FOLDER", help="a new folder, for lmms-eval's --include_path"
     )
-    return writing.command(_write, parser, argv)
+    return writing.run_command(_write, parser, argv)
 
 
 def _write(arguments: argparse.Namespace) -> None:
-    writing.refuse(out := arguments.out, new=True)
-    loaded = (questions.load(name, *arguments.where).items() for name in arguments.task)
-    tasks = {name.replace("::", "_"): task for group in loaded for name, task in group}
+    writing.refuse_output(out := arguments.out, new=True)
+    groups = (questions.load(name, *arguments.where).items() for name in arguments.task)
+    tasks = {name.replace("::", "_"): task for group in groups for name, task in group}
     roots = {source: str(path) for source, path in questions.resolve_roots(arguments.root).items()}
     with atomic_folder(out) as partial:
         for name, task in tasks.items():
-            rows, reading = Path("rows", name), questions.reading(task.config, arguments.filter)
-            datasets.DatasetDict({"test": _rows(task, reading)}).save_to_disk(partial / rows)
-            config = {"task": name, "dataset_path": str(out.resolve() / rows), **_config(task, reading, roots)}
-            text = json.dumps(config, indent=2, default=_tag, ensure_ascii=False)
+            rows, reading = Path("rows", name), questions.choose_filter(task.config, arguments.filter)
+            datasets.DatasetDict({"test": _build_rows(task, reading)}).save_to_disk(partial / rows)
+            config = {"task": name, "dataset_path": str(out.resolve() / rows), **_build_config(task, reading, roots)}
+            text = json.dumps(config, indent=2, default=_format_tag, ensure_ascii=False)
             (partial / f"{name}.yaml").write_text(text.replace('"!function ', '!function "'), encoding="utf-8")
     print(f"python -m lmms_eval --include_path {out} --tasks {','.join(tasks)} --model MODEL")
 
 
-def _rows(task: Any, reading: str) -> datasets.Dataset:
+def _build_rows(task: Any, reading: str) -> datasets.Dataset:
     docs, rows = task.test_docs(), task.test_docs().with_format(None)
-    texts, function = [questions.texts(task, doc) for doc in docs], questions.filters(task.config)[reading]
-    lost = ", ".join(sorted(set(docs[0]) - {*rows.column_names, SENT, OUTCOME, VIEWS}))
-    if lost or any(any(before) for *before, _ in texts):
-        found = f"scores what no file of rows holds: {lost}" if lost else "has text before an image, unlike lmms-eval"
-        raise InputError(f"task {task.config.task!r}", found, action="evaluate it with lm-eval or Inspect")
+    texts, function = [questions.split_prompt(task, doc) for doc in docs], questions.get_filters(task.config)[reading]
+    lost_columns = ", ".join(sorted(set(docs[0]) - {*rows.column_names, SENT, OUTCOME, VIEWS}))
+    if lost_columns or any(any(prefix) for *prefix, _ in texts):
+        problem = (
+            f"scores what no file of rows holds: {lost_columns}"
+            if lost_columns
+            else "has text before an image, unlike lmms-eval"
+        )
+        raise InputError(f"task {task.config.task!r}", problem, action="evaluate it with lm-eval or Inspect")
     rows = rows.add_column(FILTER, [getattr(function, "__name__", "")] * len(rows))
     return rows.add_column(TEXT, [text for *_, text in texts])
 
 
-def _config(task: Any, reading: str, roots: Mapping[str, str]) -> dict[str, Any]:
-    given, limit = task.config, {"max_new_tokens": task.config.generation_kwargs["max_gen_toks"]}
-    settings = limit | {name: value for name, value in given.generation_kwargs.items() if name != "max_gen_toks"}
+def _build_config(task: Any, reading: str, roots: Mapping[str, str]) -> dict[str, Any]:
+    task_config, limits = task.config, {"max_new_tokens": task.config.generation_kwargs["max_gen_toks"]}
+    settings = limits | {name: value for name, value in task_config.generation_kwargs.items() if name != "max_gen_toks"}
     return {
         "dataset_kwargs": {"load_from_disk": True}, "test_split": "test", "output_type": "generate_until",
-        "doc_to_visual": doc_to_visual, "doc_to_text": TEXT, "doc_to_target": given.doc_to_target,
-        "process_results": process_results if given.filter_list else given.process_results,
+        "doc_to_visual": doc_to_visual, "doc_to_text": TEXT, "doc_to_target": task_config.doc_to_target,
+        "process_results": process_results if task_config.filter_list else task_config.process_results,
         "filter_list": [{"name": reading, "filter": [{"function": "take_first"}]}],
-        "metric_list": _tag(given.metric_list, given.process_results.__module__),
+        "metric_list": _format_tag(task_config.metric_list, task_config.process_results.__module__),
         "generation_kwargs": settings, "metadata": {"version": task.VERSION},
         "lmms_eval_specific_kwargs": {"default": {"roots": dict(roots)}},
     }  # fmt: skip
 
 
-def _tag(value: Any, module: str | None = None) -> str:
-    """What YAML names a function or another value of a module by."""
+def _format_tag(value: Any, module: str | None = None) -> str:
+    """Format the YAML tag of a function or another value of a module."""
     module = module or str(value.__module__)
-    name = next(name for name, one in vars(sys.modules[module]).items() if one is value)
-    return f"!function {HERE if module == __name__ else module}.{name}"  # of a command it is __main__
+    name = next(name for name, member in vars(sys.modules[module]).items() if member is value)
+    return f"!function {MODULE if module == __name__ else module}.{name}"  # __module__ is __main__ in a command
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the harnesses share: an lm-eval task of ours, and how it reads and scores given answers."""
+"""Functions for all harnesses: load one of our lm-eval tasks, and read and score given answers."""
 
 from __future__ import annotations
 
@@ -19,114 +19,194 @@ from .. import include_path
 NOT_BY_ANSWERS = ("medfaith_wrong_lung", "medfaith_surgx", "medfaith_contrabench_option_scores")
 
 
-def recipes(name: str) -> dict[str, dict[str, Any]]:
-    """Name -> the YAML of a task: of one task, of GROUP::TASK, or of all tasks of a group. No row is read."""
+def load_recipes(name: str) -> dict[str, dict[str, Any]]:
+    """Load the YAML of tasks, without reading rows.
+
+    Args:
+        name: A task, GROUP::TASK, or a group for all of its tasks.
+
+    Returns:
+        Name of the task -> its YAML.
+
+    Raises:
+        InputError: The task is unknown, or more than answers is scored.
+    """
     from lm_eval.tasks import TaskManager
 
     index = TaskManager(include_path=str(include_path()), include_defaults=False).task_index
     group, _, member = name.partition("::")
     if group not in index:
         raise InputError(f"task {name!r}", "no such task", action="choose one that medfaith tasks --list names")
-    found = dict(_members(group, index))
-    if member and name not in found:
-        raise InputError(f"task {name!r}", f"{group} has no such task", expected=f"one of {', '.join(found)}")
-    found = {name: found[name]} if member else found
-    if refused := next((one for one in found if one.startswith(NOT_BY_ANSWERS)), None):
+    members = dict(_iterate_members(group, index))
+    if member and name not in members:
+        raise InputError(f"task {name!r}", f"{group} has no such task", expected=f"one of {', '.join(members)}")
+    members = {name: members[name]} if member else members
+    if refused := next((task for task in members if task.startswith(NOT_BY_ANSWERS)), None):
         raise InputError(f"task {refused!r}", "is scored on more than answers", action="use medfaith eval")
-    return found
+    return members
 
 
-def _members(name: str, index: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _iterate_members(name: str, index: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     from lm_eval.tasks._yaml_loader import load_yaml
 
     path = index[name].yaml_path
-    given = load_yaml(path) if path else {"task": sorted(index[name].tags)}  # a tag has no file
-    if isinstance(given["task"], str):
-        yield name, given
+    recipe = load_yaml(path) if path else {"task": sorted(index[name].tags)}  # tags have no file
+    if isinstance(recipe["task"], str):
+        yield name, recipe
         return
-    shared = {key: value for key, value in given.items() if key not in ("group", "task", "tag")}
-    for member in given["task"]:
+    common_settings = {key: value for key, value in recipe.items() if key not in ("group", "task", "tag")}
+    for member in recipe["task"]:
         if isinstance(member, str):
-            yield from _members(member, index)
+            yield from _iterate_members(member, index)
         else:
-            one = f"{name}::{member['task']}"
-            yield one, shared | member | {"task": one}
+            full_name = f"{name}::{member['task']}"
+            yield full_name, common_settings | member | {"task": full_name}
 
 
 def load(name: str, data: str, roots: Any = None, skip_missing_images: bool = False) -> dict[str, Any]:
-    """Name -> lm-eval task, with its rows: one, or those of a group. roots: as in `resolve_roots`."""
+    """Load a task, or all tasks of a group, with their rows.
+
+    Args:
+        name: A task, GROUP::TASK, or a group.
+        data: The folder that `medfaith build` wrote, or a Hub organisation.
+        roots: Roots of the sources, as in `resolve_roots`.
+        skip_missing_images: Whether to omit rows with a missing or broken image.
+
+    Returns:
+        Name -> lm-eval task.
+    """
     from lm_eval.api.task import ConfigurableTask
 
-    known = {source: str(path) for source, path in resolve_roots(roots).items()}
-    metadata = {"data": data, "roots": known, "skip_missing_images": skip_missing_images}
+    paths = {source: str(path) for source, path in resolve_roots(roots).items()}
+    metadata = {"data": data, "roots": paths, "skip_missing_images": skip_missing_images}
     tasks: dict[str, Any] = {}
-    for one, recipe in recipes(name).items():
-        own = {key: value for key, value in recipe.items() if key != "tag"}
-        tasks[one] = ConfigurableTask(config=own | {"metadata": recipe.get("metadata", {}) | metadata})
-        list(tasks[one].test_docs()[0]["images"])  # a source without a root stops here, not at each question
+    for task_name, recipe in load_recipes(name).items():
+        settings = {key: value for key, value in recipe.items() if key != "tag"}
+        tasks[task_name] = ConfigurableTask(config=settings | {"metadata": recipe.get("metadata", {}) | metadata})
+        list(tasks[task_name].test_docs()[0]["images"])  # a source without root fails here instead of at each question
     return tasks
 
 
-def load_one(name: str, *where: Any) -> Any:
-    """One task: the name of one, or GROUP::TASK. where: further arguments of `load`."""
-    if name not in (known := recipes(name)):
-        raise InputError(f"task {name!r}", "is not one task", expected=f"one of {', '.join(known)}")
-    return load(name, *where)[name]
+def load_one(name: str, *arguments: Any) -> Any:
+    """Load one task.
+
+    Args:
+        name: A task, or GROUP::TASK.
+        *arguments: Further arguments of `load`.
+
+    Raises:
+        InputError: The name belongs to a group.
+    """
+    if name not in (loaded_recipes := load_recipes(name)):
+        raise InputError(f"task {name!r}", "is not one task", expected=f"one of {', '.join(loaded_recipes)}")
+    return load(name, *arguments)[name]
 
 
 @functools.cache
-def scoring(name: str) -> Any:
-    """The settings of one task, which are enough to score answers without its rows."""
+def load_settings(name: str) -> Any:
+    """Load the settings of one task, which suffice to score answers without its rows.
+
+    Args:
+        name: A task, or GROUP::TASK.
+    """
     from lm_eval.config.task import TaskConfig
 
-    return TaskConfig(**recipes(name)[name])
+    return TaskConfig(**load_recipes(name)[name])
 
 
-def resolve_roots(given: Mapping[str, str] | Sequence[str] | str | None) -> dict[str, Path]:
-    """Source -> folder, as given or from the user's settings. given: a mapping, or one or several `chexpert=PATH`."""
-    if not isinstance(given, Mapping):
-        given = sources.parse_root_arguments([given] if isinstance(given, str) else [*(given or ())])
-    return sources.resolve_roots(given, environ=os.environ, config=sources.find_user_config())
+def resolve_roots(arguments: Mapping[str, str] | Sequence[str] | str | None) -> dict[str, Path]:
+    """Resolve the folder of each source, from arguments or from the user's settings.
+
+    Args:
+        arguments: A mapping, or one or several `chexpert=PATH`.
+    """
+    if not isinstance(arguments, Mapping):
+        arguments = sources.parse_root_arguments([arguments] if isinstance(arguments, str) else [*(arguments or ())])
+    return sources.resolve_roots(arguments, environ=os.environ, config=sources.find_user_config())
 
 
-def filters(config: Any) -> dict[str, Callable[[list[list[str]], list[dict]], list[str]] | None]:
-    """Name of each filter of a task -> its function; the filter "none" takes the answer as it is."""
-    given = config.filter_list or ()
-    return {one["name"]: one["filter"][0]["filter_fn"] for one in given} or {"none": None}
+def get_filters(config: Any) -> dict[str, Callable[[list[list[str]], list[dict]], list[str]] | None]:
+    """Get the filters of a task.
+
+    Args:
+        config: Settings of the task.
+
+    Returns:
+        Name -> function; the filter "none" returns the answer unchanged.
+    """
+    filter_list = config.filter_list or ()
+    return {item["name"]: item["filter"][0]["filter_fn"] for item in filter_list} or {"none": None}
 
 
-def reading(config: Any, wanted: str | None) -> str:
-    """The name of the wanted filter, by default of the task's first."""
-    if wanted not in (None, *(known := [*filters(config)])):
-        raise InputError(f"filter {wanted!r}", "the task has no such filter", expected=f"one of {', '.join(known)}")
-    return wanted or known[0]
+def choose_filter(config: Any, filter_name: str | None) -> str:
+    """Choose a filter of a task.
+
+    Args:
+        config: Settings of the task.
+        filter_name: Name of the filter; by default the task's first.
+
+    Raises:
+        InputError: The task has no such filter.
+    """
+    if filter_name not in (None, *(names := [*get_filters(config)])):
+        raise InputError(
+            f"filter {filter_name!r}", "the task has no such filter", expected=f"one of {', '.join(names)}"
+        )
+    return filter_name or names[0]
 
 
-def read(config: Any, doc: Mapping[str, Any], text: str, reading: str) -> str:
-    """An answer as a filter of the task hands it on."""
-    function = filters(config)[reading]
+def read(config: Any, doc: Mapping[str, Any], text: str, filter_name: str) -> str:
+    """Apply a filter of the task to an answer.
+
+    Args:
+        config: Settings of the task.
+        doc: The row.
+        text: The answer.
+        filter_name: Name of the filter.
+    """
+    function = get_filters(config)[filter_name]
     return function([[text]], [dict(doc)])[0] if function else text
 
 
-def aggregate(config: Any, found: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What lm-eval's aggregations make of rows that `process_results` has scored, by metric."""
+def aggregate(config: Any, scored_rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Aggregate rows that `process_results` has scored, as lm-eval does.
+
+    Args:
+        config: Settings of the task.
+        scored_rows: Output of `process_results` for each row.
+
+    Returns:
+        Value by metric.
+    """
     from lm_eval.api.registry import get_aggregation
 
-    given = {one["metric"]: one["aggregation"] for one in config.metric_list}
+    aggregations = {item["metric"]: item["aggregation"] for item in config.metric_list}
     functions: dict[str, Any] = {
-        name: get_aggregation(one) if isinstance(one, str) else one for name, one in given.items()
+        name: get_aggregation(item) if isinstance(item, str) else item for name, item in aggregations.items()
     }
-    names = dict.fromkeys(name for items in found for name in items)
-    return {name: functions[name]([items[name] for items in found if name in items]) for name in names}
+    names = dict.fromkeys(name for items in scored_rows for name in items)
+    return {name: functions[name]([items[name] for items in scored_rows if name in items]) for name in names}
 
 
-def texts(task: Any, doc: Mapping[str, Any]) -> list[str]:
-    """The texts of a prompt around its images: one more than images, empty between two that follow each other."""
+def split_prompt(task: Any, doc: Mapping[str, Any]) -> list[str]:
+    """Split the text of a prompt at its images.
+
+    Args:
+        task: The task.
+        doc: The row.
+
+    Returns:
+        One text more than images, empty between adjacent images.
+    """
     return [text.strip() for text in task.doc_to_text(doc).split("<image>")]
 
 
-def base64_png(image: Image.Image) -> str:
-    """An image's pixels, unchanged, as base64 text of a PNG file."""
+def encode_png(image: Image.Image) -> str:
+    """Encode an image's unchanged pixels as base64 text of a PNG file.
+
+    Args:
+        image: The image.
+    """
     file = io.BytesIO()
     image.save(file, "PNG")
     return base64.b64encode(file.getvalue()).decode()

@@ -3,8 +3,8 @@
     python -m medfaith.tasks.harnesses.vlmevalkit medfaith_heal_vindr_vpt --data medfaith-data \
         --root vindr_cxr=/data/vindr-cxr --embed --out "$HOME/LMUData/heal_vpt.tsv"
 
-VLMEvalKit then knows it as `heal_vpt`, and asks with its own prompt; Yes and No are options A and B. The file holds the
-paths of your licensed images, or with --embed their pixels: never publish it. Our metrics score the answers by `id`.
+VLMEvalKit then offers it as `heal_vpt`, with its own prompt; Yes and No are options A and B. The file holds the paths
+of your licensed images, or with --embed their pixels: never publish it. Our metrics score the answers by `id`.
 """
 
 from __future__ import annotations
@@ -24,48 +24,71 @@ from ...loaders.progress import Progress
 from . import questions, writing
 
 PICTURES = {".jpg", ".jpeg", ".png"}
-# VLMEvalKit reads with pandas, which takes these texts for no text, and then leaves the option out.
+# VLMEvalKit reads with pandas, which treats these texts as missing, and then omits the option.
 EMPTY = {"", "na", "n/a", "nan", "none", "null"}
 
 
-def records(rows: Iterable[tuple], roots: Mapping[str, Path], split: str, *, embed: bool = False) -> Iterator[dict]:
-    """One record a row. rows: each with its images, and as stored. Raises InputError for what a TSV cannot hold."""
+def iterate_records(
+    rows: Iterable[tuple], roots: Mapping[str, Path], split: str, *, embed: bool = False
+) -> Iterator[dict]:
+    """Iterate over the records of a TSV.
+
+    Args:
+        rows: Each row with opened images, and as stored.
+        roots: Folders of the sources.
+        split: Name of the split.
+        embed: Whether to write pixels instead of paths.
+
+    Raises:
+        InputError: A TSV cannot hold a row.
+    """
     for index, (doc, stored) in enumerate(rows):
         paths = [] if embed else [images.locate(reference, roots) for reference in stored["images"]]
-        _refuse(doc, paths, split, edited=bool(stored.get("edit")) and not embed)
-        pixels = [questions.base64_png(image) for image in doc["images"]] if embed else []
-        names = [f"{index}_{number}.png" for number in range(len(pixels))]  # where VLMEvalKit unpacks them
-        shown = {"image": _cell(pixels), "image_path": _cell(names)} if embed else {"image_path": _cell(paths)}
+        _check_row(doc, paths, split, edited=bool(stored.get("edit")) and not embed)
+        pixels = [questions.encode_png(image) for image in doc["images"]] if embed else []
+        names = [f"{index}_{number}.png" for number in range(len(pixels))]  # names of the files that VLMEvalKit unpacks
+        image_columns = (
+            {"image": _format_cell(pixels), "image_path": _format_cell(names)}
+            if embed
+            else {"image_path": _format_cell(paths)}
+        )
         options, answer = dict(zip(string.ascii_uppercase, doc["options"], strict=False)), doc["answer"]
         yield {
-            "index": str(index), "id": doc["id"], **shown, "question": doc["question"], **options,
+            "index": str(index), "id": doc["id"], **image_columns, "question": doc["question"], **options,
             "answer": string.ascii_uppercase[answer], "category": doc.get("finding", doc.get("anatomy")),
             "l2-category": doc.get("polarity", doc.get("kind")), "split": split,
         }  # fmt: skip
 
 
-def _refuse(doc: Mapping[str, Any], paths: Sequence[Path], split: str, *, edited: bool) -> None:
-    found, action = "", "evaluate this task with lm-eval or Inspect"
+def _check_row(doc: Mapping[str, Any], paths: Sequence[Path], split: str, *, edited: bool) -> None:
+    problem, action = "", "evaluate this task with lm-eval or Inspect"
     if doc["prompt"] != "b0":
-        found = f"has the prompt {doc['prompt']!r}, and VLMEvalKit asks with its own"
+        problem = f"has the prompt {doc['prompt']!r}, and VLMEvalKit asks with its own"
     elif doc.get("reply_in_words") and doc["options"] != ["Yes", "No"]:
-        found = "is an open question, which has no options"
-    elif lost := [text for text in doc["options"] if text.casefold() in EMPTY]:
-        found = f"has the option {lost[0]!r}, which VLMEvalKit reads as no option"
+        problem = "is an open question, which has no options"
+    elif lost_options := [text for text in doc["options"] if text.casefold() in EMPTY]:
+        problem = f"has the option {lost_options[0]!r}, which VLMEvalKit reads as no option"
     elif edited:
-        found, action = "is about an edited image, which is in no file", "pass --embed"
-    elif others := [path for path in paths if path.suffix.lower() not in PICTURES]:
-        found, action = f"{others[0]} is no picture that VLMEvalKit opens", "pass --embed"
-    if found:
-        raise InputError(split, found, row=doc["id"], action=action)
+        problem, action = "is about an edited image, which is in no file", "pass --embed"
+    elif other_files := [path for path in paths if path.suffix.lower() not in PICTURES]:
+        problem, action = f"{other_files[0]} is no picture that VLMEvalKit opens", "pass --embed"
+    if problem:
+        raise InputError(split, problem, row=doc["id"], action=action)
 
 
-def _cell(values: Sequence[str | Path]) -> str:
+def _format_cell(values: Sequence[str | Path]) -> str:
     return str(values[0]) if len(values) == 1 else json.dumps([*map(str, values)], ensure_ascii=False)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command; returns the exit status."""
+    """Run the command.
+
+    Args:
+        argv: Arguments; by default the process's.
+
+    Returns:
+        The exit status.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m medfaith.tasks.harnesses.vlmevalkit",
         description="Write a task of medfaith as a TSV file for VLMEvalKit.",
@@ -73,23 +96,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("task", metavar="TASK", help="a task of medfaith tasks --list, or GROUP::TASK")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.tsv", help="the file to write")
     parser.add_argument("--embed", action="store_true", help="write pixels (base64) instead of paths")
-    return writing.command(_write, parser, argv)
+    return writing.run_command(_write, parser, argv)
 
 
 def _write(arguments: argparse.Namespace) -> None:
     out, embed = arguments.out, arguments.embed
-    writing.refuse(out)
+    writing.refuse_output(out)
     task = questions.load_one(arguments.task, *arguments.where)
     docs, stored = task.test_docs(), task.test_docs().with_format(None)
     letters = string.ascii_uppercase[: max(len(doc["options"]) for doc in docs)]
-    shown = ["image", "image_path"] if embed else ["image_path"]
-    columns = ["index", "id", *shown, "question", *letters, "answer", "category", "l2-category", "split"]
+    image_columns = ["image", "image_path"] if embed else ["image_path"]
+    columns = ["index", "id", *image_columns, "question", *letters, "answer", "category", "l2-category", "split"]
     with atomic_file(out) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, columns, restval="", delimiter="\t", lineterminator="\n")
         writer.writeheader()
         rows, split = zip(docs, stored, strict=True), task.config.dataset_kwargs["split"]
         bar = Progress(rows, title=f"writing {out.name}", total=len(docs), unit="rows")
-        writer.writerows(records(bar, questions.resolve_roots(arguments.root), split, embed=embed))
+        writer.writerows(iterate_records(bar, questions.resolve_roots(arguments.root), split, embed=embed))
     print(out)
 
 

@@ -1,4 +1,4 @@
-"""What the harnesses that read files share: the command that writes them, and where it may not write."""
+"""The command of harnesses that read files, and the check of its output path."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from ...loaders.atomic import remove_lock
 from ...loaders.errors import InputError, exit_status
 
 
-def refuse(out: Path, *, new: bool = False) -> None:
-    """Raises InputError where `out` is a folder, exists although it has to be new, or lies in a build.
+def refuse_output(out: Path, *, new: bool = False) -> None:
+    """Refuse an output path inside a build, which may be published, since the output has pixels or the user's paths.
 
-    A build may be published, and `out` will hold pixels or your paths.
+    Args:
+        out: The path.
+        new: Whether the path must not exist.
+
+    Raises:
+        InputError: The path is a folder, exists although it must be new, or is inside a build.
     """
     if out.is_dir() or (new and out.exists()):
         remove_lock(out.resolve())
@@ -21,16 +26,25 @@ def refuse(out: Path, *, new: bool = False) -> None:
     for folder in out.resolve().parents:
         for record in (folder / "build.json", *folder.glob("*/build.json")):
             if record.is_file() and '"medfaith"' in record.read_text(encoding="utf-8", errors="replace"):
-                found = (
+                problem = (
                     f"lies in the build {folder}, which may be published, and would hold licensed pixels or your paths"
                 )
-                raise InputError(out, found, action="choose a folder outside of it")
+                raise InputError(out, problem, action="choose a folder outside of it")
 
 
-def command(
+def run_command(
     job: Callable[[argparse.Namespace], None], parser: argparse.ArgumentParser, argv: Sequence[str] | None
 ) -> int:
-    """Runs a job with the parsed arguments and `where`, the arguments of `load`; returns the exit status."""
+    """Run a job with the parsed arguments and `where`, the arguments of `load`.
+
+    Args:
+        job: Function of the arguments.
+        parser: Parser with the command's own options.
+        argv: Arguments, or None for the process's.
+
+    Returns:
+        The exit status.
+    """
     parser.add_argument("--data", required=True, help="the folder that medfaith build wrote, or a Hub organisation")
     parser.add_argument(
         "--root",
@@ -44,6 +58,6 @@ def command(
         action="store_true",
         help="leave out rows with a missing or broken image (default: stop)",
     )
-    given = parser.parse_args(argv)
-    given.where = (given.data, given.root, given.skip_missing_images)
-    return exit_status(lambda: job(given))
+    arguments = parser.parse_args(argv)
+    arguments.where = (arguments.data, arguments.root, arguments.skip_missing_images)
+    return exit_status(lambda: job(arguments))

@@ -1,3 +1,5 @@
-"""lm-eval model plug-ins: `baselines`, which need no weights; `hf_vlm`, image-conditioned log-likelihood; `contrastive`
-and `explained_vlm`, which show what they look at.
+"""lm-eval model plug-ins.
+
+`baselines` needs no weights, `hf_vlm` adds image-conditioned log-likelihoods, `contrastive` and `explained_vlm` store
+heatmaps of the regions that they use.
 """

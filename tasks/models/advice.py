@@ -1,8 +1,8 @@
-"""What is said of answers with which something is wrong: of the first ones of a run, and of a whole one."""
+"""Texts of the warnings about bad answers: after the first answers of a run, and at its end."""
 
 from ...loaders.escaping import escape_controls
 
-FEW = 20  # answers, below which it is no wonder that all are the same
+FEW = 20  # answers; with fewer, equal answers are plausible
 LONGEST = 120  # characters of an answer in a warning
 
 MORE_TOKENS = "give the model more tokens (--gen_kwargs max_gen_toks=N)"
@@ -16,11 +16,19 @@ IF_UNREAD = (
 )
 
 
-def in_one_line(answer: str) -> str:
-    """The answer with single blanks in place of its white space."""
+def join_lines(answer: str) -> str:
+    """Replace each run of white space in an answer by one space.
+
+    Args:
+        answer: The answer.
+    """
     return " ".join(answer.split())
 
 
 def shortened(answer: str) -> str:
-    """The end of a long answer: one that was cut shows it there."""
+    """Shorten a long answer to its end, where a cut answer breaks off, and escape control characters.
+
+    Args:
+        answer: The answer.
+    """
     return escape_controls(f"…{answer[-LONGEST:]}" if len(answer) > LONGEST else answer)

@@ -1,7 +1,6 @@
-"""Models that align a sentence with regions of its image: what one has to offer, and CLIP and BLIP as such models.
+"""Models that align a sentence with regions of its image: their protocol, and CLIP and BLIP as such models.
 
-GLoRIA (gloria.py) has an attention of its own. CLIP and BLIP have none: the gradient attention of the sentence's
-similarity stands in for it.
+GLoRIA (gloria.py) has its own attention. CLIP and BLIP use the gradient attention of the sentence's similarity instead.
 """
 
 from __future__ import annotations
@@ -15,17 +14,19 @@ from PIL import Image
 
 from ...loaders.errors import InputError
 from ..explain.geometry import Geometry
-from .contrastive_encoders import BlipEncoder, ClipEncoder, chosen_explainer, load_transformers, short_name
+from .contrastive_encoders import BlipEncoder, ClipEncoder, choose_explainer, load_transformers, strip_folder
 
 
 class Alignment(NamedTuple):
-    """What a model says of an image and a sentence.
+    """The attention and similarity of an image and a sentence.
 
-    attention: float32 (h, w), at least 0; its sum is 1 less the share of what is nowhere on the image ("No Attn"), or 0
-    where the model attends to nothing. geometry: where the grid lies on the image.
-    local: similarity of the sentence's words and the regions, None where the model has none. overall: of the whole
-    sentence and the whole image, their cosine.
-    cut: whether the sentence was longer than the model takes, and its end left out.
+    Attributes:
+        attention: float32 (h, w), at least 0. Its sum is 1 minus the share of "No Attn", which is outside the image, or
+            0 if the model attends to nothing.
+        geometry: Place of the grid on the image.
+        local: Similarity of the sentence's words and the regions, or None if the model does not compute it.
+        overall: Cosine similarity of the sentence and the image.
+        cut: Whether the sentence was too long for the model and was cut at its end.
     """
 
     attention: np.ndarray
@@ -36,55 +37,75 @@ class Alignment(NamedTuple):
 
 
 class Aligner(Protocol):
-    """A model of images and sentences. identity: everything that an alignment depends on beside them, as JSON."""
+    """A model of images and sentences.
+
+    Attributes:
+        identity: Everything that an alignment depends on other than the image and the sentence, as JSON.
+    """
 
     identity: Mapping[str, Any]
 
     def align(self, images: Sequence[Image.Image], sentences: Sequence[str]) -> list[Alignment]:
-        """Aligns each image, in mode RGB, with its sentence."""
+        """Align each image with its sentence.
+
+        Args:
+            images: Images in mode RGB.
+            sentences: One sentence for each image.
+        """
         ...
 
 
 class GradientAligner:
-    """CLIP or BLIP: where the gradient of a sentence's similarity finds the image's attention to matter.
+    """CLIP or BLIP: attention is the gradient-weighted rollout of the sentence's similarity.
 
     Args:
-        kind: clip or blip. name: a folder or a Hub name. explainer: as in medfaith-contrastive.
+        kind: "clip" or "blip".
+        name: A folder or a Hub name.
+        device: Device, as torch names it.
+        explainer: Explainer, as in medfaith-contrastive.
     """
 
     def __init__(self, kind: str, name: str, device: str, explainer: str = "auto") -> None:
         self._encoder = load_transformers(name, device)
-        wanted = ClipEncoder if kind == "clip" else BlipEncoder
-        if not isinstance(self._encoder, wanted):
-            found = "blip" if kind == "clip" else "clip"
-            raise InputError(name, f"is a {found} model", action=f"name it {found}:{name}")
-        self._explainer = chosen_explainer(explainer, self._encoder)
+        encoder_class = ClipEncoder if kind == "clip" else BlipEncoder
+        if not isinstance(self._encoder, encoder_class):
+            actual_kind = "blip" if kind == "clip" else "clip"
+            raise InputError(name, f"is a {actual_kind} model", action=f"name it {actual_kind}:{name}")
+        self._explainer = choose_explainer(explainer, self._encoder)
         self.identity: Mapping[str, Any] = {
-            "model": f"{kind}:{short_name(name)}",
+            "model": f"{kind}:{strip_folder(name)}",
             "weights": self._encoder.weights,
             "preprocessing": self._encoder.preprocessing,
-            "vocabulary": vocabulary_digest(self._encoder.tokenizer),
+            "vocabulary": hash_vocabulary(self._encoder.tokenizer),
             "explainer": self._explainer,
         }
 
     def align(self, images: Sequence[Image.Image], sentences: Sequence[str]) -> list[Alignment]:
-        """Heatmaps divided by their sum; of a sentence that is too long, its first words."""
+        """Compute heatmaps that are divided by their sum. A sentence that is too long is cut at its end.
+
+        Args:
+            images: Images in mode RGB.
+            sentences: One sentence for each image.
+        """
         import torch
 
-        kept = [self._fitting(sentence) for sentence in sentences]
+        fitting_sentences = [self._cut_sentence(sentence) for sentence in sentences]
         pixels = self._encoder.pixels(images)
         with torch.no_grad():
-            texts = self._encoder.text(kept)
+            texts = self._encoder.text(fitting_sentences)
             overall = (self._encoder.image(pixels) * texts).sum(dim=-1).tolist()
         grids = self._encoder.grids(pixels, texts[:, None], self._explainer)[:, 0].double().cpu().numpy()
         sums = grids.sum(axis=(1, 2), keepdims=True)
         shares = np.divide(grids, sums, out=np.zeros_like(grids), where=sums != 0).astype(np.float32)
         return [
             Alignment(share, self._encoder.geometry((image.height, image.width)), None, cosine, text != sentence)
-            for share, image, cosine, text, sentence in zip(shares, images, overall, kept, sentences, strict=True)
+            for share, image, cosine, text, sentence in zip(
+                shares, images, overall, fitting_sentences, sentences, strict=True
+            )
         ]
 
-    def _fitting(self, sentence: str) -> str:
+    def _cut_sentence(self, sentence: str) -> str:
+        """Remove words from the end until the sentence fits into the model."""
         text = sentence
         while len(self._encoder.tokens([text])[0]) > self._encoder.max_tokens and " " in text:
             text = text.rpartition(" ")[0]
@@ -92,6 +113,10 @@ class GradientAligner:
         return text
 
 
-def vocabulary_digest(tokenizer: Any) -> str:
-    """A hash of a tokenizer's words and their numbers."""
+def hash_vocabulary(tokenizer: Any) -> str:
+    """Hash the words of a tokenizer and their ids.
+
+    Args:
+        tokenizer: The tokenizer.
+    """
     return blake2b(repr(sorted(tokenizer.get_vocab().items())).encode(), digest_size=16).hexdigest()

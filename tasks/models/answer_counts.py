@@ -1,4 +1,4 @@
-"""What came of the requests of a run: how many answers were whole, cut, filtered, refused, or never came."""
+"""Outcome counts of a run's requests: answered, cut, filtered, refused or unanswered."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from contextvars import ContextVar
 
 from ..outcomes import ANSWERED, CUT, OUTCOMES, UNANSWERED
 
-LIMIT = 0.01  # share of unanswered rows above which a run has not done its work
+LIMIT = 0.01  # share of unanswered rows above which a run counts as incomplete
 _open: ContextVar[Counter[str] | None] = ContextVar("tally", default=None)
 
 
 @contextmanager
 def tally() -> Iterator[Counter[str]]:
-    """Outcome -> number, of all that models `count` in this block. lm-eval makes the model and hands it to nobody."""
+    """Collect outcome counts of all models that call `count` in this block. lm-eval does not hand out the model."""
     counts: Counter[str] = Counter()
     token = _open.set(counts)
     try:
@@ -26,25 +26,44 @@ def tally() -> Iterator[Counter[str]]:
 
 
 def count(outcomes: Counter[str]) -> None:
-    """Adds to the tally that is open, if one is."""
+    """Add outcomes to the open tally, if there is one.
+
+    Args:
+        outcomes: Number of requests by outcome.
+    """
     counts = _open.get()
     if counts is not None:
         counts.update(outcomes)
 
 
-def sentence(outcomes: Counter[str]) -> str:
-    """ "5 of 90 answers are not whole: 3 cut, 2 unanswered"; "" where all are. It says how cut ones are read."""
-    n, parts = outcomes.total(), [f"{outcomes[name]:,} {name}" for name in OUTCOMES if outcomes[name]]
-    whole = outcomes[ANSWERED]
-    listed = [part for part in parts if not part.endswith(f" {ANSWERED}")]
-    how = "; a cut answer is read by its opening statement" if outcomes[CUT] else ""
-    return f"{n - whole:,} of {n:,} answers are not whole: {', '.join(listed)}{how}" if whole < n else ""
+def format_counts(outcomes: Counter[str]) -> str:
+    """Format the number of answers that are not complete, such as "5 of 90 answers are not whole: 3 cut, 2 unanswered".
+
+    Args:
+        outcomes: Number of requests by outcome.
+
+    Returns:
+        The sentence, with a note on how cut answers are read, or "" if all answers are complete.
+    """
+    n, counts = outcomes.total(), [f"{outcomes[name]:,} {name}" for name in OUTCOMES if outcomes[name]]
+    n_answered = outcomes[ANSWERED]
+    listed = [text for text in counts if not text.endswith(f" {ANSWERED}")]
+    note = "; a cut answer is read by its opening statement" if outcomes[CUT] else ""
+    return f"{n - n_answered:,} of {n:,} answers are not whole: {', '.join(listed)}{note}" if n_answered < n else ""
 
 
-def too_many_unanswered(
+def warn_unanswered(
     outcomes: Counter[str], action: str = "run the same command again; it asks only these, where answers are kept"
 ) -> bool:
-    """Whether more than `LIMIT` of the rows have no answer; stderr then says so, and what to do."""
+    """Warn on stderr if more than `LIMIT` of the rows have no answer.
+
+    Args:
+        outcomes: Number of rows by outcome.
+        action: Text that says what to do.
+
+    Returns:
+        Whether the limit is exceeded.
+    """
     n, missing = outcomes.total(), outcomes[UNANSWERED]
     if missing <= LIMIT * n:
         return False

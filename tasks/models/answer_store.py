@@ -1,4 +1,4 @@
-"""Answers of a model in one SQLite file, each written as it comes: a run that was killed asks nothing twice."""
+"""Answers of a model in one SQLite file. Each answer is written as it arrives, so an interrupted run can resume."""
 
 from __future__ import annotations
 
@@ -20,24 +20,34 @@ from ..outcomes import UNANSWERED
 from .chat_form import Reply
 
 _WAIT_S = 60
-"""How long a process waits for others that write the same file."""
+"""Seconds that a process waits for other processes that write the same file."""
 
 
-def key_of(**facts: Any) -> str:
-    """The key of an answer: a SHA-256 of all that it depends on, given as what JSON can write."""
+def hash_facts(**facts: Any) -> str:
+    """Compute the key of an answer: a SHA-256 of everything that the answer depends on.
+
+    Args:
+        **facts: Values that JSON can encode.
+    """
     return hashlib.sha256(json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-def with_repeats(requests: Sequence[Instance]) -> Iterator[tuple[Instance, int]]:
-    """Each request with its number among its copies: lm-eval's `repeats` want an answer for each."""
-    seen: Counter[int] = Counter()
+def iterate_repeats(requests: Sequence[Instance]) -> Iterator[tuple[Instance, int]]:
+    """Iterate over the requests with the number of each among its copies.
+
+    lm-eval's `repeats` option needs one answer for each copy.
+
+    Args:
+        requests: Requests; the same object may occur several times.
+    """
+    repeats: Counter[int] = Counter()
     for request in requests:
-        yield request, seen[id(request)]
-        seen[id(request)] += 1
+        yield request, repeats[id(request)]
+        repeats[id(request)] += 1
 
 
 class Kept(NamedTuple):
-    """A reply with its key, and the row of a task that it answers."""
+    """A reply with its key, and the row and task that it answers."""
 
     key: str
     reply: Reply
@@ -46,7 +56,13 @@ class Kept(NamedTuple):
 
 
 class Tokens(NamedTuple):
-    """Mean tokens of a prompt and of its answer, over n replies of which a server counted them; 0 over none."""
+    """Mean numbers of tokens of a prompt and its answer.
+
+    Attributes:
+        prompt: Mean tokens of a prompt, 0 without replies.
+        answer: Mean tokens of an answer, 0 without replies.
+        n: Number of replies with token counts.
+    """
 
     prompt: float
     answer: float
@@ -54,20 +70,21 @@ class Tokens(NamedTuple):
 
 
 class AnswerStore:
-    """Replies by key. The file also says of each reply which row of which task it answers, for whoever looks into it.
+    """Replies by key. The file also records the task and the row of each reply.
 
-    What is put together is one transaction, so that whoever is killed loses only the answers that have not come yet.
-    Several processes may write one file.
+    Each call of `put_all` is one transaction, so an interrupted process loses only the answers that had not arrived
+    yet. Several processes may write one file. `put` and `put_all` raise InputError if the file cannot be written.
 
     Args:
-        path: of the file, which is made with the folders above it; None keeps nothing.
+        path: Path of the file. It is created together with its parent folders; with None nothing is stored.
 
-    Raises InputError for a file that is no such store, or cannot be written; `put` and `put_all` do so, too.
+    Raises:
+        InputError: The file is not such a store, or it cannot be written.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._database = _opened(path) if path is not None else None
+        self._database = _open_database(path) if path is not None else None
 
     def __enter__(self) -> AnswerStore:
         return self
@@ -84,50 +101,70 @@ class AnswerStore:
         return self._database is not None
 
     def get(self, key: str) -> Reply | None:
-        """The reply under a key; None where there is none, or only the reason why the question was not answered."""
+        """Get the reply of a key.
+
+        Args:
+            key: Key of the answer (`hash_facts`).
+
+        Returns:
+            The reply, or None if the key is missing or its question was not answered.
+        """
         if self._database is None:
             return None
-        row = self._one("SELECT reply FROM answers WHERE key = ? AND outcome != ?", key, UNANSWERED)
+        row = self._fetch_row("SELECT reply FROM answers WHERE key = ? AND outcome != ?", key, UNANSWERED)
         return Reply(**json.loads(row[0])) if row else None
 
     @property
     def n_answers(self) -> int:
-        """How many questions have one."""
-        return self._one("SELECT count(*) FROM answers WHERE outcome != ?", UNANSWERED)[0]
+        """Number of answered questions."""
+        return self._fetch_row("SELECT count(*) FROM answers WHERE outcome != ?", UNANSWERED)[0]
 
     def mean_tokens(self) -> Tokens:
-        """As servers counted them in the replies that are kept."""
-        of = "json_extract(reply, '$.prompt_tokens')", "json_extract(reply, '$.answer_tokens')"
-        query = f"SELECT avg({of[0]}), avg({of[1]}), count(*) FROM answers WHERE {of[0]} + {of[1]} IS NOT NULL"  # noqa: S608
-        prompt, answer, n = self._one(query)
+        """Compute the mean numbers of tokens that servers counted in the stored replies."""
+        names = "json_extract(reply, '$.prompt_tokens')", "json_extract(reply, '$.answer_tokens')"
+        query = (
+            f"SELECT avg({names[0]}), avg({names[1]}), count(*) FROM answers WHERE {names[0]} + {names[1]} IS NOT NULL"  # noqa: S608
+        )
+        prompt, answer, n = self._fetch_row(query)
         return Tokens(prompt or 0.0, answer or 0.0, n)
 
-    def _one(self, query: str, *given: str) -> Any:
+    def _fetch_row(self, query: str, *parameters: str) -> Any:
         if self._database is None:
             return 0, 0, 0
-        with _told_of(self._path):
-            return self._database.execute(query, given).fetchone()
+        with _raise_input_errors(self._path):
+            return self._database.execute(query, parameters).fetchone()
 
     def put(self, key: str, reply: Reply, task: str, row: str) -> None:
-        """Keeps a reply in the place of an earlier one."""
+        """Store a reply and replace an earlier one.
+
+        Args:
+            key: Key of the answer.
+            reply: The reply.
+            task: Name of the task.
+            row: Id of the row.
+        """
         self.put_all([Kept(key, reply, task, row)])
 
     def put_all(self, batch: Iterable[Kept]) -> None:
-        """Keeps the replies of a batch, all or, where the process is killed, none."""
+        """Store the replies of a batch in one transaction.
+
+        Args:
+            batch: The replies.
+        """
         if self._database is not None:
             values = [
                 (key, task, row, reply.outcome, json.dumps(reply._asdict(), ensure_ascii=False))
                 for key, reply, task, row in batch
             ]
-            with _told_of(self._path), self._database:
+            with _raise_input_errors(self._path), self._database:
                 self._database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", values)
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _open_database(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with _told_of(path), contextlib.ExitStack() as failed:
+    with _raise_input_errors(path), contextlib.ExitStack() as failed:
         database = failed.enter_context(contextlib.closing(sqlite3.connect(path, timeout=_WAIT_S)))
-        _log_ahead(database)
+        _set_write_ahead(database)
         database.execute("PRAGMA synchronous = NORMAL")
         with database:
             columns = "key TEXT PRIMARY KEY, task TEXT, row TEXT, outcome TEXT NOT NULL, reply TEXT NOT NULL"
@@ -138,8 +175,8 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def _told_of(path: Path | None) -> Iterator[None]:
-    """SQLite's errors as InputErrors: a full disk, say, a folder that may not be written, or a file that is damaged."""
+def _raise_input_errors(path: Path | None) -> Iterator[None]:
+    """Convert SQLite's errors, such as a full disk, a read-only folder or a damaged file, to InputError."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -150,10 +187,10 @@ def _told_of(path: Path | None) -> Iterator[None]:
         raise InputError(str(path), f"is no store of answers ({error})", action=action) from error
 
 
-def _log_ahead(database: sqlite3.Connection) -> None:
-    """A write-ahead log leaves a whole file where a process is killed.
+def _set_write_ahead(database: sqlite3.Connection) -> None:
+    """Switch the file to a write-ahead log, which keeps it consistent if a process is killed.
 
-    SQLite does not wait for other processes while it changes the journal: so this does.
+    SQLite does not wait for other processes while it changes the journal mode, so this function retries.
     """
     end = time.monotonic() + _WAIT_S
     while True:

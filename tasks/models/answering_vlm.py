@@ -1,4 +1,4 @@
-"""lm-eval's hf-multimodal, batch by batch: the answers of each batch are kept as they come, and the first looked at."""
+"""lm-eval's hf-multimodal, batch by batch: it stores the answers of each batch and checks the first ones."""
 
 from __future__ import annotations
 
@@ -22,41 +22,43 @@ from ...loaders.errors import InputError
 from ...loaders.progress import Progress, say
 from ..outcomes import ANSWERED, CUT, EMPTY
 from . import answer_counts
-from .answer_store import AnswerStore, Kept, key_of, with_repeats
+from .answer_store import AnswerStore, Kept, hash_facts, iterate_repeats
 from .chat_form import Reply
-from .contrastive_encoders import short_name
+from .contrastive_encoders import strip_folder
 from .first_answers import FirstAnswers
-from .image_lm import images_of, row_id, tell_outcome
+from .image_lm import get_images, row_id, tell_outcome
 from .resource_use import Work
-from .weights import weights_digest
+from .weights import hash_weights
 
-NO_MATTER = ("batch_size", "max_batch_size", "device", "parallelize")  # arguments on which no answer depends
-OF_PLACE = ("_name_or_path", "transformers_version")  # of a saved configuration
+NO_MATTER = ("batch_size", "max_batch_size", "device", "parallelize")  # arguments that change no answer
+LOCAL_FIELDS = ("_name_or_path", "transformers_version")  # fields of a saved configuration
 
 
 class Generated(NamedTuple):
-    """An answer, and the tokens that were generated: beyond the answer's end they are padding, or passed over."""
+    """An answer and its generated tokens. Tokens after the answer's end are padding or ignored."""
 
     reply: Reply
     tokens: list[int]
 
 
 class AnsweringVLM(HFMultimodalLM):
-    """hf-multimodal whose answers are kept in a file as they come, and whose documents say which of them were cut.
+    """hf-multimodal that stores its answers and records in the documents which answers were cut.
 
-    The batches, and with them the answers, are those of hf-multimodal; one of white space alone is "". A killed run has
-    kept all batches before the last, and asks the others as it would have asked them then. A kept answer is what was
-    generated when its batch was answered: in another batch, with other padding, the last digits of a model's numbers
-    may differ.
+    The batches, and therefore the answers, equal hf-multimodal's; an answer of white space only becomes "". An
+    interrupted run has stored all batches before the last one, and a repeated run asks the remaining requests in the
+    same batches. A stored answer belongs to the batch in which it was generated: another batch has other padding, which
+    may change the last digits of a model's numbers.
 
     Args:
-        pretrained, **kwargs: as for hf-multimodal.
-        answers: SQLite file of the answers (AnswerStore). Without it nothing is kept. Several processes may share it.
+        pretrained: The model, as for hf-multimodal.
+        answers: SQLite file of the answers (AnswerStore); by default nothing is stored. Several processes may share it.
+        **kwargs: Arguments of hf-multimodal.
 
-    Raises InputError for a file that is no such store.
+    Raises:
+        InputError: The file is not such a store.
     """
 
-    # What lm-eval's class has, as far as it is used here: its decorator hides the class from type checkers.
+    # The attributes of lm-eval's class that this class uses: its decorator hides the class from type checkers.
     model: Any
     processor: Any
     tokenizer: Any
@@ -74,29 +76,33 @@ class AnsweringVLM(HFMultimodalLM):
 
     def __init__(self, pretrained: Any, answers: str | None = None, **kwargs: Any) -> None:
         self._answers = Path(answers).expanduser() if answers else None
-        with AnswerStore(self._answers):  # one that cannot be used is refused before the weights are loaded
+        with AnswerStore(self._answers):  # an unusable file is refused before the weights are loaded
             pass
         super().__init__(pretrained, **kwargs)  # pyright: ignore[reportCallIssue] (lm-eval's decorator hides the class)
         self._pretrained = pretrained if isinstance(pretrained, str) else self.model.name_or_path
         self._arguments = {name: str(value) for name, value in kwargs.items() if name not in NO_MATTER}
         self._first, self._work = FirstAnswers(), Work(torch.device(cast(Any, self).device))
-        self._outcomes: Counter[str] = Counter()  # since they were last reported
-        self._made: tuple[int, list[list[int]]] = 0, []  # of the last batch: its limit of tokens, and its tokens
+        self._outcomes: Counter[str] = Counter()  # outcomes since the last report
+        self._last_batch: tuple[int, list[list[int]]] = 0, []  # the last batch: its token limit, and its tokens
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """hf-multimodal's answers, of requests that keep all their images. Tasks of text alone are left to lm-eval.
+        """Generate hf-multimodal's answers for requests that keep all their images. Text-only tasks go to lm-eval.
+
+        Args:
+            requests: Requests of lm-eval.
+            disable_tqdm: Whether to hide the progress bar.
 
         Raises:
-            InputError: a request has more images than `max_images`: the rest would be cut, in a few-shot prompt those
-                that the question is about.
+            InputError: A request has more images than `max_images`. hf-multimodal would drop the last ones, which in a
+                few-shot prompt belong to the question.
         """
         if any(len(request.args) < 3 for request in requests):
             return super().generate_until(requests, disable_tqdm)  # pyright: ignore[reportCallIssue]
         self._refuse_cut_images(requests)
-        repeats = [repeat for _, repeat in with_repeats(requests)]
+        repeats = [repeat for _, repeat in iterate_repeats(requests)]
         replies: dict[int, Reply] = {}
-        with AnswerStore(self._answers) as store, self._bar(len(requests), disable_tqdm, "answering") as bar:
-            for batch in self._like_hf_multimodal(list(enumerate(requests))):
+        with AnswerStore(self._answers) as store, self._start_progress(len(requests), disable_tqdm, "answering") as bar:
+            for batch in self._iterate_batches(list(enumerate(requests))):
                 for number, reply in self._answer(batch, repeats, store).items():
                     replies[number] = reply
                     self._record(requests[number], reply, repeats[number])
@@ -105,23 +111,33 @@ class AnsweringVLM(HFMultimodalLM):
         return [replies[number].scored for number in range(len(requests))]
 
     def get_model_info(self) -> dict[str, Any]:
-        """What lm-eval adds to the results of a run; with what the answers took (`work.Work.told`)."""
-        return {**cast(Any, super()).get_model_info(), "work": self._work.told()}
+        """Get the model information that lm-eval adds to the results, with the resources used (`Work.describe`)."""
+        return {**cast(Any, super()).get_model_info(), "work": self._work.describe()}
 
-    def tok_batch_multimodal_encode(self, strings: list[str], images: list[list], *given: Any, **options: Any) -> Any:
-        """lm-eval's, which fails where no prompt has an image (control `none`): those are text alone.
+    def tok_batch_multimodal_encode(
+        self, strings: list[str], images: list[list], *arguments: Any, **options: Any
+    ) -> Any:
+        """Encode prompts with images by lm-eval, which fails if no prompt has an image (control `none`), or as text.
 
-        Shapes: input_ids and attention_mask (n, tokens), padded on the left.
+        Args:
+            strings: The prompts.
+            images: The images of each prompt.
+            *arguments: Further arguments of lm-eval's method.
+            **options: Further options of lm-eval's method.
+
+        Returns:
+            Inputs of the model; input_ids and attention_mask have shape (n, tokens), padded on the left.
         """
-        if any(len(of_one) for of_one in images):
-            return cast(Any, super()).tok_batch_multimodal_encode(strings, images, *given, **options)
+        if any(len(row_images) for row_images in images):
+            return cast(Any, super()).tok_batch_multimodal_encode(strings, images, *arguments, **options)
         side = options.get("padding_side", "left")
         encoded = self.tokenizer(strings, padding="longest", padding_side=side, return_tensors="pt")
         return encoded.to(self.device)
 
     def _refuse_cut_images(self, requests: Iterable[Instance]) -> None:
+        """Raise InputError for a request with more images than the model keeps."""
         for request in requests:
-            n_images = len(images_of(request))
+            n_images = len(get_images(request))
             if self.max_images is not None and n_images > self.max_images:
                 raise InputError(
                     request.task_name or "request",
@@ -131,137 +147,150 @@ class AnsweringVLM(HFMultimodalLM):
                     row=row_id(request),
                 )
 
-    def _bar(self, total: int, disable_tqdm: bool, doing: str) -> Progress:
-        return Progress(title=doing, total=total, unit="requests", quiet=disable_tqdm or self.rank != 0)
+    def _start_progress(self, total: int, disable_tqdm: bool, title: str) -> Progress:
+        return Progress(title=title, total=total, unit="requests", quiet=disable_tqdm or self.rank != 0)
 
     def _record(self, request: Instance, reply: Reply, repeat: int = 0) -> None:
-        """Record what became of a request: in the documents of its row, in the tally and among the first answers.
+        """Record the outcome of a request: in the document of its row, in the tally and among the first answers.
 
         Args:
-            request: As lm-eval made it, with the images of its document.
-            reply: What was generated, now or in an earlier run.
-            repeat: The request's number among its copies. Filters read the first copy, so it speaks for the row.
+            request: The request with the images of its document.
+            reply: The reply, generated now or in an earlier run.
+            repeat: The request's number among its copies. Filters read the first copy, so only this copy sets the row's
+                outcome.
         """
         if not repeat:
             tell_outcome(request, reply.outcome)
         self._outcomes[reply.outcome] += 1
         if self.rank == 0:
-            self._first.see(request.doc, reply)
+            self._first.add(request.doc, reply)
 
     def _report_outcomes(self) -> None:
-        """Count the outcomes since the last call, and say on stderr how many of these answers are not whole."""
+        """Count the outcomes since the last call, and report on stderr how many answers are not complete."""
         answer_counts.count(self._outcomes)
-        if sentence := answer_counts.sentence(self._outcomes):
+        if sentence := answer_counts.format_counts(self._outcomes):
             say(f"medfaith: {sentence}")
         self._outcomes.clear()
 
-    def _like_hf_multimodal(self, requests: Sequence[tuple[int, Instance]]) -> Iterable[list[tuple[int, Instance]]]:
-        """The batches that hf-multimodal would make of numbered requests, one at a time."""
+    def _iterate_batches(self, requests: Sequence[tuple[int, Instance]]) -> Iterable[list[tuple[int, Instance]]]:
+        """Iterate over the batches that hf-multimodal would form from numbered requests."""
 
-        def longest_first(item: tuple[int, Instance]) -> tuple[int, str]:
+        def get_sort_key(item: tuple[int, Instance]) -> tuple[int, str]:
             context = cast(Any, item[1].args)[0]
             return -len(self.tok_encode(context)), context
 
-        def alike(item: tuple[int, Instance]) -> dict[str, Any]:
-            return {**cast(Any, item[1].args)[1], "images": self._batched_apart(len(images_of(item[1])))}
+        def get_group(item: tuple[int, Instance]) -> dict[str, Any]:
+            return {**cast(Any, item[1].args)[1], "images": self._get_batch_group(len(get_images(item[1])))}
 
-        order = Collator(requests, longest_first, alike, "gen_kwargs")
+        order = Collator(requests, get_sort_key, get_group, "gen_kwargs")
         return cast(Any, order.get_batched(n=int(self.batch_size)))
 
-    def _batched_apart(self, n_images: int) -> int:
-        """Prompts with different results for their numbers of images are never in one batch."""
+    def _get_batch_group(self, n_images: int) -> int:
+        """Return a group for a number of images: prompts of different groups never share a batch."""
         return 0
 
     def _answer(
         self, batch: Sequence[tuple[int, Instance]], repeats: Sequence[int], store: AnswerStore
     ) -> dict[int, Reply]:
-        """Number -> the reply that is kept, or one that is generated and kept now."""
-        asked = {number: self._opened(request) for number, request in batch}
-        keys = {number: self._key(one, repeats[number]) for number, one in asked.items()} if store.keeps else {}
-        found = {number: reply for number, key in keys.items() if (reply := store.get(key)) is not None}
-        pending = {number: request for number, request in asked.items() if number not in found}
-        made = dict(zip(pending, self._generated([*pending.values()]), strict=True)) if pending else {}
+        """Return the reply of each numbered request, from the store or generated and stored now."""
+        opened = {number: self._open_images(request) for number, request in batch}
+        keys = (
+            {number: self._compute_key(item, repeats[number]) for number, item in opened.items()} if store.keeps else {}
+        )
+        stored = {number: reply for number, key in keys.items() if (reply := store.get(key)) is not None}
+        pending = {number: request for number, request in opened.items() if number not in stored}
+        generated = dict(zip(pending, self._generated([*pending.values()]), strict=True)) if pending else {}
         if store.keeps:
             store.put_all(
-                Kept(keys[number], one.reply, pending[number].task_name or "", row_id(pending[number]))
-                for number, one in made.items()
+                Kept(keys[number], item.reply, pending[number].task_name or "", row_id(pending[number]))
+                for number, item in generated.items()
             )
-        return found | {number: one.reply for number, one in made.items()}
+        return stored | {number: item.reply for number, item in generated.items()}
 
     def _generated(self, batch: Sequence[Instance]) -> list[Generated]:
-        """The answers to a batch of `_like_hf_multimodal`, or to a part of it."""
+        """Generate the answers to a batch of `_iterate_batches`, or to a part of it."""
         with self._work.busy(len(batch)):
             texts = super().generate_until(list(batch), True)  # pyright: ignore[reportCallIssue]
-        limit, made = self._made
-        return [Generated(self._reply(text, tokens, limit), tokens) for text, tokens in zip(texts, made, strict=True)]
+        limit, token_lists = self._last_batch
+        return [
+            Generated(self._reply(text, tokens, limit), tokens) for text, tokens in zip(texts, token_lists, strict=True)
+        ]
 
     def _reply(self, text: str, tokens: Sequence[int], limit: int) -> Reply:
-        given = self.model.generation_config.eos_token_id
-        ends = {self.eot_token_id, *(given if isinstance(given, list) else [given])}
+        eos_token_id = self.model.generation_config.eos_token_id
+        ends = {self.eot_token_id, *(eos_token_id if isinstance(eos_token_id, list) else [eos_token_id])}
         length = next((n for n, token in enumerate(tokens) if token in ends), len(tokens))
-        stopped = length < limit or len(text) < len(self.tok_decode(tokens))  # by the model, or by a stop string
+        stopped = length < limit or len(text) < len(self.tok_decode(tokens))  # stopped by the model or by a stop string
         outcome = (ANSWERED if text.strip() else EMPTY) if stopped else CUT
         return Reply(outcome, text, answer_tokens=length)
 
     def _model_multimodal_generate(self, inputs: Any, max_length: int, stop: list[str], **kwargs: Any) -> torch.Tensor:
         output = super()._model_multimodal_generate(inputs, max_length, stop, **kwargs)  # pyright: ignore
         start = inputs["input_ids"].shape[1]
-        limit = kwargs.get("max_new_tokens") or max_length - start  # as transformers has it
-        self._made = limit, output[:, start:].tolist()
+        limit = kwargs.get("max_new_tokens") or max_length - start  # the same default as in transformers
+        self._last_batch = limit, output[:, start:].tolist()
         return output
 
-    def _opened(self, request: Instance) -> Instance:
-        """The request with its images as the processor gets them: opened once, though the key needs them, too."""
-        context, how, auxiliary = cast(Any, request.args)
-        return replace(request, arguments=(context, how, auxiliary | {"visual": self._shown(images_of(request))}))
+    def _open_images(self, request: Instance) -> Instance:
+        """Open the images of a request once, for its key and for the processor, and resize them."""
+        context, settings, auxiliary = cast(Any, request.args)
+        return replace(
+            request, arguments=(context, settings, auxiliary | {"visual": self._resize_images(get_images(request))})
+        )
 
-    def _shown(self, images: Sequence[Image.Image]) -> list[Image.Image]:
+    def _resize_images(self, images: Sequence[Image.Image]) -> list[Image.Image]:
         size = self.image_width, self.image_height, self.image_max_side
         return [resize_image(image, *size) for image in images[:]]
 
-    def _key(self, request: Instance, repeat: int = 0) -> str:
-        """Of the answer to a request with opened images, or of the score of its continuation."""
-        context, asked, auxiliary = cast(Any, request.args)
-        sampled = isinstance(asked, Mapping) and (asked.get("do_sample") or asked.get("temperature"))
-        return key_of(
+    def _compute_key(self, request: Instance, repeat: int = 0) -> str:
+        """Compute the key of an answer to a request with opened images, or of the score of its continuation."""
+        context, settings, auxiliary = cast(Any, request.args)
+        sampled = isinstance(settings, Mapping) and (settings.get("do_sample") or settings.get("temperature"))
+        return hash_facts(
             model=self._fingerprint,
             prompt=context,
-            tokens=self.tokenizer(context)["input_ids"],  # those of another tokenizer are another prompt
-            images=[pixels_digest(image) for image in auxiliary["visual"]],
-            asked=asked,
+            tokens=self.tokenizer(context)["input_ids"],  # another tokenizer makes another prompt
+            images=[hash_pixels(image) for image in auxiliary["visual"]],
+            asked=settings,
             seed=torch.initial_seed() if sampled else None,
             repeat=repeat,
         )
 
     @cached_property
     def _facts(self) -> dict[str, Any]:
-        """What tells this model from others, wherever its folder lies."""
+        """Properties that identify the model independently of its folder."""
         return {
-            "pretrained": short_name(str(self._pretrained)),
-            "weights": weights_digest(self.model),
+            "pretrained": strip_folder(str(self._pretrained)),
+            "weights": hash_weights(self.model),
             "dtype": str(self.model.dtype),
             "resize": [self.image_width, self.image_height, self.image_max_side],
         }
 
     @cached_property
     def _fingerprint(self) -> str:
-        """The facts, and whatever else an answer may depend on beside the question."""
+        """Hash of the facts and of everything else that an answer depends on other than the question."""
         saved = {
             "configuration": self.model.config.to_json_string(use_diff=False),
             "generation": self.model.generation_config.to_json_string(use_diff=False),
             "processor": self.processor.to_json_string(),
         }
-        told = {name: _without_place(json.loads(text)) for name, text in saved.items()}
-        return key_of(**self._facts, **told, arguments=self._arguments, transformers=transformers.__version__)
+        configurations = {name: _remove_local_fields(json.loads(text)) for name, text in saved.items()}
+        return hash_facts(
+            **self._facts, **configurations, arguments=self._arguments, transformers=transformers.__version__
+        )
 
 
-def pixels_digest(image: Image.Image) -> str:
-    """What tells an image from others: its mode, its size and a SHA-256 of its pixels."""
+def hash_pixels(image: Image.Image) -> str:
+    """Describe an image by its mode, its size and a SHA-256 of its pixels.
+
+    Args:
+        image: The image.
+    """
     return f"{image.mode} {image.size} {hashlib.sha256(image.tobytes()).hexdigest()}"
 
 
-def _without_place(saved: Any) -> Any:
-    """A saved configuration without the folder that it was read from, on whatever level."""
+def _remove_local_fields(saved: Any) -> Any:
+    """Remove the fields that depend on the model's folder from all levels of a saved configuration."""
     if isinstance(saved, dict):
-        return {name: _without_place(value) for name, value in saved.items() if name not in OF_PLACE}
+        return {name: _remove_local_fields(value) for name, value in saved.items() if name not in LOCAL_FIELDS}
     return saved

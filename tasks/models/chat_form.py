@@ -1,4 +1,4 @@
-"""The form of chat completions: what is sent for a prompt with images, and what is read from the reply."""
+"""The format of chat completions: requests for prompts with images, and replies."""
 
 from __future__ import annotations
 
@@ -16,31 +16,42 @@ from ..outcomes import ANSWERED, CUT, EMPTY, FILTERED, REFUSED, SCORED
 
 PLACEHOLDER = "<image>"
 FORMATS = ("png", "jpeg")
-N_STOPS = 4  # strings that every endpoint takes; an answer is cut at all of them when it has come
+N_STOPS = 4  # stop strings that every endpoint accepts; the reply is cut at all stop strings afterwards
 TOKENS = ("max_gen_toks", "max_new_tokens", "max_tokens", "max_completion_tokens")
-TOKENS_NAMES = ("max_tokens", "max_completion_tokens")  # what endpoints call the limit of an answer
+TOKENS_NAMES = ("max_tokens", "max_completion_tokens")  # names of the token limit at different endpoints
 DEFAULT_TOKENS = 256
-FILTERS = ("content_filter", "content_policy_violation")  # codes of an error that a filter of contents makes
+FILTERS = ("content_filter", "content_policy_violation")  # error codes of content filters
 
-Turn = Mapping[str, str]  # role, content
+Turn = Mapping[str, str]  # with keys role and content
 
 
 class Prompt(str):
-    """A prompt that remembers the turns that it was put together from; a log shows its text."""
+    """A prompt string that keeps the turns it was joined from; a log shows its text."""
 
     turns: list[Turn]
 
     def __new__(cls, turns: Sequence[Turn]) -> Prompt:
+        """Join turns to a prompt.
+
+        Args:
+            turns: The turns.
+        """
         prompt = super().__new__(cls, "\n\n".join(turn["content"] for turn in turns))
         prompt.turns = list(turns)
         return prompt
 
-    def __reduce__(self):  # lm-eval may copy it
+    def __reduce__(self):  # lm-eval may copy the prompt
         return Prompt, (self.turns,)
 
 
 class Encoding(NamedTuple):
-    """How images are sent. format: one of `FORMATS`; quality: of JPEG, 1 to 100; max_side: pixels, None for any."""
+    """How images are encoded.
+
+    Attributes:
+        format: One of `FORMATS`.
+        quality: JPEG quality, 1 to 100.
+        max_side: Maximum side length in pixels, or None for no limit.
+    """
 
     format: str = "png"
     quality: int = 90
@@ -48,18 +59,28 @@ class Encoding(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """An image as it is sent. digest: of its encoded bytes."""
+    """An encoded image.
+
+    Attributes:
+        url: Data URL.
+        digest: Hash of the encoded bytes.
+    """
 
     url: str
     digest: str
 
 
 class Reply(NamedTuple):
-    """What came of one request.
+    """The result of one request.
 
-    outcome: one of `OUTCOMES`. text: all that came, of a cut answer too. reasoning: what the server kept apart from the
-    answer. reason: the server's word for the end of the answer, or why there is none. version: of the model, as the
-    server names it (`system_fingerprint`).
+    Attributes:
+        outcome: One of `OUTCOMES`.
+        text: All generated text, including that of a cut answer.
+        reasoning: Reasoning text that the server separates from the answer.
+        reason: The server's reason for the end of the answer, or the reason why there is no answer.
+        version: Version of the model that the server reports (`system_fingerprint`).
+        prompt_tokens: Number of prompt tokens, if counted.
+        answer_tokens: Number of answer tokens, if counted.
     """
 
     outcome: str
@@ -72,99 +93,131 @@ class Reply(NamedTuple):
 
     @property
     def scored(self) -> str:
-        """The text that is scored: all of an answer, whole or cut, else "", which no reader takes for one."""
+        """The text to score: the answer, complete or cut, or "" for other outcomes."""
         return self.text if self.outcome in SCORED else ""
 
 
-def picture(image: Image.Image, encoding: Encoding) -> Picture:
-    """An image, mode RGB, as a data URL; smaller where its longest side is more than the encoding allows."""
+def encode_picture(image: Image.Image, encoding: Encoding) -> Picture:
+    """Encode an image as a data URL, after reducing it to the maximum side length.
+
+    Args:
+        image: The image.
+        encoding: Format and size.
+    """
     if encoding.max_side is not None and max(image.size) > encoding.max_side:
         image = image.copy()
         image.thumbnail((encoding.max_side, encoding.max_side), Image.Resampling.LANCZOS)
-    held = io.BytesIO()
+    buffer = io.BytesIO()
     options = {"quality": encoding.quality} if encoding.format == "jpeg" else {"compress_level": 1}
-    image.convert("RGB").save(held, encoding.format, **options)
-    content = held.getvalue()
+    image.convert("RGB").save(buffer, encoding.format, **options)
+    content = buffer.getvalue()
     url = f"data:image/{encoding.format};base64,{base64.b64encode(content).decode()}"
     return Picture(url, f"sha256:{hashlib.sha256(content).hexdigest()}")
 
 
-def turns_of(prompt: str) -> list[Turn]:
-    """The turns of a prompt; of a plain text, one of the user's."""
+def get_turns(prompt: str) -> list[Turn]:
+    """Get the turns of a prompt. A plain text is one user turn.
+
+    Args:
+        prompt: The prompt.
+    """
     return prompt.turns if isinstance(prompt, Prompt) else [{"role": "user", "content": prompt}]
 
 
-def n_placeholders(turns: Iterable[Turn]) -> int:
-    """How many images the turns name."""
+def count_placeholders(turns: Iterable[Turn]) -> int:
+    """Count the image placeholders in the turns.
+
+    Args:
+        turns: The turns.
+    """
     return sum(turn["content"].count(PLACEHOLDER) for turn in turns)
 
 
-def messages(turns: Iterable[Turn], urls: Sequence[str]) -> list[dict[str, Any]]:
-    """The messages of a request, each image in the place of its placeholder.
+def build_messages(turns: Iterable[Turn], urls: Sequence[str]) -> list[dict[str, Any]]:
+    """Build the messages of a request, with each image at its placeholder.
 
-    A turn without an image is text alone, which models without images take, too.
+    A turn without images has plain text, which models without images accept.
 
-    >>> messages([{"role": "user", "content": "<image>Is it <image>?"}], ["a", "b"])[0]["content"] == [
+    Args:
+        turns: The turns.
+        urls: URLs of the images.
+
+    >>> build_messages([{"role": "user", "content": "<image>Is it <image>?"}], ["a", "b"])[0]["content"] == [
     ...     {"type": "image_url", "image_url": {"url": "a"}}, {"type": "text", "text": "Is it "},
     ...     {"type": "image_url", "image_url": {"url": "b"}}, {"type": "text", "text": "?"}]
     True
     """
-    left = iter(urls)
-    return [{"role": turn["role"], "content": _content(turn["content"], left)} for turn in turns]
+    remaining_urls = iter(urls)
+    return [{"role": turn["role"], "content": _build_content(turn["content"], remaining_urls)} for turn in turns]
 
 
-def _content(text: str, urls: Iterable[str]) -> str | list[dict[str, Any]]:
-    first, *others = text.split(PLACEHOLDER)
-    if not others:
+def _build_content(text: str, urls: Iterable[str]) -> str | list[dict[str, Any]]:
+    prefix, *pieces = text.split(PLACEHOLDER)
+    if not pieces:
         return text
-    parts = [_text(first)]
-    for piece, url in zip(others, urls, strict=False):
-        parts += [{"type": "image_url", "image_url": {"url": url}}, _text(piece)]
-    return [part for part in parts if part.get("text", "image").strip()]
+    content = [_build_text_part(prefix)]
+    for piece, url in zip(pieces, urls, strict=False):
+        content += [{"type": "image_url", "image_url": {"url": url}}, _build_text_part(piece)]
+    return [entry for entry in content if entry.get("text", "image").strip()]
 
 
-def _text(text: str) -> dict[str, Any]:
+def _build_text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def settings(given: Mapping[str, Any], tokens_name: str, seed: int | None) -> dict[str, Any]:
-    """A task's generation settings (lm-eval's `generation_kwargs`) as a request has them.
+def build_settings(generation_kwargs: Mapping[str, Any], tokens_name: str, seed: int | None) -> dict[str, Any]:
+    """Convert a task's generation settings (lm-eval's `generation_kwargs`) to settings of a request.
 
-    Without sampling the temperature is 0. An empty list of stop strings is left out: some endpoints refuse it.
+    Without sampling, the temperature is 0. An empty list of stop strings is omitted, because some endpoints refuse it.
 
-    >>> settings({"until": [], "do_sample": False, "max_gen_toks": 64}, "max_tokens", None)
+    Args:
+        generation_kwargs: Settings of the task.
+        tokens_name: The endpoint's name of the token limit.
+        seed: Seed of the request, or None.
+
+    >>> build_settings({"until": [], "do_sample": False, "max_gen_toks": 64}, "max_tokens", None)
     {'max_tokens': 64, 'temperature': 0.0}
     """
-    rest = {name: value for name, value in given.items() if name not in (*TOKENS, "until", "do_sample")}
-    limits = [given[name] for name in TOKENS if name in given]
-    sampled = {} if given.get("do_sample") else {"temperature": 0.0}
-    stops = {"stop": stop[:N_STOPS]} if (stop := stops_of(given)) else {}
+    other_settings = {
+        name: value for name, value in generation_kwargs.items() if name not in (*TOKENS, "until", "do_sample")
+    }
+    limits = [generation_kwargs[name] for name in TOKENS if name in generation_kwargs]
+    sampled = {} if generation_kwargs.get("do_sample") else {"temperature": 0.0}
+    stops = {"stop": stop[:N_STOPS]} if (stop := get_stops(generation_kwargs)) else {}
     seeded = {"seed": seed} if seed is not None else {}
-    return {tokens_name: limits[0] if limits else DEFAULT_TOKENS, **sampled, **stops, **seeded, **rest}
+    return {tokens_name: limits[0] if limits else DEFAULT_TOKENS, **sampled, **stops, **seeded, **other_settings}
 
 
-def stops_of(given: Mapping[str, Any]) -> list[str]:
-    """The stop strings of a task's generation settings."""
-    stop = given.get("until") or []
+def get_stops(generation_kwargs: Mapping[str, Any]) -> list[str]:
+    """Get the stop strings of a task's generation settings.
+
+    Args:
+        generation_kwargs: Settings of the task.
+    """
+    stop = generation_kwargs.get("until") or []
     return [text for text in ([stop] if isinstance(stop, str) else stop) if text]
 
 
 def read(body: Any, stops: Sequence[str] = ()) -> Reply:
-    """Return the reply in the body of a response.
+    """Read the reply in the body of a response.
 
-    A text that has a stop string ends there. It is no cut answer, though the server went on to the limit of tokens.
+    A text that contains a stop string ends there. It does not count as cut, even if the server reached the token limit.
+
+    Args:
+        body: Body of the response.
+        stops: Stop strings.
 
     Raises:
-        ValueError: The body is no chat completion.
+        ValueError: The body is not a chat completion.
     """
     try:
         choice = body["choices"][0]
         message = choice["message"]
-        content, refusal = _joined(message.get("content")), str(message.get("refusal") or "")
+        content, refusal = _join_content(message.get("content")), str(message.get("refusal") or "")
         text = postprocess_generated_text(content, list(stops), None)
         finish, usage = str(choice.get("finish_reason") or ""), body.get("usage") or {}
         return Reply(
-            outcome=_outcome(text, refusal, "stop" if len(text) < len(content) else finish),
+            outcome=_compute_outcome(text, refusal, "stop" if len(text) < len(content) else finish),
             text=text or refusal,
             reasoning=str(message.get("reasoning_content") or message.get("reasoning") or ""),
             reason=finish,
@@ -176,14 +229,14 @@ def read(body: Any, stops: Sequence[str] = ()) -> Reply:
         raise ValueError(f"{str(body)[:200]!r} is no chat completion") from error
 
 
-def _joined(content: Any) -> str:
-    """A message's text, which some servers send in parts."""
+def _join_content(content: Any) -> str:
+    """Join a message's text, which some servers send in parts."""
     if isinstance(content, list):
-        return "".join(str(part.get("text") or "") for part in content)
+        return "".join(str(entry.get("text") or "") for entry in content)
     return str(content or "")
 
 
-def _outcome(text: str, refusal: str, finish: str) -> str:
+def _compute_outcome(text: str, refusal: str, finish: str) -> str:
     if refusal:
         return REFUSED
     ends = {"length": CUT, "max_tokens": CUT, "content_filter": FILTERED}
@@ -191,7 +244,14 @@ def _outcome(text: str, refusal: str, finish: str) -> str:
 
 
 def check_encoding(encoding: Encoding) -> None:
-    """Raises InputError for a way to send images that there is not."""
+    """Check the settings of an image encoding.
+
+    Args:
+        encoding: The settings.
+
+    Raises:
+        InputError: A setting is invalid.
+    """
     if encoding.format not in FORMATS:
         raise InputError("image_format", f"is {encoding.format!r}", expected=" or ".join(FORMATS))
     if not 1 <= encoding.quality <= 100:

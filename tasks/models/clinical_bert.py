@@ -1,4 +1,4 @@
-"""Bio_ClinicalBERT, whose words GLoRIA and the SurgVLP family read; its weights come with their checkpoints."""
+"""Bio_ClinicalBERT, the text model of GLoRIA and of the SurgVLP family; its weights are part of their checkpoints."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ TEXT_MODEL = "emilyalsentzer/Bio_ClinicalBERT"
 
 @contextmanager
 def reading(text_model: str, expected: str) -> Iterator[None]:
-    """Turns what transformers raises where a folder or Hub name cannot be read into an InputError that names it."""
+    """Convert transformers' errors for a folder or Hub name that cannot be read to InputError.
+
+    Args:
+        text_model: The folder or Hub name.
+        expected: Description of the expected input.
+
+    Raises:
+        InputError: The model cannot be loaded.
+    """
     try:
         yield
     except (OSError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""Contrastive models as `medfaith-contrastive` uses them: CLIP and BLIP (transformers), ResNets of OpenCLIP.
+"""Contrastive encoders of `medfaith-contrastive`: CLIP and BLIP (transformers), ResNets of OpenCLIP.
 
-Similarities are 100 x cosine for every model, the scale on which SurgVLP's own code and CLIP's logits are: the paper's
-"similarity scores drop by 9.87" (section 5.4) can be no plain cosine.
+All similarities are 100 x cosine, the scale of SurgVLP's own code and of CLIP's logits. The paper's "similarity scores
+drop by 9.87" (section 5.4) cannot refer to a plain cosine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from PIL import Image
 
 from ...loaders.errors import InputError, MedfaithError
 from ..explain import grad_cam, rollout
-from ..explain.geometry import Geometry, Size, of_processor, of_transforms
+from ..explain.geometry import Geometry, Size, compute_processor_geometry, compute_transform_geometry
 
 if TYPE_CHECKING:
     import torch
@@ -28,69 +28,122 @@ SCALE = 100.0
 INSTALL = "what to do: uv pip install 'medfaith[explain]'"
 
 
-def usable_device(wanted: str | None) -> str:
-    """The device asked for, or a GPU if there is one; the CPU where there is none, because lm-eval always asks for one.
+def choose_device(device: str | None) -> str:
+    """Choose the device: the requested one, or a GPU if there is one. Without a GPU, "cuda" becomes the CPU.
 
-    Raises MedfaithError where there is no torch.
+    lm-eval always requests a GPU.
+
+    Args:
+        device: Requested device, or None.
+
+    Raises:
+        MedfaithError: torch is not installed.
     """
     try:
         import torch
     except ImportError as error:
         raise MedfaithError(f"torch is not installed\n  {INSTALL}") from error
     if torch.cuda.is_available():
-        return wanted or "cuda"
-    return "cpu" if wanted is None or wanted.startswith("cuda") else wanted
+        return device or "cuda"
+    return "cpu" if device is None or device.startswith("cuda") else device
 
 
 class Encoder(ABC):
-    """Images and prompts as unit vectors of one space, and heatmaps of their similarity.
+    """Encodes images and prompts as unit vectors of one space, and explains their similarity.
 
-    network: in eval mode, its weights frozen, on `device`. explainers: what heatmaps it has, the usual one first.
+    Attributes:
+        network: The network in eval mode, with frozen weights, on `device`.
+        explainers: Heatmap functions by name, the default first.
     """
 
     explainers: dict[str, Callable[..., torch.Tensor]]
 
     def __init__(self, name: str, network: torch.nn.Module, device: str) -> None:
         self.name, self.device = name, device
-        self.weights = weights_digest(network)
+        self.weights = hash_weights(network)
         self.network: Any = network.eval().requires_grad_(False).to(device)
 
     @abstractmethod
     def tokens(self, prompts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each prompt, uncut."""
+        """Tokenize each prompt without truncation.
+
+        Args:
+            prompts: k prompts.
+        """
 
     @abstractmethod
     def text(self, prompts: Sequence[str]) -> torch.Tensor:
-        """(k, d), of unit length."""
+        """Encode prompts.
+
+        Args:
+            prompts: k prompts.
+
+        Returns:
+            Unit vectors (k, d).
+        """
 
     @abstractmethod
     def pixels(self, images: Sequence[Image.Image]) -> torch.Tensor:
-        """What the model sees: (n, 3, h, w) on its device."""
+        """Preprocess images.
+
+        Args:
+            images: n images.
+
+        Returns:
+            Model input (n, 3, h, w) on the device.
+        """
 
     @abstractmethod
     def image(self, pixels: torch.Tensor) -> torch.Tensor:
-        """(n, d), of unit length."""
+        """Encode images.
+
+        Args:
+            pixels: Model input (n, 3, h, w).
+
+        Returns:
+            Unit vectors (n, d).
+        """
 
     @abstractmethod
     def geometry(self, size: Size) -> Geometry:
-        """Which part of a frame of this (height, width) the model sees."""
+        """Compute the part of a frame that the model sees.
+
+        Args:
+            size: (height, width) of the frame.
+        """
 
     @property
     @abstractmethod
     def preprocessing(self) -> Any:
-        """What the pixels are made by, as JSON."""
+        """Description of the preprocessing, as JSON."""
 
     @property
     @abstractmethod
     def max_tokens(self) -> int:
-        """How many tokens of a prompt the model takes."""
+        """Maximum number of tokens of a prompt."""
 
     def grids(self, pixels: torch.Tensor, texts: torch.Tensor, explainer: str) -> torch.Tensor:
-        """Heatmaps (n, k, h, w) of each image's similarity to k prompts of its own, texts (n, k, d)."""
+        """Compute heatmaps of each image's similarity to its own prompts.
+
+        Args:
+            pixels: Model input (n, 3, h, w).
+            texts: Vectors of k prompts for each image (n, k, d).
+            explainer: Name of the explainer.
+
+        Returns:
+            Shape (n, k, h, w).
+        """
         return self.explainers[explainer](pixels, texts)
 
     def check_length(self, prompts: Sequence[str]) -> None:
-        """Raises InputError where a prompt is longer than the model takes; nothing is cut in silence."""
+        """Check the length of prompts, since nothing is truncated silently.
+
+        Args:
+            prompts: The prompts.
+
+        Raises:
+            InputError: A prompt has more tokens than the model accepts.
+        """
         for prompt, ids in zip(prompts, self.tokens(prompts), strict=True):
             if len(ids) > self.max_tokens:
                 raise InputError(
@@ -102,7 +155,7 @@ class Encoder(ABC):
 
 
 class ResNetEncoder(Encoder):
-    """What the models with a convolutional image encoder share: Grad-CAM at its last stage's last block."""
+    """Base of models with a convolutional image encoder: Grad-CAM at the last block of the last stage."""
 
     layer: torch.nn.Module
 
@@ -112,11 +165,11 @@ class ResNetEncoder(Encoder):
         self.explainers = {"grad_cam": self._grad_cam}
 
     def _grad_cam(self, pixels: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
-        return grad_cam.layer_grids(self.layer, lambda: similarities(self.image(pixels), texts))
+        return grad_cam.compute_layer_grids(self.layer, lambda: compute_similarities(self.image(pixels), texts))
 
 
 class TransformerEncoder(Encoder):
-    """What CLIP and BLIP of transformers share: their processor, and rollout over the vision encoder's attentions."""
+    """Base of CLIP and BLIP in transformers: their processor, and rollout over the vision encoder's attentions."""
 
     def __init__(self, name: str, network: Any, processor: Any, device: str) -> None:
         super().__init__(name, network, device)
@@ -129,26 +182,36 @@ class TransformerEncoder(Encoder):
 
     @abstractmethod
     def project(self, vision_output: Any) -> torch.Tensor:
-        """(n, d) of the vision encoder's output, of any length."""
+        """Project the vision encoder's output to vectors (n, d) of any length.
+
+        Args:
+            vision_output: Output of the vision encoder.
+        """
 
     def tokens(self, prompts: Sequence[str]) -> list[list[int]]:
+        """Tokenize each prompt."""
         return self.tokenizer(list(prompts))["input_ids"]
 
     def pixels(self, images: Sequence[Image.Image]) -> torch.Tensor:
+        """Preprocess images."""
         return self._processor.image_processor(list(images), return_tensors="pt")["pixel_values"].to(self.device)
 
     def image(self, pixels: torch.Tensor) -> torch.Tensor:
-        return unit(self.project(self._vision(pixel_values=pixels)))
+        """Encode images."""
+        return normalize(self.project(self._vision(pixel_values=pixels)))
 
     def geometry(self, size: Size) -> Geometry:
-        return of_processor(self._processor.image_processor, size)
+        """Compute the part of a frame that the model sees."""
+        return compute_processor_geometry(self._processor.image_processor, size)
 
     @property
     def preprocessing(self) -> Any:
+        """Description of the preprocessing."""
         return json.loads(self._processor.image_processor.to_json_string())
 
     @property
     def max_tokens(self) -> int:
+        """Maximum number of tokens of a prompt."""
         return self.network.config.text_config.max_position_embeddings
 
     def _padded(self, prompts: Sequence[str]) -> Any:
@@ -159,10 +222,10 @@ class TransformerEncoder(Encoder):
     ) -> torch.Tensor:
         import torch
 
-        pixels = pixels.detach().clone().requires_grad_()  # weights are frozen: gradients need somewhere to begin
+        pixels = pixels.detach().clone().requires_grad_()  # weights are frozen, so gradients start at the pixels
         with torch.enable_grad():
             output = self._vision(pixel_values=pixels, output_attentions=True)
-            scores = similarities(unit(self.project(output)), texts)
+            scores = compute_similarities(normalize(self.project(output)), texts)
         tokens = rollout.relevance(output.attentions, scores, order=order, last_only=last_only)
         side = self.network.config.vision_config.patch_size
         return tokens.reshape(*tokens.shape[:2], pixels.shape[2] // side, pixels.shape[3] // side)
@@ -172,23 +235,27 @@ class ClipEncoder(TransformerEncoder):
     """CLIPModel of transformers."""
 
     def text(self, prompts: Sequence[str]) -> torch.Tensor:
+        """Encode prompts."""
         inputs = self._padded(prompts)
         output = self.network.text_model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
-        return unit(self.network.text_projection(output.pooler_output))
+        return normalize(self.network.text_projection(output.pooler_output))
 
     def project(self, vision_output: Any) -> torch.Tensor:
+        """Project the vision encoder's output."""
         return self.network.visual_projection(vision_output.pooler_output)
 
 
 class BlipEncoder(TransformerEncoder):
-    """BlipForImageTextRetrieval of transformers, its contrastive half (no image-text-matching head)."""
+    """BlipForImageTextRetrieval of transformers: the contrastive part, without the image-text-matching head."""
 
     def text(self, prompts: Sequence[str]) -> torch.Tensor:
+        """Encode prompts."""
         inputs = self._padded(prompts)
         output = self.network.text_encoder(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"])
-        return unit(self.network.text_proj(output.last_hidden_state[:, 0]))
+        return normalize(self.network.text_proj(output.last_hidden_state[:, 0]))
 
     def project(self, vision_output: Any) -> torch.Tensor:
+        """Project the vision encoder's output."""
         return self.network.vision_proj(vision_output.last_hidden_state[:, 0])
 
 
@@ -207,7 +274,7 @@ class OpenClipEncoder(ResNetEncoder):
             )
         try:
             with warnings.catch_warnings():
-                # Weights under another activation than they were trained with would run, and be worse.
+                # With another activation than in training, the weights would load but give worse results.
                 warnings.filterwarnings("error", message="QuickGELU mismatch")
                 loaded: Any = open_clip.create_model_from_pretrained(architecture, pretrained=weights)
         except (RuntimeError, OSError, ValueError, UserWarning) as error:
@@ -224,34 +291,49 @@ class OpenClipEncoder(ResNetEncoder):
             )
         super().__init__(f"open_clip:{name}", network, device, stages[-1])
         self._transform = transform
-        self._tokenize: Any = open_clip.get_tokenizer(architecture)  # `encode` is of one kind of tokenizer
+        self._tokenize: Any = open_clip.get_tokenizer(architecture)  # only one type of tokenizer has `encode`
 
     def tokens(self, prompts: Sequence[str]) -> list[list[int]]:
-        return [[0, *self._tokenize.encode(prompt), 0] for prompt in prompts]  # a start and an end are added
+        """Tokenize each prompt."""
+        return [[0, *self._tokenize.encode(prompt), 0] for prompt in prompts]  # with a start token and an end token
 
     def text(self, prompts: Sequence[str]) -> torch.Tensor:
-        return unit(self.network.encode_text(self._tokenize(list(prompts)).to(self.device)))
+        """Encode prompts."""
+        return normalize(self.network.encode_text(self._tokenize(list(prompts)).to(self.device)))
 
     def pixels(self, images: Sequence[Image.Image]) -> torch.Tensor:
-        return stacked(self._transform, images).to(self.device)
+        """Preprocess images."""
+        return stack_images(self._transform, images).to(self.device)
 
     def image(self, pixels: torch.Tensor) -> torch.Tensor:
-        return unit(self.network.encode_image(pixels))
+        """Encode images."""
+        return normalize(self.network.encode_image(pixels))
 
     def geometry(self, size: Size) -> Geometry:
-        return of_transforms(self._transform, size)
+        """Compute the part of a frame that the model sees."""
+        return compute_transform_geometry(self._transform, size)
 
     @property
     def preprocessing(self) -> Any:
+        """Description of the preprocessing."""
         return str([step for step in self._transform.transforms if "function" not in str(step)])
 
     @property
     def max_tokens(self) -> int:
+        """Maximum number of tokens of a prompt."""
         return self.network.context_length
 
 
-def chosen_explainer(name: str, encoder: Encoder) -> str:
-    """The explainer of a model's name for it; `auto` is the model's usual one. Raises InputError for what is none."""
+def choose_explainer(name: str, encoder: Encoder) -> str:
+    """Choose an explainer of a model.
+
+    Args:
+        name: Name of the explainer, or `auto` for the model's default.
+        encoder: The model.
+
+    Raises:
+        InputError: The model has no such explainer.
+    """
     if name == "auto":
         return next(iter(encoder.explainers))
     if name not in encoder.explainers:
@@ -260,10 +342,14 @@ def chosen_explainer(name: str, encoder: Encoder) -> str:
 
 
 def load_transformers(name: str, device: str) -> TransformerEncoder:
-    """CLIP or BLIP by a folder or a Hub name.
+    """Load CLIP or BLIP from a folder or the Hub.
+
+    Args:
+        name: A folder or a Hub name.
+        device: Device, as torch names it.
 
     Raises:
-        InputError: it cannot be read, is another kind of model, or has not all of its weights.
+        InputError: The model cannot be read, is of another type, or has missing weights.
     """
     try:
         import transformers
@@ -278,7 +364,7 @@ def load_transformers(name: str, device: str) -> TransformerEncoder:
                 expected="clip or blip (image-text retrieval); or open_clip:<architecture>:<weights>, surgvlp:<file>",
             )
         model: Any = transformers.CLIPModel if kind == "clip" else transformers.BlipForImageTextRetrieval
-        # Eager attention from the first pass on: the scores are those that the heatmaps explain.
+        # Eager attention in every pass: the heatmaps explain exactly these scores.
         network, loading = model.from_pretrained(name, attn_implementation="eager", output_loading_info=True)
         processor = transformers.AutoProcessor.from_pretrained(name)
     except (OSError, ValueError) as error:
@@ -290,49 +376,81 @@ def load_transformers(name: str, device: str) -> TransformerEncoder:
     if loading["missing_keys"]:
         raise InputError(
             name,
-            f"has no weights for {few(loading['missing_keys'])}: they would be random",
+            f"has no weights for {format_few(loading['missing_keys'])}: they would be random",
             expected=f"all weights of {model.__name__}",
             action="name a checkpoint made for image-text retrieval",
         )
     return (ClipEncoder if kind == "clip" else BlipEncoder)(name, network, processor, device)
 
 
-def similarities(features: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
-    """(n, k), 100 x cosine, of unit vectors (n, d) and each image's own (n, k, d)."""
+def compute_similarities(features: torch.Tensor, texts: torch.Tensor) -> torch.Tensor:
+    """Compute similarities, 100 x cosine.
+
+    Args:
+        features: Unit vectors of images (n, d).
+        texts: Unit vectors of each image's own texts (n, k, d).
+
+    Returns:
+        Shape (n, k).
+    """
     return SCALE * (features[:, None] * texts).sum(dim=-1)
 
 
-def unit(vectors: torch.Tensor) -> torch.Tensor:
-    """Each divided by its length."""
+def normalize(vectors: torch.Tensor) -> torch.Tensor:
+    """Divide each vector by its length.
+
+    Args:
+        vectors: Shape (..., d).
+    """
     return vectors / vectors.norm(dim=-1, keepdim=True)
 
 
-def stacked(transform: Any, images: Sequence[Image.Image]) -> torch.Tensor:
-    """Images through a torchvision transform, in mode RGB."""
+def stack_images(transform: Any, images: Sequence[Image.Image]) -> torch.Tensor:
+    """Apply a torchvision transform to images in mode RGB and stack the results.
+
+    Args:
+        transform: The transform.
+        images: The images.
+    """
     import torch
 
     return torch.stack([transform(image.convert("RGB")) for image in images])
 
 
-def weights_digest(network: torch.nn.Module) -> str:
-    """A hash of all weights: the same wherever they were read from."""
+def hash_weights(network: torch.nn.Module) -> str:
+    """Hash all weights of a network, independently of the file that they come from.
+
+    Args:
+        network: The network.
+    """
     import torch
 
     digest = blake2b(digest_size=16)
     for name, tensor in sorted(network.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        # Bytes, because numpy has no bfloat16; a view needs a dimension.
+        # Bytes, because numpy does not support bfloat16; a view needs a dimension.
         stored = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
         digest.update(memoryview(stored.numpy()) if tensor.numel() else b"")
     return digest.hexdigest()
 
 
-def short_name(name: str) -> str:
-    """A model's name without the folder that it happens to lie in."""
-    kind, colon, rest = name.rpartition(":")
-    return kind + colon + (Path(rest).name if "/" in rest and Path(rest).expanduser().exists() else rest)
+def strip_folder(name: str) -> str:
+    """Remove the folder from a model's name if the name is a path.
+
+    Args:
+        name: Name of the model, possibly with prefixes and colons.
+    """
+    kind, colon, location = name.rpartition(":")
+    return (
+        kind + colon + (Path(location).name if "/" in location and Path(location).expanduser().exists() else location)
+    )
 
 
-def few(keys: Any) -> str:
+def format_few(keys: Any) -> str:
+    """Format at most three names, and the number of remaining names.
+
+    Args:
+        keys: The names.
+    """
     names = sorted(keys)
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,4 +1,4 @@
-"""What `medfaith-contrastive` is asked, frame by frame, and which classes it predicts of a frame's scores."""
+"""The frames and documents of `medfaith-contrastive`, and the classes that it predicts from a frame's scores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from PIL import Image
 from ...loaders.errors import InputError
 from ...loaders.progress import Progress
 from ..explain.store import Entry, HeatmapStore, digest_of
-from .image_lm import images_of
+from .image_lm import get_images
 
 THRESHOLDS = ("per_frame", "per_class")
 NEEDED = ("id", "classes", "prompts", "top_k")
@@ -21,27 +21,35 @@ T = TypeVar("T")
 
 
 class Job(NamedTuple):
-    """Documents that share their classes and prompts, and where their heatmaps go."""
+    """Documents with the same classes and prompts, and the store of their heatmaps."""
 
     classes: tuple[str, ...]
     prompts: tuple[str, ...]
     top_k: int
     occlude: bool
     requests: list[Instance]
-    numbers: list[int]  # of the requests among all
+    numbers: list[int]  # indices of the requests among all requests
     store: HeatmapStore | None
 
 
 class Frame(NamedTuple):
-    """The image of a document, and of a store, where there is one, the digest it is filed by and what is there."""
+    """The image of a document.
+
+    Attributes:
+        doc: The document.
+        image: The image in mode RGB.
+        digest: Digest of the image, "" without a store.
+        entry: Stored entry of the image, or None.
+    """
 
     doc: Mapping[str, Any]
     image: Image.Image
-    shown: str
-    kept: Entry | None
+    digest: str
+    entry: Entry | None
 
     @property
     def row_id(self) -> str:
+        """Id of the document's row."""
         return str(self.doc["id"])
 
     @property
@@ -50,55 +58,74 @@ class Frame(NamedTuple):
         return self.image.height, self.image.width
 
 
-def opened(request: Instance, store: HeatmapStore | None) -> Frame:
-    """The frame that a request shows."""
-    (image,) = images_of(request)
+def open_frame(request: Instance, store: HeatmapStore | None) -> Frame:
+    """Open the frame of a request.
+
+    Args:
+        request: The request.
+        store: Store of the heatmaps, or None.
+    """
+    (image,) = get_images(request)
     image, doc = image.convert("RGB"), cast(Mapping[str, Any], request.doc)
     if store is None:
         return Frame(doc, image, "", None)
-    shown, row_id = digest_of(f"{image.size}".encode(), image.tobytes()), str(doc["id"])
-    return Frame(doc, image, shown, store.read(row_id, shown) if store.has(row_id, shown) else None)
+    digest, row_id = digest_of(f"{image.size}".encode(), image.tobytes()), str(doc["id"])
+    return Frame(doc, image, digest, store.read(row_id, digest) if store.has(row_id, digest) else None)
 
 
 def predicted(
     scores: np.ndarray, top_k: int = 0, percentile: float = 90, threshold: str = "per_frame"
 ) -> list[list[int]]:
-    """The predicted classes of each frame, the most similar first; of equal scores, the earlier class.
+    """Predict the classes of each frame, ordered by score, then by class index.
 
-    A class that ties with one that is left out is left out too: the order of the classes names nothing. See `tied`.
+    A class that ties with an excluded class is excluded, too, because the order of classes has no meaning. See
+    `tied`.
 
-    Appendix C.1: "a class is predicted if its similarity score exceeds the 90th percentile". It does not say of what.
-    `per_frame`: of the frame's own scores, which for seven classes is the arg-max (one prediction a frame), for a
-    hundred the top ten. `per_class`: of the class's scores over all frames, so that every class is predicted in a tenth
-    of the frames. The paper's figures decide for per_frame: a class that is present in a share p of the frames and
-    predicted in a tenth of them has F1 <= 2 min(0.1, p) / (0.1 + p), and F1 = 0.7410 for the hook (section 5.1) would
-    need a hook in no more than 17% of the frames, where Cholec80 has one in about half; 0.7962 for the irrigator would
-    need one in 6.6% to 15.1%. Documents with a `top_k` (triplets: 5) take the k highest instead: those above the next.
+    Appendix C.1: "a class is predicted if its similarity score exceeds the 90th percentile". It does not say of which
+    scores. `per_frame` takes the frame's own scores, which means the arg-max for seven classes (one prediction per
+    frame) and the top ten for a hundred. `per_class` takes the class's scores over all frames, so that every class is
+    predicted in a tenth of the frames. The paper's figures support per_frame: a class that is present in a share p of
+    the frames and predicted in a tenth of them has F1 <= 2 min(0.1, p) / (0.1 + p). F1 = 0.7410 for the hook (section
+    5.1) would need a hook in at most 17% of the frames, but Cholec80 has one in about half; 0.7962 for the irrigator
+    would need one in 6.6% to 15.1%. Documents with a `top_k` (triplets: 5) take the k highest scores instead, if they
+    exceed the next score.
 
     Args:
-        scores: (n, k). top_k: so many classes of each frame; 0: those above the percentile.
-        percentile: with linear interpolation; a score has to exceed it. threshold: of what it is the percentile,
-            `per_frame` or `per_class`.
+        scores: Shape (n, k).
+        top_k: Number of classes per frame, or 0 for the classes above the percentile.
+        percentile: Percentile with linear interpolation, which a score must exceed.
+        threshold: Scores that the percentile refers to, `per_frame` or `per_class`.
     """
     order = np.argsort(-scores, axis=1, kind="stable")
-    above = scores > _bar(scores, top_k, percentile, threshold)
-    return [[int(index) for index in ranks if named[index]] for ranks, named in zip(order, above, strict=True)]
+    is_predicted = scores > _compute_limits(scores, top_k, percentile, threshold)
+    return [
+        [int(index) for index in ranks if is_predicted_row[index]]
+        for ranks, is_predicted_row in zip(order, is_predicted, strict=True)
+    ]
 
 
 def tied(scores: np.ndarray, top_k: int = 0, percentile: float = 90, threshold: str = "per_frame") -> list[bool]:
-    """Of which frames a tie leaves no class to predict, or fewer than `top_k`.
+    """Find the frames for which a tie leaves no class to predict, or fewer than `top_k`.
 
-    Arguments as of `predicted`. The tie is among a frame's classes, or for `per_class` among a class's frames.
+    The tie is among a frame's classes or, for `per_class`, among a class's frames.
+
+    Args:
+        scores: Shape (n, k).
+        top_k: As in `predicted`.
+        percentile: As in `predicted`.
+        threshold: As in `predicted`.
     """
-    bar = _bar(scores, top_k, percentile, threshold)
-    at = scores == bar
-    shared = at & (at.sum(axis=0 if threshold == "per_class" and not top_k else 1, keepdims=True) > 1)
-    lacking = (scores > bar).sum(axis=1) < max(top_k, 1)
-    return (lacking & shared.any(axis=1)).tolist()
+    limits = _compute_limits(scores, top_k, percentile, threshold)
+    is_at_threshold = scores == limits
+    is_shared = is_at_threshold & (
+        is_at_threshold.sum(axis=0 if threshold == "per_class" and not top_k else 1, keepdims=True) > 1
+    )
+    has_too_few = (scores > limits).sum(axis=1) < max(top_k, 1)
+    return (has_too_few & is_shared.any(axis=1)).tolist()
 
 
-def _bar(scores: np.ndarray, top_k: int, percentile: float, threshold: str) -> np.ndarray:
-    """What the score of a predicted class exceeds; it broadcasts to the scores (n, k)."""
+def _compute_limits(scores: np.ndarray, top_k: int, percentile: float, threshold: str) -> np.ndarray:
+    """Compute the value that a predicted class must exceed; it broadcasts to the scores (n, k)."""
     if top_k >= scores.shape[1] or not scores.size:
         return np.full((1, 1), -np.inf)
     if top_k:
@@ -106,28 +133,51 @@ def _bar(scores: np.ndarray, top_k: int, percentile: float, threshold: str) -> n
     return np.percentile(scores, percentile, axis=1 if threshold == "per_frame" else 0, keepdims=True)
 
 
-def first_right(job: Job, doc: Mapping[str, Any], indices: Sequence[int]) -> int | None:
-    """The best ranked of the predicted classes that is true."""
+def find_first_right(job: Job, doc: Mapping[str, Any], indices: Sequence[int]) -> int | None:
+    """Find the best ranked correct prediction.
+
+    Args:
+        job: Job with the classes.
+        doc: The document with its gold labels.
+        indices: Predicted classes, the most similar first.
+    """
     return next((index for index in indices if job.classes[index] in doc["gold"]), None)
 
 
-def checked(request: Instance) -> Mapping[str, Any]:
-    """The request's document. Raises InputError where it has not classes, a prompt for each, and one image."""
+def require_document(request: Instance) -> Mapping[str, Any]:
+    """Return the request's document.
+
+    Args:
+        request: The request.
+
+    Raises:
+        InputError: The document has no classes, another number of prompts than classes, or not exactly one image.
+    """
     doc = request.doc if isinstance(request.doc, Mapping) else {}
-    where, expected = request.task_name or "request", "a SurgXBench document: classes, one prompt a class, one image"
+    task_name, expected = (
+        request.task_name or "request",
+        "a SurgXBench document: classes, one prompt a class, one image",
+    )
     missing = [name for name in NEEDED if name not in doc]
     if missing:
-        raise InputError(where, f"the document has no {', '.join(missing)}", expected=expected, row=request.doc_id)
-    n_classes, n_prompts, n_images = len(doc["classes"]), len(doc["prompts"]), len(images_of(request))
+        raise InputError(task_name, f"the document has no {', '.join(missing)}", expected=expected, row=request.doc_id)
+    n_classes, n_prompts, n_images = len(doc["classes"]), len(doc["prompts"]), len(get_images(request))
     if n_classes != n_prompts or not n_classes or n_images != 1:
-        found = f"{n_classes} classes, {n_prompts} prompts, {n_images} images"
-        raise InputError(where, found, expected=expected, row=str(doc["id"]))
+        problem = f"{n_classes} classes, {n_prompts} prompts, {n_images} images"
+        raise InputError(task_name, problem, expected=expected, row=str(doc["id"]))
     return doc
 
 
-def batches(items: Sequence[T], size: int, what: str = "", quiet: bool = True) -> Iterator[Sequence[T]]:
-    """The items, `size` at a time, with a bar unless quiet."""
-    with Progress(title=what, total=len(items), unit="frames", quiet=quiet) as bar:
+def iterate_batches(items: Sequence[T], size: int, title: str = "", quiet: bool = True) -> Iterator[Sequence[T]]:
+    """Iterate over the items in batches, with a progress bar.
+
+    Args:
+        items: The items.
+        size: Items per batch.
+        title: Title of the bar.
+        quiet: Whether to hide the bar.
+    """
+    with Progress(title=title, total=len(items), unit="frames", quiet=quiet) as bar:
         for start in range(0, len(items), size):
             batch = items[start : start + size]
             yield batch

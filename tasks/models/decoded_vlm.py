@@ -1,4 +1,4 @@
-"""lm-eval's hf-multimodal under one of the decoders of `tasks.decoding`: `--model_args decoding=vcd,alpha=1`."""
+"""lm-eval's hf-multimodal with one of the decoders of `tasks.decoding`: `--model_args decoding=vcd,alpha=1`."""
 
 from __future__ import annotations
 
@@ -20,38 +20,40 @@ from ...loaders.errors import InputError, MedfaithError
 from ..decoding.decoders import Chosen, choose, refuse_others
 from ..decoding.generate import Decoding
 from ..decoding.highlight import TEXT, VISION, Light, lit, use
-from ..decoding.logits import biased
-from ..decoding.noise import noised
-from ..decoding.patches import coverage, covered, in_windows
+from ..decoding.logits import add_bias
+from ..decoding.noise import add_noise
+from ..decoding.patches import coverage, find_covered, sort_by_window
 from ..decoding.regions import GOLD
 from ..decoding.titles import SAM
 from ..explain.occlusion import occluded
 from ..explain.tiles import shares
-from .answer_store import key_of
+from .answer_store import hash_facts
 from .answering_vlm import Generated
-from .families import Seen, claimed, families, tiles_of
-from .image_lm import images_of
+from .families import Seen, claimed, compute_tiles, families
+from .image_lm import get_images
 from .locating_vlm import LocatingVLM
 
 LIT = {"loba": VISION, "prompt_highlighter": TEXT}
 YES, NO = ("yes", "Yes", "YES"), ("no", "No", "NO")
-_AROUND = ("<|vision_start|>", "<|vision_end|>")  # of an image's tokens in Qwen-VL's prompts
+_IMAGE_MARKERS = ("<|vision_start|>", "<|vision_end|>")  # markers around an image's tokens in Qwen-VL's prompts
 
 
 class DecodedVLM(LocatingVLM):
-    """hf-multimodal under a decoder.
+    """hf-multimodal with a decoder.
 
-    What is contrasted is one batch of twice the rows, so that a step is one forward pass. Rows under a decoder with a
-    region have one image.
+    The prompts and their contrasts form one batch with twice the rows, so that each step is one forward pass. Decoders
+    that need a region take rows with one image.
 
     Args:
-        pretrained, **kwargs: as for hf-multimodal, and the decoder's own parameters (`decoding.decoders`).
-        decoding: the decoder's name; None: transformers' own greedy search or sampling, as the task says.
-        regions, sam: where the region of a row comes from, as of LocatingVLM.
+        pretrained: The model, as for hf-multimodal.
+        decoding: Name of the decoder. With None, transformers decodes by greedy search or sampling, as the task says.
+        regions: Source of a row's region (see LocatingVLM).
+        sam: The SAM of a trained model (see LocatingVLM).
+        **kwargs: Arguments of hf-multimodal, and the decoder's parameters (`decoding.decoders`).
 
     Raises:
-        InputError: no such decoder, or a value that does not fit.
-        MedfaithError: a family for which decoders are not known to be right.
+        InputError: The decoder is unknown, or a parameter's value is invalid.
+        MedfaithError: Decoders are not tested with the model's family.
     """
 
     def __init__(
@@ -62,36 +64,40 @@ class DecodedVLM(LocatingVLM):
         if regions != GOLD and not decoding:
             action = "name a decoder, too, such as decoding=loba (decoding=greedy changes no answer)"
             raise InputError("--model_args regions", f"is {regions!r} without a decoder", action=action)
-        self._asked: Sequence[Instance] = ()  # the batch that is being answered
-        self._light: Light | None = None  # of the batch that is being answered
+        self._batch: Sequence[Instance] = ()  # the current batch
+        self._light: Light | None = None  # weights of the current batch
         self._bias: dict[str, float] = {}  # by task
         super().__init__(pretrained, regions, sam, **kwargs)
         if self._chosen is not None and self._chosen.name in LIT:
             use(self.model, LIT[self._chosen.name])
 
-    def _create_model(self, *given: Any, **options: Any) -> None:
+    def _create_model(self, *arguments: Any, **options: Any) -> None:
         if self._chosen is not None:
             _check_family(self._chosen.name, cast(Any, self).config)  # before the weights are loaded
-        cast(Any, super())._create_model(*given, **options)
+        cast(Any, super())._create_model(*arguments, **options)
 
     @cached_property
     def _facts(self) -> dict[str, Any]:
-        """With the decoder: what it answers is kept apart from what the model alone answers, heatmaps too."""
+        """Facts of the model and the decoder, which separate stored answers and heatmaps by decoder."""
         if self._chosen is None:
             return super()._facts
-        given = {"decoding": self._chosen.name, **self._chosen.values, "regions": self._regions_from}
-        return super()._facts | given
+        decoder = {"decoding": self._chosen.name, **self._chosen.values, "regions": self._regions_from}
+        return super()._facts | decoder
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """As LocatingVLM's, under the decoder.
+        """Generate LocatingVLM's answers with the decoder.
+
+        Args:
+            requests: Requests of lm-eval.
+            disable_tqdm: Whether to hide the progress bar.
 
         Raises:
-            InputError: before the first answer, a row without the region that the decoder needs, or with one of another
-                size than its image; as LocatingVLM's.
+            InputError: Before the first answer, if a row has no region although the decoder needs one, or a region of
+                another size than its image; otherwise as LocatingVLM.
         """
         if self._chosen is not None:
             if self._chosen.decoder.needs_region:
-                with self._bar(len(requests), disable_tqdm, "looking for regions") as bar:
+                with self._start_progress(len(requests), disable_tqdm, "looking for regions") as bar:
                     for request in requests:
                         self._check_region(request, f"decoding={self._chosen.name}")
                         bar.update()
@@ -100,21 +106,21 @@ class DecodedVLM(LocatingVLM):
         return super().generate_until(requests, disable_tqdm)
 
     def _refuse_scores(self) -> None:
-        """A decoder changes answers, and no scores of given text."""
+        """Raise InputError if a decoder is set: it changes answers but not the scores of given text."""
         if self._chosen is not None and self._chosen.name != "greedy":
             action = "leave decoding out, or run tasks that ask for an answer"
             raise InputError("--model_args decoding", "changes answers, not scores of options", action=action)
 
-    def _key(self, request: Instance, repeat: int = 0) -> str:
-        key = super()._key(request, repeat)
+    def _compute_key(self, request: Instance, repeat: int = 0) -> str:
+        key = super()._compute_key(request, repeat)
         if self._chosen is None:
             return key
-        seen = None
-        if self._chosen.decoder.needs_region and len(images_of(request)):
+        region_facts = None
+        if self._chosen.decoder.needs_region and len(get_images(request)):
             region = self._region(request)
-            seen = [*region.shape, hashlib.sha256(np.packbits(region).tobytes()).hexdigest()]
-        given = {"name": self._chosen.name, **self._chosen.values, "fitted": self._bias.get(request.task_name or "")}
-        return key_of(plain=key, decoding=given, region=seen)
+            region_facts = [*region.shape, hashlib.sha256(np.packbits(region).tobytes()).hexdigest()]
+        decoder = {"name": self._chosen.name, **self._chosen.values, "fitted": self._bias.get(request.task_name or "")}
+        return hash_facts(plain=key, decoding=decoder, region=region_facts)
 
     def _generated(self, batch: Sequence[Instance]) -> list[Generated]:
         if self._chosen is None:
@@ -124,178 +130,201 @@ class DecodedVLM(LocatingVLM):
 
     @contextmanager
     def _asking(self, batch: Sequence[Instance]) -> Iterator[None]:
-        self._asked = batch
+        self._batch = batch
         try:
             yield
         finally:
-            self._asked, self._light = (), None
+            self._batch, self._light = (), None
 
-    def tok_batch_multimodal_encode(self, strings: list[str], images: list[list], *given: Any, **options: Any) -> Any:
-        """As LocatingVLM's; of a batch that is answered under a decoder with a contrast, (2n, tokens): n prompts, then
-        what each is contrasted with.
+    def tok_batch_multimodal_encode(
+        self, strings: list[str], images: list[list], *arguments: Any, **options: Any
+    ) -> Any:
+        """Encode prompts as LocatingVLM does; under a decoder with a contrast, append the contrast of each prompt.
+
+        Args:
+            strings: The n prompts.
+            images: The images of each prompt.
+            *arguments: Further arguments of lm-eval's method.
+            **options: Further options of lm-eval's method.
+
+        Returns:
+            Inputs of the model; (n, tokens), or (2n, tokens) with a contrast.
         """
         encode = super().tok_batch_multimodal_encode
-        if not self._asked or self._chosen is None or self._chosen.decoder.branches == 1:
-            return encode(strings, images, *given, **options)
+        if not self._batch or self._chosen is None or self._chosen.decoder.branches == 1:
+            return encode(strings, images, *arguments, **options)
         if not any(images):  # control `none`: nothing to contrast
-            return encode([*strings, *strings], [*images, *images], *given, **options)
-        texts, shown = self._contrast(strings, images)
-        encoded = encode([*strings, *texts], [*images, *shown], *given, **options)
+            return encode([*strings, *strings], [*images, *images], *arguments, **options)
+        contrast_texts, contrast_images = self._build_contrast(strings, images)
+        encoded = encode([*strings, *contrast_texts], [*images, *contrast_images], *arguments, **options)
         if self._chosen.name == "vcd":
-            encoded["pixel_values"] = self._noised(encoded)
+            encoded["pixel_values"] = self._add_noise(encoded)
         elif self._chosen.name in LIT:
-            light = self._on_patches if self._chosen.name == "loba" else self._on_tokens
-            self._light = light(strings, images, encoded, lambda of: encode(strings, of, *given, **options))
+            light = self._weight_patches if self._chosen.name == "loba" else self._weight_tokens
+            self._light = light(
+                strings, images, encoded, lambda pictures: encode(strings, pictures, *arguments, **options)
+            )
         return encoded
 
-    def _contrast(self, strings: Sequence[str], images: Sequence[list]) -> tuple[list[str], list[list]]:
-        """The texts and images that the prompts of the batch are contrasted with."""
+    def _build_contrast(self, strings: Sequence[str], images: Sequence[list]) -> tuple[list[str], list[list]]:
+        """Build the texts and images that the prompts of the batch are contrasted with."""
         name, values = cast(Any, self._chosen).name, cast(Any, self._chosen).values
         if name == "crg":
             return [*strings], [
-                [occluded(image, _at_size(region, image)) for image in of_row]
-                for of_row, region in zip(images, self._regions(), strict=True)
+                [occluded(image, _resize_region(region, image)) for image in row_images]
+                for row_images, region in zip(images, self._regions(), strict=True)
             ]
         if name == "m3id":
-            return [self._without_images(text) for text in strings], [[] for _ in images]
+            return [self._remove_images(text) for text in strings], [[] for _ in images]
         if name == "icd":
-            return [self._behind_images(text, values["disturbance"]) for text in strings], [*images]
+            return [self._insert_after_images(text, values["disturbance"]) for text in strings], [*images]
         return [*strings], [*images]
 
     def _regions(self) -> list[np.ndarray]:
-        """bool (H, W), of each row of the batch."""
-        return [self._region(request) for request in self._asked]
+        """Return the region of each row of the batch, bool (H, W)."""
+        return [self._region(request) for request in self._batch]
 
     @property
     def _placeholders(self) -> list[str]:
-        """What may stand for an image in a prompt, the longest first."""
+        """Texts that may represent an image in a prompt, the longest first."""
         names = (getattr(self.processor, name, None) for name in ("image_token", "boi_token"))
-        found = {DEFAULT_IMAGE_PLACEHOLDER, self.image_token, *names} - {None, ""}
-        return sorted(cast(set[str], found), key=len, reverse=True)
+        placeholders = {DEFAULT_IMAGE_PLACEHOLDER, self.image_token, *names} - {None, ""}
+        return sorted(cast(set[str], placeholders), key=len, reverse=True)
 
-    def _without_images(self, text: str) -> str:
-        for placeholder in (*self._placeholders, *_AROUND):
+    def _remove_images(self, text: str) -> str:
+        for placeholder in (*self._placeholders, *_IMAGE_MARKERS):
             text = text.replace(placeholder, "")
         return text
 
-    def _behind_images(self, text: str, words: str) -> str:
-        """The text with words behind its last image, or before all of it."""
-        marks = (*self._placeholders, *_AROUND)
+    def _insert_after_images(self, text: str, insertion: str) -> str:
+        """Insert words after the last image of a text, or at its start if it has no image."""
+        marks = (*self._placeholders, *_IMAGE_MARKERS)
         end = max(text.rfind(mark) + len(mark) if mark in text else 0 for mark in marks)
-        return f"{text[:end]}{words} {text[end:].lstrip(' ')}" if end else f"{words} {text}"
+        return f"{text[:end]}{insertion} {text[end:].lstrip(' ')}" if end else f"{insertion} {text}"
 
-    def _noised(self, encoded: Any) -> torch.Tensor:
-        """The pixels of both halves, the second one's under noise."""
+    def _add_noise(self, encoded: Any) -> torch.Tensor:
+        """Return the pixels of both halves of a batch, with noise in the second half."""
         values, pixels = cast(Any, self._chosen).values, encoded["pixel_values"]
         half = len(pixels) // 2
         frames = 1
-        if "image_grid_thw" in encoded:  # all images' patches in a row
+        if "image_grid_thw" in encoded:  # the patches of all images in one sequence
             grids = encoded["image_grid_thw"]
-            parts = pixels[half:].split(grids[len(grids) // 2 :].prod(-1).tolist())
+            pieces = pixels[half:].split(grids[len(grids) // 2 :].prod(-1).tolist())
             frames = self.model.config.vision_config.temporal_patch_size
         else:
-            parts = pixels[half:].reshape(-1, *pixels.shape[-3:]).unbind()
-        found = noised(parts, values["noise_step"], values["seed"], frames)
-        other = torch.cat(found) if pixels.ndim == 2 else torch.stack(found).reshape(pixels[half:].shape)
-        return torch.cat([pixels[:half], other])
+            pieces = pixels[half:].reshape(-1, *pixels.shape[-3:]).unbind()
+        noisy_pieces = add_noise(pieces, values["noise_step"], values["seed"], frames)
+        contrast = (
+            torch.cat(noisy_pieces) if pixels.ndim == 2 else torch.stack(noisy_pieces).reshape(pixels[half:].shape)
+        )
+        return torch.cat([pixels[:half], contrast])
 
-    def _on_patches(self, _: Sequence[str], images: list[list], encoded: Any, encode: Callable[[Any], Any]) -> Light:
-        """The weights of the region's patches in the vision encoder, of the first half alone."""
-        of_patches, real = coverage(self._regions(), images, encode, self.model.config)
-        weights = covered(of_patches).float() * cast(Any, self._chosen).values["weight"]
+    def _weight_patches(
+        self, _: Sequence[str], images: list[list], encoded: Any, encode: Callable[[Any], Any]
+    ) -> Light:
+        """Compute the weights of the region's patches in the vision encoder, for the first half of the batch."""
+        compute_patch_window, real = coverage(self._regions(), images, encode, self.model.config)
+        weights = find_covered(compute_patch_window).float() * cast(Any, self._chosen).values["weight"]
         if encoded["pixel_values"].ndim == 2:
-            both = torch.cat([weights, torch.zeros_like(weights)], dim=1)
-            return Light(in_windows(both, encoded, self.model.config), packed=True)
+            all_weights = torch.cat([weights, torch.zeros_like(weights)], dim=1)
+            return Light(sort_by_window(all_weights, encoded, self.model.config), packed=True)
         return Light(torch.cat([weights, torch.zeros_like(weights)])[real.repeat(2)], last=True)
 
-    def _on_tokens(self, strings: Sequence[str], images: list[list], encoded: Any, _: Callable[[Any], Any]) -> Light:
-        """The weights of the region's tokens in the language model, of the first half alone."""
+    def _weight_tokens(
+        self, strings: Sequence[str], images: list[list], encoded: Any, _: Callable[[Any], Any]
+    ) -> Light:
+        """Compute the weights of the region's tokens in the language model, for the first half of the batch."""
         ids = encoded["input_ids"]
         weights = torch.zeros(ids.shape, dtype=torch.float32, device=ids.device)
         for row, (text, (image,), region) in enumerate(zip(strings, images, self._regions(), strict=True)):
-            lit_tokens = torch.from_numpy(self._tokens_of(text, image, region)).to(ids.device)
+            lit_tokens = torch.from_numpy(self._find_region_tokens(text, image, region)).to(ids.device)
             places = torch.nonzero(ids[row] == self.model.config.image_token_id)[:, 0]
             weights[row, places] = lit_tokens.float() * cast(Any, self._chosen).values["weight"]
         return Light(weights)
 
-    def _tokens_of(self, text: str, image: Image.Image, region: np.ndarray) -> np.ndarray:
-        """Which of an image's tokens show the region: bool (tokens,)."""
+    def _find_region_tokens(self, text: str, image: Image.Image, region: np.ndarray) -> np.ndarray:
+        """Find the tokens of an image that show the region: bool (tokens,)."""
         family, size = cast(Any, claimed(self.model.config)), (image.height, image.width)
         inputs = dict(super().tok_batch_multimodal_encode([text], [[image]]))
         n_tokens = len(family.positions(inputs, self.model.config))
-        found = np.zeros(n_tokens, dtype=bool)
-        for tile in tiles_of(family, Seen(n_tokens, size, inputs, self.model.config, self.processor)):
-            of_cells = torch.from_numpy(shares(region, size, tile).ravel())
-            found[tile.tokens.ravel()] = covered(of_cells).numpy()
-        return found
+        is_covered = np.zeros(n_tokens, dtype=bool)
+        for tile in compute_tiles(family, Seen(n_tokens, size, inputs, self.model.config, self.processor)):
+            cell_shares = torch.from_numpy(shares(region, size, tile).ravel())
+            is_covered[tile.tokens.ravel()] = find_covered(cell_shares).numpy()
+        return is_covered
 
     def _check_window(self, length: int) -> None:
-        """Layers that forget the beginning of a text would take the weights for those of other tokens."""
+        """Refuse texts beyond a sliding window, whose layers would apply the weights to other tokens."""
         text = self.model.config.get_text_config()
         window = getattr(text, "sliding_window", None) or math.inf
         slides = "sliding_attention" in (getattr(text, "layer_types", None) or ["sliding_attention"])
         if slides and length > window:
-            found, expected = (
+            problem, expected = (
                 f"{length} tokens of a prompt and its answer",
                 f"at most {window}, the model's sliding window",
             )
-            raise InputError("decoding=prompt_highlighter", found, expected=expected, action="lower max_gen_toks")
+            raise InputError("decoding=prompt_highlighter", problem, expected=expected, action="lower max_gen_toks")
 
     def _model_multimodal_generate(self, inputs: Any, max_length: int, stop: list[str], **kwargs: Any) -> torch.Tensor:
-        if not self._asked or self._chosen is None or self._chosen.name == "greedy":
+        if not self._batch or self._chosen is None or self._chosen.name == "greedy":
             return super()._model_multimodal_generate(inputs, max_length, stop, **kwargs)
         if self._chosen.name == "prompt_highlighter":
             self._check_window(max_length)
         with self._loop() as loop:
             output = super()._model_multimodal_generate(inputs, max_length, stop, custom_generate=loop, **kwargs)
-        limit, made = self._made
-        self._made = limit, made[: len(self._asked)]
-        return output[: len(self._asked)]
+        limit, token_lists = self._last_batch
+        self._last_batch = limit, token_lists[: len(self._batch)]
+        return output[: len(self._batch)]
 
     @contextmanager
     def _loop(self) -> Iterator[Decoding]:
-        """The decoder's loop over the batch that was encoded last."""
+        """Build the decoder's loop over the batch that was encoded last."""
         assert self._chosen is not None
-        combine = self._with_bias if self._chosen.name == "yes_bias" else self._chosen.combine
-        part = LIT.get(self._chosen.name)
-        with lit(part, self._light) if part and self._light else nullcontext():
+        combine = self._add_bias if self._chosen.name == "yes_bias" else self._chosen.combine
+        model_part = LIT.get(self._chosen.name)
+        with lit(model_part, self._light) if model_part and self._light else nullcontext():
             yield Decoding(cast(Any, combine), self._chosen.decoder.branches)
 
-    def _with_bias(self, own: torch.Tensor, _: None, step: int) -> torch.Tensor:
-        """The first word alone says yes or no."""
+    def _add_bias(self, scores: torch.Tensor, _: None, step: int) -> torch.Tensor:
+        """Add the bias to the first token only, which says yes or no."""
         if step > 1:
-            return own
-        of_rows = [self._bias[request.task_name or ""] for request in self._asked]
-        return biased(own, self._first_tokens(YES), torch.tensor(of_rows, device=own.device, dtype=own.dtype)[:, None])
+            return scores
+        biases = [self._bias[request.task_name or ""] for request in self._batch]
+        return add_bias(
+            scores, self._first_tokens(YES), torch.tensor(biases, device=scores.device, dtype=scores.dtype)[:, None]
+        )
 
-    def _first_tokens(self, words: Iterable[str]) -> torch.Tensor:
-        """The first tokens of a word, with white space before it and without."""
-        written = (f"{before}{word}" for word in words for before in ("", " "))
+    def _first_tokens(self, options: Iterable[str]) -> torch.Tensor:
+        """List the first tokens of words, with and without preceding white space."""
+        written = (f"{prefix}{word}" for word in options for prefix in ("", " "))
         encoded = (self.tokenizer(text, add_special_tokens=False)["input_ids"] for text in written)
         blank = {self.tokenizer(" ", add_special_tokens=False)["input_ids"][-1]}
         firsts = {next((token for token in tokens if token not in blank), tokens[0]) for tokens in encoded if tokens}
         return torch.tensor(sorted(firsts), device=self.device)
 
     def _fit(self, requests: Sequence[Instance]) -> None:
-        """Of each task, the bias that makes a share of `yes_share` of its rows say yes; or the bias that is given."""
+        """Fit each task's bias so that a share `yes_share` of its rows says yes, or take the given bias."""
         values = cast(Any, self._chosen).values
         by_task: dict[str, list[Instance]] = {}
         for request in requests:
             by_task.setdefault(request.task_name or "", []).append(request)
-        for task, of_task in by_task.items():
+        for task, task_requests in by_task.items():
             self._bias[task] = values["bias"]
             if values["yes_share"] is not None:
-                self._bias[task] = bias_for(self._margins(of_task), values["yes_share"])
+                self._bias[task] = fit_bias(self._compute_margins(task_requests), values["yes_share"])
                 print(f"decoding=yes_bias: {task}: bias {self._bias[task]:.4f}", file=sys.stderr)
 
-    def _margins(self, requests: Sequence[Instance]) -> np.ndarray:
-        """By how much the likeliest yes is above the likeliest no where the answer begins, in logits: shape (n,)."""
+    def _compute_margins(self, requests: Sequence[Instance]) -> np.ndarray:
+        """Compute the logit of the likeliest yes minus the logit of the likeliest no at the answer's start: (n,)."""
         yes, no = self._first_tokens(YES), self._first_tokens(NO)
         margins: list[float] = []
-        with self._bar(len(requests), False, "fitting the bias") as bar:
+        with self._start_progress(len(requests), False, "fitting the bias") as bar:
             for start in range(0, len(requests), int(self.batch_size)):
-                batch = [self._opened(request) for request in requests[start : start + int(self.batch_size)]]
-                texts, images = [cast(Any, request.args)[0] for request in batch], [[*images_of(one)] for one in batch]
+                batch = [self._open_images(request) for request in requests[start : start + int(self.batch_size)]]
+                texts, images = (
+                    [cast(Any, request.args)[0] for request in batch],
+                    [[*get_images(item)] for item in batch],
+                )
                 inputs = super().tok_batch_multimodal_encode(texts, images, padding_side="left")
                 output = self.model.generate(
                     **inputs, max_new_tokens=1, do_sample=False, output_logits=True, return_dict_in_generate=True,
@@ -307,14 +336,18 @@ class DecodedVLM(LocatingVLM):
         return np.array(margins)
 
 
-def bias_for(margins: np.ndarray, yes_share: float) -> float:
-    """What has to be added to yes so that a share of the rows, to the nearest row, has it above no.
+def fit_bias(margins: np.ndarray, yes_share: float) -> float:
+    """Compute the bias that lets a share of the rows, rounded to whole rows, prefer yes to no.
 
-    It lies in the middle between the last row that says yes and the first that says no, or 1 beyond the last of all.
+    The bias is the midpoint between the last row that says yes and the first that says no, or 1 beyond the extreme row.
 
-    >>> bias_for(np.array([2.0, -1.0, -3.0, -5.0]), 0.5)
+    Args:
+        margins: Logit of yes minus logit of no for each row, shape (n,).
+        yes_share: Share of rows that say yes.
+
+    >>> fit_bias(np.array([2.0, -1.0, -3.0, -5.0]), 0.5)
     2.0
-    >>> bias_for(np.array([2.0, -1.0]), 1.0), bias_for(np.array([2.0, -1.0]), 0.0)
+    >>> fit_bias(np.array([2.0, -1.0]), 1.0), fit_bias(np.array([2.0, -1.0]), 0.0)
     (2.0, -3.0)
     """
     ordered = np.sort(margins)[::-1]
@@ -326,8 +359,8 @@ def bias_for(margins: np.ndarray, yes_share: float) -> float:
     return float(-(ordered[n_yes - 1] + ordered[n_yes]) / 2)
 
 
-def _at_size(region: np.ndarray, image: Image.Image) -> np.ndarray:
-    """The region in pixels of an image of another size."""
+def _resize_region(region: np.ndarray, image: Image.Image) -> np.ndarray:
+    """Resize a region to the pixels of an image."""
     if region.shape == (image.height, image.width):
         return region
     return np.asarray(Image.fromarray(region).resize(image.size, Image.Resampling.NEAREST))
@@ -336,9 +369,9 @@ def _at_size(region: np.ndarray, image: Image.Image) -> np.ndarray:
 def _check_family(name: str, config: Any) -> None:
     family = claimed(config)
     if family is None or not family.decoded:
-        known = ", ".join(one.name for one in families() if one.decoded)
+        names = ", ".join(candidate.name for candidate in families() if candidate.decoded)
         raise MedfaithError(
             f"--model_args decoding={name}: {config.model_type} is none of the models whose decoding was tested\n"
-            f"  expected: a model of {known}\n"
+            f"  expected: a model of {names}\n"
             "  what to do: choose one of those, or leave decoding out"
         )

@@ -1,6 +1,6 @@
-"""A look at the first answers of a run: what is wrong with all of them is said while little time is lost.
+"""A check of the first answers of a run, which warns early if all of them have the same problem.
 
-`medfaith.report.unread` says the same of whole runs, in the same words (`advice`).
+`medfaith.report.unread` gives the same warnings, with the same texts (`advice`), for complete runs.
 """
 
 from __future__ import annotations
@@ -16,54 +16,65 @@ from ...evaluate_metrics.reading.surgery import read_instruments, read_triplets
 from ...evaluate_metrics.reading.yes_no import explain_yes_no
 from ...loaders.progress import say
 from ..outcomes import CUT, EMPTY, IF_DECLINED, UNANSWERED
-from .advice import FEW, IF_SAME, IF_UNREAD, MORE_TOKENS, in_one_line, shortened
+from .advice import FEW, IF_SAME, IF_UNREAD, MORE_TOKENS, join_lines, shortened
 from .chat_form import Reply
 
 
-class _Seen(NamedTuple):
+class _AnsweredDocument(NamedTuple):
     doc: Mapping[str, Any]
     reply: Reply
 
 
 class FirstAnswers:
-    """Is shown every answer of a run as it comes, and warns on stderr where something is wrong with all of the first.
+    """Collects the first answers of a run, and warns on stderr if all of them have the same problem.
 
-    What counts is the first `FEW` that a model gave: rows that a server left unanswered are no answers.
+    Only the first `FEW` answers of a model count. Rows that a server left unanswered are not answers.
     """
 
     def __init__(self) -> None:
-        self._seen: list[_Seen] = []
+        self._answers: list[_AnsweredDocument] = []
 
-    def see(self, doc: Any, reply: Reply) -> None:
-        """An answer to the question of a document of lm-eval."""
-        if len(self._seen) < FEW and reply.outcome != UNANSWERED:
-            self._seen.append(_Seen(doc if isinstance(doc, Mapping) else {}, reply))
-            if len(self._seen) == FEW and (fault := _fault(self._seen)):
+    def add(self, doc: Any, reply: Reply) -> None:
+        """Add an answer.
+
+        Args:
+            doc: The document of lm-eval.
+            reply: The reply to its question.
+        """
+        if len(self._answers) < FEW and reply.outcome != UNANSWERED:
+            self._answers.append(_AnsweredDocument(doc if isinstance(doc, Mapping) else {}, reply))
+            if len(self._answers) == FEW and (fault := _describe_problem(self._answers)):
                 say(f"medfaith: WARNING: {fault}")
 
 
-def _fault(answers: Sequence[_Seen]) -> str:
-    """What is wrong with all answers, and what to do; "" where nothing is."""
-    outcomes = {one.reply.outcome for one in answers}
-    texts = [in_one_line(one.reply.text) for one in answers]
-    first, example = f"the first {FEW} answers", f"“{shortened(texts[-1])}”"
+def _describe_problem(answers: Sequence[_AnsweredDocument]) -> str:
+    """Describe a problem that all answers have, and what to do; return "" if there is none."""
+    outcomes = {answer.reply.outcome for answer in answers}
+    texts = [join_lines(answer.reply.text) for answer in answers]
+    subject, example = f"the first {FEW} answers", f"“{shortened(texts[-1])}”"
     if outcomes == {EMPTY}:
-        return f"{first} are all empty. What to do: {IF_SAME}"
+        return f"{subject} are all empty. What to do: {IF_SAME}"
     if outcomes == {CUT}:
-        how = "of each only the opening statement is read"
-        return f"{first} are all cut at the limit of tokens, such as {example}; {how}. What to do: {MORE_TOKENS}"
+        note = "of each only the opening statement is read"
+        return f"{subject} are all cut at the limit of tokens, such as {example}; {note}. What to do: {MORE_TOKENS}"
     if len({*texts}) == 1:
-        return f"{first} are all {example}. What to do: {IF_SAME}"
-    read = {read_outcome(one.doc, one.reply.scored, cut=one.reply.outcome == CUT) for one in answers}
-    if read == {UNREAD}:
-        return f"none of {first} can be read, such as {example}. What to do: {IF_UNREAD}"
-    if read == {DECLINED}:
-        return f"{first} all decline to answer, such as {example}. What to do: {IF_DECLINED}"
+        return f"{subject} are all {example}. What to do: {IF_SAME}"
+    reading_outcomes = {
+        read_outcome(answer.doc, answer.reply.scored, cut=answer.reply.outcome == CUT) for answer in answers
+    }
+    if reading_outcomes == {UNREAD}:
+        return f"none of {subject} can be read, such as {example}. What to do: {IF_UNREAD}"
+    if reading_outcomes == {DECLINED}:
+        return f"{subject} all decline to answer, such as {example}. What to do: {IF_DECLINED}"
     return ""
 
 
 def is_unread(doc: Mapping[str, Any], text: str) -> bool:
-    """Whether a text is unread by the reader of the document's task.
+    """Check whether the reader of the document's task cannot read a text.
+
+    Args:
+        doc: The document of lm-eval.
+        text: The text that is scored.
 
     >>> is_unread({"options": ["Edema", "No edema"]}, "I see."), is_unread({"options": ["Yes", "No"]}, "Yes.")
     (True, False)
@@ -74,14 +85,17 @@ def is_unread(doc: Mapping[str, Any], text: str) -> bool:
 
 
 def read_outcome(doc: Mapping[str, Any], text: str, *, cut: bool = False) -> Outcome | None:
-    """What the reader of the document's task makes of a text; None where the task has no reader.
+    """Read a text with the reader of the document's task.
 
-    Such documents are those of That's the Wrong Lung!, which scores where a model looks, and of other people's tasks.
+    Documents of That's the Wrong Lung!, which scores attention, and of foreign tasks have no reader.
 
     Args:
         doc: The document of lm-eval.
         text: The text that is scored.
-        cut: Whether the text was cut at the limit of tokens.
+        cut: Whether the text was cut at the token limit.
+
+    Returns:
+        The outcome, or None if the task has no reader.
     """
     question, options = str(doc.get("question") or ""), doc.get("options")
     if doc.get("ask"):
@@ -92,5 +106,9 @@ def read_outcome(doc: Mapping[str, Any], text: str, *, cut: bool = False) -> Out
         return None
     if {option.casefold() for option in options} == {"yes", "no"}:
         return explain_yes_no(text, question, cut=cut).outcome
-    of_packet = read_packet(text, options, cut=cut).baseline.answer  # the prompt `packet` wants two answers
-    return of_packet.outcome if of_packet.choice is not None else parse_answer(text, options, question, cut=cut).outcome
+    packet_answer = read_packet(text, options, cut=cut).baseline.answer  # the prompt `packet` asks for two answers
+    return (
+        packet_answer.outcome
+        if packet_answer.choice is not None
+        else parse_answer(text, options, question, cut=cut).outcome
+    )

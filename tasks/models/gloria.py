@@ -1,18 +1,20 @@
-"""GLoRIA (Huang et al., ICCV 2021), as That's the Wrong Lung! evaluates it: attention of a sentence's words on regions.
+"""GLoRIA (Huang et al., ICCV 2021), as That's the Wrong Lung! evaluates it: attention of a sentence's words to regions.
 
 The paper and the released code (marshuang80/gloria, and the paper's fork of it) differ; `attention` chooses.
 
-`paper`: a word's attention on the regions is the softmax of their inner products over tau (equation 1), a sentence's
-is the mean over its words. The local similarity is GLoRIA's: log sum exp over the words of 5 x the cosine of the word
-and the regions that it attends to. tau is not printed; 0.25, the default, is the inverse of the released `temp1`.
+`paper`: a word's attention to the regions is the softmax of their inner products over tau (equation 1), and a
+sentence's attention is the mean over its words. The local similarity is GLoRIA's: log sum exp over the words of 5 x the
+cosine of the word and its attended regions. The paper does not print tau; the default 0.25 is the inverse of the
+released `temp1`.
 
-`code`: inner products go through a softmax over the words first, which is then multiplied by temp1 = 4 and put through
-the softmax over the regions: the weights of two regions never differ by more than a factor of e^4, and attention stays
-close to uniform, as the published entropies are. [CLS] is one of the words. For the local similarity it is not, [SEP]
-is, as many zeros follow as the words have further word pieces, and the largest cosine counts instead of all. Parts of
-one word are left out of the text.
+`code`: a softmax over the words precedes the multiplication by temp1 = 4 and the softmax over the regions. The weights
+of two regions then differ at most by a factor of e^4, and attention stays close to uniform, like the published
+entropies. The words include [CLS]. For the local similarity they exclude [CLS] and include [SEP], followed by as many
+zeros as the words have additional word pieces, and the maximum replaces the log sum exp. Text parts of one word are
+omitted.
 
-A model with a "No Attn" vector (section 4.1) has one region more, which is nowhere; its share is what a map lacks to 1.
+A model with a "No Attn" vector (section 4.1) has one more region outside the image, whose share is 1 minus the map's
+sum.
 """
 
 from __future__ import annotations
@@ -33,9 +35,9 @@ from ...evaluate_metrics.localization.input_view import window
 from ...loaders.atomic import atomic_file
 from ...loaders.errors import InputError
 from ..explain.geometry import Geometry
-from .aligners import Alignment, vocabulary_digest
+from .aligners import Alignment, hash_vocabulary
 from .clinical_bert import TEXT_MODEL, reading
-from .contrastive_encoders import few, weights_digest
+from .contrastive_encoders import format_few, hash_weights
 from .gloria_image import PREPROCESSING, RESNET_50, ImageEncoder, pixels
 from .gloria_text import Sentence, TextEncoder, Tokens, tokenize
 
@@ -43,7 +45,7 @@ ATTENTIONS = ("paper", "code")
 TEMP1, TEMP2 = 4.0, 5.0
 TAU = 1 / TEMP1
 PREFIX = "gloria."
-POSITIONS = "text_encoder.model.embeddings.position_ids"  # 0, 1, 2, ...: older releases of transformers kept them
+POSITIONS = "text_encoder.model.embeddings.position_ids"  # 0, 1, 2, ...: older releases of transformers saved them
 EXPECTED = "a checkpoint of GLoRIA: the weights of a ResNet of bottlenecks, of a BERT and of two embedders"
 CONVERT = (
     "where the file is trusted and its training code is installed, save the weights alone: "
@@ -52,28 +54,36 @@ CONVERT = (
 
 
 class Embedded(NamedTuple):
-    """n images and n sentences: `local` (n, d, h, w) are of regions, `whole` (n, d) of images, `text` (n, d) of texts.
+    """Embeddings of n images and n sentences.
 
-    attention: of each image and its sentence, (queries, regions), as `GloriaModel.attention`.
+    Attributes:
+        local: Embeddings of regions (n, d, h, w).
+        overall: Embeddings of images (n, d).
+        sentences: Embeddings of the words of each sentence.
+        text: Embeddings of sentences (n, d).
+        attention: Attention of each sentence to its image (queries, regions), as `GloriaModel.attention`.
     """
 
     local: torch.Tensor
-    whole: torch.Tensor
+    overall: torch.Tensor
     sentences: list[Sentence]
     text: torch.Tensor
     attention: list[torch.Tensor]
 
 
 class GloriaModel(nn.Module):
-    """Both encoders, the attention between them and the similarities; gradients flow through all.
+    """Image and text encoder, the attention between them and the similarities; gradients flow through all parts.
 
     Args:
-        layers, width: of the ResNet (see gloria_image.ImageEncoder).
-        bert: its configuration; BERT-base with Bio_ClinicalBERT's vocabulary by default.
-        no_attn: with a "No Attn" vector. attention, tau: see the module.
+        layers: Bottlenecks of each stage of the ResNet (see gloria_image.ImageEncoder).
+        width: Width of the ResNet (see gloria_image.ImageEncoder).
+        bert: Configuration of the BERT; by default BERT-base with Bio_ClinicalBERT's vocabulary.
+        no_attn: Whether the model has a "No Attn" vector.
+        attention: "paper" or "code" (see the module).
+        tau: Temperature (see the module).
 
     Raises:
-        InputError: `attention` or `tau` is none.
+        InputError: `attention` or `tau` is invalid.
     """
 
     def __init__(
@@ -97,61 +107,98 @@ class GloriaModel(nn.Module):
         self.no_attn_vec = nn.Parameter(torch.randn(bert.hidden_size)) if no_attn else None
 
     def forward(self, images: torch.Tensor, tokens: Tokens) -> Embedded:
-        """n images, as `gloria_image.pixels`, and a sentence for each."""
-        local, whole = self.encode_images(images)
+        """Embed n images and one sentence for each.
+
+        Args:
+            images: Pixels, as `gloria_image.pixels`.
+            tokens: Tokens of the sentences.
+        """
+        local, overall = self.encode_images(images)
         sentences, text = self.encode_texts(tokens)
-        attention = [self.attention(own, local[n : n + 1])[0] for n, own in enumerate(sentences)]
-        return Embedded(local, whole, sentences, text, attention)
+        attention = [self.attention(sentence, local[n : n + 1])[0] for n, sentence in enumerate(sentences)]
+        return Embedded(local, overall, sentences, text, attention)
 
     def encode_images(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Pixels (n, 3, 224, 224) -> embeddings of regions (n, d, h, w) and of whole images (n, d)."""
+        """Encode images.
+
+        Args:
+            images: Pixels (n, 3, 224, 224).
+
+        Returns:
+            Embeddings of regions (n, d, h, w) and of images (n, d).
+        """
         return self.img_encoder(images)
 
     def encode_texts(self, tokens: Tokens) -> tuple[list[Sentence], torch.Tensor]:
-        """Tokens of n sentences -> embeddings of the words of each, and of the sentences (n, d)."""
+        """Encode sentences.
+
+        Args:
+            tokens: Tokens of n sentences.
+
+        Returns:
+            Embeddings of the words of each sentence, and of the sentences (n, d).
+        """
         return self.text_encoder(tokens)
 
     def attention(self, sentence: Sentence, local: torch.Tensor) -> torch.Tensor:
-        """What each word of a sentence attends to in each image: (n, queries, h * w), one more with a "No Attn" vector.
+        """Compute the attention of a sentence's words to the regions of images.
 
-        Queries are the words; by the code [CLS] and the words. local: (n, d, h, w). Each query's sum is 1.
+        Args:
+            sentence: Embeddings of the sentence.
+            local: Embeddings of regions (n, d, h, w).
+
+        Returns:
+            Shape (n, queries, h * w), one more region with a "No Attn" vector. Queries are the words, in the code's
+            version preceded by [CLS]. Each query sums to 1.
         """
         queries = sentence.words if self.kind == "paper" else torch.cat([sentence.start[None], sentence.words])
-        return self._weights(queries, self._regions(local))
+        return self._compute_weights(queries, self._flatten_regions(local))
 
     def similarities(
         self, images: tuple[torch.Tensor, torch.Tensor], texts: tuple[Sequence[Sentence], torch.Tensor]
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Local and global similarity of n images, as `encode_images`, and k texts, as `encode_texts`: (n, k) each."""
-        regions = self._regions(images[0])
-        local = torch.stack([self._local_similarity(sentence, regions) for sentence in texts[0]], dim=1)
+        """Compute local and global similarities of n images and k texts.
+
+        Args:
+            images: Output of `encode_images`.
+            texts: Output of `encode_texts`.
+
+        Returns:
+            Local and global similarities, each (n, k).
+        """
+        regions = self._flatten_regions(images[0])
+        local = torch.stack([self._compute_local_similarity(sentence, regions) for sentence in texts[0]], dim=1)
         return local, cosine_similarity(images[1][:, None], texts[1][None], dim=-1)
 
     def save_checkpoint(self, path: str | Path) -> None:
-        """Writes the weights under the released checkpoint's names; the file is whole or not there."""
+        """Save the weights under the released checkpoint's names, atomically.
+
+        Args:
+            path: The file.
+        """
         weights = {PREFIX + name: tensor for name, tensor in self.state_dict().items()}
         with atomic_file(Path(path)) as partial:
             torch.save({"state_dict": weights}, partial)
 
-    def _regions(self, local: torch.Tensor) -> torch.Tensor:
-        """(n, h * w, d), with the "No Attn" vector as the last region."""
+    def _flatten_regions(self, local: torch.Tensor) -> torch.Tensor:
+        """Flatten the regions to (n, h * w, d), with the "No Attn" vector as the last region."""
         regions = local.flatten(2).transpose(1, 2)
         if self.no_attn_vec is None:
             return regions
         return torch.cat([regions, self.no_attn_vec.expand(len(regions), 1, -1)], dim=1)
 
-    def _weights(self, queries: torch.Tensor, regions: torch.Tensor) -> torch.Tensor:
+    def _compute_weights(self, queries: torch.Tensor, regions: torch.Tensor) -> torch.Tensor:
         products = queries @ regions.transpose(1, 2)
         if self.kind == "paper":
             return (products / self.tau).softmax(dim=-1)
         return (products.softmax(dim=-2) * TEMP1).softmax(dim=-1)
 
-    def _local_similarity(self, sentence: Sentence, regions: torch.Tensor) -> torch.Tensor:
+    def _compute_local_similarity(self, sentence: Sentence, regions: torch.Tensor) -> torch.Tensor:
         queries = sentence.words
         if self.kind == "code":
             zeros = queries.new_zeros(sentence.n_pieces - len(queries), queries.shape[1])
             queries = torch.cat([queries, sentence.end[None], zeros])
-        context = self._weights(queries, regions) @ regions
+        context = self._compute_weights(queries, regions) @ regions
         scaled = TEMP2 * cosine_similarity(queries[None], context, dim=-1)
         return scaled.logsumexp(dim=-1) if self.kind == "paper" else scaled.amax(dim=-1)
 
@@ -160,11 +207,14 @@ class GloriaAligner:
     """A checkpoint of GLoRIA for `medfaith-alignment`.
 
     Args:
-        path: the checkpoint. text_model: a folder or Hub name with the BERT's tokenizer.
-        attention, tau: see the module.
+        path: The checkpoint.
+        device: Device, as torch names it.
+        text_model: A folder or Hub name with the BERT's tokenizer.
+        attention: "paper" or "code" (see the module).
+        tau: Temperature (see the module).
 
     Raises:
-        InputError: as `load_gloria`; the tokenizer is not there or has more tokens than the BERT.
+        InputError: As `load_gloria`; or the tokenizer is missing or has more tokens than the BERT.
     """
 
     def __init__(
@@ -174,9 +224,9 @@ class GloriaAligner:
         self._tokenizer = load_tokenizer(text_model, model.text_encoder.model.config.vocab_size)
         self.identity: Mapping[str, Any] = {
             "model": f"gloria:{Path(path).name}",
-            "weights": weights_digest(model),
+            "weights": hash_weights(model),
             "preprocessing": PREPROCESSING,
-            "vocabulary": vocabulary_digest(self._tokenizer),
+            "vocabulary": hash_vocabulary(self._tokenizer),
             "attention": attention,
             "tau": model.tau if attention == "paper" else None,
         }
@@ -184,36 +234,50 @@ class GloriaAligner:
         self._min_words = 1 if attention == "paper" else 2
 
     def align(self, images: Sequence[Image.Image], sentences: Sequence[str]) -> list[Alignment]:
-        """One for each image and its sentence; one without a word attends to nothing and has no local similarity."""
+        """Align each image with its sentence. A sentence without words attends to nothing and has no local similarity.
+
+        Args:
+            images: The images.
+            sentences: One sentence for each image.
+        """
         model = self._model
-        opened = {id(image): image for image in images}  # sentences about one image come with the same object
-        place = {key: n for n, key in enumerate(opened)}
+        opened = {id(image): image for image in images}  # sentences about one image share the object
+        index_by_image = {key: n for n, key in enumerate(opened)}
         tokens = tokenize(self._tokenizer, sentences, self._min_words).to(self._device)
         with torch.no_grad():
-            local, whole = model.encode_images(pixels(list(opened.values())).to(self._device))
-            found, texts = model.encode_texts(tokens)
+            regions, overall_features = model.encode_images(pixels(list(opened.values())).to(self._device))
+            sentence_embeddings, texts = model.encode_texts(tokens)
             alignments = []
-            for image, sentence, text, cut in zip(images, found, texts, tokens.cut, strict=True):
-                at = slice(place[id(image)], place[id(image)] + 1)
-                weights = model.attention(sentence, local[at])[0]
-                similar, overall = model.similarities((local[at], whole[at]), ([sentence], text[None]))
-                height, width = local.shape[2:]
-                # The sum, not the mean: of no word at all it is 0.
+            for image, sentence, text, cut in zip(images, sentence_embeddings, texts, tokens.cut, strict=True):
+                selection = slice(index_by_image[id(image)], index_by_image[id(image)] + 1)
+                weights = model.attention(sentence, regions[selection])[0]
+                local_similarity, similarity = model.similarities(
+                    (regions[selection], overall_features[selection]), ([sentence], text[None])
+                )
+                height, width = regions.shape[2:]
+                # The sum instead of the mean, because it is 0 without words.
                 grid = (weights.sum(dim=0) / max(len(weights), 1))[: height * width].reshape(height, width)
                 size = (image.height, image.width)
-                local_value = float(similar) if len(weights) else None
+                local_or_none = float(local_similarity) if len(weights) else None
                 geometry = Geometry(size, window(size))
-                alignments.append(Alignment(grid.float().cpu().numpy(), geometry, local_value, float(overall), cut))
+                alignments.append(
+                    Alignment(grid.float().cpu().numpy(), geometry, local_or_none, float(similarity), cut)
+                )
         return alignments
 
 
 def load_gloria(path: str | Path, attention: str = "paper", tau: float = TAU) -> GloriaModel:
-    """A model with a checkpoint's weights and of its sizes; heads of the BERT have 64 dimensions.
+    """Load a checkpoint into a model of its sizes. Each head of the BERT has 64 dimensions.
 
-    No code in the file is run: what is not a tensor is not read.
+    Loading runs no code of the file: only tensors are read.
+
+    Args:
+        path: The checkpoint.
+        attention: "paper" or "code" (see the module).
+        tau: Temperature (see the module).
 
     Raises:
-        InputError: the file is no checkpoint, or has other weights than GLoRIA.
+        InputError: The file is not a checkpoint, or its weights do not fit GLoRIA.
     """
     file = Path(path).expanduser()
     weights = _read(file)
@@ -224,7 +288,15 @@ def load_gloria(path: str | Path, attention: str = "paper", tau: float = TAU) ->
 
 
 def load_tokenizer(text_model: str, vocab_size: int) -> Any:
-    """The tokenizer in a folder or of a Hub name. Raises InputError where there is none, or one of too many tokens."""
+    """Load a tokenizer.
+
+    Args:
+        text_model: A folder or Hub name.
+        vocab_size: Number of tokens of the checkpoint's BERT.
+
+    Raises:
+        InputError: The tokenizer is missing or has more tokens than the BERT.
+    """
     with reading(text_model, "a folder or Hub name with the files of a BERT's tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(text_model)
     if len(tokenizer) > vocab_size:
@@ -237,7 +309,7 @@ def load_tokenizer(text_model: str, vocab_size: int) -> Any:
 
 
 class _Inert:
-    """In place of whatever a training run kept beside its weights; does nothing with what it is given."""
+    """A placeholder for objects other than tensors in a training checkpoint; it ignores its data."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         pass
@@ -250,80 +322,98 @@ class _Inert:
 
 
 def _read(path: Path) -> dict[str, torch.Tensor]:
-    """The checkpoint's tensors, without the prefix of the training's module.
+    """Read the checkpoint's tensors, without the prefix of the training module.
 
-    Lightning keeps a configuration, optimizer and callbacks in the file, whose classes torch's restricted unpickler
-    refuses. Here each gets an inert class of its name, so that the tensors can be read and nothing else is.
+    Lightning saves a configuration, optimizers and callbacks in the file, whose classes torch's restricted unpickler
+    refuses. Each of them becomes an inert class of the same name, so that only tensors are read.
     """
     try:
         foreign = torch.serialization.get_unsafe_globals_in_checkpoint(path)
         names = [name.rpartition(".") for name in foreign]
-        with torch.serialization.safe_globals([type(name, (_Inert,), {"__module__": at}) for at, _, name in names]):
+        with torch.serialization.safe_globals(
+            [type(name, (_Inert,), {"__module__": module}) for module, _, name in names]
+        ):
             content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        found = "cannot be loaded (beside its weights it holds objects that only its training code can read)"
-        raise InputError(path, found, expected=EXPECTED, action=CONVERT) from error
+        problem = "cannot be loaded (beside its weights it holds objects that only its training code can read)"
+        raise InputError(path, problem, expected=EXPECTED, action=CONVERT) from error
     except (OSError, RuntimeError, EOFError, ValueError) as error:
-        action = CONVERT if isinstance(error, ValueError) else ""  # a file of torch before 1.6, or none of torch
+        action = CONVERT if isinstance(error, ValueError) else ""  # a file of torch before 1.6, or no file of torch
         raise InputError(
             path, f"cannot be loaded ({str(error).splitlines()[0]})", expected=EXPECTED, action=action
         ) from error
     weights = content.get("state_dict", content) if isinstance(content, Mapping) else content
     if not isinstance(weights, Mapping) or not all(torch.is_tensor(value) for value in weights.values()):
         raise InputError(path, "has no mapping of names to tensors", expected=EXPECTED, action=CONVERT)
-    named = {str(name).removeprefix(PREFIX): tensor for name, tensor in weights.items()}
-    return {name: tensor for name, tensor in named.items() if name != POSITIONS}
+    renamed = {str(name).removeprefix(PREFIX): tensor for name, tensor in weights.items()}
+    return {name: tensor for name, tensor in renamed.items() if name != POSITIONS}
 
 
 def _sizes(path: Path, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-    """Arguments of GloriaModel that fit the weights."""
+    """Compute the arguments of GloriaModel that fit the weights."""
 
-    def shape(name: str, n_dimensions: int = 2) -> torch.Size:
+    def get_shape(name: str, n_dimensions: int = 2) -> torch.Size:
         if name not in weights or weights[name].ndim != n_dimensions:
             raise InputError(path, f"lacks {name}, or has it in another shape", expected=EXPECTED)
         return weights[name].shape
 
-    def count(pattern: str) -> int:
+    def count_layers(pattern: str) -> int:
         return len({match[1] for name in weights if (match := re.match(pattern, name))})
 
     bert = "text_encoder.model."
-    vocab_size, hidden = shape(f"{bert}embeddings.word_embeddings.weight")
+    vocab_size, hidden = get_shape(f"{bert}embeddings.word_embeddings.weight")
     config = BertConfig(
         vocab_size=vocab_size,
         hidden_size=hidden,
-        num_hidden_layers=count(rf"{re.escape(bert)}encoder\.layer\.(\d+)\."),
-        num_attention_heads=bert_heads(hidden),
-        intermediate_size=shape(f"{bert}encoder.layer.0.intermediate.dense.weight")[0],
-        max_position_embeddings=shape(f"{bert}embeddings.position_embeddings.weight")[0],
-        type_vocab_size=shape(f"{bert}embeddings.token_type_embeddings.weight")[0],
+        num_hidden_layers=count_layers(rf"{re.escape(bert)}encoder\.layer\.(\d+)\."),
+        num_attention_heads=count_bert_heads(hidden),
+        intermediate_size=get_shape(f"{bert}encoder.layer.0.intermediate.dense.weight")[0],
+        max_position_embeddings=get_shape(f"{bert}embeddings.position_embeddings.weight")[0],
+        type_vocab_size=get_shape(f"{bert}embeddings.token_type_embeddings.weight")[0],
     )
     return {
-        "layers": [max(count(rf"img_encoder\.model\.layer{stage}\.(\d+)\."), 1) for stage in range(1, 5)],
-        "width": shape("img_encoder.model.layer1.0.conv1.weight", 4)[0],
+        "layers": [max(count_layers(rf"img_encoder\.model\.layer{stage}\.(\d+)\."), 1) for stage in range(1, 5)],
+        "width": get_shape("img_encoder.model.layer1.0.conv1.weight", 4)[0],
         "bert": config,
         "no_attn": "no_attn_vec" in weights,
     }
 
 
-def bert_heads(hidden_size: int) -> int:
-    """How many heads the BERT of a checkpoint has, which does not say it: each has 64 dimensions."""
+def count_bert_heads(hidden_size: int) -> int:
+    """Compute the number of heads of a checkpoint's BERT, which does not record it: each head has 64 dimensions.
+
+    Args:
+        hidden_size: Hidden size of the BERT.
+    """
     return hidden_size // 64 if hidden_size % 64 == 0 else 1
 
 
 def check_names(
-    where: str | Path,
+    path: str | Path,
     weights: Mapping[str, torch.Tensor],
-    wanted: Mapping[str, torch.Tensor],
+    expected_weights: Mapping[str, torch.Tensor],
     expected: str = EXPECTED,
 ) -> None:
-    """Raises InputError naming what is missing, unknown, or of another shape."""
-    named = {
-        "lacks": wanted.keys() - weights.keys(),
-        "has also": weights.keys() - wanted.keys(),
+    """Check the names and shapes of weights.
+
+    Args:
+        path: Name of the file for the error.
+        weights: Weights of the file.
+        expected_weights: Weights of the model.
+        expected: Description of the expected input.
+
+    Raises:
+        InputError: Weights are missing, unknown, or of another shape.
+    """
+    differences = {
+        "lacks": expected_weights.keys() - weights.keys(),
+        "has also": weights.keys() - expected_weights.keys(),
         "has in another shape": {
-            name for name in wanted.keys() & weights.keys() if wanted[name].shape != weights[name].shape
+            name
+            for name in expected_weights.keys() & weights.keys()
+            if expected_weights[name].shape != weights[name].shape
         },
     }
-    if any(named.values()):
-        found = "; ".join(f"{what} {few(names)}" for what, names in named.items() if names)
-        raise InputError(where, found, expected=expected)
+    if any(differences.values()):
+        problem = "; ".join(f"{difference} {format_few(names)}" for difference, names in differences.items() if names)
+        raise InputError(path, problem, expected=expected)

@@ -1,7 +1,7 @@
-"""GLoRIA's image encoder: what it sees of an X-ray, and a ResNet's regions of it (Huang et al., ICCV 2021).
+"""GLoRIA's image encoder: the input view of an X-ray, and the regions of a ResNet (Huang et al., ICCV 2021).
 
-After the released code (marshuang80/gloria): the published input view, grey, brought to 299 x 299; regions are the
-third stage's output (1,024 channels, 19 x 19), the whole image is the fourth's, averaged.
+It follows the released code (marshuang80/gloria): the published input view in grey, resized to 299 x 299. Regions are
+the output of the third stage (1,024 channels, 19 x 19), and the image's features are the mean output of the fourth.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ class ImageEncoder(nn.Module):
     Parameters have the released checkpoint's names.
 
     Args:
-        layers: bottlenecks of each stage. width: of the first stage's bottlenecks, 64 for ResNet-50.
-        dim: of the common space.
+        layers: Bottlenecks of each stage.
+        width: Width of the first stage's bottlenecks, 64 for ResNet-50.
+        dim: Dimension of the common space.
     """
 
     def __init__(self, layers: Sequence[int] = RESNET_50, width: int = 64, dim: int = 768) -> None:
@@ -42,41 +43,70 @@ class ImageEncoder(nn.Module):
         self.local_embedder = nn.Conv2d(REGION_CHANNELS, dim, kernel_size=1, bias=False)
 
     def forward(self, pixels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Embeddings of the regions, (n, dim, h, w), and of the whole images, (n, dim), of pixels (n, 3, H, W)."""
+        """Encode images.
+
+        Args:
+            pixels: Shape (n, 3, H, W).
+
+        Returns:
+            Embeddings of the regions (n, dim, h, w) and of the images (n, dim).
+        """
         net = self.model
         x = nn.functional.interpolate(pixels, (INPUT, INPUT), mode="bilinear", align_corners=True)
         x = net.maxpool(net.relu(net.bn1(net.conv1(x))))
         regions = net.layer3(net.layer2(net.layer1(x)))
-        whole = net.avgpool(net.layer4(regions)).flatten(1)
-        return self.local_embedder(regions), self.global_embedder(whole)
+        features = net.avgpool(net.layer4(regions)).flatten(1)
+        return self.local_embedder(regions), self.global_embedder(features)
 
 
 def view(image: Image.Image) -> np.ndarray:
-    """The published input view (evaluate_metrics.localization.input_view), grey: uint8 (224, 224), zeros where it pads.
+    """Compute the published input view (evaluate_metrics.localization.input_view) in grey.
 
-    A pixel is the mean of the area of the image that it covers, as OpenCV's INTER_AREA makes it.
+    A pixel is the mean over its area of the image, like OpenCV's INTER_AREA.
+
+    Args:
+        image: The image.
+
+    Returns:
+        uint8 (224, 224), with zero padding.
     """
     grey = np.asarray(image.convert("L"), dtype=np.float64)
     x, y, width, height = window((image.height, image.width))
-    seen = _shares(y, height, image.height) @ grey @ _shares(x, width, image.width).T
-    return np.rint(seen).astype(np.uint8)
+    resampled = (
+        _compute_overlap_shares(y, height, image.height) @ grey @ _compute_overlap_shares(x, width, image.width).T
+    )
+    return np.rint(resampled).astype(np.uint8)
 
 
 def pixels(images: Sequence[Image.Image]) -> torch.Tensor:
-    """What the model is given: float32 (n, 3, 224, 224) in [-1, 1]."""
+    """Compute the model input.
+
+    Args:
+        images: n images.
+
+    Returns:
+        float32 (n, 3, 224, 224) in [-1, 1].
+    """
     return normalised(np.stack([view(image) for image in images])).contiguous()
 
 
 def normalised(views: np.ndarray) -> torch.Tensor:
-    """`pixels` of views, uint8 (n, 224, 224); the three channels share their memory."""
+    """Normalize views to model input. The three channels share their memory.
+
+    Args:
+        views: uint8 (n, 224, 224).
+
+    Returns:
+        float32 (n, 3, 224, 224) in [-1, 1].
+    """
     grey = torch.from_numpy(views).float() / 255
     return ((grey - MEAN) / STD)[:, None].expand(-1, 3, -1, -1)
 
 
-def _shares(start: float, extent: float, n_pixels: int) -> np.ndarray:
-    """Along one side: which share of each of the view's pixels each of the image's covers, (224, n_pixels)."""
+def _compute_overlap_shares(start: float, extent: float, n_pixels: int) -> np.ndarray:
+    """Compute the share of each view pixel that each image pixel covers along one side, (224, n_pixels)."""
     scale = extent / SIDE
     edges = start + np.arange(SIDE + 1)[:, None] * scale
-    at = np.arange(n_pixels)
-    overlap = np.minimum(edges[1:], at + 1) - np.maximum(edges[:-1], at)
+    positions = np.arange(n_pixels)
+    overlap = np.minimum(edges[1:], positions + 1) - np.maximum(edges[:-1], positions)
     return overlap.clip(0) / scale

@@ -1,7 +1,7 @@
 """`medfaith-hf-vlm`: lm-eval's hf-multimodal with option scores, log p(option | images, prompt).
 
-What generates text is hf-multimodal's (`answering_vlm`). What is added is `loglikelihood` with images, which lm-eval's
-class refuses, and the hidden states that CXR-ContraBench's boundary check looks at (Appendix A.3).
+hf-multimodal generates the text (`answering_vlm`). This module adds `loglikelihood` with images, which lm-eval's class
+refuses, and the hidden states for CXR-ContraBench's boundary check (Appendix A.3).
 """
 
 from __future__ import annotations
@@ -29,14 +29,18 @@ from .families import claimed
 from .image_lm import row_id
 from .score_store import KeptScores
 
-TOKEN_TYPES = ("token_type_ids", "mm_token_type_ids")  # which tokens are an image's, or the prompt's (PaliGemma)
-CROSS_MASK = "cross_attention_mask"  # which image each token of a prompt sees, where it is by cross-attention
+TOKEN_TYPES = ("token_type_ids", "mm_token_type_ids")  # type of each token: image, prompt (PaliGemma) or text
+CROSS_MASK = "cross_attention_mask"  # the images that each token attends to by cross-attention
 
 
 class Score(NamedTuple):
-    """log_likelihood: nats, summed over the continuation's tokens; greedy: whether each of them was the likeliest.
+    """The score of one continuation.
 
-    state: float32, shape (hidden size,), the last layer's at the continuation's last token; None where not asked for.
+    Attributes:
+        log_likelihood: Sum over the continuation's tokens, in nats.
+        greedy: Whether each of the tokens was the likeliest.
+        state: float32 (hidden size,), the last layer's state at the continuation's last token, or None if not
+            requested.
     """
 
     log_likelihood: float
@@ -47,43 +51,44 @@ class Score(NamedTuple):
 class _Context(NamedTuple):
     """One prompt with its images, encoded once for all its continuations."""
 
-    text: str  # with the model's own image placeholders
-    tokens: list[int]  # what the model reads: every placeholder expanded to its image's tokens
-    unexpanded: list[int]  # the same text's tokens with the placeholders as they stand
+    text: str  # prompt with the model's image placeholders
+    tokens: list[int]  # model input: each placeholder expanded to the image's tokens
+    unexpanded: list[int]  # tokens of the text with unexpanded placeholders
     token_types: dict[str, list[int]]
-    inputs: dict[str, torch.Tensor]  # what else the model needs to know of the images
-    features: BaseModelOutputWithPooling | None  # of the vision encoder; None: `inputs` holds the pixels
+    inputs: dict[str, torch.Tensor]  # further inputs that describe the images
+    features: BaseModelOutputWithPooling | None  # output of the vision encoder; with None, `inputs` holds pixels
 
 
 class _Row(NamedTuple):
-    number: int  # of the request
+    number: int  # index of the request
     context: _Context
-    tokens: list[int]  # context and continuation
-    start: int  # where the continuation begins
+    tokens: list[int]  # tokens of context and continuation
+    start: int  # index of the continuation's first token
 
 
 class HFVisionLM(DecodedVLM):
     """hf-multimodal with image-conditioned `loglikelihood`.
 
-    A request is (context, continuation, {"visual": images}); requests with the same context string and the same
-    `images` object, as lm-eval makes them for the options of one row, are one context: its images are opened,
-    preprocessed and put through the vision encoder once. Where the model's class takes no precomputed features
-    (`mm_encoder_outputs`), or its vision encoder returns more than features (Qwen3-VL), pixels are passed with every
-    option instead, in batches of one context: the same scores, more work.
+    A request is (context, continuation, {"visual": images}). lm-eval's requests for the options of one row have the
+    same context string and the same `images` object. They form one context, whose images are opened, preprocessed and
+    encoded once. Some model classes take no precomputed features (`mm_encoder_outputs`), and some vision encoders
+    return more than features (Qwen3-VL). For these, each option is scored from pixels, in batches of one context: the
+    scores are the same, at a higher cost.
 
-    Continuation tokens are, as in lm-eval, those of context + continuation beyond the context's own number of tokens,
-    after white space at the context's end moved to the continuation. Nothing is cut: a text longer than `max_length`
-    is an error. lm-eval's response cache is not filled, because its keys ignore images.
+    As in lm-eval, continuation tokens are the tokens of context + continuation after the context's number of tokens,
+    and white space at the context's end moves to the continuation. Nothing is truncated: a text longer than
+    `max_length` is an error. lm-eval's response cache stays empty, because its keys ignore images.
 
     Args:
-        pretrained, **kwargs: as for hf-multimodal. Without a chat template `image_string` is what the processor expands
-            for one image; for Qwen2.5-VL name `<|vision_start|><|image_pad|><|vision_end|>`, or neighbouring images run
-            into one another. `answers` (AnsweringVLM) keeps scores, too. `decoding`
-            (DecodedVLM) changes answers, not scores.
-        states_path: a .npz file for the hidden states of all continuations that `loglikelihood` scores: `task`, `id`
-            (the row's), `option` (its index), each of shape (n,), and `state`, float32 of shape (n, hidden size).
-            It stays in memory until it is written (4 bytes x n x hidden size). One process only. `answers` then keeps
-            no scores.
+        pretrained: The model, as for hf-multimodal.
+        states_path: A .npz file for the hidden states of all scored continuations: `task`, `id` (of the row), `option`
+            (its index), each of shape (n,), and `state`, float32 of shape (n, hidden size). The states stay in memory
+            until they are written (4 bytes x n x hidden size). Only one process may run, and `answers` then stores no
+            scores.
+        **kwargs: Arguments of hf-multimodal. Without a chat template, `image_string` is the text that the processor
+            expands for one image; Qwen2.5-VL needs `<|vision_start|><|image_pad|><|vision_end|>`, otherwise adjacent
+            images merge. `answers` (AnsweringVLM) also stores scores. `decoding` (DecodedVLM) changes answers, not
+            scores.
     """
 
     def __init__(self, pretrained: Any, states_path: str | None = None, **kwargs: Any) -> None:
@@ -98,108 +103,140 @@ class HFVisionLM(DecodedVLM):
         family = claimed(self.model.config)
         self._answer_types = {"token_type_ids": family.answer_type if family else 0}
         self._prompt_end = family.prompt_end if family else ""
-        self._crosses = CROSS_MASK in parameters
+        self._has_cross_attention = CROSS_MASK in parameters
 
-    def tok_batch_multimodal_encode(self, strings: list[str], images: list[list], *given: Any, **options: Any) -> Any:
-        """As of DecodedVLM; prompts without an image are written as the processor writes those with one."""
-        if not self._prompt_end or any(len(of_one) for of_one in images):
-            return super().tok_batch_multimodal_encode(strings, images, *given, **options)
+    def tok_batch_multimodal_encode(
+        self, strings: list[str], images: list[list], *arguments: Any, **options: Any
+    ) -> Any:
+        """Encode prompts as DecodedVLM does; prompts without images get the format of prompts with images.
+
+        Args:
+            strings: The prompts.
+            images: The images of each prompt.
+            *arguments: Further arguments of lm-eval's method.
+            **options: Further options of lm-eval's method.
+        """
+        if not self._prompt_end or any(len(row_images) for row_images in images):
+            return super().tok_batch_multimodal_encode(strings, images, *arguments, **options)
         written = [f"{self.tokenizer.bos_token}{text}{self._prompt_end}" for text in strings]
-        encoded = super().tok_batch_multimodal_encode(written, images, *given, **options)
-        encoded["token_type_ids"] = torch.zeros_like(encoded["input_ids"])  # all of it is prompt
+        encoded = super().tok_batch_multimodal_encode(written, images, *arguments, **options)
+        encoded["token_type_ids"] = torch.zeros_like(encoded["input_ids"])  # all tokens belong to the prompt
         return encoded
 
-    def _batched_apart(self, n_images: int) -> int:
-        if self._crosses:  # transformers lets text before an image see what a batch pads to its most images
+    def _get_batch_group(self, n_images: int) -> int:
+        if self._has_cross_attention:  # transformers lets text before an image attend to padding images
             return n_images
         return min(n_images, 1) if self._prompt_end else 0
 
-    def _create_model(self, *given: Any, **options: Any) -> None:
-        self.AUTO_MODEL_CLASS = _auto_class(cast(Any, self).config.model_type)
-        cast(Any, super())._create_model(*given, **options)
+    def _create_model(self, *arguments: Any, **options: Any) -> None:
+        self.AUTO_MODEL_CLASS = _choose_auto_class(cast(Any, self).config.model_type)
+        cast(Any, super())._create_model(*arguments, **options)
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """(log-likelihood in nats, whether greedy) a request; requests without images go to lm-eval's own method.
+        """Score continuations. Requests without images go to lm-eval's own method.
+
+        Args:
+            requests: Requests of lm-eval.
+            disable_tqdm: Whether to hide the progress bar.
+
+        Returns:
+            For each request the log-likelihood in nats and whether the continuation is the greedy one.
 
         Raises:
-            InputError: placeholders and images differ in number, a continuation has no tokens, a text is too long, or
-                the model has a decoder.
+            InputError: The numbers of placeholders and images differ, a continuation has no tokens, a text is too long,
+                or the model has a decoder.
         """
         self._refuse_scores()
         with_images = [request for request in requests if len(request.args) > 2]
         text_only = [request for request in requests if len(request.args) <= 2]
         scores = self._score(with_images, disable_tqdm, states=self._states_path is not None)
         if self._states_path and with_images:
-            self._keep_states(with_images, scores)
-        ours = iter((score.log_likelihood, score.greedy) for score in scores)
-        others = iter(super().loglikelihood(text_only, disable_tqdm) if text_only else [])  # pyright: ignore[reportCallIssue]
-        return [next(ours if len(request.args) > 2 else others) for request in requests]
+            self._save_states(with_images, scores)
+        image_scores = iter((score.log_likelihood, score.greedy) for score in scores)
+        text_scores = iter(super().loglikelihood(text_only, disable_tqdm) if text_only else [])  # pyright: ignore[reportCallIssue]
+        return [next(image_scores if len(request.args) > 2 else text_scores) for request in requests]
 
-    def option_states(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> np.ndarray:
-        """Last-layer hidden states at the last token of each continuation: float32, shape (n, hidden size)."""
+    def compute_option_states(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> np.ndarray:
+        """Compute last-layer hidden states at the last token of each continuation.
+
+        Args:
+            requests: Requests of lm-eval.
+            disable_tqdm: Whether to hide the progress bar.
+
+        Returns:
+            float32, shape (n, hidden size).
+        """
         return np.stack([s.state for s in self._score(requests, disable_tqdm, states=True) if s.state is not None])
 
     def _score(self, requests: Sequence[Instance], disable_tqdm: bool, states: bool) -> list[Score]:
-        """Of each request, what is kept, or is computed and kept. With `states` all is computed, and nothing kept."""
+        """Return the score of each request, from the store or computed and stored now. States are never stored."""
         scores: dict[int, Score] = {}
         path = None if states else self._answers
-        with AnswerStore(path) as store, self._bar(len(requests), disable_tqdm, "scoring options") as bar:
-            kept = KeptScores(store, requests, self._keys)
-            for batch in self._batches(requests, kept.missing):
-                made = {row.number: score for row, score in zip(batch, self._forward(batch, states), strict=True)}
-                kept.put({number: (score.log_likelihood, score.greedy) for number, score in made.items()})
-                scores |= made
-                bar.update(len(scores) + len(kept.found) - bar.n)
-        scores |= {number: Score(*score, None) for number, score in kept.found.items()}
+        with AnswerStore(path) as store, self._start_progress(len(requests), disable_tqdm, "scoring options") as bar:
+            stored_scores = KeptScores(store, requests, self._compute_keys)
+            for batch in self._iterate_batches_of_rows(requests, stored_scores.missing):
+                new_scores = {
+                    row.number: score for row, score in zip(batch, self._score_batch(batch, states), strict=True)
+                }
+                stored_scores.put(
+                    {number: (score.log_likelihood, score.greedy) for number, score in new_scores.items()}
+                )
+                scores |= new_scores
+                bar.update(len(scores) + len(stored_scores.found) - bar.n)
+        scores |= {number: Score(*score, None) for number, score in stored_scores.found.items()}
         return [scores[number] for number in range(len(requests))]
 
-    def _keys(self, requests: Sequence[Instance]) -> list[str]:
-        """Of requests about the same images."""
-        images = self._opened(requests[0]).args[2]  # pyright: ignore (lm-eval declares a bare tuple)
-        return [self._key(replace(request, arguments=(*request.args[:2], images))) for request in requests]
+    def _compute_keys(self, requests: Sequence[Instance]) -> list[str]:
+        """Compute the keys of requests about the same images."""
+        images = self._open_images(requests[0]).args[2]  # pyright: ignore (lm-eval declares a bare tuple)
+        return [self._compute_key(replace(request, arguments=(*request.args[:2], images))) for request in requests]
 
-    def _batches(self, requests: Sequence[Instance], missing: Callable[[list[int]], list[int]]) -> Iterator[list[_Row]]:
-        """Rows in batches; no more contexts are held at a time than one batch has.
+    def _iterate_batches_of_rows(
+        self, requests: Sequence[Instance], missing: Callable[[list[int]], list[int]]
+    ) -> Iterator[list[_Row]]:
+        """Iterate over batches of rows, holding only the contexts of one batch in memory.
 
-        missing: of the numbers of the requests about one context, those that are to be scored.
+        Args:
+            requests: All requests.
+            missing: Function that selects the requests to score from the indices of one context's requests.
         """
         groups: dict[tuple[str, int], list[int]] = {}
         for number, request in enumerate(requests):
-            context, _, images = _arguments(request)
+            context, _, images = _get_arguments(request)
             groups.setdefault((context, id(images)), []).append(number)
         size = int(self.batch_size)
 
-        def length(group: list[int]) -> tuple[int, int]:  # a stand-in for tokens that opens no image
-            context, _, images = _arguments(requests[group[0]])
+        def length(group: list[int]) -> tuple[int, int]:  # estimates the number of tokens without opening an image
+            context, _, images = _get_arguments(requests[group[0]])
             return len(images), len(context)
 
         batch: list[_Row] = []
-        # The longest first: what does not fit in memory fails at once, and a batch has little padding.
-        for whole in sorted(groups.values(), key=length, reverse=True):
-            group = missing(whole)
+        # The longest first: a batch that exceeds the memory fails at once, and batches have little padding.
+        for numbers in sorted(groups.values(), key=length, reverse=True):
+            group = missing(numbers)
             if not group:
                 continue
             context = self._encode(requests[group[0]])
-            alone = context.features is None
-            if alone and batch:
+            needs_own_batch = context.features is None
+            if needs_own_batch and batch:
                 yield batch
                 batch = []
             for number in group:
-                batch.append(self._row(number, requests[number], context))
+                batch.append(self._build_row(number, requests[number], context))
                 if len(batch) == size:
                     yield batch
                     batch = []
-            if alone and batch:
+            if needs_own_batch and batch:
                 yield batch
                 batch = []
         if batch:
             yield batch
 
     def _encode(self, request: Instance) -> _Context:
-        """The request's context through the processor, exactly as for `generate_until`, and the vision encoder."""
-        text, _, visual = _arguments(request)
+        """Encode the request's context by the processor, exactly as for `generate_until`, and by the vision encoder."""
+        text, _, visual = _get_arguments(request)
         text = text.rstrip()
-        images = self._shown(visual)
+        images = self._resize_images(visual)
         self._check_placeholders(request, text, len(images))
         encoding = dict(self.tok_batch_multimodal_encode([text], [images], padding_side="right"))
         if not self.chat_applied:
@@ -208,121 +245,121 @@ class HFVisionLM(DecodedVLM):
         for unused in ("attention_mask", "labels"):
             encoding.pop(unused, None)
         token_types = {name: encoding.pop(name)[0].tolist() for name in TOKEN_TYPES if name in encoding}
-        features = self._features(encoding)
+        features = self._compute_features(encoding)
         if features is not None:
             encoding = {name: tensor for name, tensor in encoding.items() if not name.startswith("pixel")}
         text += self._prompt_end
-        return _Context(text, tokens, self._tokens(text), token_types, encoding, features)
+        return _Context(text, tokens, self._tokenize(text), token_types, encoding, features)
 
     def _check_placeholders(self, request: Instance, text: str, n_images: int) -> None:
         placeholders = {DEFAULT_IMAGE_PLACEHOLDER}
-        if self.chat_applied:  # the chat template put the model's own; Gemma 3 calls its `boi_token`
+        if self.chat_applied:  # the chat template writes the model's own, Gemma 3's `boi_token`
             names = ("image_token", "boi_token")
             placeholders = {self.image_token} | {getattr(self.processor, name, None) for name in names}
-        found = max(text.count(placeholder) for placeholder in placeholders if placeholder)
+        count_placeholders = max(text.count(placeholder) for placeholder in placeholders if placeholder)
         limit = self.max_images if self.max_images is not None else n_images
-        if min(found, limit) != min(n_images, limit) or (n_images == 0 and found):
+        if min(count_placeholders, limit) != min(n_images, limit) or (n_images == 0 and count_placeholders):
             raise InputError(
                 request.task_name or "request",
-                f"the prompt has {found} image placeholders for {n_images} images",
+                f"the prompt has {count_placeholders} image placeholders for {n_images} images",
                 expected=f"one {DEFAULT_IMAGE_PLACEHOLDER} an image",
                 action="let doc_to_text write as many placeholders as doc_to_image gives images",
                 row=row_id(request),
             )
 
-    def _features(self, inputs: Mapping[str, torch.Tensor]) -> BaseModelOutputWithPooling | None:
-        """The vision encoder's output that the model can be given again, or None where it has to see the pixels."""
+    def _compute_features(self, inputs: Mapping[str, torch.Tensor]) -> BaseModelOutputWithPooling | None:
+        """Compute reusable features of the vision encoder, or return None if the model needs pixels."""
         encoder = getattr(self.model.base_model, "get_image_features", None)
         if not self._takes_features or encoder is None or not any(name.startswith("pixel") for name in inputs):
             return None
-        wanted = {name: inputs[name] for name in inspect.signature(encoder).parameters if name in inputs}
+        encoder_inputs = {name: inputs[name] for name in inspect.signature(encoder).parameters if name in inputs}
         with torch.no_grad():
-            output = encoder(**wanted, return_dict=True)
+            output = encoder(**encoder_inputs, return_dict=True)
         if set(output) - {"last_hidden_state", "pooler_output", "hidden_states", "attentions"}:
             self._takes_features = False
             return None
         return BaseModelOutputWithPooling(pooler_output=output.pooler_output)
 
-    def _tokens(self, text: str) -> list[int]:
+    def _tokenize(self, text: str) -> list[int]:
         return self.tokenizer(text)["input_ids"]
 
-    def _row(self, number: int, request: Instance, context: _Context) -> _Row:
-        """The tokens of context and continuation together, without preprocessing the images once more.
+    def _build_row(self, number: int, request: Instance, context: _Context) -> _Row:
+        """Tokenize context and continuation together, without preprocessing the images again.
 
-        Only the text's end can be tokenised differently once the continuation follows: what both unexpanded token
-        lists share is what the expanded one keeps.
+        The continuation can change the tokens at the end of the text only. The tokens that both unexpanded lists share
+        are the tokens that the expanded list keeps.
         """
-        text, continuation, _ = _arguments(request)
+        text, continuation, _ = _get_arguments(request)
         continuation = text[len(text.rstrip()) :] + continuation
         if self._prompt_end.isspace():
-            continuation = continuation.lstrip()  # white space stands there already
-        whole = self._tokens(context.text + continuation)
-        same = takewhile(lambda pair: pair[0] == pair[1], zip(whole, context.unexpanded, strict=False))
-        shared = sum(1 for _ in same)
-        kept = len(context.tokens) - (len(context.unexpanded) - shared)
-        if context.tokens[kept:] != context.unexpanded[shared:]:
+            continuation = continuation.lstrip()  # the prompt ends with white space already
+        text_tokens = self._tokenize(context.text + continuation)
+        shared_pairs = takewhile(lambda pair: pair[0] == pair[1], zip(text_tokens, context.unexpanded, strict=False))
+        n_shared = sum(1 for _ in shared_pairs)
+        n_kept = len(context.tokens) - (len(context.unexpanded) - n_shared)
+        if context.tokens[n_kept:] != context.unexpanded[n_shared:]:
             raise MedfaithError(
                 f"{type(self.processor).__name__} changes the end of a prompt, so that its options cannot be scored\n"
                 "  what to do: use a chat template that ends in text"
             )
-        tokens, start = context.tokens[:kept] + whole[shared:], len(context.tokens)
-        where = request.task_name or "request"
+        tokens, start = context.tokens[:n_kept] + text_tokens[n_shared:], len(context.tokens)
+        task_name = request.task_name or "request"
         if len(tokens) <= start:
-            raise InputError(where, f"{continuation!r} adds no token to the prompt", row=row_id(request))
+            raise InputError(task_name, f"{continuation!r} adds no token to the prompt", row=row_id(request))
         if len(tokens) > self.max_length:
             raise InputError(
-                where,
+                task_name,
                 f"{len(tokens)} tokens with the images' do not fit into {self.max_length}",
                 action="raise max_length in --model_args if the model takes more; or send smaller or fewer images",
                 row=row_id(request),
             )
         return _Row(number, context, tokens, start)
 
-    def _forward(self, batch: Sequence[_Row], states: bool) -> list[Score]:
+    def _score_batch(self, batch: Sequence[_Row], states: bool) -> list[Score]:
         inputs = self._pad(batch)
         length = inputs["input_ids"].shape[1]
-        first = min(row.start for row in batch) - 1  # the earliest position whose next token is scored
+        first_position = min(row.start for row in batch) - 1  # the earliest position that predicts a scored token
         if self._takes_kept_logits:
-            inputs["logits_to_keep"] = length - first
+            inputs["logits_to_keep"] = length - first_position
         with torch.no_grad():
             output = self.model(**inputs, output_hidden_states=states, use_cache=False)
-        offset = first if self._takes_kept_logits else 0
+        offset = first_position if self._takes_kept_logits else 0
         scores = []
         for number, row in enumerate(batch):
             logits = output.logits[number, row.start - 1 - offset : len(row.tokens) - 1 - offset]
-            wanted = torch.tensor(row.tokens[row.start :], device=logits.device)
-            log_probabilities = logits.float().log_softmax(-1).gather(1, wanted[:, None])
-            greedy = bool((logits.argmax(-1) == wanted).all())
+            targets = torch.tensor(row.tokens[row.start :], device=logits.device)
+            log_probabilities = logits.float().log_softmax(-1).gather(1, targets[:, None])
+            greedy = bool((logits.argmax(-1) == targets).all())
             state = output.hidden_states[-1][number, len(row.tokens) - 1].float().cpu().numpy() if states else None
             scores.append(Score(float(log_probabilities.sum()), greedy, state))
         return scores
 
     def _pad(self, batch: Sequence[_Row]) -> dict[str, Any]:
-        """One batch for the model: tokens padded at the right, so that positions are those of a row by itself."""
+        """Build the model's inputs for a batch, padded at the right so that positions equal those of a single row."""
         length = max(len(row.tokens) for row in batch)
 
-        def padded(rows: list[list[int]], fill: int) -> torch.Tensor:
+        def pad_tokens(rows: list[list[int]], fill: int) -> torch.Tensor:
             return torch.tensor([row + [fill] * (length - len(row)) for row in rows], device=self.device)
 
         inputs: dict[str, Any] = {
-            "input_ids": padded([row.tokens for row in batch], self.tokenizer.pad_token_id),
-            "attention_mask": padded([[1] * len(row.tokens) for row in batch], 0),
+            "input_ids": pad_tokens([row.tokens for row in batch], self.tokenizer.pad_token_id),
+            "attention_mask": pad_tokens([[1] * len(row.tokens) for row in batch], 0),
         }
         for name in batch[0].context.token_types:
-            own = self._answer_types.get(name, 0)  # of a continuation; of padding it does not matter
-            inputs[name] = padded([row.context.token_types[name][: row.start] for row in batch], own)
+            answer_type = self._answer_types.get(name, 0)  # type of the continuation; the type of padding has no effect
+            inputs[name] = pad_tokens([row.context.token_types[name][: row.start] for row in batch], answer_type)
         contexts = [row.context for row in batch]
         for name in contexts[0].inputs:
             inputs[name] = torch.cat([context.inputs[name] for context in contexts])
         if CROSS_MASK in inputs:
-            inputs[CROSS_MASK] = lengthened(inputs[CROSS_MASK], length)
+            inputs[CROSS_MASK] = extend_mask(inputs[CROSS_MASK], length)
         if contexts[0].features is not None:
             pooled: list[Any] = [context.features.pooler_output for context in contexts if context.features]
             joined: Any = torch.cat(pooled) if torch.is_tensor(pooled[0]) else list(chain.from_iterable(pooled))
             inputs["mm_encoder_outputs"] = {"image": BaseModelOutputWithPooling(pooler_output=joined)}
         return inputs
 
-    def _keep_states(self, requests: Sequence[Instance], scores: Sequence[Score]) -> None:
+    def _save_states(self, requests: Sequence[Instance], scores: Sequence[Score]) -> None:
         for request, score in zip(requests, scores, strict=True):
             assert score.state is not None
             self._states.append((request.task_name or "", row_id(request), request.idx, score.state))
@@ -332,25 +369,34 @@ class HFVisionLM(DecodedVLM):
             np.savez(file, task=np.array(task), id=np.array(row), option=np.array(option), state=np.stack(state))
 
 
-def _auto_class(kind: str) -> Any:
-    """What transformers loads a model type with: as images and text or, where it has no such class for it, as text.
+def _choose_auto_class(kind: str) -> Any:
+    """Choose the transformers class for a model type: image-text-to-text, or causal LM if the type has no other.
 
-    Phi-4-multimodal is such a one.
+    Phi-4-multimodal is an example of the second case.
     """
     from transformers.models.auto import modeling_auto
 
-    of_text = kind in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    of_images = kind in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-    return transformers.AutoModelForCausalLM if of_text and not of_images else transformers.AutoModelForImageTextToText
+    has_text_class = kind in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    has_image_class = kind in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    return (
+        transformers.AutoModelForCausalLM
+        if has_text_class and not has_image_class
+        else transformers.AutoModelForImageTextToText
+    )
 
 
-def lengthened(mask: torch.Tensor, length: int) -> torch.Tensor:
-    """A mask of shape (n, tokens, ...) for `length` tokens: those of an answer see what the prompt's last one sees."""
+def extend_mask(mask: torch.Tensor, length: int) -> torch.Tensor:
+    """Extend a mask to more tokens. The new tokens attend to the same images as the prompt's last token.
+
+    Args:
+        mask: Shape (n, tokens, ...).
+        length: Number of tokens after the extension.
+    """
     last = mask[:, -1:].expand(-1, length - mask.shape[1], *mask.shape[2:])
     return torch.cat([mask, last], dim=1)
 
 
-def _arguments(request: Instance) -> tuple[str, str, Sequence[Any]]:
-    """Context, continuation and images; lm-eval declares the arguments as a bare tuple."""
+def _get_arguments(request: Instance) -> tuple[str, str, Sequence[Any]]:
+    """Get context, continuation and images of a request. lm-eval declares the arguments as a bare tuple."""
     context, continuation, auxiliary = cast(Any, request.args)
     return context, continuation, auxiliary["visual"]

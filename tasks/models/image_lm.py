@@ -1,4 +1,4 @@
-"""What the model plug-ins share: what lm-eval wants to know of a model without a chat template, and its requests."""
+"""Base class of the model plug-ins without a chat template, and helpers for lm-eval's requests."""
 
 from __future__ import annotations
 
@@ -13,54 +13,105 @@ from medfaith.loaders.errors import InputError, MedfaithError
 
 
 class ImageLM(LM):
-    """A model of images that answers, and gives no probability of text."""
+    """A model that answers questions about images and returns no probabilities of text."""
 
-    MULTIMODAL = True  # lm-eval asks this before it gives a model a document with images
+    MULTIMODAL = True  # lm-eval checks this before it passes documents with images
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        raise self._no_probability()
+        """Refuse log-likelihoods.
+
+        Args:
+            requests: Requests of lm-eval.
+            disable_tqdm: Ignored.
+
+        Raises:
+            MedfaithError: Always.
+        """
+        raise self._make_probability_error()
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        raise self._no_probability()
+        """Refuse log-likelihoods.
+
+        Args:
+            requests: Requests of lm-eval.
+            disable_tqdm: Ignored.
+
+        Raises:
+            MedfaithError: Always.
+        """
+        raise self._make_probability_error()
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """Join the turns by blank lines.
+
+        Args:
+            chat_history: The turns.
+            add_generation_prompt: Ignored.
+        """
         return "\n\n".join(turn["content"] for turn in chat_history)
 
     def chat_template(self, chat_template: bool | str = False) -> str:
+        """Return no chat template.
+
+        Args:
+            chat_template: Ignored.
+        """
         return ""
 
     @property
     def tokenizer_name(self) -> str:
+        """Name of the model's class."""
         return type(self).__name__
 
-    def _no_probability(self) -> MedfaithError:
+    def _make_probability_error(self) -> MedfaithError:
         return MedfaithError(
             f"{self.tokenizer_name} answers about images; it gives no probability of text\n"
             "  what to do: run a task that asks for an answer, or medfaith-hf-vlm for log-likelihoods"
         )
 
 
-def images_of(request: Instance) -> Sequence[Image.Image]:
-    """The images that a request shows."""
+def get_images(request: Instance) -> Sequence[Image.Image]:
+    """Get the images of a request.
+
+    Args:
+        request: The request.
+    """
     arguments = cast(Any, request.args)
     return arguments[2]["visual"] if len(arguments) > 2 else []
 
 
 def tell_outcome(request: Instance, outcome: str) -> None:
-    """Lets the row's document say what became of its request (`outcomes.OUTCOMES`), where it keeps that."""
-    told = getattr(images_of(request), "tell_outcome", None)
-    if told is not None:
-        told(outcome)
+    """Record the outcome of a request (`outcomes.OUTCOMES`) in its row's document, if the document supports it.
+
+    Args:
+        request: The request.
+        outcome: The outcome.
+    """
+    callback = getattr(get_images(request), "tell_outcome", None)
+    if callback is not None:
+        callback(outcome)
 
 
 def row_id(request: Instance) -> str:
-    """The id of the row that a request asks about."""
+    """Get the id of a request's row.
+
+    Args:
+        request: The request.
+    """
     doc = request.doc if isinstance(request.doc, Mapping) else {}
     return str(doc.get("id", request.doc_id))
 
 
-def number_at_once(size: int | str, largest: int | None) -> int:
-    """lm-eval's batch size, which may be automatic, as a number. Raises InputError for what is none."""
+def parse_batch_size(size: int | str, largest: int | None) -> int:
+    """Parse lm-eval's batch size, which may be automatic.
+
+    Args:
+        size: The batch size.
+        largest: Batch size to use if `size` is automatic; 16 by default.
+
+    Raises:
+        InputError: The batch size is invalid.
+    """
     if str(size).startswith("auto"):
         return int(largest or 16)
     if not str(size).isdigit() or int(size) < 1:

@@ -16,25 +16,32 @@ Scored = tuple[float, bool]  # log-likelihood in nats, whether greedy
 
 
 class KeptScores:
-    """Scores by the number of their request. The text of such a reply is JSON, as "[-5.25, false]".
+    """Stored scores by the index of their request. The text of such a reply is JSON, such as "[-5.25, false]".
 
-    found: those that were kept, as far as they were looked for.
+    Attributes:
+        found: Stored scores of the requests that `missing` looked up.
 
     Args:
-        keys: of requests about the same images, which are opened for it.
+        store: The file of answers.
+        requests: All requests.
+        keys: Function that computes the keys of requests about the same images, which it opens.
     """
 
     def __init__(
         self, store: AnswerStore, requests: Sequence[Instance], keys: Callable[[Sequence[Instance]], Sequence[str]]
     ) -> None:
         self.found: dict[int, Scored] = {}
-        self._store, self._requests, self._keys_of = store, requests, keys
-        self._keys: dict[int, str] = {}  # of what is missing
+        self._store, self._requests, self._compute_keys = store, requests, keys
+        self._keys: dict[int, str] = {}  # keys of the missing scores
 
     def missing(self, group: Sequence[int]) -> list[int]:
-        """Those of these requests, which are about the same images, whose scores are not kept."""
+        """Select the requests whose scores are not stored.
+
+        Args:
+            group: Indices of requests about the same images.
+        """
         if self._store.keeps:
-            keys = self._keys_of([self._requests[number] for number in group])
+            keys = self._compute_keys([self._requests[number] for number in group])
             for number, key in zip(group, keys, strict=True):
                 reply = self._store.get(key)
                 if reply is None:
@@ -45,10 +52,16 @@ class KeptScores:
         return [number for number in group if number not in self.found]
 
     def put(self, scores: Mapping[int, Scored]) -> None:
-        """Keeps those of a batch."""
+        """Store the scores of a batch.
+
+        Args:
+            scores: Score by request index.
+        """
         if self._store.keeps:
-            asked = {number: self._requests[number] for number in scores}
+            requests = {number: self._requests[number] for number in scores}
             self._store.put_all(
-                Kept(self._keys.pop(number), Reply(ANSWERED, json.dumps(score)), one.task_name or "", row_id(one))
-                for (number, score), one in zip(scores.items(), asked.values(), strict=True)
+                Kept(
+                    self._keys.pop(number), Reply(ANSWERED, json.dumps(score)), request.task_name or "", row_id(request)
+                )
+                for (number, score), request in zip(scores.items(), requests.values(), strict=True)
             )

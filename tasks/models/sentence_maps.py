@@ -1,4 +1,4 @@
-"""Attention whose scores on That's the Wrong Lung! can be derived: ceiling, floor, and what ignores the text."""
+"""Attention maps with derivable scores on That's the Wrong Lung!: ceiling, floor, and maps that ignore the text."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain.geometry import Geometry
 
 KINDS = ("box", "uniform", "image_only", "mirror")
-READING = ("box", "mirror")  # those that know where a sentence's boxes are
-CELLS = 19  # a side of the published model's grid
+READING = ("box", "mirror")  # kinds that follow the sentence's boxes
+CELLS = 19  # side length of the published model's grid
 SIZE = ("height", "width")
 FIELDS = {
     "box": (*SIZE, "described"),
@@ -25,39 +25,53 @@ FIELDS = {
 
 
 def attention(kind: str, doc: Mapping[str, Any]) -> tuple[np.ndarray, Geometry]:
-    """Attention (h, w) of sum 1 for a sentence's document, and where it lies: on the published input view.
+    """Compute an attention map of sum 1 for a sentence's document, on the published input view.
 
-    kind: "box": all on what the sentence names, as the document's `described` says (zeros where the image has nothing
-    of it); "mirror": the same on the other side; "image_only": the brighter, the more, whatever the sentence (opens the
-    image); "uniform": everywhere the same.
+    Args:
+        kind: "box": uniform on the regions that the document's `described` lists (zeros if there are none); "mirror":
+            the same, mirrored; "image_only": proportional to the brightness, whatever the sentence (opens the image);
+            "uniform".
+        doc: The document of the sentence.
 
-    Raises InputError for another kind.
+    Returns:
+        float32 (h, w) and its geometry.
+
+    Raises:
+        InputError: The kind is unknown.
     """
     size = (doc["height"], doc["width"])
     geometry = Geometry(size, window(size))
     if kind == "uniform":
-        return _normalised(np.ones((CELLS, CELLS))), geometry
+        return _normalize(np.ones((CELLS, CELLS))), geometry
     if kind == "image_only":
-        return _normalised(_brightness(doc["images"][0], geometry)), geometry
+        return _normalize(_compute_brightness(doc["images"][0], geometry)), geometry
     if kind in ("box", "mirror"):
-        named = mask([box["xywh"] for box in doc["described"]], size)
-        return _normalised(named[:, ::-1] if kind == "mirror" else named), geometry
+        region = mask([box["xywh"] for box in doc["described"]], size)
+        return _normalize(region[:, ::-1] if kind == "mirror" else region), geometry
     raise InputError(f"heatmap={kind}", "is none of a sentence", expected=f"one of {', '.join(KINDS)}")
 
 
-def similarity(kind: str, doc: Mapping[str, Any]) -> float | None:
-    """1 for a sentence of the image and 0 for a random one, where the model reads sentences; else None."""
+def compute_similarity(kind: str, doc: Mapping[str, Any]) -> float | None:
+    """Compute the similarity of a sentence and its image.
+
+    Args:
+        kind: Kind of attention.
+        doc: The document of the sentence.
+
+    Returns:
+        1 for a sentence of the image and 0 for a random one if the kind reads sentences, else None.
+    """
     return float(doc["perturbation"] != "random_sentences") if kind == "box" else None
 
 
-def _brightness(image: Image.Image, geometry: Geometry) -> np.ndarray:
-    """Mean grey of each cell, 1 to 256: none is without attention."""
+def _compute_brightness(image: Image.Image, geometry: Geometry) -> np.ndarray:
+    """Compute the mean grey of each cell, from 1 to 256, so that each cell has attention."""
     height, width = geometry.size
     x, y, w, h = geometry.window
     longest = max(height, width)
-    shown = image.convert("L").resize((max(1, width * RESIZED // longest), max(1, height * RESIZED // longest)))
-    scale = (shown.width / width, shown.height / height)
-    view = shown.transform(
+    resized = image.convert("L").resize((max(1, width * RESIZED // longest), max(1, height * RESIZED // longest)))
+    scale = (resized.width / width, resized.height / height)
+    view = resized.transform(
         (SIDE, SIDE),
         Image.Transform.EXTENT,
         (x * scale[0], y * scale[1], (x + w) * scale[0], (y + h) * scale[1]),
@@ -66,6 +80,6 @@ def _brightness(image: Image.Image, geometry: Geometry) -> np.ndarray:
     return 1 + np.asarray(view.resize((CELLS, CELLS), Image.Resampling.BOX), dtype=np.float64)
 
 
-def _normalised(grid: np.ndarray) -> np.ndarray:
+def _normalize(grid: np.ndarray) -> np.ndarray:
     total = grid.sum()
     return (grid / total if total else grid).astype(np.float32)

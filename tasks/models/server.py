@@ -1,6 +1,6 @@
-"""`medfaith-server`: a model behind an OpenAI-compatible chat endpoint (vLLM, SGLang, Ollama, llama.cpp, hosted ones).
+"""`medfaith-server`: a model at an OpenAI-compatible chat endpoint (vLLM, SGLang, Ollama, llama.cpp, hosted models).
 
-All images of a row are sent, each where its placeholder stands in the prompt.
+All images of a row are sent, each at its placeholder in the prompt.
 """
 
 from __future__ import annotations
@@ -22,53 +22,57 @@ from lm_eval.api.instance import Instance
 from ...loaders.errors import InputError, MedfaithError
 from ...loaders.progress import Progress
 from . import answer_counts, server_access, server_scores
-from .answer_store import AnswerStore, with_repeats
+from .answer_store import AnswerStore, iterate_repeats
 from .chat_form import (
     PLACEHOLDER,
     TOKENS_NAMES,
     Encoding,
     Prompt,
     Reply,
+    build_settings,
     check_encoding,
-    n_placeholders,
+    count_placeholders,
+    get_stops,
     read,
-    settings,
-    stops_of,
 )
 from .first_answers import FirstAnswers
-from .image_lm import ImageLM, images_of, row_id, tell_outcome
+from .image_lm import ImageLM, get_images, row_id, tell_outcome
 from .server_requests import Endpoint, Question, ask
 from .server_usage import DryRunEnd, Estimate, Prices, Usage
 
-LM_EVALS = ("batch_size", "max_batch_size", "device")  # given to every model; a server has its own
+LM_EVALS = ("batch_size", "max_batch_size", "device")  # lm-eval passes these to every model; a server ignores them
 
 
 class ServerLM(ImageLM):
-    """Asks a server, and counts what came of it (`tally`). Answers are scored, cut ones too; all else is "".
+    """Asks a server and counts the outcomes (`tally`). Complete and cut answers are scored; other outcomes give "".
 
-    A failing request is retried with growing pauses, or after as long as the server asks for (`openai`'s retries). A
-    row that still has no answer is unanswered, and the run goes on. If the server is gone (`server_access.Outage`), the
-    rows that are left are unanswered, too, and are not asked. The key comes from the variable OPENAI_API_KEY.
+    A failed request is retried with growing pauses, or after the pause that the server requests (`openai`'s retries). A
+    row without a reply is unanswered, and the run continues. During an outage (`server_access.Outage`), the remaining
+    rows are unanswered without being asked. The variable OPENAI_API_KEY holds the key.
 
     Args:
-        base_url: up to and with the version, such as http://127.0.0.1:8000/v1
-        model: its name there.
-        concurrency: requests at a time.
-        image_format, image_quality, image_max_side: how images are sent: png, or jpeg with its quality; made smaller
-            until the longest side has so many pixels.
-        max_retries, timeout: of each request; seconds.
-        max_tokens_name: what the endpoint calls the limit of an answer, one of `TOKENS_NAMES`.
-        seed: sent with each request; none by default.
-        top_logprobs: how many tokens the endpoint lists where letters are scored.
-        prompt_price, answer_price: of a million tokens, in any currency.
-        dry_run: sends nothing, and says what a run would take (`estimated`).
-        answers: SQLite file of the answers (AnswerStore). Without it a killed run starts anew.
-        send_images_to: the host of `base_url`, where it is outside of the user's network.
-        i_have_permission: sources, joined by +, whose images may go to that host though their terms do not say so.
+        base_url: URL up to and including the version, such as http://127.0.0.1:8000/v1
+        model: Name of the model at the server.
+        concurrency: Maximum number of concurrent requests.
+        image_format: Format of sent images, png or jpeg.
+        image_quality: JPEG quality.
+        image_max_side: Maximum side length in pixels; larger images are reduced.
+        max_retries: Maximum number of retries per request.
+        timeout: Timeout of a request in seconds.
+        max_tokens_name: The endpoint's name of the token limit, one of `TOKENS_NAMES`.
+        seed: Seed of each request; none by default.
+        top_logprobs: Number of tokens that the endpoint lists when letters are scored.
+        prompt_price: Price of a million prompt tokens, in any currency.
+        answer_price: Price of a million answer tokens, in any currency.
+        dry_run: Whether to estimate the resources instead of sending requests (`format_estimate`).
+        answers: SQLite file of the answers (AnswerStore). Without it, an interrupted run starts again.
+        send_images_to: The host of `base_url`, if it is outside of the user's network.
+        i_have_permission: Sources, joined by +, whose images may go to that host although their terms do not say so.
+        **others: Options that lm-eval passes to every model.
 
     Raises:
-        InputError: an option that there is not; a third party that is not named; a server that does not answer, or
-            takes neither the key nor the model.
+        InputError: An option is unknown, a third party is not named, the server does not answer, or it refuses the key
+            or the model.
     """
 
     def __init__(
@@ -83,7 +87,7 @@ class ServerLM(ImageLM):
         timeout: float = 600,
         max_tokens_name: str = "max_tokens",
         seed: int | None = None,
-        top_logprobs: int = 20,  # that OpenAI's API and vLLM give
+        top_logprobs: int = 20,  # the limit of OpenAI's API and vLLM
         prompt_price: float | None = None,
         answer_price: float | None = None,
         dry_run: bool = False,
@@ -105,22 +109,22 @@ class ServerLM(ImageLM):
         _check_installed()
         if not model:
             raise InputError("--model_args", "names no model", expected="base_url=URL,model=NAME")
-        host = server_access.host_of(base_url)
+        host = server_access.parse_host(base_url)
         self._third_party = host if server_access.is_third_party(host) else None
         server_access.check_named(self._third_party, send_images_to)
         self._permitted = set(str(i_have_permission).split("+"))
         encoding = Encoding(image_format, image_quality, image_max_side)
         check_encoding(encoding)
         self._tokens_name, self._seed, self._top_logprobs = max_tokens_name, seed, top_logprobs
-        self._prices, self._dry = Prices(prompt_price, answer_price), dry_run
+        self._prices, self._is_dry_run = Prices(prompt_price, answer_price), dry_run
         self._answers = Path(answers).expanduser() if answers else None
         self._first, self._usage, self.estimate = FirstAnswers(), Usage(), Estimate()
         url, model = base_url.rstrip("/"), str(model)
-        key = os.environ.get(server_access.KEY) or "none"  # `openai` wants one
+        key = os.environ.get(server_access.KEY) or "none"  # `openai` requires a key
         version = {} if dry_run else server_access.look_up(url, key, model, max_tokens_name, max_retries)
         identity = {"endpoint": url, "model": model, "version": version}
         self._endpoint = Endpoint(url, model, key, identity, encoding, concurrency, max_retries, timeout)
-        with AnswerStore(self._answers):  # one that cannot be used is refused here
+        with AnswerStore(self._answers):  # an unusable file is refused here
             pass
         if self._answers is None and not dry_run:
             print(
@@ -130,83 +134,101 @@ class ServerLM(ImageLM):
 
     @property
     def tokenizer_name(self) -> str:
+        """Name of the model type."""
         return "medfaith-server"
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """The turns as they are: the server applies the model's template."""
+        """Keep the turns: the server applies the model's template.
+
+        Args:
+            chat_history: The turns.
+            add_generation_prompt: Ignored.
+        """
         return Prompt(chat_history)
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """The answers, cut ones too; "" where there is none.
+        """Ask the server for answers. Cut answers are included; missing answers are "".
+
+        Args:
+            requests: Requests of lm-eval.
+            disable_tqdm: Whether to hide the progress bar.
 
         Raises:
-            InputError: a prompt names more or fewer images than its row has, or a source's terms do not let its images
-                go to the server. No image has been opened then.
-            MedfaithError: an image cannot be opened, or the server has begun to refuse the key or the model.
+            InputError: A prompt has another number of placeholders than its row has images, or a source's terms forbid
+                sending its images; both are raised before an image is opened.
+            MedfaithError: An image cannot be opened, or the server starts to refuse the key or the model.
         """
         questions = []
-        for request, repeat in with_repeats(requests):
-            given = cast(Any, request.args)[1]
-            asked, stops = settings(given, self._tokens_name, self._seed), stops_of(given)
-            questions.append(Question(request, asked, partial(read, stops=stops), stops, repeat))
+        for request, repeat in iterate_repeats(requests):
+            generation_kwargs = cast(Any, request.args)[1]
+            request_settings, stops = (
+                build_settings(generation_kwargs, self._tokens_name, self._seed),
+                get_stops(generation_kwargs),
+            )
+            questions.append(Question(request, request_settings, partial(read, stops=stops), stops, repeat))
 
         def see(request: Instance, reply: Reply) -> None:
-            self._first.see(request.doc, reply)
+            self._first.add(request.doc, reply)
 
-        return self._replies(questions, disable_tqdm, see)
+        return self._ask_questions(questions, disable_tqdm, see)
 
     def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """(log-probability of an option's letter, whether it is the likeliest); NaN of a letter that is not listed.
+        """Score option letters, with one request for all letters of a row (server_scores).
 
-        A row's letters are scored by one request (server_scores). Other continuations are refused: a server gives the
-        probabilities of what it would say, not of what it is told.
+        Other continuations are refused: a server returns the probabilities of its own answer, not of a given text.
 
-        Raises: as `generate_until`; InputError where the endpoint gives no probabilities.
+        Args:
+            requests: Requests of lm-eval.
+            disable_tqdm: Whether to hide the progress bar.
+
+        Returns:
+            The log-probability of each letter, NaN if it is not listed, and whether the letter is the likeliest.
+
+        Raises:
+            InputError: As `generate_until`, or the endpoint returns no probabilities.
+            MedfaithError: As `generate_until`, or a continuation is not a letter.
         """
         rows: dict[tuple[str, int], list[int]] = {}
         for number, request in enumerate(requests):
             context, continuation = cast(Any, request.args)[:2]
             if not server_scores.is_letter(continuation):
-                raise self._no_probability()
-            rows.setdefault((context, id(images_of(request))), []).append(number)
-        asked = server_scores.asked(self._top_logprobs, self._tokens_name, self._seed)
-        reading = partial(server_scores.read, base_url=self._endpoint.url)
-        first = [Question(requests[numbers[0]], asked, reading) for numbers in rows.values()]
-        found: dict[int, tuple[float, bool]] = {}
-        of_rows = []
-        for numbers, said in zip(rows.values(), self._replies(first, disable_tqdm), strict=True):
+                raise self._make_probability_error()
+            rows.setdefault((context, id(get_images(request))), []).append(number)
+        request_settings = server_scores.build_settings(self._top_logprobs, self._tokens_name, self._seed)
+        read_reply = partial(server_scores.read, base_url=self._endpoint.url)
+        questions = [Question(requests[numbers[0]], request_settings, read_reply) for numbers in rows.values()]
+        scores_by_number: dict[int, tuple[float, bool]] = {}
+        row_scores = []
+        for numbers, text in zip(rows.values(), self._ask_questions(questions, disable_tqdm), strict=True):
             letters = [cast(Any, requests[number].args)[1].strip() for number in numbers]
-            scores = server_scores.of_letters(json.loads(said) if said else {}, letters)
+            scores = server_scores.score_letters(json.loads(text) if text else {}, letters)
             best = max((score for score in scores if not math.isnan(score)), default=math.nan)
-            found |= {number: (score, score == best) for number, score in zip(numbers, scores, strict=True)}
-            of_rows.append(scores)
-        if (said := server_scores.advice(of_rows)) and not self._dry:
-            print(f"medfaith-server: {said}", file=sys.stderr)
-        return [found[number] for number in range(len(requests))]
+            scores_by_number |= {number: (score, score == best) for number, score in zip(numbers, scores, strict=True)}
+            row_scores.append(scores)
+        if (text := server_scores.describe_missing(row_scores)) and not self._is_dry_run:
+            print(f"medfaith-server: {text}", file=sys.stderr)
+        return [scores_by_number[number] for number in range(len(requests))]
 
-    def _replies(
+    def _ask_questions(
         self,
         questions: Sequence[Question],
         quiet: bool,
         see: Callable[[Instance, Reply], None] = lambda request, reply: None,
     ) -> list[str]:
-        """What is scored of each reply; of a dry run, "".
-
-        see: is shown each reply as it comes.
-        """
+        """Ask all questions and return the scored texts, "" in a dry run. `see` receives each reply as it arrives."""
         for question in questions:
             self._check(question)
-        if self._dry:
+        if self._is_dry_run:
             self.estimate.add(self._endpoint, questions)
             return [""] * len(questions)
         scored, usage = [""] * len(questions), Usage()
         bar = Progress(title="asking the server", total=len(questions), unit="requests", quiet=quiet)
 
-        def take(place: int, question: Question, reply: Reply, kept: bool) -> None:
+        def take(place: int, question: Question, reply: Reply, was_stored: bool) -> None:
             scored[place] = reply.scored
-            usage.add(reply, kept)
-            self._usage.add(reply, kept)
-            if not question.repeat:  # of the copies of a row, filters read the first
+            usage.add(reply, was_stored)
+            self._usage.add(reply, was_stored)
+            if not question.repeat:  # filters read the first copy of a row
                 tell_outcome(question.request, reply.outcome)
             see(question.request, reply)
             bar.update()
@@ -214,14 +236,14 @@ class ServerLM(ImageLM):
         with bar, AnswerStore(self._answers) as store:
             outage = asyncio.run(ask(self._endpoint, questions, store, take))
         answer_counts.count(usage.outcomes)
-        for said in (outage.sentence(self._endpoint.url), answer_counts.sentence(usage.outcomes)):
-            if said:
-                print(f"medfaith-server: {said}", file=sys.stderr)
+        for message in (outage.describe(self._endpoint.url), answer_counts.format_counts(usage.outcomes)):
+            if message:
+                print(f"medfaith-server: {message}", file=sys.stderr)
         return scored
 
     def _check(self, question: Question) -> None:
-        images = images_of(question.request)
-        n_named, n_images = n_placeholders(question.turns), len(images)
+        images = get_images(question.request)
+        n_named, n_images = count_placeholders(question.turns), len(images)
         if n_named != n_images:
             raise InputError(
                 question.request.task_name or "request",
@@ -234,27 +256,28 @@ class ServerLM(ImageLM):
             server_access.check_licences(getattr(images, "sources", ()), self._third_party, self._permitted)
 
     def get_model_info(self) -> dict[str, Any]:
-        """What lm-eval adds to the results of a run that has come to its end.
+        """Get the model information that lm-eval adds to the results of a complete run.
 
-        Raises DryRunEnd in a dry run, which has no results.
+        Raises:
+            DryRunEnd: In a dry run, which has no results.
         """
-        if self._dry:
-            raise DryRunEnd(self.estimated())
+        if self._is_dry_run:
+            raise DryRunEnd(self.format_estimate())
         return {"usage": self.used()}
 
     def used(self) -> dict[str, Any]:
-        """What was asked since this was last called (`server_usage.Usage.told`): a model may be asked in many runs."""
+        """Return the usage since the last call (`Usage.describe`), since a model may serve several runs."""
         usage, self._usage = self._usage, Usage()
-        return usage.told(self._prices)
+        return usage.describe(self._prices)
 
-    def estimated(self) -> str:
-        """What a dry run says."""
+    def format_estimate(self) -> str:
+        """Format the estimate of a dry run."""
         with AnswerStore(self._answers) as store:
-            return self.estimate.report(self._endpoint, store, self._prices)
+            return self.estimate.format(self._endpoint, store, self._prices)
 
 
 def _check_options(others: Mapping[str, Any], **limits: Any) -> None:
-    """Raises InputError for an option that there is not, or a value that none can have."""
+    """Raise InputError for an unknown option or an invalid value."""
     unknown = sorted(others.keys() - set(LM_EVALS))
     if unknown:
         expected = ", ".join(name for name in inspect.signature(ServerLM).parameters if name != "others")
@@ -262,9 +285,9 @@ def _check_options(others: Mapping[str, Any], **limits: Any) -> None:
     tokens_name = limits.pop("max_tokens_name")
     if tokens_name not in TOKENS_NAMES:
         raise InputError("max_tokens_name", f"is {tokens_name!r}", expected=" or ".join(TOKENS_NAMES))
-    for name, (value, least) in limits.items():
-        if not isinstance(value, (int, float)) or value < least:
-            raise InputError(name, f"is {value!r}", expected=f"a number from {least}")
+    for name, (value, minimum) in limits.items():
+        if not isinstance(value, (int, float)) or value < minimum:
+            raise InputError(name, f"is {value!r}", expected=f"a number from {minimum}")
 
 
 def _check_installed() -> None:

@@ -1,4 +1,4 @@
-"""Whether a server may and can be asked: where it is, what the licences of the data say, its key and its model."""
+"""Checks before a server is asked: its location, the licences of the data, its key and its model."""
 
 from __future__ import annotations
 
@@ -12,34 +12,53 @@ from ...loaders import sources
 from ...loaders.errors import InputError, MedfaithError
 
 KEY = "OPENAI_API_KEY"
-REFUSALS = (401, 403)  # of a key
-GONE = (429, 502, 503, 504)  # too many requests; no server behind a gateway
-# What a list of models may say of one that does not change from call to call, as its time of creation does.
+REFUSALS = (401, 403)  # status codes that refuse a key
+GONE = (429, 502, 503, 504)  # too many requests; a gateway without a server
+# Fields of a listed model that are stable between calls, unlike its creation time.
 VERSION = ("root", "parent", "revision", "fingerprint", "digest", "meta")
 
 
-def host_of(base_url: str) -> str:
-    """The host of an endpoint. Raises InputError for what is no http(s) address."""
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+def parse_host(base_url: str) -> str:
+    """Parse the host of an endpoint.
+
+    Args:
+        base_url: URL of the endpoint.
+
+    Raises:
+        InputError: The URL is not an http(s) address, or holds a password.
+    """
+    url = urlsplit(base_url)
+    if url.scheme not in ("http", "https") or not url.hostname:
         raise InputError("base_url", f"is {base_url!r}", expected="an address such as http://127.0.0.1:8000/v1")
-    if parts.username or parts.password:
+    if url.username or url.password:
         raise InputError("base_url", "holds a password", action=f"put the key into the variable {KEY}")
-    return parts.hostname
+    return url.hostname
 
 
 def is_third_party(host: str) -> bool:
-    """Whether a host is neither this machine nor one of a private network. A name that has no address counts as one."""
+    """Check whether a host is outside of this machine and of private networks. Unresolved names count as outside.
+
+    Args:
+        host: Name or address of the host.
+    """
     try:
-        found = socket.getaddrinfo(host, None)
+        address_info = socket.getaddrinfo(host, None)
     except OSError:
         return True
-    addresses = [ipaddress.ip_address(str(address[0]).split("%")[0]) for *_, address in found]
+    addresses = [ipaddress.ip_address(str(address[0]).split("%")[0]) for *_, address in address_info]
     return not all(address.is_loopback or address.is_private for address in addresses)
 
 
 def check_named(third_party: str | None, send_images_to: str | None) -> None:
-    """Raises InputError where the third party, if there is one, is not the host that was named to get the images."""
+    """Check that a third party is the host that the user named to receive images.
+
+    Args:
+        third_party: The third party's host, or None.
+        send_images_to: The host that the user named, or None.
+
+    Raises:
+        InputError: The hosts differ.
+    """
     if third_party and send_images_to != third_party:
         raise InputError(
             "base_url",
@@ -52,9 +71,15 @@ def check_named(third_party: str | None, send_images_to: str | None) -> None:
 
 
 def check_licences(source_ids: Iterable[str], host: str, permitted: Iterable[str]) -> None:
-    """Raises InputError for a source whose terms do not let its images and words go to a third party.
+    """Check that the terms of all sources let their images and words go to a third party.
 
-    permitted: ids of sources for which the user has the permission of whoever owns them.
+    Args:
+        source_ids: Ids of the sources.
+        host: Host of the third party.
+        permitted: Ids of sources whose owner permitted the transfer to the user.
+
+    Raises:
+        InputError: A source's terms forbid it.
     """
     for source_id in sorted(set(source_ids) - set(permitted)):
         entry = sources.source(source_id)
@@ -70,55 +95,77 @@ def check_licences(source_ids: Iterable[str], host: str, permitted: Iterable[str
 
 
 class Outage:
-    """Whether a server is gone: so many rows in a row got nothing from it, each after its retries.
+    """Detects an outage of a server: a number of consecutive rows without any reply, each after its retries.
 
-    That are three times the requests at a time, so that a short failure, which all that are under way see, ends no run;
-    and no fewer than ten. Once over, it stays over.
+    The number is three times the concurrency, so that a short failure of all active requests does not end the run, and
+    at least ten. An outage never ends.
+
+    Args:
+        concurrency: Maximum number of concurrent requests.
     """
 
     def __init__(self, concurrency: int) -> None:
-        self._most, self._n, self._last = max(10, 3 * concurrency), 0, ""
+        self._limit, self._n_failures, self._last_error = max(10, 3 * concurrency), 0, ""
 
     @property
-    def over(self) -> bool:
-        """Whether the server is gone."""
-        return self._n >= self._most
+    def is_over(self) -> bool:
+        """Whether the server is unavailable."""
+        return self._n_failures >= self._limit
 
-    def sentence(self, base_url: str) -> str:
-        """What is said of a server that is gone; "" of another."""
+    def describe(self, base_url: str) -> str:
+        """Describe the outage and what to do.
+
+        Args:
+            base_url: URL of the endpoint.
+
+        Returns:
+            The message, or "" without an outage.
+        """
         return (
-            f"{base_url} gave nothing to {self._most} rows in a row ({self._last}); the rows that are left are not "
-            "asked\n  what to do: start the server and run the same command again"
-            if self.over
+            f"{base_url} gave nothing to {self._limit} rows in a row ({self._last_error}); the rows that are left are "
+            "not asked\n  what to do: start the server and run the same command again"
+            if self.is_over
             else ""
         )
 
-    def saw(self, error: Exception | None) -> None:
-        """Takes what a request ended with, None for a reply.
+    def update(self, error: Exception | None) -> None:
+        """Update with the result of a request.
 
-        A server is gone where it cannot be reached, is too slow, or says that it or the user's quota is exhausted. Any
-        other error is one of its answers.
+        A server is unavailable if it cannot be reached, times out, or reports that it or the user's quota is exhausted.
+        All other errors count as replies.
+
+        Args:
+            error: Error of the request, or None for a reply.
         """
         import openai
 
-        gone = isinstance(error, openai.APIConnectionError) or getattr(error, "status_code", 0) in GONE
-        if gone:
-            self._last = f"{type(error).__name__}: {error}"[:200]
-        if not self.over:
-            self._n = self._n + 1 if gone else 0
+        is_unavailable = isinstance(error, openai.APIConnectionError) or getattr(error, "status_code", 0) in GONE
+        if is_unavailable:
+            self._last_error = f"{type(error).__name__}: {error}"[:200]
+        if not self.is_over:
+            self._n_failures = self._n_failures + 1 if is_unavailable else 0
 
 
-def refuses_logprobs(error: Any) -> bool:
-    """Whether a response (`openai.APIStatusError`) refuses the request for probabilities of tokens."""
-    told = (error.param, error.message)
-    return error.status_code in (400, 422) and any("logprob" in str(words).lower() for words in told)
+def is_logprobs_refusal(error: Any) -> bool:
+    """Check whether a response refuses log-probabilities of tokens.
+
+    Args:
+        error: The response (`openai.APIStatusError`).
+    """
+    fields = (error.param, error.message)
+    return error.status_code in (400, 422) and any("logprob" in str(field).lower() for field in fields)
 
 
-def no_logprobs(base_url: str, words: str) -> InputError:
-    """The error for an endpoint that gives no probabilities of tokens."""
+def make_logprobs_error(base_url: str, reason: str) -> InputError:
+    """Build the error for an endpoint without log-probabilities of tokens.
+
+    Args:
+        base_url: URL of the endpoint.
+        reason: Reason, such as the server's message.
+    """
     return InputError(
         base_url,
-        f"gives no probabilities of tokens ({words})",
+        f"gives no probabilities of tokens ({reason})",
         expected="logprobs with the likeliest tokens",
         action="lower top_logprobs in --model_args, if the endpoint lists fewer; or run a task that asks for an "
         "answer, such as medfaith_contrabench; or serve the model with vLLM, SGLang or llama.cpp",
@@ -126,42 +173,62 @@ def no_logprobs(base_url: str, words: str) -> InputError:
 
 
 def look_up(base_url: str, key: str, model: str, tokens_name: str, max_retries: int) -> dict[str, Any]:
-    """What the server tells of the version of a model, `{}` if nothing. No image is sent.
+    """Fetch the version of a model from the server, without sending an image.
 
-    A model that the server does not list, or a server without a list, is asked to say one word.
+    If the server does not list the model, the model is asked to say one word.
 
-    Raises MedfaithError where the server does not answer, or does not take the key or the model.
+    Args:
+        base_url: URL of the endpoint.
+        key: API key.
+        model: Name of the model.
+        tokens_name: The endpoint's name of the token limit.
+        max_retries: Maximum number of retries.
+
+    Returns:
+        Stable fields of the listed model, or `{}`.
+
+    Raises:
+        InputError: The server does not answer, or refuses the key or the model.
     """
     import openai
 
     with openai.OpenAI(base_url=base_url, api_key=key, max_retries=0) as client:
         try:
-            listed: Any = client.get("/models", cast_to=object, options={"follow_redirects": False})
+            response: Any = client.get("/models", cast_to=object, options={"follow_redirects": False})
         except openai.APIStatusError as error:
             if error.status_code in REFUSALS:
                 refuse_key(error, base_url, model)
-            listed = None
+            response = None
         except openai.APIConnectionError as error:
-            raise _down(base_url, error) from error
-        entries = listed.get("data") if isinstance(listed, dict) else None
+            raise _make_connection_error(base_url, error) from error
+        entries = response.get("data") if isinstance(response, dict) else None
         names = {str(entry["id"]): entry for entry in entries or () if isinstance(entry, dict) and "id" in entry}
         if model in names:
             return {name: names[model][name] for name in VERSION if names[model].get(name) is not None}
-        hello: Any = {"model": model, "messages": [{"role": "user", "content": "Say Yes."}], tokens_name: 16}
-        asking = client.with_options(max_retries=max_retries)
+        body: Any = {"model": model, "messages": [{"role": "user", "content": "Say Yes."}], tokens_name: 16}
+        retrying_client = client.with_options(max_retries=max_retries)
         try:
-            asking.post("/chat/completions", body=hello, cast_to=object, options={"follow_redirects": False})
+            retrying_client.post("/chat/completions", body=body, cast_to=object, options={"follow_redirects": False})
         except openai.APIStatusError as error:
             if error.status_code in REFUSALS:
                 refuse_key(error, base_url, model)
-            raise _no_model(base_url, model, f"{error.status_code}: {error.message}", [*names]) from error
+            raise _make_model_error(base_url, model, f"{error.status_code}: {error.message}", [*names]) from error
         except openai.APIConnectionError as error:
-            raise _down(base_url, error) from error
+            raise _make_connection_error(base_url, error) from error
     return {}
 
 
 def refuse_key(error: Any, base_url: str, model: str) -> NoReturn:
-    """Raises InputError for a response (`openai.APIStatusError`) that says so."""
+    """Raise InputError for a response that refuses the key.
+
+    Args:
+        error: The response (`openai.APIStatusError`).
+        base_url: URL of the endpoint.
+        model: Name of the model.
+
+    Raises:
+        InputError: Always.
+    """
     raise InputError(
         base_url,
         f"refuses the key ({error.status_code}: {error.message})",
@@ -170,14 +237,14 @@ def refuse_key(error: Any, base_url: str, model: str) -> NoReturn:
     ) from error
 
 
-def _no_model(base_url: str, model: str, words: str, names: list[str]) -> InputError:
+def _make_model_error(base_url: str, model: str, reason: str, names: list[str]) -> InputError:
     expected = f"one of {', '.join(names[:20])}" if names else "the name under which the server serves it"
     return InputError(
-        base_url, f"has no model {model!r} ({words})", expected=expected, action="correct model=NAME in --model_args"
+        base_url, f"has no model {model!r} ({reason})", expected=expected, action="correct model=NAME in --model_args"
     )
 
 
-def _down(base_url: str, error: Exception) -> MedfaithError:
+def _make_connection_error(base_url: str, error: Exception) -> MedfaithError:
     cause = error.__cause__ or error
     return InputError(
         base_url,

@@ -1,7 +1,7 @@
-"""The requests of a run to a server: so many at a time, and each reply kept as it comes.
+"""Concurrent requests of a run to a server; each reply is stored as it arrives.
 
-A row's images are encoded when its request is about to be sent, so that memory holds the images of `concurrency` rows
-and a few more, however many there are.
+A row's images are encoded shortly before its request is sent, so that memory holds the images of about `concurrency`
+rows, whatever the number of rows.
 """
 
 from __future__ import annotations
@@ -14,16 +14,27 @@ from lm_eval.api.instance import Instance
 
 from ..outcomes import FILTERED, UNANSWERED
 from . import server_access
-from .answer_store import AnswerStore, key_of
-from .chat_form import FILTERS, Encoding, Picture, Reply, Turn, messages, picture, turns_of
-from .image_lm import images_of, row_id
+from .answer_store import AnswerStore, hash_facts
+from .chat_form import FILTERS, Encoding, Picture, Reply, Turn, build_messages, encode_picture, get_turns
+from .image_lm import get_images, row_id
 
-AHEAD = 8  # requests under way for each row whose images are encoded in the meantime
+AHEAD = 8  # active requests per row whose images are encoded ahead
 LONGEST_REASON = 500  # characters of an error
 
 
 class Endpoint(NamedTuple):
-    """Where and how is asked. identity: what tells its answers from those of other models."""
+    """Address and settings of a server.
+
+    Attributes:
+        url: URL of the endpoint.
+        model: Name of the model.
+        key: API key.
+        identity: Properties that distinguish the model from other models.
+        encoding: Encoding of images.
+        concurrency: Maximum number of concurrent requests.
+        max_retries: Maximum number of retries per request.
+        timeout: Timeout of a request in seconds.
+    """
 
     url: str
     model: str
@@ -36,9 +47,14 @@ class Endpoint(NamedTuple):
 
 
 class Question(NamedTuple):
-    """One request. settings: as it has them; read: a response's body -> the reply, at whose `stops` it ends.
+    """One request.
 
-    repeat: its number among its copies.
+    Attributes:
+        request: The request of lm-eval.
+        settings: Settings of the HTTP request.
+        read: Function that reads the reply in a response's body.
+        stops: Stop strings of the reply.
+        repeat: The request's number among its copies.
     """
 
     request: Instance
@@ -49,8 +65,8 @@ class Question(NamedTuple):
 
     @property
     def turns(self) -> list[Turn]:
-        """Of its prompt."""
-        return turns_of(cast(Any, self.request.args)[0])
+        """Turns of the prompt."""
+        return get_turns(cast(Any, self.request.args)[0])
 
 
 async def ask(
@@ -59,85 +75,99 @@ async def ask(
     store: AnswerStore,
     take: Callable[[int, Question, Reply, bool], None],
 ) -> server_access.Outage:
-    """Asks what the store does not hold.
+    """Ask the questions that the store does not hold.
 
-    take: gets the place of each question, the question, its reply, and whether the store had it, in the order in which
-    they come.
+    Args:
+        endpoint: The server.
+        questions: The questions.
+        store: Store of the replies.
+        take: Function that receives each question's index, the question, its reply, and whether the store held it, in
+            order of arrival.
 
-    Returns whether the server was gone, and why: questions after that are unanswered, and were not asked.
+    Returns:
+        The outage that tells whether the server became unavailable. Later questions are unanswered and were not asked.
 
-    Raises MedfaithError: an image cannot be opened, or the server has begun to refuse the key or the model.
+    Raises:
+        MedfaithError: An image cannot be opened, or the server starts to refuse the key or the model.
     """
     import openai
 
-    http = openai.DefaultAioHttpClient(follow_redirects=False)  # a redirect could lead out of the network
-    options: Any = {"max_retries": endpoint.max_retries, "timeout": endpoint.timeout, "http_client": http}
+    http_client = openai.DefaultAioHttpClient(follow_redirects=False)  # a redirect could leave the network
+    options: Any = {"max_retries": endpoint.max_retries, "timeout": endpoint.timeout, "http_client": http_client}
     outage = server_access.Outage(endpoint.concurrency)
-    waiting, free = enumerate(questions), asyncio.Semaphore(endpoint.concurrency)
+    pending, slots = enumerate(questions), asyncio.Semaphore(endpoint.concurrency)
 
-    async def work() -> None:
-        for place, question in waiting:
-            if outage.over:
-                take(place, question, Reply(UNANSWERED, reason="the server was gone"), False)
+    async def answer_pending() -> None:
+        for index, question in pending:
+            if outage.is_over:
+                take(index, question, Reply(UNANSWERED, reason="the server was gone"), False)
                 continue
             pictures = await asyncio.to_thread(pictures_of, question, endpoint.encoding)
-            key = _key(endpoint, question, pictures)
-            kept = store.get(key)
-            if kept is None:
-                async with free:
-                    reply = await _ask(client, endpoint, question, pictures, outage)
+            key = _compute_key(endpoint, question, pictures)
+            stored_reply = store.get(key)
+            if stored_reply is None:
+                async with slots:
+                    reply = await _send(client, endpoint, question, pictures, outage)
                 store.put(key, reply, question.request.task_name or "", row_id(question.request))
-                take(place, question, reply, False)
+                take(index, question, reply, False)
             else:
-                take(place, question, kept, True)
+                take(index, question, stored_reply, True)
 
     async with openai.AsyncOpenAI(base_url=endpoint.url, api_key=endpoint.key, **options) as client:
         n_at_once = endpoint.concurrency + endpoint.concurrency // AHEAD
-        await asyncio.gather(*(work() for _ in range(n_at_once)))
+        await asyncio.gather(*(answer_pending() for _ in range(n_at_once)))
     return outage
 
 
 def pictures_of(question: Question, encoding: Encoding) -> list[Picture]:
-    """Its images as they are sent. Raises MedfaithError for one that cannot be opened."""
-    images = images_of(question.request)
-    # By their places: a row without images (control none) refuses those that go through them, who need one.
-    return [picture(images[place], encoding) for place in range(len(images))]
+    """Encode the images of a question.
+
+    Args:
+        question: The question.
+        encoding: Encoding of images.
+
+    Raises:
+        MedfaithError: An image cannot be opened.
+    """
+    images = get_images(question.request)
+    # By index: a row without images (control none) refuses iteration.
+    return [encode_picture(images[place], encoding) for place in range(len(images))]
 
 
-def _key(endpoint: Endpoint, question: Question, pictures: Sequence[Picture]) -> str:
-    shown = messages(question.turns, [one.digest for one in pictures])
-    how = {"settings": question.settings, "stops": question.stops, "repeat": question.repeat}
-    return key_of(**endpoint.identity, messages=shown, **how)
+def _compute_key(endpoint: Endpoint, question: Question, pictures: Sequence[Picture]) -> str:
+    messages = build_messages(question.turns, [picture.digest for picture in pictures])
+    options = {"settings": question.settings, "stops": question.stops, "repeat": question.repeat}
+    return hash_facts(**endpoint.identity, messages=messages, **options)
 
 
-async def _ask(
+async def _send(
     client: Any,
     endpoint: Endpoint,
     question: Question,
     pictures: Sequence[Picture],
     outage: server_access.Outage,
 ) -> Reply:
-    """What comes of one request and its retries. Raises as `ask`."""
+    """Send one request with its retries and return the reply. Raises as `ask`."""
     import openai
 
-    shown = messages(question.turns, [one.url for one in pictures])
-    body = {"model": endpoint.model, "messages": shown, **question.settings}
+    messages = build_messages(question.turns, [picture.url for picture in pictures])
+    body = {"model": endpoint.model, "messages": messages, **question.settings}
     try:
-        # Not `chat.completions.create`: its checked types cost as much as the request, and drop unknown fields.
+        # Not `chat.completions.create`: its type checks cost as much as the request and drop unknown fields.
         reply = question.read(await client.post("/chat/completions", body=body, cast_to=object))
     except openai.APIStatusError as error:
-        outage.saw(error)
+        outage.update(error)
         if error.status_code == 401:
             server_access.refuse_key(error, endpoint.url, endpoint.model)
-        if "logprobs" in question.settings and server_access.refuses_logprobs(error):
-            raise server_access.no_logprobs(endpoint.url, str(error.message)) from error
+        if "logprobs" in question.settings and server_access.is_logprobs_refusal(error):
+            raise server_access.make_logprobs_error(endpoint.url, str(error.message)) from error
         outcome = FILTERED if error.code in FILTERS else UNANSWERED
         return Reply(outcome, reason=f"{error.status_code}: {error.message}"[:LONGEST_REASON])
-    except openai.APIConnectionError as error:  # also of requests that took too long
-        outage.saw(error)
+    except openai.APIConnectionError as error:  # includes timeouts
+        outage.update(error)
         return Reply(UNANSWERED, reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])
     except (openai.OpenAIError, ValueError) as error:
-        outage.saw(None)
+        outage.update(None)
         return Reply(UNANSWERED, reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])
-    outage.saw(None)
+    outage.update(None)
     return reply

@@ -246,7 +246,7 @@ def _question(text: str) -> str:
 def _see(question: str, image: Image.Image | None) -> str | None:
     """The disease in the anatomy that a question names, "" without any; None where the place cannot be read."""
     anatomy = read_question(question).anatomy
-    region, drawings = phantom_sight.chests().region(anatomy), phantom_sight.in_anatomy(anatomy)
+    region, drawings = phantom_sight.chests().region(anatomy), phantom_sight.list_anatomy_drawings(anatomy)
     if image is None or region is None or not drawings:
         return None
     place = np.asarray(Image.fromarray(region).resize(image.size, Image.Resampling.NEAREST))

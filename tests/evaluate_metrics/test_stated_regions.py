@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.evaluate_metrics.reading.stated_regions import FOUND, KINDS, NONE, UNREADABLE, read_regions
-from medfaith.tasks.decoding.regions import mask_of
+from medfaith.tasks.decoding.regions import draw_mask
 
 SIZE, SHOWN = (400, 200), (280, 140)  # height and width
 WRITTEN = {  # a box of x0, y0, x1, y1 in the units of the kind
@@ -88,10 +88,10 @@ def test_the_mask_has_the_pixels_whose_middle_is_inside():
     stated = read_regions('[{"bbox_2d": [250, 500, 500, 1000]}]', "qwen3_vl", (4, 8))
     expected = np.zeros((4, 8), dtype=bool)
     expected[2:, 2:4] = True
-    assert np.array_equal(mask_of(stated, (4, 8)), expected)
+    assert np.array_equal(draw_mask(stated, (4, 8)), expected)
     triangle = read_regions("a<loc_0><loc_0><loc_999><loc_0><loc_0><loc_999>", "florence2", (100, 100))
-    assert mask_of(triangle, (100, 100)).mean() == pytest.approx(0.5, abs=0.02)
-    assert not mask_of(read_regions("no", "plain", (3, 3)), (3, 3)).any()
+    assert draw_mask(triangle, (100, 100)).mean() == pytest.approx(0.5, abs=0.02)
+    assert not draw_mask(read_regions("no", "plain", (3, 3)), (3, 3)).any()
 
 
 HOSTILE = [

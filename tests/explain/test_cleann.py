@@ -21,16 +21,16 @@ from PIL import Image
 
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain import causal_structure
-from medfaith.tasks.explain.causal_plot import draw_causal_graph, node_places
-from medfaith.tasks.explain.causal_structure import Edge, PartialCorrelation, distances, learn_edges, pick_backend
+from medfaith.tasks.explain.causal_plot import compute_node_places, draw_causal_graph
+from medfaith.tasks.explain.causal_structure import Edge, PartialCorrelation, choose_backend, distances, learn_edges
 from medfaith.tasks.explain.cleann import (
     Settings,
-    attention_of,
     causal_graphs,
-    head_importance,
-    neighbourhood,
-    relevant_tokens,
-    row_correlation,
+    compute_head_importance,
+    compute_layer_attention,
+    compute_row_correlation,
+    select_neighbourhood,
+    select_relevant_tokens,
 )
 from medfaith.tasks.explain.geometry import Geometry, resize_and_crop
 from tests.tasks import tiny_models
@@ -53,7 +53,7 @@ def influences(n: int, edges: dict[tuple[int, int], float]) -> np.ndarray:
 
 def learned(influence: np.ndarray, positions: list[int] | None = None, max_condition: int = 3) -> list[Edge]:
     positions = list(range(len(influence))) if positions is None else positions
-    correlation = row_correlation(attention_from(influence), positions)
+    correlation = compute_row_correlation(attention_from(influence), positions)
     return learn_edges(PartialCorrelation(correlation, MANY), "fci", max_condition)
 
 
@@ -64,8 +64,8 @@ def test_partial_correlation_is_that_of_the_residuals(others: tuple[int, ...]):
     left = [data[:, k] - design @ np.linalg.lstsq(design, data[:, k], rcond=None)[0] for k in (0, 1)]
     expected = scipy.stats.pearsonr(*left).statistic  # pyright: ignore[reportAttributeAccessIssue]
     test = PartialCorrelation(np.corrcoef(data.T))
-    assert test.correlation_given(0, 1, others) == pytest.approx(expected, abs=1e-12)
-    assert test.correlation_given(1, 0, others[::-1]) == test.correlation_given(0, 1, others)
+    assert test.compute_correlation(0, 1, others) == pytest.approx(expected, abs=1e-12)
+    assert test.compute_correlation(1, 0, others[::-1]) == test.compute_correlation(0, 1, others)
     z = np.arctanh(expected) * np.sqrt(len(data) - len(others) - 3)
     assert test.p_value(0, 1, others) == pytest.approx(2 * scipy.stats.norm.sf(abs(z)), rel=1e-9)
 
@@ -174,7 +174,7 @@ def test_what_the_first_search_leaves_is_separated_by_possible_d_separators(monk
 def test_no_token_separates_earlier_ones():
     """0 acts on 1; holding 2 fixed cancels that exactly (0.36 = 0.6 x 0.6), which says nothing of 0 and 1."""
     influence = influences(3, {(0, 1): 0.36, (0, 2): 0.6, (1, 2): 0.6})
-    test = PartialCorrelation(row_correlation(attention_from(influence), range(3)), MANY)
+    test = PartialCorrelation(compute_row_correlation(attention_from(influence), range(3)), MANY)
     assert test.cond_indep(0, 1, (2,))
     assert [(edge.source, edge.target) for edge in learned(influence)] == [(0, 1), (0, 2), (1, 2)]
 
@@ -204,11 +204,11 @@ IMAGE = [1, 2, 3, 4]
     ],
 )
 def test_relevant_tokens(arguments: dict[str, Any], expected: list[int]):
-    assert relevant_tokens(ROW, 7, IMAGE, **arguments) == expected
+    assert select_relevant_tokens(ROW, 7, IMAGE, **arguments) == expected
 
 
 def test_of_equal_image_tokens_the_earlier_are_taken():
-    assert relevant_tokens(np.array([0.2, 0.2, 0.2, 0.4]), 3, [0, 1, 2], max_image_tokens=2) == [0, 1, 3]
+    assert select_relevant_tokens(np.array([0.2, 0.2, 0.2, 0.4]), 3, [0, 1, 2], max_image_tokens=2) == [0, 1, 3]
 
 
 def heads() -> np.ndarray:
@@ -229,7 +229,7 @@ def graphs(attention: np.ndarray | None = None, **arguments: Any) -> list[dict[s
 
 def test_heads_are_ranked_by_image_over_text_attention():
     attention = heads()
-    to_image, to_text = head_importance(attention, 11, PATCHES)
+    to_image, to_text = compute_head_importance(attention, 11, PATCHES)
     np.testing.assert_array_equal(to_image, attention[:, 11, 1:7].max(axis=1))
     np.testing.assert_array_equal(to_text, attention[:, 11, 7:12].max(axis=1))  # the question, the answer and itself
     found = graphs(attention)
@@ -281,10 +281,10 @@ def test_radius():
         "nodes": [{"position": k, "distance": distances(chain, 5).get(k)} for k in range(8)],
         "edges": [edge._asdict() for edge in chain],
     }
-    near = neighbourhood(graph)
+    near = select_neighbourhood(graph)
     assert [node["position"] for node in near["nodes"]] == [2, 3, 4, 5, 6]
     assert [(edge["source"], edge["target"]) for edge in near["edges"]] == [(2, 3), (3, 4), (4, 5), (5, 6)]
-    assert [node["position"] for node in neighbourhood(graph, 0)["nodes"]] == [5]
+    assert [node["position"] for node in select_neighbourhood(graph, 0)["nodes"]] == [5]
 
 
 @pytest.mark.parametrize(
@@ -312,13 +312,13 @@ def test_bad_input(change: dict[str, Any], message: str):
 
 def test_the_backend_is_what_is_installed(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(MedfaithError, match=r"causal_discovery_algs, which is not installed(.|\n)*PYTHONPATH"):
-        pick_backend("ordered_icd")  # causality-lab is in no package index
-    assert pick_backend() == "fci"
+        choose_backend("ordered_icd")  # causality-lab is in no package index
+    assert choose_backend() == "fci"
     monkeypatch.setattr(causal_structure.importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(MedfaithError, match=r"causal_discovery_algs or causallearn(.|\n)*'medfaith\[explain\]'"):
-        pick_backend()
+        choose_backend()
     monkeypatch.setattr(causal_structure.importlib.util, "find_spec", lambda _name: object())
-    assert pick_backend() == "ordered_icd"
+    assert choose_backend() == "ordered_icd"
 
 
 @pytest.mark.parametrize("save", [tiny_models.save_llava, tiny_models.save_qwen2_5_vl])
@@ -328,7 +328,7 @@ def test_attention_is_the_models_own(save: Any, tmp_path: Path):
     inputs = {"input_ids": torch.tensor([[5, 9, 30, 12, 7, 40]])}
     before = model.get_decoder().config._attn_implementation
     assert before == "sdpa"
-    found = [attention_of(model, inputs, layer) for layer in (0, -1)]
+    found = [compute_layer_attention(model, inputs, layer) for layer in (0, -1)]
     assert model.get_decoder().config._attn_implementation == before
     assert not model.get_decoder().layers[-1].self_attn._forward_hooks
     model.set_attn_implementation("eager")
@@ -342,7 +342,7 @@ def test_attention_is_the_models_own(save: Any, tmp_path: Path):
 def test_a_drawn_graph(tmp_path: Path):
     geometry = resize_and_crop((60, 120), 30, 30)  # the model saw the middle square
     graph = graphs(settings=Settings(n_samples=10**6))[0]
-    places = node_places(graph, geometry)
+    places = compute_node_places(graph, geometry)
     for node in graph["nodes"]:
         x, y = places[node["position"]]
         if node["kind"] == "image":
@@ -355,7 +355,7 @@ def test_a_drawn_graph(tmp_path: Path):
         pixels = np.asarray(picture.convert("RGB")).astype(int)
     height, width = pixels.shape[:2]
     top = round(0.4 * 100)  # the title's part of the page
-    for node in neighbourhood(graph)["nodes"]:
+    for node in select_neighbourhood(graph)["nodes"]:
         if node["kind"] == "image":
             x, y = places[node["position"]]
             red, green, blue = pixels[top + round(y * (height - top) / 60), round(x * width / 210)]

@@ -17,8 +17,8 @@ from torchvision import transforms
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.explain.geometry import (
     Geometry,
-    of_processor,
-    of_transforms,
+    compute_processor_geometry,
+    compute_transform_geometry,
     resize_and_crop,
     to_frame,
     visible_share,
@@ -75,7 +75,7 @@ PROCESSORS = {
 @pytest.mark.parametrize("name", PROCESSORS)
 def test_a_processors_window_is_what_it_shows_the_model(name, size):
     processor = PROCESSORS[name]
-    geometry = of_processor(processor, size)
+    geometry = compute_processor_geometry(processor, size)
     np.testing.assert_allclose(geometry.window, seen_window(plain(processor), size), atol=0.004 * max(size))
 
 
@@ -92,29 +92,29 @@ def test_a_processors_window_is_what_it_shows_the_model(name, size):
 )
 def test_a_composes_window_is_what_it_shows_the_model(steps, size):
     compose = transforms.Compose([*steps, transforms.ToTensor()])
-    geometry = of_transforms(compose, size)
+    geometry = compute_transform_geometry(compose, size)
     measured = seen_window(lambda image: compose(image).numpy().mean(axis=0) * 255, size)
     np.testing.assert_allclose(geometry.window, measured, atol=0.004 * max(size))
 
 
 def test_how_much_of_a_frame_clip_and_surgvlp_see():
-    clip = of_processor(transformers.CLIPImageProcessor(), FRAME)
+    clip = compute_processor_geometry(transformers.CLIPImageProcessor(), FRAME)
     surgvlp = resize_and_crop(FRAME, (360, 640), 224)
     seen = [visible_share([[0, 0, 854, 480]], geometry)[0] for geometry in (clip, surgvlp)]
     assert seen == pytest.approx([224 / 398, 224 * 224 / (360 * 640)])  # 854 x 480 becomes 398 x 224: 56%; and 22%
     assert clip.window == pytest.approx((87 * 854 / 398, 0, 224 * 854 / 398, 480))
     assert surgvlp.window == pytest.approx((208 * 854 / 640, 68 * 480 / 360, 224 * 854 / 640, 224 * 480 / 360))
-    assert of_processor(transformers.BlipImageProcessor(), FRAME) == Geometry.whole(FRAME)
+    assert compute_processor_geometry(transformers.BlipImageProcessor(), FRAME) == Geometry.whole(FRAME)
 
 
 def test_openclips_preprocessing_is_read():
     from open_clip.transform import image_transform
 
-    assert of_transforms(image_transform(224, is_train=False), FRAME) == resize_and_crop(FRAME, 224, 224)
+    assert compute_transform_geometry(image_transform(224, is_train=False), FRAME) == resize_and_crop(FRAME, 224, 224)
     squash = image_transform(224, is_train=False, resize_mode="squash")
-    assert of_transforms(squash, FRAME) == Geometry.whole(FRAME)
+    assert compute_transform_geometry(squash, FRAME) == Geometry.whole(FRAME)
     with pytest.raises(MedfaithError, match="a step ResizeKeepRatio, whose geometry is not known"):
-        of_transforms(image_transform(224, is_train=False, resize_mode="longest"), FRAME)
+        compute_transform_geometry(image_transform(224, is_train=False, resize_mode="longest"), FRAME)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_openclips_preprocessing_is_read():
 )
 def test_an_unknown_geometry_is_refused(processor, message):
     with pytest.raises(MedfaithError, match=message):
-        of_processor(processor, FRAME)
+        compute_processor_geometry(processor, FRAME)
 
 
 GRIDS = st.tuples(st.integers(1, 3), st.integers(1, 9), st.integers(1, 9))

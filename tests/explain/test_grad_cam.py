@@ -9,7 +9,7 @@ import torch
 from captum.attr import LayerGradCam
 from torch import nn
 
-from medfaith.tasks.explain.grad_cam import grad_cam, layer_grids
+from medfaith.tasks.explain.grad_cam import compute_layer_grids, grad_cam
 
 
 def two_layers(inplace=False):
@@ -27,7 +27,9 @@ IMAGES = torch.randn(3, 2, 4, 5, generator=torch.Generator().manual_seed(1), dty
 @pytest.mark.parametrize("frozen", [False, True])
 def test_it_is_captums(inplace, frozen):
     layer, head = two_layers(inplace)
-    grids = layer_grids(layer.requires_grad_(not frozen), lambda: head.requires_grad_(not frozen)(layer(IMAGES)))
+    grids = compute_layer_grids(
+        layer.requires_grad_(not frozen), lambda: head.requires_grad_(not frozen)(layer(IMAGES))
+    )
     assert grids.shape == (3, 2, 4, 5)
     assert not grids.requires_grad
     assert (grids == 0).any()  # some of it is cut by the ReLU
@@ -42,11 +44,11 @@ def test_it_is_captums(inplace, frozen):
 def test_it_works_where_gradients_are_off_and_leaves_no_hook():
     layer, head = two_layers()
     with torch.no_grad():
-        grids = layer_grids(layer, lambda: head(layer(IMAGES)))
-        alone = layer_grids(layer, lambda: head(layer(IMAGES[1:2])))
+        grids = compute_layer_grids(layer, lambda: head(layer(IMAGES)))
+        alone = compute_layer_grids(layer, lambda: head(layer(IMAGES[1:2])))
     torch.testing.assert_close(alone[0], grids[1])  # images do not influence one another
     assert not layer._forward_hooks
-    assert layer_grids(layer, lambda: head(layer(IMAGES))[:, :0]).shape == (3, 0, 4, 5)
+    assert compute_layer_grids(layer, lambda: head(layer(IMAGES))[:, :0]).shape == (3, 0, 4, 5)
 
 
 def test_a_failing_model_leaves_no_hook():
@@ -57,7 +59,7 @@ def test_a_failing_model_leaves_no_hook():
         raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        layer_grids(layer, fails)
+        compute_layer_grids(layer, fails)
     assert not layer._forward_hooks
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from medfaith.tasks.explain.occlusion import attended, occluded, share_of_boxes
+from medfaith.tasks.explain.occlusion import attended, compute_box_share, occluded
 
 PIXELS = np.random.default_rng(0).integers(1, 256, (20, 30, 3), dtype=np.uint8)
 
@@ -40,7 +40,7 @@ def test_the_fraction_is_that_of_what_the_model_saw():
     """A model that sees a fifth of the frame would otherwise be left with nothing."""
     heatmap = np.zeros((20, 30))
     heatmap[4:16, 10:20] = np.random.default_rng(2).permutation(120).reshape(12, 10) + 1.0
-    black = attended(heatmap, seen=(10, 4, 10, 12))
+    black = attended(heatmap, window=(10, 4, 10, 12))
     assert black is not None
     assert black.sum() == 24
     assert black[4:16, 10:20].sum() == 24
@@ -50,7 +50,7 @@ def test_the_fraction_is_that_of_what_the_model_saw():
 @pytest.mark.parametrize("seen", [(-5, -5, 40, 30), (0, 0, 30, 20), None])
 def test_a_window_beyond_the_image_is_the_image(seen):
     heatmap = np.random.default_rng(1).permutation(600).reshape(20, 30) + 1.0
-    assert np.sum(attended(heatmap, seen=seen)) == 120
+    assert np.sum(attended(heatmap, window=seen)) == 120
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_a_window_beyond_the_image_is_the_image(seen):
     ],
 )
 def test_the_share_of_what_the_model_saw_of_the_boxes(boxes, seen, expected):
-    assert share_of_boxes(np.broadcast_to(np.arange(30) < 5, (20, 30)), boxes, seen) == expected
+    assert compute_box_share(np.broadcast_to(np.arange(30) < 5, (20, 30)), boxes, seen) == expected

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.loaders.errors import MedfaithError
-from medfaith.tasks.explain.rollout import class_row, relevance, weigh
+from medfaith.tasks.explain.rollout import compute_class_row, relevance, weigh
 
 N_TOKENS, WIDTH, N_HEADS, N_LAYERS, N_SCORES = 5, 6, 2, 2, 3
 
@@ -80,7 +80,7 @@ def test_it_is_the_recursion_with_finite_differences(order, last_only):
 @given(st.integers(1, 5), st.integers(2, 7), st.integers(1, 3), st.sampled_from(["printed", "forward"]))
 def test_one_row_is_the_row_of_the_whole_product(n_layers, n_tokens, n_images, order):
     weighted = np.random.default_rng(n_layers * 100 + n_tokens).random((n_layers, n_images, n_tokens, n_tokens))
-    row = class_row([torch.tensor(matrix) for matrix in weighted], order)
+    row = compute_class_row([torch.tensor(matrix) for matrix in weighted], order)
     for image in range(n_images):
         np.testing.assert_allclose(row[image], numpy_rollout(weighted[:, image], order)[0])
 
@@ -88,9 +88,9 @@ def test_one_row_is_the_row_of_the_whole_product(n_layers, n_tokens, n_images, o
 def test_the_two_orders_differ_and_are_the_products_by_hand():
     first, last = torch.tensor([[[0.0, 1], [0, 0]]]), torch.tensor([[[0.0, 0], [0, 2]]])
     # printed: (I + first)(I + last) = [[1, 1], [0, 1]] [[1, 0], [0, 3]]: row (1, 3)
-    assert class_row([first, last], "printed").tolist() == [[1, 3]]
+    assert compute_class_row([first, last], "printed").tolist() == [[1, 3]]
     # forward: (I + last)(I + first) = [[1, 0], [0, 3]] [[1, 1], [0, 1]]: row (1, 1)
-    assert class_row([first, last], "forward").tolist() == [[1, 1]]
+    assert compute_class_row([first, last], "forward").tolist() == [[1, 1]]
 
 
 def test_each_head_is_cut_before_the_mean():

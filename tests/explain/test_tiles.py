@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.tasks.explain.tiles import Tile, bounds, compose, grid, of_channel
+from medfaith.tasks.explain.tiles import Tile, bounds, compose, grid, select_channel
 
 SIDES = st.tuples(st.integers(1, 4), st.integers(1, 4))
 
@@ -63,11 +63,11 @@ def test_a_gap_between_tiles_is_nothing_and_separators_have_no_place():
     tiles = [Tile(grid(1, 2, gap=1), (0, 0, 2, 1)), Tile(grid(1, 2, 3), (3, 0, 2, 1))]
     values = np.array([[1, 2, 99, 3, 4]])
     assert compose(values, tiles).tolist() == [[[1, 2, 0, 3, 4]]]
-    assert grid(2, 2, first=1, gap=1).tolist() == [[1, 2], [4, 5]]
+    assert grid(2, 2, first_token=1, gap=1).tolist() == [[1, 2], [4, 5]]
 
 
 def test_channels():
     tile, overview = Tile(grid(1, 1), (0, 0, 4, 4)), Tile(grid(1, 1, 1), (0, 0, 8, 8), overview=True)
-    assert of_channel([overview, tile], "tiles") == [tile]
-    assert of_channel([overview, tile], "overview") == [overview]
-    assert of_channel([tile], "overview") == of_channel([tile], "tiles") == [tile]
+    assert select_channel([overview, tile], "tiles") == [tile]
+    assert select_channel([overview, tile], "overview") == [overview]
+    assert select_channel([tile], "overview") == select_channel([tile], "tiles") == [tile]

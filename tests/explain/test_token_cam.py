@@ -15,8 +15,8 @@ from PIL import Image
 
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain import token_cam as explainer
-from medfaith.tasks.explain.token_cam import decoder_layers, grad_cam, token_cam
-from medfaith.tasks.models.families import family_of
+from medfaith.tasks.explain.token_cam import get_decoder_layers, grad_cam, token_cam
+from medfaith.tasks.models.families import require_family
 from tests.tasks.tiny_families import mllama
 from tests.tasks.tiny_models import PLACEHOLDER, SAVE
 
@@ -42,7 +42,7 @@ class Case:
         encoding = processor(images=[Image.fromarray(pixels)], text=[text], return_tensors="pt")
         self.inputs = {k: v.double() if v.is_floating_point() else v for k, v in encoding.items()}
         self.length = self.inputs["input_ids"].shape[1]
-        self.visual = family_of(self.model.config).positions(self.inputs, self.model.config)
+        self.visual = require_family(self.model.config).positions(self.inputs, self.model.config)
         self.reads = "cross_attention_states" if name == "mllama" else "hidden_states"
 
     def cam(self, positions: list[int], **arguments: Any) -> np.ndarray:
@@ -87,7 +87,7 @@ def by_finite_differences(case: Case, position: int, layer: int, target: str) ->
             hidden.view(-1, hidden.shape[-1])[case.visual, channel] += by
         return ((hidden, *args[1:]), kwargs) if by_place else (args, {**kwargs, case.reads: hidden})
 
-    handle = decoder_layers(case.model)[layer].register_forward_pre_hook(hook, with_kwargs=True)
+    handle = get_decoder_layers(case.model)[layer].register_forward_pre_hook(hook, with_kwargs=True)
     try:
         case.score(position, target)
         activations = state["hidden"].flatten(0, -2)[case.visual].numpy()
@@ -137,7 +137,7 @@ def test_the_last_layers_output_has_no_gradient_at_the_image(case: Case):
 
     gradients = {}
     for layer in (-1, -2):
-        handle = decoder_layers(case.model)[layer].register_forward_hook(keep)
+        handle = get_decoder_layers(case.model)[layer].register_forward_hook(keep)
         logits = case.model(**case.inputs).logits
         handle.remove()
         logits[0, case.length - 2, case.inputs["input_ids"][0, -1]].backward()
@@ -155,7 +155,7 @@ def test_tokens_together_equal_tokens_alone_and_nothing_is_left_behind(case: Cas
     np.testing.assert_array_equal(together, alone)
     assert torch.is_grad_enabled()
     assert all(weight.grad is None for weight in case.model.parameters())
-    assert not decoder_layers(case.model)[-1]._forward_pre_hooks
+    assert not get_decoder_layers(case.model)[-1]._forward_pre_hooks
     assert case.cam([]).shape == (0, N_VISUAL[case.name])
 
 
@@ -207,4 +207,4 @@ def test_a_batch_is_no_text(case: Case):
 
 def test_a_model_without_decoder_layers():
     with pytest.raises(MedfaithError, match="Linear has no decoder layers"):
-        explainer.layer_at(torch.nn.Linear(1, 1), -1)
+        explainer.get_layer(torch.nn.Linear(1, 1), -1)

@@ -260,7 +260,7 @@ def test_baselines_have_the_scores_that_can_be_derived_by_hand(results, group, p
     """Whoever answers A is right where the target comes first: everywhere in the original order, else in a third."""
     task = f"{group}{protocol}"
     docs = results("oracle", task)["docs"]
-    first_right, first_negated = ([doc[index] == 0 for doc in docs] for index in ("answer", "negated"))
+    find_first_right, first_negated = ([doc[index] == 0 for doc in docs] for index in ("answer", "negated"))
     slot_0 = [min(i for i in range(3) if i != doc["negated"]) == doc["answer"] for doc in docs]  # M1 on absence
     n = len(docs)
     found = 1 if protocol == "chexpert_presence" else sum(slot_0) / n
@@ -268,15 +268,15 @@ def test_baselines_have_the_scores_that_can_be_derived_by_hand(results, group, p
     expected = {
         "oracle": (1, 0, 1, 1),
         "negation_attracted": (0, 1, found, 1),
-        "always_yes": (sum(first_right) / n, sum(first_negated) / n, (sum(first_right) + put_right) / n,
-                       (sum(first_right) + sum(first_negated)) / n),
+        "always_yes": (sum(find_first_right) / n, sum(first_negated) / n, (sum(find_first_right) + put_right) / n,
+                       (sum(find_first_right) + sum(first_negated)) / n),
     }  # fmt: skip
     if group:
         assert expected["always_yes"] == (1, 0, 1, 1)
     for model, (accuracy, error_rate, verified, extended) in expected.items():
         scores = results(model, task)["scores"]
         assert scores["accuracy,b0"] == pytest.approx(accuracy)
-        assert scores["always_a_accuracy,b0"] == pytest.approx(sum(first_right) / n)
+        assert scores["always_a_accuracy,b0"] == pytest.approx(sum(find_first_right) / n)
         assert scores[f"{error}_rate,b0"] == pytest.approx(error_rate)
         assert scores[f"n_{error}s,b0"] == round(error_rate * scores["sample_len"])
         assert (scores["accuracy,m1"], scores["accuracy,m1_extended"]) == pytest.approx((verified, extended))

@@ -9,7 +9,7 @@ from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.models import contrastive_encoders
 from medfaith.tasks.models.contrastive import ContrastiveLM
-from medfaith.tasks.models.image_lm import number_at_once
+from medfaith.tasks.models.image_lm import parse_batch_size
 from tests.tasks import tiny_contrastive
 from tests.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS, requests_of
 
@@ -36,9 +36,9 @@ def test_arguments_that_are_none(families, change, message):
 
 
 def test_an_automatic_batch_size():
-    assert number_at_once("auto", None) == 16
-    assert number_at_once("auto:4", 8) == 8
-    assert number_at_once("3", None) == 3
+    assert parse_batch_size("auto", None) == 16
+    assert parse_batch_size("auto:4", 8) == 8
+    assert parse_batch_size("3", None) == 3
 
 
 def test_a_model_of_another_kind(tmp_path):
@@ -114,6 +114,6 @@ def test_probabilities_of_text_are_refused(models):
 
 def test_a_name_without_its_folder(tmp_path):
     (tmp_path / "clip").mkdir()
-    assert contrastive_encoders.short_name(str(tmp_path / "clip")) == "clip"
-    assert contrastive_encoders.short_name(f"open_clip:RN50:{tmp_path / 'clip'}") == "open_clip:RN50:clip"
-    assert contrastive_encoders.short_name("openai/clip-vit-base-patch32") == "openai/clip-vit-base-patch32"
+    assert contrastive_encoders.strip_folder(str(tmp_path / "clip")) == "clip"
+    assert contrastive_encoders.strip_folder(f"open_clip:RN50:{tmp_path / 'clip'}") == "open_clip:RN50:clip"
+    assert contrastive_encoders.strip_folder("openai/clip-vit-base-patch32") == "openai/clip-vit-base-patch32"

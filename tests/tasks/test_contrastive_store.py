@@ -239,8 +239,8 @@ def test_weights_of_every_number_type_have_a_digest(dtype):
     network, other = torch.nn.Module(), torch.nn.Module()
     network.register_buffer("x", torch.tensor(3, dtype=dtype))
     other.register_buffer("x", torch.tensor(4, dtype=dtype))
-    assert contrastive_encoders.weights_digest(network) == contrastive_encoders.weights_digest(network)
-    assert contrastive_encoders.weights_digest(network) != contrastive_encoders.weights_digest(other)
+    assert contrastive_encoders.hash_weights(network) == contrastive_encoders.hash_weights(network)
+    assert contrastive_encoders.hash_weights(network) != contrastive_encoders.hash_weights(other)
 
 
 def test_a_threshold_per_class_looks_at_all_frames_of_the_task(families):

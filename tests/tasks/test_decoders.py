@@ -14,7 +14,7 @@ from scipy.special import log_softmax
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.decoding import highlight, logits, noise
 from medfaith.tasks.decoding.decoders import choose
-from medfaith.tasks.models.decoded_vlm import bias_for
+from medfaith.tasks.models.decoded_vlm import fit_bias
 
 
 def test_a_weight_is_a_key_that_stands_there_more_often():
@@ -35,13 +35,13 @@ def test_a_weight_is_a_key_that_stands_there_more_often():
 @given(st.lists(st.integers(-50, 50), min_size=1, max_size=30, unique=True), st.floats(0, 1))
 def test_a_fitted_bias_gives_the_share_of_yes(margins: list[int], share: float):
     of_rows = np.array(margins, dtype=float)
-    assert np.count_nonzero(of_rows + bias_for(of_rows, share) > 0) == round(share * len(of_rows))
+    assert np.count_nonzero(of_rows + fit_bias(of_rows, share) > 0) == round(share * len(of_rows))
 
 
 @given(st.lists(st.floats(-20, 20), min_size=2, max_size=9), st.floats(0.01, 1))
 def test_the_cutoff_keeps_the_likely(values: list[float], beta: float):
     plain = torch.tensor([values], dtype=torch.float64)
-    kept = logits.cut_off(-plain, plain, beta)
+    kept = logits.mask_implausible(-plain, plain, beta)
     p = plain.softmax(-1)
     clear = (p / p.max() - beta).abs() > 1e-9
     assert torch.equal(torch.isfinite(kept)[clear], (p >= beta * p.max())[clear])
@@ -50,7 +50,7 @@ def test_the_cutoff_keeps_the_likely(values: list[float], beta: float):
 
 def test_a_sure_step_of_m3id_stays_as_it_is():
     seen, unseen = torch.tensor([[5.0, 0.0], [0.1, 0.0]]), torch.zeros(2, 2)
-    found = logits.mutual_information(seen, unseen, 50, 0.02, 0.9)
+    found = logits.compute_mutual_information(seen, unseen, 50, 0.02, 0.9)
     assert torch.equal(found[0], seen[0].log_softmax(-1))
     gamma = np.exp(-1)
     expected = log_softmax(seen[1].numpy()) * (1 + (1 - gamma) / gamma) + np.log(2) * (1 - gamma) / gamma
@@ -58,20 +58,20 @@ def test_a_sure_step_of_m3id_stays_as_it_is():
 
 
 def test_noise_is_that_of_forward_diffusion_and_of_each_tile():
-    kept, spread = noise.kept_and_noise(500)
+    kept, spread = noise.compute_noise_scales(500)
     assert kept**2 + spread**2 == pytest.approx(1)
-    assert noise.kept_and_noise(0) == pytest.approx((1, 0), abs=5e-3)
-    assert noise.kept_and_noise(999)[0] < 0.3
+    assert noise.compute_noise_scales(0) == pytest.approx((1, 0), abs=5e-3)
+    assert noise.compute_noise_scales(999)[0] < 0.3
     tiles = [torch.full((3, 64, 64), level) for level in (0.5, -0.5, 0.0)]
-    first, second, padding = noise.noised(tiles, 500, 0)
+    first, second, padding = noise.add_noise(tiles, 500, 0)
     assert not padding.any()
     for tile, made in ((tiles[0], first), (tiles[1], second)):
         drawn = (made - kept * tile) / spread
         assert (float(drawn.mean()), float(drawn.std())) == pytest.approx((0, 1), abs=0.05)
-    assert torch.equal(noise.noised(tiles[1:], 500, 0)[0], second), "whatever stands before it"
-    assert not torch.equal(noise.noised(tiles, 500, 1)[0], first)
+    assert torch.equal(noise.add_noise(tiles[1:], 500, 0)[0], second), "whatever stands before it"
+    assert not torch.equal(noise.add_noise(tiles, 500, 1)[0], first)
     twice = torch.rand(5, 3, 1, 49).expand(-1, -1, 2, -1).reshape(5, -1)  # Qwen-VL shows a picture as two frames
-    frames = noise.noised([twice], 500, 0, frames=2)[0].reshape(5, 3, 2, 49)
+    frames = noise.add_noise([twice], 500, 0, frames=2)[0].reshape(5, 3, 2, 49)
     assert torch.equal(frames[:, :, 0], frames[:, :, 1])
 
 

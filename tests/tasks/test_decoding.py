@@ -23,11 +23,11 @@ from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.decoding import highlight
 from medfaith.tasks.decoding.decoders import DECODERS, choose
-from medfaith.tasks.decoding.noise import noised
+from medfaith.tasks.decoding.noise import add_noise
 from medfaith.tasks.heal.localization import read_reply
 from medfaith.tasks.models import decoded_vlm
 from medfaith.tasks.models.explained_vlm import ExplainedVLM
-from medfaith.tasks.models.families import Seen, claimed, families, tiles_of
+from medfaith.tasks.models.families import Seen, claimed, compute_tiles, families
 from medfaith.tasks.models.hf_vlm import HFVisionLM
 from tests.tasks import asking
 from tests.tasks.asking import noise
@@ -133,7 +133,7 @@ def contrast_of(lm: Any, name: str, request: Instance) -> dict[str, Any]:
     if name == "vcd":
         of, shape = inputs["pixel_values"], inputs["pixel_values"].shape
         tiles = [of] if of.ndim == 2 else [*of.reshape(-1, *shape[-3:])]
-        inputs["pixel_values"] = torch.stack(noised(tiles, 500, 0, 2 if of.ndim == 2 else 1)).reshape(shape)
+        inputs["pixel_values"] = torch.stack(add_noise(tiles, 500, 0, 2 if of.ndim == 2 else 1)).reshape(shape)
     return inputs
 
 
@@ -214,7 +214,7 @@ def test_the_light_falls_on_the_patches_that_show_the_region(scene: Scene, size:
     def watched(light: Any, module: Any, query: Any, key: Any, *given: Any, **named: Any) -> Any:
         if light is not None:
             place = light._place
-            seen[-1].append((module, key, light.on(key)[:, 0, 0]))
+            seen[-1].append((module, key, light.compute_bias(key)[:, 0, 0]))
             light._place = place
         return attend(light, module, query, key, *given, **named)
 
@@ -350,7 +350,7 @@ def test_lit_tokens_are_those_of_the_region(scene: Scene):
     family, config = cast(Any, claimed(scene.lm.model.config)), scene.lm.model.config
     positions = family.positions(inputs, config)
     seen = Seen(len(positions), (image.height, image.width), inputs, config, scene.lm.processor)
-    for tile in tiles_of(family, seen):
+    for tile in compute_tiles(family, seen):
         x, y, width, height = tile.window
         rows, columns = tile.tokens.shape
         for row, column in np.ndindex(rows, columns):

@@ -23,9 +23,9 @@ from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import HeatmapStore, open_store
 from medfaith.tasks.explain.token_cam import token_cam
 from medfaith.tasks.heal.localization import read_reply as read_localized
-from medfaith.tasks.models.explained_vlm import ExplainedVLM, class_spans, token_offsets, tokens_in
+from medfaith.tasks.models.explained_vlm import ExplainedVLM, compute_token_offsets, find_class_spans, find_span_tokens
 from medfaith.tasks.models.families import image_tokens
-from medfaith.tasks.models.weights import weights_digest
+from medfaith.tasks.models.weights import hash_weights
 from medfaith.tasks.wrong_lung.adapter import ATTENTION
 from medfaith.tasks.wrong_lung.adapter import read_reply as read_sentence_reply
 from tests.tasks import tiny_models
@@ -347,7 +347,7 @@ TRIPLETS = ["grasper,retract,gallbladder", "hook,dissect,gallbladder"]
     ],
 )
 def test_class_spans(text: str, classes: list[str], expected: dict[str, list[str]]):
-    found = {name: [text[a:b] for a, b in spans] for name, spans in class_spans(text, classes).items()}
+    found = {name: [text[a:b] for a, b in spans] for name, spans in find_class_spans(text, classes).items()}
     assert found == expected
 
 
@@ -370,16 +370,16 @@ def test_tokens_of_a_word(tokens: list[int], word: str, expected: list[int]):
     def decode(ids: list[int]) -> str:
         return b"".join(PIECES[n] for n in ids).decode(errors="replace")
 
-    offsets = token_offsets(tokens, decode)
+    offsets = compute_token_offsets(tokens, decode)
     start = decode(tokens).index(word)
-    assert tokens_in((start, start + len(word)), offsets) == expected
+    assert find_span_tokens((start, start + len(word)), offsets) == expected
 
 
 def test_weights_digest_tells_models_apart():
     torch.manual_seed(0)
     model = torch.nn.Linear(40, 40)
-    before = weights_digest(model)
-    assert weights_digest(model) == before
+    before = hash_weights(model)
+    assert hash_weights(model) == before
     with torch.no_grad():
         model.weight.mul_(1.001)
-    assert weights_digest(model) != before
+    assert hash_weights(model) != before

@@ -21,8 +21,8 @@ from medfaith.cli import main
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.models import rows
 from medfaith.tasks.explain.store import open_store
-from medfaith.tasks.explain.tiles import CHANNELS, Tile, bounds, compose, of_channel
-from medfaith.tasks.explain.token_cam import decoder_layers, reading_layers
+from medfaith.tasks.explain.tiles import CHANNELS, Tile, bounds, compose, select_channel
+from medfaith.tasks.explain.token_cam import get_decoder_layers, get_reading_layers
 from medfaith.tasks.models import families
 from medfaith.tasks.models.chat_form import Reply
 from medfaith.tasks.models.explained_vlm import ExplainedVLM
@@ -68,7 +68,7 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     given = {"image_string": TINY[file].PLACEHOLDER, "dtype": "float32", "device": "cpu"}
     lm = cast(Any, ExplainedVLM)(str(folder / "model"), store=str(folder / "store"), batch_size=8, **given)
     assert kind in (lm.model.config.model_type, lm.model.config.vision_config.model_type)
-    assert families.family_of(lm.model.config) is family_in(file)
+    assert families.require_family(lm.model.config) is family_in(file)
     return Scene(family_in(file), lm, folder / "store")
 
 
@@ -153,7 +153,10 @@ def _n_answer(ids: list[int], tokens: list[int]) -> int:
 
 def test_causal_graphs_without_one_grid_are_refused_when_the_model_is_loaded(scene: Scene, tmp_path: Path):
     given = {"store": str(tmp_path), "causal_graphs": str(tmp_path), "image_string": scene.lm.image_token}
-    if reading_layers(scene.lm.model) is decoder_layers(scene.lm.model) and len(seen(scene, noise(SIZES[0]))[1]) == 1:
+    if (
+        get_reading_layers(scene.lm.model) is get_decoder_layers(scene.lm.model)
+        and len(seen(scene, noise(SIZES[0]))[1]) == 1
+    ):
         scene.lm._check_tiles(for_graphs=True)
     else:
         with pytest.raises(InputError, match=r"causal_graphs: .*\n  expected: an image in one grid"):
@@ -174,7 +177,7 @@ def test_each_part_of_a_picture_lands_where_it_is(scene: Scene, size: tuple[int,
         picture.paste(noise((block[2] - block[0], block[3] - block[1]), 1), block[:2])
         change = (seen(scene, picture)[0] - tokens).norm(dim=-1).numpy()
         for channel in CHANNELS:
-            chosen = of_channel(tiles, channel)
+            chosen = select_channel(tiles, channel)
             of_cell = compose(change[None], chosen)[0]
             inside, outside = cells(of_cell.shape, bounds(chosen), block)
             assert of_cell[outside].max(initial=0) <= 5e-3 * change.max(), (channel, block)
@@ -200,7 +203,7 @@ def seen(scene: Scene, image: Image.Image) -> tuple[torch.Tensor, list[Tile]]:
     inputs = dict(lm.tok_batch_multimodal_encode(["<image>"], [[image]]))
     where = scene.family.positions(inputs, lm.model.config)
     given: list[torch.Tensor] = []
-    first = reading_layers(lm.model)[0]
+    first = get_reading_layers(lm.model)[0]
     handles = [
         first.register_forward_pre_hook(
             lambda _, args, kwargs: given.append(
@@ -223,7 +226,7 @@ def seen(scene: Scene, image: Image.Image) -> tuple[torch.Tensor, list[Tile]]:
         for handle in handles:
             handle.remove()
     height_width = image.height, image.width
-    tiles = families.tiles_of(scene.family, Seen(len(where), height_width, inputs, lm.model.config, lm.processor))
+    tiles = families.compute_tiles(scene.family, Seen(len(where), height_width, inputs, lm.model.config, lm.processor))
     return given[0].flatten(0, -2)[where], tiles
 
 
@@ -242,7 +245,7 @@ def test_every_model_type_has_a_tiny_model_and_one_family():
 def test_what_no_family_claims_is_refused_when_it_is_loaded(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """PerceptionLM's tiles could be taken for one grid, and Aria's padding for a part of the picture."""
     with pytest.raises(MedfaithError, match=f"{kind}: it is not known where (.|\n)*use --model medfaith-hf-vlm"):
-        families.family_of(SimpleNamespace(model_type=kind, vision_config=None))
+        families.require_family(SimpleNamespace(model_type=kind, vision_config=None))
     folder = TINY["llava"].save(tmp_path / "model")
     monkeypatch.setattr(families, "families", lambda: ())
     given = {"store": str(tmp_path / "store"), "image_string": "<image>", "device": "cpu"}

@@ -72,7 +72,7 @@ def test_a_refusal_is_not_unread(doc: dict[str, Any]):
 def test_refusals_are_said_to_be_refusals(capsys):
     first = FirstAnswers()
     for reply in replies(*DECLINED):
-        first.see(CHOICE, reply)
+        first.add(CHOICE, reply)
     assert "the first 20 answers all decline to answer, such as “" in capsys.readouterr().err
 
 
@@ -101,7 +101,7 @@ def replies(*texts: str, outcome: str = ANSWERED) -> list[Reply]:
 def test_what_is_wrong_with_all_is_said_once(given: list[Reply], words: list[str] | None, capsys):
     first = FirstAnswers()
     for reply in [*given, *(given if words else [])]:
-        first.see(CHOICE, reply)
+        first.add(CHOICE, reply)
     said = capsys.readouterr().err
     assert bool(said) == bool(words)
     assert said.count("\n") == bool(words), "one line, or an audit in a pipe drops the rest"

@@ -221,7 +221,7 @@ def test_an_alignment_is_put_together_from_the_models_parts(gloria, tokenizer):
     (found,) = GloriaAligner(path, "cpu", text_model=text_model).align([image], SENTENCES[:1])
     with torch.no_grad():
         embedded = model(gloria_image.pixels([image]), gloria_text.tokenize(tokenizer, SENTENCES[:1]))
-        local, overall = model.similarities((embedded.local, embedded.whole), (embedded.sentences, embedded.text))
+        local, overall = model.similarities((embedded.local, embedded.overall), (embedded.sentences, embedded.text))
     assert embedded.attention[0].shape == (6, 362)
     expected = embedded.attention[0].mean(dim=0)
     np.testing.assert_allclose(found.attention, expected[:361].reshape(19, 19), rtol=1e-5)
@@ -245,7 +245,7 @@ def test_gradients_reach_every_part():
     ids = torch.tensor([[2, 5, 6, 3], [2, 7, 3, 0]])
     tokens = gloria_text.Tokens(ids, (ids > 0).long(), torch.tensor([[0, 1, 2, 3], [0, 1, 2, -1]]), [4, 3], [False] * 2)
     embedded = model(torch.randn(2, 3, 64, 64), tokens)
-    local, overall = model.similarities((embedded.local, embedded.whole), (embedded.sentences, embedded.text))
+    local, overall = model.similarities((embedded.local, embedded.overall), (embedded.sentences, embedded.text))
     (local.sum() + overall.sum() + sum(own[:, :3].sum() for own in embedded.attention)).backward()
     without = [name for name, parameter in model.named_parameters() if parameter.grad is None]
     assert all("pooler" in name for name in without)

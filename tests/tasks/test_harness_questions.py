@@ -37,7 +37,7 @@ def test_a_task_of_a_group_has_its_own_prompt_and_needs_no_root_of_another(phant
     ((found, task),) = questions.load(name, str(phantom_build), known).items()
     doc = task.test_docs()[0]
     assert found == name
-    assert questions.texts(task, doc)[-1] == prompts.cot(doc).replace("<image>", "").strip()
+    assert questions.split_prompt(task, doc)[-1] == prompts.cot(doc).replace("<image>", "").strip()
     with pytest.raises(MissingSourceError, match="openi"):
         questions.load("medfaith_contrabench_cot", str(phantom_build), known)
 
@@ -74,22 +74,22 @@ def test_a_root_without_a_source_is_refused():
 
 def test_the_first_filter_reads_answers_if_no_other_is_named(presence):
     for wanted, found in ((None, "b0"), ("m1", "m1"), ("m1_extended", "m1_extended")):
-        assert questions.reading(presence.config, wanted) == found
+        assert questions.choose_filter(presence.config, wanted) == found
     with pytest.raises(InputError, match="one of b0, m1, m1_slot_agnostic, m1_extended"):
-        questions.reading(presence.config, "m2")
+        questions.choose_filter(presence.config, "m2")
 
 
 @pytest.mark.parametrize("place", ["x.tsv", "below/x.tsv", "cxr-contrabench-chexpert/x.tsv"])
 def test_nothing_is_written_below_a_build(place, phantom_build, tmp_path):
     with pytest.raises(InputError, match="lies in the build"):
-        writing.refuse(phantom_build / place)
+        writing.refuse_output(phantom_build / place)
     (tmp_path / "build.json").write_text("{}")  # of another tool
-    writing.refuse(tmp_path / "x.tsv")
+    writing.refuse_output(tmp_path / "x.tsv")
 
 
 def test_the_lock_of_a_writer_that_was_killed_at_the_end_goes(tmp_path):
     (tmp_path / "out").mkdir()
     (lock := tmp_path / ".out.lock").touch()
     with pytest.raises(InputError, match="exists"):
-        writing.refuse(tmp_path / "out", new=True)
+        writing.refuse_output(tmp_path / "out", new=True)
     assert not lock.exists()

@@ -146,7 +146,7 @@ ROW |= {"prompt": "b0"}
 def test_an_option_that_pandas_would_drop_is_refused(text):
     row = {**ROW, "options": ["Edema", text]}
     with pytest.raises(InputError, match="reads as no option"):
-        list(vlmevalkit.records([(row, row)], {}, "test"))
+        list(vlmevalkit.iterate_records([(row, row)], {}, "test"))
     assert pd.read_csv(io.StringIO(f"A\tB\nEdema\t{text}\n"), sep="\t")["B"].hasnans
 
 
@@ -154,13 +154,13 @@ def test_a_file_that_is_no_picture_is_refused(tmp_path):
     (tmp_path / "a.dcm").write_bytes(b"x")
     row = {**ROW, "options": ["Edema"], "images": [{"source": "chexpert", "key": "a.dcm", "view": ""}]}
     with pytest.raises(InputError, match="--embed"):
-        list(vlmevalkit.records([(row, row)], {"chexpert": tmp_path}, "test"))
+        list(vlmevalkit.iterate_records([(row, row)], {"chexpert": tmp_path}, "test"))
 
 
 def test_an_edited_image_is_in_no_file(tmp_path):
     (tmp_path / "a.png").write_bytes(b"x")
     row = {**ROW, "options": ["Yes", "No"], "images": [{"source": "vindr_cxr", "key": "a.png", "view": ""}]}
     with pytest.raises(InputError, match="edited image"):
-        list(vlmevalkit.records([(row, {**row, "edit": {"region": {}}})], {"vindr_cxr": tmp_path}, "test"))
-    (record,) = vlmevalkit.records([(row, {**row, "edit": None})], {"vindr_cxr": tmp_path}, "test")
+        list(vlmevalkit.iterate_records([(row, {**row, "edit": {"region": {}}})], {"vindr_cxr": tmp_path}, "test"))
+    (record,) = vlmevalkit.iterate_records([(row, {**row, "edit": None})], {"vindr_cxr": tmp_path}, "test")
     assert record["image_path"] == str(tmp_path / "a.png")

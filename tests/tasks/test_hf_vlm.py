@@ -122,7 +122,7 @@ def test_scores_and_states_are_those_of_a_forward_pass_of_each_text_alone(folder
     scores = lm.loglikelihood([requests[number] for number in order], disable_tqdm=True)
     np.testing.assert_allclose([s for s, _ in scores], [s for s, _, _ in expected], atol=1e-4)
     assert [greedy for _, greedy in scores] == [greedy for _, greedy, _ in expected]
-    np.testing.assert_allclose(lm.option_states(requests), [state for _, _, state in direct[chat]], atol=1e-4)
+    np.testing.assert_allclose(lm.compute_option_states(requests), [state for _, _, state in direct[chat]], atol=1e-4)
     assert len({round(s, 4) for s, _ in scores}) == len(scores)  # the image matters, also where the words are the same
 
 
@@ -257,7 +257,7 @@ def test_states_are_stored_by_task_row_and_option(vlms, tmp_path):
         assert stored["option"].tolist() == [request.idx for request in requests]
         assert set(stored["task"].tolist()) == {"task"}
         assert stored["state"].dtype == np.float32
-        np.testing.assert_allclose(stored["state"], lm.option_states(requests), atol=1e-5)
+        np.testing.assert_allclose(stored["state"], lm.compute_option_states(requests), atol=1e-5)
     assert [file.name for file in path.parent.iterdir()] == ["states.npz"]
 
 

@@ -27,7 +27,7 @@ from medfaith.tasks.models.answer_store import AnswerStore, Kept
 from medfaith.tasks.models.chat_form import Reply
 from medfaith.tasks.models.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.hf_vlm import HFVisionLM
-from medfaith.tasks.models.weights import weights_digest
+from medfaith.tasks.models.weights import hash_weights
 from tests.builders.files import root_words
 from tests.tasks import asking
 from tests.tasks.asking import scored, shade
@@ -281,10 +281,10 @@ def test_weights_that_lie_elsewhere_have_the_same_digest():
 
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.BatchNorm1d(8))
-    before = weights_digest(model)
+    before = hash_weights(model)
     moved = cpu_offload(model, torch.device("cpu"), offload_buffers=True)
     assert all(weight.is_meta for weight in moved.parameters())
-    assert weights_digest(moved) == before
+    assert hash_weights(moved) == before
 
 
 def test_medfaith_eval_keeps_the_answers_beside_its_results(vlms, phantom_build, phantom_roots, tmp_path, capsys):

@@ -20,7 +20,7 @@ from medfaith.loaders import images
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.models import server_access
-from medfaith.tasks.models.answer_counts import tally, too_many_unanswered
+from medfaith.tasks.models.answer_counts import tally, warn_unanswered
 from medfaith.tasks.rows import LazyImages
 from tests.builders.files import root_words
 from tests.tasks.asking import asked, shade
@@ -139,7 +139,7 @@ def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys, monk
         lm = server.lm(timeout=0.3, answers=str(tmp_path / "a"))
         first = lm.generate_until(requests)
         times = Counter(seen)
-        assert too_many_unanswered(outcomes)
+        assert warn_unanswered(outcomes)
         mended = True
         again = lm.generate_until(requests)
     assert dict(zip(FAULTS, first, strict=True)) == {**expected, **dict.fromkeys(LASTING, "")}

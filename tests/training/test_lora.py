@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from medfaith.cli import main
 from medfaith.loaders.atomic import atomic_folder
 from medfaith.tasks.models.hf_vlm import HFVisionLM
-from medfaith.tasks.models.prompt_inputs import IGNORED, answer, batch_of, question, with_answer
+from medfaith.tasks.models.prompt_inputs import IGNORED, answer, append_answer, make_batch, question
 from medfaith.tasks.models.trainable import load_vlm
 from medfaith.training.lora.rows import examples
 from medfaith.training.lora.train import adapted
@@ -62,11 +62,11 @@ def test_the_prompt_is_the_tasks_own_and_its_answer_alone_is_learned(
         if file != "qwen_vl" or with_template:  # without a template Qwen-VL wants marks around an image
             expected = dict(lm.tok_batch_multimodal_encode([text], [one.images]))
             assert given["input_ids"].tolist() == expected["input_ids"].tolist()
-        rows.append(with_answer(given, answer(processor, one.target), config))
+        rows.append(append_answer(given, answer(processor, one.target), config))
         learned = rows[-1]["labels"][0]
         said = processor.tokenizer.decode(learned[learned != IGNORED], skip_special_tokens=True)
         assert (said.strip(), learned[-1]) == (one.target, processor.tokenizer.eos_token_id)
-    batch = batch_of(rows, processor.tokenizer.pad_token_id)
+    batch = make_batch(rows, processor.tokenizer.pad_token_id)
     assert batch["input_ids"].shape == batch["labels"].shape == batch["attention_mask"].shape
     model, _ = load_vlm(str(folder))
     with torch.no_grad():

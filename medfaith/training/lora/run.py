@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medfaith.eval import builds_in
-from medfaith.tasks.models.contrastive_encoders import short_name
+from medfaith.tasks.models.contrastive_encoders import strip_folder
 from medfaith.tasks.models.trainable import load_vlm
 
 from ..device import select_device
@@ -44,7 +44,7 @@ def run(
     model, processor = load_vlm(pretrained, dtype)
     build = builds_in(data).get(rows.repository)
     record_fields = {
-        "benchmark": benchmark, "data": rows.repository, "build": build, "model": short_name(pretrained),
+        "benchmark": benchmark, "data": rows.repository, "build": build, "model": strip_folder(pretrained),
         "dtype": dtype, **(asdict(lora) if lora else {}),
     }  # fmt: skip
     trainable = adapted(model, lora, settings.seed) if lora else model

@@ -15,8 +15,8 @@ import transformers
 
 from medfaith.loaders.atomic import atomic_folder
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models.prompt_inputs import Tensors, answer, batch_of, question, with_answer
-from medfaith.tasks.models.trainable import linear_layers
+from medfaith.tasks.models.prompt_inputs import Tensors, answer, append_answer, make_batch, question
+from medfaith.tasks.models.trainable import find_linear_layers
 
 from ..checkpoints import (
     ShowProgress,
@@ -44,7 +44,7 @@ def adapted(model: Any, lora: Lora, seed: int) -> Any:
         seed: The seed of the matrices.
     """
     config = peft.LoraConfig(
-        r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=linear_layers(model),
+        r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=find_linear_layers(model),
         task_type="CAUSAL_LM",
     )  # fmt: skip
     with torch.random.fork_rng():
@@ -68,14 +68,14 @@ class Collator:
         tokenizer = self._processor.tokenizer
         padding = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
         rows = [
-            with_answer(
+            append_answer(
                 question(self._processor, example.images, example.prompt),
                 answer(self._processor, example.target),
                 self._config,
             )
             for example in examples
         ]
-        return batch_of(rows, padding)
+        return make_batch(rows, padding)
 
 
 class _Finite(transformers.TrainerCallback):

@@ -1,7 +1,7 @@
-"""Families of vision-language models whose tokens of an image are known by place: one file a family.
+"""Families of vision-language models whose image tokens have known positions: one module per family.
 
-A file has one `FAMILY`. Its `tiles` reads from what the processor made of an image, and from the model's configuration,
-which token shows which part of the image. What no family claims is refused where heatmaps are made.
+Each module has one `FAMILY`. Its `tiles` function reads from the processor's output and from the model's configuration
+which token shows which part of the image. Heatmap code refuses a model that belongs to no family.
 """
 
 from __future__ import annotations
@@ -20,10 +20,14 @@ from ...explain.tiles import Tile, Window
 
 
 class Seen(NamedTuple):
-    """What a model got of one image.
+    """One image as the processor and the model encode it.
 
-    n_tokens: how many tokens stand for the image. size: (height, width) of the image that the processor got. inputs:
-    what the processor made, as the model's forward takes it. config, processor: the model's.
+    Attributes:
+        n_tokens: Number of tokens that represent the image.
+        size: (height, width) of the image that the processor received.
+        inputs: Output of the processor, as the model's forward takes it.
+        config: Configuration of the model.
+        processor: Processor of the model.
     """
 
     n_tokens: int
@@ -34,20 +38,32 @@ class Seen(NamedTuple):
 
 
 def image_tokens(inputs: Mapping[str, Any], config: Any) -> np.ndarray:
-    """Where an image's tokens stand in a prompt of shape (1, n): positions from 0, int64."""
+    """Return the positions of the image's tokens in a prompt.
+
+    Args:
+        inputs: Output of the processor for one prompt; `input_ids` has shape (1, n).
+        config: Configuration of the model.
+
+    Returns:
+        Positions from 0, int64.
+    """
     return np.flatnonzero((inputs["input_ids"][0] == config.image_token_id).cpu().numpy())
 
 
 @dataclass(frozen=True)
 class Family:
-    """How the models of one kind see.
+    """How the models of one family represent an image.
 
-    name: as people call it. models: some of it. model_types: of transformers' configurations, or of their vision
-    encoders. tiling: how an image becomes tokens, for a table. tiles: where the tokens lie; raises MedfaithError for a
-    processor whose settings it does not know. answer_type: in `token_type_ids`, the type of what the model itself says.
-    prompt_end: what the processor writes behind a prompt, and a beginning of text before its words. positions: of the
-    inputs and the configuration, where the tokens of the image stand among what explain.token_cam looks at. decoded:
-    whether the decoders of tasks.decoding are tested with it.
+    Attributes:
+        name: Common name of the family.
+        models: Examples of its models.
+        model_types: Model types of transformers configurations or of their vision encoders.
+        tiling: How an image becomes tokens, as text for a table.
+        tiles: Function that computes the places of the tokens. It raises MedfaithError for unknown processor settings.
+        answer_type: Value of `token_type_ids` for tokens that the model generates.
+        prompt_end: Text that the processor appends to a prompt.
+        decoded: Whether the decoders of tasks.decoding are tested with this family.
+        positions: Function that finds the image's tokens among the states that explain.token_cam reads.
     """
 
     name: str
@@ -63,19 +79,35 @@ class Family:
 
 @cache
 def families() -> tuple[Family, ...]:
-    """All families, by the names of their files."""
+    """Load all families, in the order of their module names."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     return tuple(importlib.import_module(f"{__name__}.{name}").FAMILY for name in names)
 
 
 def claimed(config: Any) -> Family | None:
-    """The family of a model's configuration; None where no family claims it. That of its vision encoder comes first."""
+    """Find the family of a model's configuration.
+
+    The type of the vision encoder is tried before the type of the model.
+
+    Args:
+        config: Configuration of the model.
+
+    Returns:
+        The family, or None if the model belongs to none.
+    """
     kinds = (getattr(getattr(config, "vision_config", None), "model_type", None), config.model_type)
     return next((family for kind in kinds for family in families() if kind in family.model_types), None)
 
 
-def family_of(config: Any) -> Family:
-    """The family of a model's configuration. Raises MedfaithError where no family claims it."""
+def require_family(config: Any) -> Family:
+    """Return the family of a model's configuration.
+
+    Args:
+        config: Configuration of the model.
+
+    Raises:
+        MedfaithError: The model belongs to no family.
+    """
     if family := claimed(config):
         return family
     names = ", ".join(family.name for family in families())
@@ -86,27 +118,39 @@ def family_of(config: Any) -> Family:
     )
 
 
-def tiles_of(family: Family, seen: Seen) -> list[Tile]:
-    """The family's tiles of an image.
+def compute_tiles(family: Family, encoded: Seen) -> list[Tile]:
+    """Compute the tiles of an image and check them against its tokens.
+
+    Args:
+        family: The model's family.
+        encoded: The image.
 
     Raises:
-        MedfaithError: they are not those of the image's tokens, so that heatmaps would be wrong.
+        MedfaithError: The tiles name other tokens than the image has, so heatmaps would be wrong.
     """
-    tiles = family.tiles(seen)
-    used = np.concatenate([tile.tokens.ravel() for tile in tiles]) if tiles else np.empty(0)
-    if not len(used) or used.min() < 0 or used.max() >= seen.n_tokens or len(np.unique(used)) < len(used):
-        raise not_as_known(family.name, seen)
+    tiles = family.tiles(encoded)
+    indices = np.concatenate([tile.tokens.ravel() for tile in tiles]) if tiles else np.empty(0)
+    if (
+        not len(indices)
+        or indices.min() < 0
+        or indices.max() >= encoded.n_tokens
+        or len(np.unique(indices)) < len(indices)
+    ):
+        raise make_tiling_error(family.name, encoded)
     return tiles
 
 
-def of_patches(window: Window, vision: Any) -> Window:
-    """What the patches of a vision encoder read of a window that it gets as one image.
+def compute_patch_window(window: Window, vision: Any) -> Window:
+    """Compute the part of a window that the patches of a vision encoder cover.
 
-    Where patches do not fill the image (SigLIP's of 14 pixels in 384), it reads nothing of what is left at the right
-    and at the bottom.
+    If patches do not fill the image (SigLIP's of 14 pixels in 384), the encoder ignores pixels at the right and bottom.
+
+    Args:
+        window: (x, y, width, height) of the part that the encoder receives as one image.
+        vision: Configuration of the vision encoder.
 
     >>> from types import SimpleNamespace
-    >>> of_patches((0.0, 0.0, 384.0, 768.0), SimpleNamespace(image_size=384, patch_size=14))
+    >>> compute_patch_window((0.0, 0.0, 384.0, 768.0), SimpleNamespace(image_size=384, patch_size=14))
     (0.0, 0.0, 378.0, 756.0)
     """
     x, y, width, height = window
@@ -114,10 +158,15 @@ def of_patches(window: Window, vision: Any) -> Window:
     return x, y, width * side / vision.image_size, height * side / vision.image_size
 
 
-def not_as_known(name: str, seen: Seen) -> MedfaithError:
-    """The image's tokens are not as many as the family's tiling gives."""
-    height, width = seen.size
+def make_tiling_error(name: str, encoded: Seen) -> MedfaithError:
+    """Build the error for an image whose number of tokens does not fit the family's tiling.
+
+    Args:
+        name: Name of the family.
+        encoded: The image.
+    """
+    height, width = encoded.size
     return MedfaithError(
-        f"{name}: an image of {width} x {height} pixels has {seen.n_tokens} tokens, in another arrangement than this "
-        "family's\n  what to do: use --model medfaith-hf-vlm, which answers without heatmaps"
+        f"{name}: an image of {width} x {height} pixels has {encoded.n_tokens} tokens, in another arrangement than "
+        "this family's\n  what to do: use --model medfaith-hf-vlm, which answers without heatmaps"
     )

@@ -1,22 +1,22 @@
-"""Gemma 3 and MedGemma: one square grid of the whole image.
+"""Gemma 3 and MedGemma: one square grid over the full image.
 
-Its processor never crops (pan and scan) unless each call asks for it, and lm-eval's do not.
+The processor crops (pan and scan) only on request in each call, and lm-eval does not request it.
 """
 
 from __future__ import annotations
 
 from ...explain.tiles import Tile, grid
-from . import Family, Seen, not_as_known
+from . import Family, Seen, make_tiling_error
 
 NAME = "Gemma 3"
 
 
-def tiles(seen: Seen) -> list[Tile]:
-    """One, of the whole image, which is squashed to a square."""
-    side = round(seen.config.mm_tokens_per_image**0.5)
-    if side * side != seen.n_tokens:
-        raise not_as_known(NAME, seen)
-    height, width = seen.size
+def tiles(encoded: Seen) -> list[Tile]:
+    """Compute the single tile, which covers the full image after resizing to a square."""
+    side = round(encoded.config.mm_tokens_per_image**0.5)
+    if side * side != encoded.n_tokens:
+        raise make_tiling_error(NAME, encoded)
+    height, width = encoded.size
     return [Tile(grid(side, side), (0.0, 0.0, float(width), float(height)))]
 
 

@@ -1,23 +1,23 @@
-"""PaliGemma: one square grid of the whole image; the prompt's tokens see one another, the answer's only what is before.
+"""PaliGemma: one square grid over the full image. Prompt tokens attend to one another, answer tokens to earlier tokens.
 
-Its processor ends a prompt with a new line, and says with `token_type_ids` what is prompt (0) and what is answer (1).
+The processor ends a prompt with a newline. `token_type_ids` marks the prompt (0) and the answer (1).
 """
 
 from __future__ import annotations
 
 from ...explain.geometry import Geometry
 from ...explain.tiles import Tile, grid
-from . import Family, Seen, not_as_known
+from . import Family, Seen, make_tiling_error
 
 NAME = "PaliGemma"
 
 
-def tiles(seen: Seen) -> list[Tile]:
-    """One, of the whole image, which is squashed to a square."""
-    side = round(seen.processor.image_seq_length**0.5)
-    if side * side != seen.n_tokens:
-        raise not_as_known(NAME, seen)
-    return [Tile(grid(side, side), Geometry.whole(seen.size).window)]
+def tiles(encoded: Seen) -> list[Tile]:
+    """Compute the single tile, which covers the full image after resizing to a square."""
+    side = round(encoded.processor.image_seq_length**0.5)
+    if side * side != encoded.n_tokens:
+        raise make_tiling_error(NAME, encoded)
+    return [Tile(grid(side, side), Geometry.whole(encoded.size).window)]
 
 
 FAMILY = Family(

@@ -1,21 +1,21 @@
-"""Qwen2-VL and those after it: one grid of the whole image, of as many rows and columns as the image is large."""
+"""Qwen2-VL and later versions: one grid over the full image, whose rows and columns follow the size of the image."""
 
 from __future__ import annotations
 
 from ...explain.tiles import Tile, grid
-from . import Family, Seen, not_as_known
+from . import Family, Seen, make_tiling_error
 
 NAME = "Qwen-VL"
 
 
-def tiles(seen: Seen) -> list[Tile]:
-    """One, of the whole image. The processor says the grid before the vision encoder merges neighbours."""
-    images = seen.inputs["image_grid_thw"].tolist()
-    merge = int(seen.config.vision_config.spatial_merge_size)
+def tiles(encoded: Seen) -> list[Tile]:
+    """Compute the single tile. The processor reports the grid before patches are merged."""
+    images = encoded.inputs["image_grid_thw"].tolist()
+    merge = int(encoded.config.vision_config.spatial_merge_size)
     rows, columns = images[0][1] // merge, images[0][2] // merge
-    if len(images) != 1 or images[0][0] != 1 or seen.n_tokens != rows * columns:
-        raise not_as_known(NAME, seen)
-    height, width = seen.size
+    if len(images) != 1 or images[0][0] != 1 or encoded.n_tokens != rows * columns:
+        raise make_tiling_error(NAME, encoded)
+    height, width = encoded.size
     return [Tile(grid(rows, columns), (0.0, 0.0, float(width), float(height)))]
 
 
