@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from .page.cases import IMAGE, Case, cases
-from .page.pictures import BEFORE, Picture, Pixels, pictures, sentence_cases
+from .page.pictures import BEFORE, Picture, Pixels, collect_sentence_cases, pictures
 from .pictures import PIXELS, short
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def image_sheets(results: Results, given: Pixels) -> tuple[dict[str, Figure], li
     asked = [case for case in cases(results).cases if case.task.endswith("_vpt")]
     for name, of, take, tried in (
         (PIXELS[2], asked, _before_and_after, TRIED),
-        (PIXELS[3], sentence_cases(results, given), _where, LARGEST),
+        (PIXELS[3], collect_sentence_cases(results, given), _where, LARGEST),
     ):
         if of:
             shown, left_out = pictures([_with_the_image(case) for case in of], results, given._replace(most=tried))
