@@ -18,8 +18,8 @@ from medfaith.logs.lines import responses
 
 from .contrabench_names import protocol_name
 from .contrabench_runs import Run
-from .pictures import figure_of, short, styles_of
-from .tables import MODEL, PROTOCOL, SEED, Column, Table, count, interval, intervals_of, percent
+from .pictures import make_figure, short, make_styles
+from .tables import MODEL, PROTOCOL, SEED, Column, Table, count, format_interval_note, interval, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +30,7 @@ _ENDS = ("", "_low", "_high")
 _NOTES = (
     "Of the answers to the prompt packet: how sure the model says it is of its direct answer. ECE: expected "
     "calibration error, over ten bins of equal width. no confidence: answers that state none, or none that is legible.",
-    intervals_of("studies"),
+    format_interval_note("studies"),
 )
 
 
@@ -114,8 +114,8 @@ def figure_confidence(runs: Sequence[Run]) -> Figure | None:
             panels.setdefault(protocol_name(run), []).append((run, found))
     if not panels:
         return None
-    styles = styles_of(sorted({run.model_name for of in panels.values() for run, _ in of}))
-    figure = figure_of(3.2 * len(panels), styles)
+    styles = make_styles(sorted({run.model_name for of in panels.values() for run, _ in of}))
+    figure = make_figure(3.2 * len(panels), styles)
     for axes, (title, of) in zip(np.ravel(figure.subplots(len(panels), 1)), panels.items(), strict=True):
         axes.plot([0, 100], [0, 100], color="#999999", linewidth=0.8, linestyle="--")
         for run, found in of:

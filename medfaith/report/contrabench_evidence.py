@@ -11,7 +11,7 @@ from medfaith.evaluate_metrics.reading.outcome import EVIDENCE
 
 from .contrabench_names import base_name, in_order, protocol_name
 from .contrabench_runs import Run
-from .tables import MODEL, OUTCOMES, PROMPT, PROTOCOL, SIZE, Column, Table, count, outcome_shares, percent
+from .tables import MODEL, OUTCOMES, PROMPT, PROTOCOL, SIZE, Column, Table, count, get_outcome_shares, percent
 
 _TITLES = {"letter": "From a letter %", "text": "From an option's text %", "prose": "From sentences %"}
 _NOTE = (
@@ -49,6 +49,6 @@ def _row(run: Run) -> list[Any]:
     errors = scores["n_reversals_from_prose"] + scores["n_contradictions_from_prose"]
     return [
         run.model_name, base_name(run.setting), protocol_name(run), run.changed_values, n, run.n_data,
-        *(of / n for of in (*by_evidence, n_unknown)), *outcome_shares(scores), scores["n_cut"] / n, errors,
+        *(of / n for of in (*by_evidence, n_unknown)), *get_outcome_shares(scores), scores["n_cut"] / n, errors,
         run.source.task,
     ]  # fmt: skip

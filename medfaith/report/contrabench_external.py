@@ -25,10 +25,10 @@ from .tables import (
     SIZE,
     Column,
     Table,
+    build_outcome_columns,
     change,
     count,
-    outcome_shares,
-    outcomes_of,
+    get_outcome_shares,
     percent,
     points,
 )
@@ -78,7 +78,7 @@ def _matrix_columns(protocol: str, sizes: set[tuple[int, int]]) -> list[Column]:
         Column("Verified", (f"{protocol}_verified_accuracy",), percent),
         Column("Δ pp", (f"{protocol}_delta",), points),
         Column("Errors", (f"{protocol}_base_errors", f"{protocol}_verified_errors"), change),
-        *outcomes_of(protocol),
+        *build_outcome_columns(protocol),
     ]
 
 
@@ -92,7 +92,7 @@ def _base_and_verified(run: Run) -> list:
         scores["accuracy_delta"],
         n_errors(scores),
         n_errors(scores, "_verified"),
-        *outcome_shares(scores),
+        *get_outcome_shares(scores),
     ]
 
 
@@ -117,7 +117,7 @@ def _scale(runs: Sequence[Run]) -> Table:
                 n_errors(scores),
                 n_errors(scores, "_verified"),
                 n_errors(scores) / (scores["n_presence"] + scores["n_absence"] or float("nan")),
-                *outcome_shares(scores),
+                *get_outcome_shares(scores),
             ]
         )
     columns = [
@@ -143,12 +143,12 @@ def _audit(runs: Sequence[Run]) -> list[Table]:
             upper.append(
                 [*name, split, run.n, run.n_data, scores["accuracy"], scores["accuracy_verified"],
                  scores["n_wrong_with_negated"], scores["n_wrong_with_negated_verified"],
-                 scores["n_repairable_reversals"] if split == "Presence" else None, *outcome_shares(scores)]
+                 scores["n_repairable_reversals"] if split == "Presence" else None, *get_outcome_shares(scores)]
             )  # fmt: skip
             if split == "Presence":
                 lower.append(
                     [*name, run.n, run.n_data, scores["accuracy"], scores["n_wrong_with_negated"], scores["n_wrong"],
-                     scores["wrong_with_negated_rate"], *outcome_shares(scores)]
+                     scores["wrong_with_negated_rate"], *get_outcome_shares(scores)]
                 )  # fmt: skip
     upper_columns = [
         MODEL, PROMPT, Column("Split", ("split",)), SIZE,
@@ -187,7 +187,7 @@ def _audit_by_finding(runs: Sequence[Run]) -> Table:
             rows.append(
                 [run.model_name, base_name(run.setting), protocol_name(run), finding.capitalize(), scores["n"],
                  scores["accuracy"], scores["accuracy_verified"], n_errors(scores), n_errors(scores, "_verified"),
-                 *outcome_shares(scores)]
+                 *get_outcome_shares(scores)]
             )  # fmt: skip
     columns = [
         MODEL, PROMPT, PROTOCOL, Column("Finding", ("finding",)), Column("n", ("n",), count), B0_ACCURACY, M1_ACCURACY,
@@ -207,7 +207,7 @@ def _reversals_by_finding(runs: Sequence[Run]) -> Table:
     for run in runs:
         rates = [run.scores(rows=run.finding == finding)["reversal_rate"] for finding in findings]
         name = [run.model_name, base_name(run.setting), run.n, run.n_data]
-        rows.append([*name, *rates, *outcome_shares(run.scores())])
+        rows.append([*name, *rates, *get_outcome_shares(run.scores())])
     columns = [
         MODEL, PROMPT, SIZE,
         *(Column(finding.capitalize(), (finding.replace(" ", "_"),), percent) for finding in findings), *OUTCOMES,
@@ -224,7 +224,7 @@ def _contradictions_by_finding(runs: Sequence[Run]) -> Table:
     rows = []
     for finding, scores in sorted(by_finding.items(), key=lambda item: (-max(s["n"] for s in item[1]), item[0])):
         rates = [s["contradiction_rate"] for s in scores]
-        sizes, shares = [s["n"] for s in scores], [outcome_shares(s) for s in scores]
+        sizes, shares = [s["n"] for s in scores], [get_outcome_shares(s) for s in scores]
         rows.append(
             [
                 finding.capitalize(),
@@ -243,7 +243,7 @@ def _contradictions_by_finding(runs: Sequence[Run]) -> Table:
         Column("Variants", ("n_variants",), count),
         Column("Mean rate", ("mean_contradiction_rate",), percent),
         Column("Min", ("min_contradiction_rate",), percent), Column("Max", ("max_contradiction_rate",), percent),
-        *outcomes_of("mean", "Mean"),
+        *build_outcome_columns("mean", "Mean"),
     ]  # fmt: skip
     notes = ["A variant is a model under a prompt."]
     title = "Table 15: CheXpert absence contradiction rates by finding, over all variants"
@@ -269,7 +269,7 @@ def _control(runs: Sequence[Run]) -> Table:
             [run.model_name, base_name(run.setting), protocol_name(run), len(in_direct), control.n_data,
              with_negated["accuracy"], without["accuracy"], without["accuracy"] - with_negated["accuracy"],
              with_negated["n_reversals"], with_negated["reversal_rate"],
-             *outcome_shares(with_negated), *outcome_shares(without)]
+             *get_outcome_shares(with_negated), *get_outcome_shares(without)]
         )  # fmt: skip
     columns = [
         MODEL, PROMPT, PROTOCOL, SIZE,
@@ -277,7 +277,7 @@ def _control(runs: Sequence[Run]) -> Table:
         Column("Control acc.", ("control_accuracy",), percent), DELTA,
         Column("Direct “No X”", ("direct_reversals",), count),
         Column("Direct “No X” rate", ("direct_reversal_rate",), percent),
-        *outcomes_of("direct", "Direct"), *outcomes_of("control", "Control"),
+        *build_outcome_columns("direct", "Direct"), *build_outcome_columns("control", "Control"),
     ]  # fmt: skip
     notes = ["Both accuracies are over the questions that stand in both protocols, paired by study and finding."]
     return Table("table_16_control", "Table 16: matched positive-only control", columns, rows, notes)

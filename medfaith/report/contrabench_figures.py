@@ -22,7 +22,18 @@ from .contrabench_confidence import figure_confidence
 from .contrabench_names import base_name, external, protocol_name, protocol_place
 from .contrabench_option_scores import ScoredRun
 from .contrabench_runs import ORIGINAL, Run, n_errors
-from .pictures import NONE, Drawn, box, figure_of, missing, places, say_empty, separate, short, stacked
+from .pictures import (
+    NONE,
+    Drawn,
+    box,
+    check_matplotlib,
+    draw_empty_note,
+    draw_separators,
+    draw_stacked_bar,
+    make_figure,
+    iterate_places,
+    short,
+)
 from .tables import SEED, change
 
 if TYPE_CHECKING:
@@ -59,7 +70,7 @@ def contrabench_pictures(runs: Sequence[Run], scored: Sequence[ScoredRun]) -> Dr
     Drawn are the external protocols in the published wording, and of option scores every run.
     """
     drawn: dict[str, Figure] = {}
-    if (runs or scored) and (note := missing("CXR-ContraBench")):
+    if (runs or scored) and (note := check_matplotlib("CXR-ContraBench")):
         return {}, note
     for layout in ("", f"_{ORIGINAL}"):
         asked = [run for run in external(runs, split=None) if _suffix(run) == layout]
@@ -106,12 +117,12 @@ def figure_3(runs: Sequence[Run]) -> Figure:
         Line2D([], [], color=_COLOUR, marker="o", markerfacecolor="white", label="as answered"),
         Line2D([], [], color=_COLOUR, marker="o", markersize=4, alpha=0.6, label="after the verifier (M1)"),
     ]
-    figure = figure_of(_AROUND + sum(_ROW * size + _AROUND for size in sizes), {}, *dots)
+    figure = make_figure(_AROUND + sum(_ROW * size + _AROUND for size in sizes), {}, *dots)
     axes = figure.subplots(len(panels), 2, squeeze=False, height_ratios=[size + 0.6 for size in sizes])
     for (left, right), (title, of) in zip(axes, panels, strict=True):
         for number, run in enumerate(of):
             _accuracy(left, number, run)
-            stacked(right, number, [(share, ANSWERS[name]) for name, share in answers(run).items()])
+            draw_stacked_bar(right, number, [(share, ANSWERS[name]) for name, share in answers(run).items()])
         for panel, ends in ((left, (-3, 103)), (right, (0, 1))):
             panel.set(xlim=ends, ylim=(len(of) - 0.4, -0.6))
         left.set_yticks(range(len(of)), [_row(run) for run in of], fontsize=8)
@@ -169,7 +180,7 @@ def figure_5(runs: Sequence[ScoredRun]) -> Figure:
     panels = _by_protocol(runs)
     with_states = any(run.similarity is not None for run in runs)
     shown = {**SUBSETS, **(OPTIONS if with_states else {})}
-    figure = figure_of(3.4 * len(panels), {}, *(Patch(**style, label=name) for name, style in shown.items()))
+    figure = make_figure(3.4 * len(panels), {}, *(Patch(**style, label=name) for name, style in shown.items()))
     axes = figure.subplots(len(panels), 1 + with_states, squeeze=False)
     room = _WIDE // (1 + with_states)
     for of_row, (title, of) in zip(axes, panels, strict=True):
@@ -213,13 +224,13 @@ def _boxes(
     empty: what a panel says that has none; n_characters: that have room below it.
     """
     for group, of_run in enumerate(values):
-        for place, width, (of_box, style) in places(group, [*zip(of_run, styles.values(), strict=True)]):
+        for place, width, (of_box, style) in iterate_places(group, [*zip(of_run, styles.values(), strict=True)]):
             box(axes, place, width, of_box, style)
             top = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top"}
             axes.annotate(f"{len(of_box):,}", (place, 1), (0, -3), ha="center", fontsize=8, color="#444444", **top)
     if not any(of_box for of_run in values for of_box in of_run):
-        say_empty(axes, empty)
-    separate(axes, len(runs))
+        draw_empty_note(axes, empty)
+    draw_separators(axes, len(runs))
     axes.margins(y=0.15)
     names = [textwrap.fill(short(run.model_name, _NAME), max(n_characters // len(runs), 8)) for run in runs]
     axes.set_xticks(range(len(runs)), names, fontsize=9)

@@ -21,8 +21,8 @@ from .tables import (
     Table,
     change_interval,
     count,
+    get_outcome_shares,
     interval,
-    outcome_shares,
     p_value,
     percent,
     points,
@@ -64,12 +64,12 @@ def interval_tables(runs: Sequence[Run]) -> list[Table]:
                 run.n * of_count.high,
                 n_errors(scores, "_verified"),
                 tests[0],
-                *outcome_shares(scores),
+                *get_outcome_shares(scores),
             ]
         )
         by_study.append(
             [*name, whole[1].n_groups, scores["accuracy_delta"], *whole[0][1:3], tests[0], *whole[1][1:3], tests[1],
-              *outcome_shares(scores)]
+              *get_outcome_shares(scores)]
         )  # fmt: skip
     return [_table_4(by_example), _table_3(by_study)] if by_example else []
 
@@ -122,7 +122,7 @@ def internal_intervals(named: Sequence[tuple[str, Run]]) -> Table:
         test = permutation_test(after, before, seed=SEED)
         rows.append(
             [name, run.model_name, base_name(run.setting), run.n, run.n_data,
-             *(value for part in parts for value in part), test.p_value, *outcome_shares(run.scores())]
+             *(value for part in parts for value in part), test.p_value, *get_outcome_shares(run.scores())]
         )  # fmt: skip
     columns = [
         Column("Setting", ("setting",)), MODEL, PROMPT, SIZE,

@@ -8,7 +8,18 @@ import numpy as np
 
 from .contrabench_names import base_name, external, images_note, protocol_name, verified_name
 from .contrabench_runs import Run, n_errors
-from .tables import MODEL, OUTCOMES, PROTOCOL, SIZE, Column, Table, count, outcome_shares, outcomes_of, percent
+from .tables import (
+    MODEL,
+    OUTCOMES,
+    PROTOCOL,
+    SIZE,
+    Column,
+    Table,
+    build_outcome_columns,
+    count,
+    get_outcome_shares,
+    percent,
+)
 
 _SIDES = ("chexpert_presence", "chexpert_absence")
 
@@ -48,7 +59,7 @@ def _instruct(runs: Sequence[Run]) -> Table:
              instruct["accuracy"], n_errors(instruct), instruct_class(n_errors(b0), n_errors(instruct)),
              b0["accuracy_verified"], n_errors(b0, "_verified"),
              instruct["accuracy_verified"], n_errors(instruct, "_verified"),
-             *outcome_shares(b0), *outcome_shares(instruct)]
+             *get_outcome_shares(b0), *get_outcome_shares(instruct)]
         )  # fmt: skip
     columns = [
         MODEL, PROTOCOL, SIZE,
@@ -58,7 +69,7 @@ def _instruct(runs: Sequence[Run]) -> Table:
         Column("M1 Acc.", ("m1_accuracy",), percent), Column("M1 Errors", ("m1_errors",), count),
         Column("Instruct+M1 Acc.", ("instruct_m1_accuracy",), percent),
         Column("Instruct+M1 Errors", ("instruct_m1_errors",), count),
-        *outcomes_of("base", "B0"), *outcomes_of("instruct", "Instruct"),
+        *build_outcome_columns("base", "B0"), *build_outcome_columns("instruct", "Instruct"),
     ]  # fmt: skip
     notes = [
         "BACKFIRE: the instruction increases the errors (contradictions; reversals on presence protocols). PARTIAL: it "
@@ -77,7 +88,7 @@ def _few_shot(runs: Sequence[Run]) -> Table:
             rows.append(
                 [run.model_name, protocol_name(run), variant(run.setting), run.n, run.n_data,
                  scores[f"accuracy{suffix}"], n_errors(scores, suffix), scores["n_changed"], scores["n_worsened"],
-                 *outcome_shares(scores)]
+                 *get_outcome_shares(scores)]
             )  # fmt: skip
     columns = [
         MODEL, PROTOCOL, Column("Variant", ("variant",)), SIZE, Column("Accuracy", ("accuracy",), percent),
@@ -99,7 +110,7 @@ def _tuning(runs: Sequence[Run]) -> Table:
         scores = run.scores()
         for variant, suffix in _variants(run):
             cells.setdefault((run.model, run.adapter, variant), {})[run.setting.protocol] = [
-                run.n, run.n_data, scores[f"accuracy{suffix}"], n_errors(scores, suffix), *outcome_shares(scores)
+                run.n, run.n_data, scores[f"accuracy{suffix}"], n_errors(scores, suffix), *get_outcome_shares(scores)
             ]  # fmt: skip
     rows = [
         [model, variant, adapter, *(value for side in _SIDES for value in of_side.get(side, [None] * 6))]
@@ -110,7 +121,7 @@ def _tuning(runs: Sequence[Run]) -> Table:
         columns += [
             Column(f"{name} n", (f"{side}_n", f"{side}_n_data"), SIZE.show),
             Column(f"{name} acc. / neg_opt", (f"{side}_accuracy", f"{side}_neg_opt"), _accuracy_and_errors),
-            *outcomes_of(side, name),
+            *build_outcome_columns(side, name),
         ]
     return Table("table_19_tuning", "Table 19: prompts and fine-tuning", columns, rows)
 

@@ -10,7 +10,7 @@ import numpy as np
 from .contrabench_intervals import internal_intervals
 from .contrabench_names import B0_ACCURACY, DELTA, M1_ACCURACY, REPAIRS, base_name, in_order
 from .contrabench_runs import Run, n_errors, pooled
-from .tables import MODEL, OUTCOMES, PROMPT, SIZE, Column, Table, change, count, outcome_shares, percent, points
+from .tables import MODEL, OUTCOMES, PROMPT, SIZE, Column, Table, change, count, get_outcome_shares, percent, points
 
 _SEEDED = re.compile(r"(?P<slice>.+)_s(?P<number>\d+)")
 _SEEDS = {"1": "20260326", "2": "20260327", "3": "20260328"}  # of the three 10k samples (Table 8)
@@ -85,7 +85,7 @@ def _sparsity(named: Sequence[tuple[str, Run]]) -> Table:
              scores["accuracy"], scores["accuracy_verified"], scores["accuracy_delta"],
              scores["n_changed"], scores["n_improved"], scores["n_worsened"],
              _explicit_delta(run), int(np.sum(run.cue != "")), scores["coverage"],
-             *_contradictions(run), *outcome_shares(scores)]
+             *_contradictions(run), *get_outcome_shares(scores)]
         )  # fmt: skip
     columns = [
         _SETTING, MODEL, PROMPT, SIZE,
@@ -109,7 +109,7 @@ def _ablations(named: Sequence[tuple[str, Run]]) -> Table:
                 [name, run.model_name, variant.upper(), run.n, run.n_data, scores["accuracy_verified"],
                  scores["accuracy_delta"], scores["n_changed"], scores["n_improved"], scores["n_worsened"],
                  _explicit_delta(run, variant), *_contradictions(run, variant),
-                 *outcome_shares(scores)]
+                 *get_outcome_shares(scores)]
             )  # fmt: skip
     columns = [
         _SETTING, MODEL, Column("Variant", ("variant",)), SIZE, Column("Acc.", ("accuracy",), percent),
@@ -128,7 +128,7 @@ def _seeds(slices: Sequence[Run]) -> Table:
         rows.append(
             [_SEEDS.get(match["number"], f"s{match['number']}"), run.model_name, base_name(run.setting),
              run.n, run.n_data, scores["accuracy"], scores["accuracy_verified"], scores["accuracy_delta"],
-             *_contradictions(run), *outcome_shares(scores)]
+             *_contradictions(run), *get_outcome_shares(scores)]
         )  # fmt: skip
     columns = [
         Column("Seed", ("seed",)), MODEL, PROMPT, SIZE,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from .contrabench_names import base_name, in_order
 from .contrabench_runs import ORIGINAL, Run, n_errors
-from .tables import MODEL, OUTCOMES, PROMPT, SIZE, Column, Table, count, outcome_shares, percent
+from .tables import MODEL, OUTCOMES, PROMPT, SIZE, Column, Table, count, get_outcome_shares, percent
 
 _SHORT = {"chexpert_presence": ("reversals", "rev."), "chexpert_absence": ("contradictions", "contrad.")}
 
@@ -94,4 +94,4 @@ def _row(run: Run, stress: _Stress) -> list:
     for scores, _ in after:
         row += [scores["accuracy_verified"], n_errors(scores, "_verified")]
     row += [scores["n_worsened"] for scores, with_worsened in after if with_worsened]
-    return [*row, *outcome_shares(base)]
+    return [*row, *get_outcome_shares(base)]

@@ -18,7 +18,19 @@ from .contrabench_names import base_name, protocol_name
 from .contrabench_rexvqa import internal_tables
 from .contrabench_runs import ORIGINAL, Run
 from .contrabench_stress import layout_tables, wording_tables
-from .tables import MODEL, OUTCOMES, PROMPT, PROTOCOL, SIZE, UNANSWERED, Column, Table, count, outcome_shares, percent
+from .tables import (
+    MODEL,
+    OUTCOMES,
+    PROMPT,
+    PROTOCOL,
+    SIZE,
+    UNANSWERED,
+    Column,
+    Table,
+    count,
+    get_outcome_shares,
+    percent,
+)
 
 _R = TypeVar("_R", bound=Run)
 _TARGET_FIRST = (
@@ -65,7 +77,7 @@ def _of_one_layout(runs: Sequence[Run]) -> list[Table]:
 def _runs_table(runs: Sequence[Run]) -> Table:
     rows = [
         [run.model_name, base_name(run.setting), protocol_name(run), run.changed_values, run.setting.layout,
-         run.n, run.n_data, run.n_skipped, run.scores()["accuracy"], *outcome_shares(run.scores()),
+         run.n, run.n_data, run.n_skipped, run.scores()["accuracy"], *get_outcome_shares(run.scores()),
          run.source.n_unanswered, run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip

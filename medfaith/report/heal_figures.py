@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from .heal_localization import BINS, QUESTIONS, f1, localizing, parts
 from .heal_runs import SOURCES, HealRun
 from .heal_tables import place as place_of
-from .pictures import NOTHING, Drawn, Styles, bar, figure_of, missing, places, say_empty, separate, styles_of
+from .pictures import (
+    NOTHING,
+    Drawn,
+    Styles,
+    check_matplotlib,
+    draw_bar,
+    draw_empty_note,
+    draw_separators,
+    make_figure,
+    iterate_places,
+    make_styles,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,9 +55,9 @@ def heal_pictures(runs: Sequence[HealRun]) -> Drawn:
     runs = sorted(runs, key=place_of)
     if not runs:
         return {}, []
-    if note := missing("HEAL-MedVQA"):
+    if note := check_matplotlib("HEAL-MedVQA"):
         return {}, note
-    styles = styles_of([*dict.fromkeys(run.name for run in runs)])
+    styles = make_styles([*dict.fromkeys(run.name for run in runs)])
     drawn = {}
     for name, (groups, shows) in _FIGURES.items():
         asked = [run for run in runs if run.setting.ask in {group.ask for group in groups}]
@@ -65,16 +76,16 @@ def _of(runs: Sequence[HealRun], styles: Styles) -> Styles:
 def _by_source(runs: Sequence[HealRun], groups: Sequence[_Bars], shows: str, styles: Styles) -> Figure:
     """A panel a source, with a bar a model in each group."""
     sources = [config for config in SOURCES if any(run.setting.config == config for run in runs)]
-    figure = figure_of(3.2 * len(sources), styles)
+    figure = make_figure(3.2 * len(sources), styles)
     panels = figure.subplots(len(sources), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, config in zip(panels, sources, strict=True):
         scores = {(run.name, run.setting.ask): run.scores() for run in runs if run.setting.config == config}
         for group, bars in enumerate(groups):
-            for place, width, name in places(group, [*styles]):
+            for place, width, name in iterate_places(group, [*styles]):
                 found = scores.get((name, bars.ask), {})
                 shown = [found.get(f"{bars.score}{end}", NOTHING[0]) for end in ("", "_ci_low", "_ci_high")]
-                bar(axes, place, width, shown, styles[name])
-        separate(axes, len(groups))
+                draw_bar(axes, place, width, shown, styles[name])
+        draw_separators(axes, len(groups))
         axes.set_title(SOURCES[config], loc="left", fontsize=11)
         axes.set(ylim=(0, 1.05), ylabel=shows)
     panels[-1].set_xticks(range(len(groups)), [bars.label for bars in groups])
@@ -86,7 +97,7 @@ def figure_7(runs: Sequence[HealRun], styles: Styles) -> Figure:
     asked = [
         (c, a) for c in SOURCES for a in QUESTIONS if any((r.setting.config, r.setting.ask) == (c, a) for r in runs)
     ]
-    figure = figure_of(2.6 * len(asked), styles)
+    figure = make_figure(2.6 * len(asked), styles)
     panels = figure.subplots(len(asked), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, (config, ask) in zip(panels, asked, strict=True):
         shown = {run.name: run for run in runs if (run.setting.config, run.setting.ask) == (config, ask)}
@@ -101,13 +112,13 @@ def _bins(axes: Axes, runs: Mapping[str, HealRun], styles: Styles) -> None:
     """runs: by the model's name."""
     rows = {name: [of_bin for _, of_bin in parts(run)[: len(BINS)]] for name, run in runs.items()}
     for group in range(len(BINS)):
-        for place, width, name in places(group, [*styles]):
-            bar(axes, place, width, f1(runs[name], rows[name][group]) if name in runs else NOTHING, styles[name])
+        for place, width, name in iterate_places(group, [*styles]):
+            draw_bar(axes, place, width, f1(runs[name], rows[name][group]) if name in runs else NOTHING, styles[name])
             n = f"{len(rows[name][group]):,}" if name in runs else ""
             axes.text(place, 1.03, n, ha="center", va="bottom", fontsize=8, color="#444444")
     if not any(map(len, [of_bin for of_run in rows.values() for of_bin in of_run])):
-        say_empty(axes, "no region could be read")
-    separate(axes, len(BINS))
+        draw_empty_note(axes, "no region could be read")
+    draw_separators(axes, len(BINS))
     axes.set_ylim(0, 1.15)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
     axes.set_ylabel("F1 (95% CI);\nrows above")

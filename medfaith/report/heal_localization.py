@@ -17,7 +17,7 @@ import numpy as np
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 
 from .heal_runs import SOURCES, HealRow, HealRun
-from .tables import MODEL, SEED, Column, Table, count, fraction, fraction_interval, intervals_of, percent
+from .tables import MODEL, SEED, Column, Table, count, format_interval_note, fraction, fraction_interval, percent
 
 EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 BINS = tuple(f"{low:.1f}–{high:.1f}" for low, high in pairwise(EDGES))
@@ -30,7 +30,7 @@ _NOTES = (
     "region is a mask, or the top 20% of a heatmap where it is above 0. Most anatomies are smaller than 20% of the "
     "image, so that such a region does not reach a Dice of 1. The paper's text does not print its bins. no region: the "
     "model gave none, or none that could be read; these rows are in no bin.",
-    intervals_of("images"),
+    format_interval_note("images"),
 )
 
 

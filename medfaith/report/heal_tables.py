@@ -19,16 +19,16 @@ from .tables import (
     Column,
     Table,
     count,
+    format_interval_note,
     fraction,
     fraction_interval,
-    intervals_of,
     share_of,
 )
-from .unread import outcome_shares
+from .unread import compute_outcome_shares
 
 ASKED = {"closed": "yes/no", "open": "open-ended", "tpt": "TPT", "vpt": "VPT"}
 LOBA, PLAIN = TITLES["loba"], TITLES["greedy"]
-INTERVALS = intervals_of("images")
+INTERVALS = format_interval_note("images")
 
 
 def heal_tables(runs: Sequence[HealRun]) -> list[Table]:
@@ -88,7 +88,7 @@ _PAIRED_NOTE = (
 def _runs_table(runs: Sequence[HealRun]) -> Table:
     rows = [
         [run.name, SOURCES[run.setting.config], ASKED[run.setting.ask], run.n, run.n_data, run.n_skipped,
-         *outcome_shares(run).values(), run.source.n_unanswered, run.source.task, run.source.date]
+         *compute_outcome_shares(run).values(), run.source.n_unanswered, run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip
     columns = [

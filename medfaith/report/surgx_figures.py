@@ -17,16 +17,16 @@ from .pictures import (
     PIXELS,
     Drawn,
     Styles,
-    bar,
     box,
-    figure_of,
-    missing,
-    places,
-    say_empty,
-    separate,
+    check_matplotlib,
+    draw_bar,
+    draw_empty_note,
+    draw_separators,
+    draw_stacked_bar,
+    make_figure,
+    iterate_places,
     short,
-    stacked,
-    styles_of,
+    make_styles,
 )
 from .surgx_occlusions import occlusion_figure
 from .surgx_overlays import Sheet, contact_sheet
@@ -57,11 +57,11 @@ def surgx_pictures(runs: Sequence[SurgXRun], sheet: Sheet | None = None) -> Draw
     runs = in_surgx_order(list(runs))
     if not runs:
         return {}, ["no sample log of SurgXBench is there: no contact sheet is drawn"] if sheet else []
-    if note := missing("SurgXBench"):
+    if note := check_matplotlib("SurgXBench"):
         return {}, note
     instruments = [run for run in runs if run.setting.ask == "instruments"]
     triplets = [run for run in runs if run.setting.ask == "triplets"]
-    styles = styles_of([*dict.fromkeys(run.name for run in runs)])
+    styles = make_styles([*dict.fromkeys(run.name for run in runs)])
     pictures: dict[str, Figure] = {}
     notes = []
     if instruments:
@@ -137,7 +137,7 @@ def _figure(height: float, runs: Sequence[SurgXRun], styles: Styles) -> Figure:
     from matplotlib.lines import Line2D
 
     mean = Line2D([], [], linestyle="none", marker="D", markerfacecolor="white", markeredgecolor="black", label="mean")
-    return figure_of(height, {run.name: styles[run.name] for run in runs}, mean)
+    return make_figure(height, {run.name: styles[run.name] for run in runs}, mean)
 
 
 def _boxes(
@@ -149,17 +149,17 @@ def _boxes(
 ) -> None:
     """A box a run in each group."""
     for at, group in enumerate(groups):
-        for place, width, run in places(at, runs):
+        for place, width, run in iterate_places(at, runs):
             box(axes, place, width, values(run, group), styles[run.name])
     if not any(values(run, group) for run in runs for group in groups):
-        say_empty(axes, "no answer here has a heatmap with a score")
+        draw_empty_note(axes, "no answer here has a heatmap with a score")
     _share_axis(axes, len(groups))
 
 
 def _share_axis(axes: Axes, n_groups: int) -> None:
     axes.set_ylim(-0.04, 1.06)
     axes.set_xticks(range(n_groups))
-    separate(axes, n_groups)
+    draw_separators(axes, n_groups)
 
 
 def _bars(axes: Axes, runs: Sequence[SurgXRun], styles: Styles) -> None:
@@ -169,9 +169,9 @@ def _bars(axes: Axes, runs: Sequence[SurgXRun], styles: Styles) -> None:
     ]
     f1 = [[*(of_run["per_class"][name]["f1"] for name in INSTRUMENTS), of_run["f1"]] for of_run in scores]
     for group in range(len(INSTRUMENTS) + 1):
-        for place, width, (run, of_run) in places(group, [*zip(runs, f1, strict=True)]):
+        for place, width, (run, of_run) in iterate_places(group, [*zip(runs, f1, strict=True)]):
             # Without a value: the instrument is neither there nor predicted.
-            bar(axes, place, width, (of_run[group], math.nan, math.nan), styles[run.name])
+            draw_bar(axes, place, width, (of_run[group], math.nan, math.nan), styles[run.name])
     _share_axis(axes, len(INSTRUMENTS) + 1)
     axes.set_ylabel("F1")
     axes.set_title("(a) F1 of the instruments", loc="left", fontsize=11)
@@ -182,7 +182,9 @@ def _shares(axes: Axes, runs: Sequence[SurgXRun]) -> None:
     for number, run in enumerate(runs):
         levels = [record["level"] for record in run.records]
         if levels:
-            stacked(axes, number, [(levels.count(one) / len(levels), {"color": LEVEL_COLOURS[one]}) for one in LEVELS])
+            draw_stacked_bar(
+                axes, number, [(levels.count(one) / len(levels), {"color": LEVEL_COLOURS[one]}) for one in LEVELS]
+            )
         else:
             axes.text(0.01, number, "no true triplet", va="center", fontsize=9, color="#888888")
     axes.set(xlim=(0, 1), ylim=(max(len(runs), 3) - 0.4, -0.6))  # a lone bar is no block

@@ -25,12 +25,12 @@ from .tables import (
     Table,
     count,
     count_of,
+    format_interval_note,
     fraction_interval,
     interval,
-    intervals_of,
     percent,
 )
-from .unread import outcome_shares
+from .unread import compute_outcome_shares
 
 ALL = "all"
 LEVEL_NAMES = {"ivt": "IVT", "iv": "IV", "it": "IT", "i": "I", "missed": "missed"}
@@ -40,7 +40,7 @@ RAS = {level: "ras_global_missed" if level == "missed" else f"ras_local_{level}"
 _CI = ("", "_ci_low", "_ci_high")
 _QUARTILES = ("_q1", "_median", "_q3")
 _WHISKERS = ("_whisker_low", "_whisker_high")
-_INTERVALS = intervals_of("videos")
+_INTERVALS = format_interval_note("videos")
 _DATA = Column("Data", ("data",))
 _VISIBLE = (Column("Visible %", ("visible_share",), percent), Column("boxes", ("n_boxes",), count))
 _CUT_NOTE = (
@@ -71,7 +71,7 @@ def surgx_tables(runs: Sequence[SurgXRun]) -> list[Table]:
 def _runs_table(runs: Sequence[SurgXRun]) -> Table:
     rows = [
         [run.name, SOURCES[run.setting.source], run.setting.ask, run.n, run.n_data, len(set(run.videos)),
-         run.n_skipped, len(run.unread), len(run.declined), *outcome_shares(run).values(),
+         run.n_skipped, len(run.unread), len(run.declined), *compute_outcome_shares(run).values(),
          run.source.n_unanswered, _n_tied(run), run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip
@@ -117,7 +117,7 @@ def _instrument_tables(runs: Sequence[SurgXRun]) -> list[Table]:
             scores = said | looked
             if name != ALL:
                 scores = said["per_class"][name] | looked["per_instrument"].get(name, unpredicted)
-            scores = scores | _visible(run, None if name == ALL else name) | outcome_shares(run)
+            scores = scores | _visible(run, None if name == ALL else name) | compute_outcome_shares(run)
             for figure, of_figure in columns.items():
                 values = [scores[key] for column in of_figure for key in column.names]
                 rows[figure].append([run.name, name, *values])
@@ -192,7 +192,7 @@ def _ras_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
         [run.name, SOURCES[run.setting.source], LEVEL_NAMES[level],
          "RAS_global" if level == "missed" else "RAS_local",
          *(scores[RAS[level] + end] for end in (*_CI, *_QUARTILES, *_WHISKERS)),
-         scores[f"n_{level}_scored"], scores[f"n_{level}"], *outcome_shares(run).values()]
+         scores[f"n_{level}_scored"], scores[f"n_{level}"], *compute_outcome_shares(run).values()]
         for run, scores in seen
         for level in LEVELS
     ]  # fmt: skip
@@ -223,7 +223,7 @@ def _levels_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
     rows = [
         [run.name, SOURCES[run.setting.source], *(scores[key] for column in columns[2:] for key in column.names)]
         for run, found in seen
-        for scores in [found | _visible(run) | outcome_shares(run)]
+        for scores in [found | _visible(run) | compute_outcome_shares(run)]
     ]
     notes = [
         "Shares of all true triplets. Without action: instruments that do nothing (null_verb); without box: the "
@@ -245,7 +245,7 @@ def _triplets_table(runs: Sequence[SurgXRun]) -> Table:
     for run in runs:
         predicted, gold = [row.predicted or () for row in run.rows], [row.gold for row in run.rows]
         covered = triplet_coverage(predicted, gold, groups=run.videos, seed=SEED)
-        scores = covered | _precisions(run) | outcome_shares(run)
+        scores = covered | _precisions(run) | compute_outcome_shares(run)
         rows.append(
             [run.name, SOURCES[run.setting.source], *(scores[key] for column in columns[2:] for key in column.names)]
         )
@@ -274,7 +274,7 @@ def _occlusion_table(runs: Sequence[SurgXRun]) -> Table:
         rows.append(
             [run.name, SOURCES[run.setting.source], run.n, n_matched, scores["n_without_region"], scores["n_lost"],
              *(scores[f"lost{end}"] for end in _CI), scores["n_covered"] - scores["n_lost"],
-             *(scores[f"similarity_drop{end}"] for end in _CI), *outcome_shares(run).values()]
+             *(scores[f"similarity_drop{end}"] for end in _CI), *compute_outcome_shares(run).values()]
         )  # fmt: skip
     columns = [
         MODEL, _DATA, Column("Frames", ("n",), count), Column("with an IVT match", ("n_matched",), count),

@@ -10,7 +10,7 @@ from medfaith.annotate.agreement import ModelScores, model_scores
 from medfaith.annotate.answers import Judgement
 from medfaith.loaders.errors import InputError
 
-from .tables import MODEL, SEED, Column, Table, count, intervals_of
+from .tables import MODEL, SEED, Column, Table, count, format_interval_note
 from .wrong_lung_annotations import mean_interval
 
 MOST = 10  # abnormalities in the figure
@@ -20,7 +20,7 @@ _NOTE = (
     f"The {MOST} abnormalities that most of the judged report sentences affirm, by the labels of the rows; what is "
     "denied, and the labels normal and abnormal, are none. A sentence counts for each of its abnormalities. Sentences: "
     "those with the abnormality that were judged of any model. n: judgements, the last of each annotator and heatmap. "
-    f"Means of 1 to 5 points. {intervals_of('patients')}"
+    f"Means of 1 to 5 points. {format_interval_note('patients')}"
 )
 
 

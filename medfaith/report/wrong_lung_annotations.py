@@ -8,7 +8,7 @@ from typing import Any
 from medfaith.annotate.agreement import NAMES, ModelScores, agreement, model_scores
 from medfaith.annotate.answers import Judgement
 
-from .tables import MODEL, SEED, UNDEFINED, Column, Table, count, intervals_of
+from .tables import MODEL, SEED, UNDEFINED, Column, Table, count, format_interval_note
 from .tables import text as as_text
 
 _CI = ("", "_ci_low", "_ci_high")
@@ -42,7 +42,7 @@ def _scores_table(name: str, title: str, scores: Sequence[ModelScores], notes: S
         rows.append([of.model, of.n, of.n_instances, of.n_annotators, *means])
     about = (
         "Means of 1 to 5 points; recall and precision in bins of 20%. n: judgements, the last of each annotator and "
-        f"heatmap. {intervals_of('patients')}"
+        f"heatmap. {format_interval_note('patients')}"
     )
     return [Table(name, title, columns, rows, [about, *notes])] if rows else []
 

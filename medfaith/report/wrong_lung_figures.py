@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from medfaith.annotate.answers import POINTS
 
-from .pictures import NOTHING, Drawn, Styles, bar, figure_of, missing, places, say_empty, separate, styles_of
+from .pictures import (
+    NOTHING,
+    Drawn,
+    Styles,
+    check_matplotlib,
+    draw_bar,
+    draw_empty_note,
+    draw_separators,
+    make_figure,
+    iterate_places,
+    make_styles,
+)
 from .wrong_lung_abnormalities import QUESTION, OfAbnormality
 from .wrong_lung_scores import PERTURBATIONS, SUBSET_NAMES, ModelScores, by_scoring, suffix
 
@@ -27,7 +38,7 @@ def wrong_lung_pictures(models: Sequence[ModelScores], judged: Sequence[OfAbnorm
     models = [model for model in models if model.deltas]
     if not models and not judged:
         return {}, []
-    if note := missing("That's the Wrong Lung!"):
+    if note := check_matplotlib("That's the Wrong Lung!"):
         return {}, note
     drawn = {"figure_wrong_lung_16": figure_16(judged)} if judged else {}
     for scoring, of in by_scoring(models):
@@ -40,8 +51,8 @@ def wrong_lung_pictures(models: Sequence[ModelScores], judged: Sequence[OfAbnorm
 
 def figure_5(models: Sequence[ModelScores]) -> Figure:
     """Δ AUROC of each perturbation, on the subset that it should affect most."""
-    styles = styles_of([model.name for model in models])
-    figure = figure_of(4, styles)
+    styles = make_styles([model.name for model in models])
+    figure = make_figure(4, styles)
     axes = figure.subplots()
     _bars(axes, models, "delta_auroc", {config: subset for config, (_, subset) in PERTURBATIONS.items()}, styles)
     names = [f"{name}\n({SUBSET_NAMES[subset]})" for name, subset in PERTURBATIONS.values()]
@@ -51,8 +62,8 @@ def figure_5(models: Sequence[ModelScores]) -> Figure:
 
 def figure_14(models: Sequence[ModelScores], score: str) -> Figure:
     """A panel a subset, with every perturbation; score: delta_auroc or delta_average_precision (Figure 15)."""
-    styles = styles_of([model.name for model in models])
-    figure = figure_of(2.4 * len(SUBSET_NAMES), styles)
+    styles = make_styles([model.name for model in models])
+    figure = make_figure(2.4 * len(SUBSET_NAMES), styles)
     panels = figure.subplots(len(SUBSET_NAMES), 1, sharex=True, sharey=True)
     for axes, (subset, title) in zip(panels, SUBSET_NAMES.items(), strict=True):
         _bars(axes, models, score, dict.fromkeys(PERTURBATIONS, subset), styles)
@@ -63,17 +74,17 @@ def figure_14(models: Sequence[ModelScores], score: str) -> Figure:
 
 def figure_16(found: Sequence[OfAbnormality]) -> Figure:
     """Mean intuitiveness of each model's heatmaps, by abnormality."""
-    styles = styles_of(sorted({model.model for of in found for model in of.models}))
-    figure = figure_of(4.5, styles)
+    styles = make_styles(sorted({model.model for of in found for model in of.models}))
+    figure = make_figure(4.5, styles)
     axes = figure.subplots()
     for group, of in enumerate(found):
         means = {model.model: model.means[QUESTION] for model in of.models}
-        for place, width, name in places(group, [*styles]):
-            bar(axes, place, width, means[name][:3] if name in means else NOTHING, styles[name])
+        for place, width, name in iterate_places(group, [*styles]):
+            draw_bar(axes, place, width, means[name][:3] if name in means else NOTHING, styles[name])
     wrapped = [textwrap.fill(of.name.replace("/", "/ "), 16).replace("/ ", "/") for of in found]  # also after a slash
     names = [f"{name}\n(n = {of.n_sentences})" for name, of in zip(wrapped, found, strict=True)]
     axes.set_xticks(range(len(found)), names, fontsize=9)
-    separate(axes, len(found))
+    draw_separators(axes, len(found))
     axes.set_ylim(0, POINTS[-1])
     axes.set_ylabel("Intuitiveness\n(1 to 5 points, 95% CI)")
     return figure
@@ -83,13 +94,13 @@ def _bars(axes: Axes, models: Sequence[ModelScores], score: str, subsets: Mappin
     """A bar a model for each perturbation, on its subset, in percentage points; a line for the interval."""
     found = False
     for group, (config, subset) in enumerate(subsets.items()):
-        for place, width, model in places(group, models):
+        for place, width, model in iterate_places(group, models):
             scores: Mapping[str, Any] = model.deltas.get(config, {}).get(subset, {})
             shown = [100 * scores.get(f"{score}{end}", math.nan) for end in ("", "_ci_low", "_ci_high")]
             found |= not math.isnan(shown[0])
-            bar(axes, place, width, shown, styles[model.name])
+            draw_bar(axes, place, width, shown, styles[model.name])
     if not found:
-        say_empty(axes, "no pair of sentences here has a score both before and after")
+        draw_empty_note(axes, "no pair of sentences here has a score both before and after")
     axes.axhline(0, color="black", linewidth=0.8)
-    separate(axes, len(subsets))
+    draw_separators(axes, len(subsets))
     axes.set_ylabel(f"{_TITLES[score]}\n(points, 95% CI)")

@@ -16,9 +16,9 @@ from .tables import (
     Table,
     count,
     count_of,
+    format_interval_note,
     fraction_interval,
     interval,
-    intervals_of,
     percent,
     points_interval,
 )
@@ -35,7 +35,7 @@ from .wrong_lung_scores import (
 )
 
 _CI = ("", "_ci_low", "_ci_high")
-_INTERVALS = intervals_of("patients")
+_INTERVALS = format_interval_note("patients")
 _IN_CSV = f"The CSV has the intervals and n of each mean. {_INTERVALS}"
 _UNSCORED = (
     "scored: sentences with an AUROC, “a of b” of all. Without: sentences without attention (map), with none on any "

@@ -92,7 +92,7 @@ def test_a_model_keeps_its_colour_and_the_ninth_is_hatched(tmp_path):
         write_surgx(tmp_path / str(number), FRAMES, model=f"model {number}")
     figures, _ = surgx_figures.surgx_pictures(read_results([tmp_path]).surgx)
     assert [*figures] == ["figure_surgx_03"]
-    styles = pictures.styles_of([f"model {number}" for number in range(9)])
+    styles = pictures.make_styles([f"model {number}" for number in range(9)])
     assert styles["model 0"]["facecolor"] == styles["model 8"]["facecolor"]
     assert len({(style["facecolor"], style["hatch"]) for style in styles.values()}) == 9
 

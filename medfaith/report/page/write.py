@@ -16,7 +16,7 @@ from medfaith.compare.answers import all_answers
 from medfaith.loaders.atomic import atomic_file
 
 from ..contrabench_runs import ORIGINAL
-from ..pictures import PIXELS, for_page
+from ..pictures import PIXELS, encode_svg
 from ..tables import Table, text
 from .audits import audits, group_by_model
 from .cases import Cases, cases
@@ -182,7 +182,7 @@ def _encode_figures(section: str, figures: Mapping[str, Figure]) -> list[tuple[s
     """Encode each figure of a section without pixels of images as (title, data URL)."""
     prefix = _FIGURES.get(section)
     return [
-        (_format_title(name), f"data:image/svg+xml,{quote(for_page(figure), safe=_UNQUOTED)}")
+        (_format_title(name), f"data:image/svg+xml,{quote(encode_svg(figure), safe=_UNQUOTED)}")
         for name, figure in figures.items()
         if prefix and name.startswith(prefix) and name not in PIXELS
     ]
