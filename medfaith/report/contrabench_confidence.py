@@ -18,7 +18,7 @@ from medfaith.logs.lines import responses
 
 from .contrabench_names import protocol_name
 from .contrabench_runs import Run
-from .pictures import make_figure, short, make_styles
+from .pictures import make_figure, make_styles, short
 from .tables import MODEL, PROTOCOL, SEED, Column, Table, count, format_interval_note, interval, percent
 
 if TYPE_CHECKING:

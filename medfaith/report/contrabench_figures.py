@@ -30,8 +30,8 @@ from .pictures import (
     draw_empty_note,
     draw_separators,
     draw_stacked_bar,
-    make_figure,
     iterate_places,
+    make_figure,
     short,
 )
 from .tables import SEED, change

@@ -16,8 +16,8 @@ from .pictures import (
     draw_bar,
     draw_empty_note,
     draw_separators,
-    make_figure,
     iterate_places,
+    make_figure,
     make_styles,
 )
 

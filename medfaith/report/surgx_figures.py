@@ -23,10 +23,10 @@ from .pictures import (
     draw_empty_note,
     draw_separators,
     draw_stacked_bar,
-    make_figure,
     iterate_places,
-    short,
+    make_figure,
     make_styles,
+    short,
 )
 from .surgx_occlusions import occlusion_figure
 from .surgx_overlays import Sheet, contact_sheet

@@ -19,8 +19,8 @@ from .pictures import (
     draw_bar,
     draw_empty_note,
     draw_separators,
-    make_figure,
     iterate_places,
+    make_figure,
     make_styles,
 )
 from .wrong_lung_abnormalities import QUESTION, OfAbnormality

@@ -11,7 +11,7 @@ from PIL import Image
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.report.contrabench_figures import contrabench_pictures, figure_5
 from medfaith.report.heal_figures import heal_pictures
-from medfaith.report.pictures import FORMATS, box, make_figure, saved, make_styles
+from medfaith.report.pictures import FORMATS, box, make_figure, make_styles, saved
 from medfaith.report.results import read_results
 from medfaith.report.write import collect, write_report
 from medfaith.report.wrong_lung_figures import figure_5 as bars_5
