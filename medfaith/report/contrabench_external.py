@@ -36,28 +36,41 @@ from .tables import (
 MATRIX = ("chexpert_presence", "chexpert_absence", "openi_report_absence")
 
 
-def external_tables(runs: Sequence[Run]) -> list[Table]:
-    """The tables that the runs give; one without rows is left out."""
-    tables = [_matrix(runs), _scale(runs), *_audit(runs), *_by_finding(runs), _control(runs)]
+def build_external_tables(runs: Sequence[Run]) -> list[Table]:
+    """Build the tables of the external protocols.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The tables that have rows.
+    """
+    tables = [
+        _build_matrix(runs),
+        _build_scale_table(runs),
+        *_build_openi_tables(runs),
+        *_build_finding_tables(runs),
+        _build_control_table(runs),
+    ]
     return [table for table in tables if table.rows]
 
 
-def _matrix(runs: Sequence[Run]) -> Table:
-    chosen = external(runs, *MATRIX)
-    protocols = [protocol for protocol in MATRIX if any(run.setting.protocol == protocol for run in chosen)]
+def _build_matrix(runs: Sequence[Run]) -> Table:
+    matrix_runs = external(runs, *MATRIX)
+    protocols = [protocol for protocol in MATRIX if any(run.setting.protocol == protocol for run in matrix_runs)]
     by_variant: dict[tuple, dict[str, Run]] = {}
-    for run in chosen:
+    for run in matrix_runs:
         by_variant.setdefault(run.variant, {})[run.setting.protocol] = run
     columns = [MODEL, PROMPT]
     for protocol in protocols:
-        sizes = {(run.n, run.n_data) for run in chosen if run.setting.protocol == protocol}
-        columns += _matrix_columns(protocol, sizes)
+        sizes = {(run.n, run.n_data) for run in matrix_runs if run.setting.protocol == protocol}
+        columns += _build_matrix_columns(protocol, sizes)
     rows = []
-    for of_protocol in by_variant.values():
-        first = next(iter(of_protocol.values()))
-        row = [first.model_name, base_name(first.setting)]
+    for run_by_protocol in by_variant.values():
+        first_run = next(iter(run_by_protocol.values()))
+        row = [first_run.model_name, base_name(first_run.setting)]
         for protocol in protocols:
-            row += _base_and_verified(of_protocol[protocol]) if protocol in of_protocol else [None] * 9
+            row += _list_base_and_verified(run_by_protocol[protocol]) if protocol in run_by_protocol else [None] * 9
         rows.append(row)
     notes = [
         "Base is the model's own output under the prompt, Verified the same output after QCCV-Neg (filter m1). Errors "
@@ -66,14 +79,14 @@ def _matrix(runs: Sequence[Run]) -> Table:
     return Table("table_09_matrix", "Table 9: cross-model external results", columns, rows, notes)
 
 
-def _matrix_columns(protocol: str, sizes: set[tuple[int, int]]) -> list[Column]:
-    """n stands in the heading, unless it differs between runs or is not the whole protocol."""
-    short = PROTOCOLS[protocol][1]
-    (n, n_data), *others = sizes
-    whole = not others and n == n_data
-    heading = f"{short} (n = {n:,})" if whole else short
+def _build_matrix_columns(protocol: str, sizes: set[tuple[int, int]]) -> list[Column]:
+    """Build the columns of a protocol; n is in the heading if it is the same for all runs and complete."""
+    short_name = PROTOCOLS[protocol][1]
+    (n, n_data), *other_sizes = sizes
+    is_complete = not other_sizes and n == n_data
+    heading = f"{short_name} (n = {n:,})" if is_complete else short_name
     return [
-        Column(None if whole else f"{short}: n", (f"{protocol}_n", f"{protocol}_n_data"), SIZE.show),
+        Column(None if is_complete else f"{short_name}: n", (f"{protocol}_n", f"{protocol}_n_data"), SIZE.show),
         Column(f"{heading}: Base", (f"{protocol}_base_accuracy",), percent),
         Column("Verified", (f"{protocol}_verified_accuracy",), percent),
         Column("Δ pp", (f"{protocol}_delta",), points),
@@ -82,7 +95,7 @@ def _matrix_columns(protocol: str, sizes: set[tuple[int, int]]) -> list[Column]:
     ]
 
 
-def _base_and_verified(run: Run) -> list:
+def _list_base_and_verified(run: Run) -> list:
     scores = run.scores()
     return [
         run.n,
@@ -96,11 +109,11 @@ def _base_and_verified(run: Run) -> list:
     ]
 
 
-def _scale(runs: Sequence[Run]) -> Table:
-    chosen = external(runs, "chexpert_presence", "chexpert_absence", split=None)
-    replicated = {(run.variant, run.setting.protocol) for run in chosen if run.setting.split == "train"}
+def _build_scale_table(runs: Sequence[Run]) -> Table:
+    protocol_runs = external(runs, "chexpert_presence", "chexpert_absence", split=None)
+    replicated = {(run.variant, run.setting.protocol) for run in protocol_runs if run.setting.split == "train"}
     rows = []
-    for run in sorted(chosen, key=lambda run: (protocol_place(run)[0], run.variant, protocol_place(run))):
+    for run in sorted(protocol_runs, key=lambda run: (protocol_place(run)[0], run.variant, protocol_place(run))):
         if (run.variant, run.setting.protocol) not in replicated:
             continue
         scores = run.scores()
@@ -129,15 +142,15 @@ def _scale(runs: Sequence[Run]) -> Table:
     return Table("table_10_scale", "Table 10: scale replication on the CheXpert training split", columns, rows)
 
 
-def _audit(runs: Sequence[Run]) -> list[Table]:
-    """Table 11: the retrospective OpenI CheXStruct audit, its splits and its presence side."""
+def _build_openi_tables(runs: Sequence[Run]) -> list[Table]:
+    """Build Table 11: the retrospective OpenI CheXStruct audit, its splits and its presence side."""
     splits: dict[tuple, dict[str, Run]] = {}
     for run in external(runs, "openi_chexstruct_presence", "openi_chexstruct_absence"):
         splits.setdefault(run.variant, {})[run.setting.protocol.rsplit("_", 1)[1]] = run
     upper, lower = [], []
     for sides in splits.values():
-        whole = {"All": pooled(list(sides.values()))} if len(sides) == 2 else {}
-        for split, run in [*whole.items(), *((side.capitalize(), sides[side]) for side in sorted(sides))]:
+        pooled_run = {"All": pooled(list(sides.values()))} if len(sides) == 2 else {}
+        for split, run in [*pooled_run.items(), *((side.capitalize(), sides[side]) for side in sorted(sides))]:
             scores = run.scores()
             name = [run.model_name, base_name(run.setting)]
             upper.append(
@@ -173,13 +186,13 @@ def _audit(runs: Sequence[Run]) -> list[Table]:
     ]
 
 
-def _by_finding(runs: Sequence[Run]) -> list[Table]:
+def _build_finding_tables(runs: Sequence[Run]) -> list[Table]:
     presence, absence = (external(runs, protocol) for protocol in ("chexpert_presence", "chexpert_absence"))
-    return [_reversals_by_finding(presence), _contradictions_by_finding(absence), _audit_by_finding(runs)]
+    return [_build_reversal_table(presence), _build_contradiction_table(absence), _build_openi_finding_table(runs)]
 
 
-def _audit_by_finding(runs: Sequence[Run]) -> Table:
-    """Figure 4C: the audit by finding, before and after QCCV-Neg."""
+def _build_openi_finding_table(runs: Sequence[Run]) -> Table:
+    """Build Figure 4C: the audit by finding, before and after QCCV-Neg."""
     rows = []
     for run in external(runs, "openi_chexstruct_presence", "openi_chexstruct_absence"):
         for finding in np.unique(run.finding):
@@ -201,7 +214,7 @@ def _audit_by_finding(runs: Sequence[Run]) -> Table:
     return Table("figure_04_audit_by_finding", title, columns, rows, notes)
 
 
-def _reversals_by_finding(runs: Sequence[Run]) -> Table:
+def _build_reversal_table(runs: Sequence[Run]) -> Table:
     findings = sorted({finding for run in runs for finding in np.unique(run.finding)})
     rows = []
     for run in runs:
@@ -216,7 +229,7 @@ def _reversals_by_finding(runs: Sequence[Run]) -> Table:
     return Table("table_14_reversals_by_finding", title, columns, rows)
 
 
-def _contradictions_by_finding(runs: Sequence[Run]) -> Table:
+def _build_contradiction_table(runs: Sequence[Run]) -> Table:
     by_finding: dict[str, list[dict]] = {}
     for run in runs:
         for finding in np.unique(run.finding):
@@ -239,7 +252,7 @@ def _contradictions_by_finding(runs: Sequence[Run]) -> Table:
         )
     columns = [
         Column("Finding", ("finding",)),
-        Column("n", ("n_min", "n_max"), _range),
+        Column("n", ("n_min", "n_max"), _format_range),
         Column("Variants", ("n_variants",), count),
         Column("Mean rate", ("mean_contradiction_rate",), percent),
         Column("Min", ("min_contradiction_rate",), percent), Column("Max", ("max_contradiction_rate",), percent),
@@ -250,12 +263,12 @@ def _contradictions_by_finding(runs: Sequence[Run]) -> Table:
     return Table("table_15_contradictions_by_finding", title, columns, rows, notes)
 
 
-def _range(low: int, high: int) -> str:
+def _format_range(low: int, high: int) -> str:
     return count(low) if low == high else f"{count(low)}–{count(high)}"
 
 
-def _control(runs: Sequence[Run]) -> Table:
-    """Pairs a direct question with its control by study and finding; both are unique within a protocol."""
+def _build_control_table(runs: Sequence[Run]) -> Table:
+    """Build Table 16 from pairs of a direct question and its control, matched by study and finding."""
     direct = {(run.variant, run.setting.split): run for run in external(runs, "chexpert_presence", split=None)}
     rows = []
     for control in external(runs, "chexpert_positive_only", split=None):

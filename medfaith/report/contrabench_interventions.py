@@ -1,4 +1,4 @@
-"""What was tried against the failure: an instruction (Table 17), three examples (18), fine-tuning (19)."""
+"""Interventions against the failure: an instruction (Table 17), three examples (18), fine-tuning (19)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,36 @@ from .tables import (
 _SIDES = ("chexpert_presence", "chexpert_absence")
 
 
-def intervention_tables(runs: Sequence[Run]) -> list[Table]:
-    """The tables that the runs give; one without rows is left out."""
-    return [table for table in (_instruct(runs), _few_shot(runs), _tuning(runs)) if table.rows]
+def build_intervention_tables(runs: Sequence[Run]) -> list[Table]:
+    """Build the tables of interventions.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The tables that have rows.
+    """
+    return [
+        table
+        for table in (_build_instruction_table(runs), _build_few_shot_table(runs), _build_tuning_table(runs))
+        if table.rows
+    ]
 
 
-def instruct_class(before: float, after: float) -> str | None:
-    """The paper's class of a polarity instruction from the contradictions without and with it (Table 17).
+def classify_instruction(before: float, after: float) -> str | None:
+    """Classify a polarity instruction by the contradictions without and with it (Table 17).
 
-    None where they are equal: the paper defines no class for it.
+    >>> classify_instruction(351, 406), classify_instruction(335, 18)
+    ('BACKFIRE', 'PARTIAL')
+    >>> classify_instruction(4, 0), classify_instruction(0, 0)
+    ('FULL_SOLVE', None)
 
-    >>> instruct_class(351, 406), instruct_class(335, 18), instruct_class(4, 0), instruct_class(0, 0)
-    ('BACKFIRE', 'PARTIAL', 'FULL_SOLVE', None)
+    Args:
+        before: Number of contradictions without the instruction.
+        after: Number with it.
+
+    Returns:
+        The paper's class; None if both are equal, for which the paper defines no class.
     """
     if before == after:
         return None
@@ -44,19 +62,19 @@ def instruct_class(before: float, after: float) -> str | None:
     return "PARTIAL" if after else "FULL_SOLVE"
 
 
-def _instruct(runs: Sequence[Run]) -> Table:
-    chosen = [run for run in external(runs, split=None) if run.setting.protocol != "chexpert_positive_only"]
-    plain = {(run.model, run.adapter, run.setting): run for run in chosen}
+def _build_instruction_table(runs: Sequence[Run]) -> Table:
+    protocol_runs = [run for run in external(runs, split=None) if run.setting.protocol != "chexpert_positive_only"]
+    run_by_setting = {(run.model, run.adapter, run.setting): run for run in protocol_runs}
     rows = []
-    for run in chosen:
-        base = plain.get((run.model, run.adapter, run.setting._replace(prompt="b0")))
+    for run in protocol_runs:
+        base = run_by_setting.get((run.model, run.adapter, run.setting._replace(prompt="b0")))
         if run.setting.prompt != "instruct" or base is None:
             continue
         _, in_base, in_instruct = np.intersect1d(base.id, run.id, assume_unique=True, return_indices=True)
         b0, instruct = base.scores(rows=in_base), run.scores(rows=in_instruct)
         rows.append(
             [run.model_name, protocol_name(run), len(in_base), base.n_data, b0["accuracy"], n_errors(b0),
-             instruct["accuracy"], n_errors(instruct), instruct_class(n_errors(b0), n_errors(instruct)),
+             instruct["accuracy"], n_errors(instruct), classify_instruction(n_errors(b0), n_errors(instruct)),
              b0["accuracy_verified"], n_errors(b0, "_verified"),
              instruct["accuracy_verified"], n_errors(instruct, "_verified"),
              *get_outcome_shares(b0), *get_outcome_shares(instruct)]
@@ -78,7 +96,7 @@ def _instruct(runs: Sequence[Run]) -> Table:
     return Table("table_17_instruct", "Table 17: polarity instruction", columns, rows, notes)
 
 
-def _few_shot(runs: Sequence[Run]) -> Table:
+def _build_few_shot_table(runs: Sequence[Run]) -> Table:
     rows = []
     for run in external(runs, *_SIDES):
         if not run.setting.prompt.startswith("3shot"):
@@ -99,35 +117,35 @@ def _few_shot(runs: Sequence[Run]) -> Table:
     return Table("table_18_few_shot", "Table 18: three-shot prompts", columns, rows, notes)
 
 
-def _tuning(runs: Sequence[Run]) -> Table:
-    """Shown when a model was run with an adapter; the model without it is the baseline."""
-    chosen = [run for run in external(runs, *_SIDES) if not run.source.decoding]
-    tuned = {run.model for run in chosen if run.adapter}
+def _build_tuning_table(runs: Sequence[Run]) -> Table:
+    """Build Table 19 of models that were run with an adapter, with the plain model as baseline."""
+    side_runs = [run for run in external(runs, *_SIDES) if not run.source.decoding]
+    tuned = {run.model for run in side_runs if run.adapter}
     cells: dict[tuple, dict[str, list]] = {}
-    for run in chosen:
+    for run in side_runs:
         if run.model not in tuned or (run.adapter and run.setting.prompt != "b0"):
             continue
         scores = run.scores()
-        for variant, suffix in _variants(run):
+        for variant, suffix in _list_variants(run):
             cells.setdefault((run.model, run.adapter, variant), {})[run.setting.protocol] = [
                 run.n, run.n_data, scores[f"accuracy{suffix}"], n_errors(scores, suffix), *get_outcome_shares(scores)
             ]  # fmt: skip
     rows = [
-        [model, variant, adapter, *(value for side in _SIDES for value in of_side.get(side, [None] * 6))]
-        for (model, adapter, variant), of_side in cells.items()
+        [model, variant, adapter, *(value for side in _SIDES for value in cells_by_side.get(side, [None] * 6))]
+        for (model, adapter, variant), cells_by_side in cells.items()
     ]
     columns = [Column("Model", ("model",)), Column("Variant", ("variant",)), Column("Adapter", ("adapter",))]
     for side, name in zip(_SIDES, ("Presence", "Absence"), strict=True):
         columns += [
             Column(f"{name} n", (f"{side}_n", f"{side}_n_data"), SIZE.show),
-            Column(f"{name} acc. / neg_opt", (f"{side}_accuracy", f"{side}_neg_opt"), _accuracy_and_errors),
+            Column(f"{name} acc. / neg_opt", (f"{side}_accuracy", f"{side}_neg_opt"), _format_accuracy_and_errors),
             *build_outcome_columns(side, name),
         ]
     return Table("table_19_tuning", "Table 19: prompts and fine-tuning", columns, rows)
 
 
-def _variants(run: Run) -> list[tuple[str, str]]:
-    """(name, suffix of its scores); as in the paper, M1 is shown on the plain prompt and on the tuned model."""
+def _list_variants(run: Run) -> list[tuple[str, str]]:
+    """List (name, suffix of the scores); as in the paper, M1 is shown for the plain prompt and for the tuned model."""
     if run.adapter:
         note = images_note(run.setting)
         return [(f"LoRA-FT{note}", ""), (f"LoRA+M1{note}", "_verified")]
@@ -135,5 +153,5 @@ def _variants(run: Run) -> list[tuple[str, str]]:
     return [*base, (verified_name(run.setting), "_verified")] if run.setting.prompt == "b0" else base
 
 
-def _accuracy_and_errors(accuracy: float, errors: float) -> str:
+def _format_accuracy_and_errors(accuracy: float, errors: float) -> str:
     return f"{percent(accuracy)} / {count(errors)}"

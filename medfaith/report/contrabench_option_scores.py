@@ -73,7 +73,7 @@ class _ScoreLines(Lines):
         return is_ours(sample)
 
     def add(self, sample: Mapping[str, Any]) -> None:
-        read, place = self._place(sample)
+        read, place = self._find_place(sample)
         doc = sample["doc"]
         self.scores[place], self.difference[place] = split_scores(doc, _values(sample["filtered_resps"], doc))
         best = int(predicted([self.scores[place]])[0])
@@ -82,9 +82,9 @@ class _ScoreLines(Lines):
     def run(self, setting: Setting, file: SampleFile, *, single: bool) -> ScoredRun:
         run = super().run(setting, file, single=single)
         scores = np.full((run.n, max(map(len, self.scores.values()))), np.nan)
-        for row, place in enumerate(self.order()):
+        for row, place in enumerate(self.sort_places()):
             scores[row, : len(self.scores[place])] = self.scores[place]
-        difference = np.array([self.difference[place] for place in self.order()])
+        difference = np.array([self.difference[place] for place in self.sort_places()])
         return ScoredRun(**vars(run), option_scores=scores, concept_difference=difference)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .contrabench_intervals import internal_intervals
+from .contrabench_intervals import build_internal_intervals
 from .contrabench_names import B0_ACCURACY, DELTA, M1_ACCURACY, REPAIRS, base_name, in_order
 from .contrabench_runs import Run, n_errors, pooled
 from .tables import MODEL, OUTCOMES, PROMPT, SIZE, Column, Table, change, count, get_outcome_shares, percent, points
@@ -34,7 +34,7 @@ def internal_tables(runs: Sequence[Run]) -> list[Table]:
     slices = sorted((run for run in in_order(runs) if run.setting.internal), key=_size_and_seed)
     named = [(slice_name(run.setting.protocol), run) for run in slices] + _pooled(slices)
     single = [(name, run) for name, run in named if not _SEEDED.fullmatch(run.setting.protocol) or "pooled" in name]
-    tables = internal_intervals(named), _sparsity(single), _ablations(named), _seeds(slices)
+    tables = build_internal_intervals(named), _sparsity(single), _ablations(named), _seeds(slices)
     return [table for table in tables if table.rows]
 
 

@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from medfaith.loaders.progress import Progress
 
-from .contrabench_casebook import casebook_table
-from .contrabench_confidence import confidence_table
-from .contrabench_evidence import evidence_table
-from .contrabench_external import external_tables
-from .contrabench_intervals import interval_tables
-from .contrabench_interventions import intervention_tables
+from .contrabench_casebook import build_casebook_table
+from .contrabench_confidence import build_confidence_tables
+from .contrabench_evidence import build_evidence_tables
+from .contrabench_external import build_external_tables
+from .contrabench_intervals import build_interval_tables
+from .contrabench_interventions import build_intervention_tables
 from .contrabench_names import base_name, protocol_name
 from .contrabench_rexvqa import internal_tables
 from .contrabench_runs import ORIGINAL, Run
@@ -64,13 +64,18 @@ def in_each_layout(runs: Sequence[_R], tables_of: Callable[[Sequence[_R]], list[
 def _of_one_layout(runs: Sequence[Run]) -> list[Table]:
     """The matrix, the others by number, the casebook."""
     making: list[Callable[[Sequence[Run]], list[Table]]] = [
-        external_tables, evidence_table, interval_tables, internal_tables, wording_tables, confidence_table,
-        intervention_tables,
-    ]  # fmt: skip
+        build_external_tables,
+        build_evidence_tables,
+        build_interval_tables,
+        internal_tables,
+        wording_tables,
+        build_confidence_tables,
+        build_intervention_tables,
+    ]
     shown = Progress(making, title="making tables of CXR-ContraBench", unit="kinds")
     tables = [table for make in shown for table in make(runs)]
     tables.sort(key=lambda table: (table.name != "table_09_matrix", table.name))
-    casebook = casebook_table(runs)
+    casebook = build_casebook_table(runs)
     return [*tables, *([casebook] if casebook.rows else [])]
 
 

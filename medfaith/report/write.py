@@ -21,7 +21,7 @@ from medfaith.loaders.errors import NO_SPACE, InputError, MedfaithError
 from medfaith.loaders.escaping import escape_markdown
 from medfaith.loaders.progress import Progress
 
-from .contrabench_audit import audit_tables
+from .contrabench_audit import build_audit_tables
 from .contrabench_figures import contrabench_pictures
 from .contrabench_option_scores import polarity_gap_table
 from .contrabench_tables import contrabench_tables, in_each_layout
@@ -247,7 +247,7 @@ def collect(
     gap_tables = in_each_layout(results.scored, lambda runs: [polarity_gap_table(runs)] if runs else [])
     builders: dict[str, Callable[[], list[Table]]] = {
         "CXR-ContraBench": lambda: (
-            contrabench_tables(results.runs) + gap_tables + audit_tables(read_errors(annotations))
+            contrabench_tables(results.runs) + gap_tables + build_audit_tables(read_errors(annotations))
         ),
         "HEAL-MedVQA": lambda: heal_tables(results.heal),
         "SurgXBench": lambda: surgx_tables(results.surgx),
