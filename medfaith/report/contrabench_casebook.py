@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .contrabench_names import base_name, external, protocol_name
+from .contrabench_names import format_base_name, format_protocol_name, select_external
 from .contrabench_runs import Run
 from .tables import MODEL, PROMPT, PROTOCOL, Column, Table
 
@@ -27,7 +27,7 @@ def build_casebook_table(runs: Sequence[Run]) -> Table:
     Returns:
         The table; rows of lower rank within their kind come first.
     """
-    ranked = [case for run in external(runs) for case in _iterate_cases(run)]
+    ranked = [case for run in select_external(runs) for case in _iterate_cases(run)]
     rows = [row for _, row in sorted(ranked, key=lambda case: case[0])]  # stable: the runs keep their order
     columns = [
         Column("Kind", ("kind",)), MODEL, PROMPT, PROTOCOL, Column("Question id", ("id",)),
@@ -72,8 +72,8 @@ def _format_row(run: Run, kind: str, row: int) -> list:
     return [
         kind,
         run.model_name,
-        base_name(run.setting),
-        protocol_name(run),
+        format_base_name(run.setting),
+        format_protocol_name(run),
         run.id[row],
         run.finding[row],
         question,

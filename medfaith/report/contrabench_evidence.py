@@ -9,7 +9,7 @@ import numpy as np
 
 from medfaith.evaluate_metrics.reading.outcome import EVIDENCE
 
-from .contrabench_names import base_name, in_order, protocol_name
+from .contrabench_names import format_base_name, format_protocol_name, sort_runs
 from .contrabench_runs import Run
 from .tables import MODEL, OUTCOMES, PROMPT, PROTOCOL, SIZE, Column, Table, count, get_outcome_shares, percent
 
@@ -36,7 +36,7 @@ def build_evidence_tables(runs: Sequence[Run]) -> list[Table]:
     """
     if not runs:
         return []
-    rows = [_format_row(run) for run in in_order(runs)]
+    rows = [_format_row(run) for run in sort_runs(runs)]
     n_unknown = sum(int(np.sum((run.base >= 0) & (run.evidence == ""))) for run in runs)
     columns = [
         MODEL, PROMPT, PROTOCOL, Column("Changed wording", ("forms",)), SIZE,
@@ -56,8 +56,8 @@ def _format_row(run: Run) -> list[Any]:
     errors = scores["n_reversals_from_prose"] + scores["n_contradictions_from_prose"]
     return [
         run.model_name,
-        base_name(run.setting),
-        protocol_name(run),
+        format_base_name(run.setting),
+        format_protocol_name(run),
         run.changed_values,
         n,
         run.n_data,

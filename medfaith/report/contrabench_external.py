@@ -11,12 +11,12 @@ from .contrabench_names import (
     DELTA,
     M1_ACCURACY,
     PROTOCOLS,
-    base_name,
-    external,
-    protocol_name,
-    protocol_place,
+    format_base_name,
+    format_protocol_name,
+    get_protocol_rank,
+    select_external,
 )
-from .contrabench_runs import Run, n_errors, pooled
+from .contrabench_runs import Run, count_errors, pooled
 from .tables import (
     MODEL,
     OUTCOMES,
@@ -56,7 +56,7 @@ def build_external_tables(runs: Sequence[Run]) -> list[Table]:
 
 
 def _build_matrix(runs: Sequence[Run]) -> Table:
-    matrix_runs = external(runs, *MATRIX)
+    matrix_runs = select_external(runs, *MATRIX)
     protocols = [protocol for protocol in MATRIX if any(run.setting.protocol == protocol for run in matrix_runs)]
     by_variant: dict[tuple, dict[str, Run]] = {}
     for run in matrix_runs:
@@ -68,7 +68,7 @@ def _build_matrix(runs: Sequence[Run]) -> Table:
     rows = []
     for run_by_protocol in by_variant.values():
         first_run = next(iter(run_by_protocol.values()))
-        row = [first_run.model_name, base_name(first_run.setting)]
+        row = [first_run.model_name, format_base_name(first_run.setting)]
         for protocol in protocols:
             row += _list_base_and_verified(run_by_protocol[protocol]) if protocol in run_by_protocol else [None] * 9
         rows.append(row)
@@ -103,17 +103,17 @@ def _list_base_and_verified(run: Run) -> list:
         scores["accuracy"],
         scores["accuracy_verified"],
         scores["accuracy_delta"],
-        n_errors(scores),
-        n_errors(scores, "_verified"),
+        count_errors(scores),
+        count_errors(scores, "_verified"),
         *get_outcome_shares(scores),
     ]
 
 
 def _build_scale_table(runs: Sequence[Run]) -> Table:
-    protocol_runs = external(runs, "chexpert_presence", "chexpert_absence", split=None)
+    protocol_runs = select_external(runs, "chexpert_presence", "chexpert_absence", split=None)
     replicated = {(run.variant, run.setting.protocol) for run in protocol_runs if run.setting.split == "train"}
     rows = []
-    for run in sorted(protocol_runs, key=lambda run: (protocol_place(run)[0], run.variant, protocol_place(run))):
+    for run in sorted(protocol_runs, key=lambda run: (get_protocol_rank(run)[0], run.variant, get_protocol_rank(run))):
         if (run.variant, run.setting.protocol) not in replicated:
             continue
         scores = run.scores()
@@ -122,14 +122,14 @@ def _build_scale_table(runs: Sequence[Run]) -> Table:
             [
                 f"{PROTOCOLS[run.setting.protocol][0].removeprefix('CheXpert ')} {split}".capitalize(),
                 run.model_name,
-                base_name(run.setting),
+                format_base_name(run.setting),
                 run.n,
                 run.n_data,
                 scores["accuracy"],
                 scores["accuracy_verified"],
-                n_errors(scores),
-                n_errors(scores, "_verified"),
-                n_errors(scores) / (scores["n_presence"] + scores["n_absence"] or float("nan")),
+                count_errors(scores),
+                count_errors(scores, "_verified"),
+                count_errors(scores) / (scores["n_presence"] + scores["n_absence"] or float("nan")),
                 *get_outcome_shares(scores),
             ]
         )
@@ -145,14 +145,14 @@ def _build_scale_table(runs: Sequence[Run]) -> Table:
 def _build_openi_tables(runs: Sequence[Run]) -> list[Table]:
     """Build Table 11: the retrospective OpenI CheXStruct audit, its splits and its presence side."""
     splits: dict[tuple, dict[str, Run]] = {}
-    for run in external(runs, "openi_chexstruct_presence", "openi_chexstruct_absence"):
+    for run in select_external(runs, "openi_chexstruct_presence", "openi_chexstruct_absence"):
         splits.setdefault(run.variant, {})[run.setting.protocol.rsplit("_", 1)[1]] = run
     upper, lower = [], []
     for sides in splits.values():
         pooled_run = {"All": pooled(list(sides.values()))} if len(sides) == 2 else {}
         for split, run in [*pooled_run.items(), *((side.capitalize(), sides[side]) for side in sorted(sides))]:
             scores = run.scores()
-            name = [run.model_name, base_name(run.setting)]
+            name = [run.model_name, format_base_name(run.setting)]
             upper.append(
                 [*name, split, run.n, run.n_data, scores["accuracy"], scores["accuracy_verified"],
                  scores["n_wrong_with_negated"], scores["n_wrong_with_negated_verified"],
@@ -187,21 +187,30 @@ def _build_openi_tables(runs: Sequence[Run]) -> list[Table]:
 
 
 def _build_finding_tables(runs: Sequence[Run]) -> list[Table]:
-    presence, absence = (external(runs, protocol) for protocol in ("chexpert_presence", "chexpert_absence"))
+    presence, absence = (select_external(runs, protocol) for protocol in ("chexpert_presence", "chexpert_absence"))
     return [_build_reversal_table(presence), _build_contradiction_table(absence), _build_openi_finding_table(runs)]
 
 
 def _build_openi_finding_table(runs: Sequence[Run]) -> Table:
     """Build Figure 4C: the audit by finding, before and after QCCV-Neg."""
     rows = []
-    for run in external(runs, "openi_chexstruct_presence", "openi_chexstruct_absence"):
+    for run in select_external(runs, "openi_chexstruct_presence", "openi_chexstruct_absence"):
         for finding in np.unique(run.finding):
             scores = run.scores(rows=run.finding == finding)
             rows.append(
-                [run.model_name, base_name(run.setting), protocol_name(run), finding.capitalize(), scores["n"],
-                 scores["accuracy"], scores["accuracy_verified"], n_errors(scores), n_errors(scores, "_verified"),
-                 *get_outcome_shares(scores)]
-            )  # fmt: skip
+                [
+                    run.model_name,
+                    format_base_name(run.setting),
+                    format_protocol_name(run),
+                    finding.capitalize(),
+                    scores["n"],
+                    scores["accuracy"],
+                    scores["accuracy_verified"],
+                    count_errors(scores),
+                    count_errors(scores, "_verified"),
+                    *get_outcome_shares(scores),
+                ]
+            )
     columns = [
         MODEL, PROMPT, PROTOCOL, Column("Finding", ("finding",)), Column("n", ("n",), count), B0_ACCURACY, M1_ACCURACY,
         Column("Errors B0 → M1", ("base_errors", "verified_errors"), change), *OUTCOMES,
@@ -219,7 +228,7 @@ def _build_reversal_table(runs: Sequence[Run]) -> Table:
     rows = []
     for run in runs:
         rates = [run.scores(rows=run.finding == finding)["reversal_rate"] for finding in findings]
-        name = [run.model_name, base_name(run.setting), run.n, run.n_data]
+        name = [run.model_name, format_base_name(run.setting), run.n, run.n_data]
         rows.append([*name, *rates, *get_outcome_shares(run.scores())])
     columns = [
         MODEL, PROMPT, SIZE,
@@ -269,9 +278,9 @@ def _format_range(low: int, high: int) -> str:
 
 def _build_control_table(runs: Sequence[Run]) -> Table:
     """Build Table 16 from pairs of a direct question and its control, matched by study and finding."""
-    direct = {(run.variant, run.setting.split): run for run in external(runs, "chexpert_presence", split=None)}
+    direct = {(run.variant, run.setting.split): run for run in select_external(runs, "chexpert_presence", split=None)}
     rows = []
-    for control in external(runs, "chexpert_positive_only", split=None):
+    for control in select_external(runs, "chexpert_positive_only", split=None):
         run = direct.get((control.variant, control.setting.split))
         if run is None:
             continue
@@ -279,7 +288,7 @@ def _build_control_table(runs: Sequence[Run]) -> Table:
         _, in_direct, in_control = np.intersect1d(keys[0], keys[1], return_indices=True)
         with_negated, without = run.scores(rows=in_direct), control.scores(rows=in_control)
         rows.append(
-            [run.model_name, base_name(run.setting), protocol_name(run), len(in_direct), control.n_data,
+            [run.model_name, format_base_name(run.setting), format_protocol_name(run), len(in_direct), control.n_data,
              with_negated["accuracy"], without["accuracy"], without["accuracy"] - with_negated["accuracy"],
              with_negated["n_reversals"], with_negated["reversal_rate"],
              *get_outcome_shares(with_negated), *get_outcome_shares(without)]

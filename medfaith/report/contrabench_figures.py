@@ -19,9 +19,9 @@ from medfaith.evaluate_metrics.polarity.option_scores import polarity_gap, subse
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 
 from .contrabench_confidence import draw_confidence_figure
-from .contrabench_names import base_name, external, protocol_name, protocol_place
+from .contrabench_names import format_base_name, format_protocol_name, get_protocol_rank, select_external
 from .contrabench_option_scores import ScoredRun
-from .contrabench_runs import ORIGINAL, Run, n_errors
+from .contrabench_runs import ORIGINAL, Run, count_errors
 from .pictures import (
     NONE,
     Drawn,
@@ -64,7 +64,7 @@ _NAME = 38  # maximum length of a model's name in a row (characters)
 _WIDE = 140  # characters below a panel of full width
 
 
-def contrabench_pictures(runs: Sequence[Run], scored: Sequence[ScoredRun]) -> Drawn:
+def draw_contrabench_figures(runs: Sequence[Run], scored: Sequence[ScoredRun]) -> Drawn:
     """Draw the figures of CXR-ContraBench, separately for each order of options.
 
     The figures have the external protocols in the published wording, and all runs with option scores.
@@ -80,7 +80,7 @@ def contrabench_pictures(runs: Sequence[Run], scored: Sequence[ScoredRun]) -> Dr
     if (runs or scored) and (note := check_matplotlib("CXR-ContraBench")):
         return {}, note
     for layout in ("", f"_{ORIGINAL}"):
-        layout_runs = [run for run in external(runs, split=None) if _get_suffix(run) == layout]
+        layout_runs = [run for run in select_external(runs, split=None) if _get_suffix(run) == layout]
         layout_scored = [run for run in scored if _get_suffix(run) == layout]
         if layout_runs:
             figures[f"figure_contrabench_03{layout}"] = figure_3(layout_runs)
@@ -99,18 +99,18 @@ def _group_by_protocol(runs: Sequence[_R]) -> list[tuple[str, list[_R]]]:
     """Group the runs by protocol and wording, in the order of the tables."""
 
     def get_sort_key(run: _R) -> tuple:
-        return protocol_place(run), len(run.setting.changed_forms), run.changed_values, run.variant
+        return get_protocol_rank(run), len(run.setting.changed_forms), run.changed_values, run.variant
 
     return [(title, [*group]) for title, group in groupby(sorted(runs, key=get_sort_key), key=_format_title)]
 
 
 def _format_title(run: Run) -> str:
-    return protocol_name(run) + (f" ({run.changed_values})" if run.changed_values else "")
+    return format_protocol_name(run) + (f" ({run.changed_values})" if run.changed_values else "")
 
 
 def _format_row(run: Run) -> str:
     size = f"n = {run.n:,}" + (f" of {run.n_data:,}" if run.n < run.n_data else "")
-    return f"{short(run.model_name, _NAME)}\n{base_name(run.setting)}, {size}"
+    return f"{short(run.model_name, _NAME)}\n{format_base_name(run.setting)}, {size}"
 
 
 def figure_3(runs: Sequence[Run]) -> Figure:
@@ -192,8 +192,8 @@ def answers(run: Run) -> dict[str, float]:
 def _format_errors(run: Run) -> str:
     """Format the numbers of polarity errors before and after the verifier; "" if no question can have one."""
     scores = run.scores()
-    before = n_errors(scores)
-    return "" if math.isnan(before) else change(before, n_errors(scores, "_verified"))
+    before = count_errors(scores)
+    return "" if math.isnan(before) else change(before, count_errors(scores, "_verified"))
 
 
 def figure_5(runs: Sequence[ScoredRun]) -> Figure:

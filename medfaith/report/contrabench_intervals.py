@@ -8,8 +8,8 @@ import numpy as np
 
 from medfaith.evaluate_metrics.confidence.score import Interval, bootstrap_mean, permutation_test
 
-from .contrabench_names import base_name, external, protocol_name
-from .contrabench_runs import Run, n_errors
+from .contrabench_names import format_base_name, format_protocol_name, select_external
+from .contrabench_runs import Run, count_errors
 from .tables import (
     MODEL,
     OUTCOMES,
@@ -51,25 +51,25 @@ def build_interval_tables(runs: Sequence[Run]) -> list[Table]:
         The tables; none without runs that have a verifier.
     """
     by_example, by_study = [], []
-    for run in external(runs, split=None):
+    for run in select_external(runs, split=None):
         scores = run.scores()
-        if np.isnan(n_errors(scores)) or np.isnan(scores["accuracy_delta"]):
+        if np.isnan(count_errors(scores)) or np.isnan(scores["accuracy_delta"]):
             continue
         before, after = run.correct(), run.correct("m1")
         studies = np.unique(run.study, return_inverse=True)[1]
         gains = _compute_gain_interval(before, after), _compute_gain_interval(before, after, studies)
         tests = [permutation_test(after, before, groups=groups, seed=SEED).p_value for groups in (None, studies)]
-        name = [run.model_name, base_name(run.setting), protocol_name(run), run.n, run.n_data]
+        name = [run.model_name, format_base_name(run.setting), format_protocol_name(run), run.n, run.n_data]
         error_interval = _compute_share_interval(run.errors().astype(float))
         by_example.append(
             [
                 *name,
                 *_compute_share_interval(before)[:3],
                 *_compute_share_interval(after)[:3],
-                n_errors(scores),
+                count_errors(scores),
                 run.n * error_interval.low,
                 run.n * error_interval.high,
-                n_errors(scores, "_verified"),
+                count_errors(scores, "_verified"),
                 tests[0],
                 *get_outcome_shares(scores),
             ]
@@ -143,7 +143,7 @@ def build_internal_intervals(named_runs: Sequence[tuple[str, Run]]) -> Table:
         ]
         test = permutation_test(after, before, seed=SEED)
         rows.append(
-            [name, run.model_name, base_name(run.setting), run.n, run.n_data,
+            [name, run.model_name, format_base_name(run.setting), run.n, run.n_data,
              *(value for ends in intervals for value in ends), test.p_value, *get_outcome_shares(run.scores())]
         )  # fmt: skip
     columns = [

@@ -6,8 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .contrabench_names import base_name, external, images_note, protocol_name, verified_name
-from .contrabench_runs import Run, n_errors
+from .contrabench_names import (
+    format_base_name,
+    format_images_note,
+    format_protocol_name,
+    format_verified_name,
+    select_external,
+)
+from .contrabench_runs import Run, count_errors
 from .tables import (
     MODEL,
     OUTCOMES,
@@ -63,7 +69,9 @@ def classify_instruction(before: float, after: float) -> str | None:
 
 
 def _build_instruction_table(runs: Sequence[Run]) -> Table:
-    protocol_runs = [run for run in external(runs, split=None) if run.setting.protocol != "chexpert_positive_only"]
+    protocol_runs = [
+        run for run in select_external(runs, split=None) if run.setting.protocol != "chexpert_positive_only"
+    ]
     run_by_setting = {(run.model, run.adapter, run.setting): run for run in protocol_runs}
     rows = []
     for run in protocol_runs:
@@ -73,12 +81,24 @@ def _build_instruction_table(runs: Sequence[Run]) -> Table:
         _, in_base, in_instruct = np.intersect1d(base.id, run.id, assume_unique=True, return_indices=True)
         b0, instruct = base.scores(rows=in_base), run.scores(rows=in_instruct)
         rows.append(
-            [run.model_name, protocol_name(run), len(in_base), base.n_data, b0["accuracy"], n_errors(b0),
-             instruct["accuracy"], n_errors(instruct), classify_instruction(n_errors(b0), n_errors(instruct)),
-             b0["accuracy_verified"], n_errors(b0, "_verified"),
-             instruct["accuracy_verified"], n_errors(instruct, "_verified"),
-             *get_outcome_shares(b0), *get_outcome_shares(instruct)]
-        )  # fmt: skip
+            [
+                run.model_name,
+                format_protocol_name(run),
+                len(in_base),
+                base.n_data,
+                b0["accuracy"],
+                count_errors(b0),
+                instruct["accuracy"],
+                count_errors(instruct),
+                classify_instruction(count_errors(b0), count_errors(instruct)),
+                b0["accuracy_verified"],
+                count_errors(b0, "_verified"),
+                instruct["accuracy_verified"],
+                count_errors(instruct, "_verified"),
+                *get_outcome_shares(b0),
+                *get_outcome_shares(instruct),
+            ]
+        )
     columns = [
         MODEL, PROTOCOL, SIZE,
         Column("B0 Acc.", ("base_accuracy",), percent), Column("B0 Errors", ("base_errors",), count),
@@ -98,14 +118,14 @@ def _build_instruction_table(runs: Sequence[Run]) -> Table:
 
 def _build_few_shot_table(runs: Sequence[Run]) -> Table:
     rows = []
-    for run in external(runs, *_SIDES):
+    for run in select_external(runs, *_SIDES):
         if not run.setting.prompt.startswith("3shot"):
             continue
         scores = run.scores()
-        for variant, suffix in ((base_name, ""), (verified_name, "_verified")):
+        for variant, suffix in ((format_base_name, ""), (format_verified_name, "_verified")):
             rows.append(
-                [run.model_name, protocol_name(run), variant(run.setting), run.n, run.n_data,
-                 scores[f"accuracy{suffix}"], n_errors(scores, suffix), scores["n_changed"], scores["n_worsened"],
+                [run.model_name, format_protocol_name(run), variant(run.setting), run.n, run.n_data,
+                 scores[f"accuracy{suffix}"], count_errors(scores, suffix), scores["n_changed"], scores["n_worsened"],
                  *get_outcome_shares(scores)]
             )  # fmt: skip
     columns = [
@@ -119,7 +139,7 @@ def _build_few_shot_table(runs: Sequence[Run]) -> Table:
 
 def _build_tuning_table(runs: Sequence[Run]) -> Table:
     """Build Table 19 of models that were run with an adapter, with the plain model as baseline."""
-    side_runs = [run for run in external(runs, *_SIDES) if not run.source.decoding]
+    side_runs = [run for run in select_external(runs, *_SIDES) if not run.source.decoding]
     tuned = {run.model for run in side_runs if run.adapter}
     cells: dict[tuple, dict[str, list]] = {}
     for run in side_runs:
@@ -128,8 +148,12 @@ def _build_tuning_table(runs: Sequence[Run]) -> Table:
         scores = run.scores()
         for variant, suffix in _list_variants(run):
             cells.setdefault((run.model, run.adapter, variant), {})[run.setting.protocol] = [
-                run.n, run.n_data, scores[f"accuracy{suffix}"], n_errors(scores, suffix), *get_outcome_shares(scores)
-            ]  # fmt: skip
+                run.n,
+                run.n_data,
+                scores[f"accuracy{suffix}"],
+                count_errors(scores, suffix),
+                *get_outcome_shares(scores),
+            ]
     rows = [
         [model, variant, adapter, *(value for side in _SIDES for value in cells_by_side.get(side, [None] * 6))]
         for (model, adapter, variant), cells_by_side in cells.items()
@@ -147,10 +171,10 @@ def _build_tuning_table(runs: Sequence[Run]) -> Table:
 def _list_variants(run: Run) -> list[tuple[str, str]]:
     """List (name, suffix of the scores); as in the paper, M1 is shown for the plain prompt and for the tuned model."""
     if run.adapter:
-        note = images_note(run.setting)
+        note = format_images_note(run.setting)
         return [(f"LoRA-FT{note}", ""), (f"LoRA+M1{note}", "_verified")]
-    base = [(base_name(run.setting), "")]
-    return [*base, (verified_name(run.setting), "_verified")] if run.setting.prompt == "b0" else base
+    base = [(format_base_name(run.setting), "")]
+    return [*base, (format_verified_name(run.setting), "_verified")] if run.setting.prompt == "b0" else base
 
 
 def _format_accuracy_and_errors(accuracy: float, errors: float) -> str:

@@ -13,14 +13,14 @@ from medfaith.logs.files import SampleFile, find_sample_files
 from medfaith.logs.lines import Logged
 
 from .contrabench_logs import read_runs
-from .contrabench_names import in_order
+from .contrabench_names import sort_runs
 from .contrabench_option_scores import (
     ScoredRun,
+    add_states,
     find_states,
-    holds_scores,
+    has_scores,
     read_scored_runs,
     read_states,
-    with_states,
 )
 from .contrabench_runs import Run
 from .heal_runs import HealRun, read_heal_runs
@@ -129,7 +129,7 @@ def read_results(paths: Sequence[Path], rows: Path | None = None) -> Results:
         if "m1" not in run.choice
     ]
     other_runs = _select_kind(HealRun, newest), _select_kind(SurgXRun, newest), _select_kind(WrongLungRun, newest)
-    return Results(in_order(runs), scored, *other_runs, sorted(notes))
+    return Results(sort_runs(runs), scored, *other_runs, sorted(notes))
 
 
 def read_file(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes: None) -> Sequence[Logged]:
@@ -145,7 +145,7 @@ def read_file(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes:
     Raises:
         InputError: As `logs.lines.read_lines`.
     """
-    if holds_scores(file):
+    if has_scores(file):
         return read_scored_runs(file, progress)
     for read_runs_of in _READERS:
         if runs := read_runs_of(file, progress):
@@ -195,6 +195,6 @@ def _add_states(runs: list[ScoredRun], bar: Progress, notes: list[str]) -> list[
     complete = []
     for path, file_runs in files.items():
         states = read_states(path)
-        complete += [with_states(run, states) for run in file_runs]
+        complete += [add_states(run, states) for run in file_runs]
         bar.update(path.stat().st_size)
     return without + complete

@@ -22,9 +22,9 @@ from medfaith.loaders.escaping import escape_markdown
 from medfaith.loaders.progress import Progress
 
 from .contrabench_audit import build_audit_tables
-from .contrabench_figures import contrabench_pictures
-from .contrabench_option_scores import polarity_gap_table
-from .contrabench_tables import contrabench_tables, in_each_layout
+from .contrabench_figures import draw_contrabench_figures
+from .contrabench_option_scores import build_polarity_gap_table
+from .contrabench_tables import build_contrabench_tables, build_for_each_layout
 from .costs import build_cost_tables
 from .decoders import build_decoder_tables
 from .heal_figures import heal_pictures
@@ -244,10 +244,10 @@ def collect(
         _read_second_time(results, extractor),
     )
     comparison, comparison_notes = _compare_models(paths, rows) if compared else ([], [])
-    gap_tables = in_each_layout(results.scored, lambda runs: [polarity_gap_table(runs)] if runs else [])
+    gap_tables = build_for_each_layout(results.scored, lambda runs: [build_polarity_gap_table(runs)] if runs else [])
     builders: dict[str, Callable[[], list[Table]]] = {
         "CXR-ContraBench": lambda: (
-            contrabench_tables(results.runs) + gap_tables + build_audit_tables(read_errors(annotations))
+            build_contrabench_tables(results.runs) + gap_tables + build_audit_tables(read_errors(annotations))
         ),
         "HEAL-MedVQA": lambda: heal_tables(results.heal),
         "SurgXBench": lambda: surgx_tables(results.surgx),
@@ -272,7 +272,7 @@ def collect(
     if figures:
         uncontrolled = results.with_the_image()
         drawers: list[Callable[[], Drawn]] = [
-            lambda: contrabench_pictures(uncontrolled.runs, uncontrolled.scored),
+            lambda: draw_contrabench_figures(uncontrolled.runs, uncontrolled.scored),
             lambda: heal_pictures(uncontrolled.heal),
             lambda: surgx_pictures(results.surgx, sheet),
             lambda: wrong_lung_pictures(lung_scores, annotated.abnormalities),

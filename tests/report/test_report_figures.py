@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
-from medfaith.report.contrabench_figures import contrabench_pictures, figure_5
+from medfaith.report.contrabench_figures import draw_contrabench_figures, figure_5
 from medfaith.report.heal_figures import heal_pictures
 from medfaith.report.pictures import FORMATS, box, make_figure, make_styles, saved
 from medfaith.report.results import read_results
@@ -39,7 +39,7 @@ def test_accuracy_and_answers_by_protocol(tmp_path):
     unverified = answered("chexpert_absence", 4, 1, 0)
     write_log(tmp_path / "b", "b", unverified, filters=("b0",), n_data=8)
     write_log(tmp_path / "c", "b", answered("chexpert_absence", 4, 0, 4, layout="original"), task="original")
-    figures, notes = contrabench_pictures(read_results([tmp_path]).runs, [])
+    figures, notes = draw_contrabench_figures(read_results([tmp_path]).runs, [])
     assert ([*figures], notes) == (["figure_contrabench_03", "figure_contrabench_03_original"], [])
     left, right, below, its_right = figures["figure_contrabench_03"].axes
     titles = [axes.get_title(loc="left") for axes in (left, below)]

@@ -14,7 +14,7 @@ from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.logs.lines import Logged, responses
 from medfaith.tasks.heal.localization import read_reply as read_localized
 
-from ..contrabench_names import base_name
+from ..contrabench_names import format_base_name
 from ..contrabench_runs import Run
 from ..heal_runs import HealRun
 from ..results import Results
@@ -177,7 +177,7 @@ def format_run_name(run: Logged) -> str:
     """
     plain = replace(run, setting=run.setting._replace(prompt=run.setting.prompt.partition(", ")[0]))
     if isinstance(plain, Run):
-        prompt = base_name(plain.setting)
+        prompt = format_base_name(plain.setting)
         return run.model_name + (f" ({prompt})" if prompt != "B0" else "")
     return getattr(plain, "name", run.model_name)
 
