@@ -11,7 +11,7 @@ import numpy as np
 from medfaith.evaluate_metrics.reading.outcome import ANSWERED, DECLINED, UNREAD
 from medfaith.evaluate_metrics.tpt.perturbation import ORIGINAL
 from medfaith.logs.lines import Logged
-from medfaith.report.contrabench_names import format_protocol_name
+from medfaith.report.contrabench_names import protocol_name
 from medfaith.report.contrabench_option_scores import ScoredRun
 from medfaith.report.contrabench_runs import Run
 from medfaith.report.heal_runs import SOURCES as HEAL_SOURCES
@@ -86,7 +86,7 @@ def _contrabench(run: Run) -> Answers:
     groups = [patient(study) for study in run.study]
     about = [[finding] for finding in run.finding]
     return _answers(
-        run, format_protocol_name(run), metric, list(run.id), asked, run.correct(), said, run.outcome.tolist(), groups, about,
+        run, protocol_name(run), metric, list(run.id), asked, run.correct(), said, run.outcome.tolist(), groups, about,
         [True] * len(about), about,
     )  # fmt: skip
 

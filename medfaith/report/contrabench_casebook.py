@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .contrabench_names import format_base_name, format_protocol_name, select_external
+from .contrabench_names import format_base_name, protocol_name, select_external
 from .contrabench_runs import Run
 from .tables import MODEL, PROMPT, PROTOCOL, Column, Table
 
@@ -73,7 +73,7 @@ def _format_row(run: Run, kind: str, row: int) -> list:
         kind,
         run.model_name,
         format_base_name(run.setting),
-        format_protocol_name(run),
+        protocol_name(run),
         run.id[row],
         run.finding[row],
         question,

@@ -16,7 +16,7 @@ from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.polarity.fallback import read_packet
 from medfaith.logs.lines import responses
 
-from .contrabench_names import format_protocol_name
+from .contrabench_names import protocol_name
 from .contrabench_runs import Run
 from .pictures import make_figure, make_styles, short
 from .tables import MODEL, PROTOCOL, SEED, Column, Table, count, format_interval_note, interval, percent
@@ -155,7 +155,7 @@ def _format_row(run: Run) -> list[Any]:
         np.where(has_confidence, answers.right, np.nan), groups=list(run.study), seed=SEED, bounds=(0, 1)
     )
     mean_confidence = float(answers.confidence[has_confidence].mean()) if has_confidence.any() else math.nan
-    names = [run.model_name, format_protocol_name(run), int(has_confidence.sum()), int((~has_confidence).sum())]
+    names = [run.model_name, protocol_name(run), int(has_confidence.sum()), int((~has_confidence).sum())]
     return [
         *names,
         mean_confidence,
@@ -178,7 +178,7 @@ def draw_confidence_figure(runs: Sequence[Run]) -> Figure | None:
     panels: dict[str, list[tuple[Run, list[Bin]]]] = {}
     for run in select_packet_runs(runs):
         if filled_bins := compute_bins(run, read_stated_confidence(run)):
-            panels.setdefault(format_protocol_name(run), []).append((run, filled_bins))
+            panels.setdefault(protocol_name(run), []).append((run, filled_bins))
     if not panels:
         return None
     styles = make_styles(sorted({run.model_name for panel_runs in panels.values() for run, _ in panel_runs}))

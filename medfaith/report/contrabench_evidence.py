@@ -9,7 +9,7 @@ import numpy as np
 
 from medfaith.evaluate_metrics.reading.outcome import EVIDENCE
 
-from .contrabench_names import format_base_name, format_protocol_name, sort_runs
+from .contrabench_names import format_base_name, protocol_name, sort_runs
 from .contrabench_runs import Run
 from .tables import MODEL, OUTCOMES, PROMPT, PROTOCOL, SIZE, Column, Table, count, get_outcome_shares, percent
 
@@ -57,7 +57,7 @@ def _format_row(run: Run) -> list[Any]:
     return [
         run.model_name,
         format_base_name(run.setting),
-        format_protocol_name(run),
+        protocol_name(run),
         run.changed_values,
         n,
         run.n_data,

@@ -12,8 +12,8 @@ from .contrabench_names import (
     M1_ACCURACY,
     PROTOCOLS,
     format_base_name,
-    format_protocol_name,
     get_protocol_rank,
+    protocol_name,
     select_external,
 )
 from .contrabench_runs import Run, count_errors, pooled
@@ -201,7 +201,7 @@ def _build_openi_finding_table(runs: Sequence[Run]) -> Table:
                 [
                     run.model_name,
                     format_base_name(run.setting),
-                    format_protocol_name(run),
+                    protocol_name(run),
                     finding.capitalize(),
                     scores["n"],
                     scores["accuracy"],
@@ -288,7 +288,7 @@ def _build_control_table(runs: Sequence[Run]) -> Table:
         _, in_direct, in_control = np.intersect1d(keys[0], keys[1], return_indices=True)
         with_negated, without = run.scores(rows=in_direct), control.scores(rows=in_control)
         rows.append(
-            [run.model_name, format_base_name(run.setting), format_protocol_name(run), len(in_direct), control.n_data,
+            [run.model_name, format_base_name(run.setting), protocol_name(run), len(in_direct), control.n_data,
              with_negated["accuracy"], without["accuracy"], without["accuracy"] - with_negated["accuracy"],
              with_negated["n_reversals"], with_negated["reversal_rate"],
              *get_outcome_shares(with_negated), *get_outcome_shares(without)]

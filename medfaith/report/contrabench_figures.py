@@ -19,7 +19,7 @@ from medfaith.evaluate_metrics.polarity.option_scores import polarity_gap, subse
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 
 from .contrabench_confidence import draw_confidence_figure
-from .contrabench_names import format_base_name, format_protocol_name, get_protocol_rank, select_external
+from .contrabench_names import format_base_name, get_protocol_rank, protocol_name, select_external
 from .contrabench_option_scores import ScoredRun
 from .contrabench_runs import ORIGINAL, Run, count_errors
 from .pictures import (
@@ -105,7 +105,7 @@ def _group_by_protocol(runs: Sequence[_R]) -> list[tuple[str, list[_R]]]:
 
 
 def _format_title(run: Run) -> str:
-    return format_protocol_name(run) + (f" ({run.changed_values})" if run.changed_values else "")
+    return protocol_name(run) + (f" ({run.changed_values})" if run.changed_values else "")
 
 
 def _format_row(run: Run) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 from medfaith.evaluate_metrics.confidence.score import Interval, bootstrap_mean, permutation_test
 
-from .contrabench_names import format_base_name, format_protocol_name, select_external
+from .contrabench_names import format_base_name, protocol_name, select_external
 from .contrabench_runs import Run, count_errors
 from .tables import (
     MODEL,
@@ -59,7 +59,7 @@ def build_interval_tables(runs: Sequence[Run]) -> list[Table]:
         studies = np.unique(run.study, return_inverse=True)[1]
         gains = _compute_gain_interval(before, after), _compute_gain_interval(before, after, studies)
         tests = [permutation_test(after, before, groups=groups, seed=SEED).p_value for groups in (None, studies)]
-        name = [run.model_name, format_base_name(run.setting), format_protocol_name(run), run.n, run.n_data]
+        name = [run.model_name, format_base_name(run.setting), protocol_name(run), run.n, run.n_data]
         error_interval = _compute_share_interval(run.errors().astype(float))
         by_example.append(
             [

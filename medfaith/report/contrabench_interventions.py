@@ -9,8 +9,8 @@ import numpy as np
 from .contrabench_names import (
     format_base_name,
     format_images_note,
-    format_protocol_name,
     format_verified_name,
+    protocol_name,
     select_external,
 )
 from .contrabench_runs import Run, count_errors
@@ -83,7 +83,7 @@ def _build_instruction_table(runs: Sequence[Run]) -> Table:
         rows.append(
             [
                 run.model_name,
-                format_protocol_name(run),
+                protocol_name(run),
                 len(in_base),
                 base.n_data,
                 b0["accuracy"],
@@ -124,7 +124,7 @@ def _build_few_shot_table(runs: Sequence[Run]) -> Table:
         scores = run.scores()
         for variant, suffix in ((format_base_name, ""), (format_verified_name, "_verified")):
             rows.append(
-                [run.model_name, format_protocol_name(run), variant(run.setting), run.n, run.n_data,
+                [run.model_name, protocol_name(run), variant(run.setting), run.n, run.n_data,
                  scores[f"accuracy{suffix}"], count_errors(scores, suffix), scores["n_changed"], scores["n_worsened"],
                  *get_outcome_shares(scores)]
             )  # fmt: skip

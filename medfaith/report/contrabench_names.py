@@ -76,7 +76,7 @@ def format_images_note(setting: Setting) -> str:
     return "" if setting.images == "all" else f" ({setting.images} image)"
 
 
-def format_protocol_name(run: Run) -> str:
+def protocol_name(run: Run) -> str:
     """Format the name of a run's protocol, with the split if it is not the paper's evaluation split.
 
     Args:

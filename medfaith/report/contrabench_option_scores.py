@@ -34,7 +34,7 @@ from medfaith.logs.lines import SampleError, read_lines
 from medfaith.tasks.contrabench.option_scores import choices, split_scores
 
 from .contrabench_logs import Lines, Reading, is_ours
-from .contrabench_names import format_protocol_name, sort_runs
+from .contrabench_names import protocol_name, sort_runs
 from .contrabench_runs import Run, Setting
 from .tables import MODEL, PROTOCOL, SEED, UNDEFINED, Column, Table, count, count_of, percent
 
@@ -301,7 +301,7 @@ def _compute_rows(run: ScoredRun) -> list[list]:
         rows.append(
             [
                 run.model_name,
-                format_protocol_name(run) + forms,
+                protocol_name(run) + forms,
                 run.n,
                 run.n_data,
                 int(masks.gold_positive.sum()),
@@ -329,7 +329,7 @@ def _format_letters_note(run: ScoredRun) -> str:
     pairs = (run.negated >= 0) & (run.counterpart >= 0)
     n_without = int((pairs & np.isnan(polarity_gap(run.option_scores, run.negated, run.counterpart))).sum())
     return (
-        f"{run.model_name}, {format_protocol_name(run)} (letters): the scores are of the options' letters, and not comparable "
+        f"{run.model_name}, {protocol_name(run)} (letters): the scores are of the options' letters, and not comparable "
         f"with those of texts. Questions without a score of any letter: {len(run.unread):,} of {run.n:,}. Pairs "
         f"without a gap, because one of their letters has no score: {n_without:,} of {int(pairs.sum()):,}."
     )

@@ -14,7 +14,7 @@ from .contrabench_evidence import build_evidence_tables
 from .contrabench_external import build_external_tables
 from .contrabench_intervals import build_interval_tables
 from .contrabench_interventions import build_intervention_tables
-from .contrabench_names import format_base_name, format_protocol_name
+from .contrabench_names import format_base_name, protocol_name
 from .contrabench_rexvqa import build_internal_tables
 from .contrabench_runs import ORIGINAL, Run
 from .contrabench_stress import build_layout_tables, build_wording_tables
@@ -97,7 +97,7 @@ def _build_layout_tables(runs: Sequence[Run]) -> list[Table]:
 
 def _build_runs_table(runs: Sequence[Run]) -> Table:
     rows = [
-        [run.model_name, format_base_name(run.setting), format_protocol_name(run), run.changed_values, run.setting.layout,
+        [run.model_name, format_base_name(run.setting), protocol_name(run), run.changed_values, run.setting.layout,
          run.n, run.n_data, run.n_skipped, run.scores()["accuracy"], *get_outcome_shares(run.scores()),
          run.source.n_unanswered, run.source.task, run.source.date]
         for run in runs

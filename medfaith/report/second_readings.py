@@ -15,7 +15,7 @@ from medfaith.evaluate_metrics.reading.agreement import agreement, closed_agreem
 from medfaith.extractor import Extractor
 from medfaith.logs.lines import responses
 
-from .contrabench_names import format_base_name, format_protocol_name
+from .contrabench_names import format_base_name, protocol_name
 from .contrabench_runs import Run
 from .contrabench_tables import build_for_each_layout
 from .heal_runs import SOURCES, HealRun
@@ -75,7 +75,7 @@ def _build_choice_table(runs: Sequence[Run], extractor: Extractor) -> Table:
             run, base=np.array([-1 if choice is None else choice for choice in model_choices], dtype=np.int32)
         )
         agreement_scores = closed_agreement([None if choice < 0 else int(choice) for choice in run.base], model_choices)
-        rows.append([run.model_name, format_base_name(run.setting), format_protocol_name(run), run.changed_values,
+        rows.append([run.model_name, format_base_name(run.setting), protocol_name(run), run.changed_values,
                      run.n, run.n_data, *(agreement_scores[name] for name in ("same", "kappa", *_COUNTS)),
                      *(np.mean(reading.correct()) for reading in (run, second_run)), run.source.task])  # fmt: skip
     columns = [
