@@ -19,7 +19,7 @@ from .contrabench_names import format_base_name, protocol_name
 from .contrabench_runs import Run
 from .contrabench_tables import build_for_each_layout
 from .heal_runs import SOURCES, HealRun
-from .heal_tables import ASKED, INTERVALS, OPEN_COLUMNS, place
+from .heal_tables import ASKED, INTERVALS, OPEN_COLUMNS, get_sort_key
 from .tables import MODEL, PROMPT, PROTOCOL, SIZE, Column, Table, count, fraction, fraction_interval, percent
 
 _COUNTS = ("n_unread_ours", "n_unread_theirs", "n_only_ours", "n_only_theirs")
@@ -48,8 +48,8 @@ def build_second_readings(
     Returns:
         The tables of the answers that exist, and a note if there are none.
     """
-    closed = sorted((run for run in heal if run.setting.ask != "open"), key=place)
-    opened = sorted((run for run in heal if run.setting.ask == "open"), key=place)
+    closed = sorted((run for run in heal if run.setting.ask != "open"), key=get_sort_key)
+    opened = sorted((run for run in heal if run.setting.ask == "open"), key=get_sort_key)
     tables = [
         *build_for_each_layout(
             runs, lambda layout_runs: [_build_choice_table(layout_runs, extractor)] if layout_runs else []

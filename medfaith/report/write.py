@@ -27,8 +27,8 @@ from .contrabench_option_scores import build_polarity_gap_table
 from .contrabench_tables import build_contrabench_tables, build_for_each_layout
 from .costs import build_cost_tables
 from .decoders import build_decoder_tables
-from .heal_figures import heal_pictures
-from .heal_tables import heal_tables
+from .heal_figures import draw_heal_figures
+from .heal_tables import build_heal_tables
 from .image_sheets import draw_image_sheets
 from .page.pictures import Pixels
 from .page.write import write_page
@@ -36,9 +36,9 @@ from .pictures import Drawn, files
 from .published import build_published_tables
 from .results import Results, read_results
 from .second_readings import build_second_readings
-from .surgx_figures import surgx_pictures
+from .surgx_figures import draw_surgx_figures
 from .surgx_overlays import Sheet
-from .surgx_tables import surgx_tables, tied_notes
+from .surgx_tables import build_surgx_tables, warn_tied
 from .tables import Table
 from .unread import collect_run_notes
 from .wrong_lung_abnormalities import OfAbnormality, abnormality_tables, by_abnormality, read_affirmed
@@ -249,8 +249,8 @@ def collect(
         "CXR-ContraBench": lambda: (
             build_contrabench_tables(results.runs) + gap_tables + build_audit_tables(read_errors(annotations))
         ),
-        "HEAL-MedVQA": lambda: heal_tables(results.heal),
-        "SurgXBench": lambda: surgx_tables(results.surgx),
+        "HEAL-MedVQA": lambda: build_heal_tables(results.heal),
+        "SurgXBench": lambda: build_surgx_tables(results.surgx),
         "That's the Wrong Lung!": lambda: lung_tables + annotated.tables,
         "Decoders": lambda: build_decoder_tables(all_answers(results)[0]),
         "Costs": lambda: build_cost_tables(run.source for run in results.with_the_image().all),
@@ -264,7 +264,7 @@ def collect(
     ]
     notes = [
         *collect_run_notes([*results.runs, *results.heal, *results.surgx]),
-        *tied_notes(results.surgx),
+        *warn_tied(results.surgx),
         *results.notes,
     ]
     notes += [*lung_notes, *annotated.notes, *second_notes, *comparison_notes]
@@ -273,8 +273,8 @@ def collect(
         uncontrolled = results.with_the_image()
         drawers: list[Callable[[], Drawn]] = [
             lambda: draw_contrabench_figures(uncontrolled.runs, uncontrolled.scored),
-            lambda: heal_pictures(uncontrolled.heal),
-            lambda: surgx_pictures(results.surgx, sheet),
+            lambda: draw_heal_figures(uncontrolled.heal),
+            lambda: draw_surgx_figures(results.surgx, sheet),
             lambda: wrong_lung_pictures(lung_scores, annotated.abnormalities),
         ]
         for draw in Progress(drawers, title="drawing figures", unit="benchmarks"):

@@ -10,7 +10,7 @@ from PIL import Image
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.report.contrabench_figures import draw_contrabench_figures, figure_5
-from medfaith.report.heal_figures import heal_pictures
+from medfaith.report.heal_figures import draw_heal_figures
 from medfaith.report.pictures import FORMATS, box, make_figure, make_styles, saved
 from medfaith.report.results import read_results
 from medfaith.report.write import collect, write_report
@@ -86,7 +86,7 @@ def test_f1_and_perturbations_by_source(tmp_path):
     for ask, answers in (("closed", CLOSED), ("tpt", TPT_PAIRS), ("vpt", VPT_PAIRS)):
         write_heal(tmp_path / "a", ask, answers, model="a")
     write_heal(tmp_path / "b", "vpt", as_mimic(VPT_PAIRS), model="b")
-    figures, notes = heal_pictures(read_results([tmp_path]).heal)
+    figures, notes = draw_heal_figures(read_results([tmp_path]).heal)
     assert ([*figures], notes) == (["figure_heal_f1", "figure_heal_tpt_vpt"], [])
     (f1,) = figures["figure_heal_f1"].axes
     assert (f1.get_title(loc="left"), heights(f1), texts(f1)) == ("VinDr", [0.571], ["n/a"])
