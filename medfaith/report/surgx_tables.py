@@ -106,9 +106,9 @@ def warn_tied(runs: Sequence[SurgXRun]) -> list[str]:
     """
     return [
         f"WARNING: in {_count_tied(run):,} of {run.n:,} frames ({_count_tied(run) / run.n:.1%}) the similarities of "
-        f"{run.name} in {run.source.path.name} tie. Not all of its predictions can be named there; those count as not predicted. "
-        "What to do: see in the log which scores are equal; if all of a frame are, check the weights and the images; "
-        "if those of some prompts are, check that the tokenizer tells these prompts apart"
+        f"{run.name} in {run.source.path.name} tie. Not all of its predictions can be named there; those count as "
+        "not predicted. What to do: see in the log which scores are equal; if all of a frame are, check the weights "
+        "and the images; if those of some prompts are, check that the tokenizer tells these prompts apart"
         for run in sort_surgx_runs(list(runs))
         if _count_tied(run)
     ]

@@ -41,12 +41,12 @@ from .surgx_overlays import Sheet
 from .surgx_tables import build_surgx_tables, warn_tied
 from .tables import Table
 from .unread import collect_run_notes
-from .wrong_lung_abnormalities import OfAbnormality, abnormality_tables, by_abnormality, read_affirmed
-from .wrong_lung_annotations import annotation_tables
-from .wrong_lung_correlations import annotation_correlations
-from .wrong_lung_figures import wrong_lung_pictures
+from .wrong_lung_abnormalities import AbnormalityScores, build_abnormality_tables, group_by_abnormality, read_affirmed
+from .wrong_lung_annotations import build_annotation_tables
+from .wrong_lung_correlations import build_annotation_correlations
+from .wrong_lung_figures import draw_wrong_lung_figures
 from .wrong_lung_scores import ModelScores, score_models
-from .wrong_lung_tables import wrong_lung_tables
+from .wrong_lung_tables import build_wrong_lung_tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -240,7 +240,7 @@ def collect(
     lung_scores = score_models(results.wrong_lung)
     annotated = _collect_annotations(lung_scores, annotations, data)
     (lung_tables, lung_notes), (second_tables, second_notes) = (
-        wrong_lung_tables(lung_scores),
+        build_wrong_lung_tables(lung_scores),
         _read_second_time(results, extractor),
     )
     comparison, comparison_notes = _compare_models(paths, rows) if compared else ([], [])
@@ -275,7 +275,7 @@ def collect(
             lambda: draw_contrabench_figures(uncontrolled.runs, uncontrolled.scored),
             lambda: draw_heal_figures(uncontrolled.heal),
             lambda: draw_surgx_figures(results.surgx, sheet),
-            lambda: wrong_lung_pictures(lung_scores, annotated.abnormalities),
+            lambda: draw_wrong_lung_figures(lung_scores, annotated.abnormalities),
         ]
         for draw in Progress(drawers, title="drawing figures", unit="benchmarks"):
             new_figures, left_out = draw()
@@ -296,7 +296,7 @@ class _Annotations(NamedTuple):
 
     tables: list[Table]
     notes: list[str]
-    abnormalities: list[OfAbnormality]
+    abnormalities: list[AbnormalityScores]
 
 
 def _collect_annotations(
@@ -306,15 +306,15 @@ def _collect_annotations(
     if not annotations:
         return _Annotations([], [], [])
     judgements, file_notes = read_files(annotations)
-    correlation_tables, notes = annotation_correlations(model_scores, judgements)
-    tables = annotation_tables(judgements, file_notes) + correlation_tables
+    correlation_tables, notes = build_annotation_correlations(model_scores, judgements)
+    tables = build_annotation_tables(judgements, file_notes) + correlation_tables
     if data is None:
         return _Annotations(
             tables, [*notes, "Wrong Lung Figure 16 needs the labels of the judged sentences: --data"], []
         )
     affirmed, unknown = read_affirmed(data, judgements)
-    abnormalities = by_abnormality(judgements, affirmed)
-    return _Annotations(tables + abnormality_tables(abnormalities), [*notes, *unknown], abnormalities)
+    abnormalities = group_by_abnormality(judgements, affirmed)
+    return _Annotations(tables + build_abnormality_tables(abnormalities), [*notes, *unknown], abnormalities)
 
 
 def _read_second_time(results: Results, extractor: Extractor | None) -> tuple[list[Table], list[str]]:
