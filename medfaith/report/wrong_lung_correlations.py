@@ -120,7 +120,7 @@ def judged(rows: Sequence[Row], points: Points) -> list[Row]:
     ]
 
 
-def compute_correlation_interval(
+def compute_r_interval(
     x: np.ndarray, y: np.ndarray, clusters: Sequence[str], *, n_resamples: int = 2000, seed: int = SEED
 ) -> tuple[float, float]:
     """Compute the 95% percentile bootstrap interval of Pearson's r by resampling whole clusters.
@@ -182,7 +182,7 @@ def _compute_r(
         return float("nan"), float("nan"), float("nan")
     rows_with_value = [row for row in rows if row["values"][value] is not None]
     x, y = (np.array([row["values"][name] for row in rows_with_value], dtype=np.float64) for name in (value, question))
-    return r, *compute_correlation_interval(x, y, [row["cluster"] for row in rows_with_value])
+    return r, *compute_r_interval(x, y, [row["cluster"] for row in rows_with_value])
 
 
 def _note_unmatched(judgements: Sequence[Judgement], logged: set[tuple[str, str]]) -> list[str]:

@@ -126,7 +126,7 @@ def _describe_runs(report: Report) -> list[dict[str, str]]:
 def _read_run_settings(path: Path, task: str) -> dict[str, str]:
     """Read the settings of a run from its results file; {} if the file cannot be read.
 
-    build: the first digits of the SHA-256 of the data's build.json, as `medfaith eval` computed it.
+    The value "build" has the first digits of the SHA-256 of the data's build.json, computed by `medfaith eval`.
     """
     try:
         content = json.loads(path.read_bytes())
