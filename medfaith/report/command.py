@@ -27,7 +27,7 @@ def add_jobs(jobs: Any) -> None:
     job = jobs.add_parser(
         "report",
         help="print a summary of lm_eval's results, and save the papers' tables",
-        description="Prints verdicts or scores, and what to know of them; saves the papers' tables. lm_eval has to run "
+        description="Prints verdicts or scores with warnings and notes; saves the papers' tables. lm_eval has to run "
         "with --output_path DIR and --log_samples.",
         epilog="Example: medfaith report results --out report",
     )
@@ -46,8 +46,8 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     job.add_argument(
         "--with-images", action="store_true",
-        help="with --data and --root: put small pictures of what the models were shown into the page (--html) and into "
-        "sheets (--out), with regions, boxes and heatmaps (--heatmaps); they are licensed, and must stay with you "
+        help="with --data and --root: put small pictures of the models' inputs into the page (--html) and into "
+        "sheets (--out), with regions, boxes and heatmaps (--heatmaps); the pictures are licensed; do not share them "
         "(default: no pixel)",
     )  # fmt: skip
     job.add_argument(
@@ -67,7 +67,7 @@ def add_jobs(jobs: Any) -> None:
     )
     job.add_argument(
         "--annotations", type=Path, action="append", default=[], metavar="FILE",
-        help="a file of answers that medfaith annotate wrote; adds tables of what people said (repeatable)",
+        help="a file of answers that medfaith annotate wrote; adds tables of people's judgements (repeatable)",
     )  # fmt: skip
     job.add_argument(
         "--data",
@@ -86,8 +86,8 @@ def add_jobs(jobs: Any) -> None:
     build.root_argument(job)
     sheet = job.add_argument_group(
         "frames of SurgXBench",
-        "With --out, --data and --root: pictures of frames under the models' heatmaps (a contact sheet), and of frames "
-        "before and after what a model looked at is painted black.",
+        "With --out, --data and --root: a contact sheet of frames with the models' heatmaps, and frames "
+        "before and after the region that a model attends to is painted black.",
     )
     sheet.add_argument("--heatmaps", type=Path, metavar="DIR", help="the folder that medfaith eval --heatmaps filled")
     extractor.add_options(job)
@@ -169,5 +169,5 @@ def _read_sheet(arguments: argparse.Namespace) -> Sheet | None:
         return None
     if arguments.heatmaps is None or arguments.data is None or arguments.out is None:
         action = "give --heatmaps DIR, --data DIR and --out DIR (and --root SOURCE=PATH for the frames)"
-        raise MedfaithError(f"a contact sheet needs heatmaps, their rows and a place\n  what to do: {action}")
+        raise MedfaithError(f"a contact sheet needs heatmaps, their rows and a folder\n  what to do: {action}")
     return Sheet(arguments.heatmaps, arguments.data, build.roots(arguments))

@@ -154,7 +154,7 @@ class Lines:
             raise SampleError("doc.options", f"{doc['options']!r} is not a list of texts")
         for column, lowest in _INDICES:
             if type(doc[column]) is not int or not lowest <= doc[column] < len(options):
-                raise SampleError(f"doc.{column}", f"{doc[column]!r} is no index into its {len(options)} options")
+                raise SampleError(f"doc.{column}", f"{doc[column]!r} is not an index into its {len(options)} options")
         self.n_skipped = max(self.n_skipped, int(doc.get("n_rows_skipped") or 0))
         wording = self.wordings.setdefault((doc["question"], options), len(self.wordings))
         return *(sys.intern(doc[column]) for column in _TEXTS), *(doc[column] for column, _ in _INDICES), wording
@@ -247,10 +247,10 @@ def _parse_reading(text: str, n_options: int) -> Reading:
         outcome, unread_reason = _EARLIER_OUTCOMES.get(values["outcome"], (values["outcome"], values.get("reason", "")))
         texts = [sys.intern(word) for word in (outcome, unread_reason, values.get("evidence", ""), values["verifier"])]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise SampleError("filtered_resps", f"{text!r:.100} is not what a filter of ours writes") from error
+        raise SampleError("filtered_resps", f"{text!r:.100} is not the output of a medfaith filter") from error
     for index in (choice, before):
         if type(index) is not int or not -1 <= index < n_options:
-            raise SampleError("filtered_resps", f"{index!r} is no index into the {n_options} options")
+            raise SampleError("filtered_resps", f"{index!r} is not an index into the {n_options} options")
     if texts[0] not in (ANSWERED, DECLINED, UNREAD):
-        raise SampleError("filtered_resps", f"{texts[0]!r:.100} is no outcome of reading an answer")
+        raise SampleError("filtered_resps", f"{texts[0]!r:.100} is not an outcome of reading an answer")
     return Reading(choice, before, *texts)

@@ -235,7 +235,7 @@ def _read_row(doc: Mapping[str, Any], response: Any, dice: float | None) -> Heal
         raise SampleError("doc.original_id", f"{doc['original_id']!r} is not the id of this original")
     is_open = _SINGLE.get(doc["kind"]) == "open"
     if doc["question_type"] != ("open" if is_open else "closed"):
-        raise SampleError("doc.question_type", f"{doc['question_type']!r} for a question of kind {doc['kind']!r}")
+        raise SampleError("doc.question_type", f"{doc['question_type']!r} does not fit the kind {doc['kind']!r}")
     unknown = sorted({*doc["diseases"]} - {*CLASSES})
     if is_open and unknown:
         raise SampleError("doc.diseases", f"{unknown[0]!r} is none of the {len(CLASSES)} classes")

@@ -72,7 +72,7 @@ def collect_hub_results(results: Results, org: str) -> HubResults:
         validate_repo_id(f"{org}/name")
     except HFValidationError as error:
         action = "name the organisation that medfaith publish got, such as --org my-group"
-        raise MedfaithError(f"--org: {org!r} is no name on the Hub\n  what to do: {action}") from error
+        raise MedfaithError(f"--org: {org!r} is not a valid name on the Hub\n  what to do: {action}") from error
     repositories = {task.name: task.rows["repository"] for entry in listed() for task in entry.tasks}
     files: dict[str, dict[str, list[EvalResultEntry]]] = defaultdict(lambda: defaultdict(list))
     left_out: Counter[str] = Counter()

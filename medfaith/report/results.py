@@ -124,7 +124,8 @@ def read_results(paths: Sequence[Path], rows: Path | None = None) -> Results:
         )
     runs = _select_kind(Run, newest)
     notes += [
-        f"{run.model_name}, {run.source.task}: the log lacks the filter m1; what is after the verifier is undefined"
+        f"{run.model_name}, {run.source.task}: the filter m1 is missing from the log; scores after the verifier are "
+        "undefined"
         for run in runs
         if "m1" not in run.choice
     ]

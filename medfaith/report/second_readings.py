@@ -57,7 +57,7 @@ def build_second_readings(
         *([_build_yes_no_table(closed, extractor)] if closed else []),
         *([_build_disease_table(opened, extractor)] if opened else []),
     ]
-    note = f"no answers that a language model could read are there: the extractor {extractor.name} was not asked"
+    note = f"there are no answers for a language model to read: the extractor {extractor.name} was not used"
     return tables, [] if tables else [note]
 
 

@@ -60,7 +60,7 @@ def draw_surgx_figures(runs: Sequence[SurgXRun], sheet: Sheet | None = None) -> 
     """
     runs = sort_surgx_runs(list(runs))
     if not runs:
-        return {}, ["no sample log of SurgXBench is there: no contact sheet is drawn"] if sheet else []
+        return {}, ["there is no sample log of SurgXBench: no contact sheet is drawn"] if sheet else []
     if note := check_matplotlib("SurgXBench"):
         return {}, note
     instruments = [run for run in runs if run.setting.ask == "instruments"]

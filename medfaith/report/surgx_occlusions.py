@@ -165,9 +165,9 @@ def _build_notes(runs: Sequence[SurgXRun], selected: Sequence[Case], left_out: S
                      False: "keeps it although at least half is"}  # fmt: skip
             missing = [text for kind, text in kinds.items() if kind not in {case.irrelevant for case in run_cases}]
             reason = f"no frame with a box that it saw {', and none '.join(missing)}"
-        notes.append(f"the picture of SurgXBench's occlusion lacks frames of {run.name}: {reason}")
+        notes.append(f"the figure of SurgXBench's occlusion is missing frames of {run.name}: {reason}")
     if left_out:
-        notes.append(f"the picture of SurgXBench's occlusion has {MAX_MODELS} models and leaves out {len(left_out)}")
+        notes.append(f"the figure of SurgXBench's occlusion has {MAX_MODELS} models and leaves out {len(left_out)}")
     return notes
 
 

@@ -179,7 +179,7 @@ class _SurgXLines(Rows):
         if source not in SOURCES:
             raise SampleError("doc.images", f"{doc['images']!r:.100} begins with none of {', '.join(SOURCES)}")
         if doc["ask"] not in _RECORD_COLUMNS or (doc["ask"] == "instruments") != (source == "cholec80_boxes"):
-            raise SampleError("doc.ask", f"{doc['ask']!r} of a frame of {source}")
+            raise SampleError("doc.ask", f"{doc['ask']!r} does not fit a frame of {source}")
         return SurgXSetting(source, _get_task_kind(doc), str(doc.get("prompt") or "b0"), "")
 
     @staticmethod
@@ -200,7 +200,7 @@ def _read_row(sample: Mapping[str, Any]) -> SurgXRow:
     metric = FIRST_METRIC[ask]
     row = sample.get(metric)
     if not isinstance(row, dict):
-        raise SampleError(metric, f"{str(row)[:100]!r} is not the row that the task keeps there")
+        raise SampleError(metric, f"{str(row)[:100]!r} is not the row that the task logs")
     if not isinstance(reply, str):
         raise SampleError("filtered_resps", f"{str(reply)[:100]} is not a text")
     if not isinstance(row["video"], int):
@@ -258,7 +258,7 @@ def _check_seen(record: Mapping[str, Any], column: str) -> None:
     if record["level"] not in LEVELS:
         raise SampleError(column, f"the level {record['level']!r} is none of {', '.join(LEVELS)}")
     if (record["rank"] is None) != (record["level"] == "missed"):
-        raise SampleError(column, f"the rank {record['rank']!r} of the level {record['level']}")
+        raise SampleError(column, f"the rank {record['rank']!r} does not fit the level {record['level']}")
     if not all(isinstance(record[name], bool) for name in ("null", "has_box")) or record["n_left_out"] < 0:
         raise SampleError(column, f"{dict(record)!r:.200} is not a record of RAS")
     _check_state(record, "ras", _RAS_STATES, column)

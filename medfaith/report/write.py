@@ -123,7 +123,7 @@ def make_report(
         MedfaithError: As `extractor.language_model` and `surgx_overlays.contact_sheet`; or `sheet` without `out`.
     """
     if sheet is not None and out is None:
-        raise MedfaithError("a contact sheet is a picture, which needs a place\n  what to do: give --out DIR, too")
+        raise MedfaithError("a contact sheet needs a folder\n  what to do: give --out DIR, too")
     if out is not None:
         _check_out(out)
     report = collect(paths, extractor, sheet, annotations, data, compared, rows, figures=bool(out or html))
@@ -354,7 +354,7 @@ def _check_out(out: Path) -> None:
     if names and REPORT not in names:
         other_files = names
     if other_files:
-        raise InputError(out, f"holds something else than a report ({min(other_files)})", action="choose another --out")
+        raise InputError(out, f"holds files other than a report ({min(other_files)})", action="choose another --out")
 
 
 def _save(out: Path, files: Mapping[str, str | bytes]) -> None:

@@ -162,7 +162,7 @@ class _WrongLungLines(Rows):
         """Read the setting of a line; `run` adds the model's arguments."""
         config = next((config for config in (GOLD, *CHANGED) if task.endswith(f"wrong_lung_{config}")), None)
         if config is None:
-            raise SampleError("doc", f"of the task {task}, which is none of {TASK}{GOLD}, {TASK}{', '.join(CHANGED)}")
+            raise SampleError("doc", f"the task {task} is none of {TASK}{GOLD}, {TASK}{', '.join(CHANGED)}")
         if doc["perturbation"] not in ((None,) if config == GOLD else (None, config)):
             raise SampleError("doc.perturbation", f"{doc['perturbation']!r} in the task {task}")
         scoring = Scoring(*(doc.get(name, before) for name, before in _OLD_SCORING.items()))
@@ -199,10 +199,10 @@ def _read_sentence(sample: Mapping[str, Any]) -> Sentence:
     metric = "delta_auroc" if "delta_auroc" in sample else "auroc"
     row = sample.get(metric)
     if not isinstance(row, dict):
-        raise SampleError(metric, f"{str(row)[:100]!r} is not the row that the task keeps there")
+        raise SampleError(metric, f"{str(row)[:100]!r} is not the row that the task logs")
     for column in ("id", "original_id", "perturbation"):
         if row[column] != doc[column]:
-            raise SampleError(f"{metric}.{column}", f"{row[column]!r} of the document's {doc[column]!r}")
+            raise SampleError(f"{metric}.{column}", f"{row[column]!r} differs from the document's {doc[column]!r}")
     check_texts(row, ("id", "cluster", *(("original_id",) if row["perturbation"] is not None else ())), metric)
     subsets = {name: row["subsets"][name] for name in SUBSETS[1:]}
     if not all(isinstance(inside, bool) for inside in subsets.values()):

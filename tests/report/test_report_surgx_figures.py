@@ -334,7 +334,7 @@ def test_a_contact_sheet_needs_all_of_its_arguments(shown, tmp_path, capsys, lef
     at = command.index(left_out)
     assert main(command[:at] + command[at + 2 :]) == 2
     assert "a contact sheet needs" in capsys.readouterr().err
-    with pytest.raises(MedfaithError, match="needs a place"):
+    with pytest.raises(MedfaithError, match="needs a folder"):
         write_report([shown.logs], sheet=shown.sheet)
 
 
@@ -390,8 +390,8 @@ def test_prompts_beside_a_painted_frame_and_a_note_on_the_frame_that_is_not_ther
     run = occlusion_run(tmp_path, [sample], heatmaps=action.heatmaps)
     figure, notes = draw_occlusion_figure([run], shown.sheet)
     assert notes == [
-        "the picture of SurgXBench's occlusion lacks frames of m: no frame with a box that it saw keeps it although at "
-        "least half is"
+        "the figure of SurgXBench's occlusion is missing frames of m: no frame with a box that it saw keeps it "
+        "although at least half is"
     ]
     assert figure is not None
     texts = [text.get_text().replace("\n", " ") for text in figure.texts]
