@@ -116,7 +116,7 @@ def compute_bins(run: Run, answers: Stated) -> list[Bin]:
     return filled_bins
 
 
-def calibration_error(bins: Sequence[Bin]) -> float:
+def compute_calibration_error(bins: Sequence[Bin]) -> float:
     """Compute the expected calibration error.
 
     Args:
@@ -162,7 +162,7 @@ def _format_row(run: Run) -> list[Any]:
         accuracy.mean,
         accuracy.low,
         accuracy.high,
-        calibration_error(compute_bins(run, answers)),
+        compute_calibration_error(compute_bins(run, answers)),
     ]
 
 
