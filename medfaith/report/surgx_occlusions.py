@@ -188,8 +188,10 @@ def _build_panel(case: Case, sheet: Sheet) -> Panel:
     boxes = [box["xywh"] for box in row["boxes"] if box["label"] == _get_instrument(triplet)]
     prompts_before, prompts_after = _list_prompts_before(case.row), _list_prompts_after(case.row)
     frames = (np.asarray(picture) for picture in (image, occluded(image, region)))
-    before_half, after_half = (Half(_fade_unseen(frame, geometry.window), boxes, prompts)
-                     for frame, prompts in zip(frames, (prompts_before, prompts_after), strict=True))  # fmt: skip
+    before_half, after_half = (
+        Half(_fade_unseen(frame, geometry.window), boxes, prompts)
+        for frame, prompts in zip(frames, (prompts_before, prompts_after), strict=True)
+    )
     return Panel(_format_title(case), before_half, after_half)
 
 
