@@ -351,10 +351,10 @@ def _make_summary(logs: Sequence[Path], output: Path | None) -> str:
     """Of the sample logs that a run wrote below `output`."""
     from medfaith.report.results import read_results
     from medfaith.report.summary import Tail, summary
-    from medfaith.report.unread import run_notes
+    from medfaith.report.unread import collect_run_notes
 
     results = read_results(logs)
-    notes = [*run_notes([*results.runs, *results.heal, *results.surgx]), *results.notes]
+    notes = [*collect_run_notes([*results.runs, *results.heal, *results.surgx]), *results.notes]
     folder = shlex.quote(str(output))
     following = [f"medfaith report {folder} --html report.html  # tables, plots and every answer on one page"]
     return summary(results, notes, Tail([f"{output}: results and sample logs"], following))

@@ -1,1 +1,1 @@
-"""The papers' tables and figures, computed from the files that lm-eval wrote: `write.write_report` makes them."""
+"""The papers' tables and figures from sample logs of lm-eval; `write.make_report` builds them."""

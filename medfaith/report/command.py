@@ -1,4 +1,4 @@
-"""`medfaith report`: a summary, and the papers' tables, of what lm_eval wrote of one model or many."""
+"""`medfaith report`: a summary and the papers' tables, from sample logs of one model or many."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 
 def add_jobs(jobs: Any) -> None:
-    """Adds `report` to the command's jobs."""
+    """Add `report` to the command's jobs.
+
+    Args:
+        jobs: Subparsers of the command.
+    """
     job = jobs.add_parser(
         "report",
         help="print a summary of lm_eval's results, and save the papers' tables",
-        description="Prints verdicts or scores, and what to know of them; saves the papers' tables. lm_eval has to run "
+        description="Prints verdicts or scores with warnings and notes; saves the papers' tables. lm_eval has to run "
         "with --output_path DIR and --log_samples.",
         epilog="Example: medfaith report results --out report",
     )
@@ -42,13 +46,13 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     job.add_argument(
         "--with-images", action="store_true",
-        help="with --data and --root: put small pictures of what the models were shown into the page (--html) and into "
-        "sheets (--out), with regions, boxes and heatmaps (--heatmaps); they are licensed, and must stay with you "
+        help="with --data and --root: put small pictures of the models' inputs into the page (--html) and into "
+        "sheets (--out), with regions, boxes and heatmaps (--heatmaps); the pictures are licensed; do not share them "
         "(default: no pixel)",
     )  # fmt: skip
     job.add_argument(
         "--max-cases", type=whole(0), default=200, metavar="N",
-        help="how many questions get pictures (default: %(default)s)",
+        help="maximum number of questions with pictures (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
         "--markdown", action="store_true", help="print the papers' tables as Markdown (default: print a summary)"
@@ -63,7 +67,7 @@ def add_jobs(jobs: Any) -> None:
     )
     job.add_argument(
         "--annotations", type=Path, action="append", default=[], metavar="FILE",
-        help="a file of answers that medfaith annotate wrote; adds tables of what people said (repeatable)",
+        help="a file of answers that medfaith annotate wrote; adds tables of people's judgements (repeatable)",
     )  # fmt: skip
     job.add_argument(
         "--data",
@@ -82,65 +86,65 @@ def add_jobs(jobs: Any) -> None:
     build.root_argument(job)
     sheet = job.add_argument_group(
         "frames of SurgXBench",
-        "With --out, --data and --root: pictures of frames under the models' heatmaps (a contact sheet), and of frames "
-        "before and after what a model looked at is painted black.",
+        "With --out, --data and --root: a contact sheet of frames with the models' heatmaps, and frames "
+        "before and after the region that a model attends to is painted black.",
     )
     sheet.add_argument("--heatmaps", type=Path, metavar="DIR", help="the folder that medfaith eval --heatmaps filled")
     extractor.add_options(job)
-    job.set_defaults(job=_report)
+    job.set_defaults(job=_run_report)
 
 
-def _report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+def _run_report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from .page.audits import audits
     from .summary import Tail, summary
     from .write import make_report
 
     if (arguments.results_yaml is None) is not (arguments.org is None):
-        raise MedfaithError("--results-yaml and --org: one is there alone\n  what to do: give both, or none")
-    reader, sheet = extractor.from_options(arguments), _sheet(arguments)
-    how = {"annotations": arguments.annotations, "data": arguments.data, "compared": arguments.compare}
-    how |= {"rows": arguments.rows, "html": arguments.html, "pixels": _pixels(arguments)}
-    found = make_report(arguments.results, arguments.out, reader, sheet, **how)
-    saved, notes = _saved(arguments, found), [*found.notes]
+        raise MedfaithError("--results-yaml and --org must be given together\n  what to do: give both, or neither")
+    extractor_model, sheet = extractor.from_options(arguments), _read_sheet(arguments)
+    options = {"annotations": arguments.annotations, "data": arguments.data, "compared": arguments.compare}
+    options |= {"rows": arguments.rows, "html": arguments.html, "pixels": _read_pixels(arguments)}
+    report = make_report(arguments.results, arguments.out, extractor_model, sheet, **options)
+    saved, notes = _list_saved_files(arguments, report), [*report.notes]
     if arguments.results_yaml is not None:
-        from .hub_results import hub_results, write_hub_results
+        from .hub_results import collect_hub_results, write_hub_results
 
-        of_hub = hub_results(found.results, arguments.org)
-        saved += write_hub_results(of_hub, arguments.results_yaml)
-        notes = of_hub.notes + notes
+        results_on_hub = collect_hub_results(report.results, arguments.org)
+        saved += write_hub_results(results_on_hub, arguments.results_yaml)
+        notes = results_on_hub.notes + notes
     if arguments.markdown:
-        print(found.markdown(), end="")
+        print(report.markdown(), end="")
         return 0
     audited = audits(arguments.results)
     folders = [path for path in arguments.results if (path / "audit.csv").is_file()]
-    tail = Tail(saved, _following(arguments, bool(audited.verdicts)))
-    print(summary(found.results, notes, tail, audited, folders), end="")
+    tail = Tail(saved, _list_next_commands(arguments, bool(audited.verdicts)))
+    print(summary(report.results, notes, tail, audited, folders), end="")
     return 0
 
 
-def _saved(arguments: argparse.Namespace, found: Report) -> list[str]:
-    saved = []
+def _list_saved_files(arguments: argparse.Namespace, report: Report) -> list[str]:
+    lines = []
     if arguments.out is not None:
-        n_tables = sum(len(section.tables) for section in found.sections)
-        saved.append(f"{arguments.out}: report.md, {n_tables} tables as CSV and LaTeX, {len(found.figures)} figures")
-    return saved + ([f"{arguments.html}: a page with tables, plots and every answer"] if arguments.html else [])
+        n_tables = sum(len(section.tables) for section in report.sections)
+        lines.append(f"{arguments.out}: report.md, {n_tables} tables as CSV and LaTeX, {len(report.figures)} figures")
+    return lines + ([f"{arguments.html}: a page with tables, plots and every answer"] if arguments.html else [])
 
 
-def _following(arguments: argparse.Namespace, is_audited: bool) -> list[str]:
-    """The commands that show more of the same runs."""
-    named = shlex.join(map(str, arguments.results))
+def _list_next_commands(arguments: argparse.Namespace, is_audited: bool) -> list[str]:
+    """List the commands that show more of the same runs."""
+    paths = shlex.join(map(str, arguments.results))
     commands = []
     if arguments.html is None:
-        commands.append(f"medfaith report {named} --html report.html  # tables, plots and every answer on one page")
+        commands.append(f"medfaith report {paths} --html report.html  # tables, plots and every answer on one page")
     if arguments.out is None:
-        commands.append(f"medfaith report {named} --out report  # the papers' tables as Markdown and CSV")
+        commands.append(f"medfaith report {paths} --out report  # the papers' tables as Markdown and CSV")
     if not is_audited:
         commands.append("medfaith audit --help  # does the model use the image?")
     return commands[:2]
 
 
-def _pixels(arguments: argparse.Namespace) -> Pixels | None:
-    """Where a page's pictures come from; None where none are asked for."""
+def _read_pixels(arguments: argparse.Namespace) -> Pixels | None:
+    """Read the sources of pictures from the arguments; None without --with-images."""
     from .page.pictures import Pixels
 
     if not arguments.with_images:
@@ -154,16 +158,16 @@ def _pixels(arguments: argparse.Namespace) -> Pixels | None:
     return Pixels(arguments.data, roots, arguments.heatmaps, arguments.max_cases)
 
 
-def _sheet(arguments: argparse.Namespace) -> Sheet | None:
-    """What SurgXBench's contact sheet is drawn from; None where none is asked for."""
+def _read_sheet(arguments: argparse.Namespace) -> Sheet | None:
+    """Read the sources of SurgXBench's contact sheet from the arguments; None if no sheet is requested."""
     from .surgx_overlays import Sheet
 
-    for_labels = arguments.data is None or arguments.annotations  # --data may be there for Figure 16 alone
+    for_labels = arguments.data is None or arguments.annotations  # --data may serve Figure 16 alone
     if arguments.with_images and arguments.out is None:
         return None
     if arguments.heatmaps is None and ((for_labels and not arguments.root) or arguments.with_images):
         return None
     if arguments.heatmaps is None or arguments.data is None or arguments.out is None:
         action = "give --heatmaps DIR, --data DIR and --out DIR (and --root SOURCE=PATH for the frames)"
-        raise MedfaithError(f"a contact sheet needs heatmaps, their rows and a place\n  what to do: {action}")
+        raise MedfaithError(f"a contact sheet needs heatmaps, their rows and a folder\n  what to do: {action}")
     return Sheet(arguments.heatmaps, arguments.data, build.roots(arguments))

@@ -1,7 +1,7 @@
-"""The casebook (Figure 14): single questions with the model's option, the verified one, the gold and the reason.
+"""The casebook (Figure 14): single questions with the model's option, the verified option, the gold and the reason.
 
-Only what the benchmark wrote stands in it: no report, no image. ReXVQA's questions are under gated terms, so its slices
-are left out.
+It holds only the benchmark's own texts, no report and no image. ReXVQA's slices are left out, because its questions are
+under gated terms.
 """
 
 from __future__ import annotations
@@ -11,16 +11,23 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .contrabench_names import base_name, external, protocol_name
+from .contrabench_names import format_base_name, protocol_name, select_external
 from .contrabench_runs import Run
 from .tables import MODEL, PROMPT, PROTOCOL, Column, Table
 
 _PRINTED = 24
 
 
-def casebook_table(runs: Sequence[Run]) -> Table:
-    """Of every run, protocol and kind the first question by id of each finding; first of all the first of each kind."""
-    ranked = [case for run in external(runs) for case in _cases(run)]
+def build_casebook_table(runs: Sequence[Run]) -> Table:
+    """Build the casebook: for each run, protocol and kind, the first question of each finding by id.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The table; rows of lower rank within their kind come first.
+    """
+    ranked = [case for run in select_external(runs) for case in _iterate_cases(run)]
     rows = [row for _, row in sorted(ranked, key=lambda case: case[0])]  # stable: the runs keep their order
     columns = [
         Column("Kind", ("kind",)), MODEL, PROMPT, PROTOCOL, Column("Question id", ("id",)),
@@ -36,8 +43,8 @@ def casebook_table(runs: Sequence[Run]) -> Table:
     return Table("casebook", "Casebook (Figure 14): repaired and residual cases", columns, rows, notes, _PRINTED)
 
 
-def _cases(run: Run) -> Iterator[tuple[int, list]]:
-    """(rank within its kind, row). Ids are sorted within a run, so the first index is the first id."""
+def _iterate_cases(run: Run) -> Iterator[tuple[int, list]]:
+    """Iterate over (rank within the kind, row); ids are sorted within a run."""
     if "m1" not in run.choice:
         return
     verified = run.choice["m1"]
@@ -47,22 +54,33 @@ def _cases(run: Run) -> Iterator[tuple[int, list]]:
         "residual": run.chose_negated() & ~right & ~right_after,
         "worsened": right & ~right_after,
     }
-    for kind, holds in kinds.items():
-        where = np.flatnonzero(holds)
-        _, first = np.unique(run.finding[where], return_index=True)
-        for rank, row in enumerate(sorted(where[first])):
-            yield rank, _row(run, kind, row)
+    for kind, mask in kinds.items():
+        rows_of_kind = np.flatnonzero(mask)
+        _, first_rows = np.unique(run.finding[rows_of_kind], return_index=True)
+        for rank, row in enumerate(sorted(rows_of_kind[first_rows])):
+            yield rank, _format_row(run, kind, row)
 
 
-def _row(run: Run, kind: str, row: int) -> list:
+def _format_row(run: Run, kind: str, row: int) -> list:
+    """Format a row of the casebook."""
     question, texts = run.wordings[run.wording[row]]
     options = [f"{letter}. {text}" for letter, text in zip(string.ascii_uppercase, texts, strict=False)]
 
-    def option(index: int) -> str | None:
+    def format_option(index: int) -> str | None:
         return options[index] if index >= 0 else None
 
     return [
-        kind, run.model_name, base_name(run.setting), protocol_name(run), run.id[row], run.finding[row],
-        question, "; ".join(options), option(run.base[row]), option(run.choice["m1"][row]), option(run.answer[row]),
-        run.reason["m1"][row], run.cue[row],
-    ]  # fmt: skip
+        kind,
+        run.model_name,
+        format_base_name(run.setting),
+        protocol_name(run),
+        run.id[row],
+        run.finding[row],
+        question,
+        "; ".join(options),
+        format_option(run.base[row]),
+        format_option(run.choice["m1"][row]),
+        format_option(run.answer[row]),
+        run.reason["m1"][row],
+        run.cue[row],
+    ]

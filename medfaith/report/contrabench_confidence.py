@@ -1,7 +1,7 @@
-"""How sure models say they are, and how often they are right: the confidence that the prompt `packet` asks for.
+"""Stated confidence and accuracy: the confidence that the prompt `packet` asks for.
 
-Ten bins of equal width take the answers whose confidence can be read. The expected calibration error is the mean
-distance of accuracy and confidence over the bins, each with its share of these answers (Guo et al. 2017).
+Answers with a legible confidence fall into ten bins of equal width. The expected calibration error is the mean distance
+of accuracy and confidence over the bins, weighted by their number of answers (Guo et al. 2017).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from medfaith.logs.lines import responses
 
 from .contrabench_names import protocol_name
 from .contrabench_runs import Run
-from .pictures import figure_of, short, styles_of
-from .tables import MODEL, PROTOCOL, SEED, Column, Table, count, interval, intervals_of, percent
+from .pictures import make_figure, make_styles, short
+from .tables import MODEL, PROTOCOL, SEED, Column, Table, count, format_interval_note, interval, percent
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,19 +30,32 @@ _ENDS = ("", "_low", "_high")
 _NOTES = (
     "Of the answers to the prompt packet: how sure the model says it is of its direct answer. ECE: expected "
     "calibration error, over ten bins of equal width. no confidence: answers that state none, or none that is legible.",
-    intervals_of("studies"),
+    format_interval_note("studies"),
 )
 
 
 class Stated(NamedTuple):
-    """Of a run's rows the stated confidence, NaN where none can be read, and whether the answer is right: (n,)."""
+    """Stated confidence and correctness of a run's rows.
+
+    Attributes:
+        confidence: Shape (n,), NaN if not legible.
+        right: Shape (n,), 1.0 for a right answer.
+    """
 
     confidence: np.ndarray
     right: np.ndarray
 
 
 class Bin(NamedTuple):
-    """Answers with about the same confidence; low and high: of the accuracy."""
+    """Answers with similar confidence.
+
+    Attributes:
+        n: Number of answers.
+        confidence: Mean confidence.
+        accuracy: Accuracy.
+        low: Lower bound of the accuracy's 95% interval.
+        high: Upper bound.
+    """
 
     n: int
     confidence: float
@@ -51,43 +64,81 @@ class Bin(NamedTuple):
     high: float
 
 
-def asked(runs: Sequence[Run]) -> list[Run]:
-    """The runs in which the model was asked how sure it is."""
+def select_packet_runs(runs: Sequence[Run]) -> list[Run]:
+    """Select the runs whose prompt asks for the confidence.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        Runs with the prompt `packet`.
+    """
     return [run for run in runs if run.setting.prompt == PROMPT]
 
 
-def stated(run: Run) -> Stated:
-    """What the model says, read from its log once more."""
-    text = dict(responses(run.source.path))
-    said = [
-        read_packet(text.get(row), run.wordings[wording][1]).baseline.confidence.value
+def read_stated_confidence(run: Run) -> Stated:
+    """Read the stated confidence from the log of a run.
+
+    Args:
+        run: A run with the prompt `packet`.
+
+    Returns:
+        Confidence and correctness of its rows.
+    """
+    response_by_id = dict(responses(run.source.path))
+    confidences = [
+        read_packet(response_by_id.get(row), run.wordings[wording][1]).baseline.confidence.value
         for row, wording in zip(run.id, run.wording, strict=True)
     ]
-    return Stated(np.array(said, dtype=float), run.correct())  # None becomes NaN
+    return Stated(np.array(confidences, dtype=float), run.correct())  # None becomes NaN
 
 
-def bins(run: Run, given: Stated) -> list[Bin]:
-    """Those with answers, by rising confidence."""
-    number = np.clip(np.digitize(given.confidence, EDGES) - 1, 0, len(EDGES) - 2)
-    known = np.isfinite(given.confidence)
-    found = []
-    for one in range(len(EDGES) - 1):
-        rows = known & (number == one)
+def compute_bins(run: Run, answers: Stated) -> list[Bin]:
+    """Group answers into bins of equal width.
+
+    Args:
+        run: The run.
+        answers: Its stated confidence.
+
+    Returns:
+        The bins that are not empty, by rising confidence.
+    """
+    bin_numbers = np.clip(np.digitize(answers.confidence, EDGES) - 1, 0, len(EDGES) - 2)
+    has_confidence = np.isfinite(answers.confidence)
+    filled_bins = []
+    for index in range(len(EDGES) - 1):
+        rows = has_confidence & (bin_numbers == index)
         if rows.any():
-            of = bootstrap_mean(given.right[rows], groups=list(run.study[rows]), seed=SEED, bounds=(0, 1))
-            found.append(Bin(int(rows.sum()), float(given.confidence[rows].mean()), of.mean, of.low, of.high))
-    return found
+            accuracy = bootstrap_mean(answers.right[rows], groups=list(run.study[rows]), seed=SEED, bounds=(0, 1))
+            filled_bins.append(
+                Bin(int(rows.sum()), float(answers.confidence[rows].mean()), accuracy.mean, accuracy.low, accuracy.high)
+            )
+    return filled_bins
 
 
-def calibration_error(of_bins: Sequence[Bin]) -> float:
-    """NaN without any answer."""
-    total = sum(one.n for one in of_bins)
-    return sum(one.n * abs(one.accuracy - one.confidence) for one in of_bins) / total if total else math.nan
+def compute_calibration_error(bins: Sequence[Bin]) -> float:
+    """Compute the expected calibration error.
+
+    Args:
+        bins: The bins of a run.
+
+    Returns:
+        The error; NaN without answers.
+    """
+    total = sum(item.n for item in bins)
+    return sum(item.n * abs(item.accuracy - item.confidence) for item in bins) / total if total else math.nan
 
 
-def confidence_table(runs: Sequence[Run]) -> list[Table]:
-    """A row a run; none where no model was asked how sure it is."""
-    rows = [_cells(run) for run in asked(runs)]
+def build_confidence_tables(runs: Sequence[Run]) -> list[Table]:
+    """Build the table of stated confidence, with a row for each run.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        One table; none without a run with the prompt `packet`.
+    """
+    rows = [_format_row(run) for run in select_packet_runs(runs)]
     columns = [
         MODEL, PROTOCOL, Column("n", ("n",), count), Column("No confidence", ("n_without",), count),
         Column("Mean confidence %", ("confidence",), percent),
@@ -97,32 +148,50 @@ def confidence_table(runs: Sequence[Run]) -> list[Table]:
     return [Table("contrabench_confidence", "Stated confidence", columns, rows, _NOTES)] if rows else []
 
 
-def _cells(run: Run) -> list[Any]:
-    given = stated(run)
-    known = np.isfinite(given.confidence)
-    of = bootstrap_mean(np.where(known, given.right, np.nan), groups=list(run.study), seed=SEED, bounds=(0, 1))
-    mean = float(given.confidence[known].mean()) if known.any() else math.nan
-    names = [run.model_name, protocol_name(run), int(known.sum()), int((~known).sum())]
-    return [*names, mean, of.mean, of.low, of.high, calibration_error(bins(run, given))]
+def _format_row(run: Run) -> list[Any]:
+    answers = read_stated_confidence(run)
+    has_confidence = np.isfinite(answers.confidence)
+    accuracy = bootstrap_mean(
+        np.where(has_confidence, answers.right, np.nan), groups=list(run.study), seed=SEED, bounds=(0, 1)
+    )
+    mean_confidence = float(answers.confidence[has_confidence].mean()) if has_confidence.any() else math.nan
+    names = [run.model_name, protocol_name(run), int(has_confidence.sum()), int((~has_confidence).sum())]
+    return [
+        *names,
+        mean_confidence,
+        accuracy.mean,
+        accuracy.low,
+        accuracy.high,
+        compute_calibration_error(compute_bins(run, answers)),
+    ]
 
 
-def figure_confidence(runs: Sequence[Run]) -> Figure | None:
-    """Accuracy by stated confidence, a line a model, a panel a protocol; None where nobody states any."""
+def draw_confidence_figure(runs: Sequence[Run]) -> Figure | None:
+    """Draw accuracy by stated confidence, with a line for each model and a panel for each protocol.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The figure; None without a legible confidence.
+    """
     panels: dict[str, list[tuple[Run, list[Bin]]]] = {}
-    for run in asked(runs):
-        if found := bins(run, stated(run)):
-            panels.setdefault(protocol_name(run), []).append((run, found))
+    for run in select_packet_runs(runs):
+        if filled_bins := compute_bins(run, read_stated_confidence(run)):
+            panels.setdefault(protocol_name(run), []).append((run, filled_bins))
     if not panels:
         return None
-    styles = styles_of(sorted({run.model_name for of in panels.values() for run, _ in of}))
-    figure = figure_of(3.2 * len(panels), styles)
-    for axes, (title, of) in zip(np.ravel(figure.subplots(len(panels), 1)), panels.items(), strict=True):
+    styles = make_styles(sorted({run.model_name for panel_runs in panels.values() for run, _ in panel_runs}))
+    figure = make_figure(3.2 * len(panels), styles)
+    for axes, (title, panel_runs) in zip(np.ravel(figure.subplots(len(panels), 1)), panels.items(), strict=True):
         axes.plot([0, 100], [0, 100], color="#999999", linewidth=0.8, linestyle="--")
-        for run, found in of:
-            x, y = ([100 * getattr(one, name) for one in found] for name in ("confidence", "accuracy"))
+        for run, filled_bins in panel_runs:
+            x, y = ([100 * getattr(item, name) for item in filled_bins] for name in ("confidence", "accuracy"))
             colour = styles[run.model_name]["facecolor"]
             axes.plot(x, y, marker="o", markersize=4, color=colour, label=short(run.model_name, 40))
-            axes.vlines(x, *([100 * getattr(one, end) for one in found] for end in ("low", "high")), color=colour)
+            axes.vlines(
+                x, *([100 * getattr(item, end) for item in filled_bins] for end in ("low", "high")), color=colour
+            )
         axes.set(xlim=(-2, 102), ylim=(-2, 102), xlabel="stated confidence (%)", ylabel="accuracy (%), 95% CI")
         axes.set_title(title, loc="left", fontsize=11)
     return figure

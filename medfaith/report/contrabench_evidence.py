@@ -1,4 +1,4 @@
-"""How the answers of CXR-ContraBench were read: from letters, option texts or sentences, declined, unread, cut."""
+"""Sources of the answers of CXR-ContraBench: letters, option texts or sentences; declined, unread and cut answers."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from medfaith.evaluate_metrics.reading.outcome import EVIDENCE
 
-from .contrabench_names import base_name, in_order, protocol_name
+from .contrabench_names import format_base_name, protocol_name, sort_runs
 from .contrabench_runs import Run
-from .tables import MODEL, OUTCOMES, PROMPT, PROTOCOL, SIZE, Column, Table, count, outcome_shares, percent
+from .tables import MODEL, OUTCOMES, PROMPT, PROTOCOL, SIZE, Column, Table, count, get_outcome_shares, percent
 
 _TITLES = {"letter": "From a letter %", "text": "From an option's text %", "prose": "From sentences %"}
 _NOTE = (
@@ -25,11 +25,18 @@ _UNKNOWN = (
 )
 
 
-def evidence_table(runs: Sequence[Run]) -> list[Table]:
-    """The table, a row a run; none without runs."""
+def build_evidence_tables(runs: Sequence[Run]) -> list[Table]:
+    """Build the table of evidence, with a row for each run.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        One table; none without runs.
+    """
     if not runs:
         return []
-    rows = [_row(run) for run in in_order(runs)]
+    rows = [_format_row(run) for run in sort_runs(runs)]
     n_unknown = sum(int(np.sum((run.base >= 0) & (run.evidence == ""))) for run in runs)
     columns = [
         MODEL, PROMPT, PROTOCOL, Column("Changed wording", ("forms",)), SIZE,
@@ -42,13 +49,21 @@ def evidence_table(runs: Sequence[Run]) -> list[Table]:
     return [Table("contrabench_evidence", "How the answers were read", columns, rows, notes)]
 
 
-def _row(run: Run) -> list[Any]:
+def _format_row(run: Run) -> list[Any]:
     scores, n = run.scores(), run.n
     by_evidence = [scores[f"n_from_{name}"] for name in EVIDENCE]
     n_unknown = int(np.sum(run.base >= 0)) - sum(by_evidence)
     errors = scores["n_reversals_from_prose"] + scores["n_contradictions_from_prose"]
     return [
-        run.model_name, base_name(run.setting), protocol_name(run), run.changed_values, n, run.n_data,
-        *(of / n for of in (*by_evidence, n_unknown)), *outcome_shares(scores), scores["n_cut"] / n, errors,
+        run.model_name,
+        format_base_name(run.setting),
+        protocol_name(run),
+        run.changed_values,
+        n,
+        run.n_data,
+        *(n_answers / n for n_answers in (*by_evidence, n_unknown)),
+        *get_outcome_shares(scores),
+        scores["n_cut"] / n,
+        errors,
         run.source.task,
-    ]  # fmt: skip
+    ]

@@ -1,7 +1,7 @@
-"""CXR-ContraBench's pictures: accuracy and answers by protocol (after Figure 3), and option scores (Figure 5).
+"""Figures of CXR-ContraBench: accuracy and answers by protocol (after Figure 3), and option scores (Figure 5).
 
-Figure 3 has accuracy before and after the verifier, and how many errors of polarity there are. Here each accuracy has
-an interval, and a bar says what all answers are. Intervals draw whole studies.
+Figure 3 of the paper has accuracy before and after the verifier, and the number of polarity errors. Here each accuracy
+has an interval, and a bar shows the shares of all outcomes. Intervals resample whole studies.
 """
 
 from __future__ import annotations
@@ -18,11 +18,22 @@ from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.polarity.option_scores import polarity_gap, subsets
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 
-from .contrabench_confidence import figure_confidence
-from .contrabench_names import base_name, external, protocol_name, protocol_place
+from .contrabench_confidence import draw_confidence_figure
+from .contrabench_names import format_base_name, get_protocol_rank, protocol_name, select_external
 from .contrabench_option_scores import ScoredRun
-from .contrabench_runs import ORIGINAL, Run, n_errors
-from .pictures import NONE, Drawn, box, figure_of, missing, places, say_empty, separate, short, stacked
+from .contrabench_runs import ORIGINAL, Run, count_errors
+from .pictures import (
+    NONE,
+    Drawn,
+    box,
+    check_matplotlib,
+    draw_empty_note,
+    draw_separators,
+    draw_stacked_bar,
+    iterate_places,
+    make_figure,
+    short,
+)
 from .tables import SEED, change
 
 if TYPE_CHECKING:
@@ -30,7 +41,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _R = TypeVar("_R", bound=Run)
-# What an answer is -> its style in a bar.
+# Kind of answer -> its style in a bar.
 ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "right": {"facecolor": "#009e73"},
     "wrong: “No X”": {"facecolor": "#d55e00"},
@@ -39,7 +50,7 @@ ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "declined": {"facecolor": "#eeeeee", "hatch": "xx"},
     "not read": {"facecolor": "white", "hatch": "///"},
 }
-SUBSETS: Mapping[str, Mapping[str, Any]] = {  # of Appendix A.3
+SUBSETS: Mapping[str, Mapping[str, Any]] = {  # Appendix A.3
     "safe: “No X” has the highest score": {"facecolor": "#d55e00", "edgecolor": "black", "alpha": 0.75},
     "control: the right “X” has it": {"facecolor": "#0072b2", "edgecolor": "black", "alpha": 0.75},
 }
@@ -48,78 +59,92 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "“X” and the distractors": {"facecolor": "#56b4e9", "edgecolor": "black", "alpha": 0.75},
 }
 _COLOUR = "#0072b2"
-_ROW, _AROUND = 0.42, 0.75  # inches of a row, and of what stands around a panel or around all
-_NAME = 38  # characters of a model's name that a row has room for
-_WIDE = 140  # characters below a panel of the whole width
+_ROW_HEIGHT, _MARGIN = 0.42, 0.75  # inches: height of a row, margin of a panel and of the figure
+_NAME = 38  # maximum length of a model's name in a row (characters)
+_WIDE = 140  # characters below a panel of full width
 
 
-def contrabench_pictures(runs: Sequence[Run], scored: Sequence[ScoredRun]) -> Drawn:
-    """Figures by file name, those of the original order of options apart, and notes on what is not drawn.
+def draw_contrabench_figures(runs: Sequence[Run], scored: Sequence[ScoredRun]) -> Drawn:
+    """Draw the figures of CXR-ContraBench, separately for each order of options.
 
-    Drawn are the external protocols in the published wording, and of option scores every run.
+    The figures have the external protocols in the published wording, and all runs with option scores.
+
+    Args:
+        runs: Runs with answers.
+        scored: Runs with option scores.
+
+    Returns:
+        Figures by file name, and notes on figures that are left out.
     """
-    drawn: dict[str, Figure] = {}
-    if (runs or scored) and (note := missing("CXR-ContraBench")):
+    figures: dict[str, Figure] = {}
+    if (runs or scored) and (note := check_matplotlib("CXR-ContraBench")):
         return {}, note
     for layout in ("", f"_{ORIGINAL}"):
-        asked = [run for run in external(runs, split=None) if _suffix(run) == layout]
-        gaps = [run for run in scored if _suffix(run) == layout]
-        if asked:
-            drawn[f"figure_contrabench_03{layout}"] = figure_3(asked)
-        if gaps:
-            drawn[f"figure_contrabench_05{layout}"] = figure_5(gaps)
-        if (reliability := figure_confidence([run for run in runs if _suffix(run) == layout])) is not None:
-            drawn[f"figure_contrabench_confidence{layout}"] = reliability
-    return drawn, []
+        layout_runs = [run for run in select_external(runs, split=None) if _get_suffix(run) == layout]
+        layout_scored = [run for run in scored if _get_suffix(run) == layout]
+        if layout_runs:
+            figures[f"figure_contrabench_03{layout}"] = figure_3(layout_runs)
+        if layout_scored:
+            figures[f"figure_contrabench_05{layout}"] = figure_5(layout_scored)
+        if (reliability := draw_confidence_figure([run for run in runs if _get_suffix(run) == layout])) is not None:
+            figures[f"figure_contrabench_confidence{layout}"] = reliability
+    return figures, []
 
 
-def _suffix(run: Run) -> str:
+def _get_suffix(run: Run) -> str:
     return f"_{ORIGINAL}" if run.setting.layout == ORIGINAL else ""
 
 
-def _by_protocol(runs: Sequence[_R]) -> list[tuple[str, list[_R]]]:
-    """The runs of each protocol and wording, by its title, in the order of the tables."""
+def _group_by_protocol(runs: Sequence[_R]) -> list[tuple[str, list[_R]]]:
+    """Group the runs by protocol and wording, in the order of the tables."""
 
-    def place(run: _R) -> tuple:
-        return protocol_place(run), len(run.setting.changed_forms), run.changed_values, run.variant
+    def get_sort_key(run: _R) -> tuple:
+        return get_protocol_rank(run), len(run.setting.changed_forms), run.changed_values, run.variant
 
-    return [(title, [*of]) for title, of in groupby(sorted(runs, key=place), key=_title)]
+    return [(title, [*group]) for title, group in groupby(sorted(runs, key=get_sort_key), key=_format_title)]
 
 
-def _title(run: Run) -> str:
+def _format_title(run: Run) -> str:
     return protocol_name(run) + (f" ({run.changed_values})" if run.changed_values else "")
 
 
-def _row(run: Run) -> str:
+def _format_row(run: Run) -> str:
     size = f"n = {run.n:,}" + (f" of {run.n_data:,}" if run.n < run.n_data else "")
-    return f"{short(run.model_name, _NAME)}\n{base_name(run.setting)}, {size}"
+    return f"{short(run.model_name, _NAME)}\n{format_base_name(run.setting)}, {size}"
 
 
 def figure_3(runs: Sequence[Run]) -> Figure:
-    """A row a model and prompt below each protocol: accuracy before and after M1, and what the answers are."""
+    """Draw a row for each model and prompt below each protocol: accuracy before and after M1, and shares of answers.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The figure.
+    """
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    panels = _by_protocol(runs)
-    sizes = [len(of) for _, of in panels]
+    panels = _group_by_protocol(runs)
+    sizes = [len(panel_runs) for _, panel_runs in panels]
     dots = [
         Line2D([], [], color=_COLOUR, marker="o", markerfacecolor="white", label="as answered"),
         Line2D([], [], color=_COLOUR, marker="o", markersize=4, alpha=0.6, label="after the verifier (M1)"),
     ]
-    figure = figure_of(_AROUND + sum(_ROW * size + _AROUND for size in sizes), {}, *dots)
+    figure = make_figure(_MARGIN + sum(_ROW_HEIGHT * size + _MARGIN for size in sizes), {}, *dots)
     axes = figure.subplots(len(panels), 2, squeeze=False, height_ratios=[size + 0.6 for size in sizes])
-    for (left, right), (title, of) in zip(axes, panels, strict=True):
-        for number, run in enumerate(of):
-            _accuracy(left, number, run)
-            stacked(right, number, [(share, ANSWERS[name]) for name, share in answers(run).items()])
-        for panel, ends in ((left, (-3, 103)), (right, (0, 1))):
-            panel.set(xlim=ends, ylim=(len(of) - 0.4, -0.6))
-        left.set_yticks(range(len(of)), [_row(run) for run in of], fontsize=8)
-        left.xaxis.grid(visible=True, color="#dddddd")
-        right.set_yticks(range(len(of)), [_errors(run) for run in of], fontsize=9)
-        right.yaxis.tick_right()
-        left.set_title(title, loc="left", fontsize=11)
-        right.set_title("“No X”, before → after M1", loc="right", fontsize=9)
+    for (accuracy_axes, answer_axes), (title, panel_runs) in zip(axes, panels, strict=True):
+        for number, run in enumerate(panel_runs):
+            _draw_accuracy(accuracy_axes, number, run)
+            draw_stacked_bar(answer_axes, number, [(share, ANSWERS[name]) for name, share in answers(run).items()])
+        for panel, ends in ((accuracy_axes, (-3, 103)), (answer_axes, (0, 1))):
+            panel.set(xlim=ends, ylim=(len(panel_runs) - 0.4, -0.6))
+        accuracy_axes.set_yticks(range(len(panel_runs)), [_format_row(run) for run in panel_runs], fontsize=8)
+        accuracy_axes.xaxis.grid(visible=True, color="#dddddd")
+        answer_axes.set_yticks(range(len(panel_runs)), [_format_errors(run) for run in panel_runs], fontsize=9)
+        answer_axes.yaxis.tick_right()
+        accuracy_axes.set_title(title, loc="left", fontsize=11)
+        answer_axes.set_title("“No X”, before → after M1", loc="right", fontsize=9)
     axes[-1][0].set_xlabel("accuracy (%), 95% CI")
     axes[-1][1].set_xlabel("share of the answers")
     patches = [Patch(**style, edgecolor="black", label=name) for name, style in ANSWERS.items()]
@@ -127,80 +152,110 @@ def figure_3(runs: Sequence[Run]) -> Figure:
     return figure
 
 
-def _accuracy(axes: Axes, number: int, run: Run) -> None:
-    """Both accuracies with their intervals, the one a little above the other."""
-    for after, at, style in (
+def _draw_accuracy(axes: Axes, number: int, run: Run) -> None:
+    """Draw both accuracies with their intervals, one a little above the other."""
+    for filter_name, height, style in (
         (None, number - 0.12, {"markersize": 6, "markerfacecolor": "white"}),
         ("m1", number + 0.12, {"markersize": 4, "alpha": 0.6}),
     ):
-        mean, low, high, *_ = bootstrap_mean(run.correct(after), groups=_studies(run), seed=SEED, bounds=(0, 1))
+        mean, low, high, *_ = bootstrap_mean(
+            run.correct(filter_name), groups=_number_studies(run), seed=SEED, bounds=(0, 1)
+        )
         if not math.isnan(low):
-            axes.plot([100 * low, 100 * high], [at, at], color=_COLOUR, alpha=style.get("alpha"))
+            axes.plot([100 * low, 100 * high], [height, height], color=_COLOUR, alpha=style.get("alpha"))
         if math.isnan(mean):
-            axes.text(0, at, f"M1: {NONE}", va="center", fontsize=7, color="#888888")
+            axes.text(0, height, f"M1: {NONE}", va="center", fontsize=7, color="#888888")
         else:
-            axes.plot(100 * mean, at, marker="o", color=_COLOUR, **style)
+            axes.plot(100 * mean, height, marker="o", color=_COLOUR, **style)
 
 
-def _studies(run: Run) -> np.ndarray:
+def _number_studies(run: Run) -> np.ndarray:
     return np.unique(run.study, return_inverse=True)[1]
 
 
 def answers(run: Run) -> dict[str, float]:
-    """The share of each kind of ANSWERS, of all questions asked."""
+    """Compute the share of each kind of ANSWERS among all questions.
+
+    Args:
+        run: A run.
+
+    Returns:
+        Kind -> share.
+    """
     right, declined, unread = run.base == run.answer, run.outcome == DECLINED, run.outcome == UNREAD
     negated, from_prose = run.errors(), run.errors(from_prose=True)
-    other = ~(right | declined | unread | negated | from_prose)
-    found = (right, negated, from_prose, other, declined, unread)
-    return {name: float(mask.mean()) for name, mask in zip(ANSWERS, found, strict=True)}
+    other_wrong = ~(right | declined | unread | negated | from_prose)
+    masks = (right, negated, from_prose, other_wrong, declined, unread)
+    return {name: float(mask.mean()) for name, mask in zip(ANSWERS, masks, strict=True)}
 
 
-def _errors(run: Run) -> str:
-    """How many errors of polarity there are before and after the verifier; nothing where no question can have one."""
+def _format_errors(run: Run) -> str:
+    """Format the numbers of polarity errors before and after the verifier; "" if no question can have one."""
     scores = run.scores()
-    before = n_errors(scores)
-    return "" if math.isnan(before) else change(before, n_errors(scores, "_verified"))
+    before = count_errors(scores)
+    return "" if math.isnan(before) else change(before, count_errors(scores, "_verified"))
 
 
 def figure_5(runs: Sequence[ScoredRun]) -> Figure:
-    """A panel a protocol with the gaps of both subsets (A); beside it, where states were kept, similarities (B)."""
+    """Draw for each protocol the gaps of both subsets (A) and, if hidden states were stored, similarities (B).
+
+    Args:
+        runs: Runs with option scores.
+
+    Returns:
+        The figure.
+    """
     from matplotlib.patches import Patch
 
-    panels = _by_protocol(runs)
+    panels = _group_by_protocol(runs)
     with_states = any(run.similarity is not None for run in runs)
-    shown = {**SUBSETS, **(OPTIONS if with_states else {})}
-    figure = figure_of(3.4 * len(panels), {}, *(Patch(**style, label=name) for name, style in shown.items()))
+    legend_styles = {**SUBSETS, **(OPTIONS if with_states else {})}
+    figure = make_figure(3.4 * len(panels), {}, *(Patch(**style, label=name) for name, style in legend_styles.items()))
     axes = figure.subplots(len(panels), 1 + with_states, squeeze=False)
-    room = _WIDE // (1 + with_states)
-    for of_row, (title, of) in zip(axes, panels, strict=True):
-        _boxes(of_row[0], of, [_gaps(run) for run in of], SUBSETS, "no right “X” stands beside its “No X”", room)
-        of_row[0].axhline(0, color="black", linewidth=0.8)
-        of_row[0].set_ylabel("log p(“No X”) − log p(“X”)\n(nats); n above")
-        of_row[0].set_title(f"A. {title}: gap", loc="left", fontsize=11)
+    n_characters = _WIDE // (1 + with_states)
+    for row_axes, (title, panel_runs) in zip(axes, panels, strict=True):
+        _draw_boxes(
+            row_axes[0],
+            panel_runs,
+            [_compute_gaps(run) for run in panel_runs],
+            SUBSETS,
+            "no right “X” stands beside its “No X”",
+            n_characters,
+        )
+        row_axes[0].axhline(0, color="black", linewidth=0.8)
+        row_axes[0].set_ylabel("log p(“No X”) − log p(“X”)\n(nats); n above")
+        row_axes[0].set_title(f"A. {title}: gap", loc="left", fontsize=11)
         if with_states:
-            found = [_similarities(run) for run in of]
-            _boxes(of_row[1], of, found, OPTIONS, "no hidden states of the safe subset were kept", room)
-            of_row[1].set_ylabel("cosine of the hidden states; n above")
-            of_row[1].set_title("B. Options of the safe subset", loc="left", fontsize=11)
+            similarities = [_select_similarities(run) for run in panel_runs]
+            _draw_boxes(
+                row_axes[1],
+                panel_runs,
+                similarities,
+                OPTIONS,
+                "no hidden states of the safe subset were kept",
+                n_characters,
+            )
+            row_axes[1].set_ylabel("cosine of the hidden states; n above")
+            row_axes[1].set_title("B. Options of the safe subset", loc="left", fontsize=11)
     return figure
 
 
-def _gaps(run: ScoredRun) -> list[list[float]]:
-    """Those of the safe and of the control subset, in nats."""
+def _compute_gaps(run: ScoredRun) -> list[list[float]]:
+    """Compute the gaps of the safe and of the control subset, in nats."""
     gaps = polarity_gap(run.option_scores, run.negated, run.counterpart)
-    parts = subsets(run.option_scores, run.answer, run.negated, run.counterpart)
-    return [gaps[parts.safe].tolist(), gaps[parts.control].tolist()]
+    masks = subsets(run.option_scores, run.answer, run.negated, run.counterpart)
+    return [gaps[masks.safe].tolist(), gaps[masks.control].tolist()]
 
 
-def _similarities(run: ScoredRun) -> list[list[float]]:
-    """Of the safe subset, the positive option's to the negated one and to the distractors."""
+def _select_similarities(run: ScoredRun) -> list[list[float]]:
+    """Select the safe subset's similarities of the positive option to the negated option and to the distractors."""
     if run.similarity is None:
         return [[], []]
     safe = subsets(run.option_scores, run.answer, run.negated, run.counterpart).safe
     return [values[safe & ~np.isnan(values)].tolist() for values in run.similarity]
 
 
-def _boxes(
+def _draw_boxes(
     axes: Axes,
     runs: Sequence[Run],
     values: Sequence[Sequence[list[float]]],
@@ -208,18 +263,28 @@ def _boxes(
     empty: str,
     n_characters: int,
 ) -> None:
-    """A group a run, and in it a box for each list of values, with how many these are.
+    """Draw a group for each run, with a box and its n for each list of values.
 
-    empty: what a panel says that has none; n_characters: that have room below it.
+    Args:
+        axes: The panel.
+        runs: The runs.
+        values: Lists of values of each run.
+        styles: Style of each list.
+        empty: Text for a panel without values.
+        n_characters: Number of characters below the panel.
     """
-    for group, of_run in enumerate(values):
-        for place, width, (of_box, style) in places(group, [*zip(of_run, styles.values(), strict=True)]):
-            box(axes, place, width, of_box, style)
-            top = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top"}
-            axes.annotate(f"{len(of_box):,}", (place, 1), (0, -3), ha="center", fontsize=8, color="#444444", **top)
-    if not any(of_box for of_run in values for of_box in of_run):
-        say_empty(axes, empty)
-    separate(axes, len(runs))
+    for group, run_values in enumerate(values):
+        for place, width, (box_values, style) in iterate_places(
+            group, [*zip(run_values, styles.values(), strict=True)]
+        ):
+            box(axes, place, width, box_values, style)
+            text_style = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points", "va": "top"}
+            axes.annotate(
+                f"{len(box_values):,}", (place, 1), (0, -3), ha="center", fontsize=8, color="#444444", **text_style
+            )
+    if not any(box_values for run_values in values for box_values in run_values):
+        draw_empty_note(axes, empty)
+    draw_separators(axes, len(runs))
     axes.margins(y=0.15)
     names = [textwrap.fill(short(run.model_name, _NAME), max(n_characters // len(runs), 8)) for run in runs]
     axes.set_xticks(range(len(runs)), names, fontsize=9)

@@ -8,8 +8,8 @@ import numpy as np
 
 from medfaith.evaluate_metrics.confidence.score import Interval, bootstrap_mean, permutation_test
 
-from .contrabench_names import base_name, external, protocol_name
-from .contrabench_runs import Run, n_errors
+from .contrabench_names import format_base_name, protocol_name, select_external
+from .contrabench_runs import Run, count_errors
 from .tables import (
     MODEL,
     OUTCOMES,
@@ -21,8 +21,8 @@ from .tables import (
     Table,
     change_interval,
     count,
+    get_outcome_shares,
     interval,
-    outcome_shares,
     p_value,
     percent,
     points,
@@ -41,50 +41,57 @@ _NO_CHANGE = (
 )
 
 
-def interval_tables(runs: Sequence[Run]) -> list[Table]:
-    """Table 4 by example and Table 3 by example and by study (Appendix C)."""
+def build_interval_tables(runs: Sequence[Run]) -> list[Table]:
+    """Build Table 4 by example, and Table 3 by example and by study (Appendix C).
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The tables; none without runs that have a verifier.
+    """
     by_example, by_study = [], []
-    for run in external(runs, split=None):
+    for run in select_external(runs, split=None):
         scores = run.scores()
-        if np.isnan(n_errors(scores)) or np.isnan(scores["accuracy_delta"]):
+        if np.isnan(count_errors(scores)) or np.isnan(scores["accuracy_delta"]):
             continue
         before, after = run.correct(), run.correct("m1")
         studies = np.unique(run.study, return_inverse=True)[1]
-        whole = _change(before, after), _change(before, after, studies)
+        gains = _compute_gain_interval(before, after), _compute_gain_interval(before, after, studies)
         tests = [permutation_test(after, before, groups=groups, seed=SEED).p_value for groups in (None, studies)]
-        name = [run.model_name, base_name(run.setting), protocol_name(run), run.n, run.n_data]
-        of_count = _share(run.errors().astype(float))
+        name = [run.model_name, format_base_name(run.setting), protocol_name(run), run.n, run.n_data]
+        error_interval = _compute_share_interval(run.errors().astype(float))
         by_example.append(
             [
                 *name,
-                *_share(before)[:3],
-                *_share(after)[:3],
-                n_errors(scores),
-                run.n * of_count.low,
-                run.n * of_count.high,
-                n_errors(scores, "_verified"),
+                *_compute_share_interval(before)[:3],
+                *_compute_share_interval(after)[:3],
+                count_errors(scores),
+                run.n * error_interval.low,
+                run.n * error_interval.high,
+                count_errors(scores, "_verified"),
                 tests[0],
-                *outcome_shares(scores),
+                *get_outcome_shares(scores),
             ]
         )
         by_study.append(
-            [*name, whole[1].n_groups, scores["accuracy_delta"], *whole[0][1:3], tests[0], *whole[1][1:3], tests[1],
-              *outcome_shares(scores)]
+            [*name, gains[1].n_groups, scores["accuracy_delta"], *gains[0][1:3], tests[0], *gains[1][1:3], tests[1],
+              *get_outcome_shares(scores)]
         )  # fmt: skip
-    return [_table_4(by_example), _table_3(by_study)] if by_example else []
+    return [_build_table_4(by_example), _build_table_3(by_study)] if by_example else []
 
 
-def _share(values: np.ndarray) -> Interval:
-    """By percentiles, as the paper's, unless all are 0 or all are 1."""
+def _compute_share_interval(values: np.ndarray) -> Interval:
+    """Compute the percentile interval of a share, as the paper does; Wilson's if all values are equal."""
     return bootstrap_mean(values, seed=SEED, bounds=(0, 1), few=1)
 
 
-def _change(before: np.ndarray, after: np.ndarray, groups: np.ndarray | None = None) -> Interval:
-    """Interval of a gain, by percentiles unless no answer changes."""
+def _compute_gain_interval(before: np.ndarray, after: np.ndarray, groups: np.ndarray | None = None) -> Interval:
+    """Compute the percentile interval of a gain; Wilson's if no answer changes."""
     return bootstrap_mean(after - before, groups=groups, seed=SEED, bounds=(-1, 1), few=1)
 
 
-def _table_4(rows: list[list]) -> Table:
+def _build_table_4(rows: list[list]) -> Table:
     columns = [
         MODEL, PROMPT, PROTOCOL, SIZE,
         Column("B0 Acc. [95% CI]", ("base_accuracy", "base_low", "base_high"), interval),
@@ -99,7 +106,7 @@ def _table_4(rows: list[list]) -> Table:
     return Table("table_04_intervals", "Table 4: bootstrap intervals and permutation tests", columns, rows, notes)
 
 
-def _table_3(rows: list[list]) -> Table:
+def _build_table_3(rows: list[list]) -> Table:
     columns = [
         MODEL, PROMPT, PROTOCOL, SIZE,
         Column("Studies", ("n_studies",), count),
@@ -114,15 +121,30 @@ def _table_3(rows: list[list]) -> Table:
     return Table("table_03_study_intervals", "Table 3: example-level and study-level intervals", columns, rows, notes)
 
 
-def internal_intervals(named: Sequence[tuple[str, Run]]) -> Table:
+def build_internal_intervals(named_runs: Sequence[tuple[str, Run]]) -> Table:
+    """Build Table 5: intervals of the internal slices.
+
+    Args:
+        named_runs: Name and run of each slice.
+
+    Returns:
+        The table.
+    """
     rows = []
-    for name, run in named:
+    for name, run in named_runs:
         before, after = run.correct(), run.correct("m1")
-        parts = [of[:3] for of in (_share(before), _share(after), _change(before, after))]
+        intervals = [
+            estimate[:3]
+            for estimate in (
+                _compute_share_interval(before),
+                _compute_share_interval(after),
+                _compute_gain_interval(before, after),
+            )
+        ]
         test = permutation_test(after, before, seed=SEED)
         rows.append(
-            [name, run.model_name, base_name(run.setting), run.n, run.n_data,
-             *(value for part in parts for value in part), test.p_value, *outcome_shares(run.scores())]
+            [name, run.model_name, format_base_name(run.setting), run.n, run.n_data,
+             *(value for ends in intervals for value in ends), test.p_value, *get_outcome_shares(run.scores())]
         )  # fmt: skip
     columns = [
         Column("Setting", ("setting",)), MODEL, PROMPT, SIZE,

@@ -1,4 +1,4 @@
-"""What was tried against the failure: an instruction (Table 17), three examples (18), fine-tuning (19)."""
+"""Interventions against the failure: an instruction (Table 17), three examples (18), fine-tuning (19)."""
 
 from __future__ import annotations
 
@@ -6,25 +6,60 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .contrabench_names import base_name, external, images_note, protocol_name, verified_name
-from .contrabench_runs import Run, n_errors
-from .tables import MODEL, OUTCOMES, PROTOCOL, SIZE, Column, Table, count, outcome_shares, outcomes_of, percent
+from .contrabench_names import (
+    format_base_name,
+    format_images_note,
+    format_verified_name,
+    protocol_name,
+    select_external,
+)
+from .contrabench_runs import Run, count_errors
+from .tables import (
+    MODEL,
+    OUTCOMES,
+    PROTOCOL,
+    SIZE,
+    Column,
+    Table,
+    build_outcome_columns,
+    count,
+    get_outcome_shares,
+    percent,
+)
 
 _SIDES = ("chexpert_presence", "chexpert_absence")
 
 
-def intervention_tables(runs: Sequence[Run]) -> list[Table]:
-    """The tables that the runs give; one without rows is left out."""
-    return [table for table in (_instruct(runs), _few_shot(runs), _tuning(runs)) if table.rows]
+def build_intervention_tables(runs: Sequence[Run]) -> list[Table]:
+    """Build the tables of interventions.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The tables that have rows.
+    """
+    return [
+        table
+        for table in (_build_instruction_table(runs), _build_few_shot_table(runs), _build_tuning_table(runs))
+        if table.rows
+    ]
 
 
-def instruct_class(before: float, after: float) -> str | None:
-    """The paper's class of a polarity instruction from the contradictions without and with it (Table 17).
+def classify_instruction(before: float, after: float) -> str | None:
+    """Classify a polarity instruction by the contradictions without and with it (Table 17).
 
-    None where they are equal: the paper defines no class for it.
+    >>> classify_instruction(351, 406), classify_instruction(335, 18)
+    ('BACKFIRE', 'PARTIAL')
+    >>> classify_instruction(4, 0), classify_instruction(0, 0)
+    ('FULL_SOLVE', None)
 
-    >>> instruct_class(351, 406), instruct_class(335, 18), instruct_class(4, 0), instruct_class(0, 0)
-    ('BACKFIRE', 'PARTIAL', 'FULL_SOLVE', None)
+    Args:
+        before: Number of contradictions without the instruction.
+        after: Number with it.
+
+    Returns:
+        The paper's class; None if both are equal, for which the paper defines no class.
     """
     if before == after:
         return None
@@ -33,23 +68,37 @@ def instruct_class(before: float, after: float) -> str | None:
     return "PARTIAL" if after else "FULL_SOLVE"
 
 
-def _instruct(runs: Sequence[Run]) -> Table:
-    chosen = [run for run in external(runs, split=None) if run.setting.protocol != "chexpert_positive_only"]
-    plain = {(run.model, run.adapter, run.setting): run for run in chosen}
+def _build_instruction_table(runs: Sequence[Run]) -> Table:
+    protocol_runs = [
+        run for run in select_external(runs, split=None) if run.setting.protocol != "chexpert_positive_only"
+    ]
+    run_by_setting = {(run.model, run.adapter, run.setting): run for run in protocol_runs}
     rows = []
-    for run in chosen:
-        base = plain.get((run.model, run.adapter, run.setting._replace(prompt="b0")))
+    for run in protocol_runs:
+        base = run_by_setting.get((run.model, run.adapter, run.setting._replace(prompt="b0")))
         if run.setting.prompt != "instruct" or base is None:
             continue
         _, in_base, in_instruct = np.intersect1d(base.id, run.id, assume_unique=True, return_indices=True)
         b0, instruct = base.scores(rows=in_base), run.scores(rows=in_instruct)
         rows.append(
-            [run.model_name, protocol_name(run), len(in_base), base.n_data, b0["accuracy"], n_errors(b0),
-             instruct["accuracy"], n_errors(instruct), instruct_class(n_errors(b0), n_errors(instruct)),
-             b0["accuracy_verified"], n_errors(b0, "_verified"),
-             instruct["accuracy_verified"], n_errors(instruct, "_verified"),
-             *outcome_shares(b0), *outcome_shares(instruct)]
-        )  # fmt: skip
+            [
+                run.model_name,
+                protocol_name(run),
+                len(in_base),
+                base.n_data,
+                b0["accuracy"],
+                count_errors(b0),
+                instruct["accuracy"],
+                count_errors(instruct),
+                classify_instruction(count_errors(b0), count_errors(instruct)),
+                b0["accuracy_verified"],
+                count_errors(b0, "_verified"),
+                instruct["accuracy_verified"],
+                count_errors(instruct, "_verified"),
+                *get_outcome_shares(b0),
+                *get_outcome_shares(instruct),
+            ]
+        )
     columns = [
         MODEL, PROTOCOL, SIZE,
         Column("B0 Acc.", ("base_accuracy",), percent), Column("B0 Errors", ("base_errors",), count),
@@ -58,7 +107,7 @@ def _instruct(runs: Sequence[Run]) -> Table:
         Column("M1 Acc.", ("m1_accuracy",), percent), Column("M1 Errors", ("m1_errors",), count),
         Column("Instruct+M1 Acc.", ("instruct_m1_accuracy",), percent),
         Column("Instruct+M1 Errors", ("instruct_m1_errors",), count),
-        *outcomes_of("base", "B0"), *outcomes_of("instruct", "Instruct"),
+        *build_outcome_columns("base", "B0"), *build_outcome_columns("instruct", "Instruct"),
     ]  # fmt: skip
     notes = [
         "BACKFIRE: the instruction increases the errors (contradictions; reversals on presence protocols). PARTIAL: it "
@@ -67,17 +116,17 @@ def _instruct(runs: Sequence[Run]) -> Table:
     return Table("table_17_instruct", "Table 17: polarity instruction", columns, rows, notes)
 
 
-def _few_shot(runs: Sequence[Run]) -> Table:
+def _build_few_shot_table(runs: Sequence[Run]) -> Table:
     rows = []
-    for run in external(runs, *_SIDES):
+    for run in select_external(runs, *_SIDES):
         if not run.setting.prompt.startswith("3shot"):
             continue
         scores = run.scores()
-        for variant, suffix in ((base_name, ""), (verified_name, "_verified")):
+        for variant, suffix in ((format_base_name, ""), (format_verified_name, "_verified")):
             rows.append(
                 [run.model_name, protocol_name(run), variant(run.setting), run.n, run.n_data,
-                 scores[f"accuracy{suffix}"], n_errors(scores, suffix), scores["n_changed"], scores["n_worsened"],
-                 *outcome_shares(scores)]
+                 scores[f"accuracy{suffix}"], count_errors(scores, suffix), scores["n_changed"], scores["n_worsened"],
+                 *get_outcome_shares(scores)]
             )  # fmt: skip
     columns = [
         MODEL, PROTOCOL, Column("Variant", ("variant",)), SIZE, Column("Accuracy", ("accuracy",), percent),
@@ -88,41 +137,45 @@ def _few_shot(runs: Sequence[Run]) -> Table:
     return Table("table_18_few_shot", "Table 18: three-shot prompts", columns, rows, notes)
 
 
-def _tuning(runs: Sequence[Run]) -> Table:
-    """Shown when a model was run with an adapter; the model without it is the baseline."""
-    chosen = [run for run in external(runs, *_SIDES) if not run.source.decoding]
-    tuned = {run.model for run in chosen if run.adapter}
+def _build_tuning_table(runs: Sequence[Run]) -> Table:
+    """Build Table 19 of models that were run with an adapter, with the plain model as baseline."""
+    side_runs = [run for run in select_external(runs, *_SIDES) if not run.source.decoding]
+    tuned = {run.model for run in side_runs if run.adapter}
     cells: dict[tuple, dict[str, list]] = {}
-    for run in chosen:
+    for run in side_runs:
         if run.model not in tuned or (run.adapter and run.setting.prompt != "b0"):
             continue
         scores = run.scores()
-        for variant, suffix in _variants(run):
+        for variant, suffix in _list_variants(run):
             cells.setdefault((run.model, run.adapter, variant), {})[run.setting.protocol] = [
-                run.n, run.n_data, scores[f"accuracy{suffix}"], n_errors(scores, suffix), *outcome_shares(scores)
-            ]  # fmt: skip
+                run.n,
+                run.n_data,
+                scores[f"accuracy{suffix}"],
+                count_errors(scores, suffix),
+                *get_outcome_shares(scores),
+            ]
     rows = [
-        [model, variant, adapter, *(value for side in _SIDES for value in of_side.get(side, [None] * 6))]
-        for (model, adapter, variant), of_side in cells.items()
+        [model, variant, adapter, *(value for side in _SIDES for value in cells_by_side.get(side, [None] * 6))]
+        for (model, adapter, variant), cells_by_side in cells.items()
     ]
     columns = [Column("Model", ("model",)), Column("Variant", ("variant",)), Column("Adapter", ("adapter",))]
     for side, name in zip(_SIDES, ("Presence", "Absence"), strict=True):
         columns += [
             Column(f"{name} n", (f"{side}_n", f"{side}_n_data"), SIZE.show),
-            Column(f"{name} acc. / neg_opt", (f"{side}_accuracy", f"{side}_neg_opt"), _accuracy_and_errors),
-            *outcomes_of(side, name),
+            Column(f"{name} acc. / neg_opt", (f"{side}_accuracy", f"{side}_neg_opt"), _format_accuracy_and_errors),
+            *build_outcome_columns(side, name),
         ]
     return Table("table_19_tuning", "Table 19: prompts and fine-tuning", columns, rows)
 
 
-def _variants(run: Run) -> list[tuple[str, str]]:
-    """(name, suffix of its scores); as in the paper, M1 is shown on the plain prompt and on the tuned model."""
+def _list_variants(run: Run) -> list[tuple[str, str]]:
+    """List (name, suffix of the scores); as in the paper, M1 is shown for the plain prompt and for the tuned model."""
     if run.adapter:
-        note = images_note(run.setting)
+        note = format_images_note(run.setting)
         return [(f"LoRA-FT{note}", ""), (f"LoRA+M1{note}", "_verified")]
-    base = [(base_name(run.setting), "")]
-    return [*base, (verified_name(run.setting), "_verified")] if run.setting.prompt == "b0" else base
+    base = [(format_base_name(run.setting), "")]
+    return [*base, (format_verified_name(run.setting), "_verified")] if run.setting.prompt == "b0" else base
 
 
-def _accuracy_and_errors(accuracy: float, errors: float) -> str:
+def _format_accuracy_and_errors(accuracy: float, errors: float) -> str:
     return f"{percent(accuracy)} / {count(errors)}"

@@ -1,4 +1,4 @@
-"""How the paper names protocols, prompts and variants (section 3.2; section 4, variant notation)."""
+"""The paper's names of protocols, prompts and variants (section 3.2; section 4, variant notation)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from .contrabench_runs import Run, Setting
 from .tables import Column, count, percent, points
 
-# Columns that several tables of the paper have.
+# Columns of several tables.
 B0_ACCURACY = Column("B0 Acc.", ("base_accuracy",), percent)
 M1_ACCURACY = Column("M1 Acc.", ("verified_accuracy",), percent)
 DELTA = Column("Δ pp", ("delta",), points)
@@ -31,52 +31,93 @@ _VERIFIED = {
 }  # fmt: skip
 
 
-def base_name(setting: Setting) -> str:
-    """`cot` -> `CoT-B0`; a prompt that the paper does not have keeps its own name."""
-    prompt, changed = _parts(setting)
-    return _BASE.get(prompt, prompt) + changed + images_note(setting)
+def format_base_name(setting: Setting) -> str:
+    """Format the name of a prompt before the verifier: `cot` -> `CoT-B0`.
+
+    Args:
+        setting: The setting.
+
+    Returns:
+        The paper's name, or the prompt's own name if the paper has none.
+    """
+    prompt, suffix = _split_prompt(setting)
+    return _BASE.get(prompt, prompt) + suffix + format_images_note(setting)
 
 
-def verified_name(setting: Setting) -> str:
-    """`cot` -> `CoT+M1`."""
-    prompt, changed = _parts(setting)
-    return _VERIFIED.get(prompt, f"{prompt}+M1") + changed + images_note(setting)
+def format_verified_name(setting: Setting) -> str:
+    """Format the name of a prompt after the verifier: `cot` -> `CoT+M1`.
+
+    Args:
+        setting: The setting.
+
+    Returns:
+        The name.
+    """
+    prompt, suffix = _split_prompt(setting)
+    return _VERIFIED.get(prompt, f"{prompt}+M1") + suffix + format_images_note(setting)
 
 
-def _parts(setting: Setting) -> tuple[str, str]:
-    """The prompt, and what stands after its name where a control or a wording changed what was shown."""
+def _split_prompt(setting: Setting) -> tuple[str, str]:
+    """Split the prompt into its name and a suffix for its controls and wording."""
     prompt, *changes = setting.prompt.split(", ")
-    named = [change if change.startswith("wording ") else f"control {change}" for change in changes]
-    return prompt, f" ({', '.join(named)})" if named else ""
+    labels = [change if change.startswith("wording ") else f"control {change}" for change in changes]
+    return prompt, f" ({', '.join(labels)})" if labels else ""
 
 
-def images_note(setting: Setting) -> str:
-    """What stands after a prompt's name where a model saw one image a study (`--images first`)."""
+def format_images_note(setting: Setting) -> str:
+    """Format the suffix of a prompt for which the model saw one image a study (`--images first`).
+
+    Args:
+        setting: The setting.
+
+    Returns:
+        The suffix, "" for all images.
+    """
     return "" if setting.images == "all" else f" ({setting.images} image)"
 
 
 def protocol_name(run: Run) -> str:
-    """With the split where it is not the one that the paper evaluates on."""
+    """Format the name of a run's protocol, with the split if it is not the paper's evaluation split.
+
+    Args:
+        run: The run.
+
+    Returns:
+        The name.
+    """
     name = PROTOCOLS.get(run.setting.protocol, (run.setting.protocol,))[0]
     return f"{name} (train)" if run.setting.split == "train" else name
 
 
-def protocol_place(run: Run) -> tuple:
-    """Sorts protocols as the paper lists them, train after validation."""
-    known = list(PROTOCOLS)
+def get_protocol_rank(run: Run) -> tuple:
+    """Get the key that sorts protocols as the paper lists them, train after validation.
+
+    Args:
+        run: The run.
+
+    Returns:
+        The key.
+    """
+    names = list(PROTOCOLS)
     protocol = run.setting.protocol
-    place = known.index(protocol) if protocol in PROTOCOLS else len(known)
-    return place, protocol, run.setting.split == "train"
+    rank = names.index(protocol) if protocol in PROTOCOLS else len(names)
+    return rank, protocol, run.setting.split == "train"
 
 
-def external(runs: Sequence[Run], *protocols: str, split: str | None = "evaluation") -> list[Run]:
-    """Runs of these protocols (of any external one without names) in the published wording, in their order.
+def select_external(runs: Sequence[Run], *protocols: str, split: str | None = "evaluation") -> list[Run]:
+    """Select the runs of external protocols in the published wording, in their order.
 
-    split: "evaluation" for validation and test, "train", or None for both.
+    Args:
+        runs: The runs.
+        protocols: Names of protocols; none for all external ones.
+        split: "evaluation" for validation and test, "train", or None for all.
+
+    Returns:
+        The runs.
     """
     return [
         run
-        for run in in_order(runs)
+        for run in sort_runs(runs)
         if not run.setting.changed_forms
         and not run.setting.internal
         and (not protocols or run.setting.protocol in protocols)
@@ -84,6 +125,15 @@ def external(runs: Sequence[Run], *protocols: str, split: str | None = "evaluati
     ]
 
 
-def in_order(runs: Sequence[Run]) -> list[Run]:
-    """By model and prompt, then by protocol, then by wording, the published one first, and by layout."""
-    return sorted(runs, key=lambda run: (run.variant, protocol_place(run), len(run.setting.changed_forms), run.setting))
+def sort_runs(runs: Sequence[Run]) -> list[Run]:
+    """Sort runs by model and prompt, by protocol, by wording (the published one first), and by layout.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The sorted runs.
+    """
+    return sorted(
+        runs, key=lambda run: (run.variant, get_protocol_rank(run), len(run.setting.changed_forms), run.setting)
+    )

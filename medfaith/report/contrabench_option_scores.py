@@ -1,7 +1,7 @@
-"""Figure 5: option scores on the repairable failures and on their control, from the logs of the option-score tasks.
+"""Figure 5: option scores of the repairable failures and of their control, from logs of the option-score tasks.
 
-Panel A is in the sample logs. Panel B needs the hidden states that `medfaith-hf-vlm` writes with `states_path`.
-Letters that a server did not list have no score (`tasks/contrabench/option_scores.py`).
+Panel A needs the sample logs alone. Panel B needs the hidden states that `medfaith-hf-vlm` writes with `states_path`.
+Letters that a server did not return have no score (`tasks/contrabench/option_scores.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from medfaith.logs.lines import SampleError, read_lines
 from medfaith.tasks.contrabench.option_scores import choices, split_scores
 
 from .contrabench_logs import Lines, Reading, is_ours
-from .contrabench_names import in_order, protocol_name
+from .contrabench_names import protocol_name, sort_runs
 from .contrabench_runs import Run, Setting
 from .tables import MODEL, PROTOCOL, SEED, UNDEFINED, Column, Table, count, count_of, percent
 
@@ -45,8 +45,10 @@ _TASKS = ("medfaith_contrabench_option_scores", "medfaith_contrabench_letter_sco
 class ScoredRun(Run):
     """A run whose answers are the options with the highest score (`base`).
 
-    option_scores: shape (n, k), log-likelihoods in nats, NaN where a question has fewer options, or no score of one.
-    concept_difference: shape (n,), nats. similarity: of the options' hidden states, None where none were kept.
+    Attributes:
+        option_scores: Shape (n, k), log-likelihoods in nats; NaN for missing options and missing scores.
+        concept_difference: Shape (n,), nats.
+        similarity: Similarities of the options' hidden states; None without stored states.
     """
 
     option_scores: np.ndarray
@@ -54,18 +56,37 @@ class ScoredRun(Run):
     similarity: StateSimilarity | None = None
 
 
-def holds_scores(file: SampleFile) -> bool:
+def has_scores(file: SampleFile) -> bool:
+    """Whether the log belongs to an option-score task.
+
+    Args:
+        file: The log.
+
+    Returns:
+        True for an option-score task.
+    """
     return file.task.startswith(_TASKS)
 
 
 def read_scored_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes: None) -> list[ScoredRun]:
-    """The scored runs in a sample log of an option-score task: one a setting; see `logs.lines.read_lines`."""
+    """Read the runs of an option-score log, one for each setting.
+
+    Args:
+        file: The log.
+        progress: Called with the number of bytes of each line read.
+
+    Returns:
+        The runs.
+
+    Raises:
+        InputError: As `logs.lines.read_lines`.
+    """
     return read_lines(file, _ScoreLines, progress)
 
 
 @dataclass
 class _ScoreLines(Lines):
-    scores: dict[int, list[float]] = field(default_factory=dict)  # by place in rows, as the next
+    scores: dict[int, list[float]] = field(default_factory=dict)  # by index in `rows`
     difference: dict[int, float] = field(default_factory=dict)
 
     @staticmethod
@@ -73,42 +94,51 @@ class _ScoreLines(Lines):
         return is_ours(sample)
 
     def add(self, sample: Mapping[str, Any]) -> None:
-        read, place = self._place(sample)
+        filter_readings, place = self._find_place(sample)
         doc = sample["doc"]
-        self.scores[place], self.difference[place] = split_scores(doc, _values(sample["filtered_resps"], doc))
+        self.scores[place], self.difference[place] = split_scores(doc, _parse_scores(sample["filtered_resps"], doc))
         best = int(predicted([self.scores[place]])[0])
-        read[place] = Reading(best, best, *((ANSWERED, "") if best >= 0 else (UNREAD, "none")), "", "not_applied")
+        filter_readings[place] = Reading(
+            best, best, *((ANSWERED, "") if best >= 0 else (UNREAD, "none")), "", "not_applied"
+        )
 
     def run(self, setting: Setting, file: SampleFile, *, single: bool) -> ScoredRun:
         run = super().run(setting, file, single=single)
         scores = np.full((run.n, max(map(len, self.scores.values()))), np.nan)
-        for row, place in enumerate(self.order()):
+        for row, place in enumerate(self.sort_places()):
             scores[row, : len(self.scores[place])] = self.scores[place]
-        difference = np.array([self.difference[place] for place in self.order()])
+        difference = np.array([self.difference[place] for place in self.sort_places()])
         return ScoredRun(**vars(run), option_scores=scores, concept_difference=difference)
 
 
-def _values(responses: Any, doc: Mapping[str, Any]) -> list[float]:
-    """lm-eval logs every continuation's score as the pair (log-likelihood, greedy), both as text."""
+def _parse_scores(responses: Any, doc: Mapping[str, Any]) -> list[float]:
+    """Parse the scores of all continuations; lm-eval logs each as the texts (log-likelihood, greedy)."""
     try:
         values = [float(pair[0]) for pair in responses]
     except (TypeError, ValueError, LookupError) as error:
         raise SampleError("filtered_resps", f"{str(responses)[:100]} are not the scores of options") from error
-    letters = _of_letters(str(doc.get("prompt")))
+    letters = _is_letter_prompt(str(doc.get("prompt")))
     expected = {len(doc["options"]), len(choices(dict(doc)))}  # earlier versions scored the options alone
-    known = [value for value in values if not (letters and math.isnan(value))]
-    if len(values) not in expected or not all(map(math.isfinite, known)):
+    required = [value for value in values if not (letters and math.isnan(value))]
+    if len(values) not in expected or not all(map(math.isfinite, required)):
         raise SampleError("filtered_resps", f"{values} are not {max(expected)} finite scores")
     return values
 
 
-def _of_letters(prompt: str) -> bool:
-    """By the prompt of a setting, which also names a control."""
+def _is_letter_prompt(prompt: str) -> bool:
+    """Whether a prompt, without its control, scores letters."""
     return prompt.partition(",")[0] == "letters"
 
 
 class _States(NamedTuple):
-    """One record a continuation; state: shape (m, hidden size)."""
+    """Hidden states, one record for each continuation.
+
+    Attributes:
+        task: Shape (m,), name of the task.
+        id: Shape (m,), id of the row.
+        option: Shape (m,), index of the continuation.
+        state: Shape (m, hidden size).
+    """
 
     task: np.ndarray
     id: np.ndarray
@@ -117,9 +147,15 @@ class _States(NamedTuple):
 
 
 def find_states(runs: Sequence[ScoredRun]) -> tuple[dict[Path, list[ScoredRun]], list[str]]:
-    """The files with hidden states, each with its runs, and notes on those that a run names and that are not there.
+    """Find the files with hidden states.
 
-    A file is where the run wrote it, or, copied with the results, beside them under the same name.
+    A file is at its recorded path or, if it was copied with the results, next to the log under the same name.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        Path -> its runs; and a note for each missing file.
     """
     files: dict[Path, list[ScoredRun]] = {}
     notes = []
@@ -127,86 +163,119 @@ def find_states(runs: Sequence[ScoredRun]) -> tuple[dict[Path, list[ScoredRun]],
         if not run.source.states_path:
             continue
         recorded = Path(run.source.states_path)
-        with contextlib.suppress(RuntimeError):  # `~name` of another machine
+        with contextlib.suppress(RuntimeError):  # a user (`~name`) of another machine
             recorded = recorded.expanduser()
-        beside = run.source.path.parent / recorded.name
-        found = next((path for path in (recorded, beside) if path.is_file()), None)
-        if found:
-            files.setdefault(found, []).append(run)
+        path_next_to_log = run.source.path.parent / recorded.name
+        existing_path = next((path for path in (recorded, path_next_to_log) if path.is_file()), None)
+        if existing_path:
+            files.setdefault(existing_path, []).append(run)
         else:
-            where = f"neither at {recorded} nor at {beside}"
-            notes.append(f"{run.model_name}, {run.source.task}: its hidden states are {where}; Figure 5B is undefined")
+            places = f"neither at {recorded} nor at {path_next_to_log}"
+            notes.append(f"{run.model_name}, {run.source.task}: its hidden states are {places}; Figure 5B is undefined")
     return files, notes
 
 
-def with_states(run: ScoredRun, states: _States) -> ScoredRun:
-    """The run with the similarity of its options' states; NaN for questions whose states the file does not have."""
+def add_states(run: ScoredRun, states: _States) -> ScoredRun:
+    """Add the similarities of the options' hidden states to a run.
+
+    Args:
+        run: The run.
+        states: The hidden states of a file.
+
+    Returns:
+        The run; NaN for questions without states.
+    """
     places = {name: place for place, name in enumerate(run.id)}
     row = np.array([places.get(name, -1) for name in states.id.tolist()], dtype=np.int64)
     n_options = (~np.isnan(run.option_scores)).sum(axis=1)
-    # What follows a question's options are the texts of the concept difference, which are no distractors.
-    ours = (_log_names(states.task) == _log_name(run.source.task)) & (row >= 0) & (states.option < n_options[row])
-    kept, stacked = stack_options(row[ours], states.option[ours], states.state[ours])
-    whole = np.full((run.n, run.option_scores.shape[1], states.state.shape[1]), np.nan)
-    whole[kept, : stacked.shape[1]] = stacked
-    return replace(run, similarity=state_similarity(whole, run.negated, run.counterpart))
+    # The records after a question's options are texts of the concept difference, not distractors.
+    is_option = (
+        (_format_log_names(states.task) == _format_log_name(run.source.task))
+        & (row >= 0)
+        & (states.option < n_options[row])
+    )
+    filled_rows, stacked = stack_options(row[is_option], states.option[is_option], states.state[is_option])
+    all_states = np.full((run.n, run.option_scores.shape[1], states.state.shape[1]), np.nan)
+    all_states[filled_rows, : stacked.shape[1]] = stacked
+    return replace(run, similarity=state_similarity(all_states, run.negated, run.counterpart))
 
 
 def read_states(path: Path) -> _States:
-    """What `medfaith-hf-vlm` wrote at `states_path`.
+    """Read the file that `medfaith-hf-vlm` wrote at `states_path`.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The states, with NaN for infinite values.
 
     Raises:
-        InputError: the file is broken, lacks an array, or the arrays do not belong together.
+        InputError: The file is broken, an array is missing, or the shapes of the arrays do not match.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
             states = _States(*(archive[name] for name in _States._fields))
-            known = np.where(np.isfinite(states.state), states.state, np.nan)
+            finite_states = np.where(np.isfinite(states.state), states.state, np.nan)
     except (OSError, ValueError, TypeError, AttributeError, LookupError, EOFError, MemoryError, RuntimeError,
             zipfile.BadZipFile, zlib.error) as error:  # fmt: skip
-        raise _broken_states(path, f"cannot be read ({type(error).__name__}: {str(error)[:100]})") from error
+        raise _build_states_error(path, f"cannot be read ({type(error).__name__}: {str(error)[:100]})") from error
     shapes = [array.shape for array in states]
-    kinds = [array.dtype.kind for array in states]
+    dtype_kinds = [array.dtype.kind for array in states]
     if len({shape[:1] for shape in shapes}) > 1 or [len(shape) for shape in shapes] != [1, 1, 1, 2]:
-        raise _broken_states(path, f"its arrays have the shapes {shapes}")
-    if kinds[:2] != ["U", "U"] or kinds[2] not in "iu" or kinds[3] != "f":
-        raise _broken_states(path, f"its arrays have the types {[str(array.dtype) for array in states]}")
+        raise _build_states_error(path, f"its arrays have the shapes {shapes}")
+    if dtype_kinds[:2] != ["U", "U"] or dtype_kinds[2] not in "iu" or dtype_kinds[3] != "f":
+        raise _build_states_error(path, f"its arrays have the types {[str(array.dtype) for array in states]}")
     records = set(zip(states.task.tolist(), states.id.tolist(), states.option.tolist(), strict=True))
     if len(records) < len(states.id) or (states.option < 0).any():
-        raise _broken_states(path, "an option is there twice, or its index is negative")
-    return states._replace(state=known)
+        raise _build_states_error(path, "an option is there twice, or its index is negative")
+    return states._replace(state=finite_states)
 
 
-def _broken_states(path: Path, found: str) -> InputError:
+def _build_states_error(path: Path, problem: str) -> InputError:
+    """Build the error of a broken file."""
     expected = f"arrays {', '.join(_States._fields)}, as medfaith-hf-vlm writes them"
-    return InputError(path, found, expected=expected, action="run the task again with states_path, or move the file")
+    return InputError(path, problem, expected=expected, action="run the task again with states_path, or move the file")
 
 
-def _log_name(task: str) -> str:
-    """File systems do not all take the `::` of a task in a group."""
+def _format_log_name(task: str) -> str:
+    """Format a task as in file names, because some file systems do not allow `::`."""
     return re.sub(r"\W", "_", task)
 
 
-def _log_names(tasks: np.ndarray) -> np.ndarray:
-    names = {task: _log_name(task) for task in np.unique(tasks).tolist()}
+def _format_log_names(tasks: np.ndarray) -> np.ndarray:
+    names = {task: _format_log_name(task) for task in np.unique(tasks).tolist()}
     return np.array([names[task] for task in tasks.tolist()], dtype=object)
 
 
-def polarity_gap_table(runs: Sequence[ScoredRun]) -> Table:
-    """Figure 5, a row for each model, protocol and subset."""
-    rows = [row for run in in_order(runs) if isinstance(run, ScoredRun) for row in _rows(run)]
+def build_polarity_gap_table(runs: Sequence[ScoredRun]) -> Table:
+    """Build the table of Figure 5, with a row for each model, protocol and subset.
+
+    Args:
+        runs: Runs with option scores.
+
+    Returns:
+        The table.
+    """
+    rows = [row for run in sort_runs(runs) if isinstance(run, ScoredRun) for row in _compute_rows(run)]
     columns = [
-        MODEL, PROTOCOL, Column("Questions", ("n_questions", "n_data"), count_of),
-        Column("Gold-positive pairs", ("n_gold_positive",), count), Column("Subset", ("subset",)),
-        Column("n", ("n",), count), Column("Mean gap [95% CI]", ("mean_gap", "gap_low", "gap_high"), _nats_interval),
-        Column("Median", ("median_gap",), _nats), Column("Gap > 0 %", ("share_positive",), percent),
-        Column("Concept-only difference", ("mean_concept_difference",), _nats),
+        MODEL,
+        PROTOCOL,
+        Column("Questions", ("n_questions", "n_data"), count_of),
+        Column("Gold-positive pairs", ("n_gold_positive",), count),
+        Column("Subset", ("subset",)),
+        Column("n", ("n",), count),
+        Column("Mean gap [95% CI]", ("mean_gap", "gap_low", "gap_high"), _format_nats_interval),
+        Column("Median", ("median_gap",), _format_nats),
+        Column("Gap > 0 %", ("share_positive",), percent),
+        Column("Concept-only difference", ("mean_concept_difference",), _format_nats),
         Column("its n", ("n_concept_difference",), count),
-        Column("cos “X”, “No X”", ("similarity_negated",), _nats),
-        Column("cos “X”, distractor", ("similarity_distractor",), _nats),
-        Column("“No X” closer %", ("share_negated_closer",), percent), Column("its n", ("n_states",), count),
-        Column(None, ("task",)), Column(None, ("date",)),
-    ]  # fmt: skip
+        Column("cos “X”, “No X”", ("similarity_negated",), _format_nats),
+        Column("cos “X”, distractor", ("similarity_distractor",), _format_nats),
+        Column("“No X” closer %", ("share_negated_closer",), percent),
+        Column("its n", ("n_states",), count),
+        Column(None, ("task",)),
+        Column(None, ("date",)),
+    ]
     notes = [
         "Gap: log p(“No X”) - log p(“X”) after the same prompt and images, in nats. Of the questions whose gold is the "
         "“X” of such a pair (gold-positive), safe are those where “No X” has the highest score of all options, control "
@@ -216,33 +285,47 @@ def polarity_gap_table(runs: Sequence[ScoredRun]) -> Table:
         "positive one, (log p(“B. No X”) - log p(“B. No”)) - (log p(“A. X”) - log p(“A.”)), in nats. The paper does "
         "not print its contexts. cos: similarity of the last layer's states at the last token of two options.",
     ]
-    notes += [_letters_note(run) for run in in_order(runs) if isinstance(run, ScoredRun) and _letters(run)]
+    notes += [_format_letters_note(run) for run in sort_runs(runs) if isinstance(run, ScoredRun) and _has_letters(run)]
     return Table("figure_05_polarity_gap", "Figure 5: polarity gap of option scores", columns, rows, notes)
 
 
-def _rows(run: ScoredRun) -> list[list]:
+def _compute_rows(run: ScoredRun) -> list[list]:
     gaps = polarity_gap(run.option_scores, run.negated, run.counterpart)
-    parts = subsets(run.option_scores, run.answer, run.negated, run.counterpart)
-    changed = [*run.setting.changed_forms, *(["letters"] if _letters(run) else [])]
+    masks = subsets(run.option_scores, run.answer, run.negated, run.counterpart)
+    changed = [*run.setting.changed_forms, *(["letters"] if _has_letters(run) else [])]
     forms = f" ({', '.join(changed)})" if changed else ""
     rows = []
-    for name, mask in (("safe", parts.safe), ("control", parts.control)):
+    for name, mask in (("safe", masks.safe), ("control", masks.control)):
         gap, difference = gaps[mask], run.concept_difference[mask]
         interval = bootstrap_mean(gap, groups=np.unique(run.study[mask], return_inverse=True)[1], seed=SEED)
         rows.append(
-            [run.model_name, protocol_name(run) + forms, run.n, run.n_data, int(parts.gold_positive.sum()), name,
-             len(gap), interval.mean, interval.low, interval.high, *(_mean(gap, np.median), _mean(gap > 0)),
-             _mean(difference[~np.isnan(difference)]), int((~np.isnan(difference)).sum()),
-             *_similarities(run.similarity, mask), run.source.task, run.source.date]
-        )  # fmt: skip
+            [
+                run.model_name,
+                protocol_name(run) + forms,
+                run.n,
+                run.n_data,
+                int(masks.gold_positive.sum()),
+                name,
+                len(gap),
+                interval.mean,
+                interval.low,
+                interval.high,
+                *(_compute_mean(gap, np.median), _compute_mean(gap > 0)),
+                _compute_mean(difference[~np.isnan(difference)]),
+                int((~np.isnan(difference)).sum()),
+                *_compute_similarities(run.similarity, mask),
+                run.source.task,
+                run.source.date,
+            ]
+        )
     return rows
 
 
-def _letters(run: ScoredRun) -> bool:
-    return _of_letters(run.setting.prompt)
+def _has_letters(run: ScoredRun) -> bool:
+    return _is_letter_prompt(run.setting.prompt)
 
 
-def _letters_note(run: ScoredRun) -> str:
+def _format_letters_note(run: ScoredRun) -> str:
     pairs = (run.negated >= 0) & (run.counterpart >= 0)
     n_without = int((pairs & np.isnan(polarity_gap(run.option_scores, run.negated, run.counterpart))).sum())
     return (
@@ -252,23 +335,23 @@ def _letters_note(run: ScoredRun) -> str:
     )
 
 
-def _similarities(similarity: StateSimilarity | None, mask: np.ndarray) -> list:
-    """Mean similarity to the negated option and to distractors, share of rows where the first is larger, their n."""
+def _compute_similarities(similarity: StateSimilarity | None, mask: np.ndarray) -> list:
+    """Compute mean similarities to negated option and distractors, share of rows with the first larger, and n."""
     if similarity is None:
         return [None, None, None, 0]
     negated, distractor = (values[mask] for values in similarity)
-    both = ~np.isnan(negated) & ~np.isnan(distractor)
-    negated, distractor = negated[both], distractor[both]
-    return [_mean(negated), _mean(distractor), _mean(negated > distractor), len(negated)]
+    is_known = ~np.isnan(negated) & ~np.isnan(distractor)
+    negated, distractor = negated[is_known], distractor[is_known]
+    return [_compute_mean(negated), _compute_mean(distractor), _compute_mean(negated > distractor), len(negated)]
 
 
-def _mean(values: np.ndarray, average: Callable[[np.ndarray], Any] = np.mean) -> float:
+def _compute_mean(values: np.ndarray, average: Callable[[np.ndarray], Any] = np.mean) -> float:
     return float(average(values)) if len(values) else float("nan")
 
 
-def _nats(value: Any) -> str:
+def _format_nats(value: Any) -> str:
     return UNDEFINED if value is None or math.isnan(value) else f"{value:.3f}"
 
 
-def _nats_interval(value: Any, low: Any, high: Any) -> str:
-    return UNDEFINED if math.isnan(value) else f"{_nats(value)} [{_nats(low)}, {_nats(high)}]"
+def _format_nats_interval(value: Any, low: Any, high: Any) -> str:
+    return UNDEFINED if math.isnan(value) else f"{_format_nats(value)} [{_format_nats(low)}, {_format_nats(high)}]"

@@ -1,4 +1,4 @@
-"""One model's answers to one protocol, as arrays, and what the tables ask of them."""
+"""One model's answers to one protocol as arrays, and the scores that the tables need."""
 
 from __future__ import annotations
 
@@ -14,18 +14,25 @@ from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.logs.lines import Logged
 
 _PROMPTS = ("b0", "cot", "instruct", "3shot", "3shot_images", "packet")
-ORIGINAL = "original"  # the layout that puts the target first
+ORIGINAL = "original"  # the layout with the target first
 _PUBLISHED = {"negation_form": {"canonical_no", "none", ""}, "question_form": {"original", ""}}
 _TEXTS = ("id", "study", "finding", "polarity", "cue", "outcome", "unread_reason", "evidence")
 _INDICES = ("answer", "negated", "counterpart", "base")
-_AFTER = {"accuracy_delta", "n_changed", "coverage", "n_improved", "n_worsened", "n_repairable_reversals"}
+_FILTER_SCORES = {"accuracy_delta", "n_changed", "coverage", "n_improved", "n_worsened", "n_repairable_reversals"}
 _ALL = slice(None)
 
 
 class Setting(NamedTuple):
-    """What was asked and how.
+    """The questions and their prompt.
 
-    split: train, validation or test; prompt: b0, cot, instruct, 3shot, 3shot_images; images: all or first of a study.
+    Attributes:
+        protocol: The protocol.
+        split: train, validation or test.
+        prompt: b0, cot, instruct, 3shot, 3shot_images or packet.
+        negation_form: Wording of the negated option.
+        question_form: Wording of the question.
+        layout: Order of the options.
+        images: "all" or "first" of a study.
     """
 
     protocol: str
@@ -38,12 +45,12 @@ class Setting(NamedTuple):
 
     @property
     def internal(self) -> bool:
-        """Whether it is a slice of ReXVQA, which the paper calls internal; the others are external protocols."""
+        """Whether it is a slice of ReXVQA (internal in the paper); all other protocols are external."""
         return self.protocol.startswith("rexvqa")
 
     @property
     def changed_forms(self) -> tuple[str, ...]:
-        """Names of the fields in which the wording is not the published one."""
+        """Names of the fields whose wording differs from the published one."""
         return tuple(name for name, values in _PUBLISHED.items() if getattr(self, name) not in values)
 
 
@@ -51,10 +58,24 @@ class Setting(NamedTuple):
 class Run(Logged):
     """One model's answers in one setting, ordered by question id. Arrays have shape (n,).
 
-    id, study, finding, polarity, cue, outcome, unread_reason, evidence: strings (dtype object); the last three say how
-    reading went (`reading.outcome`). answer, negated, counterpart: option indices, -1 for none. wording: index into
-    `wordings`, the distinct (question, options). base: the option that the model chose, -1 where none was read. choice
-    and reason: by filter, the option after it and the verifier's reason.
+    Attributes:
+        setting: The setting.
+        id: Question ids (strings, as all arrays up to `evidence`).
+        study: Studies.
+        finding: Findings.
+        polarity: Polarities of the questions.
+        cue: Negation cues.
+        outcome: See `reading.outcome`.
+        unread_reason: See `reading.outcome`.
+        evidence: See `reading.outcome`.
+        answer: Index of the right option.
+        negated: Index of the negated option, -1 for none.
+        counterpart: Index of its positive counterpart, -1 for none.
+        base: Option that the model chose, -1 for none.
+        wording: Index into `wordings`.
+        wordings: The distinct (question, options).
+        choice: Filter -> option after the filter.
+        reason: Filter -> the verifier's reason.
     """
 
     setting: Setting
@@ -77,26 +98,35 @@ class Run(Logged):
 
     @property
     def n(self) -> int:
+        """Number of questions."""
         return len(self.id)
 
     @property
     def unread(self) -> list[str]:
-        """The ids of the questions whose answers could not be read."""
+        """Ids of the questions whose answers could not be read."""
         return list(self.id[self.outcome == UNREAD])
 
     @property
     def declined(self) -> list[str]:
-        """The ids of the questions that the model declined to answer."""
+        """Ids of the questions that the model declined to answer."""
         return list(self.id[self.outcome == DECLINED])
 
     @property
     def variant(self) -> tuple:
-        """Model and prompt, so that they sort: by name, then B0, CoT, Instruct, few-shot, others."""
+        """Sort key of model and prompt: by name, then B0, CoT, Instruct, few-shot and others."""
         place = _PROMPTS.index(self.setting.prompt) if self.setting.prompt in _PROMPTS else len(_PROMPTS)
         return self.model.casefold(), self.model, self.adapter, place, self.setting.prompt, self.setting.images
 
     def scores(self, after: str = "m1", rows: np.ndarray | slice = _ALL) -> dict[str, Any]:
-        """`polarity_scores` of the rows (indices or mask), before and after a filter; NaN after one not run."""
+        """Compute `polarity_scores` before and after a filter.
+
+        Args:
+            after: The filter.
+            rows: Indices or mask.
+
+        Returns:
+            The scores; NaN after a filter that the run does not have.
+        """
         samples = Samples(
             choice=self.base[rows],
             verified=self.choice.get(after, self.base)[rows],
@@ -112,34 +142,62 @@ class Run(Logged):
         scores = polarity_scores(samples)
         if after in self.choice:
             return scores
-        return {key: float("nan") if key in _AFTER or key.endswith("_verified") else v for key, v in scores.items()}
+        return {
+            key: float("nan") if key in _FILTER_SCORES or key.endswith("_verified") else v for key, v in scores.items()
+        }
 
     @property
     def changed_values(self) -> str:
-        """What wording the questions have where it is not the published one."""
+        """The wording that differs from the published one."""
         return ", ".join(getattr(self.setting, name) for name in self.setting.changed_forms)
 
     def correct(self, after: str | None = None) -> np.ndarray:
-        """1.0 where the answer is right, before or after a filter; NaN after one that was not run. Shape (n,)."""
+        """Whether each answer is right, before or after a filter.
+
+        Args:
+            after: The filter; None for the model's own answers.
+
+        Returns:
+            Shape (n,), 1.0 or 0.0; NaN after a filter that the run does not have.
+        """
         if after is not None and after not in self.choice:
             return np.full(self.n, np.nan)
         return ((self.base if after is None else self.choice[after]) == self.answer).astype(float)
 
     def errors(self, *, from_prose: bool = False) -> np.ndarray:
-        """Mask of shape (n,) of the polarity errors that were read from a letter or an option's text, or from prose."""
-        asked = {"polarity": self.polarity, "negated": self.negated, "answer": self.answer}
-        of_any_kind = np.any([is_error(kind, self.base, **asked) for kind in ASKED], axis=0)
-        return of_any_kind & (is_from_prose(self.evidence) == from_prose)
+        """Find the polarity errors.
+
+        Args:
+            from_prose: Whether to find errors read from prose, or errors read from a letter or an option's text.
+
+        Returns:
+            Mask of shape (n,).
+        """
+        questions = {"polarity": self.polarity, "negated": self.negated, "answer": self.answer}
+        is_any_error = np.any([is_error(kind, self.base, **questions) for kind in ASKED], axis=0)
+        return is_any_error & (is_from_prose(self.evidence) == from_prose)
 
     def chose_negated(self, after: str | None = None) -> np.ndarray:
-        """Mask of shape (n,) of the answers, right or wrong, that are the negated option, before or after a filter."""
+        """Find the answers, right or wrong, that are the negated option.
+
+        Args:
+            after: The filter; None for the model's own answers.
+
+        Returns:
+            Mask of shape (n,).
+        """
         return chose_negated(self.base if after is None else self.choice[after], negated=self.negated)
 
 
-def n_errors(scores: Mapping[str, Any], suffix: str = "") -> float:
-    """Polarity errors, without those read from prose; NaN where no question can have one.
+def count_errors(scores: Mapping[str, Any], suffix: str = "") -> float:
+    """Count polarity errors (reversals and contradictions) without those read from prose.
 
-    They are reversals and contradictions; a protocol has one of these.
+    Args:
+        scores: Scores of a run.
+        suffix: "_verified" for the errors after the verifier.
+
+    Returns:
+        The number; NaN if no question can have an error.
     """
     if not scores["n_presence"] + scores["n_absence"]:
         return float("nan")
@@ -147,15 +205,22 @@ def n_errors(scores: Mapping[str, Any], suffix: str = "") -> float:
 
 
 def pooled(runs: Sequence[Run]) -> Run:
-    """The questions of several runs of one model as one, in the order of the runs; filters that all of them have."""
-    first = runs[0]
+    """Pool the questions of several runs of one model, in the order of the runs.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        One run with the filters that all runs have.
+    """
+    first_run = runs[0]
     offsets = np.cumsum([0, *(len(run.wordings) for run in runs[:-1])])
     filters = set.intersection(*(set(run.choice) for run in runs))
     return Run(
-        model=first.model,
-        adapter=first.adapter,
-        setting=first.setting,
-        source=first.source,
+        model=first_run.model,
+        adapter=first_run.adapter,
+        setting=first_run.setting,
+        source=first_run.source,
         n_data=sum(run.n_data for run in runs),
         n_skipped=sum(run.n_skipped for run in runs),
         **{name: np.concatenate([getattr(run, name) for run in runs]) for name in (*_TEXTS, *_INDICES)},

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .contrabench_names import base_name, in_order
-from .contrabench_runs import ORIGINAL, Run, n_errors
-from .tables import MODEL, OUTCOMES, PROMPT, SIZE, Column, Table, count, outcome_shares, percent
+from .contrabench_names import format_base_name, sort_runs
+from .contrabench_runs import ORIGINAL, Run, count_errors
+from .tables import MODEL, OUTCOMES, PROMPT, SIZE, Column, Table, count, get_outcome_shares, percent
 
 _SHORT = {"chexpert_presence": ("reversals", "rev."), "chexpert_absence": ("contradictions", "contrad.")}
 
 
 class _Stress(NamedTuple):
-    """One table: the field of the setting that changes, and the verifiers shown, (filter, heading, with worsened)."""
+    """One table: the changed field of the setting, and the verifiers (filter, heading, with worsened)."""
 
     name: str
     title: str
@@ -47,30 +47,47 @@ _NOTE = (
 )
 
 
-def wording_tables(runs: Sequence[Run]) -> list[Table]:
-    """The tables of which there are runs: those that change one thing, beside the unchanged run of the same variant."""
-    return _tables(_WORDINGS, runs)
+def build_wording_tables(runs: Sequence[Run]) -> list[Table]:
+    """Build the tables of runs with one changed form, next to the unchanged run of the same variant.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The tables that have rows.
+    """
+    return _build_tables(_WORDINGS, runs)
 
 
-def layout_tables(runs: Sequence[Run]) -> list[Table]:
-    """The tables that set the original order of the options beside the shuffled one."""
-    return _tables(_LAYOUTS, runs)
+def build_layout_tables(runs: Sequence[Run]) -> list[Table]:
+    """Build the tables that compare the original order of the options with the shuffled one.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The tables that have rows.
+    """
+    return _build_tables(_LAYOUTS, runs)
 
 
-def _tables(stresses: Sequence[_Stress], runs: Sequence[Run]) -> list[Table]:
-    return [table for table in (_table(stress, _varied(runs, stress)) for stress in stresses) if table.rows]
+def _build_tables(stresses: Sequence[_Stress], runs: Sequence[Run]) -> list[Table]:
+    return [
+        table for table in (_build_table(stress, _select_stressed(runs, stress)) for stress in stresses) if table.rows
+    ]
 
 
-def _varied(runs: Sequence[Run], stress: _Stress) -> list[Run]:
-    of_protocol = [r for r in in_order(runs) if r.setting.protocol == stress.protocol and r.setting.split != "train"]
-    chosen = [run for run in of_protocol if set(run.setting.changed_forms) <= {stress.changed}]
-    stressed = {run.variant for run in chosen if run.setting.changed_forms}
+def _select_stressed(runs: Sequence[Run], stress: _Stress) -> list[Run]:
+    """Select the runs of variants with a changed run."""
+    protocol_runs = [r for r in sort_runs(runs) if r.setting.protocol == stress.protocol and r.setting.split != "train"]
+    comparable_runs = [run for run in protocol_runs if set(run.setting.changed_forms) <= {stress.changed}]
+    stressed = {run.variant for run in comparable_runs if run.setting.changed_forms}
     if stress.changed == "layout":
-        stressed = {run.variant for run in chosen if run.setting.layout == ORIGINAL}
-    return [run for run in chosen if run.variant in stressed]
+        stressed = {run.variant for run in comparable_runs if run.setting.layout == ORIGINAL}
+    return [run for run in comparable_runs if run.variant in stressed]
 
 
-def _table(stress: _Stress, runs: Sequence[Run]) -> Table:
+def _build_table(stress: _Stress, runs: Sequence[Run]) -> Table:
     error, short = _SHORT[stress.protocol]
     columns = [
         MODEL, PROMPT, Column("Variant", (stress.changed,)), SIZE,
@@ -82,16 +99,16 @@ def _table(stress: _Stress, runs: Sequence[Run]) -> Table:
     for name, heading, with_worsened in stress.verifiers:
         if with_worsened:
             columns.append(Column(f"{heading} worsened", (f"{name}_worsened",), count))
-    rows = [_row(run, stress) for run in runs]
+    rows = [_format_row(run, stress) for run in runs]
     return Table(stress.name, stress.title, [*columns, *OUTCOMES], rows, [_NOTE])
 
 
-def _row(run: Run, stress: _Stress) -> list:
+def _format_row(run: Run, stress: _Stress) -> list:
     base = run.scores()
-    row = [run.model_name, base_name(run.setting), getattr(run.setting, stress.changed), run.n, run.n_data,
-           base["accuracy"], n_errors(base)]  # fmt: skip
-    after = [(run.scores(name), with_worsened) for name, _, with_worsened in stress.verifiers]
-    for scores, _ in after:
-        row += [scores["accuracy_verified"], n_errors(scores, "_verified")]
-    row += [scores["n_worsened"] for scores, with_worsened in after if with_worsened]
-    return [*row, *outcome_shares(base)]
+    row = [run.model_name, format_base_name(run.setting), getattr(run.setting, stress.changed), run.n, run.n_data,
+           base["accuracy"], count_errors(base)]  # fmt: skip
+    filter_scores = [(run.scores(name), with_worsened) for name, _, with_worsened in stress.verifiers]
+    for scores, _ in filter_scores:
+        row += [scores["accuracy_verified"], count_errors(scores, "_verified")]
+    row += [scores["n_worsened"] for scores, with_worsened in filter_scores if with_worsened]
+    return [*row, *get_outcome_shares(base)]

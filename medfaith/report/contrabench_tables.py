@@ -1,4 +1,4 @@
-"""All tables of CXR-ContraBench that choices give, and the one that lists the runs."""
+"""All tables of CXR-ContraBench from chosen options, and the table of runs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,29 @@ from typing import TypeVar
 
 from medfaith.loaders.progress import Progress
 
-from .contrabench_casebook import casebook_table
-from .contrabench_confidence import confidence_table
-from .contrabench_evidence import evidence_table
-from .contrabench_external import external_tables
-from .contrabench_intervals import interval_tables
-from .contrabench_interventions import intervention_tables
-from .contrabench_names import base_name, protocol_name
-from .contrabench_rexvqa import internal_tables
+from .contrabench_casebook import build_casebook_table
+from .contrabench_confidence import build_confidence_tables
+from .contrabench_evidence import build_evidence_tables
+from .contrabench_external import build_external_tables
+from .contrabench_intervals import build_interval_tables
+from .contrabench_interventions import build_intervention_tables
+from .contrabench_names import format_base_name, protocol_name
+from .contrabench_rexvqa import build_internal_tables
 from .contrabench_runs import ORIGINAL, Run
-from .contrabench_stress import layout_tables, wording_tables
-from .tables import MODEL, OUTCOMES, PROMPT, PROTOCOL, SIZE, UNANSWERED, Column, Table, count, outcome_shares, percent
+from .contrabench_stress import build_layout_tables, build_wording_tables
+from .tables import (
+    MODEL,
+    OUTCOMES,
+    PROMPT,
+    PROTOCOL,
+    SIZE,
+    UNANSWERED,
+    Column,
+    Table,
+    count,
+    get_outcome_shares,
+    percent,
+)
 
 _R = TypeVar("_R", bound=Run)
 _TARGET_FIRST = (
@@ -27,45 +39,66 @@ _TARGET_FIRST = (
 )
 
 
-def contrabench_tables(runs: Sequence[Run]) -> list[Table]:
-    """The runs, the tables of each layout, and those that compare layouts; none without runs."""
+def build_contrabench_tables(runs: Sequence[Run]) -> list[Table]:
+    """Build the table of runs, the tables of each layout, and the tables that compare layouts.
+
+    Args:
+        runs: Runs with answers.
+
+    Returns:
+        The tables; none without runs.
+    """
     if not runs:
         return []
-    return [_runs_table(runs), *in_each_layout(runs, _of_one_layout), *layout_tables(runs)]
+    return [_build_runs_table(runs), *build_for_each_layout(runs, _build_layout_tables), *build_layout_tables(runs)]
 
 
-def in_each_layout(runs: Sequence[_R], tables_of: Callable[[Sequence[_R]], list[Table]]) -> list[Table]:
-    """The tables of the runs whose options are shuffled, and apart from them, marked, of those with the target first.
+def build_for_each_layout(runs: Sequence[_R], build_tables: Callable[[Sequence[_R]], list[Table]]) -> list[Table]:
+    """Build the tables of shuffled options and, marked, the tables of options with the target first.
 
-    No table holds runs of both: whoever always answers A is right in one layout and in a third of the other.
+    No table mixes layouts: always answering A is right in one layout, and in a third of the questions of the other.
+
+    Args:
+        runs: The runs.
+        build_tables: Builds the tables of runs in one layout.
+
+    Returns:
+        The tables.
     """
-    shuffled, original = ([run for run in runs if (run.setting.layout == ORIGINAL) == is_it] for is_it in (False, True))
-    return tables_of(shuffled) + [
+    shuffled_runs, original_runs = (
+        [run for run in runs if (run.setting.layout == ORIGINAL) == is_original] for is_original in (False, True)
+    )
+    return build_tables(shuffled_runs) + [
         replace(
             table, name=f"{table.name}_{ORIGINAL}", title=f"{table.title} – options in the original order",
             notes=[_TARGET_FIRST, *table.notes],
         )
-        for table in tables_of(original)
+        for table in build_tables(original_runs)
     ]  # fmt: skip
 
 
-def _of_one_layout(runs: Sequence[Run]) -> list[Table]:
-    """The matrix, the others by number, the casebook."""
-    making: list[Callable[[Sequence[Run]], list[Table]]] = [
-        external_tables, evidence_table, interval_tables, internal_tables, wording_tables, confidence_table,
-        intervention_tables,
-    ]  # fmt: skip
-    shown = Progress(making, title="making tables of CXR-ContraBench", unit="kinds")
-    tables = [table for make in shown for table in make(runs)]
+def _build_layout_tables(runs: Sequence[Run]) -> list[Table]:
+    """Build the matrix, the other tables by number, and the casebook."""
+    builders: list[Callable[[Sequence[Run]], list[Table]]] = [
+        build_external_tables,
+        build_evidence_tables,
+        build_interval_tables,
+        build_internal_tables,
+        build_wording_tables,
+        build_confidence_tables,
+        build_intervention_tables,
+    ]
+    progress = Progress(builders, title="making tables of CXR-ContraBench", unit="kinds")
+    tables = [table for build in progress for table in build(runs)]
     tables.sort(key=lambda table: (table.name != "table_09_matrix", table.name))
-    casebook = casebook_table(runs)
+    casebook = build_casebook_table(runs)
     return [*tables, *([casebook] if casebook.rows else [])]
 
 
-def _runs_table(runs: Sequence[Run]) -> Table:
+def _build_runs_table(runs: Sequence[Run]) -> Table:
     rows = [
-        [run.model_name, base_name(run.setting), protocol_name(run), run.changed_values, run.setting.layout,
-         run.n, run.n_data, run.n_skipped, run.scores()["accuracy"], *outcome_shares(run.scores()),
+        [run.model_name, format_base_name(run.setting), protocol_name(run), run.changed_values, run.setting.layout,
+         run.n, run.n_data, run.n_skipped, run.scores()["accuracy"], *get_outcome_shares(run.scores()),
          run.source.n_unanswered, run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip

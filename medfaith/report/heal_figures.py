@@ -1,14 +1,25 @@
-"""HEAL-MedVQA's pictures: F1 of the answers, TPT beside VPT, and F1 by how well a model localizes (Figure 7)."""
+"""Figures of HEAL-MedVQA: F1 of the answers, TPT next to VPT, and F1 by localization quality (Figure 7)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from .heal_localization import BINS, QUESTIONS, f1, localizing, parts
+from .heal_localization import BINS, QUESTIONS, compute_f1, select_localizing, split_by_dice
 from .heal_runs import SOURCES, HealRun
-from .heal_tables import place as place_of
-from .pictures import NOTHING, Drawn, Styles, bar, figure_of, missing, places, say_empty, separate, styles_of
+from .heal_tables import get_sort_key as place_of
+from .pictures import (
+    NOTHING,
+    Drawn,
+    Styles,
+    check_matplotlib,
+    draw_bar,
+    draw_empty_note,
+    draw_separators,
+    iterate_places,
+    make_figure,
+    make_styles,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,14 +27,14 @@ if TYPE_CHECKING:
 
 
 class _Bars(NamedTuple):
-    """A group of bars. ask: of which runs; score: the metric's name of it."""
+    """A group of bars: its label, the questions of its runs, and the metric's name of its score."""
 
     label: str
     ask: str
     score: str
 
 
-_FIGURES = {  # by the name of its file: groups of bars, what they show
+_FIGURES = {  # file name -> groups of bars, label of the axis
     "figure_heal_f1": (
         (_Bars("yes/no questions", "closed", "yes_no_f1"), _Bars("open-ended questions", "open", "open_f1")),
         "F1 (95% CI)",
@@ -39,75 +50,92 @@ _FIGURES = {  # by the name of its file: groups of bars, what they show
 }
 
 
-def heal_pictures(runs: Sequence[HealRun]) -> Drawn:
-    """Figures by file name, and notes on what is not drawn."""
+def draw_heal_figures(runs: Sequence[HealRun]) -> Drawn:
+    """Draw the figures of HEAL-MedVQA.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        Figures by file name, and notes on figures that are left out.
+    """
     runs = sorted(runs, key=place_of)
     if not runs:
         return {}, []
-    if note := missing("HEAL-MedVQA"):
+    if note := check_matplotlib("HEAL-MedVQA"):
         return {}, note
-    styles = styles_of([*dict.fromkeys(run.name for run in runs)])
-    drawn = {}
-    for name, (groups, shows) in _FIGURES.items():
-        asked = [run for run in runs if run.setting.ask in {group.ask for group in groups}]
-        if asked:
-            drawn[name] = _by_source(asked, groups, shows, _of(asked, styles))
-    if located := localizing(runs):
-        drawn["figure_heal_07"] = figure_7(located, _of(located, styles))
-    return drawn, []
+    styles = make_styles([*dict.fromkeys(run.name for run in runs)])
+    figures = {}
+    for name, (groups, axis_label) in _FIGURES.items():
+        figure_runs = [run for run in runs if run.setting.ask in {group.ask for group in groups}]
+        if figure_runs:
+            figures[name] = _draw_by_source(figure_runs, groups, axis_label, _select_styles(figure_runs, styles))
+    if located := select_localizing(runs):
+        figures["figure_heal_07"] = figure_7(located, _select_styles(located, styles))
+    return figures, []
 
 
-def _of(runs: Sequence[HealRun], styles: Styles) -> Styles:
-    """The styles of the models of some runs."""
+def _select_styles(runs: Sequence[HealRun], styles: Styles) -> Styles:
+    """Select the styles of the models of some runs."""
     return {run.name: styles[run.name] for run in runs}
 
 
-def _by_source(runs: Sequence[HealRun], groups: Sequence[_Bars], shows: str, styles: Styles) -> Figure:
-    """A panel a source, with a bar a model in each group."""
+def _draw_by_source(runs: Sequence[HealRun], groups: Sequence[_Bars], axis_label: str, styles: Styles) -> Figure:
+    """Draw a panel for each source, with a bar for each model in each group."""
     sources = [config for config in SOURCES if any(run.setting.config == config for run in runs)]
-    figure = figure_of(3.2 * len(sources), styles)
+    figure = make_figure(3.2 * len(sources), styles)
     panels = figure.subplots(len(sources), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     for axes, config in zip(panels, sources, strict=True):
         scores = {(run.name, run.setting.ask): run.scores() for run in runs if run.setting.config == config}
         for group, bars in enumerate(groups):
-            for place, width, name in places(group, [*styles]):
-                found = scores.get((name, bars.ask), {})
-                shown = [found.get(f"{bars.score}{end}", NOTHING[0]) for end in ("", "_ci_low", "_ci_high")]
-                bar(axes, place, width, shown, styles[name])
-        separate(axes, len(groups))
+            for place, width, name in iterate_places(group, [*styles]):
+                run_scores = scores.get((name, bars.ask), {})
+                interval = [run_scores.get(f"{bars.score}{end}", NOTHING[0]) for end in ("", "_ci_low", "_ci_high")]
+                draw_bar(axes, place, width, interval, styles[name])
+        draw_separators(axes, len(groups))
         axes.set_title(SOURCES[config], loc="left", fontsize=11)
-        axes.set(ylim=(0, 1.05), ylabel=shows)
+        axes.set(ylim=(0, 1.05), ylabel=axis_label)
     panels[-1].set_xticks(range(len(groups)), [bars.label for bars in groups])
     return figure
 
 
 def figure_7(runs: Sequence[HealRun], styles: Styles) -> Figure:
-    """A panel for each source and kind of question; in each bin of Dice a bar a model, with its number of rows."""
-    asked = [
+    """Draw a panel for each source and kind of question, with a bar and n for each model in each bin of Dice.
+
+    Args:
+        runs: Runs with regions.
+        styles: Style of each model.
+
+    Returns:
+        The figure.
+    """
+    panel_keys = [
         (c, a) for c in SOURCES for a in QUESTIONS if any((r.setting.config, r.setting.ask) == (c, a) for r in runs)
     ]
-    figure = figure_of(2.6 * len(asked), styles)
-    panels = figure.subplots(len(asked), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
-    for axes, (config, ask) in zip(panels, asked, strict=True):
-        shown = {run.name: run for run in runs if (run.setting.config, run.setting.ask) == (config, ask)}
-        _bins(axes, shown, styles)
+    figure = make_figure(2.6 * len(panel_keys), styles)
+    panels = figure.subplots(len(panel_keys), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    for axes, (config, ask) in zip(panels, panel_keys, strict=True):
+        panel_runs = {run.name: run for run in runs if (run.setting.config, run.setting.ask) == (config, ask)}
+        _draw_bins(axes, panel_runs, styles)
         axes.set_title(f"{SOURCES[config]}, {QUESTIONS[ask]} questions", loc="left", fontsize=11)
     panels[-1].set_xticks(range(len(BINS)), BINS)
     panels[-1].set_xlabel("Dice of the model's region and the anatomy's mask")
     return figure
 
 
-def _bins(axes: Axes, runs: Mapping[str, HealRun], styles: Styles) -> None:
-    """runs: by the model's name."""
-    rows = {name: [of_bin for _, of_bin in parts(run)[: len(BINS)]] for name, run in runs.items()}
+def _draw_bins(axes: Axes, runs: Mapping[str, HealRun], styles: Styles) -> None:
+    """Draw the bins of one panel; `runs` is indexed by model."""
+    rows = {name: [bin_rows for _, bin_rows in split_by_dice(run)[: len(BINS)]] for name, run in runs.items()}
     for group in range(len(BINS)):
-        for place, width, name in places(group, [*styles]):
-            bar(axes, place, width, f1(runs[name], rows[name][group]) if name in runs else NOTHING, styles[name])
+        for place, width, name in iterate_places(group, [*styles]):
+            draw_bar(
+                axes, place, width, compute_f1(runs[name], rows[name][group]) if name in runs else NOTHING, styles[name]
+            )
             n = f"{len(rows[name][group]):,}" if name in runs else ""
             axes.text(place, 1.03, n, ha="center", va="bottom", fontsize=8, color="#444444")
-    if not any(map(len, [of_bin for of_run in rows.values() for of_bin in of_run])):
-        say_empty(axes, "no region could be read")
-    separate(axes, len(BINS))
+    if not any(map(len, [bin_rows for rows_by_bin in rows.values() for bin_rows in rows_by_bin])):
+        draw_empty_note(axes, "no region could be read")
+    draw_separators(axes, len(BINS))
     axes.set_ylim(0, 1.15)
     axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
     axes.set_ylabel("F1 (95% CI);\nrows above")

@@ -1,7 +1,7 @@
-"""Results as files that a model's repository on the Hub may hold: `.eval_results/*.yaml`.
+"""Scores as `.eval_results/*.yaml`, for models' repositories on the Hub.
 
-The format: https://huggingface.co/docs/hub/eval-results. The value is the mean of the rows' figures in per cent, as on
-the report's page; the notes have its interval and the counts.
+The format: https://huggingface.co/docs/hub/eval-results. The value is the mean over rows in per cent, as on the
+report's page; the notes hold its interval and the counts.
 """
 
 from __future__ import annotations
@@ -36,83 +36,104 @@ PLACE = ".eval_results"  # the folder in a model's repository
 
 
 class HubResults(NamedTuple):
-    """files: model -> name of a file -> its entries. left_out: words that follow "runs", and say why -> how many."""
+    """Entries for the Hub.
+
+    Attributes:
+        files: Model -> name of a file -> its entries.
+        left_out: Reason, to follow the word "runs" -> number of runs.
+    """
 
     files: Mapping[str, Mapping[str, list[EvalResultEntry]]]
     left_out: Mapping[str, int]
 
     @property
     def notes(self) -> list[str]:
+        """A note on the runs that are left out."""
         left_out = ", ".join(f"{count(n)} {which}" for which, n in self.left_out.items())
         return [f"runs that are not in the Hub's files: {left_out}"] if left_out else []
 
 
-def hub_results(results: Results, org: str) -> HubResults:
-    """An entry for each run of all rows with the image; further runs of a model's task are in files of their own.
+def collect_hub_results(results: Results, org: str) -> HubResults:
+    """Collect an entry for each run over all rows with the image.
 
-    org: the organisation on the Hub whose data sets hold the rows.
+    Further runs of a model on the same task get files of their own.
+
+    Args:
+        results: The runs.
+        org: The organisation on the Hub whose data sets hold the rows.
+
+    Returns:
+        The entries.
 
     Raises:
-        MedfaithError: the Hub has no such names of organisations.
+        MedfaithError: `org` is not a valid name on the Hub.
     """
     try:
         validate_repo_id(f"{org}/name")
     except HFValidationError as error:
         action = "name the organisation that medfaith publish got, such as --org my-group"
-        raise MedfaithError(f"--org: {org!r} is no name on the Hub\n  what to do: {action}") from error
+        raise MedfaithError(f"--org: {org!r} is not a valid name on the Hub\n  what to do: {action}") from error
     repositories = {task.name: task.rows["repository"] for entry in listed() for task in entry.tasks}
     files: dict[str, dict[str, list[EvalResultEntry]]] = defaultdict(lambda: defaultdict(list))
     left_out: Counter[str] = Counter()
-    seen: Counter[tuple[str, str]] = Counter()
-    for run, answers in _answered(results):
+    n_runs: Counter[tuple[str, str]] = Counter()
+    for run, answers in _iterate_runs(results):
         repository = repositories.get(run.source.task)
-        why = _why_not(run, answers, repository)
-        if why or answers is None:
-            left_out[why] += 1
+        reason = _explain_exclusion(run, answers, repository)
+        if reason or answers is None:
+            left_out[reason] += 1
             continue
         key = run.model_name, run.source.task
-        seen[key] += 1
-        name = f"{repository}.yaml" if seen[key] == 1 else f"{repository}_{seen[key]}.yaml"
-        files[run.model_name][name].append(_entry(run, answers, f"{org}/{repository}"))
+        n_runs[key] += 1
+        name = f"{repository}.yaml" if n_runs[key] == 1 else f"{repository}_{n_runs[key]}.yaml"
+        files[run.model_name][name].append(_build_entry(run, answers, f"{org}/{repository}"))
     return HubResults(files, left_out)
 
 
-def write_hub_results(found: HubResults, folder: Path) -> list[str]:
-    """Writes FOLDER/<model>/.eval_results/<data set>.yaml; returns a line for each model that says where it belongs.
+def write_hub_results(results_on_hub: HubResults, folder: Path) -> list[str]:
+    """Write FOLDER/<model>/.eval_results/<data set>.yaml for each model.
 
-    Raises InputError for a folder that cannot be written.
+    Args:
+        results_on_hub: The entries.
+        folder: The folder.
+
+    Returns:
+        A line for each model that says where its files belong.
+
+    Raises:
+        InputError: The folder cannot be written.
     """
     lines = []
-    for model, files in found.files.items():
-        place = folder / safe_name(model) / PLACE
+    for model, files in results_on_hub.files.items():
+        model_folder = folder / safe_name(model) / PLACE
         for name, entries in files.items():
             content = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False, allow_unicode=True)
             try:
-                with atomic_file(place / name) as partial:
+                with atomic_file(model_folder / name) as partial:
                     partial.write_text(content, encoding="utf-8")
             except OSError as error:
-                found_ = f"cannot be written ({error.strerror or error})"
-                raise InputError(place, found_, action="choose another --results-yaml") from error
-        lines.append(f"{place}: for a pull request to {_home(model)}")
+                problem = f"cannot be written ({error.strerror or error})"
+                raise InputError(model_folder, problem, action="choose another --results-yaml") from error
+        lines.append(f"{model_folder}: for a pull request to {_format_repository(model)}")
     return lines
 
 
-def _answered(results: Results) -> Iterator[tuple[Logged, Answers | None]]:
-    """Each run with its figures; None where more is not better."""
+def _iterate_runs(results: Results) -> Iterator[tuple[Logged, Answers | None]]:
+    """Iterate over the runs with their answers; None if a larger score is not better."""
     empty = Results([], [], [], [], [], [])
     for kind in Results._fields[:-1]:
         for run in getattr(results, kind):
-            found, _ = all_answers(empty._replace(**{kind: [run]}))
-            yield run, found[0] if found else None
+            scored, _ = all_answers(empty._replace(**{kind: [run]}))
+            yield run, scored[0] if scored else None
 
 
-def _why_not(run: Logged, answers: Answers | None, repository: str | None) -> str:
-    """Which runs a run is one of that are no result of a model on a data set; "" if it is a result."""
+def _explain_exclusion(run: Logged, answers: Answers | None, repository: str | None) -> str:
+    """Explain why a run is excluded, in words that follow "runs"; "" if it is included."""
     if run.model in BASELINES:
         return "of reference models, which have no repository"
-    told = dict(run.source.told)
-    if "control" in told or "wording" in told:
-        return "under a control" if "control" in told else "in another wording"
+    conditions = dict(run.source.told)
+    if "control" in conditions or "wording" in conditions:
+        return "under a control" if "control" in conditions else "in another wording"
     if answers is None or all(math.isnan(value) for value in answers.values):
         return "without a score in which more is better"
     if repository is None:
@@ -123,7 +144,7 @@ def _why_not(run: Logged, answers: Answers | None, repository: str | None) -> st
     return ""
 
 
-def _entry(run: Logged, answers: Answers, dataset: str) -> EvalResultEntry:
+def _build_entry(run: Logged, answers: Answers, dataset: str) -> EvalResultEntry:
     (plot,) = forests([answers])
     (line,) = plot.lines
     counts = Counter(answers.outcomes)
@@ -131,8 +152,8 @@ def _entry(run: Logged, answers: Answers, dataset: str) -> EvalResultEntry:
         f"{plot.metric} in %",
         f"95% interval {percent(line.low)} to {percent(line.high)} (of whole groups)",
         f"{count(line.n)} rows of {count(len({*map(str, answers.groups)}))} groups",
-        *([] if counts[""] else [f"{of} answers: {count(counts[of])}" for of in (UNREAD, DECLINED)]),
-        *_how(run, answers),
+        *([] if counts[""] else [f"{outcome} answers: {count(counts[outcome])}" for outcome in (UNREAD, DECLINED)]),
+        *_iterate_settings(run, answers),
         f"medfaith {importlib.metadata.version('medfaith')}",
     ]
     return EvalResultEntry(
@@ -141,16 +162,20 @@ def _entry(run: Logged, answers: Answers, dataset: str) -> EvalResultEntry:
     )  # fmt: skip
 
 
-def _how(run: Logged, answers: Answers) -> Iterator[str]:
-    """How the task was put."""
-    for name, told in answers.how.items():
-        value: Any = getattr(run.setting, name, told)
-        parts = value._asdict() if hasattr(value, "_asdict") else {name: value}
-        yield from (f"{part.replace('_', ' ')}: {of_part}" for part, of_part in parts.items() if of_part)
+def _iterate_settings(run: Logged, answers: Answers) -> Iterator[str]:
+    """Iterate over the settings of the task."""
+    for name, default in answers.how.items():
+        value: Any = getattr(run.setting, name, default)
+        fields = value._asdict() if hasattr(value, "_asdict") else {name: value}
+        yield from (
+            f"{field_name.replace('_', ' ')}: {field_value}"
+            for field_name, field_value in fields.items()
+            if field_value
+        )
     if answers.variant:
         yield answers.variant
 
 
-def _home(model: str) -> str:
+def _format_repository(model: str) -> str:
     on_the_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", model)
     return f"https://huggingface.co/{model}" if on_the_hub else "the model's own repository"

@@ -1,4 +1,4 @@
-"""Sheets of images for `--out`: VPT before and after its edit, and where models look beside the boxes of a sentence."""
+"""Sheets of images for `--out`: VPT before and after its edit, and heatmaps with the boxes of a sentence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from .page.cases import IMAGE, Case, cases
-from .page.pictures import BEFORE, Picture, Pixels, pictures, sentence_cases
+from .page.pictures import BEFORE, Picture, Pixels, collect_sentence_cases, pictures
 from .pictures import PIXELS, short
 
 if TYPE_CHECKING:
@@ -21,16 +21,22 @@ if TYPE_CHECKING:
 
     from .results import Results
 
-LARGEST = 6  # rows of a sheet
-MOST_MODELS = 4  # side by side
-TRIED = 8 * LARGEST  # questions of VPT, of which half are the originals
+LARGEST = 6  # maximum number of rows
+MOST_MODELS = 4  # maximum number of models in a row
+N_CASES = 8 * LARGEST  # questions of VPT; half of them are originals
 _SIDE = 3.0  # inches
 _BOX = "#00e000"
 _CAPTION = "This picture holds licensed pixels and words of reports. Keep it where the images may be."
 
 
 class Panel(NamedTuple):
-    """One picture of a sheet. layers: names of what lies over it, "region", "boxes" or a model whose heatmap it is."""
+    """One picture of a sheet.
+
+    Attributes:
+        title: The title.
+        picture: The picture.
+        layers: Layers to draw: "region", "boxes", or a model for its heatmap.
+    """
 
     title: str
     picture: Picture
@@ -38,79 +44,107 @@ class Panel(NamedTuple):
 
 
 class Strip(NamedTuple):
-    """A row of a sheet: what was asked, and its panels."""
+    """A row of a sheet.
+
+    Attributes:
+        title: The question.
+        panels: The pictures.
+    """
 
     title: str
     panels: Sequence[Panel]
 
 
-def image_sheets(results: Results, given: Pixels) -> tuple[dict[str, Figure], list[str]]:
-    """The sheets by the names of their files, each where the runs have something to show, and notes on what has none.
+def draw_image_sheets(results: Results, pixels: Pixels) -> tuple[dict[str, Figure], list[str]]:
+    """Draw the sheets of a report.
 
-    Raises: as `page.pictures.pictures`.
+    Args:
+        results: The runs.
+        pixels: Sources of the pictures.
+
+    Returns:
+        Figures by file name; and notes on tasks without pictures.
+
+    Raises:
+        InputError: As `page.pictures.pictures`.
+        ImageError: As `page.pictures.pictures`.
     """
-    found: dict[str, Figure] = {}
+    sheets: dict[str, Figure] = {}
     notes: list[str] = []
-    asked = [case for case in cases(results).cases if case.task.endswith("_vpt")]
-    for name, of, take, tried in (
-        (PIXELS[2], asked, _before_and_after, TRIED),
-        (PIXELS[3], sentence_cases(results, given), _where, LARGEST),
+    vpt_cases = [case for case in cases(results).cases if case.task.endswith("_vpt")]
+    for name, sheet_cases, build_strip, n_cases in (
+        (PIXELS[2], vpt_cases, _build_edit_strip, N_CASES),
+        (PIXELS[3], collect_sentence_cases(results, pixels), _build_heatmap_strip, LARGEST),
     ):
-        if of:
-            shown, left_out = pictures([_with_the_image(case) for case in of], results, given._replace(most=tried))
+        if sheet_cases:
+            pictures_by_place, left_out = pictures(
+                [_select_image_answers(case) for case in sheet_cases], results, pixels._replace(most=n_cases)
+            )
             notes += left_out
-            strips = [strip for place in sorted(shown) if (strip := take(of[place], shown[place])) is not None]
+            strips = [
+                strip
+                for place in sorted(pictures_by_place)
+                if (strip := build_strip(sheet_cases[place], pictures_by_place[place])) is not None
+            ]
             if strips:
-                found[name] = draw(strips[:LARGEST])
-    return found, notes
+                sheets[name] = draw(strips[:LARGEST])
+    return sheets, notes
 
 
-def _with_the_image(case: Case) -> Case:
+def _select_image_answers(case: Case) -> Case:
+    """Select the answers with the image."""
     return case._replace(answers=tuple(answer for answer in case.answers if answer.shown == IMAGE))
 
 
-def _before_and_after(case: Case, shown: Sequence[Picture]) -> Strip | None:
-    """None of an original, which is not edited."""
-    before = next((picture for picture in shown if picture.shown == BEFORE), None)
+def _build_edit_strip(case: Case, case_pictures: Sequence[Picture]) -> Strip | None:
+    """Build the strip of a perturbed question; None for an original, which has no edit."""
+    before = next((picture for picture in case_pictures if picture.shown == BEFORE), None)
     if before is None:
         return None
-    edited = shown[0]
-    said = "; ".join(f"{short(answer.model, 24)}: {answer.read}" for answer in _with_the_image(case).answers)
+    edited = case_pictures[0]
+    readings = "; ".join(f"{short(answer.model, 24)}: {answer.read}" for answer in _select_image_answers(case).answers)
     panels = [
         Panel("before the edit", before._replace(region=edited.region), ["region"]), Panel("as asked", edited, []),
     ]  # fmt: skip
-    return Strip(f"{case.question}\nread of the edited image: {said}", panels)
+    return Strip(f"{case.question}\nread of the edited image: {readings}", panels)
 
 
-def _where(case: Case, shown: Sequence[Picture]) -> Strip | None:
-    """None without attention of any model."""
-    picture = shown[0]
-    looked = [model for model, url in picture.heat if url]
-    of_model = {answer.model: answer.read.partition(" of")[0] for answer in case.answers}
+def _build_heatmap_strip(case: Case, case_pictures: Sequence[Picture]) -> Strip | None:
+    """Build the strip of a sentence; None without a heatmap."""
+    picture = case_pictures[0]
+    attended_models = [model for model, url in picture.heat if url]
+    reading_by_model = {answer.model: answer.read.partition(" of")[0] for answer in case.answers}
     panels = [Panel("the boxes", picture, ["boxes"])]
     panels += [
-        Panel(f"{short(model, 30)}\n{of_model.get(model, '')}", picture, ["boxes", model])
-        for model in looked[:MOST_MODELS]
+        Panel(f"{short(model, 30)}\n{reading_by_model.get(model, '')}", picture, ["boxes", model])
+        for model in attended_models[:MOST_MODELS]
     ]
-    return Strip(case.question, panels) if looked else None
+    return Strip(case.question, panels) if attended_models else None
 
 
 def draw(strips: Sequence[Strip]) -> Figure:
-    """The strips below each other, and what must not be done with the figure."""
+    """Draw the strips below each other, with a caption on the licence.
+
+    Args:
+        strips: The strips.
+
+    Returns:
+        The figure.
+    """
     from matplotlib.figure import Figure
 
     n_columns, heights = max(len(strip.panels) for strip in strips), [_SIDE + 0.9] * len(strips) + [0.4]
     figure = Figure(figsize=(_SIDE * n_columns, sum(heights)), layout="constrained")
-    *parts, last = figure.subfigures(len(heights), 1, height_ratios=heights)  # pyright: ignore (of two or more it is an array)
-    for part, strip in zip(parts, strips, strict=True):
+    *strip_figures, caption_figure = figure.subfigures(len(heights), 1, height_ratios=heights)  # pyright: ignore (an array for two or more)
+    for strip_figure, strip in zip(strip_figures, strips, strict=True):
         lines = [line for text in strip.title.split("\n") for line in textwrap.wrap(text, int(13 * _SIDE * n_columns))]
-        part.suptitle("\n".join(lines), fontsize=9, x=0.01, ha="left")
-        places = part.subplots(1, n_columns, squeeze=False)[0]
-        for axes in places:
+        strip_figure.suptitle("\n".join(lines), fontsize=9, x=0.01, ha="left")
+        panels = strip_figure.subplots(1, n_columns, squeeze=False)[0]
+        for axes in panels:
             axes.set_axis_off()
-        for axes, panel in zip(places, strip.panels, strict=False):
+        for axes, panel in zip(panels, strip.panels, strict=False):
             _draw_panel(axes, panel)
-    last.text(0.01, 0.5, _CAPTION, fontsize=8, va="center", color="#444444")
+    caption_figure.text(0.01, 0.5, _CAPTION, fontsize=8, va="center", color="#444444")
     return figure
 
 
@@ -119,13 +153,13 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
 
     picture = panel.picture
     width, height = picture.size
-    whole = (0, width, height, 0)
-    axes.imshow(_decoded(picture.url), extent=whole, interpolation="antialiased")
+    extent = (0, width, height, 0)
+    axes.imshow(_decode_image(picture.url), extent=extent, interpolation="antialiased")
     for model, url in picture.heat:
         if model in panel.layers and url:
-            axes.imshow(_decoded(url), extent=whole, interpolation="antialiased", alpha=0.6)
+            axes.imshow(_decode_image(url), extent=extent, interpolation="antialiased", alpha=0.6)
     if "region" in panel.layers and picture.region:
-        inside = _decoded(picture.region)[..., 3] > 0
+        inside = _decode_image(picture.region)[..., 3] > 0
         x, y = ((np.arange(n) + 0.5) / n for n in inside.shape[::-1])
         axes.contour(x * width, y * height, inside, levels=[0.5], colors=_BOX, linewidths=1.5)
     for box in picture.boxes if "boxes" in panel.layers else ():
@@ -135,6 +169,6 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.set_title(panel.title, fontsize=8)
 
 
-def _decoded(url: str) -> np.ndarray:
-    """RGBA, shape (h, w, 4)."""
+def _decode_image(url: str) -> np.ndarray:
+    """Decode a data URL to RGBA, shape (h, w, 4)."""
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2]))).convert("RGBA"))

@@ -1,4 +1,4 @@
-"""What the report's pictures have in common: their size, a colour for each model, bars, boxes, and the files."""
+"""Common parts of the report's figures: size, a colour for each model, bars, boxes and file formats."""
 
 from __future__ import annotations
 
@@ -20,69 +20,106 @@ if TYPE_CHECKING:
 
 DPI = 100
 WIDTH = 12  # inches
-# Okabe and Ito's colours, which people who confuse red and green tell apart, and darker ones for further models.
+# Colours of Okabe and Ito for colour-blind readers, and darker ones for further models.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#555555")
-NONE = "n/a"  # where there is no value to draw
+NONE = "n/a"  # in place of an undefined value
 NOTHING = (math.nan,) * 3  # no value and no interval
-# Figures that show frames and images, which are licensed.
+# Figures with pixels of licensed frames and images.
 PIXELS = ("figure_surgx_overlays", "figure_surgx_06", "figure_heal_vpt_images", "figure_wrong_lung_images")
-# What a file says of itself: no date and no version, so that the same figure gives the same bytes.
+# Metadata of each format: no date and no version, so that the same figure gives the same bytes.
 FORMATS: Mapping[str, Mapping[str, None]] = {
     "png": {"Software": None},
     "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
     "svg": {"Creator": None, "Date": None},
 }
-# Publishers refuse Type 3 fonts (42 is TrueType); the ids in an SVG are random without a salt; layout: see `saved`.
+# Publishers refuse Type 3 fonts (42 is TrueType). Ids in an SVG are random without a salt. For the layout see `saved`.
 _SETTINGS: Any = {
     "pdf.fonttype": 42, "svg.hashsalt": "medfaith", "figure.autolayout": False, "figure.constrained_layout.use": False,
 }  # fmt: skip
-_NAME = 44  # characters of a model's name that a legend has room for
-_LABEL = 0.07  # the least share of a bar that has room for its label
-Drawn = tuple[dict[str, "Figure"], list[str]]  # figures by the name of their files, notes on what is not drawn
-Styles = Mapping[str, Mapping[str, Any]]  # by a model's name
+_NAME = 44  # maximum length of a model's name in a legend (characters)
+_LABEL = 0.07  # a smaller share of a bar has no label
+Drawn = tuple[dict[str, "Figure"], list[str]]  # figures by file name, notes on figures that are left out
+Styles = Mapping[str, Mapping[str, Any]]  # by model
 _T = TypeVar("_T")
 
 
-def missing(benchmark: str) -> list[str]:
-    """A note that stands for a benchmark's pictures where matplotlib is not installed; none where it is."""
+def check_matplotlib(benchmark: str) -> list[str]:
+    """Check whether matplotlib is installed.
+
+    Args:
+        benchmark: Title of the benchmark.
+
+    Returns:
+        A note that its figures are left out; none if matplotlib is installed.
+    """
     if importlib.util.find_spec("matplotlib") is not None:
         return []
     return [f"pictures of {benchmark} need matplotlib and are left out: uv pip install 'medfaith[explain]'"]
 
 
 def files(figures: Mapping[str, Figure]) -> dict[str, bytes]:
-    """Each figure as PNG, PDF and SVG, by the name of the file."""
-    shown = Progress(figures.items(), title="saving figures", unit="figures")
-    return {f"{name}.{kind}": of_kind for name, one in shown for kind, of_kind in saved(one).items()}
+    """Save each figure as PNG, PDF and SVG.
+
+    Args:
+        figures: Figures by name.
+
+    Returns:
+        Name of the file -> its bytes.
+    """
+    progress = Progress(figures.items(), title="saving figures", unit="figures")
+    return {f"{name}.{kind}": content for name, figure in progress for kind, content in saved(figure).items()}
 
 
-def for_page(figure: Figure) -> str:
-    """The figure as a small SVG: its text is text, in whatever font the reader has."""
+def encode_svg(figure: Figure) -> str:
+    """Encode a figure as a small SVG with its text as text.
+
+    Args:
+        figure: The figure.
+
+    Returns:
+        The SVG.
+    """
     svg = saved(figure, ["svg"], **{"svg.fonttype": "none"})["svg"].decode()
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->|<\?xml.*?\?>|<!DOCTYPE.*?>", "", svg, flags=re.DOTALL)
     return " ".join(re.sub(r"([1-9]\d*\.\d)\d+", r"\1", svg).split())  # a tenth of a point is enough
 
 
-def saved(figure: Figure, kinds: Collection[str] = tuple(FORMATS), **more: Any) -> dict[str, bytes]:
-    """The figure in each format, always the same bytes; it is laid out once. more: settings of matplotlib."""
+def saved(figure: Figure, kinds: Collection[str] = tuple(FORMATS), **settings: Any) -> dict[str, bytes]:
+    """Save a figure in each format; the same figure gives the same bytes.
+
+    Args:
+        figure: The figure; its layout is computed once.
+        kinds: The formats.
+        settings: Settings of matplotlib.
+
+    Returns:
+        Format -> bytes.
+    """
     from matplotlib import rc_context
     from matplotlib.text import Text
 
-    for text in figure.findobj(Text):  # a name with two dollars is no formula
+    for text in figure.findobj(Text):  # a name with two dollars is not a formula
         text.set_parse_math(False)  # pyright: ignore[reportAttributeAccessIssue]
     figure.draw_without_rendering()
-    found = {}
-    with rc_context(_SETTINGS | more):
-        figure.set_layout_engine(None)  # not "none", for which each format is laid out once more
+    content_by_kind = {}
+    with rc_context(_SETTINGS | settings):
+        figure.set_layout_engine(None)  # "none" would compute the layout again for each format
         for kind in kinds:
             file = io.BytesIO()
             figure.savefig(file, format=kind, dpi=DPI, metadata={**FORMATS[kind]})
-            found[kind] = file.getvalue()
-    return found
+            content_by_kind[kind] = file.getvalue()
+    return content_by_kind
 
 
-def styles_of(names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """A colour a model, the same in all pictures; hatched from the second time on that a colour is used."""
+def make_styles(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Choose a colour for each model; repeated colours are hatched.
+
+    Args:
+        names: The models.
+
+    Returns:
+        Model -> style of matplotlib's patches.
+    """
     hatches = ("", "///", "...")
     return {
         name: {
@@ -95,21 +132,35 @@ def styles_of(names: Sequence[str]) -> dict[str, dict[str, Any]]:
     }
 
 
-def figure_of(height: float, styles: Styles, *more: Any) -> Figure:
-    """A figure, `height` inches high and a little more for the legend above its panels: the models, then `more`."""
+def make_figure(height: float, styles: Styles, *handles_after: Any) -> Figure:
+    """Make an empty figure with a legend above its panels.
+
+    Args:
+        height: Height without the legend, in inches.
+        styles: Style of each model.
+        handles_after: Further handles of the legend.
+
+    Returns:
+        The figure.
+    """
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     figure = Figure(figsize=(WIDTH, height + 0.25 * -(-len(styles) // 3)), layout="constrained")
-    handles = [*(Patch(**style, label=short(name, _NAME)) for name, style in styles.items()), *more]
+    handles = [*(Patch(**style, label=short(name, _NAME)) for name, style in styles.items()), *handles_after]
     figure.legend(
         handles=handles, loc="outside upper center", ncols=3 if len(styles) > 3 else len(handles), fontsize=10
     )
     return figure
 
 
-def separate(axes: Axes, n_groups: int) -> None:
-    """Horizontal lines behind the groups, and vertical ones between them; group i stands at x = i."""
+def draw_separators(axes: Axes, n_groups: int) -> None:
+    """Draw horizontal grid lines, and vertical lines between groups; group i is at x = i.
+
+    Args:
+        axes: The panel.
+        n_groups: Number of groups.
+    """
     axes.set_xlim(-0.5, n_groups - 0.5)
     axes.yaxis.grid(visible=True, color="#dddddd")
     axes.set_axisbelow(True)
@@ -117,17 +168,33 @@ def separate(axes: Axes, n_groups: int) -> None:
         axes.axvline(between + 0.5, color="#eeeeee", linewidth=0.8)
 
 
-def places(group: int, items: Sequence[_T]) -> Iterator[tuple[float, float, _T]]:
-    """Of each item of a group its place and its width, side by side."""
+def iterate_places(group: int, items: Sequence[_T]) -> Iterator[tuple[float, float, _T]]:
+    """Iterate over the items of a group with their positions side by side.
+
+    Args:
+        group: Index of the group.
+        items: The items.
+
+    Returns:
+        Position, width and item.
+    """
     width = 0.8 / len(items)
     return ((group - 0.4 + width * (number + 0.5), min(0.85 * width, 0.3), item) for number, item in enumerate(items))
 
 
-def bar(axes: Axes, place: float, width: float, shown: Sequence[float], style: Mapping[str, Any]) -> None:
-    """A bar with a line for its interval. shown: value, low and high; without a value, words that say so."""
-    value, low, high = shown
+def draw_bar(axes: Axes, place: float, width: float, interval: Sequence[float], style: Mapping[str, Any]) -> None:
+    """Draw a bar with a line for its interval, or a text if the value is undefined.
+
+    Args:
+        axes: The panel.
+        place: Position of the bar.
+        width: Width of the bar.
+        interval: Value, low and high.
+        style: Style of the bar.
+    """
+    value, low, high = interval
     if math.isnan(value):
-        no_value(axes, place)
+        draw_no_value(axes, place)
         return
     axes.bar(place, value, width, linewidth=0.8, **style)
     if value == 0:  # its bar has no height
@@ -137,23 +204,30 @@ def bar(axes: Axes, place: float, width: float, shown: Sequence[float], style: M
 
 
 def box(axes: Axes, place: float, width: float, values: Sequence[float], style: Mapping[str, Any]) -> None:
-    """Quartiles, whiskers to 1.5 times their distance, the values beyond, and the mean; or words that there is none.
+    """Draw a box plot with its mean: quartiles, whiskers to 1.5 times their distance, and outliers.
 
-    Where both quartiles are the same, the box is a flat one of the model's colour.
+    If both quartiles are equal, the box is a flat line in the model's colour. Without values a text says so.
+
+    Args:
+        axes: The panel.
+        place: Position of the box.
+        width: Width of the box.
+        values: The values.
+        style: Style of the box.
     """
     from matplotlib.cbook import boxplot_stats
 
     if not values:
-        no_value(axes, place)
+        draw_no_value(axes, place)
         return
-    (found,) = boxplot_stats(values)
-    flat, size = found["q1"] == found["q3"], min(5, 40 * width)
+    (statistics,) = boxplot_stats(values)
+    flat, size = statistics["q1"] == statistics["q3"], min(5, 40 * width)
     if flat:
         ends = (place - width / 2, place + width / 2)
         for colour, thick in (("black", 10), (style["facecolor"], 8)):
-            axes.plot(ends, (found["med"],) * 2, color=colour, linewidth=thick, solid_capstyle="butt")
+            axes.plot(ends, (statistics["med"],) * 2, color=colour, linewidth=thick, solid_capstyle="butt")
     axes.bxp(
-        [found],
+        [statistics],
         positions=[place],
         widths=width,
         manage_ticks=False,
@@ -168,10 +242,16 @@ def box(axes: Axes, place: float, width: float, values: Sequence[float], style: 
     )
 
 
-def stacked(axes: Axes, place: float, parts: Sequence[tuple[float, Mapping[str, Any]]]) -> None:
-    """A horizontal bar cut into shares of 1, each with its style; a wide one has its percentage."""
+def draw_stacked_bar(axes: Axes, place: float, shares: Sequence[tuple[float, Mapping[str, Any]]]) -> None:
+    """Draw a horizontal bar of shares; a wide share has its percentage as label.
+
+    Args:
+        axes: The panel.
+        place: Position of the bar.
+        shares: Share of 1 and style of each segment.
+    """
     start = 0.0
-    for share, style in parts:
+    for share, style in shares:
         if share:
             axes.barh(place, share, left=start, edgecolor="black", linewidth=0.6, **style)
         if share >= _LABEL:
@@ -179,30 +259,45 @@ def stacked(axes: Axes, place: float, parts: Sequence[tuple[float, Mapping[str, 
         start += share
 
 
-def no_value(axes: Axes, place: float) -> None:
-    """Grey words, which nobody takes for a bar."""
+def draw_no_value(axes: Axes, place: float) -> None:
+    """Draw a grey text in place of a bar.
+
+    Args:
+        axes: The panel.
+        place: Position of the bar.
+    """
     axes.annotate(
         NONE, (place, 0), (0, 3), textcoords="offset points", ha="center", va="bottom", rotation=90, fontsize=8,
         color="#888888",
     )  # fmt: skip
 
 
-def say_empty(axes: Axes, why: str) -> None:
-    """Words in a panel in which nothing is drawn, above the middle: a line for 0 may be there."""
+def draw_empty_note(axes: Axes, text: str) -> None:
+    """Draw a text in an empty panel, above a line for 0.
+
+    Args:
+        axes: The panel.
+        text: The text.
+    """
     axes.text(
-        0.5, 0.7, why, transform=axes.transAxes, ha="center", va="center", fontsize=10, color="#555555",
+        0.5, 0.7, text, transform=axes.transAxes, ha="center", va="center", fontsize=10, color="#555555",
         bbox={"facecolor": "white", "edgecolor": "none"},
     )  # fmt: skip
 
 
 def short(name: str, length: int) -> str:
-    """The end of a long name, which tells most, from the beginning of one of its parts where it has some.
+    """Cut a long name to its end, from the beginning of a part of the name if possible.
 
-    A path on a machine is cut to its last part.
+    Args:
+        name: The name; a path on a machine is cut to its last part.
+        length: Maximum number of characters.
+
+    Returns:
+        The name.
     """
     name = escape_controls(without_paths(name))
     if len(name) <= length:
         return name
     tail = name[1 - length :]
-    parts = [at for at in (tail.find(mark) for mark in "/:") if 0 <= at < len(tail) - 8]
-    return f"…{tail[min(parts) + 1 :] if parts else tail}"
+    starts = [at for at in (tail.find(mark) for mark in "/:") if 0 <= at < len(tail) - 8]
+    return f"…{tail[min(starts) + 1 :] if starts else tail}"

@@ -1,4 +1,4 @@
-"""What the papers print for the models of a report, beside what was found here (published.toml)."""
+"""Figures that the papers print for the models of a report, next to the report's own (published.toml)."""
 
 from __future__ import annotations
 
@@ -14,29 +14,36 @@ from .contrabench_runs import ORIGINAL
 from .tables import MODEL, Column, Table, fraction, percent, points
 
 _UNITS = {"percent": 100, "fraction": 1}
-_COUNTS = ("_errors", "_reversals")  # how the names of columns that count end
+_COUNTS = ("_errors", "_reversals")  # suffixes of columns with counts
 _COLUMNS = [MODEL, Column("Paper", ("paper",)), Column("Setting", ("setting",)), Column("Score", ("score",))]
 
 
-def beside_the_papers(benchmark: str, tables: Sequence[Table]) -> list[Table]:
-    """A table of the figures that the paper prints for the models of these tables; none where it prints none.
+def build_published_tables(benchmark: str, tables: Sequence[Table]) -> list[Table]:
+    """Build a table of the figures that the paper prints for the models of these tables.
 
-    A model is the paper's if its name is, but for its organisation, case and signs: of several that are nearly named so
-    none is taken.
+    A model matches a paper's model if their names are equal without organisation, case and punctuation.
+
+    Args:
+        benchmark: Title of the benchmark.
+        tables: The report's tables.
+
+    Returns:
+        One table; none if the paper prints no figure for these models.
     """
     rows, notes, unit = [], [], ""
     for table in tables:
-        for of_paper in _published():
-            if table.name in (of_paper["name"], f"{of_paper['name']}_{ORIGINAL}"):
-                found = [*_rows(table, of_paper)]
-                notes += [f"{of_paper['paper']}: {of_paper['note']}"] if found and of_paper["note"] else []
-                rows, unit = rows + found, of_paper["unit"]
+        for paper_table in _get_tables():
+            if table.name in (paper_table["name"], f"{paper_table['name']}_{ORIGINAL}"):
+                new_rows = [*_iterate_rows(table, paper_table)]
+                notes += [f"{paper_table['paper']}: {paper_table['note']}"] if new_rows and paper_table["note"] else []
+                rows, unit = rows + new_rows, paper_table["unit"]
     if not rows:
         return []
-    show, by = (percent, points) if unit == "percent" else (fraction, _by)
+    show, by = (percent, points) if unit == "percent" else (fraction, _format_difference)
     columns = [
-        *_COLUMNS, Column("Published", ("published",), _or_count(show)), Column("Here", ("here",), _or_count(show)),
-        Column("Difference", ("difference",), _or_count(by, "+,")),
+        *_COLUMNS, Column("Published", ("published",), _make_formatter(show)),
+        Column("Here", ("here",), _make_formatter(show)),
+        Column("Difference", ("difference",), _make_formatter(by, "+,")),
     ]  # fmt: skip
     note = (
         "Difference: here less published. How many rows were asked here stands in the tables above. The paper asked "
@@ -46,74 +53,91 @@ def beside_the_papers(benchmark: str, tables: Sequence[Table]) -> list[Table]:
     return [Table(name, f"{benchmark}, beside the paper", columns, rows, [note, *dict.fromkeys(notes)])]
 
 
-def _or_count(show: Callable[[Any], str], sign: str = ",") -> Callable[[Any], str]:
-    """How a figure is printed; whole numbers are counts."""
-    return lambda value: f"{value:{sign}}" if isinstance(value, int) else show(value)
+def _make_formatter(format_value: Callable[[Any], str], sign: str = ",") -> Callable[[Any], str]:
+    """Make a formatter that prints whole numbers as counts."""
+    return lambda value: f"{value:{sign}}" if isinstance(value, int) else format_value(value)
 
 
-def _by(value: Any) -> str:
+def _format_difference(value: Any) -> str:
+    """Format a difference of fractions."""
     return f"{value + 0.0:+.3f}"
 
 
-def _rows(table: Table, of_paper: Mapping[str, Any]) -> Iterator[list[Any]]:
+def _iterate_rows(table: Table, paper_table: Mapping[str, Any]) -> Iterator[list[Any]]:
+    """Iterate over the figures that a table and the paper share."""
     names = [name for column in table.columns for name in column.names]
     layout = f", {ORIGINAL} order" if table.name.endswith(f"_{ORIGINAL}") else ""
     for row in table.rows:
-        ours = dict(zip(names, row, strict=True))
-        for model, *values in of_paper["rows"]:
-            theirs = dict(zip(of_paper["columns"], values, strict=True))
-            told = [name for name, value in theirs.items() if not _is_number(value)]
-            if not (_is(ours["model"], model) and all(ours.get(name) == theirs[name] for name in told)):
+        own_values = dict(zip(names, row, strict=True))
+        for model, *values in paper_table["rows"]:
+            paper_values = dict(zip(paper_table["columns"], values, strict=True))
+            setting_names = [name for name, value in paper_values.items() if not _is_number(value)]
+            if not (
+                _is_same_model(own_values["model"], model)
+                and all(own_values.get(name) == paper_values[name] for name in setting_names)
+            ):
                 continue
-            setting = (", ".join(theirs[name] for name in told) + layout).strip(", ")
-            for name, title in zip(of_paper["columns"], of_paper["titles"], strict=True):
-                value = ours.get(name)  # a protocol that was not asked has no column
-                if name in told or value is None or math.isnan(value):
+            setting = (", ".join(paper_values[name] for name in setting_names) + layout).strip(", ")
+            for name, title in zip(paper_table["columns"], paper_table["titles"], strict=True):
+                value = own_values.get(name)  # a protocol without a run has no column
+                if name in setting_names or value is None or math.isnan(value):
                     continue
                 if name.endswith(_COUNTS):
-                    published, here = int(theirs[name]), int(value)
+                    published, own = int(paper_values[name]), int(value)
                 else:
-                    published, here = round(float(theirs[name]) / _UNITS[of_paper["unit"]], 6), float(value)
-                yield [ours["model"], of_paper["paper"], setting, title, published, here, _difference(here, published)]
+                    published, own = round(float(paper_values[name]) / _UNITS[paper_table["unit"]], 6), float(value)
+                yield [
+                    own_values["model"],
+                    paper_table["paper"],
+                    setting,
+                    title,
+                    published,
+                    own,
+                    _compute_difference(own, published),
+                ]
 
 
-def _difference(here: float, published: float) -> float:
-    """To the fourth digit, since the papers print no more."""
-    return here - published if isinstance(here, int) else round(here - published, 4) + 0.0
+def _compute_difference(own: float, published: float) -> float:
+    """Compute the difference, to the fourth digit because the papers print no more."""
+    return own - published if isinstance(own, int) else round(own - published, 4) + 0.0
 
 
 def _is_number(value: str) -> bool:
     return re.fullmatch(r"\d+(\.\d+)?", value) is not None
 
 
-def _is(ours: str, theirs: str) -> bool:
-    """Whether a model of ours is the one that a paper names.
+def _is_same_model(ours: str, theirs: str) -> bool:
+    """Whether a model is the one that a paper names.
 
-    >>> _is("google/medgemma-4b-it", "MedGemma"), _is("medgemma-27b-it", "MedGemma"), _is("LobA (Ours)", "LobA")
-    (True, False, False)
-    >>> _is("org/llava-med-v1.5-mistral-7b + VCD", "VCD + LLaVA-Med")  # a model and its decoder in either order
+    >>> _is_same_model("google/medgemma-4b-it", "MedGemma"), _is_same_model("medgemma-27b-it", "MedGemma")
+    (True, False)
+    >>> _is_same_model("LobA (Ours)", "LobA")
+    False
+    >>> _is_same_model("org/llava-med-v1.5-mistral-7b + VCD", "VCD + LLaVA-Med")  # model and decoder in either order
     True
     """
-    parts, named = ours.split(" + "), theirs.split(" + ")
-    return len(parts) == len(named) and all(any(_is_part(part, name) for part in parts) for name in named)
+    own_parts, paper_parts = ours.split(" + "), theirs.split(" + ")
+    return len(own_parts) == len(paper_parts) and all(
+        any(_is_part(own_part, name) for own_part in own_parts) for name in paper_parts
+    )
 
 
 def _is_part(ours: str, theirs: str) -> bool:
-    return _plain(ours) in {_plain(name) for name in (theirs, *_models().get(theirs, ()))}
+    return _normalize_name(ours) in {_normalize_name(name) for name in (theirs, *_get_aliases().get(theirs, ()))}
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return re.sub(r"[^a-z0-9+]", "", name.rsplit("/", 1)[-1].lower())
 
 
 @cache
-def _content() -> dict[str, Any]:
+def _load_content() -> dict[str, Any]:
     return tomllib.loads(files("medfaith.report").joinpath("published.toml").read_text(encoding="utf-8"))
 
 
-def _published() -> list[dict[str, Any]]:
-    return _content()["tables"]
+def _get_tables() -> list[dict[str, Any]]:
+    return _load_content()["tables"]
 
 
-def _models() -> dict[str, list[str]]:
-    return _content()["models"]
+def _get_aliases() -> dict[str, list[str]]:
+    return _load_content()["models"]

@@ -1,4 +1,4 @@
-"""The summary for a terminal: verdicts or scores, unread and declined answers, warnings, saved files, next commands."""
+"""Summary for a terminal: verdicts or scores, unread and declined answers, warnings, files and next commands."""
 
 from __future__ import annotations
 
@@ -23,15 +23,20 @@ from .tables import count, percent
 from .unread import is_blind
 
 WIDTH, LINES = 100, 40
-_LEAST = 4  # rows of a table, however much stands around it
-_NARROWEST = 12  # of a model's name that is cut
-_WARNED, _NOTED, _NOTE = 6, 4, 3  # lines of warnings; notes, and the lines of one
-_SAVED = 8  # lines of what was saved
-_MORE = "medfaith report --html FILE shows them"
+_MIN_ROWS = 4  # minimum number of rows of a table
+_MIN_NAME = 12  # minimum width of a model's name
+_WARNING_LINES, _NOTE_LINES, _LINES_PER_NOTE = 6, 4, 3  # maximum number of lines: all warnings, all notes, one note
+_SAVED_LINES = 8  # maximum number of lines on saved files
+_HINT = "medfaith report --html FILE shows them"
 
 
 class Tail(NamedTuple):
-    """The last lines. saved: what was written, and where; following: commands, with a word on each."""
+    """The last lines of the summary.
+
+    Attributes:
+        saved: Files and what they hold.
+        following: Commands with a comment.
+    """
 
     saved: Sequence[str] = ()
     following: Sequence[str] = ()
@@ -44,185 +49,203 @@ def summary(
     audited: Audits | None = None,
     folders: Sequence[Path] = (),
 ) -> str:
-    """At most `LINES` lines of at most `WIDTH` columns; what does not fit is counted.
+    """Format the summary: at most `LINES` lines of at most `WIDTH` columns; the rest is counted.
 
     Args:
-        results: all runs. notes: what is said of them; those that begin with WARNING stand first.
-        audited: the verdicts of `medfaith audit`, which stand in place of the scores of its runs; folders: where these
-            runs are.
+        results: All runs.
+        notes: Notes; those that begin with WARNING come first.
+        tail: The last lines.
+        audited: Verdicts of `medfaith audit`, which replace the scores of its runs.
+        folders: Folders of the audited runs.
+
+    Returns:
+        The text.
     """
-    unread, parts = _unread(results), []
+    unread, formatters = _count_outcomes(results), []
     if audited is not None and audited.verdicts:
-        parts.append(partial(_verdicts, audited))
-        results = _outside(results, folders)
+        formatters.append(partial(_format_verdicts, audited))
+        results = _exclude_folders(results, folders)
     answers, unscored = all_answers(results)
     if plots := forests(answers):
-        parts.append(partial(_scores, plots))
-    notes = [*_unscored(answers, unscored), *notes]
-    around = [*unread, *_warnings(notes), *_left_out(notes), *_last(tail)]
+        formatters.append(partial(_format_scores, plots))
+    notes = [*_list_unscored(answers, unscored), *notes]
+    fixed_lines = [*unread, *_list_warnings(notes), *_list_notes(notes), *_iterate_tail(tail)]
     lines: list[str] = []
-    for number, part in enumerate(parts):
-        room = (LINES - len(lines) - len(around)) // (len(parts) - number)
-        lines += part(room)
-    return "\n".join(map(shown, [*lines, *around])).strip("\n") + "\n"  # a model's words may hold escape sequences
+    for number, format_part in enumerate(formatters):
+        room = (LINES - len(lines) - len(fixed_lines)) // (len(formatters) - number)
+        lines += format_part(room)
+    return "\n".join(map(shown, [*lines, *fixed_lines])).strip("\n") + "\n"  # responses may hold escape sequences
 
 
-def _outside(results: Results, folders: Sequence[Path]) -> Results:
-    """The runs that are in none of the folders."""
-    places = [folder.resolve() for folder in folders]
+def _exclude_folders(results: Results, folders: Sequence[Path]) -> Results:
+    """Select the runs that are in none of the folders."""
+    roots = [folder.resolve() for folder in folders]
 
-    def kept(runs: Sequence[Logged]) -> list[Logged]:
-        return [run for run in runs if not any(run.source.path.is_relative_to(place) for place in places)]
+    def select_outside(runs: Sequence[Logged]) -> list[Logged]:
+        return [run for run in runs if not any(run.source.path.is_relative_to(place) for place in roots)]
 
-    return Results(*map(kept, results[:-1]), results.notes)  # pyright: ignore
+    return Results(*map(select_outside, results[:-1]), results.notes)  # pyright: ignore
 
 
-def _unscored(answers: Sequence[Answers], others: Sequence[str]) -> list[str]:
-    """Notes on what has no line among the scores. others: what `all_answers` leaves out."""
-    undefined = [f"{of.task} of {of.model}" for of in answers if np.isnan(of.values).all()]
-    left_out = "; ".join(dict.fromkeys(others))
+def _list_unscored(answers: Sequence[Answers], unscored: Sequence[str]) -> list[str]:
+    """List the runs without a score, and the runs that `all_answers` excludes."""
+    undefined = [f"{run.task} of {run.model}" for run in answers if np.isnan(run.values).all()]
+    left_out = "; ".join(dict.fromkeys(unscored))
     return ([f"no row has a score: {', '.join(undefined)}"] if undefined else []) + ([left_out] if left_out else [])
 
 
-def _verdicts(audited: Audits, room: int) -> list[str]:
-    """A line for each model and benchmark; the interval is there if it fits, and audit.csv has it."""
-    found = [(model, name, of) for model, by in audited.verdicts.items() for name, of in by.items()]
-    has_other = any(of.has_other for _, _, of in found)
+def _format_verdicts(audited: Audits, room: int) -> list[str]:
+    """Format a line for each model and benchmark; the difference is left out if it does not fit."""
+    verdicts = [
+        (model, name, verdict)
+        for model, by_benchmark in audited.verdicts.items()
+        for name, verdict in by_benchmark.items()
+    ]
+    has_other = any(verdict.has_other for _, _, verdict in verdicts)
     difference = f"own - {'other' if has_other else 'blind'} [95%]"
-    columns = {"model": [model for model, _, _ in found], "benchmark": [name for _, name, _ in found]}
-    columns["image"] = [of.percent("score") for *_, of in found]
+    columns = {"model": [model for model, _, _ in verdicts], "benchmark": [name for _, name, _ in verdicts]}
+    columns["image"] = [verdict.percent("score") for *_, verdict in verdicts]
     if has_other:
-        columns["other"] = [of.percent("other") for *_, of in found]
-    columns["blind"] = [of.percent("blind") for *_, of in found]
-    columns[difference] = [of.own_less_other if has_other else of.own_less_blind for *_, of in found]
-    columns["uses it?"] = [of.image.short for *_, of in found]
-    columns["the place?"] = [of.place.short for *_, of in found]
+        columns["other"] = [verdict.percent("other") for *_, verdict in verdicts]
+    columns["blind"] = [verdict.percent("blind") for *_, verdict in verdicts]
+    columns[difference] = [verdict.own_less_other if has_other else verdict.own_less_blind for *_, verdict in verdicts]
+    columns["uses it?"] = [verdict.image.short for *_, verdict in verdicts]
+    columns["the place?"] = [verdict.place.short for *_, verdict in verdicts]
     title = "Does the model use the image?"
     if len(audited.verdicts) == 1:
-        title += f" {_tail(columns.pop('model')[0], WIDTH - len(title) - 1)}"
-    if _width(columns) > WIDTH:
+        title += f" {_cut_start(columns.pop('model')[0], WIDTH - len(title) - 1)}"
+    if _compute_width(columns) > WIDTH:
         del columns[difference]
     legend = (
         "Scores in %: own image, " + "another patient's with another right answer, " * has_other + "best without one."
     )
-    return [title, *_fitting(list(columns), list(zip(*columns.values(), strict=True)), room - 3), legend, ""]
+    return [title, *_fit_table(list(columns), list(zip(*columns.values(), strict=True)), room - 3), legend, ""]
 
 
-def _width(columns: Mapping[str, Sequence[str]]) -> int:
+def _compute_width(columns: Mapping[str, Sequence[str]]) -> int:
+    """Compute the width of a table."""
     return sum(max(map(len, [title, *cells])) + 2 for title, cells in columns.items()) - 2
 
 
-def _scores(plots: Sequence[Forest], room: int) -> list[str]:
-    """A line for each model and task, the best first; where they are too many, the best ones of each task."""
+def _format_scores(plots: Sequence[Forest], room: int) -> list[str]:
+    """Format a line for each model and task, the best first; if they do not fit, the best of each task."""
     images = [[line for line in plot.lines if line.shown == IMAGE] or plot.lines for plot in plots]
-    greatest = most = max(map(len, images))
-    while most > 1 and sum(min(most, len(lines)) for lines in images) > room - 6:
-        most -= 1
-    found = [
+    n_greatest = n_best = max(map(len, images))
+    while n_best > 1 and sum(min(n_best, len(lines)) for lines in images) > room - 6:
+        n_best -= 1
+    best_lines = [
         (f"{plot.task}: {plot.metric}", line)
         for plot, lines in zip(plots, images, strict=True)
-        for line in sorted(lines, key=lambda line: -line.mean)[:most]
+        for line in sorted(lines, key=lambda line: -line.mean)[:n_best]
     ]
     models, controls = ({getattr(line, name) for lines in images for line in lines} for name in ("model", "shown"))
-    columns: dict[str, list[str]] = {"task": [task for task, _ in found]}
+    columns: dict[str, list[str]] = {"task": [task for task, _ in best_lines]}
     if len(models) > 1:
-        columns["model"] = [line.model for _, line in found]
+        columns["model"] = [line.model for _, line in best_lines]
     if controls != {IMAGE}:
-        columns["shown"] = [line.shown for _, line in found]
-    columns |= {"score [95%]": [line.text for _, line in found], "rows": [count(line.n) for _, line in found]}
+        columns["shown"] = [line.shown for _, line in best_lines]
+    columns |= {"score [95%]": [line.text for _, line in best_lines], "rows": [count(line.n) for _, line in best_lines]}
     title = "Scores in %, more is better"
-    title += f": {_tail(min(models), WIDTH - len(title) - 2)}" if len(models) == 1 else ""
-    title += f" (the best {most} of each task)" if most < greatest else ""
-    left = sum(len(plot.lines) for plot in plots) - len(found)
-    return [title, *_fitting(list(columns), list(zip(*columns.values(), strict=True)), room - 3, left), ""]
+    title += f": {_cut_start(min(models), WIDTH - len(title) - 2)}" if len(models) == 1 else ""
+    title += f" (the best {n_best} of each task)" if n_best < n_greatest else ""
+    n_left_out = sum(len(plot.lines) for plot in plots) - len(best_lines)
+    return [title, *_fit_table(list(columns), list(zip(*columns.values(), strict=True)), room - 3, n_left_out), ""]
 
 
-def _fitting(titles: Sequence[str], rows: Sequence[Sequence[str]], room: int, left: int = 0) -> list[str]:
-    """The table's lines, at most `room`; models' names are cut to its width. left: rows that are not in it already."""
-    most = max(_LEAST, room - 2)
-    kept = rows if len(rows) <= most and not left else rows[: most - 1]
-    left += len(rows) - len(kept)
+def _fit_table(titles: Sequence[str], rows: Sequence[Sequence[str]], room: int, n_left_out: int = 0) -> list[str]:
+    """Fit a table to `room` lines and to the width, cutting models' names; `n_left_out` rows are missing already."""
+    max_rows = max(_MIN_ROWS, room - 2)
+    shown_rows = rows if len(rows) <= max_rows and not n_left_out else rows[: max_rows - 1]
+    n_left_out += len(rows) - len(shown_rows)
     if "model" in titles:
         place = titles.index("model")
-        others = sum(max(len(row[at]) for row in [titles, *kept]) + 2 for at in range(len(titles)) if at != place)
-        widest = max(_NARROWEST, WIDTH - others)
-        kept = [[_tail(cell, widest) if at == place else cell for at, cell in enumerate(row)] for row in kept]
-    more = [f"… and {count(left)} more: {_MORE}"] if left else []
-    return [*table(titles, kept).splitlines(), *more]
+        other_width = sum(
+            max(len(row[at]) for row in [titles, *shown_rows]) + 2 for at in range(len(titles)) if at != place
+        )
+        widest = max(_MIN_NAME, WIDTH - other_width)
+        shown_rows = [
+            [_cut_start(cell, widest) if at == place else cell for at, cell in enumerate(row)] for row in shown_rows
+        ]
+    more = [f"… and {count(n_left_out)} more: {_HINT}"] if n_left_out else []
+    return [*table(titles, shown_rows).splitlines(), *more]
 
 
-def _tail(name: str, widest: int) -> str:
-    """The end of a name tells models apart better than its beginning."""
-    return name if len(name) <= widest else f"…{name[1 - widest :]}"
+def _cut_start(name: str, width: int) -> str:
+    """Cut the beginning of a name, because models differ mostly at the end."""
+    return name if len(name) <= width else f"…{name[1 - width :]}"
 
 
-def _unread(results: Results) -> list[str]:
-    """How many answers are unread, declined and cut, and in which run most of them; how many a server did not give.
+def _count_outcomes(results: Results) -> list[str]:
+    """Count unread, unanswered, declined and cut answers, with the run that has most of them.
 
-    The lines on declined and cut answers are left out where there are none.
+    Lines on declined and cut answers are left out if there are none.
     """
     runs = [*results.runs, *results.heal, *results.surgx]
     if not runs:
         return []
-    unread = _most("Unread", [(len(run.unread), run) for run in runs])
+    unread = _count_answers("Unread", [(len(run.unread), run) for run in runs])
     if unanswered := sum(run.source.n_unanswered for run in runs):
         unread += f" Of these {count(unanswered)} have no answer."
     declined = [(len(run.declined), run) for run in runs if not is_blind(run)]
     declined_blind = [(len(run.declined), run) for run in runs if is_blind(run)]
     cut = [(run.source.n_cut, run) for run in runs]
     titles = ("Declined", "Declined without an image, as a model should", "Cut at the limit of tokens")
-    more = [
-        _most(title, of)
-        for title, of in zip(titles, (declined, declined_blind, cut), strict=True)
-        if any(n for n, _ in of)
+    texts = [
+        _count_answers(title, counts)
+        for title, counts in zip(titles, (declined, declined_blind, cut), strict=True)
+        if any(n for n, _ in counts)
     ]
-    return [line for said in (unread, *more) for line in _wrapped(said)]
+    return [line for text in (unread, *texts) for line in _wrap_text(text)]
 
 
-def _most(title: str, runs: Sequence[tuple[int, Any]]) -> str:
-    """How many answers of all runs there are of a kind, and in which run most of them."""
-    said = f"{title}: {_share(sum(n for n, _ in runs), sum(run.n for _, run in runs))}."
-    n, worst = max(runs, key=lambda of: of[0] / of[1].n)
+def _count_answers(title: str, runs: Sequence[tuple[int, Any]]) -> str:
+    """Count the answers of a kind over all runs, with the run that has the largest share of them."""
+    text = f"{title}: {_format_share(sum(n for n, _ in runs), sum(run.n for _, run in runs))}."
+    n, worst = max(runs, key=lambda item: item[0] / item[1].n)
     if n and len(runs) > 1:
-        said += f" Most: {_share(n, worst.n)} of {worst.model_name}, {worst.source.task}."
-    return said
+        text += f" Most: {_format_share(n, worst.n)} of {worst.model_name}, {worst.source.task}."
+    return text
 
 
-def _share(n: int, total: int) -> str:
+def _format_share(n: int, total: int) -> str:
+    """Format a number of answers with its share."""
     return f"{count(n)} of {count(total)} answers ({percent(n / total)}%)"
 
 
-def _warnings(notes: Sequence[str]) -> list[str]:
-    """The first ones, whole, as far as there is room."""
-    blocks = [_wrapped(note) for note in notes if note.startswith("WARNING")]
-    return _first(blocks, _WARNED, "warnings")
+def _list_warnings(notes: Sequence[str]) -> list[str]:
+    """List the first warnings that fit."""
+    blocks = [_wrap_text(note) for note in notes if note.startswith("WARNING")]
+    return _select_blocks(blocks, _WARNING_LINES, "warnings")
 
 
-def _left_out(notes: Sequence[str]) -> list[str]:
-    """What was left out, and why."""
-    blocks = [_wrapped(f"Note: {note}", _NOTE) for note in notes if not note.startswith("WARNING")]
-    return _first(blocks, _NOTED, "notes")
+def _list_notes(notes: Sequence[str]) -> list[str]:
+    """List the notes that are not warnings."""
+    blocks = [_wrap_text(f"Note: {note}", _LINES_PER_NOTE) for note in notes if not note.startswith("WARNING")]
+    return _select_blocks(blocks, _NOTE_LINES, "notes")
 
 
-def _first(blocks: Sequence[list[str]], room: int, what: str) -> list[str]:
+def _select_blocks(blocks: Sequence[list[str]], room: int, noun: str) -> list[str]:
+    """Select the first blocks of lines that fit, and count the others."""
     lines: list[str] = []
     for number, block in enumerate(blocks):
         if lines and len(lines) + len(block) > room:
-            return [*lines, f"… and {count(len(blocks) - number)} more {what}: {_MORE}"]
+            return [*lines, f"… and {count(len(blocks) - number)} more {noun}: {_HINT}"]
         lines += block
     return lines
 
 
-def _last(tail: Tail) -> Iterator[str]:
-    n_left = len(tail.saved) - _SAVED
-    saved = [*tail.saved[:_SAVED], *([f"… and {count(n_left)} more"] if n_left > 0 else [])]
+def _iterate_tail(tail: Tail) -> Iterator[str]:
+    """Iterate over the last lines."""
+    n_left = len(tail.saved) - _SAVED_LINES
+    saved = [*tail.saved[:_SAVED_LINES], *([f"… and {count(n_left)} more"] if n_left > 0 else [])]
     for title, lines in (("Saved", saved), ("Next", tail.following)):
         if lines:
             yield from ["", f"{title}:", *(f"  {line}" for line in lines)]
 
 
-def _wrapped(text: str, most: int | None = None) -> list[str]:
+def _wrap_text(text: str, max_lines: int | None = None) -> list[str]:
+    """Wrap a text to the width."""
     return textwrap.wrap(
-        text, WIDTH, subsequent_indent="  ", max_lines=most, placeholder=" …", break_long_words=False,
+        text, WIDTH, subsequent_indent="  ", max_lines=max_lines, placeholder=" …", break_long_words=False,
         break_on_hyphens=False,
     )  # fmt: skip

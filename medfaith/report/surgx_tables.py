@@ -1,4 +1,4 @@
-"""SurgXBench's figures 3, 4 and 7 as tables, with AP, coverage and occlusion (sections 4.3 and 5, appendix E)."""
+"""Figures 3, 4 and 7 of SurgXBench as tables, with AP, coverage and occlusion (sections 4.3 and 5, appendix E)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from medfaith.evaluate_metrics.ras.score import summarise as summarise_ras
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS
 from medfaith.tasks.surgx.occlusion import compute_occlusion_scores
 
-from .surgx_runs import SOURCES, SurgXRun, in_surgx_order
+from .surgx_runs import SOURCES, SurgXRun, sort_surgx_runs
 from .tables import (
     MODEL,
     OUTCOMES,
@@ -25,12 +25,12 @@ from .tables import (
     Table,
     count,
     count_of,
+    format_interval_note,
     fraction_interval,
     interval,
-    intervals_of,
     percent,
 )
-from .unread import outcome_shares
+from .unread import compute_outcome_shares
 
 ALL = "all"
 LEVEL_NAMES = {"ivt": "IVT", "iv": "IV", "it": "IT", "i": "I", "missed": "missed"}
@@ -40,7 +40,7 @@ RAS = {level: "ras_global_missed" if level == "missed" else f"ras_local_{level}"
 _CI = ("", "_ci_low", "_ci_high")
 _QUARTILES = ("_q1", "_median", "_q3")
 _WHISKERS = ("_whisker_low", "_whisker_high")
-_INTERVALS = intervals_of("videos")
+_INTERVALS = format_interval_note("videos")
 _DATA = Column("Data", ("data",))
 _VISIBLE = (Column("Visible %", ("visible_share",), percent), Column("boxes", ("n_boxes",), count))
 _CUT_NOTE = (
@@ -53,26 +53,33 @@ _VISIBLE_NOTE = (
 )
 
 
-def surgx_tables(runs: Sequence[SurgXRun]) -> list[Table]:
-    """The runs, and the tables of the paper that they give; none without runs."""
-    runs = in_surgx_order(list(runs))
+def build_surgx_tables(runs: Sequence[SurgXRun]) -> list[Table]:
+    """Build the table of runs and the paper's tables.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The tables that the runs allow; none without runs.
+    """
+    runs = sort_surgx_runs(list(runs))
     instruments = [run for run in runs if run.setting.ask == "instruments"]
     triplets = [run for run in runs if run.setting.ask == "triplets"]
-    tables = [_runs_table(runs)] if runs else []
+    tables = [_build_runs_table(runs)] if runs else []
     if instruments:
-        tables += _instrument_tables(instruments)
+        tables += _build_instrument_tables(instruments)
     if triplets:
-        seen = [(run, summarise_ras(run.records, seed=SEED)) for run in triplets]
-        tables += [_ras_table(seen), _levels_table(seen), _triplets_table(triplets)]
-    occluded = [run for run in runs if run.setting.ask == "occlusion" or any(row.occluded for row in run.rows)]
-    return [*tables, _occlusion_table(occluded)] if occluded else tables
+        ras_scores = [(run, summarise_ras(run.records, seed=SEED)) for run in triplets]
+        tables += [_build_ras_table(ras_scores), _build_levels_table(ras_scores), _build_triplets_table(triplets)]
+    occlusion_runs = [run for run in runs if run.setting.ask == "occlusion" or any(row.occluded for row in run.rows)]
+    return [*tables, _build_occlusion_table(occlusion_runs)] if occlusion_runs else tables
 
 
-def _runs_table(runs: Sequence[SurgXRun]) -> Table:
+def _build_runs_table(runs: Sequence[SurgXRun]) -> Table:
     rows = [
         [run.name, SOURCES[run.setting.source], run.setting.ask, run.n, run.n_data, len(set(run.videos)),
-         run.n_skipped, len(run.unread), len(run.declined), *outcome_shares(run).values(),
-         run.source.n_unanswered, _n_tied(run), run.source.task, run.source.date]
+         run.n_skipped, len(run.unread), len(run.declined), *compute_outcome_shares(run).values(),
+         run.source.n_unanswered, _count_tied(run), run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip
     columns = [
@@ -88,44 +95,53 @@ def _runs_table(runs: Sequence[SurgXRun]) -> Table:
     return Table("surgx_runs", "SurgX runs", columns, rows, notes)
 
 
-def tied_notes(runs: Sequence[SurgXRun]) -> list[str]:
-    """A warning for each run with frames whose similarities tie."""
+def warn_tied(runs: Sequence[SurgXRun]) -> list[str]:
+    """Warn of each run with tied similarities.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The warnings.
+    """
     return [
-        f"WARNING: in {_n_tied(run):,} of {run.n:,} frames ({_n_tied(run) / run.n:.1%}) the similarities of {run.name} "
-        f"in {run.source.path.name} tie. Not all of its predictions can be named there; those count as not predicted. "
-        "What to do: see in the log which scores are equal; if all of a frame are, check the weights and the images; "
-        "if those of some prompts are, check that the tokenizer tells these prompts apart"
-        for run in in_surgx_order(list(runs))
-        if _n_tied(run)
+        f"WARNING: in {_count_tied(run):,} of {run.n:,} frames ({_count_tied(run) / run.n:.1%}) the similarities of "
+        f"{run.name} in {run.source.path.name} tie. Not all of its predictions can be named there; those count as "
+        "not predicted. What to do: see in the log which scores are equal; if all of a frame are, check the weights "
+        "and the images; if those of some prompts are, check that the tokenizer tells these prompts apart"
+        for run in sort_surgx_runs(list(runs))
+        if _count_tied(run)
     ]
 
 
-def _n_tied(run: SurgXRun) -> int:
+def _count_tied(run: SurgXRun) -> int:
     return sum(row.tied for row in run.rows)
 
 
-def _instrument_tables(runs: Sequence[SurgXRun]) -> list[Table]:
-    """Figures 3 and 7: a row for each model and instrument, and one for all of them."""
-    columns = {"figure_03": _figure_3(), "figure_07": _figure_7()}
+def _build_instrument_tables(runs: Sequence[SurgXRun]) -> list[Table]:
+    """Build Figures 3 and 7, with a row for each model and instrument, and for all instruments."""
+    columns = {"figure_03": _build_figure_3_columns(), "figure_07": _build_figure_7_columns()}
     rows: dict[str, list[list[Any]]] = {name: [] for name in columns}
     for run in runs:
         predicted, gold = [row.predicted for row in run.rows], [row.gold for row in run.rows]
-        said = instrument_scores(predicted, gold, groups=run.videos, seed=SEED)
-        looked = summarise(run.records, seed=SEED)
+        instrument_metrics = instrument_scores(predicted, gold, groups=run.videos, seed=SEED)
+        attention_metrics = summarise(run.records, seed=SEED)
         unpredicted = summarise([], n_resamples=1)
         for name in (ALL, *INSTRUMENTS):
-            scores = said | looked
+            scores = instrument_metrics | attention_metrics
             if name != ALL:
-                scores = said["per_class"][name] | looked["per_instrument"].get(name, unpredicted)
-            scores = scores | _visible(run, None if name == ALL else name) | outcome_shares(run)
-            for figure, of_figure in columns.items():
-                values = [scores[key] for column in of_figure for key in column.names]
+                scores = instrument_metrics["per_class"][name] | attention_metrics["per_instrument"].get(
+                    name, unpredicted
+                )
+            scores = scores | _compute_visible(run, None if name == ALL else name) | compute_outcome_shares(run)
+            for figure, figure_columns in columns.items():
+                values = [scores[key] for column in figure_columns for key in column.names]
                 rows[figure].append([run.name, name, *values])
-    first = [MODEL, Column("Instrument", ("instrument",))]
+    first_columns = [MODEL, Column("Instrument", ("instrument",))]
     return [
         Table(
             "surgx_figure_03_instruments", "SurgX Figure 3: instruments, and where the model looks",
-            [*first, *columns["figure_03"]], rows["figure_03"],
+            [*first_columns, *columns["figure_03"]], rows["figure_03"],
             [
                 "F1 is a fraction; AA and AC are percentages of the 20% of the frame that the model looks at most: AA "
                 "on boxes of the predicted instrument, AC on boxes of any. TP, FP: true and false positives; "
@@ -137,13 +153,13 @@ def _instrument_tables(runs: Sequence[SurgXRun]) -> list[Table]:
         ),
         Table(
             "surgx_figure_07_spread", "SurgX Figure 7: precision and recall, spread of AA and AC",
-            [*first, *columns["figure_07"]], rows["figure_07"],
+            [*first_columns, *columns["figure_07"]], rows["figure_07"],
             [f"Quartiles: 25% / median / 75% of the predictions; the CSV has the whiskers. {_INTERVALS}"],
         ),
     ]  # fmt: skip
 
 
-def _figure_3() -> list[Column]:
+def _build_figure_3_columns() -> list[Column]:
     return [
         Column("F1 [95% CI]", tuple(f"f1{end}" for end in _CI), fraction_interval),
         *(
@@ -157,43 +173,43 @@ def _figure_3() -> list[Column]:
     ]  # fmt: skip
 
 
-def _visible(run: SurgXRun, label: str | None = None) -> dict[str, float]:
-    """Of the true boxes with this label, or of all."""
+def _compute_visible(run: SurgXRun, label: str | None = None) -> dict[str, float]:
+    """Compute the visible share of the true boxes with this label, or of all."""
     shares = [share for row in run.rows for share in row.visible_shares(label)]
     return {"visible_share": sum(shares) / len(shares) if shares else math.nan, "n_boxes": len(shares)}
 
 
-def _figure_7() -> list[Column]:
+def _build_figure_7_columns() -> list[Column]:
     return [
         *(
             Column(f"{name.capitalize()} [95% CI]", tuple(f"{name}{end}" for end in _CI), fraction_interval)
             for name in ("precision", "recall")
         ),
-        *(column for name, title in LOOKS.items() for column in _spread(f"{title} %", name)),
+        *(column for name, title in LOOKS.items() for column in _build_spread_columns(f"{title} %", name)),
         Column("TP scored", ("n_tp_scored",), count), Column("FP scored", ("n_fp_scored",), count), *OUTCOMES,
     ]  # fmt: skip
 
 
-def _spread(title: str, name: str) -> list[Column]:
-    """Quartiles, and whiskers for the CSV alone."""
+def _build_spread_columns(title: str, name: str) -> list[Column]:
+    """Build columns for the quartiles and, in the CSV alone, the whiskers."""
     return [
-        Column(f"{title} quartiles", tuple(name + end for end in _QUARTILES), _quartiles),
+        Column(f"{title} quartiles", tuple(name + end for end in _QUARTILES), _format_quartiles),
         Column(None, tuple(name + end for end in _WHISKERS)),
     ]
 
 
-def _ras_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
+def _build_ras_table(ras_scores: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
     columns = [
         MODEL, _DATA, Column("Match", ("level",)), Column("Score", ("score",)),
         Column("Mean % [95% CI]", tuple(f"ras{end}" for end in _CI), interval),
-        *_spread("%", "ras"), Column("scored", ("n_scored", "n"), count_of), *OUTCOMES,
+        *_build_spread_columns("%", "ras"), Column("scored", ("n_scored", "n"), count_of), *OUTCOMES,
     ]  # fmt: skip
     rows = [
         [run.name, SOURCES[run.setting.source], LEVEL_NAMES[level],
          "RAS_global" if level == "missed" else "RAS_local",
          *(scores[RAS[level] + end] for end in (*_CI, *_QUARTILES, *_WHISKERS)),
-         scores[f"n_{level}_scored"], scores[f"n_{level}"], *outcome_shares(run).values()]
-        for run, scores in seen
+         scores[f"n_{level}_scored"], scores[f"n_{level}"], *compute_outcome_shares(run).values()]
+        for run, scores in ras_scores
         for level in LEVELS
     ]  # fmt: skip
     notes = [
@@ -205,7 +221,7 @@ def _ras_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
     return Table("surgx_figure_04a_ras", "SurgX Figure 4 (a): RAS by match", columns, rows, notes)
 
 
-def _levels_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
+def _build_levels_table(ras_scores: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
     counts = {
         "n_null": "without action", "n_without_box": "without box", "n_without_motion": "without motion",
         "n_without_prediction": "without prediction", "n_without_map": "without map", "n_degenerate": "degenerate",
@@ -222,8 +238,8 @@ def _levels_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
     ]  # fmt: skip
     rows = [
         [run.name, SOURCES[run.setting.source], *(scores[key] for column in columns[2:] for key in column.names)]
-        for run, found in seen
-        for scores in [found | _visible(run) | outcome_shares(run)]
+        for run, level_scores in ras_scores
+        for scores in [level_scores | _compute_visible(run) | compute_outcome_shares(run)]
     ]
     notes = [
         "Shares of all true triplets. Without action: instruments that do nothing (null_verb); without box: the "
@@ -235,17 +251,17 @@ def _levels_table(seen: Sequence[tuple[SurgXRun, dict[str, Any]]]) -> Table:
     return Table("surgx_figure_04b_levels", "SurgX Figure 4 (b): how true triplets are matched", columns, rows, notes)
 
 
-def _triplets_table(runs: Sequence[SurgXRun]) -> Table:
+def _build_triplets_table(runs: Sequence[SurgXRun]) -> Table:
     columns = [
         MODEL, _DATA, Column("Coverage % [95% CI]", tuple(f"coverage{end}" for end in _CI), interval),
         Column("covered", ("n_covered", "n_gold_triplets"), count_of),
-        *(Column(f"AP_{part.upper()} %", (f"ap_{part}",), percent) for part in PARTS), *OUTCOMES,
+        *(Column(f"AP_{component.upper()} %", (f"ap_{component}",), percent) for component in PARTS), *OUTCOMES,
     ]  # fmt: skip
     rows = []
     for run in runs:
         predicted, gold = [row.predicted or () for row in run.rows], [row.gold for row in run.rows]
         covered = triplet_coverage(predicted, gold, groups=run.videos, seed=SEED)
-        scores = covered | _precisions(run) | outcome_shares(run)
+        scores = covered | _compute_precisions(run) | compute_outcome_shares(run)
         rows.append(
             [run.name, SOURCES[run.setting.source], *(scores[key] for column in columns[2:] for key in column.names)]
         )
@@ -257,16 +273,16 @@ def _triplets_table(runs: Sequence[SurgXRun]) -> Table:
     return Table("surgx_triplets", "SurgX triplets: coverage and AP", columns, rows, notes)
 
 
-def _precisions(run: SurgXRun) -> dict[str, float]:
+def _compute_precisions(run: SurgXRun) -> dict[str, float]:
     scores = [row.scores for row in run.rows if row.scores is not None]
     if len(scores) < run.n:
-        return {f"ap_{part}": float("nan") for part in PARTS}
+        return {f"ap_{component}": float("nan") for component in PARTS}
     references = [{"triplets": row.gold, "video": row.video} for row in run.rows]
-    found = score_triplets(scores, references, n_resamples=1)
-    return {f"ap_{part}": found[f"ap_{part}"] for part in PARTS}
+    triplet_scores = score_triplets(scores, references, n_resamples=1)
+    return {f"ap_{component}": triplet_scores[f"ap_{component}"] for component in PARTS}
 
 
-def _occlusion_table(runs: Sequence[SurgXRun]) -> Table:
+def _build_occlusion_table(runs: Sequence[SurgXRun]) -> Table:
     rows = []
     for run in runs:
         scores = compute_occlusion_scores([row._asdict() for row in run.rows], seed=SEED)
@@ -274,7 +290,7 @@ def _occlusion_table(runs: Sequence[SurgXRun]) -> Table:
         rows.append(
             [run.name, SOURCES[run.setting.source], run.n, n_matched, scores["n_without_region"], scores["n_lost"],
              *(scores[f"lost{end}"] for end in _CI), scores["n_covered"] - scores["n_lost"],
-             *(scores[f"similarity_drop{end}"] for end in _CI), *outcome_shares(run).values()]
+             *(scores[f"similarity_drop{end}"] for end in _CI), *compute_outcome_shares(run).values()]
         )  # fmt: skip
     columns = [
         MODEL, _DATA, Column("Frames", ("n",), count), Column("with an IVT match", ("n_matched",), count),
@@ -282,7 +298,7 @@ def _occlusion_table(runs: Sequence[SurgXRun]) -> Table:
         Column("lost", ("n_lost",), count),
         Column("lost % [95% CI]", tuple(f"lost{end}" for end in _CI), interval),
         Column("remaining", ("n_remaining",), count),
-        Column("Mean drop [95% CI]", tuple(f"similarity_drop{end}" for end in _CI), _similarity), *OUTCOMES,
+        Column("Mean drop [95% CI]", tuple(f"similarity_drop{end}" for end in _CI), _format_similarity), *OUTCOMES,
     ]  # fmt: skip
     notes = [
         "What the model looks at most is painted black and the frame is scored again. Lost: of the frames with a true "
@@ -293,11 +309,11 @@ def _occlusion_table(runs: Sequence[SurgXRun]) -> Table:
     return Table("surgx_occlusion", "SurgX occlusion: without what the model looks at", columns, rows, notes)
 
 
-def _quartiles(first: Any, median: Any, third: Any) -> str:
-    shown = [percent(value) for value in (first, median, third)]
-    return UNDEFINED if shown[1] == UNDEFINED else " / ".join(shown)
+def _format_quartiles(low: Any, median: Any, high: Any) -> str:
+    texts = [percent(value) for value in (low, median, high)]
+    return UNDEFINED if texts[1] == UNDEFINED else " / ".join(texts)
 
 
-def _similarity(value: float, low: float, high: float) -> str:
-    shown = [UNDEFINED if math.isnan(number) else f"{number:.2f}" for number in (value, low, high)]
-    return UNDEFINED if math.isnan(value) else f"{shown[0]} [{shown[1]}, {shown[2]}]"
+def _format_similarity(value: float, low: float, high: float) -> str:
+    texts = [UNDEFINED if math.isnan(number) else f"{number:.2f}" for number in (value, low, high)]
+    return UNDEFINED if math.isnan(value) else f"{texts[0]} [{texts[1]}, {texts[2]}]"

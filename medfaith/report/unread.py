@@ -1,7 +1,4 @@
-"""Warnings of many answers that are unread, declined or cut, with some of those answers.
-
-It also warns of rows without an answer, of answers that are all the same, and of images that a model was not given.
-"""
+"""Warnings about runs: many unread, declined or cut answers, rows without an answer, equal answers, missing images."""
 
 from __future__ import annotations
 
@@ -19,32 +16,53 @@ from .contrabench_runs import Run
 from .heal_runs import HealRun
 from .surgx_runs import SurgXRun
 
-LIMIT = 0.02  # share of unread, of declined and of cut answers above which a report warns of each
-SHOWN = 3  # answers in a warning
+LIMIT = 0.02  # a report warns above this share of unread, declined or cut answers
+SHOWN = 3  # answers quoted in a warning
 
-ReadRun = Run | HealRun | SurgXRun  # of That's the Wrong Lung! no answer is read
+ReadRun = Run | HealRun | SurgXRun  # That's the Wrong Lung! has no answers in words
 
 
-def unread_share(run: ReadRun) -> float:
-    """Of the run's answers, the share that could not be read."""
+def compute_unread_share(run: ReadRun) -> float:
+    """Compute the share of answers that could not be read.
+
+    Args:
+        run: A run.
+
+    Returns:
+        The share.
+    """
     return len(run.unread) / run.n
 
 
-def outcome_shares(run: ReadRun) -> dict[str, float]:
-    """The shares of unread and of declined answers, under the names of `tables.OUTCOMES`."""
-    return {"parse_failure_rate": unread_share(run), "declined_rate": len(run.declined) / run.n}
+def compute_outcome_shares(run: ReadRun) -> dict[str, float]:
+    """Compute the shares of unread and declined answers.
+
+    Args:
+        run: A run.
+
+    Returns:
+        The shares under the names of `tables.OUTCOMES`.
+    """
+    return {"parse_failure_rate": compute_unread_share(run), "declined_rate": len(run.declined) / run.n}
 
 
-def run_notes(runs: Sequence[ReadRun]) -> list[str]:
-    """All warnings of these runs."""
+def collect_run_notes(runs: Sequence[ReadRun]) -> list[str]:
+    """Collect all warnings about the runs.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The warnings.
+    """
     return [
-        *_missing_notes(runs), *_unanswered_notes(runs), *_cut_notes(runs), *_too_long_notes(runs), *_same_notes(runs),
-        *unread_notes(runs), *_declined_notes(runs),
+        *_warn_missing_images(runs), *_warn_unanswered(runs), *_warn_cut(runs), *_warn_too_long(runs),
+        *_warn_same(runs), *warn_unread(runs), *_warn_declined(runs),
     ]  # fmt: skip
 
 
-def _missing_notes(runs: Sequence[ReadRun]) -> list[str]:
-    """A warning for each log with images that its model was not given."""
+def _warn_missing_images(runs: Sequence[ReadRun]) -> list[str]:
+    """Warn of each log whose model did not get all images."""
     logs = {run.source.path: run for run in runs if run.source.n_images_missing}
     return [
         f"WARNING: {run.model_name} was not given {run.source.n_images_missing:,} of the images in {path.name}. "
@@ -54,8 +72,8 @@ def _missing_notes(runs: Sequence[ReadRun]) -> list[str]:
     ]
 
 
-def _unanswered_notes(runs: Sequence[ReadRun]) -> list[str]:
-    """A warning for each run with rows that a server left without an answer."""
+def _warn_unanswered(runs: Sequence[ReadRun]) -> list[str]:
+    """Warn of each run with rows that a server left unanswered."""
     return [
         f"WARNING: {n:,} of {run.n:,} rows of {run.model_name} in {run.source.path.name} have no answer, and count as "
         "unread. What to do: run the same command again, which asks only these"
@@ -64,8 +82,8 @@ def _unanswered_notes(runs: Sequence[ReadRun]) -> list[str]:
     ]
 
 
-def _cut_notes(runs: Sequence[ReadRun]) -> list[str]:
-    """A warning for each run with a share of answers above `LIMIT` that were cut at the limit of tokens."""
+def _warn_cut(runs: Sequence[ReadRun]) -> list[str]:
+    """Warn of each run with a share of answers above `LIMIT` that were cut at the token limit."""
     return [
         f"WARNING: {n:,} of {run.n:,} answers ({n / run.n:.1%}) of {run.model_name} in {run.source.path.name} were cut "
         f"at the limit of tokens. What to do: {MORE_TOKENS}"
@@ -74,8 +92,8 @@ def _cut_notes(runs: Sequence[ReadRun]) -> list[str]:
     ]
 
 
-def _too_long_notes(runs: Sequence[ReadRun]) -> list[str]:
-    """A warning for each run with answers that are longer than what is read of one."""
+def _warn_too_long(runs: Sequence[ReadRun]) -> list[str]:
+    """Warn of each run with answers longer than the part that is read."""
     return [
         f"WARNING: {n:,} of {run.n:,} answers of {run.model_name} in {run.source.path.name} are longer than "
         f"{READ:,} characters, and what follows was not read. Such a model mostly repeats itself. What to do: look at "
@@ -85,41 +103,50 @@ def _too_long_notes(runs: Sequence[ReadRun]) -> list[str]:
     ]
 
 
-def _same_notes(runs: Sequence[ReadRun]) -> list[str]:
-    """A warning for each log of a model, not of a reference model, whose answers are all the same.
+def _warn_same(runs: Sequence[ReadRun]) -> list[str]:
+    """Warn of each log whose answers are all the same.
 
-    Under a control they may well be.
+    Reference models and runs under a control are excluded, because equal answers are plausible there.
     """
-    own = [run for run in runs if run.model not in BASELINES and "control" not in dict(run.source.told)]
-    logs = {run.source.path: run for run in own if run.n >= FEW}
+    model_runs = [run for run in runs if run.model not in BASELINES and "control" not in dict(run.source.told)]
+    logs = {run.source.path: run for run in model_runs if run.n >= FEW}
     notes = []
     for path, run in logs.items():
         answers = (join_lines(response) for _, response in responses(path))
-        first = next(answers)
-        if all(answer == first for answer in answers):
-            said = f"“{shortened(first)}”" if first else "empty"
-            notes.append(f"WARNING: all answers of {run.model_name} in {path.name} are {said}. What to do: {IF_SAME}")
-    return notes
-
-
-def unread_notes(runs: Sequence[ReadRun]) -> list[str]:
-    """A warning for each run with a share of unread answers above `LIMIT`, with up to `SHOWN` of them."""
-    notes = []
-    for run in runs:
-        unread = {*run.unread}
-        if unread_share(run) > LIMIT:
-            shown = " ".join(f"“{answer}”" for answer in _answers(run.source, unread))
+        first_answer = next(answers)
+        if all(answer == first_answer for answer in answers):
+            summary = f"“{shortened(first_answer)}”" if first_answer else "empty"
             notes.append(
-                f"WARNING: {len(unread):,} of {run.n:,} answers ({unread_share(run):.1%}) of {run.model_name} in "
-                f"{run.source.path.name} could not be read, such as {shown}. What to do: {IF_UNREAD}"
+                f"WARNING: all answers of {run.model_name} in {path.name} are {summary}. What to do: {IF_SAME}"
             )
     return notes
 
 
-def _declined_notes(runs: Sequence[ReadRun]) -> list[str]:
-    """A warning for each run with a share of declined answers above `LIMIT`, with up to `SHOWN` of them.
+def warn_unread(runs: Sequence[ReadRun]) -> list[str]:
+    """Warn of each run with a share of unread answers above `LIMIT`, and quote up to `SHOWN` of them.
 
-    Without an image a model should decline, so runs under a blind control have none.
+    Args:
+        runs: The runs.
+
+    Returns:
+        The warnings.
+    """
+    notes = []
+    for run in runs:
+        unread = {*run.unread}
+        if compute_unread_share(run) > LIMIT:
+            quotes = " ".join(f"“{answer}”" for answer in _collect_answers(run.source, unread))
+            notes.append(
+                f"WARNING: {len(unread):,} of {run.n:,} answers ({compute_unread_share(run):.1%}) of {run.model_name} "
+                f"in {run.source.path.name} could not be read, such as {quotes}. What to do: {IF_UNREAD}"
+            )
+    return notes
+
+
+def _warn_declined(runs: Sequence[ReadRun]) -> list[str]:
+    """Warn of each run with a share of declined answers above `LIMIT`, and quote up to `SHOWN` of them.
+
+    Runs under a blind control are excluded: without an image a model should decline.
     """
     notes = []
     for run in runs:
@@ -127,26 +154,33 @@ def _declined_notes(runs: Sequence[ReadRun]) -> list[str]:
             continue
         declined = {*run.declined}
         if len(declined) > LIMIT * run.n:
-            shown = " ".join(f"“{answer}”" for answer in _answers(run.source, declined))
+            quotes = " ".join(f"“{answer}”" for answer in _collect_answers(run.source, declined))
             notes.append(
                 f"WARNING: {len(declined):,} of {run.n:,} answers ({len(declined) / run.n:.1%}) of {run.model_name} in "
-                f"{run.source.path.name} decline to answer, such as {shown}. They count as wrong "
+                f"{run.source.path.name} decline to answer, such as {quotes}. They count as wrong "
                 f"in the papers' tables, and are in no score of medfaith audit. What to do: {IF_DECLINED}"
             )
     return notes
 
 
 def is_blind(run: ReadRun) -> bool:
-    """Whether a run was asked without an image, or with one that shows nothing."""
+    """Whether the run is without an image, or with an image that shows nothing.
+
+    Args:
+        run: A run.
+
+    Returns:
+        True under a blind control.
+    """
     return dict(run.source.told).get("control") in BLIND
 
 
-def _answers(file: SampleFile, ids: Collection[str]) -> list[str]:
-    """Some different answers of these rows, as the model gave them: the end of each, in one line."""
-    found: dict[str, None] = {}
+def _collect_answers(file: SampleFile, ids: Collection[str]) -> list[str]:
+    """Collect up to `SHOWN` different answers of these rows: the end of each response, in one line."""
+    quotes: dict[str, None] = {}
     for row_id, response in responses(file.path):
         if row_id in ids:
-            found[shortened(join_lines(response))] = None
-        if len(found) == SHOWN:
+            quotes[shortened(join_lines(response))] = None
+        if len(quotes) == SHOWN:
             break
-    return list(found)
+    return list(quotes)

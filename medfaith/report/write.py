@@ -1,8 +1,7 @@
-"""The papers' tables from the files that lm-eval wrote, of one model or many.
+"""The papers' tables from sample logs of lm-eval, for one model or many.
 
-They are those of CXR-ContraBench, HEAL-MedVQA, SurgXBench and That's the Wrong Lung! Every figure is computed from the
-sample logs (the choices, the responses), by the metrics of this package; the rounded results that lm-eval prints are
-not used.
+The benchmarks are CXR-ContraBench, HEAL-MedVQA, SurgXBench and That's the Wrong Lung! All figures are computed from the
+responses in the sample logs with this package's metrics, not from lm-eval's rounded results.
 """
 
 from __future__ import annotations
@@ -22,32 +21,32 @@ from medfaith.loaders.errors import NO_SPACE, InputError, MedfaithError
 from medfaith.loaders.escaping import escape_markdown
 from medfaith.loaders.progress import Progress
 
-from .contrabench_audit import audit_tables
-from .contrabench_figures import contrabench_pictures
-from .contrabench_option_scores import polarity_gap_table
-from .contrabench_tables import contrabench_tables, in_each_layout
-from .costs import cost_tables
-from .decoders import decoder_table
-from .heal_figures import heal_pictures
-from .heal_tables import heal_tables
-from .image_sheets import image_sheets
+from .contrabench_audit import build_audit_tables
+from .contrabench_figures import draw_contrabench_figures
+from .contrabench_option_scores import build_polarity_gap_table
+from .contrabench_tables import build_contrabench_tables, build_for_each_layout
+from .costs import build_cost_tables
+from .decoders import build_decoder_tables
+from .heal_figures import draw_heal_figures
+from .heal_tables import build_heal_tables
+from .image_sheets import draw_image_sheets
 from .page.pictures import Pixels
 from .page.write import write_page
 from .pictures import Drawn, files
-from .published import beside_the_papers
+from .published import build_published_tables
 from .results import Results, read_results
-from .second_readings import second_readings
-from .surgx_figures import surgx_pictures
+from .second_readings import build_second_readings
+from .surgx_figures import draw_surgx_figures
 from .surgx_overlays import Sheet
-from .surgx_tables import surgx_tables, tied_notes
+from .surgx_tables import build_surgx_tables, warn_tied
 from .tables import Table
-from .unread import run_notes
-from .wrong_lung_abnormalities import OfAbnormality, abnormality_tables, by_abnormality, read_affirmed
-from .wrong_lung_annotations import annotation_tables
-from .wrong_lung_correlations import annotation_correlations
-from .wrong_lung_figures import wrong_lung_pictures
+from .unread import collect_run_notes
+from .wrong_lung_abnormalities import AbnormalityScores, build_abnormality_tables, group_by_abnormality, read_affirmed
+from .wrong_lung_annotations import build_annotation_tables
+from .wrong_lung_correlations import build_annotation_correlations
+from .wrong_lung_figures import draw_wrong_lung_figures
 from .wrong_lung_scores import ModelScores, score_models
-from .wrong_lung_tables import wrong_lung_tables
+from .wrong_lung_tables import build_wrong_lung_tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,9 +73,17 @@ _TABLES = (
 )
 
 
-def write_report(*arguments: Any, **named: Any) -> str:
-    """The report of `make_report` as Markdown."""
-    return make_report(*arguments, **named).markdown()
+def write_report(*arguments: Any, **options: Any) -> str:
+    """Write the report and return it as Markdown.
+
+    Args:
+        arguments: As for `make_report`.
+        options: As for `make_report`.
+
+    Returns:
+        The Markdown text.
+    """
+    return make_report(*arguments, **options).markdown()
 
 
 def make_report(
@@ -91,62 +98,91 @@ def make_report(
     html: Path | None = None,
     pixels: Pixels | None = None,
 ) -> Report:
-    """What the runs say; with `out`, also saved there: report.md, each table as CSV and LaTeX, pictures.
+    """Collect the tables of the runs and, with `out` or `html`, save them.
 
     Args:
-        paths: folders, results files or sample files of `lm_eval --output_path X --log_samples`.
-        out: folder for the report: new, empty, or one with an earlier report, which is replaced as a whole.
-        extractor: reads the answers of CXR-ContraBench and HEAL-MedVQA a second time, for tables of their own.
-        sheet: what a contact sheet of SurgXBench's heatmaps is drawn from; none is drawn without.
-        annotations: files of what people answered to `medfaith annotate`.
-        data: the build with the labels of the sentences that they judged; None leaves out Wrong Lung Figure 16.
-        compared: whether to add a table that compares the model of each path with that of the first.
-        rows: a file that names the rows that count (loaders.row_ids); None: all.
-        html: a file for the report as one page (report.page); None writes none.
-        pixels: where small pictures of what models were shown come from, on the page and in sheets of `out`; None:
-            there are none.
+        paths: Folders, results files or sample files of `lm_eval --output_path X --log_samples`.
+        out: Folder for report.md, each table as CSV and LaTeX, and figures. It is new, empty, or holds an earlier
+            report, which is replaced atomically.
+        extractor: Language model that reads the answers of CXR-ContraBench and HEAL-MedVQA a second time.
+        sheet: Sources of a contact sheet of SurgXBench's heatmaps; None for no sheet.
+        annotations: Files of answers from `medfaith annotate`.
+        data: The build with the labels of the annotated sentences; None leaves out Wrong Lung Figure 16.
+        compared: Whether to add a table that compares the model of each path with the model of the first path.
+        rows: A file with the ids of the rows that count (loaders.row_ids); None for all rows.
+        html: File for the report as one page (report.page); None for no page.
+        pixels: Sources of small pictures of the models' inputs, for the page and for sheets in `out`; None for no
+            pictures.
+
+    Returns:
+        The report.
 
     Raises:
-        InputError: see `results.read_results`, `annotate.answers.read_files`, `compare.tables.compare`,
+        InputError: As `results.read_results`, `annotate.answers.read_files`, `compare.tables.compare` and
             `wrong_lung_abnormalities.read_affirmed`; or `out` holds other files or cannot be written.
-        MedfaithError: see `extractor.language_model`, `surgx_overlays.contact_sheet`; or `sheet` without `out`.
+        MedfaithError: As `extractor.language_model` and `surgx_overlays.contact_sheet`; or `sheet` without `out`.
     """
     if sheet is not None and out is None:
-        raise MedfaithError("a contact sheet is a picture, which needs a place\n  what to do: give --out DIR, too")
+        raise MedfaithError("a contact sheet needs a folder\n  what to do: give --out DIR, too")
     if out is not None:
         _check_out(out)
-    found = collect(paths, extractor, sheet, annotations, data, compared, rows, figures=bool(out or html))
+    report = collect(paths, extractor, sheet, annotations, data, compared, rows, figures=bool(out or html))
     if out is not None:
         if pixels is not None:
-            found = with_image_sheets(found, pixels)
-        tables = [table for section in found.sections for table in section.tables]
-        saved = {f"{table.name}.csv": table.csv() for table in tables}
-        saved |= {f"{table.name}.tex": table.latex() for table in tables}
-        _save(out, {REPORT: found.markdown(), **saved, **files(found.figures)})
+            report = add_image_sheets(report, pixels)
+        tables = [table for section in report.sections for table in section.tables]
+        files_by_name = {f"{table.name}.csv": table.csv() for table in tables}
+        files_by_name |= {f"{table.name}.tex": table.latex() for table in tables}
+        _save(out, {REPORT: report.markdown(), **files_by_name, **files(report.figures)})
     if html is not None:
-        write_page(html, found, paths, pixels=pixels)
-    return found
+        write_page(html, report, paths, pixels=pixels)
+    return report
 
 
-def with_image_sheets(report: Report, pixels: Pixels) -> Report:
-    """With sheets of images among its figures. Raises: as `image_sheets`."""
+def add_image_sheets(report: Report, pixels: Pixels) -> Report:
+    """Add sheets of images to the figures of a report.
+
+    Args:
+        report: The report.
+        pixels: Sources of the pictures.
+
+    Returns:
+        The report with the sheets; unchanged without matplotlib.
+
+    Raises:
+        InputError: As `image_sheets.draw_image_sheets`.
+        ImageError: As `image_sheets.draw_image_sheets`.
+    """
     from importlib.util import find_spec
 
-    if find_spec("matplotlib") is None:  # a note says so already
+    if find_spec("matplotlib") is None:  # the notes of the report say so
         return report
-    drawn, notes = image_sheets(report.results, pixels)
-    return report._replace(figures=report.figures | drawn, notes=[*report.notes, *notes])
+    sheets, notes = draw_image_sheets(report.results, pixels)
+    return report._replace(figures=report.figures | sheets, notes=[*report.notes, *notes])
 
 
 class Section(NamedTuple):
-    """The tables of one benchmark, or of one kind."""
+    """The tables of one benchmark or of one kind.
+
+    Attributes:
+        title: The title.
+        tables: The tables.
+    """
 
     title: str
     tables: list[Table]
 
 
 class Report(NamedTuple):
-    """What finished runs say. introduction: how the tables are to be read; figures: by the name of their files."""
+    """The tables and figures of finished runs.
+
+    Attributes:
+        results: The runs.
+        introduction: How to read the tables.
+        sections: The tables by benchmark.
+        notes: Warnings and notes.
+        figures: Figures by file name.
+    """
 
     results: Results
     introduction: str
@@ -156,13 +192,15 @@ class Report(NamedTuple):
 
     @property
     def title(self) -> str:
-        names = _benchmarks(self.results)
+        """Title with the names of the benchmarks."""
+        names = _list_benchmarks(self.results)
         return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names) + " results"
 
     def markdown(self) -> str:
+        """Format the report as Markdown."""
         tables = [table.markdown() for section in self.sections for table in section.tables]
         introduction = f"# {self.title}\n\n{textwrap.fill(self.introduction, 120)}"
-        return "\n\n".join([introduction, *tables, *_notes(self.notes)]) + "\n"
+        return "\n\n".join([introduction, *tables, *_format_notes(self.notes)]) + "\n"
 
 
 def collect(
@@ -177,113 +215,150 @@ def collect(
     figures: bool = True,
     controls: bool = True,
 ) -> Report:
-    """All tables. Other arguments and Raises: of `make_report`.
+    """Collect all tables and figures of the runs.
 
-    figures: whether to draw the figures, too. controls: whether the tables have runs under a control, too; the
-    results have them in any case.
+    Args:
+        paths: As for `make_report`.
+        extractor: As for `make_report`.
+        sheet: As for `make_report`.
+        annotations: As for `make_report`.
+        data: As for `make_report`.
+        compared: As for `make_report`.
+        rows: As for `make_report`.
+        figures: Whether to draw the figures.
+        controls: Whether the tables include runs under a control; `Report.results` always does.
+
+    Returns:
+        The report.
+
+    Raises:
+        InputError: As `make_report`.
+        MedfaithError: As `make_report`.
     """
-    found = read_results(paths, rows)
-    results = found if controls else found.with_the_image()
-    lung = score_models(results.wrong_lung)
-    annotated = _annotated(lung, annotations, data)
-    (of_lung, lung_notes), (again, again_notes) = wrong_lung_tables(lung), _read_again(results, extractor)
-    beside, beside_notes = _compared(paths, rows) if compared else ([], [])
-    gap = in_each_layout(results.scored, lambda runs: [polarity_gap_table(runs)] if runs else [])
-    making: dict[str, Callable[[], list[Table]]] = {
-        "CXR-ContraBench": lambda: contrabench_tables(results.runs) + gap + audit_tables(read_errors(annotations)),
-        "HEAL-MedVQA": lambda: heal_tables(results.heal),
-        "SurgXBench": lambda: surgx_tables(results.surgx),
-        "That's the Wrong Lung!": lambda: of_lung + annotated.tables,
-        "Decoders": lambda: decoder_table(all_answers(results)[0]),
-        "Costs": lambda: cost_tables(run.source for run in results.with_the_image().all),
-        "Second readings": lambda: again,
-        "Comparison": lambda: beside,
+    all_results = read_results(paths, rows)
+    results = all_results if controls else all_results.with_the_image()
+    lung_scores = score_models(results.wrong_lung)
+    annotated = _collect_annotations(lung_scores, annotations, data)
+    (lung_tables, lung_notes), (second_tables, second_notes) = (
+        build_wrong_lung_tables(lung_scores),
+        _read_second_time(results, extractor),
+    )
+    comparison, comparison_notes = _compare_models(paths, rows) if compared else ([], [])
+    gap_tables = build_for_each_layout(results.scored, lambda runs: [build_polarity_gap_table(runs)] if runs else [])
+    builders: dict[str, Callable[[], list[Table]]] = {
+        "CXR-ContraBench": lambda: (
+            build_contrabench_tables(results.runs) + gap_tables + build_audit_tables(read_errors(annotations))
+        ),
+        "HEAL-MedVQA": lambda: build_heal_tables(results.heal),
+        "SurgXBench": lambda: build_surgx_tables(results.surgx),
+        "That's the Wrong Lung!": lambda: lung_tables + annotated.tables,
+        "Decoders": lambda: build_decoder_tables(all_answers(results)[0]),
+        "Costs": lambda: build_cost_tables(run.source for run in results.with_the_image().all),
+        "Second readings": lambda: second_tables,
+        "Comparison": lambda: comparison,
     }
-    made = Progress(making.items(), title="making tables", unit="sections")
-    sections = [Section(title, make()) for title, make in made]
-    sections = [Section(title, [*tables, *beside_the_papers(title, tables)]) for title, tables in _runs_last(sections)]
-    notes = [*run_notes([*results.runs, *results.heal, *results.surgx]), *tied_notes(results.surgx), *results.notes]
-    notes += [*lung_notes, *annotated.notes, *again_notes, *beside_notes]
-    drawn: dict[str, Figure] = {}
+    progress = Progress(builders.items(), title="making tables", unit="sections")
+    sections = [Section(title, build()) for title, build in progress]
+    sections = [
+        Section(title, [*tables, *build_published_tables(title, tables)]) for title, tables in _move_runs_last(sections)
+    ]
+    notes = [
+        *collect_run_notes([*results.runs, *results.heal, *results.surgx]),
+        *warn_tied(results.surgx),
+        *results.notes,
+    ]
+    notes += [*lung_notes, *annotated.notes, *second_notes, *comparison_notes]
+    drawn_figures: dict[str, Figure] = {}
     if figures:
-        answered = results.with_the_image()
-        drawing: list[Callable[[], Drawn]] = [
-            lambda: contrabench_pictures(answered.runs, answered.scored),
-            lambda: heal_pictures(answered.heal),
-            lambda: surgx_pictures(results.surgx, sheet),
-            lambda: wrong_lung_pictures(lung, annotated.abnormalities),
+        uncontrolled = results.with_the_image()
+        drawers: list[Callable[[], Drawn]] = [
+            lambda: draw_contrabench_figures(uncontrolled.runs, uncontrolled.scored),
+            lambda: draw_heal_figures(uncontrolled.heal),
+            lambda: draw_surgx_figures(results.surgx, sheet),
+            lambda: draw_wrong_lung_figures(lung_scores, annotated.abnormalities),
         ]
-        for draw in Progress(drawing, title="drawing figures", unit="benchmarks"):
-            of_benchmark, left_out = draw()
-            drawn |= of_benchmark
+        for draw in Progress(drawers, title="drawing figures", unit="benchmarks"):
+            new_figures, left_out = draw()
+            drawn_figures |= new_figures
             notes += left_out
-    paragraph = ["Computed from lm-eval's sample logs.", *(_SCORES[name] for name in _benchmarks(results)), _TABLES]
-    return Report(found, " ".join(paragraph), [one for one in sections if one.tables], notes, drawn)
+    paragraph = [
+        "Computed from lm-eval's sample logs.",
+        *(_SCORES[name] for name in _list_benchmarks(results)),
+        _TABLES,
+    ]
+    return Report(
+        all_results, " ".join(paragraph), [section for section in sections if section.tables], notes, drawn_figures
+    )
 
 
-class _Annotated(NamedTuple):
-    """What people said of heatmaps."""
+class _Annotations(NamedTuple):
+    """Tables, notes and scores from annotators' answers about heatmaps."""
 
     tables: list[Table]
     notes: list[str]
-    abnormalities: list[OfAbnormality]
+    abnormalities: list[AbnormalityScores]
 
 
-def _annotated(lung: Sequence[ModelScores], annotations: Sequence[Path], data: str | None) -> _Annotated:
-    """Nothing without files of answers; no abnormalities without the build that knows them."""
+def _collect_annotations(
+    compute_model_scores: Sequence[ModelScores], annotations: Sequence[Path], data: str | None
+) -> _Annotations:
+    """Collect the tables of annotations; empty without files, without abnormalities unless `data` has the labels."""
     if not annotations:
-        return _Annotated([], [], [])
-    judgements, of_files = read_files(annotations)
-    correlated, notes = annotation_correlations(lung, judgements)
-    tables = annotation_tables(judgements, of_files) + correlated
+        return _Annotations([], [], [])
+    judgements, file_notes = read_files(annotations)
+    correlation_tables, notes = build_annotation_correlations(compute_model_scores, judgements)
+    tables = build_annotation_tables(judgements, file_notes) + correlation_tables
     if data is None:
-        return _Annotated(tables, [*notes, "Wrong Lung Figure 16 needs the labels of the judged sentences: --data"], [])
+        return _Annotations(
+            tables, [*notes, "Wrong Lung Figure 16 needs the labels of the judged sentences: --data"], []
+        )
     affirmed, unknown = read_affirmed(data, judgements)
-    abnormalities = by_abnormality(judgements, affirmed)
-    return _Annotated(tables + abnormality_tables(abnormalities), [*notes, *unknown], abnormalities)
+    abnormalities = group_by_abnormality(judgements, affirmed)
+    return _Annotations(tables + build_abnormality_tables(abnormalities), [*notes, *unknown], abnormalities)
 
 
-def _read_again(results: Results, extractor: Extractor | None) -> tuple[list[Table], list[str]]:
-    """`second_readings`; nothing without extractor."""
-    return second_readings(results.runs, results.heal, extractor) if extractor else ([], [])
+def _read_second_time(results: Results, extractor: Extractor | None) -> tuple[list[Table], list[str]]:
+    """Build the tables of second readings; none without an extractor."""
+    return build_second_readings(results.runs, results.heal, extractor) if extractor else ([], [])
 
 
-def _compared(paths: Sequence[Path], rows: Path | None) -> tuple[list[Table], list[str]]:
-    found = compare(paths, rows=rows)
-    return [found.table()], found.notes
+def _compare_models(paths: Sequence[Path], rows: Path | None) -> tuple[list[Table], list[str]]:
+    """Compare the models of the paths."""
+    comparison = compare(paths, rows=rows)
+    return [comparison.table()], comparison.notes
 
 
-def _runs_last(sections: Sequence[Section]) -> list[Section]:
-    """The tables of what was run in a section of their own, after what came of it."""
+def _move_runs_last(sections: Sequence[Section]) -> list[Section]:
+    """Move the tables of runs into a section after all results."""
     runs = [table for section in sections for table in section.tables if table.name.endswith("runs")]
     results = [Section(title, [table for table in tables if table not in runs]) for title, tables in sections]
     return [*results, Section("Runs", runs)]
 
 
-def _benchmarks(results: Results) -> list[str]:
-    """The names of the benchmarks that the runs are of."""
-    there = [bool(results.runs or results.scored), *map(bool, (results.heal, results.surgx, results.wrong_lung))]
-    return [name for name, is_there in zip(_SCORES, there, strict=True) if is_there]
+def _list_benchmarks(results: Results) -> list[str]:
+    """List the benchmarks that have runs."""
+    has_runs = [bool(results.runs or results.scored), *map(bool, (results.heal, results.surgx, results.wrong_lung))]
+    return [name for name, has_run in zip(_SCORES, has_runs, strict=True) if has_run]
 
 
-def _notes(notes: Sequence[str]) -> list[str]:
+def _format_notes(notes: Sequence[str]) -> list[str]:
     return ["## Notes\n\n" + "\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
 
 
 def _check_out(out: Path) -> None:
-    """Only a report is ever replaced: a folder with anything else in it is left alone."""
+    """Require a folder that is new, empty or holds a report; other folders stay unchanged."""
     if out.exists() and not out.is_dir():
         raise InputError(out, "is not a folder", action="choose another --out")
     names = {path.name for path in out.iterdir()} if out.exists() else set()
-    others = {name for name in names if not _OWN_FILE.fullmatch(name)}
+    other_files = {name for name in names if not _OWN_FILE.fullmatch(name)}
     if names and REPORT not in names:
-        others = names
-    if others:
-        raise InputError(out, f"holds something else than a report ({min(others)})", action="choose another --out")
+        other_files = names
+    if other_files:
+        raise InputError(out, f"holds files other than a report ({min(other_files)})", action="choose another --out")
 
 
 def _save(out: Path, files: Mapping[str, str | bytes]) -> None:
-    """Writes the folder as a whole: if anything fails, the old report stays as it was."""
+    """Write the folder atomically; after an error the old report is unchanged."""
     try:
         with atomic_folder(out) as folder:
             for name, content in files.items():

@@ -1,4 +1,4 @@
-"""Annotators' intuitiveness by abnormality: Figure 16 as a table (section B.9); wrong_lung_figures draws it."""
+"""Annotators' intuitiveness scores by abnormality: Figure 16 as a table (section B.9)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,28 @@ from medfaith.annotate.agreement import ModelScores, compute_model_scores
 from medfaith.annotate.answers import Judgement
 from medfaith.loaders.errors import InputError
 
-from .tables import MODEL, SEED, Column, Table, count, intervals_of
-from .wrong_lung_annotations import mean_interval
+from .tables import MODEL, SEED, Column, Table, count, format_interval_note
+from .wrong_lung_annotations import format_mean_interval
 
 MOST = 10  # abnormalities in the figure
 QUESTION = "intuitiveness"
-_SUMMARIES = {"normal", "abnormal"}  # labels that speak of a sentence as a whole
+_SUMMARIES = {"normal", "abnormal"}  # labels of a whole sentence
 _NOTE = (
     f"The {MOST} abnormalities that most of the judged report sentences affirm, by the labels of the rows; what is "
     "denied, and the labels normal and abnormal, are none. A sentence counts for each of its abnormalities. Sentences: "
     "those with the abnormality that were judged of any model. n: judgements, the last of each annotator and heatmap. "
-    f"Means of 1 to 5 points. {intervals_of('patients')}"
+    f"Means of 1 to 5 points. {format_interval_note('patients')}"
 )
 
 
-class OfAbnormality(NamedTuple):
-    """What annotators said where a sentence affirms an abnormality. n_sentences: of how many, whatever the model."""
+class AbnormalityScores(NamedTuple):
+    """Annotators' judgements of sentences that affirm an abnormality.
+
+    Attributes:
+        name: The abnormality.
+        n_sentences: Number of sentences over all models.
+        models: Scores of each model.
+    """
 
     name: str
     n_sentences: int
@@ -33,61 +39,88 @@ class OfAbnormality(NamedTuple):
 
 
 def read_affirmed(data: str, judgements: Sequence[Judgement]) -> tuple[dict[str, frozenset[str]], list[str]]:
-    """The abnormalities that each judged sentence of a report affirms, by the id of its row; and notes.
+    """Read the abnormalities that each judged sentence of a report affirms.
 
     Args:
-        data: the build on which the heatmaps were made, or a Hub organisation.
+        data: The build behind the heatmaps, or a Hub organisation.
+        judgements: Annotators' judgements.
+
+    Returns:
+        Row id -> abnormalities; and a note on sentences that are not in the data.
 
     Raises:
-        InputError: as `tasks.row_store.read`; a row whose sentence is another than the judged one.
+        InputError: As `tasks.row_store.read`; or the sentence of a row differs from the judged sentence.
     """
     from medfaith.annotate.session_setup import CONFIG, REPOSITORY, SPLIT
     from medfaith.tasks.row_store import read
 
-    asked = {one.row_id: one.sentence for one in judgements if not one.custom and one.row_id is not None}
+    sentence_by_id = {
+        judgement.row_id: judgement.sentence
+        for judgement in judgements
+        if not judgement.custom and judgement.row_id is not None
+    }
     stored = read(REPOSITORY, CONFIG, SPLIT, data).select_columns(["id", "sentence", "labels"])
-    found = {}
+    affirmed_by_id = {}
     for row in cast(Any, stored):
-        if row["id"] not in asked:
+        if row["id"] not in sentence_by_id:
             continue
-        if row["sentence"] != asked[row["id"]]:
-            said = f"{row['sentence']!r:.80} is not the sentence that was judged"
-            raise InputError(data, said, row=row["id"], action="name the build that the runs were made on")
+        if row["sentence"] != sentence_by_id[row["id"]]:
+            problem = f"{row['sentence']!r:.80} is not the sentence that was judged"
+            raise InputError(data, problem, row=row["id"], action="name the build that the runs were made on")
         affirmed = (label["name"] for label in row["labels"] if label["context"] == "yes")
-        found[row["id"]] = frozenset(affirmed) - _SUMMARIES
-    n_lost = len(asked.keys() - found.keys())
-    lost = f"{n_lost:,} of {len(asked):,} judged sentences are not in {data}; left out of Wrong Lung Figure 16"
-    return found, [lost] if n_lost else []
+        affirmed_by_id[row["id"]] = frozenset(affirmed) - _SUMMARIES
+    n_lost = len(sentence_by_id.keys() - affirmed_by_id.keys())
+    note = f"{n_lost:,} of {len(sentence_by_id):,} judged sentences are not in {data}; left out of Wrong Lung Figure 16"
+    return affirmed_by_id, [note] if n_lost else []
 
 
-def by_abnormality(judgements: Sequence[Judgement], affirmed: Mapping[str, Collection[str]]) -> list[OfAbnormality]:
-    """What was said of each of the `MOST` most frequent abnormalities, the most frequent first, equal ones by name.
+def group_by_abnormality(
+    judgements: Sequence[Judgement], affirmed: Mapping[str, Collection[str]]
+) -> list[AbnormalityScores]:
+    """Group judgements by the `MOST` most frequent abnormalities.
 
     Args:
-        affirmed: id of a row -> its abnormalities, as of `read_affirmed`.
+        judgements: Annotators' judgements.
+        affirmed: Row id -> its abnormalities, from `read_affirmed`.
+
+    Returns:
+        The scores, the most frequent abnormality first, equally frequent ones by name.
     """
-    of_report = [one for one in judgements if not one.custom and one.row_id in affirmed]
-    named = Counter(name for row_id in {one.row_id for one in of_report} for name in affirmed[str(row_id)])
-    most = sorted(named.items(), key=lambda item: (-item[1], item[0]))[:MOST]
+    report_judgements = [judgement for judgement in judgements if not judgement.custom and judgement.row_id in affirmed]
+    n_by_abnormality = Counter(
+        name for row_id in {judgement.row_id for judgement in report_judgements} for name in affirmed[str(row_id)]
+    )
+    most_frequent = sorted(n_by_abnormality.items(), key=lambda item: (-item[1], item[0]))[:MOST]
     return [
-        OfAbnormality(
-            name, n, compute_model_scores([one for one in of_report if name in affirmed[str(one.row_id)]], SEED)
+        AbnormalityScores(
+            name,
+            n,
+            compute_model_scores(
+                [judgement for judgement in report_judgements if name in affirmed[str(judgement.row_id)]], SEED
+            ),
         )
-        for name, n in most
+        for name, n in most_frequent
     ]
 
 
-def abnormality_tables(found: Sequence[OfAbnormality]) -> list[Table]:
-    """Figure 16 as a table; none without an abnormality."""
+def build_abnormality_tables(scores: Sequence[AbnormalityScores]) -> list[Table]:
+    """Build the table of Figure 16.
+
+    Args:
+        scores: Scores by abnormality.
+
+    Returns:
+        One table; none without an abnormality.
+    """
     columns = [
         Column("Abnormality", ("abnormality",)), Column("Sentences", ("n_sentences",), count), MODEL,
         Column("n", ("n",), count),
-        Column("Intuitiveness [95% CI]", (QUESTION, f"{QUESTION}_ci_low", f"{QUESTION}_ci_high"), mean_interval),
+        Column("Intuitiveness [95% CI]", (QUESTION, f"{QUESTION}_ci_low", f"{QUESTION}_ci_high"), format_mean_interval),
     ]  # fmt: skip
     rows = [
-        [of.name, of.n_sentences, model.model, model.n, *model.means[QUESTION][:3]]
-        for of in found
-        for model in of.models
+        [abnormality.name, abnormality.n_sentences, model.model, model.n, *model.means[QUESTION][:3]]
+        for abnormality in scores
+        for model in abnormality.models
     ]
     title = "Wrong Lung Figure 16: intuitiveness by abnormality"
     return [Table("wrong_lung_figure_16_abnormalities", title, columns, rows, [_NOTE])] if rows else []

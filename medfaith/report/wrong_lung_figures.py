@@ -1,5 +1,7 @@
-"""Bar charts of That's the Wrong Lung!: what a perturbation changes (Figures 3, 5, 14 and 15), and how
-intuitive annotators find heatmaps by abnormality (Figure 16).
+"""Bar charts of That's the Wrong Lung!
+
+They show changes under perturbations (Figures 3, 5, 14 and 15), and annotators' intuitiveness scores by abnormality
+(Figure 16).
 """
 
 from __future__ import annotations
@@ -11,9 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 from medfaith.annotate.answers import POINTS
 
-from .pictures import NOTHING, Drawn, Styles, bar, figure_of, missing, places, say_empty, separate, styles_of
-from .wrong_lung_abnormalities import QUESTION, OfAbnormality
-from .wrong_lung_scores import PERTURBATIONS, SUBSET_NAMES, ModelScores, by_scoring, suffix
+from .pictures import (
+    NOTHING,
+    Drawn,
+    Styles,
+    check_matplotlib,
+    draw_bar,
+    draw_empty_note,
+    draw_separators,
+    iterate_places,
+    make_figure,
+    make_styles,
+)
+from .wrong_lung_abnormalities import QUESTION, AbnormalityScores
+from .wrong_lung_scores import PERTURBATIONS, SUBSET_NAMES, ModelScores, format_suffix, group_by_scoring
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,74 +35,112 @@ if TYPE_CHECKING:
 _TITLES = {"delta_auroc": "Δ AUROC", "delta_average_precision": "Δ Avg. P"}
 
 
-def wrong_lung_pictures(models: Sequence[ModelScores], judged: Sequence[OfAbnormality] = ()) -> Drawn:
-    """Figures by file name, those of changes apart for each scoring, and notes on what is not drawn."""
+def draw_wrong_lung_figures(models: Sequence[ModelScores], judged: Sequence[AbnormalityScores] = ()) -> Drawn:
+    """Draw the figures of That's the Wrong Lung!
+
+    Args:
+        models: The models; changes are drawn separately for each scoring.
+        judged: Scores by abnormality.
+
+    Returns:
+        Figures by file name, and notes on figures that are left out.
+    """
     models = [model for model in models if model.deltas]
     if not models and not judged:
         return {}, []
-    if note := missing("That's the Wrong Lung!"):
+    if note := check_matplotlib("That's the Wrong Lung!"):
         return {}, note
-    drawn = {"figure_wrong_lung_16": figure_16(judged)} if judged else {}
-    for scoring, of in by_scoring(models):
-        figures = {
-            "05": figure_5(of), "14": figure_14(of, "delta_auroc"), "15": figure_14(of, "delta_average_precision"),
-        }  # fmt: skip
-        drawn |= {f"figure_wrong_lung_{number}{suffix(scoring)}": one for number, one in figures.items()}
-    return drawn, []
+    figures = {"figure_wrong_lung_16": figure_16(judged)} if judged else {}
+    for scoring, group in group_by_scoring(models):
+        figure_by_number = {
+            "05": figure_5(group),
+            "14": figure_14(group, "delta_auroc"),
+            "15": figure_14(group, "delta_average_precision"),
+        }
+        figures |= {
+            f"figure_wrong_lung_{number}{format_suffix(scoring)}": figure for number, figure in figure_by_number.items()
+        }
+    return figures, []
 
 
 def figure_5(models: Sequence[ModelScores]) -> Figure:
-    """Δ AUROC of each perturbation, on the subset that it should affect most."""
-    styles = styles_of([model.name for model in models])
-    figure = figure_of(4, styles)
+    """Draw Δ AUROC of each perturbation, on the subset that it should affect most.
+
+    Args:
+        models: The models.
+
+    Returns:
+        The figure.
+    """
+    styles = make_styles([model.name for model in models])
+    figure = make_figure(4, styles)
     axes = figure.subplots()
-    _bars(axes, models, "delta_auroc", {config: subset for config, (_, subset) in PERTURBATIONS.items()}, styles)
+    _draw_bars(axes, models, "delta_auroc", {config: subset for config, (_, subset) in PERTURBATIONS.items()}, styles)
     names = [f"{name}\n({SUBSET_NAMES[subset]})" for name, subset in PERTURBATIONS.values()]
     axes.set_xticks(range(len(names)), names)
     return figure
 
 
 def figure_14(models: Sequence[ModelScores], score: str) -> Figure:
-    """A panel a subset, with every perturbation; score: delta_auroc or delta_average_precision (Figure 15)."""
-    styles = styles_of([model.name for model in models])
-    figure = figure_of(2.4 * len(SUBSET_NAMES), styles)
+    """Draw a panel for each subset, with every perturbation.
+
+    Args:
+        models: The models.
+        score: delta_auroc (Figure 14) or delta_average_precision (Figure 15).
+
+    Returns:
+        The figure.
+    """
+    styles = make_styles([model.name for model in models])
+    figure = make_figure(2.4 * len(SUBSET_NAMES), styles)
     panels = figure.subplots(len(SUBSET_NAMES), 1, sharex=True, sharey=True)
     for axes, (subset, title) in zip(panels, SUBSET_NAMES.items(), strict=True):
-        _bars(axes, models, score, dict.fromkeys(PERTURBATIONS, subset), styles)
+        _draw_bars(axes, models, score, dict.fromkeys(PERTURBATIONS, subset), styles)
         axes.set_title(title, loc="left", fontsize=11)
     panels[-1].set_xticks(range(len(PERTURBATIONS)), [name for name, _ in PERTURBATIONS.values()])
     return figure
 
 
-def figure_16(found: Sequence[OfAbnormality]) -> Figure:
-    """Mean intuitiveness of each model's heatmaps, by abnormality."""
-    styles = styles_of(sorted({model.model for of in found for model in of.models}))
-    figure = figure_of(4.5, styles)
+def figure_16(scores: Sequence[AbnormalityScores]) -> Figure:
+    """Draw the mean intuitiveness of each model's heatmaps, by abnormality.
+
+    Args:
+        scores: Scores by abnormality.
+
+    Returns:
+        The figure.
+    """
+    styles = make_styles(sorted({model.model for abnormality in scores for model in abnormality.models}))
+    figure = make_figure(4.5, styles)
     axes = figure.subplots()
-    for group, of in enumerate(found):
-        means = {model.model: model.means[QUESTION] for model in of.models}
-        for place, width, name in places(group, [*styles]):
-            bar(axes, place, width, means[name][:3] if name in means else NOTHING, styles[name])
-    wrapped = [textwrap.fill(of.name.replace("/", "/ "), 16).replace("/ ", "/") for of in found]  # also after a slash
-    names = [f"{name}\n(n = {of.n_sentences})" for name, of in zip(wrapped, found, strict=True)]
-    axes.set_xticks(range(len(found)), names, fontsize=9)
-    separate(axes, len(found))
+    for group, abnormality in enumerate(scores):
+        means = {model.model: model.means[QUESTION] for model in abnormality.models}
+        for place, width, name in iterate_places(group, [*styles]):
+            draw_bar(axes, place, width, means[name][:3] if name in means else NOTHING, styles[name])
+    wrapped = [
+        textwrap.fill(abnormality.name.replace("/", "/ "), 16).replace("/ ", "/") for abnormality in scores
+    ]  # also after a slash
+    names = [f"{name}\n(n = {abnormality.n_sentences})" for name, abnormality in zip(wrapped, scores, strict=True)]
+    axes.set_xticks(range(len(scores)), names, fontsize=9)
+    draw_separators(axes, len(scores))
     axes.set_ylim(0, POINTS[-1])
     axes.set_ylabel("Intuitiveness\n(1 to 5 points, 95% CI)")
     return figure
 
 
-def _bars(axes: Axes, models: Sequence[ModelScores], score: str, subsets: Mapping[str, str], styles: Styles) -> None:
-    """A bar a model for each perturbation, on its subset, in percentage points; a line for the interval."""
-    found = False
+def _draw_bars(
+    axes: Axes, models: Sequence[ModelScores], score: str, subsets: Mapping[str, str], styles: Styles
+) -> None:
+    """Draw a bar with interval for each model and perturbation, on its subset, in percentage points."""
+    has_value = False
     for group, (config, subset) in enumerate(subsets.items()):
-        for place, width, model in places(group, models):
+        for place, width, model in iterate_places(group, models):
             scores: Mapping[str, Any] = model.deltas.get(config, {}).get(subset, {})
-            shown = [100 * scores.get(f"{score}{end}", math.nan) for end in ("", "_ci_low", "_ci_high")]
-            found |= not math.isnan(shown[0])
-            bar(axes, place, width, shown, styles[model.name])
-    if not found:
-        say_empty(axes, "no pair of sentences here has a score both before and after")
+            interval = [100 * scores.get(f"{score}{end}", math.nan) for end in ("", "_ci_low", "_ci_high")]
+            has_value |= not math.isnan(interval[0])
+            draw_bar(axes, place, width, interval, styles[model.name])
+    if not has_value:
+        draw_empty_note(axes, "no pair of sentences here has a score both before and after")
     axes.axhline(0, color="black", linewidth=0.8)
-    separate(axes, len(subsets))
+    draw_separators(axes, len(subsets))
     axes.set_ylabel(f"{_TITLES[score]}\n(points, 95% CI)")

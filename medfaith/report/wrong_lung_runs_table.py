@@ -1,4 +1,4 @@
-"""Which tasks of That's the Wrong Lung! have been run, how many of their sentences have a score, and what lacks."""
+"""The table of runs of That's the Wrong Lung!, and notes on missing logs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES = (
     Column("degenerate", (f"n_{DEGENERATE}",), count), Column("without box", (f"n_{WITHOUT_BOX}",), count),
 )  # fmt: skip
 _OF_ORIGINALS = "Wrong Lung Tables 1 to 3, 7 and 10 to 12 and the correlations"
-_NEEDED = {  # which tables the changed sentences of a config are for
+_NEEDED = {  # config -> the tables that need its changed sentences
     **dict.fromkeys(PERTURBATIONS, "the changes (Figures 3, 5, 14 and 15)"),
     RANDOM_SENTENCES: "Wrong Lung Tables 4, 8 and 9 and the changes (Figures 3, 5, 14 and 15)",
     SYNTHETIC: "Wrong Lung Tables 7, 11 and 12 as synthetic sentences",
@@ -25,9 +25,16 @@ _NEEDED = {  # which tables the changed sentences of a config are for
 }
 
 
-def runs_table(models: Sequence[ModelScores]) -> Table:
-    """One row a log."""
-    rows = [_run(run) for model in models for run in model.runs.values()]
+def build_runs_table(models: Sequence[ModelScores]) -> Table:
+    """Build the table of runs, with a row for each log.
+
+    Args:
+        models: The models.
+
+    Returns:
+        The table.
+    """
+    rows = [_format_row(run) for model in models for run in model.runs.values()]
     columns = [
         MODEL, Column("Sentences", ("config",)), SIZE, Column("Patients", ("n_patients",), count),
         Column("Without images", ("n_skipped",), count), Column("Other patients", ("n_left_out",), count),
@@ -47,21 +54,28 @@ def runs_table(models: Sequence[ModelScores]) -> Table:
     return Table("wrong_lung_runs", "Wrong Lung runs", columns, rows, notes)
 
 
-def _run(run: WrongLungRun) -> list[Any]:
+def _format_row(run: WrongLungRun) -> list[Any]:
     states = [row["state"] for row in run.rows]
-    known = {row["id"] for row in run.rows if row["values"]["auroc"] is not None}
+    scored_ids = {row["id"] for row in run.rows if row["values"]["auroc"] is not None}
     ids = {row["id"] for row in run.rows}
     pairs = [row for row in run.changed if row["original_id"] in ids]
     return [
         run.name, run.setting.config, run.n, run.n_data, len({row["cluster"] for row in run.rows}), run.n_skipped,
-        run.n_left_out, len(known), *(states.count(state) for state in (WITHOUT_MAP, DEGENERATE, WITHOUT_BOX)),
-        len(pairs), sum(not {row["id"], row["original_id"]} <= known for row in pairs), *run.setting.scoring,
+        run.n_left_out, len(scored_ids), *(states.count(state) for state in (WITHOUT_MAP, DEGENERATE, WITHOUT_BOX)),
+        len(pairs), sum(not {row["id"], row["original_id"]} <= scored_ids for row in pairs), *run.setting.scoring,
         run.source.task, run.source.date,
     ]  # fmt: skip
 
 
-def left_out(models: Sequence[ModelScores]) -> list[str]:
-    """Notes on what is left out of which table for want of a log."""
+def note_missing_logs(models: Sequence[ModelScores]) -> list[str]:
+    """Note the models and tables that are left out because a log is missing.
+
+    Args:
+        models: The models.
+
+    Returns:
+        The notes.
+    """
     notes = []
     without = [model.name for model in models if model.source is None]
     if without:
@@ -69,13 +83,13 @@ def left_out(models: Sequence[ModelScores]) -> list[str]:
     for model in models:
         if model.source not in (None, GOLD):
             n = len(model.runs[model.source].originals)
-            where = f"{_OF_ORIGINALS} take the {n:,} originals of {TASK}{model.source}"
-            notes.append(f"{model.name}: {TASK}{GOLD} is not logged; {where}")
-    lacking: dict[tuple[str, str], list[str]] = {}  # of models and tables: configs
+            source_note = f"{_OF_ORIGINALS} take the {n:,} originals of {TASK}{model.source}"
+            notes.append(f"{model.name}: {TASK}{GOLD} is not logged; {source_note}")
+    missing_tasks: dict[tuple[str, str], list[str]] = {}  # (models, tables) -> tasks
     for config, tables in _NEEDED.items():
         without = [model.name for model in models if config not in model.runs or not model.runs[config].changed]
         if without:
-            lacking.setdefault((", ".join(without), tables), []).append(TASK + config)
-    for (names, tables), tasks in lacking.items():
+            missing_tasks.setdefault((", ".join(without), tables), []).append(TASK + config)
+    for (names, tables), tasks in missing_tasks.items():
         notes.append(f"{names}: no changed sentence of {', '.join(tasks)} is logged; left out of {tables}")
     return notes

@@ -10,7 +10,7 @@ from PIL import Image
 
 from medfaith.annotate.answers import Judgement
 from medfaith.cli import main
-from medfaith.report.wrong_lung_abnormalities import MOST, by_abnormality
+from medfaith.report.wrong_lung_abnormalities import MOST, group_by_abnormality
 from tests.annotate.annotation_scene import write_rows
 from tests.annotate.test_annotate_answers import judgement, write
 from tests.report.report_logs import csv_rows, rows_of
@@ -32,7 +32,7 @@ JUDGEMENTS = [
 
 
 def test_means_by_hand():
-    found = by_abnormality(JUDGEMENTS, AFFIRMED)
+    found = group_by_abnormality(JUDGEMENTS, AFFIRMED)
     assert [(of.name, of.n_sentences) for of in found] == [("mass", 3), ("edema", 2)]
     means = {(of.name, m.model): (m.n, m.means["intuitiveness"].mean) for of in found for m in of.models}
     assert means == {("mass", "m"): (3, 3), ("mass", "n"): (2, 3), ("edema", "m"): (2, 2.5), ("edema", "n"): (2, 3)}
@@ -41,7 +41,7 @@ def test_means_by_hand():
 def test_the_most_frequent_come_first_and_equal_ones_by_name():
     names = [f"finding {n:02d}" for n in range(MOST + 3)]
     affirmed = {f"row{n}": {*names} - ({names[0]} if n else set()) for n in range(2)}
-    found = by_abnormality([of_row(0, 1), of_row(1, 1), of_row(0, 2, annotator="other")], affirmed)
+    found = group_by_abnormality([of_row(0, 1), of_row(1, 1), of_row(0, 2, annotator="other")], affirmed)
     assert [of.name for of in found] == names[1 : MOST + 1]
     assert {of.n_sentences for of in found} == {2}, "sentences, however many annotators judged them"
 

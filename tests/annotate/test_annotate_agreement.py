@@ -17,7 +17,7 @@ from medfaith.annotate.answers import open_answers, read_files
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.reading.agreement import compute_cohen_kappa
 from medfaith.loaders.errors import InputError
-from medfaith.report.wrong_lung_annotations import annotation_tables
+from medfaith.report.wrong_lung_annotations import build_annotation_tables
 from tests.annotate.test_annotate_answers import judgement
 
 POINTS = st.sampled_from([1.0, 2.0, 3.0, 4.0, 5.0])
@@ -108,7 +108,7 @@ def test_tables_of_two_files(tmp_path):
     other = file(tmp_path / "2.jsonl", answered([1, 3, 5], "other"))
     with other.open("a") as cut:
         cut.write('{"kind": "judg')
-    figure, custom, agreed = annotation_tables(*read_files([one, other, one]))
+    figure, custom, agreed = build_annotation_tables(*read_files([one, other, one]))
     assert figure.name == "wrong_lung_figure_04_annotations"
     assert list(figure.rows[0][:5]) == ["m", 6, 3, 2, pytest.approx(17 / 6)]
     assert "| m | 6 | 3 | 2 | 2.83 [1.00, 5.00] |" in figure.markdown()

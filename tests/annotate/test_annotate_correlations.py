@@ -16,7 +16,7 @@ from scipy import stats
 
 from medfaith.annotate.answers import Judgement
 from medfaith.report.write import read_results, write_report
-from medfaith.report.wrong_lung_correlations import correlation_interval, judged, mean_points
+from medfaith.report.wrong_lung_correlations import compute_mean_points, compute_r_interval, judged
 from tests.annotate.test_annotate_answers import judgement, write
 from tests.report.report_logs import answered, csv_rows, rows_of, write_log
 from tests.report.wrong_lung_logs import NAMES, Row, changed, original, write_wrong_lung
@@ -63,7 +63,7 @@ JOINS: dict[str, tuple[Row, list[Judgement], Mapping[str, float] | None]] = {
 @pytest.mark.parametrize("case", JOINS)
 def test_a_judgement_belongs_to_the_sentence_whose_heatmap_was_judged(case):
     row, judgements, expected = JOINS[case]
-    found = judged([row], mean_points(judgements))
+    found = judged([row], compute_mean_points(judgements))
     assert [of["id"] for of in found] == ([] if expected is None else [row["id"]])
     for of in found:
         assert {name: of["values"][name] for name in QUESTIONS} == expected
@@ -194,7 +194,7 @@ def test_intervals_are_those_of_drawn_patients():
     share = np.full(len(names), 1 / len(names))
     drawn = np.random.default_rng(5).multinomial(len(names), share, size=200)
     r = [stats.pearsonr(np.repeat(x, of[group]), np.repeat(y, of[group])).statistic for of in drawn]  # pyright: ignore[reportAttributeAccessIssue]
-    found = correlation_interval(x, y, clusters, n_resamples=200, seed=5)
+    found = compute_r_interval(x, y, clusters, n_resamples=200, seed=5)
     assert found == pytest.approx(tuple(np.quantile(r, [0.025, 0.975])), abs=1e-9)
 
 
@@ -207,11 +207,11 @@ def test_intervals_lie_within_one_and_know_no_scale(points, extra):
     if x.std() < 1e-3 or not y.std():
         return
     clusters = [str(n // 2) for n in range(len(x))]
-    low, high = correlation_interval(x, y, clusters, n_resamples=100)
+    low, high = compute_r_interval(x, y, clusters, n_resamples=100)
     assert -1 <= low <= high <= 1
-    again = correlation_interval(2 * x + 8, y, clusters, n_resamples=100)
+    again = compute_r_interval(2 * x + 8, y, clusters, n_resamples=100)
     assert again == pytest.approx((low, high), abs=1e-6)
     copies = (np.tile(of, 1 + extra) for of in (x, y))
-    copied = correlation_interval(*copies, clusters * (1 + extra), n_resamples=100)
+    copied = compute_r_interval(*copies, clusters * (1 + extra), n_resamples=100)
     assert copied == pytest.approx((low, high), abs=1e-6)
-    assert all(math.isnan(end) for end in correlation_interval(x, y, ["p"] * len(x))), "one patient shows no spread"
+    assert all(math.isnan(end) for end in compute_r_interval(x, y, ["p"] * len(x))), "one patient shows no spread"

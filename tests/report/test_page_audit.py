@@ -15,7 +15,7 @@ from medfaith.cli import main
 from medfaith.evaluate_metrics.confidence import image_verdict, place
 from medfaith.loaders.errors import InputError
 from medfaith.report.page.audits import IMAGE_WORDS, PLACE_WORDS, audits
-from medfaith.report.page.plots import axis_of, plot_changes, plot_doses
+from medfaith.report.page.plots import make_axis, plot_changes, plot_doses
 from tests.browser import browser
 from tests.report.audit_folder import change_row, edit_row, finding_row, verdict_row, wording_row, write_audit
 from tests.report.report_logs import answered, write_log
@@ -198,7 +198,7 @@ def test_controls_stand_in_groups_and_an_edit_beside_itself_elsewhere(folder: Pa
 
 @given(st.lists(st.floats(allow_infinity=True, allow_nan=True)))
 def test_an_axis_holds_0_and_every_value_that_can_be(values):
-    axis = axis_of(values)
+    axis = make_axis(values)
     assert 2 <= len(axis.ticks) <= 9
     assert axis.ticks[0] <= 0 <= axis.ticks[-1]
     assert len({round(b - a, 9) for a, b in zip(axis.ticks, axis.ticks[1:], strict=False)}) == 1

@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
-from medfaith.report.contrabench_figures import contrabench_pictures, figure_5
-from medfaith.report.heal_figures import heal_pictures
-from medfaith.report.pictures import FORMATS, box, figure_of, saved, styles_of
+from medfaith.report.contrabench_figures import draw_contrabench_figures, figure_5
+from medfaith.report.heal_figures import draw_heal_figures
+from medfaith.report.pictures import FORMATS, box, make_figure, make_styles, saved
 from medfaith.report.results import read_results
 from medfaith.report.write import collect, write_report
 from medfaith.report.wrong_lung_figures import figure_5 as bars_5
@@ -39,7 +39,7 @@ def test_accuracy_and_answers_by_protocol(tmp_path):
     unverified = answered("chexpert_absence", 4, 1, 0)
     write_log(tmp_path / "b", "b", unverified, filters=("b0",), n_data=8)
     write_log(tmp_path / "c", "b", answered("chexpert_absence", 4, 0, 4, layout="original"), task="original")
-    figures, notes = contrabench_pictures(read_results([tmp_path]).runs, [])
+    figures, notes = draw_contrabench_figures(read_results([tmp_path]).runs, [])
     assert ([*figures], notes) == (["figure_contrabench_03", "figure_contrabench_03_original"], [])
     left, right, below, its_right = figures["figure_contrabench_03"].axes
     titles = [axes.get_title(loc="left") for axes in (left, below)]
@@ -86,7 +86,7 @@ def test_f1_and_perturbations_by_source(tmp_path):
     for ask, answers in (("closed", CLOSED), ("tpt", TPT_PAIRS), ("vpt", VPT_PAIRS)):
         write_heal(tmp_path / "a", ask, answers, model="a")
     write_heal(tmp_path / "b", "vpt", as_mimic(VPT_PAIRS), model="b")
-    figures, notes = heal_pictures(read_results([tmp_path]).heal)
+    figures, notes = draw_heal_figures(read_results([tmp_path]).heal)
     assert ([*figures], notes) == (["figure_heal_f1", "figure_heal_tpt_vpt"], [])
     (f1,) = figures["figure_heal_f1"].axes
     assert (f1.get_title(loc="left"), heights(f1), texts(f1)) == ("VinDr", [0.571], ["n/a"])
@@ -100,14 +100,14 @@ def test_f1_and_perturbations_by_source(tmp_path):
 def test_legends_have_no_paths_and_every_format_is_the_same_bytes():
     def drawn() -> dict[str, bytes]:
         names = ["open_clip:ViT-B-32:/data/me/weights.pt", "~/ckpt/a-7b (layer=-2)", "org/b"]
-        figure = figure_of(2, styles_of(names))
+        figure = make_figure(2, make_styles(names))
         (legend,) = figure.legends
         assert [text.get_text() for text in legend.get_texts()] == [
             "open_clip:ViT-B-32:weights.pt", "a-7b (layer=-2)", "org/b",
         ]  # fmt: skip
         axes = figure.subplots()
         for place, values in enumerate(([1.0, 1.0], [0.0, 0.5, 1.0], [])):
-            box(axes, place, 0.3, values, styles_of(names)["org/b"])
+            box(axes, place, 0.3, values, make_styles(names)["org/b"])
         found = saved(figure)
         assert axes.get_tightbbox().y1 < legend.get_window_extent().y0, "laid out"
         return found
@@ -136,7 +136,7 @@ def chart_logs(folder: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore:Glyph")  # the font has no signs for control characters
 def test_a_name_is_a_text_and_no_formula():
-    figure = figure_of(2, styles_of(["$no{$\x1b\0"]))
+    figure = make_figure(2, make_styles(["$no{$\x1b\0"]))
     figure.subplots().set_yticks([0], ["a$\\no{$"])
     svg = saved(figure, ["svg"], **{"svg.fonttype": "none"})["svg"].decode()
     assert ">$no{$␛␀</text>" in svg

@@ -109,7 +109,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path, name):
     (out / "table_09_mine.csv").write_text("mine")
     if name == "report.md":
         (out / "sub").mkdir()
-    with pytest.raises(InputError, match="something else than a report"):
+    with pytest.raises(InputError, match="files other than a report"):
         write_report([tmp_path / "logs"], out)
     assert (out / name).read_text() == "mine"
 

@@ -17,7 +17,7 @@ from medfaith.evaluate_metrics.reading.surgical_names import TRIPLETS
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.report import pictures, surgx_figures
 from medfaith.report.pictures import short
-from medfaith.report.surgx_occlusions import COVERS, OTHER_TOOL, cases, occlusion_figure
+from medfaith.report.surgx_occlusions import COVERS, OTHER_TOOL, cases, draw_occlusion_figure
 from medfaith.report.surgx_overlays import BOX, LARGEST, Overlay, Sheet, contact_sheet, draw, picks, places
 from medfaith.report.write import read_results, write_report
 from medfaith.tasks.explain.geometry import Geometry
@@ -90,9 +90,9 @@ def test_box_plots_show_the_records(tmp_path):
 def test_a_model_keeps_its_colour_and_the_ninth_is_hatched(tmp_path):
     for number in range(9):
         write_surgx(tmp_path / str(number), FRAMES, model=f"model {number}")
-    figures, _ = surgx_figures.surgx_pictures(read_results([tmp_path]).surgx)
+    figures, _ = surgx_figures.draw_surgx_figures(read_results([tmp_path]).surgx)
     assert [*figures] == ["figure_surgx_03"]
-    styles = pictures.styles_of([f"model {number}" for number in range(9)])
+    styles = pictures.make_styles([f"model {number}" for number in range(9)])
     assert styles["model 0"]["facecolor"] == styles["model 8"]["facecolor"]
     assert len({(style["facecolor"], style["hatch"]) for style in styles.values()}) == 9
 
@@ -185,7 +185,7 @@ def test_every_model_has_its_best_before_any_has_its_worst(tmp_path):
 def test_answers_without_heatmaps_are_not_shown(tmp_path):
     write_surgx(tmp_path / "logs", [instruments(0, ["hook"], [look("hook", "tp", 0.5, 0.5)])])
     runs = read_results([tmp_path / "logs"]).surgx
-    figures, (note,) = surgx_figures.surgx_pictures(runs, Sheet(tmp_path, "data", {}))
+    figures, (note,) = surgx_figures.draw_surgx_figures(runs, Sheet(tmp_path, "data", {}))
     assert "no answer has a heatmap with a score" in note
     assert [*figures] == ["figure_surgx_03"]
 
@@ -334,7 +334,7 @@ def test_a_contact_sheet_needs_all_of_its_arguments(shown, tmp_path, capsys, lef
     at = command.index(left_out)
     assert main(command[:at] + command[at + 2 :]) == 2
     assert "a contact sheet needs" in capsys.readouterr().err
-    with pytest.raises(MedfaithError, match="needs a place"):
+    with pytest.raises(MedfaithError, match="needs a folder"):
         write_report([shown.logs], sheet=shown.sheet)
 
 
@@ -388,10 +388,10 @@ def test_prompts_beside_a_painted_frame_and_a_note_on_the_frame_that_is_not_ther
     doc, answer = frame_of_occlusion(row["frame"], GRASP, 0.25, [CLIP, PACK])
     sample = (doc | {"id": row["id"], "video": row["video"]}, answer | {"video": row["video"]})
     run = occlusion_run(tmp_path, [sample], heatmaps=action.heatmaps)
-    figure, notes = occlusion_figure([run], shown.sheet)
+    figure, notes = draw_occlusion_figure([run], shown.sheet)
     assert notes == [
-        "the picture of SurgXBench's occlusion lacks frames of m: no frame with a box that it saw keeps it although at "
-        "least half is"
+        "the figure of SurgXBench's occlusion is missing frames of m: no frame with a box that it saw keeps it "
+        "although at least half is"
     ]
     assert figure is not None
     texts = [text.get_text().replace("\n", " ") for text in figure.texts]
@@ -421,6 +421,6 @@ def test_what_lacks_for_the_picture_of_the_occlusion_is_said(tmp_path):
     for number, (sample, heatmaps, found) in enumerate(
         [(old, "0", "its log is of an earlier version"), (frame_of_occlusion(0, GRASP, 0.0, [CLIP]), "", "no heatmaps")]
     ):
-        drawn, (note,) = occlusion_figure([occlusion_run(tmp_path / str(number), [sample], heatmaps)], where)
+        drawn, (note,) = draw_occlusion_figure([occlusion_run(tmp_path / str(number), [sample], heatmaps)], where)
         assert drawn is None
         assert found in note

@@ -180,9 +180,9 @@ def test_the_files_for_the_hub(mixed, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--results-yaml", "hub"], "--results-yaml and --org: one is there alone"),
-        (["--org", "group"], "--results-yaml and --org: one is there alone"),
-        (["--results-yaml", "hub", "--org", "a/b"], "--org: 'a/b' is no name on the Hub"),
+        (["--results-yaml", "hub"], "--results-yaml and --org must be given together"),
+        (["--org", "group"], "--results-yaml and --org must be given together"),
+        (["--results-yaml", "hub", "--org", "a/b"], "--org: 'a/b' is not a valid name on the Hub"),
         (["--results-yaml", "file", "--org", "group"], "choose another --results-yaml"),
     ],
 )

@@ -1,1 +1,1 @@
-"""The report as one HTML file, which needs no network: `write.page` makes it."""
+"""The report as one HTML file that needs no network; `write.render_page` builds it."""

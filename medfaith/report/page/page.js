@@ -22,7 +22,7 @@ function sortBy(table, column, descending) {
   const unknown = (text) => text === "–" || text === "";
   rows.sort((a, b) => {
     const [x, y] = [value(a), value(b)];
-    if (unknown(x) !== unknown(y)) return unknown(x) ? 1 : -1;  // what is undefined comes last, either way
+    if (unknown(x) !== unknown(y)) return unknown(x) ? 1 : -1;  // undefined values come last in both directions
     return (descending ? -1 : 1) * compare(x, y);
   });
   table.tBodies[0].append(...rows);
@@ -43,12 +43,12 @@ for (const table of document.querySelectorAll("table.sortable")) {
 }
 
 const rowsOf = (table) => [table.tHead.rows[0], ...table.tBodies[0].rows].map(cellsOf);
-// A spreadsheet would run a cell that begins like a formula.
+// A spreadsheet runs a cell that begins like a formula.
 const csvCell = (text) => {
   const safe = /^[=+\-@\t\r\n＝＋－＠]/.test(text) && !/^[+\-]?[\d.,]+$/.test(text) ? "'" + text : text;
   return /[",\n]/.test(safe) ? '"' + safe.replace(/"/g, '""') + '"' : safe;
 };
-// As tables.py writes them.
+// The same escapes as in tables.py.
 const LATEX = {
   "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "$<$", ">": "$>$", "–": "--",
   "→": "$\\to$", "Δ": "$\\Delta$", "κ": "$\\kappa$", "×": "$\\times$", "±": "$\\pm$", "·": "$\\cdot$", "≥": "$\\geq$",
@@ -74,7 +74,7 @@ const WRITE = {
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
-  } catch {  // a page that was opened from a disk may not be allowed to
+  } catch {  // a page opened from disk may not have access to the clipboard
     const area = document.createElement("textarea");
     area.value = text;
     document.body.append(area);
@@ -96,7 +96,7 @@ for (const button of document.querySelectorAll("button[data-copy]")) {
 
 addEventListener("beforeprint", () => { for (const part of document.querySelectorAll("details")) part.open = true; });
 
-// Cases: a list of which only what is seen is in the page.
+// Cases: a list with only its visible part in the document.
 
 const HEIGHT = 44;
 const { cases, texts } = JSON.parse(document.getElementById("data").textContent);
@@ -104,7 +104,7 @@ const [BENCHMARK, TASK, ID, QUESTION, GOLD, FINDING, OPTIONS, ANSWERS] = [0, 1, 
 const [MODEL, SHOWN, RAW, READ, WHY, ENDED, OUTCOME] = [0, 1, 2, 3, 4, 5, 6];
 const MARK = { right: "✓ right", wrong: "✗ wrong", declined: "– declined", unread: "? unread" };
 const pictured = JSON.parse(document.getElementById("pictures").textContent);
-const layers = { region: true, boxes: true, heat: false };  // which are seen, from case to case
+const layers = { region: true, boxes: true, heat: false };  // visible layers; the choice stays from case to case
 const list = document.getElementById("list");
 
 if (list) {
@@ -112,16 +112,16 @@ if (list) {
   const space = document.getElementById("space");
   const lower = texts.map((text) => text.toLowerCase());
   let found = cases.map((_, place) => place);
-  let chosen = -1;  // place in cases
+  let chosen = -1;  // index in cases
 
   const element = (name, text, kind) => {
-    const made = document.createElement(name);
-    if (text !== undefined) made.textContent = text;
-    if (kind) made.className = kind;
-    return made;
+    const node = document.createElement(name);
+    if (text !== undefined) node.textContent = text;
+    if (kind) node.className = kind;
+    return node;
   };
 
-  const values = (column, inAnswers) => [...new Set(cases.flatMap((one) => (inAnswers ? one[ANSWERS].map((answer) => answer[column]) : [one[column]])))]
+  const values = (column, inAnswers) => [...new Set(cases.flatMap((item) => (inAnswers ? item[ANSWERS].map((answer) => answer[column]) : [item[column]])))]
     .sort((a, b) => texts[a].localeCompare(texts[b]));
   const WHAT = { benchmark: [BENCHMARK, false], task: [TASK, false], finding: [FINDING, false], model: [MODEL, true], shown: [SHOWN, true], outcome: [OUTCOME, true] };
   for (const [name, [column, inAnswers]] of Object.entries(WHAT)) {
@@ -132,17 +132,17 @@ if (list) {
     }
   }
 
-  function fits(one, place, wanted, words) {
+  function fits(item, place, wanted, words) {
     if (form.elements.pictured && form.elements.pictured.value && !pictured.cases[place]) return false;
     for (const name of ["benchmark", "task", "finding"]) {
-      if (wanted[name] !== null && one[WHAT[name][0]] !== wanted[name]) return false;
+      if (wanted[name] !== null && item[WHAT[name][0]] !== wanted[name]) return false;
     }
     const { model, shown, outcome } = wanted;
-    const answers = one[ANSWERS].filter((answer) =>
+    const answers = item[ANSWERS].filter((answer) =>
       (model === null || answer[MODEL] === model) && (shown === null || answer[SHOWN] === shown) && (outcome === null || answer[OUTCOME] === outcome));
     if (!answers.length) return false;
     if (!words) return true;
-    return [one[ID], one[QUESTION], one[GOLD], ...one[OPTIONS], ...answers.flatMap((answer) => [answer[RAW], answer[READ]])]
+    return [item[ID], item[QUESTION], item[GOLD], ...item[OPTIONS], ...answers.flatMap((answer) => [answer[RAW], answer[READ]])]
       .some((place) => lower[place].includes(words));
   }
 
@@ -161,7 +161,7 @@ if (list) {
     const last = Math.min(found.length, first + Math.ceil(list.clientHeight / HEIGHT) + 10);
     const rows = [];
     for (let row = first; row < last; row += 1) {
-      const one = cases[found[row]];
+      const item = cases[found[row]];
       const option = element("div");
       option.setAttribute("role", "option");
       option.id = `option-${found[row]}`;
@@ -169,7 +169,7 @@ if (list) {
       option.setAttribute("aria-setsize", String(found.length));
       option.setAttribute("aria-posinset", String(row + 1));
       option.style.top = `${row * HEIGHT}px`;
-      option.append(element("span", texts[one[QUESTION]]), element("span", texts[one[ID]]));
+      option.append(element("span", texts[item[QUESTION]]), element("span", texts[item[ID]]));
       option.addEventListener("click", () => choose(found[row]));
       rows.push(option);
     }
@@ -191,9 +191,9 @@ if (list) {
   }
 
   const drawing = (name, attributes) => {
-    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, String(value));
-    return made;
+    const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, String(value));
+    return node;
   };
 
   function layer(url, kind) {
@@ -230,13 +230,13 @@ if (list) {
   function gallery(place) {
     const own = pictured.cases[place];
     if (!own) return [];
-    const models = [...new Set(own.flatMap((one) => one[6].map(([model]) => model)))];
-    const there = { region: own.some((one) => one[4] >= 0), boxes: own.some((one) => one[5].length), heat: models.length > 0 };
+    const models = [...new Set(own.flatMap((entry) => entry[6].map(([model]) => model)))];
+    const there = { region: own.some((entry) => entry[4] >= 0), boxes: own.some((entry) => entry[5].length), heat: models.length > 0 };
     const shownBy = element("div", undefined, "gallery");
     const switches = element("p", undefined, "switches");
     const select = element("select");
     for (const model of models) select.append(element("option", model));
-    const fill = () => shownBy.replaceChildren(...own.map((one, number) => picture(one, number + 1, select.value)));
+    const fill = () => shownBy.replaceChildren(...own.map((entry, number) => picture(entry, number + 1, select.value)));
     for (const [kind, title] of [["region", "Region"], ["boxes", "Boxes"], ["heat", "Heatmap"]]) {
       if (!there[kind]) continue;
       const label = element("label");
@@ -259,13 +259,13 @@ if (list) {
     return [switches, shownBy];
   }
 
-  function show(one, place) {
+  function show(item, place) {
     const article = document.getElementById("case");
     const options = element("ol");
-    for (const option of one[OPTIONS]) options.append(element("li", texts[option]));
+    for (const option of item[OPTIONS]) options.append(element("li", texts[option]));
     const facts = element("dl");
     for (const [name, place] of [["Right answer", GOLD], ["About", FINDING], ["Task", TASK], ["Id", ID]]) {
-      facts.append(element("dt", name), element("dd", texts[one[place]] || "–"));
+      facts.append(element("dt", name), element("dd", texts[item[place]] || "–"));
     }
     const table = element("table");
     table.append(element("caption", "Answers"));
@@ -277,7 +277,7 @@ if (list) {
     }
     table.createTHead().append(head);
     const body = table.createTBody();
-    for (const answer of one[ANSWERS]) {
+    for (const answer of item[ANSWERS]) {
       const line = body.insertRow();
       line.append(element("td", texts[answer[MODEL]]), element("td", texts[answer[SHOWN]]));
       const raw = element("td");
@@ -293,14 +293,14 @@ if (list) {
     const wide = element("div", undefined, "wide");
     wide.tabIndex = 0;
     wide.append(table);
-    article.replaceChildren(element("h3", texts[one[QUESTION]]), options, facts, ...gallery(place), wide);
+    article.replaceChildren(element("h3", texts[item[QUESTION]]), options, facts, ...gallery(place), wide);
   }
 
   function open() {
     const [, task, id] = location.hash.match(/^#case=([^/]*)\/(.*)$/) || [];
     if (id === undefined) return;
     const [wantedTask, wantedId] = [decodeURIComponent(task), decodeURIComponent(id)];
-    const place = cases.findIndex((one) => texts[one[TASK]] === wantedTask && texts[one[ID]] === wantedId);
+    const place = cases.findIndex((item) => texts[item[TASK]] === wantedTask && texts[item[ID]] === wantedId);
     if (place < 0) return;
     form.reset();
     filter();

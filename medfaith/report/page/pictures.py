@@ -1,6 +1,6 @@
-"""Small pictures of what the models were shown, with the region, the boxes and the heatmaps that belong to them.
+"""Small pictures of the models' inputs, with their regions, boxes and heatmaps.
 
-These are licensed pixels: a page has them only where its reader's own data and roots are named (`Pixels`).
+The pixels are licensed. A page has them only if its reader names own data and roots (`Pixels`).
 """
 
 from __future__ import annotations
@@ -27,20 +27,24 @@ from ..heal_runs import HealRun
 from ..results import Results
 from ..surgx_runs import SurgXRun
 from ..wrong_lung_runs import GOLD
-from .cases import IMAGE, Answer, Case, name_of, shown_of, without_wording
+from .cases import IMAGE, Answer, Case, format_condition, format_run_name, strip_wording
 
 SIDE = 320  # pixels of a picture's longer side
 LARGEST = 4  # images of a study
 BEFORE = "before the edit"
-MOVED = ("other", "other_same", "flipped")  # controls under which a region lies elsewhere than in the row
+MOVED = ("other", "other_same", "flipped")  # controls under which the row's region does not fit the image
 _GREEN, _ORANGE = (0, 224, 0), (255, 96, 0)
-_LEVELS = 16  # of a heatmap
+_LEVELS = 16  # opacities of a heatmap
 
 
 class Pixels(NamedTuple):
-    """Where pictures come from. data: what `medfaith build` wrote; heatmaps: the models' store, or None.
+    """Sources of the pictures.
 
-    most: how many cases get pictures.
+    Attributes:
+        data: The build, or a Hub organisation.
+        roots: Source id -> folder with its images.
+        heatmaps: The store of the models' heatmaps, or None.
+        most: Maximum number of cases with pictures.
     """
 
     data: str
@@ -50,7 +54,15 @@ class Pixels(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A labelled rectangle in pixels of the image."""
+    """A labelled rectangle in pixels of the image.
+
+    Attributes:
+        label: The label.
+        x: Left edge.
+        y: Top edge.
+        width: Width.
+        height: Height.
+    """
 
     label: str
     x: float
@@ -60,10 +72,15 @@ class Box(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """One image as a model got it. Pictures are data URLs; size: (width, height) of the image.
+    """One image as the model got it.
 
-    shown: the control, IMAGE or BEFORE. region: of what is asked about, "" if there is none. heat: a model's name and
-    where it looked, from nothing to the most.
+    Attributes:
+        shown: The control, IMAGE or BEFORE.
+        url: The image as data URL.
+        size: (width, height) of the image in pixels.
+        region: Data URL of the mask of the region that the question asks about; "" without a mask.
+        boxes: Labelled boxes.
+        heat: (model, data URL of its heatmap).
     """
 
     shown: str
@@ -74,183 +91,220 @@ class Picture(NamedTuple):
     heat: tuple[tuple[str, str], ...] = ()
 
 
-def pictures(cases: Sequence[Case], results: Results, given: Pixels) -> tuple[dict[int, list[Picture]], list[str]]:
-    """Place of a case -> its pictures, with the image first and then under each control; and why tasks have none.
+def pictures(cases: Sequence[Case], results: Results, pixels: Pixels) -> tuple[dict[int, list[Picture]], list[str]]:
+    """Draw small pictures of the cases, first with the image and then under each control.
 
-    More than `given.most` cases are taken at equal steps, so that each task has its share.
+    Above `pixels.most` cases, cases at equal steps are taken, so that each task has its share.
+
+    Args:
+        cases: The cases.
+        results: The runs, which refer to the heatmaps.
+        pixels: Sources of the pictures.
+
+    Returns:
+        Index of a case -> its pictures; and a note for each task that can have none.
 
     Raises:
-        InputError: no task can have pictures, the data lack a row of a run, or the heatmaps are of another run.
-        ImageError: an image cannot be opened.
+        InputError: No task can have pictures, a row is missing from the data, or the heatmaps belong to another run.
+        ImageError: An image cannot be opened.
     """
-    reasons = {task: reason for task in {case.task for case in cases} if (reason := _reason(task, given))}
-    able = [place for place, case in enumerate(cases) if case.task not in reasons]
-    if not able:
+    reasons = {task: reason for task in {case.task for case in cases} if (reason := _explain_missing(task, pixels))}
+    eligible = [place for place, case in enumerate(cases) if case.task not in reasons]
+    if not eligible:
         raise InputError("--with-images", f"no run can have pictures; {next(iter(reasons.values()), 'there is none')}")
-    step = max(1.0, len(able) / given.most)
-    chosen = [able[int(number * step)] for number in range(min(given.most, len(able)))]
-    wanted: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for place in chosen:
-        for shown in {without_wording(answer.shown) for answer in cases[place].answers} - {"none"}:
-            wanted[cases[place].task, shown].append(place)
-    heat = _references(results, {cases[place].id for place in chosen}) if given.heatmaps else {}
-    found: dict[int, list[Picture]] = defaultdict(list)
-    with Progress(title="opening images", total=sum(map(len, wanted.values())), unit="images") as bar:
-        for (task, shown), places in sorted(wanted.items(), key=_by_shown):
-            documents, raw = _rows(task, shown, given)
+    step = max(1.0, len(eligible) / pixels.most)
+    sample = [eligible[int(number * step)] for number in range(min(pixels.most, len(eligible)))]
+    places_by_condition: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for place in sample:
+        for condition in {strip_wording(answer.shown) for answer in cases[place].answers} - {"none"}:
+            places_by_condition[cases[place].task, condition].append(place)
+    references = _collect_references(results, {cases[place].id for place in sample}) if pixels.heatmaps else {}
+    pictures_by_place: dict[int, list[Picture]] = defaultdict(list)
+    with Progress(title="opening images", total=sum(map(len, places_by_condition.values())), unit="images") as bar:
+        for (task, condition), places in sorted(places_by_condition.items(), key=_sort_key):
+            documents, raw = _load_rows(task, condition, pixels)
             numbers = {row_id: number for number, row_id in enumerate(raw["id"])}
             for place in places:
                 number = numbers.get(cases[place].id)
-                if number is not None:  # --rows or a control left it out
-                    of_case = heat.get((task, shown, cases[place].id), {})
-                    found[place] += _of_row(shown, documents[number], raw[number], of_case, given)
-                elif shown == IMAGE:
+                if number is not None:  # None if --rows or a control left it out
+                    heatmaps = references.get((task, condition, cases[place].id), {})
+                    pictures_by_place[place] += _iterate_pictures(
+                        condition, documents[number], raw[number], heatmaps, pixels
+                    )
+                elif condition == IMAGE:
                     action = "give the build that the models were asked about"
-                    raise InputError(given.data, f"has no row {cases[place].id} of {task}", action=action)
+                    raise InputError(pixels.data, f"has no row {cases[place].id} of {task}", action=action)
                 bar.update()
-    return dict(found), [f"No picture of {task}: {reason}" for task, reason in sorted(reasons.items())]
+    return dict(pictures_by_place), [f"No picture of {task}: {reason}" for task, reason in sorted(reasons.items())]
 
 
-def sentence_cases(results: Results, given: Pixels) -> list[Case]:
-    """The sentences of That's the Wrong Lung!, which a page may hold only where it holds their images, too.
+def collect_sentence_cases(results: Results, pixels: Pixels) -> list[Case]:
+    """Collect the sentences of That's the Wrong Lung!, which a page may hold only together with their images.
 
-    Only the reports' own ones (gold) with the image; where the data lack them there are none.
+    Only sentences of reports (gold) with the image are taken.
+
+    Args:
+        results: The runs.
+        pixels: Sources of the pictures.
+
+    Returns:
+        The cases; none if the data do not have the sentences.
     """
     gold = [run for run in results.wrong_lung if run.setting.config == GOLD]
     runs = [run for run in gold if "control" not in dict(run.source.told)]
     answers: dict[tuple[str, str], list[Answer]] = defaultdict(list)
-    about: dict[tuple[str, str], str] = {}
+    findings: dict[tuple[str, str], str] = {}
     for run in runs:
         for row in run.originals:
             key, auroc = (run.source.task, row["id"]), row["values"]["auroc"]
-            read = row["state"] if auroc is None else f"AUROC {auroc:.3f} of the attention, against the boxes"
-            answers[key].append(Answer(run.name, IMAGE, "", read, "", "", "no score" if auroc is None else "scored"))
-            about[key] = ", ".join(name for name, is_in in row["subsets"].items() if is_in)
+            reading = row["state"] if auroc is None else f"AUROC {auroc:.3f} of the attention, against the boxes"
+            answers[key].append(Answer(run.name, IMAGE, "", reading, "", "", "no score" if auroc is None else "scored"))
+            findings[key] = ", ".join(name for name, is_in in row["subsets"].items() if is_in)
     texts = {}
     for task in {task for task, _ in answers}:
-        if not _reason(task, given):
-            _, raw = _rows(task, IMAGE, given)
+        if not _explain_missing(task, pixels):
+            _, raw = _load_rows(task, IMAGE, pixels)
             texts |= {(task, row_id): text for row_id, text in zip(raw["id"], raw["sentence"], strict=True)}
     return [
-        Case("That's the Wrong Lung!", *key, texts[key], (), "where the boxes are", about[key], tuple(of))
-        for key, of in sorted(answers.items())
+        Case("That's the Wrong Lung!", *key, texts[key], (), "where the boxes are", findings[key], tuple(model_answers))
+        for key, model_answers in sorted(answers.items())
         if key in texts
     ]
 
 
-def _reason(task: str, given: Pixels) -> str:
-    """Why a task can have no picture; "" if it can."""
+def _explain_missing(task: str, pixels: Pixels) -> str:
+    """Explain why a task can have no picture; "" if it can."""
     try:
-        _, raw = _rows(task, IMAGE, given)
+        _, raw = _load_rows(task, IMAGE, pixels)
     except MedfaithError as error:
         return " ".join(str(error).split())
-    missing = sorted({reference["source"] for reference in raw[0]["images"]} - {*given.roots})
+    missing = sorted({reference["source"] for reference in raw[0]["images"]} - {*pixels.roots})
     return f"name the root of {' and '.join(missing)}" if missing else ""
 
 
-def _by_shown(item: tuple[tuple[str, str], list[int]]) -> tuple[str, bool, str]:
-    (task, shown), _ = item
-    return task, shown != IMAGE, shown
+def _sort_key(item: tuple[tuple[str, str], list[int]]) -> tuple[str, bool, str]:
+    """Key that sorts by task, first with the image and then by control."""
+    (task, condition), _ = item
+    return task, condition != IMAGE, condition
 
 
-def _rows(task: str, shown: str, given: Pixels) -> tuple[Any, Any]:
-    """A task's documents with their images, and its rows with the columns that a document does not keep."""
+def _load_rows(task: str, condition: str, pixels: Pixels) -> tuple[Any, Any]:
+    """Load a task's documents with their images, and its rows with the columns that a document leaves out."""
     from medfaith.tasks.run import load_tasks
 
-    metadata: dict[str, Any] = {"data": given.data, "roots": {name: str(root) for name, root in given.roots.items()}}
-    loaded = load_tasks(task.partition("::")[0], metadata | ({"control": shown} if shown != IMAGE else {}))
+    metadata: dict[str, Any] = {"data": pixels.data, "roots": {name: str(root) for name, root in pixels.roots.items()}}
+    loaded = load_tasks(task.partition("::")[0], metadata | ({"control": condition} if condition != IMAGE else {}))
     documents = loaded["tasks"][task].test_docs()
     return documents, documents.with_format(None)
 
 
-def _of_row(
-    shown: str, document: Mapping[str, Any], raw: Mapping[str, Any], heat: Mapping[str, str], given: Pixels
+def _iterate_pictures(
+    condition: str, document: Mapping[str, Any], raw: Mapping[str, Any], heat: Mapping[str, str], pixels: Pixels
 ) -> Iterator[Picture]:
-    opened = document["images"]
-    for place in range(min(len(opened), LARGEST)):
-        image = opened[place]
+    """Yield the pictures of one row."""
+    images_of_row = document["images"]
+    for place in range(min(len(images_of_row), LARGEST)):
+        image = images_of_row[place]
         if place:
-            yield Picture(shown, _thumbnail(image), image.size)
+            yield Picture(condition, _resize_image(image), image.size)
             continue
-        region = raw.get(TARGET) if shown not in MOVED else None
+        region = raw.get(TARGET) if condition not in MOVED else None
         mask = ""
         if region is not None and rle.get_size(region) == (image.height, image.width) and rle.area(region):
-            mask = _mask(rle.decode(region))
-        boxes = [Box(box["label"], *box["xywh"]) for box in raw.get("boxes") or () if shown not in MOVED]
-        looked = [(model, _heat(reference, raw["id"], image.size, given)) for model, reference in heat.items()]
-        yield Picture(shown, _thumbnail(image), image.size, mask, tuple(boxes), tuple(looked))
-        if raw.get("edit") is not None and shown == IMAGE:
-            before = images.open_image(raw["images"][0], given.roots)
-            yield Picture(BEFORE, _thumbnail(before), before.size)
+            mask = _draw_mask(rle.decode(region))
+        boxes = [Box(box["label"], *box["xywh"]) for box in raw.get("boxes") or () if condition not in MOVED]
+        heatmaps = [
+            (model, _draw_heatmap(reference, raw["id"], image.size, pixels)) for model, reference in heat.items()
+        ]
+        yield Picture(condition, _resize_image(image), image.size, mask, tuple(boxes), tuple(heatmaps))
+        if raw.get("edit") is not None and condition == IMAGE:
+            before = images.open_image(raw["images"][0], pixels.roots)
+            yield Picture(BEFORE, _resize_image(before), before.size)
 
 
-def _references(results: Results, ids: set[str]) -> dict[tuple[str, str, str], dict[str, str]]:
-    """Task, how it was shown and row -> model -> the reference to its heatmaps in its answer."""
-    found: dict[tuple[str, str, str], dict[str, str]] = defaultdict(dict)
+def _collect_references(results: Results, ids: set[str]) -> dict[tuple[str, str, str], dict[str, str]]:
+    """Collect the references to heatmaps: (task, condition, row) -> model -> reference."""
+    references: dict[tuple[str, str, str], dict[str, str]] = defaultdict(dict)
     for run in (*results.heal, *results.surgx):
-        read = {HealRun: read_localized, SurgXRun: read_reply}[type(run)]
+        read_response = {HealRun: read_localized, SurgXRun: read_reply}[type(run)]
         for row_id, response in responses(run.source.path):
-            reference = read(response).heatmaps if row_id in ids else None
+            reference = read_response(response).heatmaps if row_id in ids else None
             if reference is not None:
-                found[run.source.task, shown_of(run), row_id][name_of(run)] = reference
+                references[run.source.task, format_condition(run), row_id][format_run_name(run)] = reference
     for run in results.wrong_lung:
         for row in run.originals:
             if row["id"] in ids and row["heatmaps"] is not None:
-                found[run.source.task, IMAGE, row["id"]][run.name] = row["heatmaps"]
-    return found
+                references[run.source.task, IMAGE, row["id"]][run.name] = row["heatmaps"]
+    return references
 
 
-def _heat(reference: str, row_id: str, size: tuple[int, int], given: Pixels) -> str:
-    """Where a model looked, over all classes that it named."""
+def _draw_heatmap(reference: str, row_id: str, size: tuple[int, int], pixels: Pixels) -> str:
+    """Draw the mean heatmap over all classes that the model named; "" without a heatmap."""
     from medfaith.tasks.explain.reader import HeatmapReader
 
-    maps, _ = HeatmapReader(str(given.heatmaps)).read(reference, row_id, (size[1], size[0]))
+    maps, _ = HeatmapReader(str(pixels.heatmaps)).read(reference, row_id, (size[1], size[0]))
     if not maps:
         return ""
     mean = np.mean(list(maps.values()), axis=0)
     levels = np.rint((_LEVELS - 1) * mean / max(float(mean.max()), 1e-12)).astype(np.uint8)
-    return _layer(levels, _ORANGE, [round(200 * level / (_LEVELS - 1)) for level in range(_LEVELS)])
+    return _draw_layer(levels, _ORANGE, [round(200 * level / (_LEVELS - 1)) for level in range(_LEVELS)])
 
 
-def _mask(mask: np.ndarray) -> str:
-    return _layer(mask.astype(np.uint8), _GREEN, [0, 90])
+def _draw_mask(mask: np.ndarray) -> str:
+    """Draw a mask as a transparent layer."""
+    return _draw_layer(mask.astype(np.uint8), _GREEN, [0, 90])
 
 
-def _layer(levels: np.ndarray, colour: tuple[int, int, int], alphas: Sequence[int]) -> str:
-    """A transparent PNG of one colour. levels: uint8 (h, w), which of the opacities, 0 to 255, each pixel has."""
+def _draw_layer(levels: np.ndarray, colour: tuple[int, int, int], alphas: Sequence[int]) -> str:
+    """Draw a transparent PNG of one colour.
+
+    Args:
+        levels: Shape (h, w), uint8; index of each pixel's opacity.
+        colour: RGB.
+        alphas: Opacities, 0 to 255.
+    """
     layer = Image.fromarray(levels, "P")
     layer.putpalette([*colour] * len(alphas))
     layer.thumbnail((SIDE, SIDE), Image.Resampling.NEAREST)
-    held = io.BytesIO()
-    layer.save(held, "PNG", transparency=bytes(alphas), optimize=True)
-    return _url("png", held)
+    buffer = io.BytesIO()
+    layer.save(buffer, "PNG", transparency=bytes(alphas), optimize=True)
+    return _encode_url("png", buffer)
 
 
-def _thumbnail(image: Image.Image) -> str:
+def _resize_image(image: Image.Image) -> str:
+    """Resize an image to a small JPEG."""
     small = image.convert("RGB")
     small.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)
-    held = io.BytesIO()
-    small.save(held, "JPEG", quality=75)
-    return _url("jpeg", held)
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=75)
+    return _encode_url("jpeg", buffer)
 
 
-def _url(kind: str, held: io.BytesIO) -> str:
-    return f"data:image/{kind};base64,{base64.b64encode(held.getvalue()).decode()}"
+def _encode_url(kind: str, buffer: io.BytesIO) -> str:
+    """Encode an image as data URL."""
+    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
-def packed(found: Mapping[int, Sequence[Picture]]) -> dict[str, Any]:
-    """Pictures as places in one list of URLs, each of which is in the file once."""
+def pack_pictures(pictures_by_place: Mapping[int, Sequence[Picture]]) -> dict[str, Any]:
+    """Pack pictures as indices into one list of URLs, so that the file holds each URL once.
+
+    Args:
+        pictures_by_place: Index of a case -> its pictures.
+
+    Returns:
+        "cases": index -> pictures; "urls": the list.
+    """
     places: dict[str, int] = {}
 
-    def place(url: str) -> int:
+    def add(url: str) -> int:
         return places.setdefault(url, len(places)) if url else -1
 
-    of_cases = {
+    cases = {
         str(case): [
-            [one.shown, place(one.url), *one.size, place(one.region), [list(box) for box in one.boxes],
-             [[model, place(url)] for model, url in one.heat if url]]
-            for one in shown
+            [picture.shown, add(picture.url), *picture.size, add(picture.region), [list(box) for box in picture.boxes],
+             [[model, add(url)] for model, url in picture.heat if url]]
+            for picture in images_of_case
         ]
-        for case, shown in found.items()
+        for case, images_of_case in pictures_by_place.items()
     }  # fmt: skip
-    return {"cases": of_cases, "urls": list(places)}
+    return {"cases": cases, "urls": list(places)}
