@@ -141,7 +141,7 @@ def _run_audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list
         models = {name: build_reference_model(name, store=kept_logs["heatmaps"]) for name in AUDITED}
         task_metadata, steps = begin(models, tasks, kept_logs, folder), unanswered(models, tasks, AUDITED_UNDER, folder)
         work = partial(
-            _run_quietly, partial(take, models=models, given=task_metadata, out=folder, say=lambda line: None)
+            _run_quietly, partial(take, models=models, task_metadata=task_metadata, out=folder, say=lambda line: None)
         )
         progress_options = {
             "title": "asking the models",

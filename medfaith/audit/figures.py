@@ -352,9 +352,7 @@ def _collect_answers(
             values[row_positions] = run_answers.values
             if run_answers.metric not in UNRANKED:
                 right[row_positions] = np.where(np.isnan(run_answers.values), np.nan, run_answers.values >= RIGHT)
-            for position, answer, outcome in zip(
-                row_positions, run_answers.readings, run_answers.outcomes, strict=True
-            ):
+            for position, answer, outcome in zip(row_positions, run_answers.said, run_answers.outcomes, strict=True):
                 readings[position], outcomes[position] = answer, outcome
     return ConditionAnswers(values, right, readings, outcomes)
 

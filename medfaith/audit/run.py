@@ -116,7 +116,7 @@ def ask(
     """
     task_metadata = begin(models, tasks, metadata, out, rule)
     for step in unanswered(models, tasks, conditions, out):
-        take(step, models=models, given=task_metadata, out=out, say=say)
+        take(step, models=models, task_metadata=task_metadata, out=out, say=say)
 
 
 def begin(

@@ -6,7 +6,7 @@ import pytest
 from sklearn.metrics import cohen_kappa_score
 
 from medfaith.cli import main
-from medfaith.read import UNCLEAR, Result, Row, _verdict, counts, read_row
+from medfaith.read import UNCLEAR, Result, Row, _judge_reading, counts, read_row
 from tests.chat import chat_server
 from tests.declined import DECLINED
 
@@ -88,7 +88,7 @@ def test_the_tables_name_kinds_sources_and_models_and_failures_are_written(answe
 
 def read(kind, gold, outcome, read=UNCLEAR, evidence=""):
     row = Row("1", kind, "Which?", ("Edema", "No edema"), "text", gold, "s", "m", True)
-    return Result(row, read, outcome, "", "", evidence, _verdict(row, read))
+    return Result(row, read, outcome, "", "", evidence, _judge_reading(row, read))
 
 
 def test_declined_answers_are_unread_where_one_is_clear_and_right_where_none_is():

@@ -242,7 +242,7 @@ def test_a_root_of_an_unknown_user_is_named_with_where_it_comes_from(
     words, variable, config, named, tmp_path, monkeypatch, capsys
 ):
     (tmp_path / "sources.toml").write_text(config or "[roots]")
-    monkeypatch.setattr("medfaith.loaders.sources.user_config", lambda: tmp_path / "sources.toml")
+    monkeypatch.setattr("medfaith.loaders.sources.find_user_config", lambda: tmp_path / "sources.toml")
     monkeypatch.setenv("MEDFAITH_ROOT_OPENI", variable)
     assert main(["sources", *words]) == 2
     said = capsys.readouterr().err
