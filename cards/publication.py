@@ -56,6 +56,7 @@ class Publication:
 
     @property
     def withholds_ids(self) -> bool:
+        """Whether the policy of the sources keeps row ids private."""
         return policy.withholds_ids(self.all_sources)
 
     @property

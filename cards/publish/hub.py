@@ -90,10 +90,12 @@ class Plan:
 
     @property
     def exists(self) -> bool:
+        """Whether the Hub has the repository."""
         return self.head is not None
 
     @property
     def pending(self) -> list[Change]:
+        """The changes that an upload would make."""
         return [change for change in self.changes if change.kind not in {SAME, KEPT}]
 
     @property
@@ -103,6 +105,7 @@ class Plan:
 
     @property
     def page(self) -> str:
+        """The address of the repository's page."""
         return _build_page_address(self.repo_id, self.repo_type)
 
 

@@ -55,6 +55,7 @@ class Radiograph:
 
     @property
     def drawn(self) -> list[str]:
+        """Names of the findings as they are drawn."""
         return [finding.drawn for finding in self.findings]
 
 

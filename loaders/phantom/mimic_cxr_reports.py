@@ -98,6 +98,7 @@ class Study:
 
     @property
     def has_report(self) -> bool:
+        """Whether the study has a report."""
         return self.number != WITHOUT_REPORT
 
 

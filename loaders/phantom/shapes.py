@@ -19,7 +19,14 @@ def around(rng: np.random.Generator) -> Callable[[float, float], float]:
 
 
 def grid(size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """x (1, w) and y (h, 1) of the pixel centres of an image of `size` = (height, width)."""
+    """Compute x (1, w) and y (h, 1) of the pixel centres of an image.
+
+    Args:
+        size: Height and width.
+
+    Returns:
+        x and y as fractions of width and height.
+    """
     height, width = size
     x, y = np.arange(width, dtype=np.float32)[None, :], np.arange(height, dtype=np.float32)[:, None]
     return (x + 0.5) / width, (y + 0.5) / height

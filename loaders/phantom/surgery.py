@@ -62,6 +62,7 @@ class Similarity(NamedTuple):
     shift: complex
 
     def __call__(self, points: np.ndarray) -> np.ndarray:
+        """Map points of the scene to points of the frame."""
         return self.factor * points + self.shift
 
     def then(self, later: Similarity) -> Similarity:
@@ -76,6 +77,7 @@ class Similarity(NamedTuple):
         return Similarity(later.factor * self.factor, later.factor * self.shift + later.shift)
 
     def inverse(self) -> Similarity:
+        """Compute the inverse map."""
         return Similarity(1 / self.factor, -self.shift / self.factor)
 
 
@@ -275,6 +277,7 @@ class Clip:
         return t * PHASES // N_FRAMES
 
     def is_black(self, t: int) -> bool:
+        """Whether the frame is black."""
         self._check(t)
         return (t + FPS // 2) // FPS in self.black
 
@@ -367,7 +370,7 @@ def clip(video: int, *, seed: int) -> Clip:
 
 
 def _axes(size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """x (w,) and y (h,) of the pixels' centres, from the frame's centre."""
+    """Compute x (w,) and y (h,) of the pixels' centres, from the frame's centre."""
     height, width = size
     return np.arange(width) - (width - 1) / 2, np.arange(height) - (height - 1) / 2
 
