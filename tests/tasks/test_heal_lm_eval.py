@@ -56,7 +56,7 @@ def recorded(phantom_heal_build, phantom_heal_roots, vlms) -> tuple[Recording, A
     return lm, {ask: runs[f"medfaith_heal_vindr_{ask}"]["docs"] for ask in ("tpt", "vpt")}
 
 
-def partners(docs: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def list_partners(docs: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """(id of the original, id of the partner), of documents that were asked."""
     return [(doc["original_id"], doc["id"]) for doc in docs if doc["kind"] != "original"]
 
@@ -67,9 +67,9 @@ def test_a_partner_brings_other_pixels_or_another_text_and_nothing_else(recorded
     text and how to generate, and both are the same.
     """
     lm, docs = recorded
-    found = partners(docs[ask])
-    assert len(found) > 2
-    for original, partner in found:
+    pairs = list_partners(docs[ask])
+    assert len(pairs) > 2
+    for original, partner in pairs:
         before, after = lm.received[original], lm.received[partner]
         equal = {name for name in ("pixel_values", "input_ids") if torch.equal(before[name], after[name])}
         assert equal == {"pixel_values", "input_ids"} - {changed}

@@ -51,16 +51,16 @@ def test_prompts_without_any_image_are_answered_as_transformers_does(vlms):
     assert lm.generate_until([asked(prompt, NONE, max_gen_toks=4) for prompt in prompts]) == expected
 
 
-def in_chat(lm: Any, prompt: str) -> str:
+def apply_template(lm: Any, prompt: str) -> str:
     return lm.apply_chat_template([{"role": "user", "content": prompt}])
 
 
-def requests_of(lm: Any | None = None) -> list[Instance]:
+def build_requests(lm: Any | None = None) -> list[Instance]:
     """Every option after every context, in the chat template of `lm` if one is given."""
     requests = []
     for number, (prompt, sizes) in enumerate(CONTEXTS):
         images = [noise(size, seed) for seed, size in enumerate(sizes, start=10 * number)]
-        context = in_chat(lm, prompt) if lm else prompt
+        context = apply_template(lm, prompt) if lm else prompt
         requests += [scored(context, option, images, number, i) for i, option in enumerate(OPTIONS)]
     return requests
 
@@ -99,15 +99,15 @@ class Direct:
 
 
 @pytest.fixture(scope="module")
-def alone(folder: Path) -> Direct:
+def reference(folder: Path) -> Direct:
     return Direct(folder)
 
 
 @pytest.fixture(scope="module")
-def direct(folder: Path, alone: Direct) -> dict[bool, list[tuple[float, bool, np.ndarray]]]:
+def direct(folder: Path, reference: Direct) -> dict[bool, list[tuple[float, bool, np.ndarray]]]:
     """Of every request, without and with a chat template."""
     return {
-        chat: [alone(request) for request in requests_of(load(folder, chat=chat) if chat else None)]
+        chat: [reference(request) for request in build_requests(load(folder, chat=chat) if chat else None)]
         for chat in (False, True)
     }
 
@@ -116,7 +116,7 @@ def direct(folder: Path, alone: Direct) -> dict[bool, list[tuple[float, bool, np
 def test_scores_and_states_are_those_of_a_forward_pass_of_each_text_alone(folder, direct, batch_size, chat):
     """Whatever the order of the requests."""
     lm = load(folder, batch_size, chat)
-    requests = requests_of(lm if chat else None)
+    requests = build_requests(lm if chat else None)
     order = random.Random(batch_size).sample(range(len(requests)), len(requests))
     expected = [direct[chat][number] for number in order]
     scores = lm.loglikelihood([requests[number] for number in order], disable_tqdm=True)
@@ -134,10 +134,10 @@ def test_scores_and_states_are_those_of_a_forward_pass_of_each_text_alone(folder
         ("<image>", "No"),
     ],
 )
-def test_a_continuation_may_change_the_tokens_at_the_prompts_end(folder, alone, prompt, continuation):
+def test_a_continuation_may_change_the_tokens_at_the_prompts_end(folder, reference, prompt, continuation):
     request = scored(prompt, continuation, [noise()])
     ((score, _),) = load(folder).loglikelihood([request], disable_tqdm=True)
-    assert score == pytest.approx(alone(request)[0], abs=1e-4)
+    assert score == pytest.approx(reference(request)[0], abs=1e-4)
 
 
 def test_scores_of_a_model_whose_probabilities_are_known(folder):
@@ -160,21 +160,21 @@ def test_scores_of_a_model_whose_probabilities_are_known(folder):
     [(["Edema", "No edema"], False), (["No evidence of pleural effusion", "Pleural effusion"], True)],
     ids=["plain", "chat"],
 )
-def test_the_concept_difference_is_that_of_forward_passes_after_each_context(folder, alone, options, chat):
+def test_the_concept_difference_is_that_of_forward_passes_after_each_context(folder, reference, options, chat):
     """By the chain rule from four scores, and by one forward pass for each context with the words alone scored."""
     lm = load(folder, chat=chat)
     negated = 0 if options[0].startswith("No") else 1
     texts = concept_texts({"options": options, "negated": negated, "counterpart": 1 - negated})
     prompt, images = "<image>\nWhich finding is present?", [noise((60, 90))]
-    context, delimiter = (in_chat(lm, prompt), "") if chat else (prompt, " ")
+    context, delimiter = (apply_template(lm, prompt), "") if chat else (prompt, " ")
     requests = [scored(context, delimiter + text, images, index=i) for i, text in enumerate(texts)]
     scores = [score for score, _ in lm.loglikelihood(requests, disable_tqdm=True)]
     conditional = []
-    for beginning, whole in zip(texts[:2], texts[2:], strict=True):
-        before, words = context + delimiter + beginning, whole.removeprefix(beginning)
+    for beginning, full_text in zip(texts[:2], texts[2:], strict=True):
+        before, finding = context + delimiter + beginning, full_text.removeprefix(beginning)
         tokens = lm.tokenizer(before)["input_ids"]
-        assert lm.tokenizer(before + words)["input_ids"][: len(tokens)] == tokens
-        conditional.append(alone(scored(before, words, images))[0])
+        assert lm.tokenizer(before + finding)["input_ids"][: len(tokens)] == tokens
+        conditional.append(reference(scored(before, finding, images))[0])
     assert concept_difference([scores[:2]], [scores[2:]])[0] == pytest.approx(conditional[1] - conditional[0], abs=1e-4)
 
 
@@ -200,14 +200,14 @@ def test_an_image_is_encoded_once_or_else_pixels_are_given_and_the_scores_are_th
         lm._takes_features = takes_features and lm._takes_features
         encoder = getattr(lm.model.base_model, "vision_tower", None) or lm.model.base_model.visual
         encoder.register_forward_hook(lambda *_, calls=calls: calls.append(1))
-        scores = [score for score, _ in lm.loglikelihood(requests_of(), disable_tqdm=True)]
+        scores = [score for score, _ in lm.loglikelihood(build_requests(), disable_tqdm=True)]
         np.testing.assert_allclose(scores, expected, atol=1e-4)
         assert len(calls) == len(CONTEXTS) * (1 if takes_features or batch_size == 8 else len(OPTIONS))
 
 
-def test_text_only_requests_among_others_are_scored_as_text(folder, alone):
+def test_text_only_requests_among_others_are_scored_as_text(folder, reference):
     """Those of text tasks by lm-eval's own method, those whose images a control has taken away by ours."""
-    lm, model = load(folder), alone.model
+    lm, model = load(folder), reference.model
     without = scored("Is edema present?", " No", NONE)
     text_only = Instance("loglikelihood", {}, ("Is edema present?", " No"), 0)
     tokens = torch.tensor([lm.tokenizer("Is edema present? No")["input_ids"]])
@@ -215,11 +215,15 @@ def test_text_only_requests_among_others_are_scored_as_text(folder, alone):
     with torch.no_grad():
         logits = model(tokens).logits[0, start - 1 : -1].log_softmax(-1)
     expected = float(logits[range(logits.shape[0]), tokens[0, start:]].sum())
-    first, second = requests_of()[:2]
-    asked = [first, text_only, without, second]
-    (one, _), (middle, _), (taken, _), (two, _) = lm.loglikelihood(asked, disable_tqdm=True)
-    assert [middle, taken] == pytest.approx([expected] * 2, abs=1e-4)
-    assert [one, two] == pytest.approx([s for s, _ in lm.loglikelihood([first, second], disable_tqdm=True)], abs=1e-5)
+    before, after = build_requests()[:2]
+    requests = [before, text_only, without, after]
+    (score_before, _), (score_text, _), (score_without, _), (score_after, _) = lm.loglikelihood(
+        requests, disable_tqdm=True
+    )
+    assert [score_text, score_without] == pytest.approx([expected] * 2, abs=1e-4)
+    assert [score_before, score_after] == pytest.approx(
+        [s for s, _ in lm.loglikelihood([before, after], disable_tqdm=True)], abs=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,7 +237,9 @@ def test_text_only_requests_among_others_are_scored_as_text(folder, alone):
 )
 def test_placeholders_and_images_differ(folder, prompt, n_images, chat):
     lm = load(folder, chat=chat)
-    request = scored(in_chat(lm, prompt) if chat else prompt, " No", [noise(seed=seed) for seed in range(n_images)])
+    request = scored(
+        apply_template(lm, prompt) if chat else prompt, " No", [noise(seed=seed) for seed in range(n_images)]
+    )
     message = rf"task, row row 0: .*{prompt.count('<image>')} image placeholders for {n_images} images"
     with pytest.raises(InputError, match=message):
         lm.loglikelihood([request])
@@ -241,7 +247,7 @@ def test_placeholders_and_images_differ(folder, prompt, n_images, chat):
 
 def test_a_text_that_does_not_fit_and_a_continuation_without_tokens_are_errors(vlms):
     with pytest.raises(InputError, match="do not fit into 20"):
-        load(vlms["llava"], max_length=20).loglikelihood(requests_of(), disable_tqdm=True)
+        load(vlms["llava"], max_length=20).loglikelihood(build_requests(), disable_tqdm=True)
     with pytest.raises(InputError, match="adds no token"):
         load(vlms["llava"]).loglikelihood([scored("<image> Edema?", "", [noise()])], disable_tqdm=True)
 
@@ -249,7 +255,7 @@ def test_a_text_that_does_not_fit_and_a_continuation_without_tokens_are_errors(v
 def test_states_are_stored_by_task_row_and_option(vlms, tmp_path):
     path = tmp_path / "new" / "states.npz"
     lm = load(vlms["llava"], states_path=str(path))
-    requests = requests_of()
+    requests = build_requests()
     lm.loglikelihood(requests[:3], disable_tqdm=True)
     lm.loglikelihood(requests[3:], disable_tqdm=True)  # lm-eval may call more than once: all is kept
     with np.load(path) as stored:
@@ -283,10 +289,12 @@ def test_lm_eval_scores_options_with_images(vlms, phantom_roots, tmp_path):
     scores = results_of(out)
     samples = {task: samples_of(out, task) for task in ("chexpert_presence", "openi_report_absence")}
     assert any(len(sample["doc"]["images"].split()) > 1 for sample in samples["openi_report_absence"])
-    asked = [(s["doc"]["id"], i) for task in samples.values() for s in task for i, _ in enumerate(choices(s["doc"]))]
+    scored_options = [
+        (s["doc"]["id"], i) for task in samples.values() for s in task for i, _ in enumerate(choices(s["doc"]))
+    ]
     with np.load(states) as stored:
         state_of = dict(zip(zip(stored["id"], stored["option"], strict=True), stored["state"], strict=True))
-        assert sorted(state_of) == sorted(asked)
+        assert sorted(state_of) == sorted(scored_options)
         assert np.isfinite(stored["state"]).all()
     table = {(row[1].split()[0].lower(), row[4]): row for row in rows_of(write_report([out]), "Figure 5")}
     for name, rows in samples.items():
@@ -295,17 +303,19 @@ def test_lm_eval_scores_options_with_images(vlms, phantom_roots, tmp_path):
             texts = [request["arg_1"].strip() for request in sample["arguments"].values()]
             assert texts == choices(sample["doc"])
             assert texts[3:] == ["A.", "B. No", f"A. {texts[0]}", f"B. {texts[1]}"]
-        found = np.array([[float(response[0][0]) for response in sample["resps"]] for sample in rows])
+        log_probabilities = np.array([[float(response[0][0]) for response in sample["resps"]] for sample in rows])
         columns = [np.array([sample["doc"][column] for sample in rows]) for column in COLUMNS]
-        summary = gap_summary(found[:, :3], *columns)
+        summary = gap_summary(log_probabilities[:, :3], *columns)
         for metric in ("n_safe", "n_control", "mean_gap_safe", "mean_gap_control", "median_gap_safe"):
             assert scores[task][f"{metric},none"] == pytest.approx(summary[metric], nan_ok=True)
         assert summary["n_safe"] + summary["n_control"] > 0  # so that NaN is not all that was compared
-        concept = (found[:, 6] - found[:, 4]) - (found[:, 5] - found[:, 3])
-        of_options = np.array([[state_of[sample["doc"]["id"], i] for i in range(3)] for sample in rows])
-        cosines = cosine_to(of_options[:, 0], of_options)
-        for subset, chosen in (("safe", 1), ("control", 0)):
-            mask = (columns[0] == 0) & (found[:, :3].argmax(1) == chosen)
+        concept = (log_probabilities[:, 6] - log_probabilities[:, 4]) - (
+            log_probabilities[:, 5] - log_probabilities[:, 3]
+        )
+        option_states = np.array([[state_of[sample["doc"]["id"], i] for i in range(3)] for sample in rows])
+        cosines = compute_cosines(option_states[:, 0], option_states)
+        for subset, option_index in (("safe", 1), ("control", 0)):
+            mask = (columns[0] == 0) & (log_probabilities[:, :3].argmax(1) == option_index)
             row = table[name.split("_")[0], subset]
             assert row[2:6] == ["12 of " + row[2].split()[-1], str(summary["n_gold_positive"]), subset, str(mask.sum())]
             if mask.any():
@@ -316,7 +326,7 @@ def test_lm_eval_scores_options_with_images(vlms, phantom_roots, tmp_path):
                 assert row[13:] == [f"{100 * (cosines[mask, 1] > cosines[mask, 2]).mean():.2f}", str(mask.sum())]
 
 
-def cosine_to(one: np.ndarray, others: np.ndarray) -> np.ndarray:
+def compute_cosines(vectors: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     """one: shape (n, d); others: shape (n, k, d). Shape (n, k)."""
-    lengths = np.linalg.norm(one, axis=1)[:, None] * np.linalg.norm(others, axis=2)
-    return (one[:, None] * others).sum(2) / lengths
+    lengths = np.linalg.norm(vectors, axis=1)[:, None] * np.linalg.norm(candidates, axis=2)
+    return (vectors[:, None] * candidates).sum(2) / lengths

@@ -66,21 +66,21 @@ def models(tmp_path_factory) -> tuple[dict[str, Any], Any]:
 def source(request) -> Any:
     """A task's build and its roots, of those that other tests use."""
 
-    def of(task: str) -> tuple[Any, Any]:
+    def get(task: str) -> tuple[Any, Any]:
         kind = {"contrabench": "", "heal": "_heal", "surgx": "_surgx", "wrong": "_wrong_lung"}[task.split("_")[1]]
         return request.getfixturevalue(f"phantom{kind}_build"), request.getfixturevalue(f"phantom{kind}_roots")
 
-    return of
+    return get
 
 
 @pytest.mark.parametrize(("task", "control", "outcomes"), EXPECTED, ids=lambda value: value if value else "image")
 def test_what_each_model_scores_under_a_control(task, control, outcomes, models, source):
-    made, store = models
+    baselines, store = models
     loaded = load([task], *source(task), heatmaps=store, **({"control": control} if control else {}))
     metric, fixed, gain = TASKS[task]
     limit = None if "mirage" in outcomes else ROWS
     for name, outcome in outcomes.items():
-        score = evaluate(made[name], loaded, limit)[task]["scores"][metric]
+        score = evaluate(baselines[name], loaded, limit)[task]["scores"][metric]
         if outcome == SEES:
             assert score >= fixed + gain, name
         elif outcome == HALF:
@@ -95,13 +95,13 @@ def test_without_an_image_they_can_be_asked():
 
 def test_a_frame_is_named_with_where_each_tool_was_seen(models, source):
     """Heatmaps come from pixels: they lie on the tools, without reading boxes."""
-    made, store = models
-    scores = evaluate(made["looks"], load([INSTRUMENTS], *source(INSTRUMENTS), heatmaps=store), ROWS)
+    baselines, store = models
+    scores = evaluate(baselines["looks"], load([INSTRUMENTS], *source(INSTRUMENTS), heatmaps=store), ROWS)
     assert scores[INSTRUMENTS]["scores"]["tp_ac"] > 0.9
 
 
 def test_log_likelihoods_are_those_of_the_answer(models, source):
     loaded = load([OPTION_SCORES.split("::", maxsplit=1)[0]], *source(OPTION_SCORES))["tasks"][OPTION_SCORES]
-    alone = {"tasks": {OPTION_SCORES: loaded}, "groups": {}, "group_map": {}}
-    (run,) = evaluate(models[0]["looks"], alone, 6).values()
+    task_dict = {"tasks": {OPTION_SCORES: loaded}, "groups": {}, "group_map": {}}
+    (run,) = evaluate(models[0]["looks"], task_dict, 6).values()
     assert run["scores"]["accuracy"] > 0.9

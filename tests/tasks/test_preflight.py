@@ -52,9 +52,9 @@ def refused(phantom_build, phantom_roots, model, server, monkeypatch, capsys):
     def run(arguments: list[str], *, roots: bool = True, data: object = phantom_build) -> str:
         for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
             monkeypatch.delenv(name, raising=False)
-        words = [word.replace("MODEL", str(model)).replace("URL", server[0]) for word in arguments]
-        given = [*root_words(phantom_roots if roots else {}), *words]
-        assert main(["eval", "--data", str(data), *given]) == 2
+        resolved = [word.replace("MODEL", str(model)).replace("URL", server[0]) for word in arguments]
+        options = [*root_words(phantom_roots if roots else {}), *resolved]
+        assert main(["eval", "--data", str(data), *options]) == 2
         assert not server[1]
         return capsys.readouterr().err
 
@@ -62,7 +62,7 @@ def refused(phantom_build, phantom_roots, model, server, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--model", "orakle"], "no such model type(.|\n)*did you mean oracle"),
         ([*HF, "dtype=float32"], "pretrained=MODEL"),
@@ -84,14 +84,14 @@ def refused(phantom_build, phantom_roots, model, server, monkeypatch, capsys):
         (["--model", "local-chat-completions", "--model_args", "model=x"], "add --apply_chat_template"),
     ],
 )  # fmt: skip
-def test_options_that_cannot_work(arguments, words, refused):
+def test_options_that_cannot_work(arguments, message, refused):
     err = refused([*arguments, "--tasks", PRESENCE])
-    assert re.search(words, err), err
+    assert re.search(message, err), err
     assert "WARNING" not in err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         ([*HF, "pretrained=MODEL", "--tasks", "medfaith_contrabench_y1"], "no such task(.|\n)*medfaith_contrabench_y0"),
         (["--model", "oracle", "--tasks", "contrabench"], "no such task(.|\n)*did you mean medfaith_contrabench"),
@@ -107,46 +107,46 @@ def test_options_that_cannot_work(arguments, words, refused):
         ([*HF, "pretrained=MODEL", "--tasks", "medfaith_heal_vindr"], "holds no heal-medvqa-vindr_cxr"),
     ],
 )
-def test_tasks_that_a_model_cannot_be_asked(arguments, words, refused):
+def test_tasks_that_a_model_cannot_be_asked(arguments, message, refused):
     err = refused(arguments)
-    assert re.search(words, err), err
+    assert re.search(message, err), err
     assert ("has a chat template, and" in err) == (arguments[:3] == HF)
 
 
 def test_lm_evals_clients_are_held_to_the_terms_of_the_sources(refused, monkeypatch):
     monkeypatch.setattr(server_access, "is_third_party", lambda host: True)
-    asked = [*CHAT, "model=x,base_url=URL/chat/completions", "--images", "first", "--tasks", PRESENCE]
-    assert "add --send-images-to 127.0.0.1" in refused(asked)
-    asked += ["--send-images-to", "127.0.0.1"]
-    assert "chexpert: its terms do not let" in refused(asked)
-    assert "chexpert: its terms do not let" in refused([*asked, "--i-have-permission", "openi"])
-    given = {"send_images_to": "example.org", "i_have_permission": ["chexpert", "mimic_cxr"]}
+    options = [*CHAT, "model=x,base_url=URL/chat/completions", "--images", "first", "--tasks", PRESENCE]
+    assert "add --send-images-to 127.0.0.1" in refused(options)
+    options += ["--send-images-to", "127.0.0.1"]
+    assert "chexpert: its terms do not let" in refused(options)
+    assert "chexpert: its terms do not let" in refused([*options, "--i-have-permission", "openi"])
+    host_options = {"send_images_to": "example.org", "i_have_permission": ["chexpert", "mimic_cxr"]}
     server = ["--model", "medfaith-server"]
-    told = "send_images_to=example.org,i_have_permission=chexpert+mimic_cxr"
-    assert with_host(server, given) == [*server, "--model_args", told]
+    model_args = "send_images_to=example.org,i_have_permission=chexpert+mimic_cxr"
+    assert with_host(server, host_options) == [*server, "--model_args", model_args]
     assert with_host(server, {}) == server
-    assert with_host(CHAT, given) == CHAT
+    assert with_host(CHAT, host_options) == CHAT
 
 
 def test_data_and_roots_that_are_not_there(refused):
-    asked = [*HF, "pretrained=MODEL", "--apply_chat_template", "--tasks", PRESENCE]
-    assert "there is no such folder" in refused(asked, data="./nosuch")
-    assert "and the Hub cannot be reached" in refused(asked, data="nosuch")
-    assert "how to get it" in refused(asked, roots=False)
+    options = [*HF, "pretrained=MODEL", "--apply_chat_template", "--tasks", PRESENCE]
+    assert "there is no such folder" in refused(options, data="./nosuch")
+    assert "and the Hub cannot be reached" in refused(options, data="nosuch")
+    assert "how to get it" in refused(options, roots=False)
 
 
 @pytest.mark.parametrize(
-    ("config", "type_", "words"),
+    ("config", "type_", "message"),
     [
         ({"model_type": "llama"}, "medfaith-hf-vlm", "is of the type 'llama'(.|\n)*--model medfaith-server"),
         ({"model_type": "phi4_multimodal", "vision_config": {}}, "hf-multimodal", "'phi4_multimodal', which transf"),
         ({"model_type": "chexagent", "auto_map": {}}, "hf-multimodal", "trust_remote_code=True(.|\n)*--model medfaith"),
     ],
 )
-def test_a_model_that_transformers_cannot_load(config, type_, words, refused, tmp_path):
+def test_a_model_that_transformers_cannot_load(config, type_, message, refused, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     err = refused(["--model", type_, "--model_args", f"pretrained={tmp_path}", "--tasks", PRESENCE])
-    assert re.search(words, err), err
+    assert re.search(message, err), err
 
 
 def test_a_server_scores_letters_alone():

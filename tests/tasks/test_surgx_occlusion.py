@@ -21,21 +21,21 @@ from tests.tasks.evaluating import baseline, evaluate, load
 from tests.tasks.tiny_contrastive import SURGX_PROMPTS, save_clip
 
 
-def row(video: int, gold: list[str], occluded: Any) -> dict[str, Any]:
+def make_row(video: int, gold: list[str], occluded: Any) -> dict[str, Any]:
     return {"video": video, "gold": gold, "occluded": occluded}
 
 
-def change(before: float, after: float | None, predicted: list[str] | None) -> dict[str, Any]:
+def make_change(before: float, after: float | None, predicted: list[str] | None) -> dict[str, Any]:
     return {"triplet": "a", "before": before, "after": after, "predicted": predicted}
 
 
 def test_frames_that_lose_their_match_and_the_drop_of_the_others():
     rows = [
-        row(42, ["a", "b"], change(20, 10, ["c", "b"])),  # another true triplet is still there
-        row(42, ["a"], change(30, 24, ["a"])),
-        row(43, ["a"], change(30, 1, ["c"])),
-        row(43, ["a"], change(9, None, None)),
-        row(43, ["a"], None),
+        make_row(42, ["a", "b"], make_change(20, 10, ["c", "b"])),  # another true triplet is still there
+        make_row(42, ["a"], make_change(30, 24, ["a"])),
+        make_row(43, ["a"], make_change(30, 1, ["c"])),
+        make_row(43, ["a"], make_change(9, None, None)),
+        make_row(43, ["a"], None),
     ]
     scores = compute_occlusion_scores(rows)
     assert {name: scores[name] for name in ("n_covered", "n_lost", "n_without_region")} == {
@@ -47,7 +47,7 @@ def test_frames_that_lose_their_match_and_the_drop_of_the_others():
 
 
 def test_without_a_right_prediction_nothing_is_defined():
-    scores = compute_occlusion_scores([row(42, ["a"], None)])
+    scores = compute_occlusion_scores([make_row(42, ["a"], None)])
     assert math.isnan(scores["lost"])
     assert math.isnan(scores["similarity_drop"])
     assert scores["n_covered"] == 0
@@ -58,20 +58,22 @@ def test_without_a_right_prediction_nothing_is_defined():
     [
         {},
         {"triplet": "a"},
-        change(1, 2, None),
-        change(1, None, ["a"]),
-        {**change(1, 2, ["a"]), "before": "x"},
+        make_change(1, 2, None),
+        make_change(1, None, ["a"]),
+        {**make_change(1, 2, ["a"]), "before": "x"},
         [1],
-        change(1, 2, ["a"]) | {"top_after": [2]},
-        change(1, 2, ["a"]) | {"top_after": [], "painted": 0},
-        change(1, 2, ["a"]) | {"top_after": None, "painted": 0},
-        change(1, 2, ["a"]) | {"top_after": [2], "painted": "x"},
+        make_change(1, 2, ["a"]) | {"top_after": [2]},
+        make_change(1, 2, ["a"]) | {"top_after": [], "painted": 0},
+        make_change(1, 2, ["a"]) | {"top_after": None, "painted": 0},
+        make_change(1, 2, ["a"]) | {"top_after": [2], "painted": "x"},
     ],
 )
 def test_a_reply_with_another_occlusion_is_unparsed(broken):
     assert read_reply(json.dumps({"predicted": ["a"], "occluded": broken})).unparsed
-    whole = change(1, 2, ["a"]), change(1, 2, ["a"]) | {"top_after": [2], "painted": None}
-    assert [read_reply(json.dumps({"predicted": ["a"], "occluded": one})).occluded for one in whole] == [*whole]
+    occlusions = make_change(1, 2, ["a"]), make_change(1, 2, ["a"]) | {"top_after": [2], "painted": None}
+    assert [
+        read_reply(json.dumps({"predicted": ["a"], "occluded": occlusion})).occluded for occlusion in occlusions
+    ] == [*occlusions]
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +86,7 @@ def clip_runs(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> dic
     model = baseline("medfaith-contrastive", pretrained=str(pretrained), store=str(store))
     names = [f"medfaith_surgx_{name}" for name in ("instruments", "triplets", "occlusion")]
     runs = evaluate(model, load(names, phantom_surgx_build, phantom_surgx_roots, heatmaps=store))
-    return {"model": model, "store": store} | {name.removeprefix("medfaith_surgx_"): of for name, of in runs.items()}
+    return {"model": model, "store": store} | {name.removeprefix("medfaith_surgx_"): run for name, run in runs.items()}
 
 
 def test_a_contrastive_model_fills_every_table(clip_runs):
@@ -114,8 +116,8 @@ def test_what_is_painted_black_is_what_the_model_looked_at(clip_runs, phantom_su
     """
     requests, pictures = [], []
     run = clip_runs["triplets"]
-    for number, (asked, said) in enumerate(zip(run["docs"][:6], run["replies"][:6], strict=True)):
-        doc = {**asked, "gold": [json.loads(said)["predicted"][1]], "occlude": True}
+    for number, (task_doc, task_reply) in enumerate(zip(run["docs"][:6], run["replies"][:6], strict=True)):
+        doc = {**task_doc, "gold": [json.loads(task_reply)["predicted"][1]], "occlude": True}
         reference = {"source": "cholect45", "key": f"data/VID{doc['video']}/{doc['frame']:06d}.png", "view": ""}
         pictures.append(images.open_image(reference, phantom_surgx_roots))
         arguments: Any = (doc["question"], {}, {"visual": [pictures[-1]]})
@@ -131,8 +133,8 @@ def test_what_is_painted_black_is_what_the_model_looked_at(clip_runs, phantom_su
         (heatmap,) = to_frame(entry.maps[occluded["triplet"]][None], entry.geometry)
         x, y, width, height = entry.geometry.window  # of which the fifth is: the model sees no more
         rows, columns = np.arange(heatmap.shape[0])[:, None] + 0.5, np.arange(heatmap.shape[1]) + 0.5
-        seen = (rows >= y) & (rows < y + height) & (columns >= x) & (columns < x + width)
-        region = seen & (heatmap >= np.quantile(heatmap[seen], 0.8)) & (heatmap > 0)
+        visible = (rows >= y) & (rows < y + height) & (columns >= x) & (columns < x + width)
+        region = visible & (heatmap >= np.quantile(heatmap[visible], 0.8)) & (heatmap > 0)
         if not region.any():
             assert occluded["after"] is occluded["predicted"] is None
             continue
@@ -143,10 +145,10 @@ def test_what_is_painted_black_is_what_the_model_looked_at(clip_runs, phantom_su
         assert abs(occluded["after"] - occluded["before"]) > 0
         assert len(occluded["predicted"]) == 5
         assert occluded["top_after"] == pytest.approx(np.sort(after)[:-6:-1], abs=1e-3)
-        instrument, inside = occluded["triplet"].split(",")[0], np.zeros_like(seen)
-        for left, top, wide, high in (box["xywh"] for box in doc["boxes"] if box["label"] == instrument):
-            inside |= (rows >= top) & (rows < top + high) & (columns >= left) & (columns < left + wide)
-        share = region[seen & inside].mean() if (seen & inside).any() else None
+        instrument, inside = occluded["triplet"].split(",")[0], np.zeros_like(visible)
+        for box_x, box_y, box_width, box_height in (box["xywh"] for box in doc["boxes"] if box["label"] == instrument):
+            inside |= (rows >= box_y) & (rows < box_y + box_height) & (columns >= box_x) & (columns < box_x + box_width)
+        share = region[visible & inside].mean() if (visible & inside).any() else None
         assert occluded["painted"] == pytest.approx(share)
         changed += 1
     assert changed > 3

@@ -18,9 +18,9 @@ def save(folder: Path, side: int = 64) -> Path:
     """
     import transformers as hf
 
-    named = {"image_token": PLACEHOLDER, "audio_token": "<|audio|>"}
-    tokenizer = tiny_parts.tokenizer([*named.values()], extra_special_tokens=named)
-    image, audio = tokenizer.convert_tokens_to_ids([*named.values()])
+    special_tokens = {"image_token": PLACEHOLDER, "audio_token": "<|audio|>"}
+    tokenizer = tiny_parts.tokenizer([*special_tokens.values()], extra_special_tokens=special_tokens)
+    image, audio = tokenizer.convert_tokens_to_ids([*special_tokens.values()])
     sizes = {"num_hidden_layers": 1, "image_size": side, "crop_size": side, "patch_size": side // 32}
     vision = {**tiny_parts.TINY, **sizes, "image_token_id": image}
     hearing = {
