@@ -1,4 +1,4 @@
-"""Our tasks through Inspect's own `eval` and registry, with answers from a list, beside lm-eval's figures."""
+"""Run our tasks through Inspect's `eval` and registry with listed answers, and compare the figures with lm-eval's."""
 
 from __future__ import annotations
 
@@ -33,7 +33,12 @@ from tests.tasks.evaluating import ANSWERS, by_filter
 
 PRESENCE, LIMIT = "medfaith_contrabench_chexpert_presence", 18
 CLOSED, OPEN, VPT = (f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", "vpt"))
-CASES = [(CLOSED, None), (VPT, None), (PRESENCE, None), (PRESENCE, "m1")]  # test_harness_lmms_eval.py has the others
+CASES = [
+    (CLOSED, None),
+    (VPT, None),
+    (PRESENCE, None),
+    (PRESENCE, "m1"),
+]  # for the others see test_harness_lmms_eval.py
 
 
 def make_output(text: str) -> ModelOutput:
@@ -52,7 +57,15 @@ def arguments(places):
 
 
 def run_task(arguments: dict[str, Any], outputs: Any, folder: Path, limit: int, **options: Any) -> EvalLog:
-    """What Inspect logs of a task, asked row by row; outputs: a model's answers, or a function that answers."""
+    """Run a task through Inspect, one row at a time, and return its log.
+
+    Args:
+        arguments: Arguments of the Inspect task.
+        outputs: Answers of the mock model, or a function that answers.
+        folder: Log folder.
+        limit: Number of rows.
+        **options: Further options of Inspect's `eval`.
+    """
     options = {"display": "none", "log_images": False, "max_samples": 1} | options
     model = get_model("mockllm/model", custom_outputs=outputs)
     (log,) = run(lm_eval(**arguments), model=model, limit=limit, log_dir=str(folder), **options)
@@ -61,7 +74,7 @@ def run_task(arguments: dict[str, Any], outputs: Any, folder: Path, limit: int, 
 
 @pytest.fixture(scope="module")
 def evaluated(arguments, tmp_path_factory):
-    """Inspect's log of a task, with answers in turn."""
+    """Inspect's log of a task; the model gives `ANSWERS` in turn."""
 
     @functools.cache
     def evaluate(name: str, filter: str | None = None) -> EvalLog:
@@ -81,7 +94,7 @@ def read_metrics(log: EvalLog) -> dict[str, float]:
 
 @pytest.mark.parametrize(("name", "filter"), CASES)
 def test_the_figures_are_lm_evals(name, filter, evaluated, places):
-    """Those of the log on disk, which JSON has gone through: all of them, to the last bit, intervals too."""
+    """The log on disk, after a round trip through JSON, has every figure and interval to the last bit."""
     scores = read_metrics(read_eval_log(evaluated(name, filter).location))
     expected = by_filter(name, *places(name), limit=LIMIT)[filter or ("none" if "heal" in name else "b0")]
     assert set(scores) == set(expected)
@@ -110,7 +123,7 @@ def test_of_a_pair_yes_is_right_first_and_no_after_the_change(evaluated):
 
 @pytest.mark.parametrize("name", [PRESENCE, VPT])
 def test_the_model_gets_the_images_then_the_prompt(name, arguments, tmp_path):
-    """Of VPT the edited images."""
+    """VPT sends the edited images."""
     requests = []
 
     def answer(messages, tools, tool_choice, config):
@@ -134,7 +147,7 @@ def test_the_model_gets_the_images_then_the_prompt(name, arguments, tmp_path):
 
 
 def test_images_stay_where_a_prompt_has_them(arguments):
-    """As in three-shot prompts, whose exemplars have images of their own."""
+    """Three-shot prompts need this: their exemplars have their own images."""
     task = questions.load_one(*list(arguments(PRESENCE).values())[:3])
     row = next(row for row, doc in enumerate(task.test_docs()) if len(doc["images"]) == 2)
     task.config.doc_to_text = lambda doc: "First:\n<image>\nSecond:<image>"
@@ -162,7 +175,7 @@ def test_a_log_without_images_holds_no_pixels_and_no_root_in_a_sample(evaluated,
 
 
 def test_a_row_is_asked_once(arguments, tmp_path):
-    """lm-eval's figures are of one answer a row."""
+    """lm-eval's figures use one answer per row."""
     log = run_task(arguments(PRESENCE), (make_output("A") for _ in itertools.count()), tmp_path, 1, epochs=2)
     assert log.status == "error"
     assert "--epochs" in str(log.error and log.error.message)
@@ -178,7 +191,7 @@ def test_a_row_is_asked_once(arguments, tmp_path):
     ],
 )
 def test_what_is_wrong_stops_before_the_first_sample(options, message, arguments):
-    """By the error that Inspect's command prints without a traceback, in terms of its options."""
+    """Inspect's command prints this error without a traceback; the message names Inspect's options."""
     with pytest.raises(PrerequisiteError, match=message):
         lm_eval(**{**arguments(PRESENCE), **options})
 
@@ -189,7 +202,7 @@ def test_the_command_prints_the_message_and_no_traceback(arguments, tmp_path):
     roots = f"roots=chexpert={tmp_path / 'nowhere'}"
     task_options = ["-T", f"name={PRESENCE}", "-T", f"data={arguments(PRESENCE)['data']}", "-T", roots]
     command = [sys.executable, "-c", code, "eval", "medfaith/lm_eval", *task_options, "--model", "mockllm/model"]
-    environment = os.environ | {"COLUMNS": "1000"}  # rich wraps what it prints
+    environment = os.environ | {"COLUMNS": "1000"}  # rich wraps its output
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     text = result.stdout + result.stderr
     assert result.returncode == 1
@@ -201,7 +214,7 @@ def test_the_command_prints_the_message_and_no_traceback(arguments, tmp_path):
 
 @pytest.mark.parametrize("action", ["append", "overwrite"])
 def test_a_log_is_scored_again_by_another_filter(action, evaluated, places):
-    """Of the log alone, which knows neither rows nor images."""
+    """Only the log is read, neither rows nor images."""
     log = read_eval_log(evaluated(PRESENCE).location)
     results = score(log, answers(filter="m1"), action=action, display="none").results
     assert results
@@ -228,7 +241,7 @@ def test_the_task_takes_arguments_as_a_command_gives_them(arguments, tmp_path):
 
 
 def test_the_reader_is_told_of_a_cut_answer(arguments, tmp_path, monkeypatch):
-    """At once and when the figures are made, which read the log's texts again."""
+    """Both the scorer and the metrics, which read the texts of the log again, pass `cut`."""
     cuts = []
     read_yes_no = adapter.read_yes_no
     monkeypatch.setattr(

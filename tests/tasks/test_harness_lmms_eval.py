@@ -1,4 +1,4 @@
-"""Tasks for lmms-eval, which is too heavy to install here: read and run as it reads and runs them."""
+"""Tasks for lmms-eval, read and run by its rules (the package is too large to install here)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PRESENCE, COT = "medfaith_contrabench_chexpert_presence", "medfaith_contrabench_
 
 
 class Loader(yaml.FullLoader):
-    """Resolves `!function` as lmms-eval does where no file of that name lies beside the YAML: by import."""
+    """Resolve `!function` by import, like lmms-eval if the YAML file's folder has no such module."""
 
 
 def _resolve_function(loader: yaml.FullLoader, node: yaml.ScalarNode) -> Any:
@@ -79,7 +79,7 @@ def read_rows(task: dict[str, Any]) -> datasets.Dataset:
 
 @pytest.mark.parametrize("key", [*((name, "none") for name in HEAL), (PRESENCE, "b0"), (PRESENCE, "m1"), (COT, "b0")])
 def test_the_figures_are_lm_evals(key, tasks, places):
-    """The same answers, read and aggregated as lmms-eval does it: all figures, to the last bit, intervals too."""
+    """Equal answers, read and aggregated by lmms-eval's rules, give every figure and interval to the last bit."""
     name, reading = key
     task = tasks[key]
     rows = read_rows(task).to_list()
@@ -100,7 +100,7 @@ def test_the_figures_are_lm_evals(key, tasks, places):
 
 @pytest.mark.parametrize(("name", "reading"), [(HEAL[1], "none"), (HEAL[3], "none"), (PRESENCE, "b0"), (COT, "b0")])
 def test_the_model_gets_the_same_images_and_prompt(name, reading, tasks, places):
-    """Of VPT the edited images."""
+    """VPT sends the edited images."""
     task = tasks[name, reading]
     assert set(task) == FIELDS
     # lmms-eval hands its keyword arguments only to a function of two parameters.
@@ -148,7 +148,7 @@ def test_what_is_wrong_is_named_and_writes_nothing(arguments, message, phantom_b
     ("change", "message"), [("text", "has text before an image"), ("handle", "rows holds: heatmaps")]
 )
 def test_what_lmms_eval_cannot_ask_is_refused(change, message, places, monkeypatch, tmp_path, capsys):
-    """Text before an image, as in three-shot prompts; and what SurgXBench's rows have from no file."""
+    """Refuse text before an image (three-shot prompts) and SurgXBench columns that are not stored in a file."""
     load = questions.load
 
     def load_changed(*arguments: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the adapters for other harnesses share: which task a name stands for, its prompt, where nothing is written."""
+"""Shared code of the adapters for other harnesses: task names, prompts, filters and refused output paths."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_score_of_more_than_answers_is_refused_before_rows_are_read(name):
 
 @pytest.mark.parametrize("name", ["medfaith_contrabench", "medfaith_contrabench_cot"])
 def test_tasks_are_what_lm_eval_makes_of_the_files(name, phantom_build, phantom_roots):
-    """Of a group of files, and of groups that hold their tasks: the same settings as by lm-eval's own index."""
+    """A group of files and a group of groups have the same settings as in lm-eval's own index."""
 
     def read_settings(task):
         return {key: value for key, value in vars(task.config).items() if key not in ("metadata", "tag")}

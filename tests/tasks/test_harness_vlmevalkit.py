@@ -27,7 +27,7 @@ VPT = "medfaith_heal_vindr_vpt"
 
 @pytest.fixture(scope="module")
 def arguments(places):
-    """A task's name -> the command's words for it, without a root of the group's other sources."""
+    """Build the command's arguments for a task, without roots for the other sources of its group."""
 
     def make(task: str) -> list[str]:
         data, roots = places(task)
@@ -38,7 +38,7 @@ def arguments(places):
 
 
 def split_cell(cell: str) -> list[str]:
-    """How VLMEvalKit reads a cell that may hold a list."""
+    """Read a cell that may hold a list, by VLMEvalKit's rules."""
     return ast.literal_eval(cell) if cell.startswith("[") and cell.endswith("]") else [cell]
 
 

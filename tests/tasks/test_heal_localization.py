@@ -1,4 +1,4 @@
-"""Dice of the region that a model gives with its answer: masks, heatmaps, and what is neither."""
+"""Dice of the region in a model's reply: masks, heatmaps and malformed replies."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def compute_dice(store: HeatmapStore, maps: dict[str, np.ndarray], window: tuple
 
 
 def test_a_heatmap_gives_its_top_fifth(store):
-    """By numpy's own quantile; the grid has the image's size, so that nothing is scaled."""
+    """The reference is numpy's quantile; the grid has the image's size, and nothing is rescaled."""
     heatmap = np.random.default_rng(0).random(SIZE) + 0.5 * ANATOMY
     region = heatmap >= np.quantile(heatmap, 0.8)
     expected = 2 * (region & ANATOMY).sum() / (region.sum() + ANATOMY.sum())
@@ -96,7 +96,7 @@ def test_a_heatmap_gives_its_top_fifth(store):
 
 
 def test_a_heatmap_lies_where_the_model_looked(store):
-    """One cell of four on the part that it saw: 5 x 10 pixels from (10, 5), where the anatomy is."""
+    """One of four cells of the model's window: 5 x 10 pixels from (10, 5), the position of the anatomy."""
     peak = np.array([[0.0, 0.0], [0.0, 1.0]])
     inside, outside = (compute_dice(store, {ATTENTION: peak}, window) for window in ((0, 0, 20, 10), (10, 10, 20, 10)))
     assert inside > 0.5

@@ -1,4 +1,4 @@
-"""Documents of HEAL-MedVQA: partners behind their originals, images edited when they are opened, what stops a run."""
+"""HEAL-MedVQA documents: order of originals and partners, lazily edited images, and errors that stop a run."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def load_documents(config: str, ask: str, data: Path, roots: dict[str, Path] | N
 
 
 def read_rows(config: str, data: Path) -> dict[str, dict[str, Any]]:
-    """The rows of one config as they are on disk, by id."""
+    """Read the stored rows of one config, by id."""
     return {row["id"]: row for row in rows_of(data / REPOSITORIES[config.partition("_")[0]], config)}
 
 
@@ -94,14 +94,14 @@ def test_documents_hold_no_mask_no_path_and_no_pixel(ask, phantom_heal_build, ph
     docs = list(load_documents("vindr", ask, phantom_heal_build, phantom_heal_roots))
     logged = json.dumps(docs, default=str)
     more = "images images_shown n_rows_skipped n_images_sent answer_outcome views prompt region"
-    columns = {*DOCUMENT, *more.split()}  # of the region a log keeps that it is a mask
+    columns = {*DOCUMENT, *more.split()}  # logs replace the mask by a marker
     assert {name for doc in docs for name in doc} == columns
     assert "counts" not in logged
     assert str(phantom_heal_roots["vindr_cxr"].parent) not in logged
 
 
 def iterate_pairs(docs: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """(original, partner) of documents of VPT."""
+    """Iterate over (original, partner) in VPT documents."""
     for doc in docs:
         if doc["kind"] == "original":
             original = doc
@@ -144,7 +144,7 @@ def test_an_edited_image_is_the_same_whenever_and_however_it_is_taken(phantom_he
 
 
 def find_mere_donor(data: Path) -> tuple[str, list[str]]:
-    """The key of an image that lends a region and about which VPT asks nothing, and the ids of who borrows from it."""
+    """Find a donor image without a VPT question of its own: its key, and the ids of its partners."""
     lent = {row_id: row["donor"]["key"] for row_id, row in read_rows("vindr_vpt", data).items()}
     image_ids = {doc["image_id"] for doc in load_documents("vindr", "vpt", data)}
     key = next(key for key in lent.values() if key not in image_ids)
@@ -158,12 +158,12 @@ def test_a_missing_donor_stops_before_the_first_answer_and_names_row_and_image(p
         load_documents("vindr", "vpt", phantom_heal_build, roots)
     assert f"row {borrowers[0]}: image {key!r}" in str(error.value)
     assert "--skip-missing-images" in str(error.value)
-    assert len(load_documents("vindr", "tpt", phantom_heal_build, roots)) > 10  # which has no use for donors
+    assert len(load_documents("vindr", "tpt", phantom_heal_build, roots)) > 10  # TPT needs no donors
 
 
 @pytest.mark.parametrize(("ask", "damage"), [("vpt", "missing"), ("vpt", "truncated"), ("tpt", "missing")])
 def test_rows_without_a_donor_or_without_their_image_are_left_out_and_counted(ask, damage, phantom_heal_build, roots):
-    """Of TPT the image of an original, which takes its partners with it."""
+    """In TPT, a missing image of an original removes its partners, too."""
     before = list(load_documents("vindr", ask, phantom_heal_build))
     key, lost = find_mere_donor(phantom_heal_build)
     if ask == "tpt":
@@ -180,7 +180,7 @@ def test_rows_without_a_donor_or_without_their_image_are_left_out_and_counted(as
 
 
 def resize(path: Path) -> tuple[int, int]:
-    """Halves a DICOM image in place; its new (width, height)."""
+    """Halve a DICOM image in place and return its new (width, height)."""
     dataset = pydicom.dcmread(path)
     pixels = dataset.pixel_array[::2, ::2]
     dataset.Rows, dataset.Columns = pixels.shape
@@ -192,7 +192,7 @@ def resize(path: Path) -> tuple[int, int]:
 @pytest.mark.parametrize("skip", [False, True], ids=["", "skip"])
 @pytest.mark.parametrize("which", ["image", "donor"])
 def test_a_resized_copy_is_refused_where_masks_are_used(which, skip, phantom_heal_build, roots):
-    """Before the first answer. It is not left out on request: a resized copy has no image that could be used."""
+    """The error precedes the first answer, and `skip_missing_images` does not skip the row."""
     row_id, partner = next(iter(read_rows("vindr_vpt", phantom_heal_build).items()))
     image, donor = read_rows("vindr", phantom_heal_build)[partner["original_id"]]["image"], partner["donor"]
     key = image["key"] if which == "image" else donor["key"]

@@ -1,4 +1,4 @@
-"""HEAL-MedVQA through lm-eval: reference models with scores derived by hand, and one that does look at the image."""
+"""HEAL-MedVQA through lm-eval: reference models with scores derived by hand, and one model that looks at the image."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def runs_by_model(phantom_heal_build) -> dict[str, dict[str, Any]]:
 
 
 def get_answer(doc: dict[str, Any]) -> str:
-    """What should be said: the gold diseases, in words."""
+    """Return the correct reply: Yes, No or the gold diseases."""
     if doc["question_type"] == "open":
         return ", ".join(doc["diseases"]) or NORMAL
     return "Yes" if doc["kind"] in ("positive", "original") else "No"
 
 
 def choose_most_frequent(docs: list[dict[str, Any]]) -> str:
-    """Of the replies that every document offers; of several, the one that the documents offer first."""
+    """Choose the most frequent correct reply among the options of all documents; ties go to the first option."""
     shared = [reply for reply in docs[0]["options"] if all(reply in doc["options"] for doc in docs)]
     counts = Counter(map(get_answer, docs))
     return max(shared, key=lambda reply: (counts[reply], -shared.index(reply)))
@@ -53,7 +53,7 @@ def choose_at_random(doc: dict[str, Any]) -> str:
 
 
 def choose_from_other_images(doc: dict[str, Any], docs: list[dict[str, Any]]) -> str:
-    """The reply that is right most often, over the other images, for the same anatomy and disease."""
+    """Choose the most frequent correct reply for the same anatomy and disease in other images."""
     other_docs = [candidate for candidate in docs if candidate["image_id"] != doc["image_id"]]
     all_answers = [get_answer(candidate) for candidate in other_docs]
     same_columns = ["anatomy"] if doc["question_type"] == "open" else ["anatomy", "diseases"]
@@ -144,7 +144,7 @@ def test_every_score_of_a_reference_model_can_be_derived_by_hand(runs_by_model, 
 
 @pytest.mark.parametrize("config", CONFIGS)
 def test_the_ends_of_the_scale(runs_by_model, config):
-    """What the two tests are for: only who says Yes and turns to No scores, and who never says Yes has no score."""
+    """TPT and VPT reward only models that say Yes and change to No; a model that never says Yes has no score."""
     scores = {name: {ask: runs[f"{config}_{ask}"]["scores"] for ask in ASKED} for name, runs in runs_by_model.items()}
     golds = Counter(map(get_answer, runs_by_model["oracle"][f"{config}_closed"]["docs"]))
     always, oracle, never = scores["always_yes"], scores["oracle"], scores["negation_attracted"]
@@ -164,7 +164,7 @@ def test_the_ends_of_the_scale(runs_by_model, config):
 
 
 def test_a_region_in_a_reply_is_measured_and_its_answer_read(phantom_heal_build, runs_by_model):
-    """always_yes's answers, each with the mask of the anatomy."""
+    """The replies are the answers of always_yes, each with the mask of the anatomy."""
 
     def make_reply(doc: dict[str, Any]) -> str:
         text = "Yes" if doc["question_type"] == "closed" else CLASSES[0]
@@ -177,7 +177,7 @@ def test_a_region_in_a_reply_is_measured_and_its_answer_read(phantom_heal_build,
 
 
 def test_majority_says_only_what_every_document_offers():
-    """Several diseases together are an option of their own, which documents without them lack."""
+    """Several diseases together are a separate option, which documents without them do not offer."""
     offered = [NORMAL, *CLASSES]
     together = [{"options": [*offered, "Edema, ILD"], "answer": len(offered)}] * 5
     docs = [*together, *[{"options": offered, "answer": 3}] * 2, {"options": offered, "answer": 0}]
@@ -205,7 +205,7 @@ def test_it_turns_to_no_where_the_region_or_the_question_is_replaced(looking):
 
 
 def test_it_answers_an_untouched_image_as_before(looking):
-    """The control: what turns the answers of the test above is the donor's region alone."""
+    """Control for the test above: only the donor's region changes the answers."""
     vpt, closed = looking["vindr_vpt"], looking["vindr_closed"]
     answers_by_id = {doc["id"]: text for doc, text in zip(closed["docs"], closed["replies"], strict=True)}
     untouched = [(doc, text) for doc, text in zip(vpt["docs"], vpt["replies"], strict=True) if is_original(doc)]
@@ -213,7 +213,7 @@ def test_it_answers_an_untouched_image_as_before(looking):
     assert all(text == answers_by_id[doc["id"]] for doc, text in untouched)
 
 
-CUT_TEXT = "Yes. The answer is"  # of a document that says that its answer is cut, the reader is told
+CUT_TEXT = "Yes. The answer is"  # the reader receives cut=True if the document's outcome is cut
 
 
 @pytest.mark.parametrize("name", ["closed", "open", "tpt", "vpt"])

@@ -33,11 +33,11 @@ CONTEXTS = [  # (prompt, image sizes); white space at the end moves to the conti
     ("<image><image>\nWhich finding is absent? ", [(100, 40), (64, 64)]),
     ("First <image> then <image> and <image>, which one?\n", [(30, 30), (200, 57), (56, 112)]),
     ("<image>Edema?", [(84, 84)]),
-    ("<image>\nWhich of the following findings is present?\nANSWER:", [(90, 60)]),  # same words, another image
+    ("<image>\nWhich of the following findings is present?\nANSWER:", [(90, 60)]),  # same text, different image
 ]
 
 
-NONE = LazyImages("r7", [], {})  # what the control `none` leaves of a row's images
+NONE = LazyImages("r7", [], {})  # images of a row under the control `none`
 
 
 def test_prompts_without_any_image_are_answered_as_transformers_does(vlms):
@@ -56,7 +56,7 @@ def apply_template(lm: Any, prompt: str) -> str:
 
 
 def build_requests(lm: Any | None = None) -> list[Instance]:
-    """Every option after every context, in the chat template of `lm` if one is given."""
+    """Build a request for every option after every context, in the chat template of `lm` if one is given."""
     requests = []
     for number, (prompt, sizes) in enumerate(CONTEXTS):
         images = [noise(size, seed) for seed, size in enumerate(sizes, start=10 * number)]
@@ -65,7 +65,7 @@ def build_requests(lm: Any | None = None) -> list[Instance]:
     return requests
 
 
-@pytest.fixture(scope="module", params=["llava", "qwen2_5_vl"])  # test_families.py has the others
+@pytest.fixture(scope="module", params=["llava", "qwen2_5_vl"])  # for the others see test_families.py
 def folder(request: pytest.FixtureRequest, vlms: dict[str, Path]) -> Path:
     return vlms[request.param]
 
@@ -77,7 +77,7 @@ def load(folder: Path, batch_size: int = 8, chat: bool = False, **arguments: Any
 
 
 class Direct:
-    """What transformers computes for one request by itself: processor, forward pass, gather."""
+    """Reference implementation for one request: processor, forward pass and gather of transformers."""
 
     def __init__(self, folder: Path) -> None:
         self.processor = transformers.AutoProcessor.from_pretrained(folder)
@@ -105,7 +105,7 @@ def reference(folder: Path) -> Direct:
 
 @pytest.fixture(scope="module")
 def direct(folder: Path, reference: Direct) -> dict[bool, list[tuple[float, bool, np.ndarray]]]:
-    """Of every request, without and with a chat template."""
+    """Reference results of every request, without and with a chat template."""
     return {
         chat: [reference(request) for request in build_requests(load(folder, chat=chat) if chat else None)]
         for chat in (False, True)
@@ -114,7 +114,7 @@ def direct(folder: Path, reference: Direct) -> dict[bool, list[tuple[float, bool
 
 @pytest.mark.parametrize(("batch_size", "chat"), [(1, False), (3, True)])
 def test_scores_and_states_are_those_of_a_forward_pass_of_each_text_alone(folder, direct, batch_size, chat):
-    """Whatever the order of the requests."""
+    """The order of the requests does not matter."""
     lm = load(folder, batch_size, chat)
     requests = build_requests(lm if chat else None)
     order = random.Random(batch_size).sample(range(len(requests)), len(requests))
@@ -123,7 +123,7 @@ def test_scores_and_states_are_those_of_a_forward_pass_of_each_text_alone(folder
     np.testing.assert_allclose([s for s, _ in scores], [s for s, _, _ in expected], atol=1e-4)
     assert [greedy for _, greedy in scores] == [greedy for _, greedy, _ in expected]
     np.testing.assert_allclose(lm.compute_option_states(requests), [state for _, _, state in direct[chat]], atol=1e-4)
-    assert len({round(s, 4) for s, _ in scores}) == len(scores)  # the image matters, also where the words are the same
+    assert len({round(s, 4) for s, _ in scores}) == len(scores)  # the image matters, even for equal texts
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_scores_of_a_model_whose_probabilities_are_known(folder):
     ids=["plain", "chat"],
 )
 def test_the_concept_difference_is_that_of_forward_passes_after_each_context(folder, reference, options, chat):
-    """By the chain rule from four scores, and by one forward pass for each context with the words alone scored."""
+    """Four scores and the chain rule equal one forward pass per context that scores only the finding."""
     lm = load(folder, chat=chat)
     negated = 0 if options[0].startswith("No") else 1
     texts = concept_texts({"options": options, "negated": negated, "counterpart": 1 - negated})
@@ -180,7 +180,7 @@ def test_the_concept_difference_is_that_of_forward_passes_after_each_context(fol
 
 @pytest.mark.parametrize("max_images", [0, 1, 2])
 def test_a_generation_request_whose_images_would_be_cut_is_refused(vlms, max_images):
-    """hf-multimodal would answer without the last images, which are those of the question."""
+    """hf-multimodal would drop the last images, which belong to the question."""
     lm = load(vlms["llava"], max_images=max_images)
     images = [noise(seed=seed) for seed in range(2)]
     request = asked("<image>Edema?\nAnswer: A\n<image>Nodule?", images, max_gen_toks=2)
@@ -206,7 +206,7 @@ def test_an_image_is_encoded_once_or_else_pixels_are_given_and_the_scores_are_th
 
 
 def test_text_only_requests_among_others_are_scored_as_text(folder, reference):
-    """Those of text tasks by lm-eval's own method, those whose images a control has taken away by ours."""
+    """lm-eval's own method scores text tasks; ours scores rows whose images a control has removed."""
     lm, model = load(folder), reference.model
     without = scored("Is edema present?", " No", NONE)
     text_only = Instance("loglikelihood", {}, ("Is edema present?", " No"), 0)
@@ -257,7 +257,7 @@ def test_states_are_stored_by_task_row_and_option(vlms, tmp_path):
     lm = load(vlms["llava"], states_path=str(path))
     requests = build_requests()
     lm.loglikelihood(requests[:3], disable_tqdm=True)
-    lm.loglikelihood(requests[3:], disable_tqdm=True)  # lm-eval may call more than once: all is kept
+    lm.loglikelihood(requests[3:], disable_tqdm=True)  # lm-eval may call several times: states accumulate
     with np.load(path) as stored:
         assert stored["id"].tolist() == [request.doc["id"] for request in requests]
         assert stored["option"].tolist() == [request.idx for request in requests]
@@ -272,7 +272,7 @@ COLUMNS = ("answer", "negated", "counterpart")
 
 
 def test_lm_eval_scores_options_with_images(vlms, phantom_roots, tmp_path):
-    """The group, its log, its hidden states and Figure 5 of the report, against the functions and each other.
+    """The group's log, hidden states and Figure 5 of the report agree with the functions and with each other.
 
     In the original layout the options are X, No X and the distractor.
     """
@@ -308,7 +308,7 @@ def test_lm_eval_scores_options_with_images(vlms, phantom_roots, tmp_path):
         summary = gap_summary(log_probabilities[:, :3], *columns)
         for metric in ("n_safe", "n_control", "mean_gap_safe", "mean_gap_control", "median_gap_safe"):
             assert scores[task][f"{metric},none"] == pytest.approx(summary[metric], nan_ok=True)
-        assert summary["n_safe"] + summary["n_control"] > 0  # so that NaN is not all that was compared
+        assert summary["n_safe"] + summary["n_control"] > 0  # at least one figure is not NaN
         concept = (log_probabilities[:, 6] - log_probabilities[:, 4]) - (
             log_probabilities[:, 5] - log_probabilities[:, 3]
         )
@@ -327,6 +327,14 @@ def test_lm_eval_scores_options_with_images(vlms, phantom_roots, tmp_path):
 
 
 def compute_cosines(vectors: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-    """one: shape (n, d); others: shape (n, k, d). Shape (n, k)."""
+    """Compute the cosine similarity of each vector to its candidates.
+
+    Args:
+        vectors: Shape (n, d).
+        candidates: Shape (n, k, d).
+
+    Returns:
+        Shape (n, k).
+    """
     lengths = np.linalg.norm(vectors, axis=1)[:, None] * np.linalg.norm(candidates, axis=2)
     return (vectors[:, None] * candidates).sum(2) / lengths

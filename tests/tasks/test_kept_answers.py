@@ -1,4 +1,4 @@
-"""Answers of local models are hf-multimodal's, are kept as they come, and are given again to the same question only."""
+"""Local models give hf-multimodal's answers, store them, and reuse them only for the same question."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ make_request = partial(asking.asked, max_gen_toks=3)
 
 
 def make_questions(n: int = 20) -> list[Instance]:
-    """Of several lengths, and every third with another limit of tokens."""
+    """Make questions of several lengths; every third has a different token limit."""
     return [
         make_request(
             f"<image>Is there {'no ' * (row % 4)}edema?", [shade(12 * row)], row, max_gen_toks=2 + (not row % 3)
@@ -56,7 +56,7 @@ def load(folder: Path, model: Any = HFVisionLM, batch_size: int = 3, **arguments
 
 
 def record_batches(lm: Any, kill_at: int = 0) -> list[list[Any]]:
-    """A list that grows with each batch that the model generates or scores: its tokens and pixels."""
+    """Return a list that grows with each batch that the model generates or scores: its tokens and pixels."""
     batches: list[list[Any]] = []
 
     def record(_module: Any, _args: Any, inputs: dict[str, Any]) -> None:
@@ -135,7 +135,7 @@ def update_tokens(folder: Path) -> None:
 
 
 QUESTION = make_request("<image>Is it edema?", [shade(1)])
-# What is asked in another way -> the model's arguments, what is done to its folder, the request, whether it is asked.
+# Change -> the model's arguments, the edit of its folder, the request, whether the model is asked again.
 CHANGES: dict[str, tuple[dict[str, Any], Any, Instance, bool]] = {
     "nothing": ({}, None, QUESTION, False),
     "another row": ({}, None, make_request("<image>Is it edema?", [shade(1)], 7), False),
@@ -158,7 +158,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Instance, bool]] = {
 
 
 def test_only_the_same_question_gets_a_kept_answer(vlms, tmp_path):
-    """The folders of the models have one name; where they lie does not matter."""
+    """All model folders have the same name; their location does not matter."""
     answers = str(tmp_path / "answers")
     load(vlms["llava"], answers=answers).generate_until([QUESTION], disable_tqdm=True)
     for number, (name, (arguments, change, request, is_asked)) in enumerate(CHANGES.items()):
@@ -235,7 +235,7 @@ def _write(path: Path, process: int, gate: Any) -> None:
 
 
 def test_several_processes_write_one_file(tmp_path):
-    """They open it, which does not yet exist, at the same moment."""
+    """All processes create and open the file at the same moment."""
     fork = multiprocessing.get_context("fork")
     gate = fork.Barrier(4)
     writers = [fork.Process(target=_write, args=(tmp_path / "new" / "a", n, gate)) for n in range(4)]
@@ -292,7 +292,7 @@ def test_weights_that_lie_elsewhere_have_the_same_digest():
 
 
 def test_medfaith_eval_keeps_the_answers_beside_its_results(vlms, phantom_build, phantom_roots, tmp_path, capsys):
-    """The second command generates nothing, and logs the same."""
+    """The second command generates nothing and writes the same log."""
     task = "medfaith_contrabench_openi_report_absence"
     command = ["eval", "--data", str(phantom_build), *root_words(phantom_roots), "--tasks", task, "--limit", "20"]
     command += ["--model", "medfaith-hf-vlm", "--model_args", f"pretrained={vlms['llava']},dtype=float32"]

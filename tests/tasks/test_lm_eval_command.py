@@ -1,4 +1,4 @@
-"""The real thing: the `lm_eval` command line with a tiny model of a real class, and `medfaith eval`."""
+"""The `lm_eval` command line with a tiny model of a real class, and `medfaith eval`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PRESENCE = "medfaith_contrabench_chexpert_presence"
 
 @pytest.fixture(scope="module")
 def run(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, vlms, tmp_path_factory) -> Path:
-    """What plain `lm_eval`, in a fresh process, writes of multiple choice and of edited images."""
+    """Results of plain `lm_eval`, in a fresh process, on multiple choice and on edited images."""
     folder = tmp_path_factory.mktemp("lm_eval")
     data = folder / "data"
     data.mkdir()
@@ -141,7 +141,7 @@ def test_without_sample_logs_the_scores_with_an_interval_are_printed(phantom_bui
 
 
 def test_the_report_of_plain_lm_eval(run, tmp_path, capsys):
-    """It knows no control and no --model_name."""
+    """Plain lm_eval has neither controls nor --model_name."""
     assert main(["report", str(run), "--results-yaml", str(tmp_path), "--org", "group"]) == 0
     out = capsys.readouterr().out.replace("\n  ", " ")
     assert len(re.findall(rf": (?:accuracy|VPT) .* +{LIMIT}$", out, re.MULTILINE)) >= 4
@@ -168,7 +168,7 @@ def test_the_report_of_plain_lm_eval(run, tmp_path, capsys):
 def test_medfaith_eval_refuses_with_a_message_and_status_2(
     arguments, message, phantom_build, tmp_path, monkeypatch, capsys
 ):
-    """And writes nothing."""
+    """The command writes no file."""
     monkeypatch.chdir(tmp_path)
     config = tmp_path / "config.yaml"
     config.write_text("tasks: [x]\nuse_cache: somewhere\n")

@@ -1,4 +1,4 @@
-"""Shards that are no whole run are refused by `medfaith merge`, with the folder's name and what to do."""
+"""`medfaith merge` refuses incomplete or inconsistent shards, names the folder and says how to fix it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tasks.shard_scene import PRESENCE, forged
 
 
 def change_marker(*names: str, to):
-    """Changes an entry of the second marker."""
+    """Return a function that changes an entry of the second marker."""
 
     def change(folder: Path) -> None:
         path = folder / "2" / shard_marker.NAME
@@ -35,7 +35,7 @@ def find_log(folder: Path) -> Path:
 
 
 BROKEN = "is no marker of a shard"
-REFUSED = [  # what is done to two shards, and what is said then
+REFUSED = [  # damage to two shards, and the expected messages
     (lambda folder: shutil.rmtree(folder / "2"), ["shard 2/2 is missing", "medfaith eval --shard 2/2"]),
     (lambda folder: shutil.copytree(folder / "2", folder / "3"), ["/3: holds shard 2/2, and so does", "/2\n"]),
     (lambda folder: (folder / "2/shard.json").unlink(), ["shard 2/2 is missing; there is no shard.json in", "/2\n"]),
@@ -85,7 +85,7 @@ REFUSED = [  # what is done to two shards, and what is said then
 
 @pytest.mark.parametrize(("do", "messages"), REFUSED, ids=[messages[-1].split("\n")[0][:30] for _, messages in REFUSED])
 def test_what_is_no_whole_run_is_refused(do, messages, halves, tmp_path, capsys):
-    """With a message that names the folder and says what to do; nothing is written."""
+    """The message names the folder and says how to fix it; no file is written."""
     folder = tmp_path / "shards"
     shutil.copytree(halves, folder)
     do(folder)
@@ -112,7 +112,7 @@ def test_a_merge_may_be_repeated(halves, tmp_path):
 
 
 def test_no_answer_of_another_shard_is_counted_twice(halves, tmp_path):
-    """Of logs whose rows overlap or lack one, as no shard of this version leaves them."""
+    """Refuse logs with overlapping or missing rows, which no shard of this version writes."""
     logs = [path for number in "12" for path in (halves / number).rglob("samples_*.jsonl")]
     rows = shard_marker.Rows(57, "")
     assert len(merge.lines_of(logs, PRESENCE, rows)) == 4 * 57

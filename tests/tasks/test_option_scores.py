@@ -1,4 +1,4 @@
-"""Per-row values of the option-score tasks, and what their prompt asks."""
+"""Per-row values and the prompt of the option-score tasks."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_texts_of_the_concept_difference(options, negated, counterpart, texts):
     ],
 )
 def test_concept_difference_of_one_row(scores, extra, safe, control):
-    """(-4.5 + 2) - (-4 + 1) = 0.5; a context that scores above all options is no answer."""
+    """(-4.5 + 2) - (-4 + 1) = 0.5; a context that scores above all options does not count for an answer."""
     values = option_scores.process_results(DOC, [(score, False) for score in [*scores, *extra]])
     result = figures(option_scores.metrics, [values])
     assert result["accuracy"] == (scores[0] == max(scores))
@@ -112,7 +112,7 @@ def test_prompt_asks_for_the_text_and_is_otherwise_b0():
     ("model", "accuracy", "subset", "gap"), [("oracle", 1, "control", -100), ("negation_attracted", 0, "safe", 100)]
 )
 def test_baselines_have_the_scores_that_can_be_derived_by_hand(model, accuracy, subset, gap, phantom_build):
-    """A chosen option has 0 nats and every other text -100, so that the four texts leave no difference."""
+    """A chosen option has 0 nats and every other text -100, and the four texts give a difference of 0."""
     runs = evaluate(model, load(["medfaith_contrabench_option_scores"], phantom_build))
     scores = [run["scores"] for run in runs.values()]
     assert len(scores) == 2

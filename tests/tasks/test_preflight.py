@@ -1,4 +1,4 @@
-"""What `medfaith eval` refuses before it loads a model, each with what to do."""
+"""Errors that `medfaith eval` raises before it loads a model, each with a remedy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHAT = ["--model", "local-chat-completions", "--apply_chat_template", "--model_a
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
-    """As much of a model as is looked at before it is loaded."""
+    """The files of a model that are checked before it is loaded."""
     folder = tmp_path_factory.mktemp("model")
     (folder / "config.json").write_text('{"model_type": "llava"}')
     (folder / "chat_template.jinja").write_text("{{ messages }}")
@@ -40,14 +40,14 @@ def model(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, list[Any]]]:
-    """The address of a server that nothing here may ask, and what it was asked."""
+    """Address of a server that must receive no request, and its list of requests."""
     with chat_server(lambda messages: "A") as served:
         yield served
 
 
 @pytest.fixture
 def refused(phantom_build, phantom_roots, model, server, monkeypatch, capsys):
-    """What a run with these arguments says before it ends; MODEL and URL stand for a model and a server."""
+    """Run `medfaith eval` and return its error; MODEL and URL in the arguments are replaced by a model and a server."""
 
     def run(arguments: list[str], *, roots: bool = True, data: object = phantom_build) -> str:
         for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
@@ -159,7 +159,7 @@ def test_a_server_scores_letters_alone():
 
 
 def test_a_hub_that_does_not_answer_is_asked_once(refused, monkeypatch):
-    """Its own client asks six times, with pauses between: 23 seconds for a misspelt folder, and as many for a model."""
+    """The Hub's client retries six times: 23 seconds for a misspelt folder, and the same again for a model."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"a pause of {seconds} s"))
@@ -168,7 +168,7 @@ def test_a_hub_that_does_not_answer_is_asked_once(refused, monkeypatch):
 
 
 def test_a_task_is_found_with_all_its_rows():
-    """In groups, in groups of a file, in tags and by patterns; lm-eval's own are left to lm-eval."""
+    """Tasks are found in groups, in groups of a file, in tags and by pattern; lm-eval's own tasks are ignored."""
     names = {task.name: task for task in chosen("medfaith_contrabench,medfaith_contrabench_3shot*,hellaswag")}
     assert PRESENCE in names
     shots = names["medfaith_contrabench_3shot_images::chexpert_absence"]
@@ -180,7 +180,7 @@ def test_a_task_is_found_with_all_its_rows():
 
 
 def test_images_that_lm_evals_chat_client_cuts_are_counted(phantom_build, phantom_roots):
-    """Plain lm_eval sends one image of each row; results and sample log say so."""
+    """Plain lm_eval sends one image per row; results and sample log record it."""
     loaded = load([OPENI], phantom_build, phantom_roots)
     run: Any = lm_eval.evaluate
     with chat_server(lambda messages: "A") as (url, requests):

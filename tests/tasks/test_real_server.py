@@ -1,6 +1,6 @@
-"""medfaith-server on a real server, `transformers serve`: what it answers is what medfaith-hf-vlm answers.
+"""medfaith-server on a real server, `transformers serve`, gives the answers of medfaith-hf-vlm.
 
-Between them stands a proxy that makes every row's first request fail in another way.
+A proxy between client and server makes every row's first request fail in a different way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.tasks.tiny_models import save_llava
 
 WAIT = 240  # seconds; a busy machine
 ASKED = ["Is there edema?", "<image>\nIs there edema?", "Compare <image> with <image>.", "<image>A?", "<image>B?"]
-pytestmark = pytest.mark.full  # test_server.py has what is sent and read, test_hf_vlm.py what the weights answer
+pytestmark = pytest.mark.full  # requests: test_server.py; answers of the weights: test_hf_vlm.py
 FIRST = ("busy", "error", "cut", "half", "slow")
 
 
@@ -57,7 +57,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         try:
             url = f"http://127.0.0.1:{port}/v1"
             end = time.monotonic() + WAIT
-            while not _answers(f"{url}/models"):
+            while not _is_reachable(f"{url}/models"):
                 assert process.poll() is None, (folder / "log").read_text()
                 assert time.monotonic() < end, (folder / "log").read_text()
                 time.sleep(0.3)
@@ -67,7 +67,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             process.wait()
 
 
-def _answers(url: str) -> bool:
+def _is_reachable(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=5):
             return True
@@ -88,7 +88,7 @@ def build_requests(lm: Any) -> list[Instance]:
 
 
 def ask_server(model: str, store: Path, url: str) -> list[str]:
-    """What the server said, in the order of the rows; the tiny model never ends by itself, so each answer is cut."""
+    """Return the server's answers in row order; the tiny model never ends by itself, and each answer is cut."""
     lm = ServerLM(base_url=url, model=model, concurrency=2, timeout=60, answers=str(store))
     scored = lm.generate_until(build_requests(lm))
     with sqlite3.connect(store) as database:
@@ -110,7 +110,7 @@ def test_answers_are_those_of_the_weights_through_every_fault(served: Served, tm
     def inject_fault(body: dict[str, Any]) -> Any:
         text = texts_of(body["messages"])
         n_requests[text] += 1
-        if text.startswith("Say"):  # whether the model is there
+        if text.startswith("Say"):  # probe of the model
             return lambda handler: handler.send(200, _forward(served.url, body))
         fault = FIRST[[*n_requests].index(text)] if n_requests[text] == 1 else "slow"
         if fault != "slow":

@@ -1,4 +1,4 @@
-"""A run whose results do not stand on the disk at its end is no success, and leaves no half of a file."""
+"""A run that cannot save its results fails and leaves no partial file."""
 
 from __future__ import annotations
 

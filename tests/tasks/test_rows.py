@@ -1,4 +1,4 @@
-"""Rows for lm-eval: images opened on demand, and what happens when one is missing or broken."""
+"""Rows for lm-eval: images opened on demand, and errors for missing or broken ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHICH = {"config": "chexpert_presence", "split": "validation"}
 
 @pytest.fixture
 def ask(phantom_build):
-    """The rows of one split as lm-eval gets them; options as in `load`."""
+    """Load the rows of one split for lm-eval, with the options of `load`."""
     return lambda **options: load(REPOSITORY, **{"data": str(phantom_build)} | WHICH | options)["test"]
 
 
@@ -38,7 +38,7 @@ def find_first_image(rows, roots: dict[str, str]) -> Path:
 
 
 def test_documents_of_a_row_know_that_its_answer_is_cut(ask, roots):
-    """Also one that was read before the model was asked, which lm-eval gives to its filters."""
+    """This includes a document read before the answer, which lm-eval passes to its filters."""
     rows = ask(roots=roots)
     before = rows[0]
     before["images"].tell_outcome("cut")
@@ -55,7 +55,7 @@ def test_images_are_opened_when_they_are_taken(ask, roots):
     expected = Image.open(find_first_image(rows, roots)).convert("RGB").tobytes()
     assert lazy[:1][0].tobytes() == lazy[0].tobytes() == expected
     assert rows[0]["n_images_sent"] == len(lazy)
-    assert roots["chexpert"] not in str(lazy)  # what the sample log keeps names no place on this machine
+    assert roots["chexpert"] not in str(lazy)  # the sample log contains no local path
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_images_are_opened_when_they_are_taken(ask, roots):
     ],
 )
 def test_a_document_says_how_many_images_its_model_was_given(take, options, n_sent, ask, roots):
-    """The model takes them from one document, and lm-eval scores and logs another one of the same row."""
+    """The model takes images from one document; lm-eval scores and logs another document of the same row."""
     rows, plain = ask(roots=roots, facts=facts, **options), ask()
     row = max(range(len(rows)), key=lambda number: len(plain[number]["images"]))
     take(rows[row]["images"])

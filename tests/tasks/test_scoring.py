@@ -1,4 +1,4 @@
-"""One function for all figures of a task: called once, whatever a metric's name and place."""
+"""One function computes all figures of a task in one call, whatever a metric's name and position."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def make_scorer(calls: list[int]) -> Scorer:
 
 
 def make_rows(scorer: Scorer, *values: int) -> list[dict]:
-    """Each row has two images, of which its model was given none, one or two."""
+    """Make rows with two images each; their model has received zero, one or two of these."""
     docs = [{SKIPPED: 3, "images": "ab", SENT: n % 3} for n, _ in enumerate(values)]
     return [scorer.values(doc, {"x": value}) for doc, value in zip(docs, values, strict=True)]
 
@@ -32,7 +32,7 @@ def test_figures_of_all_rows_are_computed_once():
     counts = {SKIPPED: 3, MISSING: 3, N_UNANSWERED: 0}
     assert figures(scorer.metric_list, records) == {"total": 7, "n": 3, **counts}
     assert calls == [3]
-    assert figures(scorer.metric_list, records[:2]) == {"total": 3, "n": 2, **counts}  # of others, others
+    assert figures(scorer.metric_list, records[:2]) == {"total": 3, "n": 2, **counts}  # other rows, other figures
     assert figures(scorer.metric_list, [records[0], *make_rows(scorer, 5)])["total"] == 6
     assert figures(scorer.metric_list, records)["total"] == 7
     other_scorer = make_scorer(other_calls := [])
@@ -44,7 +44,9 @@ def test_a_row_is_logged_once_and_travels_once():
     scorer = make_scorer([])
     (row,) = make_rows(scorer, 1)
     assert json.loads(json.dumps(row)) == {"total": {"x": 1}, "n": "", SKIPPED: 3, MISSING: 2, N_UNANSWERED: 0}
-    gathered = pickle.loads(pickle.dumps({name: [value] for name, value in row.items()}))  # as between processes
+    gathered = pickle.loads(
+        pickle.dumps({name: [value] for name, value in row.items()})
+    )  # like a transfer between processes
     assert gathered["n"][0].record is gathered["total"][0]
     assert {metric["metric"]: metric["higher_is_better"] for metric in scorer.metric_list} == {
         "total": True, "n": False, SKIPPED: False, MISSING: False, N_UNANSWERED: False,
@@ -58,7 +60,7 @@ def test_a_direction_of_no_metric_is_an_error():
 
 @pytest.mark.parametrize(("sent", "total"), [((2, 2), 0), ((None, 0, 1), 3), ((None,), math.nan)])
 def test_images_that_a_model_asked_for_and_was_not_given_are_counted(sent, total):
-    """None: it asked for no image of the row, and nothing is known."""
+    """None: the model requested no image of the row, and the count is unknown."""
     scorer = make_scorer([])
     records = [scorer.values({SKIPPED: 0, "images": "ab", SENT: n}, {"x": 1}) for n in sent]
     assert figures(scorer.metric_list, records)[MISSING] == pytest.approx(total, nan_ok=True)

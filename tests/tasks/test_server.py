@@ -1,4 +1,4 @@
-"""`medfaith-server` against a real HTTP server on this machine: what is sent, what is read, what is asked again."""
+"""`medfaith-server` against a real HTTP server on this machine: requests, replies and retries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_each_image_stands_where_its_placeholder_does():
     prompts = [
         ("<image>Left, <image>\nright?", shades[:2], [10, "Left, ", 20, "\nright?"]),
         ("First <image><image>\nthen <image>", shades, ["First ", 10, 20, "\nthen ", 30]),
-        ("No image at all", LazyImages("r1", [], {}), "No image at all"),  # as under the control none
+        ("No image at all", LazyImages("r1", [], {}), "No image at all"),  # like the control none
     ]
     with serving() as server:
         lm = server.lm(concurrency=1)
@@ -68,7 +68,7 @@ def test_settings_and_the_form_of_images_are_the_runs():
     del sent[1]["messages"]
     settings = {"temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": ["\n", "b", "c", "d"]}
     assert sent[1] == {"model": "m", "max_completion_tokens": 64, **settings}
-    assert cut == "Answer to A "  # cut at the fifth stop string, too, which was not sent
+    assert cut == "Answer to A "  # also cut at the fifth stop string, which is not sent
 
 
 REPLIES = [
@@ -108,7 +108,7 @@ def respond_slowly(handler):
     time.sleep(0.5)
 
 
-# What the first request of a row gets, or each.
+# Response to the first request of a row, or to each request (LASTING).
 FAULTS = {
     "busy": lambda handler: handler.send(429, {"error": {"message": "busy"}}, Retry_After="0.05"),
     "error": lambda handler: handler.send(500, {"error": {"message": "oh"}}),
@@ -131,13 +131,13 @@ def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys, monk
 
     monkeypatch.setattr("openai._base_client.anyio.sleep", paused)
 
-    def fault(request):
+    def choose_fault(request):
         requested.append(name := texts_of(request["messages"]))
         return FAULTS[name] if not is_fixed and (requested.count(name) == 1 or name in LASTING) else None
 
     requests = [asked(name, number=number) for number, name in enumerate(FAULTS)]
     expected = {name: "" if name == "filter" else f"Answer to {name}" for name in FAULTS}
-    with serving(fault=fault) as server, tally() as outcomes:
+    with serving(fault=choose_fault) as server, tally() as outcomes:
         lm = server.lm(timeout=0.3, answers=str(tmp_path / "a"))
         replies = lm.generate_until(requests)
         times = Counter(requested)
@@ -155,7 +155,7 @@ def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys, monk
     assert "3 of 9 rows (33.3%) have no answer, more than 1%" in error
 
 
-GONE = [  # what a server that is gone sends, after 20 good answers; how many rows it is asked for then
+GONE = [  # response of a lost server after 20 good answers, and the expected warning
     (FAULTS["cut"], "(Connection error|timed out)"),
     (lambda handler: handler.send(503, {"error": {"message": "no healthy upstream"}}), "no healthy upstream"),
     (lambda handler: handler.send(429, {"error": {"message": "quota exceeded"}}), "quota exceeded"),
@@ -180,12 +180,12 @@ def test_a_server_that_is_gone_is_not_asked_for_the_rest(fault, message, tmp_pat
 
 
 def test_lost_answers_between_others_do_not_make_a_server_one_that_is_gone(tmp_path):
-    """Every other row is lost, or the server cannot take it: that is no reason to leave out the rest."""
+    """Every other row is lost and the server rejects the others; the run still asks every row."""
 
-    def fault(request):
+    def choose_fault(request):
         return FAULTS["cut"] if int(texts_of(request["messages"])) % 2 else FAULTS["too long"]
 
-    with serving(fault=fault) as server:
+    with serving(fault=choose_fault) as server:
         lm = server.lm(concurrency=1, max_retries=0)
         assert lm.generate_until([asked(f"{n}", number=n) for n in range(40)]) == [""] * 40
         assert len(server.requests) == 40
@@ -194,7 +194,7 @@ def test_lost_answers_between_others_do_not_make_a_server_one_that_is_gone(tmp_p
 def test_requests_run_at_once_and_replies_keep_the_order_of_rows():
     together, running, most = threading.Barrier(4), [], []
 
-    def say(messages):
+    def make_answer(messages):
         running.append(1)
         together.wait(timeout=5)  # breaks, and with it the test, unless four requests are there at once
         most.append(len(running))
@@ -202,23 +202,23 @@ def test_requests_run_at_once_and_replies_keep_the_order_of_rows():
         running.pop()
         return echo(messages)
 
-    with serving(say) as server:
+    with serving(make_answer) as server:
         replies = server.lm(concurrency=4, max_retries=0).generate_until([asked(str(number)) for number in range(12)])
     assert replies == [f"Answer to {number}" for number in range(12)]
     assert max(most) == 4
 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
-    """The run is a process of its own, which is killed when the server is asked the sixth question."""
+    """A separate process runs the model and is killed at the sixth question."""
     killed, child = [], 0
 
-    def say(messages):
+    def make_answer(messages):
         if len(server.requests) == 6 and not killed:
             killed.append(texts_of(messages))
             os.kill(child, signal.SIGKILL)
         return echo(messages)
 
-    with serving(say) as server:
+    with serving(make_answer) as server:
         lm = server.lm(concurrency=1, answers=str(tmp_path / "a"))
         child = os.fork()
         if not child:
@@ -235,7 +235,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
         assert len(server.requests) == 11
 
 
-CHANGES = {  # what is asked in another way -> the model's options, the request
+CHANGES = {  # change -> the model's options, the request
     "nothing": ({}, asked("<image>Is it?", [shade(1)])),
     "another row and task": ({}, asked("<image>Is it?", [shade(1)], number=7)),
     "concurrency": ({"concurrency": 2, "max_retries": 0, "timeout": 9}, asked("<image>Is it?", [shade(1)])),
@@ -271,14 +271,14 @@ def test_only_the_same_question_gets_a_stored_answer(tmp_path):
         server.lm(**answers).generate_until([original])
         assert len(server.requests) == n
         models[0] = {**models[0], "root": "other weights"}
-        server.lm(**answers, concurrency=1).generate_until([original] * 3)  # lm-eval's `repeats`: an answer each
+        server.lm(**answers, concurrency=1).generate_until([original] * 3)  # lm-eval's `repeats`: one answer for each
         assert len(server.requests) == n + 3
     with serving(models=models) as another:
         another.lm(**answers).generate_until([original])
         assert len(another.requests) == 1
 
 
-REFUSED = [  # the model's options -> what it says
+REFUSED = [  # the model's options, and the expected message
     ({"base_url": "http://127.0.0.1:9/v1"}, "does not answer"),
     ({"model": "nosuch"}, r"has no model 'nosuch' \(404: (.|\n)*expected: one of m, other"),
     ({"base_url": "URL/not-here"}, r"has no model 'm' \(404: "),
@@ -302,11 +302,11 @@ REFUSED = [  # the model's options -> what it says
 def test_what_cannot_be_asked_is_refused_when_the_model_is_loaded(tmp_path):
     (tmp_path / "broken").write_text("no database" * 100)
 
-    def fault(request):
+    def choose_fault(request):
         good = request["path"] == "/v1/chat/completions" and request["model"] == "m"
         return None if good else lambda handler: handler.send(404, {"error": {"message": "no such model or page"}})
 
-    with serving(fault=fault) as server, serving(models=None, status_of=lambda n: 401) as closed:
+    with serving(fault=choose_fault) as server, serving(models=None, status_of=lambda n: 401) as closed:
         places = {"URL": server.url, "LOCKED": closed.url, "BROKEN": str(tmp_path / "broken")}
         for arguments, message in REFUSED:
             options = {name: fill_places(value, places) for name, value in arguments.items()}
@@ -370,7 +370,7 @@ def test_data_go_to_a_third_party_only_where_their_terms_let_them(
                 run().generate_until([make_request("openi"), request])
         loaded = load([WRONG_LUNG], phantom_wrong_lung_build, phantom_wrong_lung_roots, control="none")
         document = loaded["tasks"][WRONG_LUNG].test_docs()[0]
-        assert (len(document["images"]), document["images"].sources) == (0, {"mimic_cxr"})  # words of reports
+        assert (len(document["images"]), document["images"].sources) == (0, {"mimic_cxr"})  # sentences of reports
         assert not server.requests
         assert len(run().generate_until([make_request("openi"), asked("no image")])) == 2
         assert run(i_have_permission="mimic_cxr+chexpert").generate_until([make_request("chexpert")])
@@ -379,15 +379,15 @@ def test_data_go_to_a_third_party_only_where_their_terms_let_them(
 def test_medfaith_eval_asks_what_an_earlier_run_has_not_been_answered(
     phantom_build, phantom_roots, tmp_path, capsys, monkeypatch
 ):
-    """Rows of several images. Two of four fail at first; then the command asks these two, and one still fails."""
+    """Two of four rows with several images fail at first; the command then asks these two, and one fails again."""
     task = "medfaith_contrabench_openi_report_absence"
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     failing = []
 
-    def fault(request):
+    def choose_fault(request):
         return send_half if texts_of(request["messages"]) in failing else None
 
-    with serving(lambda messages: "A", fault=fault) as server:
+    with serving(lambda messages: "A", fault=choose_fault) as server:
         client_options = {"concurrency": 1, "max_retries": 0}
         loaded = load([task], phantom_build, phantom_roots)
         questions = [prompts.b0(doc).replace("<image>", "") for doc in loaded["tasks"][task].test_docs()]
@@ -402,7 +402,7 @@ def test_medfaith_eval_asks_what_an_earlier_run_has_not_been_answered(
         command = ["eval", "--data", str(phantom_build), *root_words(phantom_roots), "--tasks", task, "--limit", "4"]
         command += ["--model", "medfaith-server", "--model_args", model_args, "--apply_chat_template", "--log_samples"]
         assert main([*command, "--output_path", str(tmp_path)]) == 3
-    assert first_run["replies"][::4] == ["A", "", "", "A"]  # of four filters
+    assert first_run["replies"][::4] == ["A", "", "", "A"]  # one per filter, four filters
     samples = [sample for sample in samples_of(tmp_path, task) if sample["filter"] == "b0"]
     assert [sample["resps"] for sample in samples] == [[["A"]], [["A"]], [[""]], [["A"]]]
     assert "1 of 4 rows (25.0%) have no answer" in capsys.readouterr().err

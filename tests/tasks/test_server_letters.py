@@ -1,4 +1,4 @@
-"""Letters of options on `medfaith-server`: scored by the likeliest first tokens that a real HTTP server lists."""
+"""Letters of options on `medfaith-server`, scored by the likeliest first tokens that a real HTTP server lists."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ NAN = math.nan
 
 
 def make_requests(letters: str, number: int = 0, prompt: str = "<image>Is it?") -> list[Instance]:
-    """Requests for the options of one row."""
+    """Make the requests for the options of one row."""
     images = [shade(number)]
     return [scored(prompt, f" {letter}", images, number, place) for place, letter in enumerate(letters)]
 
 
 def make_choice(*tokens: tuple[str, float], text: str = "A") -> dict[str, Any]:
-    """A choice of one token, with what is listed in its place."""
+    """Make a choice of one token, with its list of likeliest tokens."""
     top = [{"token": token, "logprob": logprob, "bytes": []} for token, logprob in tokens]
     content = [{**top[0], "top_logprobs": top}] if top else []
     return {"message": {"content": text}, "finish_reason": "length", "logprobs": {"content": content}}
@@ -52,14 +52,14 @@ LISTED = [  # the choice -> (log-probability, likeliest) of A, B and C; the outc
 
 
 def test_letters_are_scored_by_the_tokens_that_a_server_lists(tmp_path, capsys):
-    """One request a row, which is kept and is no answer; a letter that is not listed has no score."""
+    """One stored request per row, which does not serve for an answer; an unlisted letter has no score."""
 
-    def say(messages):
+    def make_answer(messages):
         return LISTED[int(texts_of(messages))][0] if "logprobs" in server.requests[-1] else "A"
 
     rows = [make_requests("ABC", number, f"<image>{number}") for number in range(len(LISTED))]
     requests = [row[place] for place in (2, 0, 1) for row in rows]  # in any order
-    with serving(say) as server, tally() as outcomes:
+    with serving(make_answer) as server, tally() as outcomes:
         lm = server.lm(answers=str(tmp_path / "a"), concurrency=1)
         results = lm.loglikelihood(requests)
         assert len(server.requests) == len(rows)
@@ -83,7 +83,7 @@ def test_letters_are_scored_by_the_tokens_that_a_server_lists(tmp_path, capsys):
 
 
 def test_an_endpoint_without_probabilities_says_what_to_do():
-    """It leaves them out, refuses the request, or lists fewer tokens than were asked for."""
+    """The endpoint omits them, refuses the request, or lists fewer tokens than requested."""
 
     def refuse(message, **more):
         return lambda request: lambda handler: handler.send(400, {"error": {"message": message, **more}})
@@ -105,10 +105,10 @@ def test_medfaith_eval_scores_letters_on_a_server(phantom_build, phantom_roots, 
     """A is the likeliest letter. The third row of each task lists only A, and the fourth no letter."""
     tokens = {3: [("A", -0.5), ("The", -2.0)], 0: [("The", -0.1)]}
 
-    def say(messages):
+    def make_answer(messages):
         return make_choice(*tokens.get(len(server.requests) % 4, [(" A", -0.5), ("B", -1.5), ("C", -3.0)]))
 
-    with serving(say) as server:
+    with serving(make_answer) as server:
         command = ["eval", "--data", str(phantom_build), *root_words(phantom_roots), "--tasks", LETTERS, "--limit", "4"]
         command += ["--model_args", f"base_url={server.url},model=m,concurrency=1", "--model", "medfaith-server"]
         command += ["--apply_chat_template", "--log_samples", "--output_path", str(tmp_path)]

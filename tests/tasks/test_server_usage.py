@@ -1,4 +1,4 @@
-"""What runs on `medfaith-server` take: requests, tokens and their price in the results, and before the start."""
+"""Usage of runs on `medfaith-server`: requests, tokens and price, in the results and before the start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRICES = {"prompt_price": 10, "answer_price": 1000}  # of a million: 0.003 and 0
 
 
 def read_usage(folder):
-    """What the results files in a folder say, in the order of their dates."""
+    """Read the usage from the results files in a folder, in order of date."""
     return [json.loads(path.read_text())["config"]["usage"] for path in sorted(folder.rglob("results_*.json"))]
 
 
@@ -42,14 +42,14 @@ def build_options(server, build, roots, folder, *more, **model_options):
 
 
 def test_a_run_says_before_and_after_what_it_takes(phantom_build, phantom_roots, tmp_path, capsys):
-    """Of six rows one finds no server; the same command again takes only what that one costs."""
+    """One of six rows finds no server; the repeated command only pays for that row."""
     fail = True
 
-    def fault(request):
+    def choose_fault(request):
         lost = fail and len(server.requests) == 3
         return (lambda handler: handler.send(500, {"error": {"message": "oh"}})) if lost else None
 
-    with serving(lambda messages: "A", fault=fault, usage=COUNTED) as server:
+    with serving(lambda messages: "A", fault=choose_fault, usage=COUNTED) as server:
         options = phantom_build, phantom_roots, tmp_path, "--tasks", TASK, "--limit", "6"
         command = ["eval", *build_options(server, *options, max_retries=0), "--output_path", str(tmp_path / "logs")]
         assert main([*command, "--dry-run"]) == 0

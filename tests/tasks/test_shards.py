@@ -1,4 +1,4 @@
-"""Shards that are merged are the run without shards, to the digit. What does not fit together is refused."""
+"""Merged shards equal the run without shards, to the digit; inconsistent shards are refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OF_A_RUN = ("date", "total_evaluation_time_seconds", "start_time", "end_time")
 
 
 def read_results(folder: Path) -> dict:
-    """Of the one run in a folder, without what differs from run to run."""
+    """Read the results of the one run in a folder, without entries that differ between runs."""
     (path,) = folder.rglob("results_*.json")
     content = json.loads(path.read_text(encoding="utf-8"))
     for config in content["configs"].values():
@@ -58,14 +58,14 @@ def read_logs(folder: Path) -> dict[str, bytes]:
         ("contrabench", 3, ["--tasks", f"{SCORES},{PRESENCE}", "--model", "random"]),
         ("contrabench", 3, ["--tasks", PRESENCE, "--model", "random", "--control", "other"]),
         ("heal", 3, ["--tasks", PAIRS, "--model", "random"]),
-        ("surgx", 6, ["--tasks", SURGX, "--model", "looks", "--heatmaps", "MAPS"]),  # of five videos
+        ("surgx", 6, ["--tasks", SURGX, "--model", "looks", "--heatmaps", "MAPS"]),  # five videos
         pytest.param(
             "wrong_lung", 3, ["--tasks", WRONG_LUNG, "--model", "oracle", "--heatmaps", "MAPS"], marks=pytest.mark.full
         ),
     ],
 )  # fmt: skip
 def test_merged_shards_are_the_run_without_shards(benchmark, n_shards, options, scenes, tmp_path, capsys):
-    """In the results with all intervals, and in the sample logs to the byte."""
+    """Results and intervals are equal, and sample logs are equal to the byte."""
     arguments = [*scenes(benchmark), *(str(tmp_path / word) if word == "MAPS" else word for word in options)]
     assert ask(arguments, tmp_path / "whole") == 0
     output = capsys.readouterr().out
@@ -144,7 +144,7 @@ def test_two_shards_do_not_share_a_folder(scenes, halves, tmp_path, capsys):
         assert ask([*options, model], tmp_path / "1", shard) == 2
         assert "/1: holds shard 1/2 of another run, or another shard of this one" in capsys.readouterr().err
     ended, marker = shard_marker.read(tmp_path / "1"), (tmp_path / "1" / shard_marker.NAME).read_bytes()
-    with pytest.raises(merge.InputError, match="holds shard 1/2"):  # two that were asked at the same time
+    with pytest.raises(merge.InputError, match="holds shard 1/2"):  # two concurrent runs
         shard_marker.write(ended.folder, (2, 2), ended.asked, ended.rows, [ended.path(ended.results)])
     assert (tmp_path / "1" / shard_marker.NAME).read_bytes() == marker
     assert ask([*options, "oracle"], tmp_path / "1", "1/2") == 0
@@ -162,19 +162,19 @@ def test_a_shard_that_could_not_be_saved_has_no_marker(scenes, halves, tmp_path,
 
 
 def test_what_a_server_takes_is_summed(scenes, tmp_path, capsys):
-    """Of 180 rows one has no answer: more than 1% of its shard, and less of all. One has a cut answer."""
+    """One of 180 rows has no answer: more than 1% of its shard, and less than 1% of all. One has a cut answer."""
     options = [*scenes("contrabench"), "--tasks", "medfaith_contrabench_chexpert_absence_train", "--images", "first"]
     options += ["--model", "medfaith-server", "--apply_chat_template", "--model_args"]
 
-    def fault(request):
+    def choose_fault(request):
         lost = len(server.requests) == 3
         return (lambda handler: handler.send(500, {"error": {"message": "oh"}})) if lost else None
 
-    def say(messages):
+    def make_answer(messages):
         cut = {"message": {"content": "A. It is"}, "finish_reason": "length"}
         return cut if len(server.requests) == 5 else "A"
 
-    with serving(say, fault=fault, usage={"prompt_tokens": 300, "completion_tokens": 2}) as server:
+    with serving(make_answer, fault=choose_fault, usage={"prompt_tokens": 300, "completion_tokens": 2}) as server:
         options += [f"base_url={server.url},model=m,concurrency=1,max_retries=0,prompt_price=10,answer_price=1000"]
         statuses = [ask(options, tmp_path / "shards" / n, f"{n}/2") for n in "12"]
     assert main(["merge", str(tmp_path / "shards"), "--out", str(tmp_path / "out")]) == 0
@@ -217,7 +217,7 @@ def test_sums_of_what_runs_took():
 
 @given(st.lists(st.sampled_from([f"p{n}" for n in range(12)]), min_size=1), st.integers(1, 20))
 def test_every_patient_is_in_one_shard(patients, n_shards):
-    """As many as in every other shard, but for one; and where the rows stand does not matter."""
+    """Shards differ by at most one patient, and the order of the rows does not matter."""
     shard_positions = [positions(patients, Shard(number, n_shards)) for number in range(1, n_shards + 1)]
     assert sorted(place for places in shard_positions for place in places) == [*range(len(patients))]
     sets = [{patients[place] for place in places} for places in shard_positions]
@@ -228,7 +228,7 @@ def test_every_patient_is_in_one_shard(patients, n_shards):
 
 
 def test_more_processes_than_rows_are_refused(halves, scenes, tmp_path, monkeypatch, capsys):
-    """lm-eval would wait for ever for the process without a row."""
+    """lm-eval would wait forever for the process without a row."""
     monkeypatch.setattr("medfaith.tasks.models.baselines.Oracle.world_size", 29)
     options = [*scenes("contrabench"), "--tasks", PRESENCE, "--model", "oracle"]
     assert ask(options, tmp_path, "1/2") == 2
@@ -257,7 +257,7 @@ def test_pairs_and_what_intervals_draw_are_of_one_patient(task, cluster, scenes)
 
 
 def test_every_task_has_its_aggregations():
-    """As its own file says; lm-eval lets a group change the tasks that it names, which no group of ours does here."""
+    """The task's own file declares them; lm-eval lets a group override its tasks, but none of our groups does."""
     index = task_index()
     for task in {task.name for listing in listed() for task in listing.tasks}:
         assert aggregations(task, index), task
@@ -280,7 +280,7 @@ BASE = ["--model", "m", "--model_args", "pretrained=a", "--tasks", "t", "--seed"
         (["--system_instruction", "x"], {}, "--system_instruction"),
         ([], {"control": "blank"}, "the option control"), ([], {"images": "first"}, "the option images"),
         ([], {"builds": {"b": "1"}}, "the build b"), ([], {"data": "ORG"}, "the option data"),
-        # Where things lie, and how fast it goes:
+        # Paths and speed:
         (["--batch_size", "9", "--device", "cpu", "--output_path", "o"], {"roots": {"s": "/r"}, "command": "c"}, ""),
         (["--model_args", "answers=x,store=y,base_url=z,concurrency=3,api_key=k"], {"heatmaps": "/h"}, ""),
     ],
@@ -314,7 +314,7 @@ def test_where_the_data_lie_does_not_matter_where_their_builds_are_known():
 
 @pytest.mark.full
 def test_shards_of_two_processes_each(vlms, scenes, phantom_build, tmp_path):
-    """As docs/clusters.md has it: each shard by `accelerate launch` with two processes."""
+    """Follow docs/clusters.md: each shard by `accelerate launch` with two processes."""
     samples = read("cxr-contrabench-chexpert", "chexpert_presence", "validation", str(phantom_build))
     write_ids(tmp_path / "rows.csv", [{"id": row_id} for row_id in samples["id"][:12]])
     command = [

@@ -1,4 +1,4 @@
-"""SurgVLP's checkpoints: the released one, the training's archive, and what is neither."""
+"""SurgVLP's checkpoints: the released file, the training's archive, and files that are neither."""
 
 from __future__ import annotations
 

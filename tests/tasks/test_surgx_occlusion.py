@@ -1,4 +1,4 @@
-"""Attention-based occlusion: its scores by hand, and a tiny CLIP that goes all the way through the real lm-eval."""
+"""Attention-based occlusion: scores derived by hand, and a tiny CLIP through the real lm-eval."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def test_a_reply_with_another_occlusion_is_unparsed(broken):
 
 @pytest.fixture(scope="module")
 def clip_runs(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> dict[str, Any]:
-    """A tiny random CLIP on all three tasks, with its heatmaps."""
+    """Runs of a tiny random CLIP on all three tasks, with its heatmaps."""
     folder = tmp_path_factory.mktemp("clip")
     pretrained, store = save_clip(folder / "model", prompts=SURGX_PROMPTS), folder / "store"
-    settings = pretrained / "tokenizer_config.json"  # room for the triplets' sentences, which it would cut
+    settings = pretrained / "tokenizer_config.json"  # long enough for the triplets' sentences
     settings.write_text(json.dumps(json.loads(settings.read_text()) | {"model_max_length": 40}))
     model = baseline("medfaith-contrastive", pretrained=str(pretrained), store=str(store))
     names = [f"medfaith_surgx_{name}" for name in ("instruments", "triplets", "occlusion")]
@@ -103,16 +103,17 @@ def test_a_contrastive_model_fills_every_table(clip_runs):
 
 
 def test_occlusion_is_scored_without_reading_heatmaps(clip_runs, phantom_surgx_build, phantom_surgx_roots):
-    """The model keeps them, and nobody was told where: the other tasks stop, this one needs none."""
+    """The model stores heatmaps, but the tasks get no folder: the other tasks stop, this one needs none."""
     task = "medfaith_surgx_occlusion"
     run = evaluate(clip_runs["model"], load([task], phantom_surgx_build, phantom_surgx_roots), limit=8)
     assert run[task]["replies"] == clip_runs["occlusion"]["replies"][:8]
 
 
 def test_what_is_painted_black_is_what_the_model_looked_at(clip_runs, phantom_surgx_roots):
-    """The similarity afterwards is that of the frame with the top fifth of what the model saw of the heatmap set to 0.
+    """The similarity after occlusion is the model's similarity on a frame whose hottest pixels are set to 0.
 
-    Random weights are seldom right, so the second of the model's own predictions is called true.
+    The pixels are the hottest fifth of the model's window. Random weights are seldom right; the test therefore sets the
+    gold triplet to the model's second prediction.
     """
     requests, pictures = [], []
     run = clip_runs["triplets"]
@@ -131,7 +132,7 @@ def test_what_is_painted_black_is_what_the_model_looked_at(clip_runs, phantom_su
         assert occluded["before"] == pytest.approx(reply["scores"][index])
         entry = open_store(clip_runs["store"]).read(reply["heatmaps"], doc["id"])
         (heatmap,) = to_frame(entry.maps[occluded["triplet"]][None], entry.geometry)
-        x, y, width, height = entry.geometry.window  # of which the fifth is: the model sees no more
+        x, y, width, height = entry.geometry.window  # the fifth refers to the window, which is the model's input
         rows, columns = np.arange(heatmap.shape[0])[:, None] + 0.5, np.arange(heatmap.shape[1]) + 0.5
         visible = (rows >= y) & (rows < y + height) & (columns >= x) & (columns < x + width)
         region = visible & (heatmap >= np.quantile(heatmap[visible], 0.8)) & (heatmap > 0)

@@ -1,4 +1,4 @@
-"""SurgXBench through lm-eval: reference models whose scores follow from the rows, answers in words, broken answers."""
+"""SurgXBench through lm-eval: reference models with scores derived from the rows, answers in words, broken answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ASKED = ("instruments", "triplets", "triplets_t50")
 
 @pytest.fixture(scope="module")
 def ask(phantom_surgx_build):
-    """Runs a model on tasks, which are loaded once for each folder of heatmaps: task -> its scores and documents."""
+    """Run a model on tasks, loaded once per heatmap folder; return scores and documents by task."""
 
     @functools.cache
     def load_tasks(names: tuple[str, ...], heatmaps: Path | None) -> Any:
@@ -47,7 +47,7 @@ def ask(phantom_surgx_build):
 
 @pytest.fixture(scope="module")
 def runs_by_heatmap(ask, tmp_path_factory) -> dict[str, dict[str, Any]]:
-    """The oracle with each kind of heatmap, in one store."""
+    """Runs of the oracle with each kind of heatmap, in one store."""
     store = tmp_path_factory.mktemp("heatmaps")
     return {kind: ask(baseline("oracle", store=str(store), heatmap=kind), *ASKED, heatmaps=store) for kind in KINDS}
 
@@ -64,7 +64,7 @@ def test_the_oracle_names_what_is_there(runs_by_heatmap, kind, task):
 def test_a_heatmap_on_the_box_is_aligned_and_a_uniform_one_looks_nowhere(runs_by_heatmap):
     box, uniform = (runs_by_heatmap[kind]["instruments"]["scores"] for kind in ("box", "uniform"))
     assert box["tp_aa"] == box["tp_ac"] == box["tp_aa_ci_high"] == 1
-    assert box["tp_aa_ci_low"] == pytest.approx(0.4, abs=0.05)  # of a few videos
+    assert box["tp_aa_ci_low"] == pytest.approx(0.4, abs=0.05)  # few videos
     assert math.isnan(box["fp_ac"])
     assert box["n_fp"] == box["n_degenerate"] == 0 < box["n_tp"]
     assert math.isnan(uniform["tp_aa"])
@@ -78,7 +78,7 @@ def test_a_heatmap_on_the_box_is_aligned_and_a_uniform_one_looks_nowhere(runs_by
 
 
 def mask_attention(kind: str, height: int, width: int) -> np.ndarray:
-    """The pixels that hold the attention of a heatmap which does not depend on the frame."""
+    """Mask the pixels with the attention of a heatmap that does not depend on the frame."""
     if kind == "corner":
         region = np.zeros((height, width), dtype=bool)
         region[: height // 10, : width // 10] = True
@@ -178,7 +178,7 @@ def test_the_reader_is_told_of_a_cut_answer_and_declined_ones_are_counted(monkey
 
 
 def test_the_written_triplets_of_a_language_model_all_count(ask):
-    """More than five lines: the sixth counts, too, as the paper takes the whole generated set."""
+    """A sixth line counts, too: the paper scores the entire generated set."""
     triplets = ["grasper,pack,gallbladder", "hook,cut,peritoneum", "bipolar,grasp,liver", "clipper,clip,cystic_plate"]
 
     def make_reply(doc: dict[str, Any]) -> str:
@@ -196,7 +196,7 @@ def format_scores(doc: dict[str, Any], order: Sequence[str]) -> str:
 
 
 def test_levels_of_a_model_that_scores_classes(ask):
-    """Predictions of another target, verb or instrument than each true triplet has."""
+    """Predictions share instrument and verb with a true triplet, but not the target."""
 
     def list_near_misses(doc: dict[str, Any]) -> list[str]:
         gold = [tuple(name.split(",")) for name in doc["gold"]]
@@ -215,7 +215,7 @@ def test_levels_of_a_model_that_scores_classes(ask):
 
 
 def test_the_sample_log_names_no_place_and_holds_each_row_once(phantom_surgx_build, tmp_path):
-    """And --heatmaps reaches the model beside its other arguments."""
+    """--heatmaps reaches the model together with its other arguments."""
     store, out = tmp_path / "heatmaps", tmp_path / "results"
     command = ["eval", "--data", str(phantom_surgx_build), "--heatmaps", str(store), "--model", "oracle"]
     command += ["--model_args", '{"heatmap": "corner"}', "--tasks", "medfaith_surgx", "--log_samples"]
@@ -261,7 +261,7 @@ def test_one_folder_by_two_names(tmp_path, monkeypatch):
 
 
 def test_heatmaps_of_other_boxes_lie_beside_one_another(tmp_path):
-    """As where the same rows are built from other labels; and what is there is not drawn again."""
+    """Builds of the same rows from different labels have separate heatmaps, and existing heatmaps are not redrawn."""
     doc = {"id": "r", "classes": ["hook"], "options": ["hook"], "answer": 0, "reply_in_words": True}
     doc |= {"height": 20, "width": 30, "question": "?", "study_id": "s", "negated": 0}
     model = baseline("oracle", store=str(tmp_path))

@@ -1,4 +1,4 @@
-"""Composing radiographs: what changes, what does not, and where the new pixels come from."""
+"""Composed radiographs: changed pixels, unchanged pixels and the origin of the new ones."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ SIZE = (240, 200)
 
 
 def dilate_mask(mask, feather):
-    """Pixels at most `feather` rows and columns from the mask."""
+    """Dilate a mask by `feather` rows and columns."""
     return ndimage.maximum_filter(mask.astype(np.uint8), size=2 * feather + 1, mode="constant") > 0
 
 
@@ -42,7 +42,7 @@ def scenes(draw):
 
 
 @given(scenes(), scenes(), st.none() | st.integers(0, 9))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])  # of a busy machine
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 def test_nothing_changes_beyond_the_feather_and_the_inputs_stay(target, donor, feather):
     (image, mask), (donor_image, donor_mask) = target, donor
     before = image.copy(), donor_image.copy()
@@ -70,7 +70,7 @@ def test_the_whole_region_shows_tissue_of_the_donors_region_only(donor_size):
     result = transplant(np.full(SIZE, 20, dtype=np.uint8), rle.encode(mask), donor, rle.encode(donor_mask))
     assert result[mask].min() >= 99
     assert result[mask].max() <= 151
-    for y in (80, 120, 160):  # the span of each row is that of the donor's row, end to end
+    for y in (80, 120, 160):  # each row shows the donor row's span, end to end
         row = result[y][mask[y]].astype(int)
         assert (np.diff(row) >= 0).all()
         donor_row = donor[round(height * (0.4 + 0.2 * (y - 120) / 60))]
@@ -80,7 +80,7 @@ def test_the_whole_region_shows_tissue_of_the_donors_region_only(donor_size):
 
 
 def test_regions_that_widen_at_different_heights_meet_where_they_widen():
-    """The donor's narrow part is 100, its wide part 150; so are the target's, although they meet at other rows."""
+    """Both regions have a narrow span of level 100 and a wide span of level 150, but widen at different rows."""
     mask, donor_mask = np.zeros((2, 120, 120), dtype=bool)
     mask[20:56, 50:70] = mask[56:100, 30:90] = donor_mask[20:62, 50:70] = donor_mask[62:100, 30:90] = True
     flat = np.full((120, 120), 20, dtype=np.uint8)
@@ -91,7 +91,7 @@ def test_regions_that_widen_at_different_heights_meet_where_they_widen():
 
 
 def test_a_span_is_stretched_about_its_middle():
-    """A ramp of 48 columns on a span of 8: as far from its beginning at the left as from its end at the right."""
+    """A ramp of 48 columns on a span of 8 loses as much at its left end as at its right end."""
     donor_mask, mask = np.zeros((2, 60, 60), dtype=bool)
     donor_mask[10:50, 6:54] = mask[10:50, 26:34] = mask[10, 6:54] = True
     flat = np.full((60, 60), 20, dtype=np.uint8)
@@ -124,7 +124,7 @@ def test_the_feather_is_full_at_the_region_and_gone_at_its_width(feather):
 
 @pytest.mark.parametrize("gain", [0.6, 0.8, 0.9])
 def test_grey_levels_are_matched_on_the_surroundings(gain):
-    """A donor of another exposure comes back at the target's levels, whatever the target's region holds."""
+    """A donor with a different exposure gets the target's levels, whatever the target's region shows."""
     scene = chest([], seed=3, size=SIZE)
     region = rle.encode(scene.regions["heart"])
     exposed = np.rint(gain * scene.pixels + 15).astype(np.uint8)
@@ -153,7 +153,7 @@ def test_a_finding_beside_the_region_does_not_shift_the_levels():
     ],
 )
 def test_the_finding_is_gone_from_the_region(finding, anatomy):
-    """The region comes to look like a healthy donor's, patient and exposure apart, and nothing else changes."""
+    """The region resembles a healthy donor's, except for patient and exposure, and other pixels do not change."""
     sick, donor = chest([finding], seed=1, size=SIZE), chest([], seed=2, size=(300, 260))
     region, inside = rle.encode(sick.regions[anatomy]), sick.regions[anatomy]
     pixels = np.rint(0.8 * donor.pixels + 20).astype(np.uint8)

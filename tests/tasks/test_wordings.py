@@ -1,4 +1,4 @@
-"""Wordings: each paraphrase asks the same in words that the readers and verifiers take as the original's."""
+"""Wordings: readers and verifiers treat each paraphrase like the original question."""
 
 from __future__ import annotations
 
@@ -179,14 +179,19 @@ def test_an_order_is_a_permutation_that_moves_texts_and_indices_together(options
 
 def test_orders_favour_no_place():
     positions = [shuffle_indices(f"row {n}", number, "abc").index(0) for n in range(400) for number in (1, 2)]
-    shares = [
-        positions.count(place) / len(positions) for place in range(3)
-    ]  # of the five orders that are not the first
+    shares = [positions.count(place) / len(positions) for place in range(3)]  # all orders but the first
     assert shares == pytest.approx([1 / 5, 2 / 5, 2 / 5], abs=0.05)
 
 
 def load(benchmark: str, request: pytest.FixtureRequest, ask: str = "", **options: Any) -> Any:
-    """Rows of the phantom build. ask: the config, or what is asked."""
+    """Load rows of the phantom build.
+
+    Args:
+        benchmark: Name of the benchmark.
+        request: Gives access to the fixtures of the builds.
+        ask: Config of cxr-contrabench, or type of question.
+        **options: Further options of `load`.
+    """
     if benchmark == "cxr-contrabench":
         data = {"config": ask or "chexpert_presence", "data": str(request.getfixturevalue("phantom_build"))}
         return contrabench.load("cxr-contrabench-chexpert", split="validation", **data, **options)["test"]
@@ -300,7 +305,7 @@ def test_the_command_prints_every_wording_and_refuses_an_unknown_one_before_the_
 
 
 def evaluate_task(request: pytest.FixtureRequest, name: str, task: str, out: Path, *more: str) -> dict[str, float]:
-    """The figures of a task that `medfaith eval` asked."""
+    """Run `medfaith eval` on a task and return its figures."""
     data, roots = (request.getfixturevalue(f"phantom{name}_{kind}") for kind in ("build", "roots"))
     command = ["eval", "--data", str(data), *root_words(roots), "--tasks", f"medfaith_{task}", "--log_samples"]
     assert main([*command, "--output_path", str(out), *more]) == 0

@@ -1,4 +1,4 @@
-"""A model trained on gold is asked only about patients that it has not seen: train, eval, report."""
+"""A model trained on gold is asked only about unseen patients: train, eval, report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TASKS = ("gold", "swap_left_right", "synthetic_swapped_conditions")
 
 @pytest.fixture(scope="module")
 def record(phantom_wrong_lung_build, tmp_path_factory) -> Path:
-    """A record as training writes it, of a model that has seen every other patient."""
+    """A training record of a model that has seen every other patient."""
     patients = sorted({row["patient_id"] for row in rows_of(phantom_wrong_lung_build / REPOSITORY, "gold")})
     path = tmp_path_factory.mktemp("trained") / "a.ckpt.json"
     path.write_text(json.dumps({"config": "gold", "seen": patients[::2]}))
@@ -32,7 +32,7 @@ def record(phantom_wrong_lung_build, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(record, phantom_wrong_lung_build) -> Path:
-    """What `medfaith eval --patients` writes, with every pixel scored as the paper's code does but for ties."""
+    """Results of `medfaith eval --patients`; pixels are scored by the rules of the paper's code, except for ties."""
     out = record.parent / "results"
     scoring = ["--upsampling", "nearest", "--precision-ties", "excluded"]
     options = ["--model", "oracle", "--heatmaps", str(record.parent / "attention"), "--output_path", str(out)]
@@ -69,7 +69,7 @@ def test_only_held_out_patients_are_asked_about(results, record, phantom_wrong_l
     docs = [sample["doc"] for sample in samples_of(results, f"{GROUP}_{task}")]
     data_rows = rows_of(phantom_wrong_lung_build / REPOSITORY, task)
     mine = [row for row in data_rows if row["patient_id"] not in trained_patients]
-    pairs = 1 if task == "gold" else 2  # each changed sentence comes behind its original
+    pairs = 1 if task == "gold" else 2  # each changed sentence follows its original
     assert {doc["patient_id"] for doc in docs} == {row["patient_id"] for row in mine}
     assert {doc["id"] for doc in docs} >= {row["id"] for row in mine}
     assert len(docs) == pairs * len(mine) < pairs * len(data_rows)
@@ -97,7 +97,7 @@ def test_the_report_marks_the_run(results, phantom_wrong_lung_build, record, tmp
 
 @pytest.fixture
 def ask(phantom_wrong_lung_build, tmp_path):
-    """The documents of a config, without the patients of a record with this text."""
+    """Load the documents of a config, without the patients in a record with this text."""
     path = tmp_path / "a.ckpt.json"
 
     def load_documents(config: str, text: str | None) -> Any:
@@ -156,7 +156,7 @@ def test_no_row_is_left_out_without_a_record(phantom_wrong_lung_build):
     ],
 )
 def test_tasks_of_other_benchmarks_refuse_the_options(phantom_build, capsys, task, option, value):
-    """They would ask about every patient, as if those of the record were left out."""
+    """These tasks would ignore the record and ask about every patient."""
     arguments = [f"--{option.replace('_', '-')}", value]
     command = ["eval", "--data", str(phantom_build), "--model", "oracle", *arguments]
     assert main([*command, "--tasks", f"medfaith_{task}"]) == 2

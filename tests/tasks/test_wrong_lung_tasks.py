@@ -1,4 +1,4 @@
-"""That's the Wrong Lung! through lm-eval: reference models whose scores and deltas follow from the rows."""
+"""That's the Wrong Lung! through lm-eval: reference models with scores and deltas derived from the rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.builders.files import root_words, rows_of
 from tests.tasks.evaluating import baseline, evaluate, figures, load, results_of, samples_of
 
 GROUP, REPOSITORY = "medfaith_wrong_lung", "wrong-lung-chest_imagenome"
-N_ROWS = 42  # where a report ends; of a task of pairs as many pairs
+N_ROWS = 42  # ends at a report boundary; tasks of pairs have the same number of pairs
 ASKED = {
     "box": ("gold", "swap_left_right", "random_sentences", "synthetic"),
     "mirror": ("gold",),
@@ -37,7 +37,7 @@ ASKED = {
 
 @pytest.fixture(scope="module")
 def runs(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path_factory) -> dict[str, dict[str, Any]]:
-    """What the oracle gets with each kind of attention: kind -> task -> its scores and samples."""
+    """Scores and samples of the oracle, by kind of attention and task."""
     store, runs_by_kind = tmp_path_factory.mktemp("attention"), {}
     for kind, names in ASKED.items():
         model, runs_by_kind[kind] = baseline("oracle", store=str(store), heatmap=kind), {}
@@ -51,7 +51,7 @@ def runs(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path_factory) -
 
 @pytest.fixture(scope="module")
 def rows(phantom_wrong_lung_build) -> Callable[[str], list[dict[str, Any]]]:
-    """The rows of a config that `runs` has asked."""
+    """Rows of a config that `runs` has asked."""
     return lambda config: rows_of(phantom_wrong_lung_build / REPOSITORY, config)[:N_ROWS]
 
 
@@ -74,7 +74,7 @@ def test_attention_on_the_boxes_is_right_everywhere(runs):
 
 
 def test_the_oracle_follows_a_swapped_side_and_loses_what_the_rows_say(runs, rows):
-    """The oracle's AUROC of a swapped row is that of the other side's boxes as a score, by scikit-learn."""
+    """On a swapped row, the oracle's AUROC equals scikit-learn's AUROC of the other side's boxes."""
     scores = runs["box"]["swap_left_right"]["scores"]
     swapped = rows("swap_left_right")
     for subset in ("", "_one_lung"):
@@ -105,11 +105,11 @@ def test_a_model_that_ignores_the_text_does_not_move(runs, perturbation):
         assert scores[f"delta_auroc{subset}_ci_low"] == scores[f"delta_auroc{subset}_ci_high"] == 0
     if perturbation == "random_sentences":
         assert scores["kl"] == 0
-        assert math.isnan(scores["local_accuracy"])  # it has no similarity
+        assert math.isnan(scores["local_accuracy"])  # this model has no similarity
 
 
 def test_boxes_that_a_report_exchanges_do_not_move_it_on_average(runs):
-    """To it the report's sentences are one: each box set is scored once, whichever sentence has it."""
+    """The model cannot distinguish the report's sentences: each box set gets one score, whatever its sentence."""
     run = runs["image_only"]["shuffle_in_report"]
     values = [sample["delta_auroc"]["values"]["auroc"] for sample in run["samples"]]
     assert run["scores"]["delta_auroc"] == pytest.approx(0, abs=1e-12)
@@ -162,7 +162,7 @@ def test_attention_sums_to_one_or_is_none(kind, rows, phantom_wrong_lung_roots):
 
 
 def test_all_tasks_run_from_the_command_line(phantom_wrong_lung_build, tmp_path):
-    """Every metric that a YAML declares comes out as a number, for each task of the group, and for two rows."""
+    """Every metric that a YAML file declares is a number, for each task of the group; two rows are enough."""
     arguments = ["eval", "--data", str(phantom_wrong_lung_build), "--heatmaps", str(tmp_path / "maps"), "--model"]
     arguments += ["oracle", "--tasks", GROUP, "--limit", "5", "--output_path", str(tmp_path / "results")]
     assert main([*arguments, "--log_samples"]) == 0
@@ -179,7 +179,7 @@ def test_all_tasks_run_from_the_command_line(phantom_wrong_lung_build, tmp_path)
 
 @pytest.fixture(scope="module")
 def aligned(phantom_wrong_lung_build, phantom_wrong_lung_roots, gloria, tmp_path_factory) -> tuple[list[str], Path]:
-    """A tiny GLoRIA through `medfaith eval`: the arguments, and where it has written."""
+    """Arguments and output folder of a tiny GLoRIA run by `medfaith eval`."""
     folder = tmp_path_factory.mktemp("aligned")
     checkpoint, tokenizer = gloria[True]
     arguments = [
@@ -260,7 +260,7 @@ def test_one_row_alone_is_undefined_not_an_error():
 
 
 def test_attention_is_spread_over_pixels_as_was_asked(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path):
-    """A coarse grid ranks pixels otherwise where cells are blocks; another word is refused."""
+    """On a coarse grid, nearest upsampling ranks pixels differently; an unknown option value is refused."""
     roots = {source: str(root) for source, root in phantom_wrong_lung_roots.items()}
     load_options = {"config": "gold", "split": "test", "data": str(phantom_wrong_lung_build), "roots": roots}
     values_by_upsampling = {}

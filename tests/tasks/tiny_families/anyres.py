@@ -10,14 +10,19 @@ from typing import Any
 from tests.tasks import tiny_parts
 
 PLACEHOLDER = "<image>"
-IN_DETAIL: dict[str, Any] = {"side": 60}  # of which patches of 14 pixels leave 4
+IN_DETAIL: dict[str, Any] = {"side": 60}  # 4 patches of 14 pixels
 CLASS = {"llava_next": "LlavaNext", "llava_onevision": "LlavaOnevision"}
 
 
 def save_as(kind: str, folder: Path, side: int = 28) -> Path:
-    """A model of a few hundred thousand weights, with its processor. side: of a tile, of which there are up to 3 x 4.
+    """Save a model of a few hundred thousand weights, with its processor.
 
     A LLaVA-OneVision puts a grid of more than 2 tiles on fewer cells.
+
+    Args:
+        kind: The model_type.
+        folder: Where to save the model.
+        side: Side of a tile in pixels; an image has up to 3 x 4 tiles.
     """
     import transformers as hf
 

@@ -14,7 +14,14 @@ CLASS = {"idefics3": "Idefics3", "smolvlm": "SmolVLM"}
 
 
 def save_as(kind: str, folder: Path, side: int = 28, most: int = 56) -> Path:
-    """A model of a few hundred thousand weights, with its processor. side: of a tile; most: of an image."""
+    """Save a model of a few hundred thousand weights, with its processor.
+
+    Args:
+        kind: The model_type.
+        folder: Where to save the model.
+        side: Side of a tile in pixels.
+        most: Longest side of an image in pixels.
+    """
     import transformers as hf
 
     places = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]

@@ -12,7 +12,12 @@ IN_DETAIL: dict[str, Any] = {"side": 112}
 
 
 def save(folder: Path, side: int = 28) -> Path:
-    """An InternVLForConditionalGeneration of a few hundred thousand weights, with its processor. side: of a tile."""
+    """Save an InternVLForConditionalGeneration of a few hundred thousand weights, with its processor.
+
+    Args:
+        folder: Where to save the model.
+        side: Side of a tile in pixels.
+    """
     import transformers as hf
 
     special_tokens = {

@@ -12,7 +12,7 @@ IN_DETAIL = {"side": 98}
 
 
 def save(folder: Path, side: int = 28, kind: str = "Llava") -> Path:
-    """A LlavaForConditionalGeneration of a few hundred thousand weights, with its processor."""
+    """Save a LlavaForConditionalGeneration of a few hundred thousand weights, with its processor."""
     import transformers as hf
 
     tokenizer = tiny_parts.tokenizer(["<image>"], additional_special_tokens=["<image>"])

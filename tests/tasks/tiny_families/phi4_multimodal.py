@@ -12,9 +12,13 @@ IN_DETAIL: dict[str, Any] = {"side": 64}
 
 
 def save(folder: Path, side: int = 64) -> Path:
-    """A Phi4MultimodalForCausalLM of a few hundred thousand weights, with its processor. side: of a tile.
+    """Save a Phi4MultimodalForCausalLM of a few hundred thousand weights, with its processor.
 
-    Its processor takes a tile to be 16 x 16 tokens of 2 x 2 patches.
+    Its processor requires tiles of 16 x 16 tokens, each of 2 x 2 patches.
+
+    Args:
+        folder: Where to save the model.
+        side: Side of a tile in pixels.
     """
     import transformers as hf
 

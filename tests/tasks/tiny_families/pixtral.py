@@ -1,4 +1,4 @@
-"""A tiny Pixtral, which is a LLaVA with Pixtral's vision encoder, and a tiny Mistral 3."""
+"""A tiny Pixtral (LLaVA with Pixtral's vision encoder) and a tiny Mistral 3."""
 
 from __future__ import annotations
 
@@ -14,7 +14,13 @@ CLASS = {"pixtral": "Llava", "mistral3": "Mistral3"}
 
 
 def save_as(kind: str, folder: Path, most: int = 84) -> Path:
-    """A model of a few hundred thousand weights, with its processor. most: pixels of an image's longer side."""
+    """Save a model of a few hundred thousand weights, with its processor.
+
+    Args:
+        kind: The model_type.
+        folder: Where to save the model.
+        most: Longer side of an image in pixels.
+    """
     import transformers as hf
 
     special = [PLACEHOLDER, "[IMG_BREAK]", "[IMG_END]"]
