@@ -68,14 +68,14 @@ def test_only_held_out_patients_are_asked_about(results, record, phantom_wrong_l
     trained_patients = set(json.loads(record.read_text())["seen"])
     docs = [sample["doc"] for sample in samples_of(results, f"{GROUP}_{task}")]
     data_rows = rows_of(phantom_wrong_lung_build / REPOSITORY, task)
-    mine = [row for row in data_rows if row["patient_id"] not in trained_patients]
+    held_out_rows = [row for row in data_rows if row["patient_id"] not in trained_patients]
     pairs = 1 if task == "gold" else 2  # each changed sentence follows its original
-    assert {doc["patient_id"] for doc in docs} == {row["patient_id"] for row in mine}
-    assert {doc["id"] for doc in docs} >= {row["id"] for row in mine}
-    assert len(docs) == pairs * len(mine) < pairs * len(data_rows)
-    assert {doc["n_rows_left_out"] for doc in docs} == {pairs * (len(data_rows) - len(mine))}
+    assert {doc["patient_id"] for doc in docs} == {row["patient_id"] for row in held_out_rows}
+    assert {doc["id"] for doc in docs} >= {row["id"] for row in held_out_rows}
+    assert len(docs) == pairs * len(held_out_rows) < pairs * len(data_rows)
+    assert {doc["n_rows_left_out"] for doc in docs} == {pairs * (len(data_rows) - len(held_out_rows))}
     scores = results_of(results)[f"{GROUP}_{task}"]
-    assert scores["n_rows_left_out,none"] == pairs * (len(data_rows) - len(mine))
+    assert scores["n_rows_left_out,none"] == pairs * (len(data_rows) - len(held_out_rows))
     assert scores["n_rows_skipped,none"] == 0
     assert {(doc["upsampling"], doc["precision_ties"]) for doc in docs} == {("nearest", "excluded")}
 
