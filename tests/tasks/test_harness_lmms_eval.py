@@ -1,4 +1,4 @@
-"""Tasks for lmms-eval, which is too heavy to install here: read and run as it reads and runs them."""
+"""Tasks for lmms-eval, read and run by its rules (the package is too large to install here)."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ PRESENCE, COT = "medfaith_contrabench_chexpert_presence", "medfaith_contrabench_
 
 
 class Loader(yaml.FullLoader):
-    """Resolves `!function` as lmms-eval does where no file of that name lies beside the YAML: by import."""
+    """Resolve `!function` by import, like lmms-eval if the YAML file's folder has no such module."""
 
 
-def _function(loader: yaml.FullLoader, node: yaml.ScalarNode) -> Any:
+def _resolve_function(loader: yaml.FullLoader, node: yaml.ScalarNode) -> Any:
     module, name = loader.construct_scalar(node).rsplit(".", 1)
     return getattr(importlib.import_module(module), name)
 
 
-Loader.add_constructor("!function", _function)
+Loader.add_constructor("!function", _resolve_function)
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +48,8 @@ def write(places, tmp_path_factory):
     def run(task: str, *options: str) -> Path:
         out = tmp_path_factory.mktemp("lmms") / "tasks"
         data, roots = places(task)
-        given = ["--task", task, *options, "--data", str(data), *root_words(roots), "--out", str(out)]
-        assert lmms_eval.main(given) == 0
+        arguments = ["--task", task, *options, "--data", str(data), *root_words(roots), "--out", str(out)]
+        assert lmms_eval.main(arguments) == 0
         return out
 
     return run
@@ -71,7 +71,7 @@ def tasks(write) -> dict[tuple[str, str], dict[str, Any]]:
     return loaded
 
 
-def rows_of(task: dict[str, Any]) -> datasets.Dataset:
+def read_rows(task: dict[str, Any]) -> datasets.Dataset:
     assert task["dataset_kwargs"] == {"load_from_disk": True}
     saved: Any = datasets.load_from_disk(task["dataset_path"])
     return saved[task["test_split"]]
@@ -79,28 +79,28 @@ def rows_of(task: dict[str, Any]) -> datasets.Dataset:
 
 @pytest.mark.parametrize("key", [*((name, "none") for name in HEAL), (PRESENCE, "b0"), (PRESENCE, "m1"), (COT, "b0")])
 def test_the_figures_are_lm_evals(key, tasks, places):
-    """The same answers, read and aggregated as lmms-eval does it: all figures, to the last bit, intervals too."""
+    """Equal answers, read and aggregated by lmms-eval's rules, give every figure and interval to the last bit."""
     name, reading = key
     task = tasks[key]
-    rows = rows_of(task).to_list()
+    rows = read_rows(task).to_list()
     answers = itertools.islice(itertools.cycle(ANSWERS), len(rows))
     results = [task["process_results"](row, [text]) for row, text in zip(rows, answers, strict=True)]
     aggregations = {metric["metric"]: metric["aggregation"] for metric in task["metric_list"]}
-    found = {}
+    scores = {}
     for metric in {metric for result in results for metric in result}:
         values = [result[metric] for result in results]
-        found[metric] = np.mean(values) if aggregations[metric] == "mean" else aggregations[metric](values)
+        scores[metric] = np.mean(values) if aggregations[metric] == "mean" else aggregations[metric](values)
     name = name.replace("cot_", "cot::")
     expected = by_filter(name, *places(name))[reading]
-    assert set(found) == set(expected)
-    assert len(found) > 5
+    assert set(scores) == set(expected)
+    assert len(scores) > 5
     for metric, value in expected.items():
-        assert found[metric] == pytest.approx(value, rel=1e-12) or (math.isnan(found[metric]) and math.isnan(value))
+        assert scores[metric] == pytest.approx(value, rel=1e-12) or (math.isnan(scores[metric]) and math.isnan(value))
 
 
 @pytest.mark.parametrize(("name", "reading"), [(HEAL[1], "none"), (HEAL[3], "none"), (PRESENCE, "b0"), (COT, "b0")])
 def test_the_model_gets_the_same_images_and_prompt(name, reading, tasks, places):
-    """Of VPT the edited images."""
+    """VPT sends the edited images."""
     task = tasks[name, reading]
     assert set(task) == FIELDS
     # lmms-eval hands its keyword arguments only to a function of two parameters.
@@ -110,20 +110,20 @@ def test_the_model_gets_the_same_images_and_prompt(name, reading, tasks, places)
     settings = source.config.generation_kwargs
     assert task["generation_kwargs"].pop("max_new_tokens") == settings["max_gen_toks"]
     assert task["generation_kwargs"] == {"until": [], "do_sample": False, "temperature": 0.0}
-    rows = rows_of(task)
+    rows = read_rows(task)
     assert len(rows) == len(source.test_docs())
     assert not any(isinstance(feature, datasets.Image) for feature in rows.features.values())
     for row, doc in itertools.islice(zip(rows, source.test_docs(), strict=True), 6):
-        shown = task["doc_to_visual"](row, task["lmms_eval_specific_kwargs"]["default"])
-        assert [image.tobytes() for image in shown] == [image.tobytes() for image in doc["images"]]
+        visuals = task["doc_to_visual"](row, task["lmms_eval_specific_kwargs"]["default"])
+        assert [image.tobytes() for image in visuals] == [image.tobytes() for image in doc["images"]]
         assert row[task["doc_to_text"]] == source.doc_to_text(doc).replace("<image>", "").strip()
         assert task["doc_to_target"](row) == source.doc_to_target(doc)
         if name == PRESENCE:
-            assert "<image>" * len(shown) + "\n" + row[task["doc_to_text"]] == prompts.b0(doc)
+            assert "<image>" * len(visuals) + "\n" + row[task["doc_to_text"]] == prompts.b0(doc)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--task", "nothing", "--data", "BUILD", "--out", "OUT"], "no such task"),
         (["--task", PRESENCE, "--data", "BUILD", "--out", "BUILD/tasks"], "lies in the build"),
@@ -134,24 +134,24 @@ def test_the_model_gets_the_same_images_and_prompt(name, reading, tasks, places)
         (["--task", PRESENCE, "--filter", "m2", "--data", "BUILD", "--root", "ROOT", "--out", "OUT"], "one of b0, m1"),
     ],
 )
-def test_what_is_wrong_is_named_and_writes_nothing(arguments, words, phantom_build, phantom_roots, tmp_path, capsys):
+def test_what_is_wrong_is_named_and_writes_nothing(arguments, message, phantom_build, phantom_roots, tmp_path, capsys):
     root = f"chexpert={phantom_roots['chexpert']}"
     places = {"BUILD": str(phantom_build), "OUT": str(tmp_path / "out"), "ROOT": root}
-    named = [places.get(a, a.replace("BUILD", places["BUILD"])) for a in arguments]
-    assert lmms_eval.main(named) == 2
-    assert words in capsys.readouterr().err
+    resolved_arguments = [places.get(a, a.replace("BUILD", places["BUILD"])) for a in arguments]
+    assert lmms_eval.main(resolved_arguments) == 2
+    assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
     assert not (phantom_build / "tasks").exists()
 
 
 @pytest.mark.parametrize(
-    ("change", "words"), [("text", "has text before an image"), ("handle", "rows holds: heatmaps")]
+    ("change", "message"), [("text", "has text before an image"), ("handle", "rows holds: heatmaps")]
 )
-def test_what_lmms_eval_cannot_ask_is_refused(change, words, places, monkeypatch, tmp_path, capsys):
-    """Text before an image, as in three-shot prompts; and what SurgXBench's rows have from no file."""
+def test_what_lmms_eval_cannot_ask_is_refused(change, message, places, monkeypatch, tmp_path, capsys):
+    """Refuse text before an image (three-shot prompts) and SurgXBench columns that are not stored in a file."""
     load = questions.load
 
-    def changed(*arguments: Any) -> dict[str, Any]:
+    def load_changed(*arguments: Any) -> dict[str, Any]:
         tasks = load(*arguments)
         for task in tasks.values():
             if change == "text":
@@ -161,9 +161,9 @@ def test_what_lmms_eval_cannot_ask_is_refused(change, words, places, monkeypatch
                 task.dataset = {"test": rows}
         return tasks
 
-    monkeypatch.setattr(questions, "load", changed)
+    monkeypatch.setattr(questions, "load", load_changed)
     data, roots = places(PRESENCE)
-    given = ["--task", PRESENCE, "--data", str(data), *root_words(roots), "--out", str(tmp_path / "out")]
-    assert lmms_eval.main(given) == 2
-    assert words in capsys.readouterr().err
+    command = ["--task", PRESENCE, "--data", str(data), *root_words(roots), "--out", str(tmp_path / "out")]
+    assert lmms_eval.main(command) == 2
+    assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

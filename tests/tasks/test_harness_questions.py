@@ -1,4 +1,4 @@
-"""What the adapters for other harnesses share: which task a name stands for, its prompt, where nothing is written."""
+"""Shared code of the adapters for other harnesses: task names, prompts, filters and refused output paths."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def presence(phantom_build, phantom_roots):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [
         ("nothing", "medfaith tasks --list"),
         ("medfaith_contrabench_cot", "one of medfaith_contrabench_cot::chexpert_presence, medfaith"),
@@ -26,20 +26,20 @@ def presence(phantom_build, phantom_roots):
         ("medfaith_contrabench_option_scores", "scored on more than answers"),
     ],
 )
-def test_a_name_that_is_no_task_of_answers_is_refused(name, words, phantom_build, phantom_roots):
-    with pytest.raises(InputError, match=words):
+def test_a_name_that_is_no_task_of_answers_is_refused(name, message, phantom_build, phantom_roots):
+    with pytest.raises(InputError, match=message):
         questions.load_one(name, str(phantom_build), phantom_roots)
 
 
 def test_a_task_of_a_group_has_its_own_prompt_and_needs_no_root_of_another(phantom_build, phantom_roots):
     """The group asks about OpenI, too."""
-    name, known = "medfaith_contrabench_cot::chexpert_absence", {"chexpert": phantom_roots["chexpert"]}
-    ((found, task),) = questions.load(name, str(phantom_build), known).items()
+    name, roots = "medfaith_contrabench_cot::chexpert_absence", {"chexpert": phantom_roots["chexpert"]}
+    ((task_name, task),) = questions.load(name, str(phantom_build), roots).items()
     doc = task.test_docs()[0]
-    assert found == name
+    assert task_name == name
     assert questions.split_prompt(task, doc)[-1] == prompts.cot(doc).replace("<image>", "").strip()
     with pytest.raises(MissingSourceError, match="openi"):
-        questions.load("medfaith_contrabench_cot", str(phantom_build), known)
+        questions.load("medfaith_contrabench_cot", str(phantom_build), roots)
 
 
 @pytest.mark.parametrize("name", ["medfaith_wrong_lung", "medfaith_surgx"])
@@ -50,16 +50,16 @@ def test_a_score_of_more_than_answers_is_refused_before_rows_are_read(name):
 
 @pytest.mark.parametrize("name", ["medfaith_contrabench", "medfaith_contrabench_cot"])
 def test_tasks_are_what_lm_eval_makes_of_the_files(name, phantom_build, phantom_roots):
-    """Of a group of files, and of groups that hold their tasks: the same settings as by lm-eval's own index."""
+    """A group of files and a group of groups have the same settings as in lm-eval's own index."""
 
-    def settings(task):
+    def read_settings(task):
         return {key: value for key, value in vars(task.config).items() if key not in ("metadata", "tag")}
 
     expected = load([name], phantom_build, phantom_roots)["tasks"]
-    found = questions.load(name, str(phantom_build), phantom_roots)
-    assert list(found) == list(expected)
-    for one, task in found.items():
-        assert settings(task) == settings(expected[one])
+    tasks = questions.load(name, str(phantom_build), phantom_roots)
+    assert list(tasks) == list(expected)
+    for task_name, task in tasks.items():
+        assert read_settings(task) == read_settings(expected[task_name])
 
 
 @pytest.mark.parametrize("form", [lambda p: f"chexpert={p}", lambda p: [f"chexpert={p}"], lambda p: {"chexpert": p}])
@@ -73,8 +73,8 @@ def test_a_root_without_a_source_is_refused():
 
 
 def test_the_first_filter_reads_answers_if_no_other_is_named(presence):
-    for wanted, found in ((None, "b0"), ("m1", "m1"), ("m1_extended", "m1_extended")):
-        assert questions.choose_filter(presence.config, wanted) == found
+    for filter_name, expected in ((None, "b0"), ("m1", "m1"), ("m1_extended", "m1_extended")):
+        assert questions.choose_filter(presence.config, filter_name) == expected
     with pytest.raises(InputError, match="one of b0, m1, m1_slot_agnostic, m1_extended"):
         questions.choose_filter(presence.config, "m2")
 

@@ -27,22 +27,22 @@ VPT = "medfaith_heal_vindr_vpt"
 
 @pytest.fixture(scope="module")
 def arguments(places):
-    """A task's name -> the command's words for it, without a root of the group's other sources."""
+    """Build the command's arguments for a task, without roots for the other sources of its group."""
 
-    def of(task: str) -> list[str]:
+    def make(task: str) -> list[str]:
         data, roots = places(task)
         source = "vindr_cxr" if "heal" in task else "chexpert"
         return [task, "--data", str(data), "--root", f"{source}={roots[source]}"]
 
-    return of
+    return make
 
 
-def several(cell: str) -> list[str]:
-    """How VLMEvalKit reads a cell that may hold a list."""
+def split_cell(cell: str) -> list[str]:
+    """Read a cell that may hold a list, by VLMEvalKit's rules."""
     return ast.literal_eval(cell) if cell.startswith("[") and cell.endswith("]") else [cell]
 
 
-def written(path: Path) -> list[dict[str, str]]:
+def read_records(path: Path) -> list[dict[str, str]]:
     csv.field_size_limit(10**8)
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file, delimiter="\t"))
@@ -54,7 +54,7 @@ def test_the_file_holds_the_rows(embed, arguments, phantom_build, phantom_roots,
     assert vlmevalkit.main([*arguments(TASK), "--out", str(out), *(["--embed"] if embed else [])]) == 0
     assert capsys.readouterr().out.strip() == str(out)
     assert [path.name for path in out.parent.iterdir()] == ["presence.tsv"]
-    records = written(out)
+    records = read_records(out)
     rows = read(*WHICH, str(phantom_build)).to_list()
     assert [int(record["index"]) for record in records] == list(range(len(rows)))
     assert max(len(row["images"]) for row in rows) > 1
@@ -64,7 +64,7 @@ def test_the_file_holds_the_rows(embed, arguments, phantom_build, phantom_roots,
         assert (record["id"], record["question"]) == (row["id"], row["question"])
         kinds = (record["category"], record["l2-category"], record["split"])
         assert kinds == (row["finding"], row["polarity"], "validation")
-        cells = several(record["image" if embed else "image_path"])
+        cells = split_cell(record["image" if embed else "image_path"])
         opened = [Image.open(io.BytesIO(base64.b64decode(cell)) if embed else cell).convert("RGB") for cell in cells]
         expected = [images.open_image(reference, phantom_roots) for reference in row["images"]]
         assert len(opened) == len(expected)
@@ -74,7 +74,7 @@ def test_the_file_holds_the_rows(embed, arguments, phantom_build, phantom_roots,
     assert table["index"].dtype.kind == "i"
     if embed:
         assert str(phantom_roots["chexpert"]) not in out.read_text(encoding="utf-8")
-        names = [name for cell in table["image_path"] for name in several(cell)]
+        names = [name for cell in table["image_path"] for name in split_cell(cell)]
         assert len(set(names)) == len(names)
 
 
@@ -84,17 +84,17 @@ def test_yes_and_no_are_options_and_edited_images_are_embedded(arguments, places
     data, roots = places(VPT)
     docs = questions.load_one(VPT, str(data), roots).test_docs()
     assert sum(doc["kind"] == "region" for doc in docs) > 5
-    for record, doc in zip(written(out), docs, strict=True):
+    for record, doc in zip(read_records(out), docs, strict=True):
         assert (record["A"], record["B"]) == ("Yes", "No")
         assert record["answer"] == ("A" if doc["kind"] == "original" else "B")
         assert (record["id"], record["question"]) == (doc["id"], doc["question"])
         assert (record["category"], record["l2-category"]) == (doc["anatomy"], doc["kind"])
-        shown = Image.open(io.BytesIO(base64.b64decode(record["image"]))).convert("RGB")
-        assert shown.tobytes() == doc["images"][0].tobytes()
+        decoded = Image.open(io.BytesIO(base64.b64decode(record["image"]))).convert("RGB")
+        assert decoded.tobytes() == doc["images"][0].tobytes()
 
 
 @pytest.mark.parametrize(
-    ("task", "options", "words"),
+    ("task", "options", "messages"),
     [
         ("medfaith_heal_vindr_open", [], ["open question", "lm-eval"]),
         (VPT, [], ["pass --embed"]),
@@ -105,13 +105,15 @@ def test_yes_and_no_are_options_and_edited_images_are_embedded(arguments, places
     ],
     ids=["no options", "edited image without --embed", "a group", "another prompt", "a folder", "in the build"],
 )
-def test_what_makes_no_file_is_refused(task, options, words, arguments, phantom_build, phantom_roots, tmp_path, capsys):
-    named = {"OUT": str(tmp_path), "openi=OPENI": f"openi={phantom_roots['openi']}"}
-    named["BUILD"] = str(phantom_build / "presence.tsv")
-    given = ["--out", str(tmp_path / "x.tsv"), *(named.get(word, word) for word in options)]
-    assert vlmevalkit.main([*arguments(task), *given]) == 2
+def test_what_makes_no_file_is_refused(
+    task, options, messages, arguments, phantom_build, phantom_roots, tmp_path, capsys
+):
+    places = {"OUT": str(tmp_path), "openi=OPENI": f"openi={phantom_roots['openi']}"}
+    places["BUILD"] = str(phantom_build / "presence.tsv")
+    extra_arguments = ["--out", str(tmp_path / "x.tsv"), *(places.get(word, word) for word in options)]
+    assert vlmevalkit.main([*arguments(task), *extra_arguments]) == 2
     error = capsys.readouterr().err
-    assert all(word in error for word in words)
+    assert all(word in error for word in messages)
     assert not [*tmp_path.iterdir(), *phantom_build.glob("*.tsv")]
 
 
@@ -128,12 +130,12 @@ def test_a_missing_image_is_named_and_leaves_the_old_file(phantom_build, phantom
     rows = read(*WHICH, str(phantom_build)).to_list()
     lost = rows[-1]["images"][-1]
     images.locate(lost, {"chexpert": root}).unlink()
-    first = next(row["id"] for row in rows if lost in row["images"])
+    row_id = next(row["id"] for row in rows if lost in row["images"])
     out = tmp_path / "presence.tsv"
     out.write_text("old")
     arguments = [TASK, "--data", str(phantom_build), "--root", f"chexpert={root}", "--out", str(out)]
     assert vlmevalkit.main(arguments) == 2
-    assert f"row {first}:" in capsys.readouterr().err
+    assert f"row {row_id}:" in capsys.readouterr().err
     assert out.read_text() == "old"
     assert not list(tmp_path.glob(".*"))
 

@@ -1,4 +1,4 @@
-"""HEAL-MedVQA: what reaches a real model, and why lm-eval's cache of answers is refused."""
+"""HEAL-MedVQA: inputs of a real model, and the reason to refuse lm-eval's response cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODEL: Any = hf_vlms.HFMultimodalLM  # its decorator hides its signature from ty
 
 
 class Recording(MODEL):
-    """lm-eval's own model, asked one question at a time; keeps what its processor gives to `generate`, by row."""
+    """lm-eval's own model, asked one question at a time; records the inputs of `generate` by row."""
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         self.received: dict[str, Any] = {}
@@ -36,7 +36,7 @@ class Recording(MODEL):
         return super()._model_multimodal_generate(inputs, *arguments, **options)
 
     def set_own_hook(self) -> Recording:
-        """Takes the place of the response cache, to see the keys that this model files its answers under."""
+        """Replace the response cache, to record the keys of the model's answers."""
         self.cache_hook: Any = self
         return self
 
@@ -46,7 +46,7 @@ class Recording(MODEL):
 
 @pytest.fixture(scope="module")
 def recorded(phantom_heal_build, phantom_heal_roots, vlms) -> tuple[Recording, Any]:
-    """A tiny model that has answered VPT and TPT, by turns, and the documents; both tasks share their originals."""
+    """A tiny model that has answered VPT and TPT in turn, and the documents; both tasks share their originals."""
     options: Any = {"dtype": "float32", "device": "cpu", "batch_size": 1, "image_string": PLACEHOLDER["llava"]}
     lm: Any = Recording(str(vlms["llava"]), **options).set_own_hook()
     loaded = load([TASK, "medfaith_heal_vindr_tpt"], phantom_heal_build, phantom_heal_roots)
@@ -56,20 +56,21 @@ def recorded(phantom_heal_build, phantom_heal_roots, vlms) -> tuple[Recording, A
     return lm, {ask: runs[f"medfaith_heal_vindr_{ask}"]["docs"] for ask in ("tpt", "vpt")}
 
 
-def partners(docs: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """(id of the original, id of the partner), of documents that were asked."""
+def list_partners(docs: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """List (original id, partner id) of the documents."""
     return [(doc["original_id"], doc["id"]) for doc in docs if doc["kind"] != "original"]
 
 
 @pytest.mark.parametrize(("ask", "changed"), [("vpt", "pixel_values"), ("tpt", "input_ids")])
 def test_a_partner_brings_other_pixels_or_another_text_and_nothing_else(recorded, ask, changed):
-    """And why a model files the answer about an edited image under its original's key: hf-multimodal's key has the
-    text and how to generate, and both are the same.
+    """A VPT partner and its original have one cache key.
+
+    hf-multimodal's key consists of the text and the generation settings, and both are equal.
     """
     lm, docs = recorded
-    found = partners(docs[ask])
-    assert len(found) > 2
-    for original, partner in found:
+    pairs = list_partners(docs[ask])
+    assert len(pairs) > 2
+    for original, partner in pairs:
         before, after = lm.received[original], lm.received[partner]
         equal = {name for name in ("pixel_values", "input_ids") if torch.equal(before[name], after[name])}
         assert equal == {"pixel_values", "input_ids"} - {changed}

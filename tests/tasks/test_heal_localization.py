@@ -1,4 +1,4 @@
-"""Dice of the region that a model gives with its answer: masks, heatmaps, and what is neither."""
+"""Dice of the region in a model's reply: masks, heatmaps and malformed replies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def mask(rows: slice, columns: slice) -> dict[str, Any]:
     return dict(rle.encode(pixels))
 
 
-def document(**more: Any) -> dict[str, Any]:
+def make_document(**more: Any) -> dict[str, Any]:
     return {"id": "vindr/test/a/positive", "region": rle.encode(ANATOMY), **more}
 
 
@@ -41,8 +41,8 @@ def document(**more: Any) -> dict[str, Any]:
         ('{"text": "No.", "heatmaps": "a/b"}', Reply("No.", heatmaps="a/b")),
         (' {"text": "No.", "region": {"size": [1, 1], "counts": "1"}}', Reply("No.", {"size": [1, 1], "counts": "1"})),
         *(
-            (own, Reply(own))
-            for own in (
+            (text, Reply(text))
+            for text in (
                 '{"text": "No."', '{"answer": "No."}', '{"text": "No."}', '{"text": "No.", "bbox_2d": [1, 2, 3, 4]}',
                 '{"text": null, "heatmaps": "a/b"}', '{"text": "No.", "heatmaps": 1}', '{"text": "No.", "region": []}',
                 '{"text": "No.", "region": {}, "heatmaps": "a/b"}',
@@ -71,7 +71,7 @@ def test_what_is_no_reply_with_a_region_is_an_answer_as_it_stands(response, repl
 )
 def test_a_mask(region, dice):
     expected = {} if dice is None else {"dice": pytest.approx(dice, nan_ok=True)}
-    assert score_localization(document(), Reply("Yes", region)) == expected
+    assert score_localization(make_document(), Reply("Yes", region)) == expected
 
 
 @pytest.fixture
@@ -79,36 +79,36 @@ def store(tmp_path: Path) -> HeatmapStore:
     return HeatmapStore(tmp_path, {"model": "m"})
 
 
-def dice_of(store: HeatmapStore, maps: dict[str, np.ndarray], window: tuple[float, ...] = (0, 0, 30, 20)) -> float:
+def compute_dice(store: HeatmapStore, maps: dict[str, np.ndarray], window: tuple[float, ...] = (0, 0, 30, 20)) -> float:
     geometry = Geometry(SIZE, window)  # pyright: ignore[reportArgumentType]
-    store.write(document()["id"], SHOWN, maps, geometry)
-    doc = document(heatmaps=HeatmapReader(str(store.folder)))
+    store.write(make_document()["id"], SHOWN, maps, geometry)
+    doc = make_document(heatmaps=HeatmapReader(str(store.folder)))
     return score_localization(doc, Reply("Yes", heatmaps=store.reference(SHOWN)))["dice"]
 
 
 def test_a_heatmap_gives_its_top_fifth(store):
-    """By numpy's own quantile; the grid has the image's size, so that nothing is scaled."""
+    """The reference is numpy's quantile; the grid has the image's size, and nothing is rescaled."""
     heatmap = np.random.default_rng(0).random(SIZE) + 0.5 * ANATOMY
     region = heatmap >= np.quantile(heatmap, 0.8)
     expected = 2 * (region & ANATOMY).sum() / (region.sum() + ANATOMY.sum())
-    assert dice_of(store, {ATTENTION: heatmap}) == pytest.approx(expected, abs=0.02)  # kept in half precision
+    assert compute_dice(store, {ATTENTION: heatmap}) == pytest.approx(expected, abs=0.02)  # kept in half precision
     assert 0.3 < expected < 0.9
 
 
 def test_a_heatmap_lies_where_the_model_looked(store):
-    """One cell of four on the part that it saw: 5 x 10 pixels from (10, 5), where the anatomy is."""
+    """One of four cells of the model's window: 5 x 10 pixels from (10, 5), the position of the anatomy."""
     peak = np.array([[0.0, 0.0], [0.0, 1.0]])
-    inside, outside = (dice_of(store, {ATTENTION: peak}, window) for window in ((0, 0, 20, 10), (10, 10, 20, 10)))
+    inside, outside = (compute_dice(store, {ATTENTION: peak}, window) for window in ((0, 0, 20, 10), (10, 10, 20, 10)))
     assert inside > 0.5
     assert outside == 0
 
 
 @pytest.mark.parametrize("maps", [{}, {ATTENTION: np.zeros((2, 2))}, {ATTENTION: np.ones((2, 2))}])
 def test_a_heatmap_without_a_region(store, maps):
-    assert math.isnan(dice_of(store, maps))
+    assert math.isnan(compute_dice(store, maps))
 
 
 def test_a_heatmap_that_is_not_there_is_named(tmp_path):
-    doc = document(heatmaps=HeatmapReader(str(tmp_path)))
+    doc = make_document(heatmaps=HeatmapReader(str(tmp_path)))
     with pytest.raises(InputError, match="no heatmaps of the model"):
         score_localization(doc, read_reply(json.dumps({"text": "Yes", "heatmaps": f"{SHOWN}/{SHOWN}"})))

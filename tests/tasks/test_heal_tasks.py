@@ -1,4 +1,4 @@
-"""HEAL-MedVQA through lm-eval: reference models with scores derived by hand, and one that does look at the image."""
+"""HEAL-MedVQA through lm-eval: reference models with scores derived by hand, and one model that looks at the image."""
 
 from __future__ import annotations
 
@@ -28,78 +28,88 @@ def ask(model: Any, loaded: Any) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def of_models(phantom_heal_build) -> dict[str, dict[str, Any]]:
+def runs_by_model(phantom_heal_build) -> dict[str, dict[str, Any]]:
     loaded = load([f"medfaith_heal_{config}" for config in CONFIGS], phantom_heal_build)
     return {name: ask(name, loaded) for name in tasks.BASELINES}
 
 
-def right(doc: dict[str, Any]) -> str:
-    """What should be said: the gold diseases, in words."""
+def get_answer(doc: dict[str, Any]) -> str:
+    """Return the correct reply: Yes, No or the gold diseases."""
     if doc["question_type"] == "open":
         return ", ".join(doc["diseases"]) or NORMAL
     return "Yes" if doc["kind"] in ("positive", "original") else "No"
 
 
-def most_often_right(docs: list[dict[str, Any]]) -> str:
-    """Of the replies that every document offers; of several, the one that the documents offer first."""
+def choose_most_frequent(docs: list[dict[str, Any]]) -> str:
+    """Choose the most frequent correct reply among the options of all documents; ties go to the first option."""
     shared = [reply for reply in docs[0]["options"] if all(reply in doc["options"] for doc in docs)]
-    counts = Counter(map(right, docs))
+    counts = Counter(map(get_answer, docs))
     return max(shared, key=lambda reply: (counts[reply], -shared.index(reply)))
 
 
-def at_random(doc: dict[str, Any]) -> str:
+def choose_at_random(doc: dict[str, Any]) -> str:
     digest = blake2b(f"0:{doc['id']}".encode(), digest_size=8).digest()
     return doc["options"][int.from_bytes(digest, "little") % len(doc["options"])]
 
 
-def right_elsewhere(doc: dict[str, Any], docs: list[dict[str, Any]]) -> str:
-    """The reply that is right most often, over the other images, for the same anatomy and disease."""
-    others = [other for other in docs if other["image_id"] != doc["image_id"]]
-    of_all = [right(other) for other in others]
-    asked_alike = ["anatomy"] if doc["question_type"] == "open" else ["anatomy", "diseases"]
-    alike = [right(other) for other in others if all(other[name] == doc[name] for name in asked_alike)]
+def choose_from_other_images(doc: dict[str, Any], docs: list[dict[str, Any]]) -> str:
+    """Choose the most frequent correct reply for the same anatomy and disease in other images."""
+    other_docs = [candidate for candidate in docs if candidate["image_id"] != doc["image_id"]]
+    all_answers = [get_answer(candidate) for candidate in other_docs]
+    same_columns = ["anatomy"] if doc["question_type"] == "open" else ["anatomy", "diseases"]
+    alike = [
+        get_answer(candidate) for candidate in other_docs if all(candidate[name] == doc[name] for name in same_columns)
+    ]
     options = doc["options"]
-    return min(options, key=lambda text: (-alike.count(text), -of_all.count(text), options.index(text)))
+    return min(options, key=lambda text: (-alike.count(text), -all_answers.count(text), options.index(text)))
 
 
 REPLIES: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
-    "oracle": lambda docs: [right(doc) for doc in docs],
+    "oracle": lambda docs: [get_answer(doc) for doc in docs],
     "always_yes": lambda docs: ["Yes" if doc["question_type"] == "closed" else CLASSES[0] for doc in docs],
     "negation_attracted": lambda docs: ["No" if doc["question_type"] == "closed" else NORMAL for doc in docs],
-    "majority": lambda docs: [most_often_right(docs)] * len(docs),
-    "random": lambda docs: [at_random(doc) for doc in docs],
-    "question_prior": lambda docs: [right_elsewhere(doc, docs) for doc in docs],
+    "majority": lambda docs: [choose_most_frequent(docs)] * len(docs),
+    "random": lambda docs: [choose_at_random(doc) for doc in docs],
+    "question_prior": lambda docs: [choose_from_other_images(doc, docs) for doc in docs],
 }
 
 
-def share(count: int, total: int) -> float:
+def compute_share(count: int, total: int) -> float:
     return count / total if total else math.nan
 
 
-def counted(said: list[set], gold: list[set]) -> dict[str, float]:
-    true = sum(len(s & g) for s, g in zip(said, gold, strict=True))
-    n_said, n_gold = sum(map(len, said)), sum(map(len, gold))
-    return {"precision": share(true, n_said), "recall": share(true, n_gold), "f1": share(2 * true, n_said + n_gold)}
+def compute_scores(predicted: list[set], gold: list[set]) -> dict[str, float]:
+    true = sum(len(s & g) for s, g in zip(predicted, gold, strict=True))
+    n_predicted, n_gold = sum(map(len, predicted)), sum(map(len, gold))
+    return {
+        "precision": compute_share(true, n_predicted),
+        "recall": compute_share(true, n_gold),
+        "f1": compute_share(2 * true, n_predicted + n_gold),
+    }
 
 
-def by_hand(ask: str, docs: list[dict[str, Any]], replies: list[str]) -> dict[str, float]:
+def compute_expected(ask: str, docs: list[dict[str, Any]], replies: list[str]) -> dict[str, float]:
     if ask == "closed":
-        said, gold = ([{"yes"} if text == "Yes" else set() for text in of] for of in (replies, map(right, docs)))
-        accuracy = share(sum(map(str.__eq__, replies, map(right, docs))), len(docs))
-        scores = {f"yes_no_{name}": value for name, value in counted(said, gold).items()}
+        predicted, gold = (
+            [{"yes"} if text == "Yes" else set() for text in group] for group in (replies, map(get_answer, docs))
+        )
+        accuracy = compute_share(sum(map(str.__eq__, replies, map(get_answer, docs))), len(docs))
+        scores = {f"yes_no_{name}": value for name, value in compute_scores(predicted, gold).items()}
         return {**scores, "yes_no_accuracy": accuracy, "n_closed_unparsed": 0, "n_closed_declined": 0}
     if ask == "open":
-        said, gold = [set(text.split(", ")) - {NORMAL} for text in replies], [set(doc["diseases"]) for doc in docs]
-        exact = share(sum(map(set.__eq__, said, gold)), len(docs))
-        scores = {f"open_{name}": value for name, value in counted(said, gold).items()}
+        predicted, gold = [set(text.split(", ")) - {NORMAL} for text in replies], [set(doc["diseases"]) for doc in docs]
+        exact = compute_share(sum(map(set.__eq__, predicted, gold)), len(docs))
+        scores = {f"open_{name}": value for name, value in compute_scores(predicted, gold).items()}
         return {**scores, "open_exact_match": exact, "n_open_unreadable": 0, "n_open_declined": 0}
     said_yes = {doc["id"] for doc, text in zip(docs, replies, strict=True) if text == "Yes" and is_original(doc)}
     pairs = [(doc["kind"], text) for doc, text in zip(docs, replies, strict=True) if is_partner_of(doc, said_yes)]
     changed = [kind for kind, text in pairs if text == "No"]
-    scores = {ask: share(len(changed), len(pairs)), "n_pairs": len(pairs), "n_changed": len(changed)}
+    scores = {ask: compute_share(len(changed), len(pairs)), "n_pairs": len(pairs), "n_changed": len(changed)}
     for kind in ("anatomy", "disease") if ask == "tpt" else ():
-        scores[f"tpt_{kind}"] = share(changed.count(kind), sum(of == kind for of, _ in pairs))
-    unanswered = {f"n_{outcome}_{of}": 0 for outcome in ("unparsed", "declined") for of in ("originals", "perturbed")}
+        scores[f"tpt_{kind}"] = compute_share(changed.count(kind), sum(group == kind for group, _ in pairs))
+    unanswered = {
+        f"n_{outcome}_{group}": 0 for outcome in ("unparsed", "declined") for group in ("originals", "perturbed")
+    }
     return {**scores, "n_true_positives": len(said_yes), **unanswered}
 
 
@@ -113,28 +123,30 @@ def is_partner_of(doc: dict[str, Any], originals: set[str]) -> bool:
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("model", REPLIES)
-def test_every_score_of_a_reference_model_can_be_derived_by_hand(of_models, model, task):
-    run = of_models[model][task]
+def test_every_score_of_a_reference_model_can_be_derived_by_hand(runs_by_model, model, task):
+    run = runs_by_model[model][task]
     replies = REPLIES[model](run["docs"])
     assert run["replies"] == replies
-    expected = by_hand(task.rpartition("_")[2], run["docs"], replies)
+    expected = compute_expected(task.rpartition("_")[2], run["docs"], replies)
     for name, value in expected.items():
         assert run["scores"][name] == pytest.approx(value, nan_ok=True), name
     assert run["scores"]["n_rows_skipped"] == 0
     intervals = {name for name in run["scores"] if name.endswith(("_ci_low", "_ci_high"))}
     assert math.isnan(run["scores"]["n_images_missing"])  # a reference model asks for no image
-    known = {*expected, *intervals, "n_rows_skipped", "n_images_missing", "n_unanswered"}
-    assert {name for name, value in run["scores"].items() if not isinstance(value, str)} - {"sample_len"} == known
+    expected_names = {*expected, *intervals, "n_rows_skipped", "n_images_missing", "n_unanswered"}
+    assert {name for name, value in run["scores"].items() if not isinstance(value, str)} - {
+        "sample_len"
+    } == expected_names
     for name in (name.removesuffix("_ci_low") for name in intervals if name.endswith("_ci_low")):
         low, value, high = (run["scores"][f"{name}{end}"] for end in ("_ci_low", "", "_ci_high"))
         assert math.isnan(value) or low <= value <= high
 
 
 @pytest.mark.parametrize("config", CONFIGS)
-def test_the_ends_of_the_scale(of_models, config):
-    """What the two tests are for: only who says Yes and turns to No scores, and who never says Yes has no score."""
-    scores = {name: {ask: runs[f"{config}_{ask}"]["scores"] for ask in ASKED} for name, runs in of_models.items()}
-    golds = Counter(map(right, of_models["oracle"][f"{config}_closed"]["docs"]))
+def test_the_ends_of_the_scale(runs_by_model, config):
+    """TPT and VPT reward only models that say Yes and change to No; a model that never says Yes has no score."""
+    scores = {name: {ask: runs[f"{config}_{ask}"]["scores"] for ask in ASKED} for name, runs in runs_by_model.items()}
+    golds = Counter(map(get_answer, runs_by_model["oracle"][f"{config}_closed"]["docs"]))
     always, oracle, never = scores["always_yes"], scores["oracle"], scores["negation_attracted"]
     assert oracle["closed"]["yes_no_f1"] == oracle["open"]["open_f1"] == oracle["open"]["open_exact_match"] == 1
     assert oracle["tpt"]["tpt"] == oracle["tpt"]["tpt_anatomy"] == oracle["tpt"]["tpt_disease"] == 1
@@ -147,25 +159,25 @@ def test_the_ends_of_the_scale(of_models, config):
     assert math.isnan(never["vpt"]["vpt"])
     assert never["tpt"]["n_true_positives"] == never["vpt"]["n_true_positives"] == 0
     for ask in ("tpt", "vpt"):
-        n_originals = sum(map(is_original, of_models["oracle"][f"{config}_{ask}"]["docs"]))
+        n_originals = sum(map(is_original, runs_by_model["oracle"][f"{config}_{ask}"]["docs"]))
         assert oracle[ask]["n_true_positives"] == always[ask]["n_true_positives"] == n_originals > 10
 
 
-def test_a_region_in_a_reply_is_measured_and_its_answer_read(phantom_heal_build, of_models):
-    """always_yes's answers, each with the mask of the anatomy."""
+def test_a_region_in_a_reply_is_measured_and_its_answer_read(phantom_heal_build, runs_by_model):
+    """The replies are the answers of always_yes, each with the mask of the anatomy."""
 
-    def says(doc: dict[str, Any]) -> str:
+    def make_reply(doc: dict[str, Any]) -> str:
         text = "Yes" if doc["question_type"] == "closed" else CLASSES[0]
         return json.dumps({"text": text, "region": dict(doc["region"])})
 
-    run = ask(Says(says), load([f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open")], phantom_heal_build))
-    for name, first in ("vindr_closed", "yes_no_f1"), ("vindr_open", "open_f1"):
-        assert {sample[first]["dice"] for sample in run[name]["samples"]} == {1}
-        assert run[name]["scores"] == of_models["always_yes"][name]["scores"]
+    run = ask(Says(make_reply), load([f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open")], phantom_heal_build))
+    for name, metric in ("vindr_closed", "yes_no_f1"), ("vindr_open", "open_f1"):
+        assert {sample[metric]["dice"] for sample in run[name]["samples"]} == {1}
+        assert run[name]["scores"] == runs_by_model["always_yes"][name]["scores"]
 
 
 def test_majority_says_only_what_every_document_offers():
-    """Several diseases together are an option of their own, which documents without them lack."""
+    """Several diseases together are a separate option, which documents without them do not offer."""
     offered = [NORMAL, *CLASSES]
     together = [{"options": [*offered, "Edema, ILD"], "answer": len(offered)}] * 5
     docs = [*together, *[{"options": offered, "answer": 3}] * 2, {"options": offered, "answer": 0}]
@@ -178,8 +190,8 @@ def looking(phantom_heal_build, phantom_heal_roots) -> dict[str, Any]:
     return ask("looks", load(names, phantom_heal_build, phantom_heal_roots))
 
 
-def test_a_model_that_looks_answers_better_than_always_yes(looking, of_models):
-    scores, blind = looking["vindr_closed"]["scores"], of_models["always_yes"]["vindr_closed"]["scores"]
+def test_a_model_that_looks_answers_better_than_always_yes(looking, runs_by_model):
+    scores, blind = looking["vindr_closed"]["scores"], runs_by_model["always_yes"]["vindr_closed"]["scores"]
     assert scores["yes_no_accuracy"] > blind["yes_no_accuracy"] + 0.2
     assert scores["yes_no_f1"] > blind["yes_no_f1"] + 0.1
 
@@ -193,33 +205,33 @@ def test_it_turns_to_no_where_the_region_or_the_question_is_replaced(looking):
 
 
 def test_it_answers_an_untouched_image_as_before(looking):
-    """The control: what turns the answers of the test above is the donor's region alone."""
+    """Control for the test above: only the donor's region changes the answers."""
     vpt, closed = looking["vindr_vpt"], looking["vindr_closed"]
-    of_closed = {doc["id"]: text for doc, text in zip(closed["docs"], closed["replies"], strict=True)}
+    answers_by_id = {doc["id"]: text for doc, text in zip(closed["docs"], closed["replies"], strict=True)}
     untouched = [(doc, text) for doc, text in zip(vpt["docs"], vpt["replies"], strict=True) if is_original(doc)]
     assert len(untouched) > 20
-    assert all(text == of_closed[doc["id"]] for doc, text in untouched)
+    assert all(text == answers_by_id[doc["id"]] for doc, text in untouched)
 
 
-CUT_TEXT = "Yes. The answer is"  # of a document that says that its answer is cut, the reader is told
+CUT_TEXT = "Yes. The answer is"  # the reader receives cut=True if the document's outcome is cut
 
 
 @pytest.mark.parametrize("name", ["closed", "open", "tpt", "vpt"])
 @pytest.mark.parametrize("outcome", [None, "answered", "cut"])
 def test_the_reader_is_told_of_a_cut_answer(monkeypatch, name, outcome):
-    told = []
+    cuts = []
 
-    def reader(answer):
-        return lambda *given, cut=False: told.append(cut) or answer
+    def make_reader(answer):
+        return lambda *args, cut=False: cuts.append(cut) or answer
 
-    monkeypatch.setattr(adapter, "read_yes_no", reader("declined"))
-    monkeypatch.setattr(adapter, "extract_labels", reader(Extraction(frozenset(), "declined")))
+    monkeypatch.setattr(adapter, "read_yes_no", make_reader("declined"))
+    monkeypatch.setattr(adapter, "extract_labels", make_reader(Extraction(frozenset(), "declined")))
     doc = {
         "id": "1", "original_id": "1", "kind": "original", "image_id": "i", "question": "Is there edema?", "answer": 0,
         "options": ["Yes", "No"], "diseases": [], "images": [], "n_rows_skipped": 0, "answer_outcome": outcome,
     }  # fmt: skip
     items = getattr(adapter, f"{name}_results")(doc, [CUT_TEXT])
-    assert told == [outcome == "cut"]
+    assert cuts == [outcome == "cut"]
     scores = figures(getattr(adapter, f"{name}_metrics"), [items])
     counts = {"closed": "n_closed_declined", "open": "n_open_declined"}
     assert scores[counts.get(name, "n_declined_originals")] == 1

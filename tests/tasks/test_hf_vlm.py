@@ -33,11 +33,11 @@ CONTEXTS = [  # (prompt, image sizes); white space at the end moves to the conti
     ("<image><image>\nWhich finding is absent? ", [(100, 40), (64, 64)]),
     ("First <image> then <image> and <image>, which one?\n", [(30, 30), (200, 57), (56, 112)]),
     ("<image>Edema?", [(84, 84)]),
-    ("<image>\nWhich of the following findings is present?\nANSWER:", [(90, 60)]),  # same words, another image
+    ("<image>\nWhich of the following findings is present?\nANSWER:", [(90, 60)]),  # same text, different image
 ]
 
 
-NONE = LazyImages("r7", [], {})  # what the control `none` leaves of a row's images
+NONE = LazyImages("r7", [], {})  # images of a row under the control `none`
 
 
 def test_prompts_without_any_image_are_answered_as_transformers_does(vlms):
@@ -51,21 +51,21 @@ def test_prompts_without_any_image_are_answered_as_transformers_does(vlms):
     assert lm.generate_until([asked(prompt, NONE, max_gen_toks=4) for prompt in prompts]) == expected
 
 
-def in_chat(lm: Any, prompt: str) -> str:
+def apply_template(lm: Any, prompt: str) -> str:
     return lm.apply_chat_template([{"role": "user", "content": prompt}])
 
 
-def requests_of(lm: Any | None = None) -> list[Instance]:
-    """Every option after every context, in the chat template of `lm` if one is given."""
+def build_requests(lm: Any | None = None) -> list[Instance]:
+    """Build a request for every option after every context, in the chat template of `lm` if one is given."""
     requests = []
     for number, (prompt, sizes) in enumerate(CONTEXTS):
         images = [noise(size, seed) for seed, size in enumerate(sizes, start=10 * number)]
-        context = in_chat(lm, prompt) if lm else prompt
+        context = apply_template(lm, prompt) if lm else prompt
         requests += [scored(context, option, images, number, i) for i, option in enumerate(OPTIONS)]
     return requests
 
 
-@pytest.fixture(scope="module", params=["llava", "qwen2_5_vl"])  # test_families.py has the others
+@pytest.fixture(scope="module", params=["llava", "qwen2_5_vl"])  # for the others see test_families.py
 def folder(request: pytest.FixtureRequest, vlms: dict[str, Path]) -> Path:
     return vlms[request.param]
 
@@ -77,7 +77,7 @@ def load(folder: Path, batch_size: int = 8, chat: bool = False, **arguments: Any
 
 
 class Direct:
-    """What transformers computes for one request by itself: processor, forward pass, gather."""
+    """Reference implementation for one request: processor, forward pass and gather of transformers."""
 
     def __init__(self, folder: Path) -> None:
         self.processor = transformers.AutoProcessor.from_pretrained(folder)
@@ -99,31 +99,31 @@ class Direct:
 
 
 @pytest.fixture(scope="module")
-def alone(folder: Path) -> Direct:
+def reference(folder: Path) -> Direct:
     return Direct(folder)
 
 
 @pytest.fixture(scope="module")
-def direct(folder: Path, alone: Direct) -> dict[bool, list[tuple[float, bool, np.ndarray]]]:
-    """Of every request, without and with a chat template."""
+def direct(folder: Path, reference: Direct) -> dict[bool, list[tuple[float, bool, np.ndarray]]]:
+    """Reference results of every request, without and with a chat template."""
     return {
-        chat: [alone(request) for request in requests_of(load(folder, chat=chat) if chat else None)]
+        chat: [reference(request) for request in build_requests(load(folder, chat=chat) if chat else None)]
         for chat in (False, True)
     }
 
 
 @pytest.mark.parametrize(("batch_size", "chat"), [(1, False), (3, True)])
 def test_scores_and_states_are_those_of_a_forward_pass_of_each_text_alone(folder, direct, batch_size, chat):
-    """Whatever the order of the requests."""
+    """The order of the requests does not matter."""
     lm = load(folder, batch_size, chat)
-    requests = requests_of(lm if chat else None)
+    requests = build_requests(lm if chat else None)
     order = random.Random(batch_size).sample(range(len(requests)), len(requests))
     expected = [direct[chat][number] for number in order]
     scores = lm.loglikelihood([requests[number] for number in order], disable_tqdm=True)
     np.testing.assert_allclose([s for s, _ in scores], [s for s, _, _ in expected], atol=1e-4)
     assert [greedy for _, greedy in scores] == [greedy for _, greedy, _ in expected]
     np.testing.assert_allclose(lm.compute_option_states(requests), [state for _, _, state in direct[chat]], atol=1e-4)
-    assert len({round(s, 4) for s, _ in scores}) == len(scores)  # the image matters, also where the words are the same
+    assert len({round(s, 4) for s, _ in scores}) == len(scores)  # the image matters, even for equal texts
 
 
 @pytest.mark.parametrize(
@@ -134,10 +134,10 @@ def test_scores_and_states_are_those_of_a_forward_pass_of_each_text_alone(folder
         ("<image>", "No"),
     ],
 )
-def test_a_continuation_may_change_the_tokens_at_the_prompts_end(folder, alone, prompt, continuation):
+def test_a_continuation_may_change_the_tokens_at_the_prompts_end(folder, reference, prompt, continuation):
     request = scored(prompt, continuation, [noise()])
     ((score, _),) = load(folder).loglikelihood([request], disable_tqdm=True)
-    assert score == pytest.approx(alone(request)[0], abs=1e-4)
+    assert score == pytest.approx(reference(request)[0], abs=1e-4)
 
 
 def test_scores_of_a_model_whose_probabilities_are_known(folder):
@@ -160,27 +160,27 @@ def test_scores_of_a_model_whose_probabilities_are_known(folder):
     [(["Edema", "No edema"], False), (["No evidence of pleural effusion", "Pleural effusion"], True)],
     ids=["plain", "chat"],
 )
-def test_the_concept_difference_is_that_of_forward_passes_after_each_context(folder, alone, options, chat):
-    """By the chain rule from four scores, and by one forward pass for each context with the words alone scored."""
+def test_the_concept_difference_is_that_of_forward_passes_after_each_context(folder, reference, options, chat):
+    """Four scores and the chain rule equal one forward pass per context that scores only the finding."""
     lm = load(folder, chat=chat)
     negated = 0 if options[0].startswith("No") else 1
     texts = concept_texts({"options": options, "negated": negated, "counterpart": 1 - negated})
     prompt, images = "<image>\nWhich finding is present?", [noise((60, 90))]
-    context, delimiter = (in_chat(lm, prompt), "") if chat else (prompt, " ")
+    context, delimiter = (apply_template(lm, prompt), "") if chat else (prompt, " ")
     requests = [scored(context, delimiter + text, images, index=i) for i, text in enumerate(texts)]
     scores = [score for score, _ in lm.loglikelihood(requests, disable_tqdm=True)]
     conditional = []
-    for beginning, whole in zip(texts[:2], texts[2:], strict=True):
-        before, words = context + delimiter + beginning, whole.removeprefix(beginning)
+    for beginning, full_text in zip(texts[:2], texts[2:], strict=True):
+        before, finding = context + delimiter + beginning, full_text.removeprefix(beginning)
         tokens = lm.tokenizer(before)["input_ids"]
-        assert lm.tokenizer(before + words)["input_ids"][: len(tokens)] == tokens
-        conditional.append(alone(scored(before, words, images))[0])
+        assert lm.tokenizer(before + finding)["input_ids"][: len(tokens)] == tokens
+        conditional.append(reference(scored(before, finding, images))[0])
     assert concept_difference([scores[:2]], [scores[2:]])[0] == pytest.approx(conditional[1] - conditional[0], abs=1e-4)
 
 
 @pytest.mark.parametrize("max_images", [0, 1, 2])
 def test_a_generation_request_whose_images_would_be_cut_is_refused(vlms, max_images):
-    """hf-multimodal would answer without the last images, which are those of the question."""
+    """hf-multimodal would drop the last images, which belong to the question."""
     lm = load(vlms["llava"], max_images=max_images)
     images = [noise(seed=seed) for seed in range(2)]
     request = asked("<image>Edema?\nAnswer: A\n<image>Nodule?", images, max_gen_toks=2)
@@ -200,14 +200,14 @@ def test_an_image_is_encoded_once_or_else_pixels_are_given_and_the_scores_are_th
         lm._takes_features = takes_features and lm._takes_features
         encoder = getattr(lm.model.base_model, "vision_tower", None) or lm.model.base_model.visual
         encoder.register_forward_hook(lambda *_, calls=calls: calls.append(1))
-        scores = [score for score, _ in lm.loglikelihood(requests_of(), disable_tqdm=True)]
+        scores = [score for score, _ in lm.loglikelihood(build_requests(), disable_tqdm=True)]
         np.testing.assert_allclose(scores, expected, atol=1e-4)
         assert len(calls) == len(CONTEXTS) * (1 if takes_features or batch_size == 8 else len(OPTIONS))
 
 
-def test_text_only_requests_among_others_are_scored_as_text(folder, alone):
-    """Those of text tasks by lm-eval's own method, those whose images a control has taken away by ours."""
-    lm, model = load(folder), alone.model
+def test_text_only_requests_among_others_are_scored_as_text(folder, reference):
+    """lm-eval's own method scores text tasks; ours scores rows whose images a control has removed."""
+    lm, model = load(folder), reference.model
     without = scored("Is edema present?", " No", NONE)
     text_only = Instance("loglikelihood", {}, ("Is edema present?", " No"), 0)
     tokens = torch.tensor([lm.tokenizer("Is edema present? No")["input_ids"]])
@@ -215,11 +215,15 @@ def test_text_only_requests_among_others_are_scored_as_text(folder, alone):
     with torch.no_grad():
         logits = model(tokens).logits[0, start - 1 : -1].log_softmax(-1)
     expected = float(logits[range(logits.shape[0]), tokens[0, start:]].sum())
-    first, second = requests_of()[:2]
-    asked = [first, text_only, without, second]
-    (one, _), (middle, _), (taken, _), (two, _) = lm.loglikelihood(asked, disable_tqdm=True)
-    assert [middle, taken] == pytest.approx([expected] * 2, abs=1e-4)
-    assert [one, two] == pytest.approx([s for s, _ in lm.loglikelihood([first, second], disable_tqdm=True)], abs=1e-5)
+    before, after = build_requests()[:2]
+    requests = [before, text_only, without, after]
+    (score_before, _), (score_text, _), (score_without, _), (score_after, _) = lm.loglikelihood(
+        requests, disable_tqdm=True
+    )
+    assert [score_text, score_without] == pytest.approx([expected] * 2, abs=1e-4)
+    assert [score_before, score_after] == pytest.approx(
+        [s for s, _ in lm.loglikelihood([before, after], disable_tqdm=True)], abs=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,7 +237,9 @@ def test_text_only_requests_among_others_are_scored_as_text(folder, alone):
 )
 def test_placeholders_and_images_differ(folder, prompt, n_images, chat):
     lm = load(folder, chat=chat)
-    request = scored(in_chat(lm, prompt) if chat else prompt, " No", [noise(seed=seed) for seed in range(n_images)])
+    request = scored(
+        apply_template(lm, prompt) if chat else prompt, " No", [noise(seed=seed) for seed in range(n_images)]
+    )
     message = rf"task, row row 0: .*{prompt.count('<image>')} image placeholders for {n_images} images"
     with pytest.raises(InputError, match=message):
         lm.loglikelihood([request])
@@ -241,7 +247,7 @@ def test_placeholders_and_images_differ(folder, prompt, n_images, chat):
 
 def test_a_text_that_does_not_fit_and_a_continuation_without_tokens_are_errors(vlms):
     with pytest.raises(InputError, match="do not fit into 20"):
-        load(vlms["llava"], max_length=20).loglikelihood(requests_of(), disable_tqdm=True)
+        load(vlms["llava"], max_length=20).loglikelihood(build_requests(), disable_tqdm=True)
     with pytest.raises(InputError, match="adds no token"):
         load(vlms["llava"]).loglikelihood([scored("<image> Edema?", "", [noise()])], disable_tqdm=True)
 
@@ -249,9 +255,9 @@ def test_a_text_that_does_not_fit_and_a_continuation_without_tokens_are_errors(v
 def test_states_are_stored_by_task_row_and_option(vlms, tmp_path):
     path = tmp_path / "new" / "states.npz"
     lm = load(vlms["llava"], states_path=str(path))
-    requests = requests_of()
+    requests = build_requests()
     lm.loglikelihood(requests[:3], disable_tqdm=True)
-    lm.loglikelihood(requests[3:], disable_tqdm=True)  # lm-eval may call more than once: all is kept
+    lm.loglikelihood(requests[3:], disable_tqdm=True)  # lm-eval may call several times: states accumulate
     with np.load(path) as stored:
         assert stored["id"].tolist() == [request.doc["id"] for request in requests]
         assert stored["option"].tolist() == [request.idx for request in requests]
@@ -266,7 +272,7 @@ COLUMNS = ("answer", "negated", "counterpart")
 
 
 def test_lm_eval_scores_options_with_images(vlms, phantom_roots, tmp_path):
-    """The group, its log, its hidden states and Figure 5 of the report, against the functions and each other.
+    """The group's log, hidden states and Figure 5 of the report agree with the functions and with each other.
 
     In the original layout the options are X, No X and the distractor.
     """
@@ -283,10 +289,12 @@ def test_lm_eval_scores_options_with_images(vlms, phantom_roots, tmp_path):
     scores = results_of(out)
     samples = {task: samples_of(out, task) for task in ("chexpert_presence", "openi_report_absence")}
     assert any(len(sample["doc"]["images"].split()) > 1 for sample in samples["openi_report_absence"])
-    asked = [(s["doc"]["id"], i) for task in samples.values() for s in task for i, _ in enumerate(choices(s["doc"]))]
+    scored_options = [
+        (s["doc"]["id"], i) for task in samples.values() for s in task for i, _ in enumerate(choices(s["doc"]))
+    ]
     with np.load(states) as stored:
         state_of = dict(zip(zip(stored["id"], stored["option"], strict=True), stored["state"], strict=True))
-        assert sorted(state_of) == sorted(asked)
+        assert sorted(state_of) == sorted(scored_options)
         assert np.isfinite(stored["state"]).all()
     table = {(row[1].split()[0].lower(), row[4]): row for row in rows_of(write_report([out]), "Figure 5")}
     for name, rows in samples.items():
@@ -295,17 +303,19 @@ def test_lm_eval_scores_options_with_images(vlms, phantom_roots, tmp_path):
             texts = [request["arg_1"].strip() for request in sample["arguments"].values()]
             assert texts == choices(sample["doc"])
             assert texts[3:] == ["A.", "B. No", f"A. {texts[0]}", f"B. {texts[1]}"]
-        found = np.array([[float(response[0][0]) for response in sample["resps"]] for sample in rows])
+        log_probabilities = np.array([[float(response[0][0]) for response in sample["resps"]] for sample in rows])
         columns = [np.array([sample["doc"][column] for sample in rows]) for column in COLUMNS]
-        summary = gap_summary(found[:, :3], *columns)
+        summary = gap_summary(log_probabilities[:, :3], *columns)
         for metric in ("n_safe", "n_control", "mean_gap_safe", "mean_gap_control", "median_gap_safe"):
             assert scores[task][f"{metric},none"] == pytest.approx(summary[metric], nan_ok=True)
-        assert summary["n_safe"] + summary["n_control"] > 0  # so that NaN is not all that was compared
-        concept = (found[:, 6] - found[:, 4]) - (found[:, 5] - found[:, 3])
-        of_options = np.array([[state_of[sample["doc"]["id"], i] for i in range(3)] for sample in rows])
-        cosines = cosine_to(of_options[:, 0], of_options)
-        for subset, chosen in (("safe", 1), ("control", 0)):
-            mask = (columns[0] == 0) & (found[:, :3].argmax(1) == chosen)
+        assert summary["n_safe"] + summary["n_control"] > 0  # at least one figure is not NaN
+        concept = (log_probabilities[:, 6] - log_probabilities[:, 4]) - (
+            log_probabilities[:, 5] - log_probabilities[:, 3]
+        )
+        option_states = np.array([[state_of[sample["doc"]["id"], i] for i in range(3)] for sample in rows])
+        cosines = compute_cosines(option_states[:, 0], option_states)
+        for subset, option_index in (("safe", 1), ("control", 0)):
+            mask = (columns[0] == 0) & (log_probabilities[:, :3].argmax(1) == option_index)
             row = table[name.split("_")[0], subset]
             assert row[2:6] == ["12 of " + row[2].split()[-1], str(summary["n_gold_positive"]), subset, str(mask.sum())]
             if mask.any():
@@ -316,7 +326,15 @@ def test_lm_eval_scores_options_with_images(vlms, phantom_roots, tmp_path):
                 assert row[13:] == [f"{100 * (cosines[mask, 1] > cosines[mask, 2]).mean():.2f}", str(mask.sum())]
 
 
-def cosine_to(one: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """one: shape (n, d); others: shape (n, k, d). Shape (n, k)."""
-    lengths = np.linalg.norm(one, axis=1)[:, None] * np.linalg.norm(others, axis=2)
-    return (one[:, None] * others).sum(2) / lengths
+def compute_cosines(vectors: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+    """Compute the cosine similarity of each vector to its candidates.
+
+    Args:
+        vectors: Shape (n, d).
+        candidates: Shape (n, k, d).
+
+    Returns:
+        Shape (n, k).
+    """
+    lengths = np.linalg.norm(vectors, axis=1)[:, None] * np.linalg.norm(candidates, axis=2)
+    return (vectors[:, None] * candidates).sum(2) / lengths

@@ -1,4 +1,4 @@
-"""The reference models that look: what each must score with the image and under controls."""
+"""Reference models that look at the image: expected scores with the image and under controls."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from medfaith.tasks import BASELINES, LOOKING
 from medfaith.tasks.run import NEED_AN_IMAGE
 from tests.tasks.evaluating import baseline, evaluate, load
 
-ROWS = 12  # of a task; all where mirage is asked, so that its half is about a half
-# Task -> its metric, the score of a fixed answer, the fewest points that `looks` gains over it.
+ROWS = 12  # per task; mirage gets all rows, for a stable half
+# Task -> metric, score of a fixed answer, minimum gain of `looks` over it.
 TASKS = {
     "medfaith_contrabench_chexpert_presence": ("accuracy,b0", 0.39, 0.50),
     "medfaith_heal_vindr_closed": ("yes_no_accuracy", 0.50, 0.30),
@@ -23,7 +23,7 @@ TASKS = {
 OPTION_SCORES = "medfaith_contrabench_option_scores::chexpert_presence"
 PRESENCE, CLOSED, OPEN, INSTRUMENTS, TRIPLETS, GOLD = TASKS
 SEES, BLIND, HALF = "gains", "is as a fixed answer, or below", "gains about half as much"
-# What must hold: task, control, and model -> outcome.
+# Expectations: task, control, and model -> outcome.
 EXPECTED: list[tuple[str, str | None, dict[str, str]]] = [
     (PRESENCE, None, {"looks": SEES, "mirage": HALF, "looks_elsewhere": SEES}),
     (PRESENCE, "none", {"looks": BLIND, "mirage": BLIND}),
@@ -64,23 +64,23 @@ def models(tmp_path_factory) -> tuple[dict[str, Any], Any]:
 
 @pytest.fixture
 def source(request) -> Any:
-    """A task's build and its roots, of those that other tests use."""
+    """Return a task's build and roots from the shared fixtures."""
 
-    def of(task: str) -> tuple[Any, Any]:
+    def get(task: str) -> tuple[Any, Any]:
         kind = {"contrabench": "", "heal": "_heal", "surgx": "_surgx", "wrong": "_wrong_lung"}[task.split("_")[1]]
         return request.getfixturevalue(f"phantom{kind}_build"), request.getfixturevalue(f"phantom{kind}_roots")
 
-    return of
+    return get
 
 
 @pytest.mark.parametrize(("task", "control", "outcomes"), EXPECTED, ids=lambda value: value if value else "image")
 def test_what_each_model_scores_under_a_control(task, control, outcomes, models, source):
-    made, store = models
+    baselines, store = models
     loaded = load([task], *source(task), heatmaps=store, **({"control": control} if control else {}))
     metric, fixed, gain = TASKS[task]
     limit = None if "mirage" in outcomes else ROWS
     for name, outcome in outcomes.items():
-        score = evaluate(made[name], loaded, limit)[task]["scores"][metric]
+        score = evaluate(baselines[name], loaded, limit)[task]["scores"][metric]
         if outcome == SEES:
             assert score >= fixed + gain, name
         elif outcome == HALF:
@@ -94,14 +94,14 @@ def test_without_an_image_they_can_be_asked():
 
 
 def test_a_frame_is_named_with_where_each_tool_was_seen(models, source):
-    """Heatmaps come from pixels: they lie on the tools, without reading boxes."""
-    made, store = models
-    scores = evaluate(made["looks"], load([INSTRUMENTS], *source(INSTRUMENTS), heatmaps=store), ROWS)
+    """Heatmaps are computed from pixels and cover the tools, without access to boxes."""
+    baselines, store = models
+    scores = evaluate(baselines["looks"], load([INSTRUMENTS], *source(INSTRUMENTS), heatmaps=store), ROWS)
     assert scores[INSTRUMENTS]["scores"]["tp_ac"] > 0.9
 
 
 def test_log_likelihoods_are_those_of_the_answer(models, source):
     loaded = load([OPTION_SCORES.split("::", maxsplit=1)[0]], *source(OPTION_SCORES))["tasks"][OPTION_SCORES]
-    alone = {"tasks": {OPTION_SCORES: loaded}, "groups": {}, "group_map": {}}
-    (run,) = evaluate(models[0]["looks"], alone, 6).values()
+    task_dict = {"tasks": {OPTION_SCORES: loaded}, "groups": {}, "group_map": {}}
+    (run,) = evaluate(models[0]["looks"], task_dict, 6).values()
     assert run["scores"]["accuracy"] > 0.9

@@ -1,4 +1,4 @@
-"""Answers of local models are hf-multimodal's, are kept as they come, and are given again to the same question only."""
+"""Local models give hf-multimodal's answers, store them, and reuse them only for the same question."""
 
 from __future__ import annotations
 
@@ -37,13 +37,15 @@ from tests.tasks.tiny_models import PLACEHOLDER
 CUT = "medfaith: WARNING: the first 20 answers are all cut at the limit of tokens, such as"
 
 
-asked = partial(asking.asked, max_gen_toks=3)
+make_request = partial(asking.asked, max_gen_toks=3)
 
 
-def questions(n: int = 20) -> list[Instance]:
-    """Of several lengths, and every third with another limit of tokens."""
+def make_questions(n: int = 20) -> list[Instance]:
+    """Make questions of several lengths; every third has a different token limit."""
     return [
-        asked(f"<image>Is there {'no ' * (row % 4)}edema?", [shade(12 * row)], row, max_gen_toks=2 + (not row % 3))
+        make_request(
+            f"<image>Is there {'no ' * (row % 4)}edema?", [shade(12 * row)], row, max_gen_toks=2 + (not row % 3)
+        )
         for row in range(n)
     ]
 
@@ -53,38 +55,40 @@ def load(folder: Path, model: Any = HFVisionLM, batch_size: int = 3, **arguments
     return model(str(folder), device="cpu", batch_size=batch_size, **arguments)
 
 
-def watched(lm: Any, kill_at: int = 0) -> list[list[Any]]:
-    """A list that grows with each batch that the model generates or scores: its tokens and pixels."""
-    seen: list[list[Any]] = []
+def record_batches(lm: Any, kill_at: int = 0) -> list[list[Any]]:
+    """Return a list that grows with each batch that the model generates or scores: its tokens and pixels."""
+    batches: list[list[Any]] = []
 
-    def watch(_module: Any, _args: Any, given: dict[str, Any]) -> None:
-        if given.get("pixel_values") is not None or given.get("mm_encoder_outputs") is not None:  # the first token's
-            seen.append([given[name].tolist() for name in ("input_ids", "pixel_values") if given.get(name) is not None])
-            if len(seen) == kill_at:
+    def record(_module: Any, _args: Any, inputs: dict[str, Any]) -> None:
+        if inputs.get("pixel_values") is not None or inputs.get("mm_encoder_outputs") is not None:  # the first token's
+            batches.append(
+                [inputs[name].tolist() for name in ("input_ids", "pixel_values") if inputs.get(name) is not None]
+            )
+            if len(batches) == kill_at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    lm.model.register_forward_pre_hook(watch, with_kwargs=True)
-    return seen
+    lm.model.register_forward_pre_hook(record, with_kwargs=True)
+    return batches
 
 
 def test_a_killed_run_goes_on_in_the_same_batches_and_asks_nothing_twice(vlms, tmp_path, capsys):
     lm = load(vlms["llava"], HFMultimodalLM)
-    theirs = watched(lm)
-    expected = lm.generate_until(questions(), disable_tqdm=True)
+    expected_batches = record_batches(lm)
+    expected = lm.generate_until(make_questions(), disable_tqdm=True)
     child = os.fork()
     if not child:
         lm = load(vlms["llava"], answers=str(tmp_path / "a"))
-        watched(lm, kill_at=4)
-        lm.generate_until(questions(), disable_tqdm=True)
+        record_batches(lm, kill_at=4)
+        lm.generate_until(make_questions(), disable_tqdm=True)
         os._exit(0)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     lm = load(vlms["llava"], answers=str(tmp_path / "a"))
-    seen = watched(lm)
-    assert lm.generate_until(questions(), disable_tqdm=True) == expected
-    assert seen == theirs[3:]
-    assert len(theirs) > 6
-    assert lm.generate_until(questions(), disable_tqdm=True) == expected
-    assert len(seen) == len(theirs) - 3
+    batches = record_batches(lm)
+    assert lm.generate_until(make_questions(), disable_tqdm=True) == expected
+    assert batches == expected_batches[3:]
+    assert len(expected_batches) > 6
+    assert lm.generate_until(make_questions(), disable_tqdm=True) == expected
+    assert len(batches) == len(expected_batches) - 3
     assert capsys.readouterr().err.count(CUT) == 1, "once a run, with what an earlier run was answered"
     with sqlite3.connect(tmp_path / "a") as database:
         rows = database.execute("SELECT task, row, outcome, reply FROM answers").fetchall()
@@ -94,133 +98,133 @@ def test_a_killed_run_goes_on_in_the_same_batches_and_asks_nothing_twice(vlms, t
 
 def test_without_a_file_the_batches_are_hf_multimodals(vlms):
     theirs, ours = load(vlms["qwen2_5_vl"], HFMultimodalLM), load(vlms["qwen2_5_vl"])
-    seen = [watched(lm) for lm in (theirs, ours)]
-    said = [lm.generate_until([*questions(7), *questions(2)], disable_tqdm=True) for lm in (theirs, ours)]
-    assert said[0] == said[1]
-    assert seen[0] == seen[1]
+    batches = [record_batches(lm) for lm in (theirs, ours)]
+    answers = [lm.generate_until([*make_questions(7), *make_questions(2)], disable_tqdm=True) for lm in (theirs, ours)]
+    assert answers[0] == answers[1]
+    assert batches[0] == batches[1]
 
 
-def other_generation(folder: Path) -> None:
+def update_generation(folder: Path) -> None:
     path = folder / "generation_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"repetition_penalty": 1.5}))
 
 
-def other_configuration(folder: Path) -> None:
+def update_configuration(folder: Path) -> None:
     path = folder / "config.json"
-    given = json.loads(path.read_text())
-    path.write_text(json.dumps(given | {"text_config": given["text_config"] | {"rms_norm_eps": 0.1}}))
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"text_config": config["text_config"] | {"rms_norm_eps": 0.1}}))
 
 
-def other_weights(folder: Path) -> None:
+def update_weights(folder: Path) -> None:
     model = transformers.AutoModelForImageTextToText.from_pretrained(folder)
     with torch.no_grad():
         model.lm_head.weight.mul_(1.01)
     model.save_pretrained(folder)
 
 
-def other_preprocessing(folder: Path) -> None:
+def update_preprocessing(folder: Path) -> None:
     processor = transformers.AutoProcessor.from_pretrained(folder)
     processor.image_processor.image_mean = [0.5, 0.5, 0.5]
     processor.save_pretrained(folder)
 
 
-def other_tokens(folder: Path) -> None:
+def update_tokens(folder: Path) -> None:
     tokenizer: Any = transformers.AutoTokenizer.from_pretrained(folder)
     tokenizer.backend_tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.save_pretrained(folder)
 
 
-QUESTION = asked("<image>Is it edema?", [shade(1)])
-# What is asked in another way -> the model's arguments, what is done to its folder, the request, whether it is asked.
+QUESTION = make_request("<image>Is it edema?", [shade(1)])
+# Change -> the model's arguments, the edit of its folder, the request, whether the model is asked again.
 CHANGES: dict[str, tuple[dict[str, Any], Any, Instance, bool]] = {
     "nothing": ({}, None, QUESTION, False),
-    "another row": ({}, None, asked("<image>Is it edema?", [shade(1)], 7), False),
+    "another row": ({}, None, make_request("<image>Is it edema?", [shade(1)], 7), False),
     "batch size": ({"batch_size": 1, "max_batch_size": 4}, None, QUESTION, False),
     "with heatmaps of other rows": ({"model": ExplainedVLM, "store": "maps"}, None, QUESTION, False),
-    "a pixel": ({}, None, asked("<image>Is it edema?", [shade(2)]), True),
-    "the image's shape": ({}, None, asked("<image>Is it edema?", [shade(1, (4, 6))]), True),
-    "prompt": ({}, None, asked("<image>Is it edema ?", [shade(1)]), True),
-    "limit": ({}, None, asked("<image>Is it edema?", [shade(1)], max_gen_toks=4), True),
-    "stop": ({}, None, asked("<image>Is it edema?", [shade(1)], until=["!"]), True),
+    "a pixel": ({}, None, make_request("<image>Is it edema?", [shade(2)]), True),
+    "the image's shape": ({}, None, make_request("<image>Is it edema?", [shade(1, (4, 6))]), True),
+    "prompt": ({}, None, make_request("<image>Is it edema ?", [shade(1)]), True),
+    "limit": ({}, None, make_request("<image>Is it edema?", [shade(1)], max_gen_toks=4), True),
+    "stop": ({}, None, make_request("<image>Is it edema?", [shade(1)], until=["!"]), True),
     "resize": ({"image_max_side": 20}, None, QUESTION, True),
     "another argument": ({"max_length": 1000}, None, QUESTION, True),
     "dtype": ({"dtype": "bfloat16"}, None, QUESTION, True),
-    "weights": ({}, other_weights, QUESTION, True),
-    "tokens": ({}, other_tokens, QUESTION, True),
-    "preprocessing": ({}, other_preprocessing, QUESTION, True),
-    "generation": ({}, other_generation, QUESTION, True),
-    "configuration": ({}, other_configuration, QUESTION, True),
+    "weights": ({}, update_weights, QUESTION, True),
+    "tokens": ({}, update_tokens, QUESTION, True),
+    "preprocessing": ({}, update_preprocessing, QUESTION, True),
+    "generation": ({}, update_generation, QUESTION, True),
+    "configuration": ({}, update_configuration, QUESTION, True),
 }
 
 
 def test_only_the_same_question_gets_a_kept_answer(vlms, tmp_path):
-    """The folders of the models have one name; where they lie does not matter."""
+    """All model folders have the same name; their location does not matter."""
     answers = str(tmp_path / "answers")
     load(vlms["llava"], answers=answers).generate_until([QUESTION], disable_tqdm=True)
     for number, (name, (arguments, change, request, is_asked)) in enumerate(CHANGES.items()):
         folder = shutil.copytree(vlms["llava"], tmp_path / str(number) / "llava")
         if change:
             change(folder)
-        given = arguments | ({"store": str(tmp_path / "maps")} if "store" in arguments else {})
-        lm = load(folder, **given, answers=str(shutil.copy(answers, tmp_path / str(number))))
-        seen = watched(lm)
+        model_arguments = arguments | ({"store": str(tmp_path / "maps")} if "store" in arguments else {})
+        lm = load(folder, **model_arguments, answers=str(shutil.copy(answers, tmp_path / str(number))))
+        batches = record_batches(lm)
         lm.generate_until([request], disable_tqdm=True)
-        assert bool(seen) == is_asked, name
+        assert bool(batches) == is_asked, name
 
 
 def test_what_ends_at_the_limit_is_cut_unless_the_model_or_a_stop_string_ended_it(vlms):
     lm = load(vlms["llava"])
-    said, end = lm.tokenizer("Edema, I see")["input_ids"], lm.tokenizer.eos_token_id
-    text, limit = "Edema, I see", len(said)
-    found = [
-        lm._reply(*given)[::6]  # outcome, number of tokens
-        for given in (
-            (text, said, limit),
-            (text, said, limit + 1),
-            (text, [*said, end, 0, 0], limit + 3),
-            (text, [*said, end], limit + 1),
-            ("Edema", said, limit),
+    tokens, end = lm.tokenizer("Edema, I see")["input_ids"], lm.tokenizer.eos_token_id
+    text, limit = "Edema, I see", len(tokens)
+    outcomes = [
+        lm._reply(*reply_arguments)[::6]  # outcome, number of tokens
+        for reply_arguments in (
+            (text, tokens, limit),
+            (text, tokens, limit + 1),
+            (text, [*tokens, end, 0, 0], limit + 3),
+            (text, [*tokens, end], limit + 1),
+            ("Edema", tokens, limit),
             ("", [end, 0], 2),
         )
     ]
     n = limit
-    assert found == [("cut", n), ("answered", n), ("answered", n), ("answered", n), ("answered", n), ("empty", 0)]
+    assert outcomes == [("cut", n), ("answered", n), ("answered", n), ("answered", n), ("answered", n), ("empty", 0)]
 
 
 def test_draws_are_kept_by_seed_and_copies_of_a_row_by_number(vlms, tmp_path):
     lm = load(vlms["llava"], answers=str(tmp_path / "a"))
-    seen = watched(lm)
-    row = asked("<image>Is it edema?", [shade(1)], do_sample=True, temperature=5.0, max_gen_toks=8)
-    said = []
+    batches = record_batches(lm)
+    row = make_request("<image>Is it edema?", [shade(1)], do_sample=True, temperature=5.0, max_gen_toks=8)
+    draws = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        said.append(lm.generate_until([row] * 3, disable_tqdm=True))
-    assert said[0] == said[1] != said[2]
-    assert len({*said[0]}) == 3
-    assert len(seen) == 2
+        draws.append(lm.generate_until([row] * 3, disable_tqdm=True))
+    assert draws[0] == draws[1] != draws[2]
+    assert len({*draws[0]}) == 3
+    assert len(batches) == 2
 
 
 def test_scores_of_options_are_kept(vlms, tmp_path):
-    def options(level: int) -> list[Instance]:
+    def make_options(level: int) -> list[Instance]:
         texts = (" Edema", " No edema")
         return [scored("<image>Which?", text, [shade(level)], level, place) for place, text in enumerate(texts)]
 
-    expected = load(vlms["llava"]).loglikelihood([*options(1), *options(2)], disable_tqdm=True)
+    expected = load(vlms["llava"]).loglikelihood([*make_options(1), *make_options(2)], disable_tqdm=True)
     lm = load(vlms["llava"], answers=str(tmp_path / "a"))
-    seen = watched(lm)
-    first = lm.loglikelihood(options(1), disable_tqdm=True)
-    assert len(seen) == 1
-    both = lm.loglikelihood([*options(1), *options(2)], disable_tqdm=True)
-    assert both[:2] == first
-    np.testing.assert_allclose(both, expected, rtol=1e-5)
-    assert len(seen) == 2
-    assert lm.loglikelihood([*options(2), *options(1)], disable_tqdm=True) == both[2:] + both[:2]
-    assert lm.generate_until([asked("<image>Which?", [shade(1)])], disable_tqdm=True)
-    assert len(seen) == 3, "an answer is no score"
+    batches = record_batches(lm)
+    first_scores = lm.loglikelihood(make_options(1), disable_tqdm=True)
+    assert len(batches) == 1
+    scores = lm.loglikelihood([*make_options(1), *make_options(2)], disable_tqdm=True)
+    assert scores[:2] == first_scores
+    np.testing.assert_allclose(scores, expected, rtol=1e-5)
+    assert len(batches) == 2
+    assert lm.loglikelihood([*make_options(2), *make_options(1)], disable_tqdm=True) == scores[2:] + scores[:2]
+    assert lm.generate_until([make_request("<image>Which?", [shade(1)])], disable_tqdm=True)
+    assert len(batches) == 3, "an answer is no score"
     states = load(vlms["llava"], answers=str(tmp_path / "a"), states_path=str(tmp_path / "states.npz"))
-    seen = watched(states)
-    states.loglikelihood(options(1), disable_tqdm=True)
-    assert len(seen) == 1
+    batches = record_batches(states)
+    states.loglikelihood(make_options(1), disable_tqdm=True)
+    assert len(batches) == 1
 
 
 def _write(path: Path, process: int, gate: Any) -> None:
@@ -231,7 +235,7 @@ def _write(path: Path, process: int, gate: Any) -> None:
 
 
 def test_several_processes_write_one_file(tmp_path):
-    """They open it, which does not yet exist, at the same moment."""
+    """All processes create and open the file at the same moment."""
     fork = multiprocessing.get_context("fork")
     gate = fork.Barrier(4)
     writers = [fork.Process(target=_write, args=(tmp_path / "new" / "a", n, gate)) for n in range(4)]
@@ -245,7 +249,7 @@ def test_several_processes_write_one_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "added"),
+    ("arguments", "added"),
     [
         (["--model", "medfaith-server"], ["answers"]),
         (["--model=medfaith-hf-vlm", "--model_args", "pretrained=x"], ["answers"]),
@@ -258,14 +262,14 @@ def test_several_processes_write_one_file(tmp_path):
         ([], []),
     ],
 )
-def test_models_are_given_the_places_for_what_they_keep(given, added):
+def test_models_are_given_the_places_for_what_they_keep(arguments, added):
     places = {"store": "MAPS", "answers": "OUT, of today/answers.sqlite"}
-    whole = with_store(given, "MAPS", Path("OUT, of today"))
-    assert whole[: len(given)] == given
-    told = [word for word in whole[len(given) :] if word != "--model_args"]
-    assert [json.loads(word) for word in told] == [{name: places[name] for name in added}][: len(told)]
-    assert bool(told) == bool(added)
-    assert with_store(given, "MAPS", None)[len(given) :] == (
+    extended = with_store(arguments, "MAPS", Path("OUT, of today"))
+    assert extended[: len(arguments)] == arguments
+    model_args = [word for word in extended[len(arguments) :] if word != "--model_args"]
+    assert [json.loads(word) for word in model_args] == [{name: places[name] for name in added}][: len(model_args)]
+    assert bool(model_args) == bool(added)
+    assert with_store(arguments, "MAPS", None)[len(arguments) :] == (
         ["--model_args", '{"store": "MAPS"}'] if "store" in added else []
     )
 
@@ -288,7 +292,7 @@ def test_weights_that_lie_elsewhere_have_the_same_digest():
 
 
 def test_medfaith_eval_keeps_the_answers_beside_its_results(vlms, phantom_build, phantom_roots, tmp_path, capsys):
-    """The second command generates nothing, and logs the same."""
+    """The second command generates nothing and writes the same log."""
     task = "medfaith_contrabench_openi_report_absence"
     command = ["eval", "--data", str(phantom_build), *root_words(phantom_roots), "--tasks", task, "--limit", "20"]
     command += ["--model", "medfaith-hf-vlm", "--model_args", f"pretrained={vlms['llava']},dtype=float32"]
@@ -301,6 +305,11 @@ def test_medfaith_eval_keeps_the_answers_beside_its_results(vlms, phantom_build,
                 patch.setattr(HFVisionLM, "_generated", lambda *_: pytest.fail("asked twice"))
             assert main(command) == 0
         assert CUT in capsys.readouterr().err
-        logs.append([(one["doc_id"], one["resps"], one["doc"]["n_images_sent"]) for one in samples_of(tmp_path, task)])
+        logs.append(
+            [
+                (sample["doc_id"], sample["resps"], sample["doc"]["n_images_sent"])
+                for sample in samples_of(tmp_path, task)
+            ]
+        )
     assert logs[0] == logs[1]
     assert len(list(tmp_path.glob("answers.sqlite"))) == 1

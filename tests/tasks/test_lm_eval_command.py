@@ -1,4 +1,4 @@
-"""The real thing: the `lm_eval` command line with a tiny model of a real class, and `medfaith eval`."""
+"""The `lm_eval` command line with a tiny model of a real class, and `medfaith eval`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PRESENCE = "medfaith_contrabench_chexpert_presence"
 
 @pytest.fixture(scope="module")
 def run(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, vlms, tmp_path_factory) -> Path:
-    """What plain `lm_eval`, in a fresh process, writes of multiple choice and of edited images."""
+    """Results of plain `lm_eval`, in a fresh process, on multiple choice and on edited images."""
     folder = tmp_path_factory.mktemp("lm_eval")
     data = folder / "data"
     data.mkdir()
@@ -94,8 +94,8 @@ def test_sample_logs_name_no_place_and_hold_no_mask(run, phantom_roots, phantom_
 
 def test_medfaith_eval_runs_a_baseline(phantom_build, tmp_path, capsys):
     tasks = "medfaith_contrabench_chexpert_presence,medfaith_contrabench_chexpert_absence_train"
-    given = ["--model", "negation_attracted", "--tasks", tasks, "--output_path", str(tmp_path), "--log_samples"]
-    assert main(["eval", "--data", str(phantom_build), "--images", "first", *given]) == 0
+    options = ["--model", "negation_attracted", "--tasks", tasks, "--output_path", str(tmp_path), "--log_samples"]
+    assert main(["eval", "--data", str(phantom_build), "--images", "first", *options]) == 0
     out = capsys.readouterr().out
     assert "N/A" not in out, "lm-eval's own table is not printed"
     assert len(out.splitlines()) < 20
@@ -112,34 +112,36 @@ def test_medfaith_eval_runs_a_baseline(phantom_build, tmp_path, capsys):
     assert {len(s["doc"]["images"].split()) for task in tasks.split(",") for s in samples_of(tmp_path, task)} == {1}
     assert {row[1] for row in rows_of(write_report([tmp_path]), "Runs")} == {"B0 (first image)"}
     (results,) = (json.loads(path.read_text()) for path in tmp_path.rglob("results_*.json"))
-    told = results["configs"][tasks.split(",", maxsplit=1)[0]]["metadata"]
-    assert told["command"].startswith(f"medfaith eval --data {phantom_build} --images first --model negation_attracted")
+    run_metadata = results["configs"][tasks.split(",", maxsplit=1)[0]]["metadata"]
+    assert run_metadata["command"].startswith(
+        f"medfaith eval --data {phantom_build} --images first --model negation_attracted"
+    )
     build = (phantom_build / "cxr-contrabench-chexpert" / "build.json").read_bytes()
-    digest, version = told["builds"]["cxr-contrabench-chexpert"].split(" ", 1)
+    digest, version = run_metadata["builds"]["cxr-contrabench-chexpert"].split(" ", 1)
     assert digest == hashlib.sha256(build).hexdigest()[:16]
     assert version == f"(chexpert {json.loads(build)['sources']['chexpert']['version']})"
 
 
 def test_results_keep_no_secret_of_a_command():
-    words = ["eval", "--model", "m", "--model_args", "pretrained=a,token=hf_abc,api_key=b,max_tokens=5"]
-    arguments, _ = parser().parse_known_args(words)
-    arguments.words = words
+    command_line = ["eval", "--model", "m", "--model_args", "pretrained=a,token=hf_abc,api_key=b,max_tokens=5"]
+    arguments, _ = parser().parse_known_args(command_line)
+    arguments.words = command_line
     command = metadata(arguments)["command"]
     assert command == "medfaith eval --model m --model_args pretrained=a,token=...,api_key=...,max_tokens=5"
 
 
 def test_without_sample_logs_the_scores_with_an_interval_are_printed(phantom_build, capsys):
-    given = ["--model", "oracle", "--tasks", PRESENCE, "--limit", "12"]
-    assert main(["eval", "--data", str(phantom_build), *given]) == 0
-    *_, header, _, first, second, _, _, _, _, _, _, _, last = capsys.readouterr().out.splitlines()
+    options = ["--model", "oracle", "--tasks", PRESENCE, "--limit", "12"]
+    assert main(["eval", "--data", str(phantom_build), *options]) == 0
+    *_, header, _, accuracy_line, reversal_line, _, _, _, _, _, _, _, last = capsys.readouterr().out.splitlines()
     assert header.split() == ["task", "filter", "metric", "value", "[95%]", "rows"]
-    assert first.split() == [PRESENCE, "b0", "accuracy", "1.000", "[0.534,", "1.000]", "12"]
-    assert second.split()[:3] == [PRESENCE, "b0", "reversal_rate"]
+    assert accuracy_line.split() == [PRESENCE, "b0", "accuracy", "1.000", "[0.534,", "1.000]", "12"]
+    assert reversal_line.split()[:3] == [PRESENCE, "b0", "reversal_rate"]
     assert "--log_samples" in last
 
 
 def test_the_report_of_plain_lm_eval(run, tmp_path, capsys):
-    """It knows no control and no --model_name."""
+    """Plain lm_eval has neither controls nor --model_name."""
     assert main(["report", str(run), "--results-yaml", str(tmp_path), "--org", "group"]) == 0
     out = capsys.readouterr().out.replace("\n  ", " ")
     assert len(re.findall(rf": (?:accuracy|VPT) .* +{LIMIT}$", out, re.MULTILINE)) >= 4
@@ -149,7 +151,7 @@ def test_the_report_of_plain_lm_eval(run, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--model", "oracle", "--tasks", "x", "-cpath"], "does not look at the image"),
         (["--model", "oracle", "--tasks", "x", "--use_cach", "x"], "does not look at the image"),
@@ -164,14 +166,14 @@ def test_the_report_of_plain_lm_eval(run, tmp_path, capsys):
     ],
 )
 def test_medfaith_eval_refuses_with_a_message_and_status_2(
-    arguments, words, phantom_build, tmp_path, monkeypatch, capsys
+    arguments, message, phantom_build, tmp_path, monkeypatch, capsys
 ):
-    """And writes nothing."""
+    """The command writes no file."""
     monkeypatch.chdir(tmp_path)
     config = tmp_path / "config.yaml"
     config.write_text("tasks: [x]\nuse_cache: somewhere\n")
     places = {"CONFIG": str(config), "DATA": str(phantom_build)}
-    given = ["--output_path", "results"] if "DATA" in arguments else []
-    assert main(["eval", *(places.get(argument, argument) for argument in arguments), *given]) == 2
-    assert words in capsys.readouterr().err
+    output_options = ["--output_path", "results"] if "DATA" in arguments else []
+    assert main(["eval", *(places.get(argument, argument) for argument in arguments), *output_options]) == 2
+    assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [config]

@@ -1,4 +1,4 @@
-"""Per-row values of the option-score tasks, and what their prompt asks."""
+"""Per-row values and the prompt of the option-score tasks."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ DOC = {
 )
 def test_values_of_one_row(scores, changes, accuracy, negated_rate, safe, control):
     values = option_scores.process_results(DOC | changes, [(score, False) for score in scores])
-    found = figures(option_scores.metrics, [values])
-    assert found["accuracy"] == accuracy
-    assert found.get("negated_rate") == negated_rate
+    result = figures(option_scores.metrics, [values])
+    assert result["accuracy"] == accuracy
+    assert result.get("negated_rate") == negated_rate
     for name, gap in (("safe", safe), ("control", control)):
-        wanted = pytest.approx(math.nan if gap is None else gap, nan_ok=True)
-        assert found[f"n_{name}"] == (gap is not None)
-        assert (found[f"mean_gap_{name}"], found[f"median_gap_{name}"]) == (wanted, wanted)
+        expected = pytest.approx(math.nan if gap is None else gap, nan_ok=True)
+        assert result[f"n_{name}"] == (gap is not None)
+        assert (result[f"mean_gap_{name}"], result[f"median_gap_{name}"]) == (expected, expected)
     assert values["accuracy_ci_low"] == {"value": accuracy, "study_id": "s1"}
-    assert (found["n_rows_skipped"], found["n_images_missing"]) == (2, 1)
+    assert (result["n_rows_skipped"], result["n_images_missing"]) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ def test_texts_of_the_concept_difference(options, negated, counterpart, texts):
     ],
 )
 def test_concept_difference_of_one_row(scores, extra, safe, control):
-    """(-4.5 + 2) - (-4 + 1) = 0.5; a context that scores above all options is no answer."""
+    """(-4.5 + 2) - (-4 + 1) = 0.5; a context that scores above all options does not count for an answer."""
     values = option_scores.process_results(DOC, [(score, False) for score in [*scores, *extra]])
-    found = figures(option_scores.metrics, [values])
-    assert found["accuracy"] == (scores[0] == max(scores))
+    result = figures(option_scores.metrics, [values])
+    assert result["accuracy"] == (scores[0] == max(scores))
     for name, difference in (("safe", safe), ("control", control)):
-        wanted = math.nan if difference is None else difference
-        assert found[f"mean_concept_difference_{name}"] == pytest.approx(wanted, nan_ok=True)
-        assert found[f"n_concept_difference_{name}"] == (difference is not None)
+        expected = math.nan if difference is None else difference
+        assert result[f"mean_concept_difference_{name}"] == pytest.approx(expected, nan_ok=True)
+        assert result[f"n_concept_difference_{name}"] == (difference is not None)
 
 
 def test_figures_are_of_the_rows_that_have_the_value():
@@ -92,12 +92,12 @@ def test_figures_are_of_the_rows_that_have_the_value():
         record | {"study_id": "s2", "gap": 6.0, "concept_difference": 4.0},
         record | {"gap": 9.0, "concept_difference": 9.0, "subsets": []},
     ]
-    found = option_scores.compute_gap_figures(rows)
-    assert (found["mean_gap_safe"], found["median_gap_safe"], found["n_safe"]) == (3, 2, 3)
-    assert (found["mean_concept_difference_safe"], found["n_concept_difference_safe"]) == (3, 2)
+    result = option_scores.compute_gap_figures(rows)
+    assert (result["mean_gap_safe"], result["median_gap_safe"], result["n_safe"]) == (3, 2, 3)
+    assert (result["mean_concept_difference_safe"], result["n_concept_difference_safe"]) == (3, 2)
     interval = bootstrap_mean([1, 2, 6], groups=["s1", "s1", "s2"])
-    assert (found["mean_gap_safe_ci_low"], found["mean_gap_safe_ci_high"]) == (interval.low, interval.high)
-    assert all(math.isnan(found[name]) for name in ("mean_gap_control", "median_gap_control"))
+    assert (result["mean_gap_safe_ci_low"], result["mean_gap_safe_ci_high"]) == (interval.low, interval.high)
+    assert all(math.isnan(result[name]) for name in ("mean_gap_control", "median_gap_control"))
 
 
 def test_prompt_asks_for_the_text_and_is_otherwise_b0():
@@ -112,15 +112,15 @@ def test_prompt_asks_for_the_text_and_is_otherwise_b0():
     ("model", "accuracy", "subset", "gap"), [("oracle", 1, "control", -100), ("negation_attracted", 0, "safe", 100)]
 )
 def test_baselines_have_the_scores_that_can_be_derived_by_hand(model, accuracy, subset, gap, phantom_build):
-    """A chosen option has 0 nats and every other text -100, so that the four texts leave no difference."""
+    """A chosen option has 0 nats and every other text -100, and the four texts give a difference of 0."""
     runs = evaluate(model, load(["medfaith_contrabench_option_scores"], phantom_build))
     scores = [run["scores"] for run in runs.values()]
     assert len(scores) == 2
-    other = {"safe": "control", "control": "safe"}[subset]
-    for of_task in scores:
-        n = of_task["sample_len"]
-        assert [of_task[name] for name in ("accuracy", f"n_{subset}", f"n_{other}")] == [accuracy, n, 0]
-        assert of_task[f"mean_gap_{subset}"] == gap
-        assert of_task[f"mean_concept_difference_{subset}"] == 0
-        assert of_task[f"n_concept_difference_{subset}"] == n
-        assert math.isnan(of_task[f"mean_concept_difference_{other}"])
+    other_subset = {"safe": "control", "control": "safe"}[subset]
+    for task_scores in scores:
+        n = task_scores["sample_len"]
+        assert [task_scores[name] for name in ("accuracy", f"n_{subset}", f"n_{other_subset}")] == [accuracy, n, 0]
+        assert task_scores[f"mean_gap_{subset}"] == gap
+        assert task_scores[f"mean_concept_difference_{subset}"] == 0
+        assert task_scores[f"n_concept_difference_{subset}"] == n
+        assert math.isnan(task_scores[f"mean_concept_difference_{other_subset}"])

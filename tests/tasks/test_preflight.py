@@ -1,4 +1,4 @@
-"""What `medfaith eval` refuses before it loads a model, each with what to do."""
+"""Errors that `medfaith eval` raises before it loads a model, each with a remedy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHAT = ["--model", "local-chat-completions", "--apply_chat_template", "--model_a
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
-    """As much of a model as is looked at before it is loaded."""
+    """The files of a model that are checked before it is loaded."""
     folder = tmp_path_factory.mktemp("model")
     (folder / "config.json").write_text('{"model_type": "llava"}')
     (folder / "chat_template.jinja").write_text("{{ messages }}")
@@ -40,21 +40,21 @@ def model(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[tuple[str, list[Any]]]:
-    """The address of a server that nothing here may ask, and what it was asked."""
+    """Address of a server that must receive no request, and its list of requests."""
     with chat_server(lambda messages: "A") as served:
         yield served
 
 
 @pytest.fixture
 def refused(phantom_build, phantom_roots, model, server, monkeypatch, capsys):
-    """What a run with these arguments says before it ends; MODEL and URL stand for a model and a server."""
+    """Run `medfaith eval` and return its error; MODEL and URL in the arguments are replaced by a model and a server."""
 
     def run(arguments: list[str], *, roots: bool = True, data: object = phantom_build) -> str:
         for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
             monkeypatch.delenv(name, raising=False)
-        words = [word.replace("MODEL", str(model)).replace("URL", server[0]) for word in arguments]
-        given = [*root_words(phantom_roots if roots else {}), *words]
-        assert main(["eval", "--data", str(data), *given]) == 2
+        resolved = [word.replace("MODEL", str(model)).replace("URL", server[0]) for word in arguments]
+        options = [*root_words(phantom_roots if roots else {}), *resolved]
+        assert main(["eval", "--data", str(data), *options]) == 2
         assert not server[1]
         return capsys.readouterr().err
 
@@ -62,7 +62,7 @@ def refused(phantom_build, phantom_roots, model, server, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         (["--model", "orakle"], "no such model type(.|\n)*did you mean oracle"),
         ([*HF, "dtype=float32"], "pretrained=MODEL"),
@@ -84,14 +84,14 @@ def refused(phantom_build, phantom_roots, model, server, monkeypatch, capsys):
         (["--model", "local-chat-completions", "--model_args", "model=x"], "add --apply_chat_template"),
     ],
 )  # fmt: skip
-def test_options_that_cannot_work(arguments, words, refused):
+def test_options_that_cannot_work(arguments, message, refused):
     err = refused([*arguments, "--tasks", PRESENCE])
-    assert re.search(words, err), err
+    assert re.search(message, err), err
     assert "WARNING" not in err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "message"),
     [
         ([*HF, "pretrained=MODEL", "--tasks", "medfaith_contrabench_y1"], "no such task(.|\n)*medfaith_contrabench_y0"),
         (["--model", "oracle", "--tasks", "contrabench"], "no such task(.|\n)*did you mean medfaith_contrabench"),
@@ -107,46 +107,46 @@ def test_options_that_cannot_work(arguments, words, refused):
         ([*HF, "pretrained=MODEL", "--tasks", "medfaith_heal_vindr"], "holds no heal-medvqa-vindr_cxr"),
     ],
 )
-def test_tasks_that_a_model_cannot_be_asked(arguments, words, refused):
+def test_tasks_that_a_model_cannot_be_asked(arguments, message, refused):
     err = refused(arguments)
-    assert re.search(words, err), err
+    assert re.search(message, err), err
     assert ("has a chat template, and" in err) == (arguments[:3] == HF)
 
 
 def test_lm_evals_clients_are_held_to_the_terms_of_the_sources(refused, monkeypatch):
     monkeypatch.setattr(server_access, "is_third_party", lambda host: True)
-    asked = [*CHAT, "model=x,base_url=URL/chat/completions", "--images", "first", "--tasks", PRESENCE]
-    assert "add --send-images-to 127.0.0.1" in refused(asked)
-    asked += ["--send-images-to", "127.0.0.1"]
-    assert "chexpert: its terms do not let" in refused(asked)
-    assert "chexpert: its terms do not let" in refused([*asked, "--i-have-permission", "openi"])
-    given = {"send_images_to": "example.org", "i_have_permission": ["chexpert", "mimic_cxr"]}
+    options = [*CHAT, "model=x,base_url=URL/chat/completions", "--images", "first", "--tasks", PRESENCE]
+    assert "add --send-images-to 127.0.0.1" in refused(options)
+    options += ["--send-images-to", "127.0.0.1"]
+    assert "chexpert: its terms do not let" in refused(options)
+    assert "chexpert: its terms do not let" in refused([*options, "--i-have-permission", "openi"])
+    host_options = {"send_images_to": "example.org", "i_have_permission": ["chexpert", "mimic_cxr"]}
     server = ["--model", "medfaith-server"]
-    told = "send_images_to=example.org,i_have_permission=chexpert+mimic_cxr"
-    assert with_host(server, given) == [*server, "--model_args", told]
+    model_args = "send_images_to=example.org,i_have_permission=chexpert+mimic_cxr"
+    assert with_host(server, host_options) == [*server, "--model_args", model_args]
     assert with_host(server, {}) == server
-    assert with_host(CHAT, given) == CHAT
+    assert with_host(CHAT, host_options) == CHAT
 
 
 def test_data_and_roots_that_are_not_there(refused):
-    asked = [*HF, "pretrained=MODEL", "--apply_chat_template", "--tasks", PRESENCE]
-    assert "there is no such folder" in refused(asked, data="./nosuch")
-    assert "and the Hub cannot be reached" in refused(asked, data="nosuch")
-    assert "how to get it" in refused(asked, roots=False)
+    options = [*HF, "pretrained=MODEL", "--apply_chat_template", "--tasks", PRESENCE]
+    assert "there is no such folder" in refused(options, data="./nosuch")
+    assert "and the Hub cannot be reached" in refused(options, data="nosuch")
+    assert "how to get it" in refused(options, roots=False)
 
 
 @pytest.mark.parametrize(
-    ("config", "type_", "words"),
+    ("config", "type_", "message"),
     [
         ({"model_type": "llama"}, "medfaith-hf-vlm", "is of the type 'llama'(.|\n)*--model medfaith-server"),
         ({"model_type": "phi4_multimodal", "vision_config": {}}, "hf-multimodal", "'phi4_multimodal', which transf"),
         ({"model_type": "chexagent", "auto_map": {}}, "hf-multimodal", "trust_remote_code=True(.|\n)*--model medfaith"),
     ],
 )
-def test_a_model_that_transformers_cannot_load(config, type_, words, refused, tmp_path):
+def test_a_model_that_transformers_cannot_load(config, type_, message, refused, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     err = refused(["--model", type_, "--model_args", f"pretrained={tmp_path}", "--tasks", PRESENCE])
-    assert re.search(words, err), err
+    assert re.search(message, err), err
 
 
 def test_a_server_scores_letters_alone():
@@ -159,7 +159,7 @@ def test_a_server_scores_letters_alone():
 
 
 def test_a_hub_that_does_not_answer_is_asked_once(refused, monkeypatch):
-    """Its own client asks six times, with pauses between: 23 seconds for a misspelt folder, and as many for a model."""
+    """The Hub's client retries six times: 23 seconds for a misspelt folder, and the same again for a model."""
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"a pause of {seconds} s"))
@@ -168,7 +168,7 @@ def test_a_hub_that_does_not_answer_is_asked_once(refused, monkeypatch):
 
 
 def test_a_task_is_found_with_all_its_rows():
-    """In groups, in groups of a file, in tags and by patterns; lm-eval's own are left to lm-eval."""
+    """Tasks are found in groups, in groups of a file, in tags and by pattern; lm-eval's own tasks are ignored."""
     names = {task.name: task for task in chosen("medfaith_contrabench,medfaith_contrabench_3shot*,hellaswag")}
     assert PRESENCE in names
     shots = names["medfaith_contrabench_3shot_images::chexpert_absence"]
@@ -180,7 +180,7 @@ def test_a_task_is_found_with_all_its_rows():
 
 
 def test_images_that_lm_evals_chat_client_cuts_are_counted(phantom_build, phantom_roots):
-    """Plain lm_eval sends one image of each row; results and sample log say so."""
+    """Plain lm_eval sends one image per row; results and sample log record it."""
     loaded = load([OPENI], phantom_build, phantom_roots)
     run: Any = lm_eval.evaluate
     with chat_server(lambda messages: "A") as (url, requests):

@@ -1,6 +1,6 @@
-"""medfaith-server on a real server, `transformers serve`: what it answers is what medfaith-hf-vlm answers.
+"""medfaith-server on a real server, `transformers serve`, gives the answers of medfaith-hf-vlm.
 
-Between them stands a proxy that makes every row's first request fail in another way.
+A proxy between client and server makes every row's first request fail in a different way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.tasks.tiny_models import save_llava
 
 WAIT = 240  # seconds; a busy machine
 ASKED = ["Is there edema?", "<image>\nIs there edema?", "Compare <image> with <image>.", "<image>A?", "<image>B?"]
-pytestmark = pytest.mark.full  # test_server.py has what is sent and read, test_hf_vlm.py what the weights answer
+pytestmark = pytest.mark.full  # requests: test_server.py; answers of the weights: test_hf_vlm.py
 FIRST = ("busy", "error", "cut", "half", "slow")
 
 
@@ -57,7 +57,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         try:
             url = f"http://127.0.0.1:{port}/v1"
             end = time.monotonic() + WAIT
-            while not _answers(f"{url}/models"):
+            while not _is_reachable(f"{url}/models"):
                 assert process.poll() is None, (folder / "log").read_text()
                 assert time.monotonic() < end, (folder / "log").read_text()
                 time.sleep(0.3)
@@ -67,7 +67,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             process.wait()
 
 
-def _answers(url: str) -> bool:
+def _is_reachable(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=5):
             return True
@@ -75,7 +75,7 @@ def _answers(url: str) -> bool:
         return False
 
 
-def requests(lm: Any) -> list[Instance]:
+def build_requests(lm: Any) -> list[Instance]:
     return [
         asked(
             lm.apply_chat_template([{"role": "user", "content": text}]),
@@ -87,13 +87,13 @@ def requests(lm: Any) -> list[Instance]:
     ]
 
 
-def said(model: str, store: Path, url: str) -> list[str]:
-    """What the server said, in the order of the rows; the tiny model never ends by itself, so each answer is cut."""
+def ask_server(model: str, store: Path, url: str) -> list[str]:
+    """Return the server's answers in row order; the tiny model never ends by itself, and each answer is cut."""
     lm = ServerLM(base_url=url, model=model, concurrency=2, timeout=60, answers=str(store))
-    scored = lm.generate_until(requests(lm))
+    scored = lm.generate_until(build_requests(lm))
     with sqlite3.connect(store) as database:
-        kept = dict(database.execute("SELECT row, reply FROM answers").fetchall())
-    replies = [json.loads(kept[f"row {number}"]) for number in range(len(ASKED))]
+        replies_by_row = dict(database.execute("SELECT row, reply FROM answers").fetchall())
+    replies = [json.loads(replies_by_row[f"row {number}"]) for number in range(len(ASKED))]
     assert {reply["outcome"] for reply in replies} == {"cut"}
     assert scored == [reply["text"] for reply in replies]
     return scored
@@ -101,29 +101,29 @@ def said(model: str, store: Path, url: str) -> list[str]:
 
 def test_answers_are_those_of_the_weights_through_every_fault(served: Served, tmp_path: Path):
     local: Any = HFVisionLM(served.model, dtype="float32", device="cpu", batch_size=1)
-    expected = [local.generate_until([request])[0] for request in requests(local)]
+    expected = [local.generate_until([request])[0] for request in build_requests(local)]
     assert len(set(expected)) > 1
-    assert said(served.model, tmp_path / "straight", served.url) == expected
+    assert ask_server(served.model, tmp_path / "straight", served.url) == expected
 
-    seen: Counter[str] = Counter()
+    n_requests: Counter[str] = Counter()
 
-    def through(body: dict[str, Any]) -> Any:
-        asked = texts_of(body["messages"])
-        seen[asked] += 1
-        if asked.startswith("Say"):  # whether the model is there
-            return lambda handler: handler.send(200, _forwarded(served.url, body))
-        fault = FIRST[[*seen].index(asked)] if seen[asked] == 1 else "slow"
+    def inject_fault(body: dict[str, Any]) -> Any:
+        text = texts_of(body["messages"])
+        n_requests[text] += 1
+        if text.startswith("Say"):  # probe of the model
+            return lambda handler: handler.send(200, _forward(served.url, body))
+        fault = FIRST[[*n_requests].index(text)] if n_requests[text] == 1 else "slow"
         if fault != "slow":
             return FAULTS[fault]
         time.sleep(0.5)
-        return lambda handler: handler.send(200, _forwarded(served.url, body))
+        return lambda handler: handler.send(200, _forward(served.url, body))
 
-    with chat_server(None, models=[{"id": served.model}], fault=through) as (url, _):
-        assert said(served.model, tmp_path / "faulty", url) == expected
-    assert sorted(seen.values()) == [1, 2, 2, 2, 2], "a slow answer is awaited, all others are asked for again"
+    with chat_server(None, models=[{"id": served.model}], fault=inject_fault) as (url, _):
+        assert ask_server(served.model, tmp_path / "faulty", url) == expected
+    assert sorted(n_requests.values()) == [1, 2, 2, 2, 2], "a slow answer is awaited, all others are asked for again"
 
 
-def _forwarded(url: str, body: dict[str, Any]) -> Any:
+def _forward(url: str, body: dict[str, Any]) -> Any:
     content = {name: value for name, value in body.items() if name not in ("path", "key")}
     headers = {"Content-Type": "application/json"}
     request = urllib.request.Request(f"{url}/chat/completions", json.dumps(content).encode(), headers)

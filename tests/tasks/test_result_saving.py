@@ -1,4 +1,4 @@
-"""A run whose results do not stand on the disk at its end is no success, and leaves no half of a file."""
+"""A run that cannot save its results fails and leaves no partial file."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ TASK = "medfaith_contrabench_chexpert_presence"
 @pytest.mark.parametrize(("n_bytes", "stays"), [(100, []), (60_000, ["results"])])
 def test_eval_fails_where_its_results_cannot_be_saved(n_bytes, stays, phantom_build, tmp_path, capsys):
     read("cxr-contrabench-chexpert", "chexpert_presence", "validation", str(phantom_build))  # into the library's cache
-    words = ["--model", "oracle", "--tasks", TASK, "--output_path", str(tmp_path), "--log_samples"]
+    arguments = ["--model", "oracle", "--tasks", TASK, "--output_path", str(tmp_path), "--log_samples"]
     with no_file_above(n_bytes):
-        assert main(["eval", "--data", str(phantom_build), *words]) == 2
-    said = capsys.readouterr().err
-    assert f"medfaith: {tmp_path}: the results could not all be saved: File too large\n  what to do: " in said
+        assert main(["eval", "--data", str(phantom_build), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert f"medfaith: {tmp_path}: the results could not all be saved: File too large\n  what to do: " in error
     assert [path.name.split("_")[0] for path in tmp_path.rglob("*.json*")] == stays
-    assert main(["eval", "--data", str(phantom_build), *words]) == 0
+    assert main(["eval", "--data", str(phantom_build), *arguments]) == 0
     assert "Unread: 0 of" in capsys.readouterr().out
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_a_model_is_asked(phantom_build, tmp_path, capsys):
     (tmp_path / "file").touch()
-    words = ["--model", "oracle", "--tasks", TASK, "--output_path", str(tmp_path / "file/out"), "--log_samples"]
-    assert main(["eval", "--data", str(phantom_build), *words]) == 2
-    said = capsys.readouterr().err
-    assert f"{tmp_path}/file/out: Not a directory\n  what to do: " in said
-    assert "Requesting" not in said
+    arguments = ["--model", "oracle", "--tasks", TASK, "--output_path", str(tmp_path / "file/out"), "--log_samples"]
+    assert main(["eval", "--data", str(phantom_build), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert f"{tmp_path}/file/out: Not a directory\n  what to do: " in error
+    assert "Requesting" not in error
 
 
 def test_a_full_cache_of_rows_is_told_as_such(phantom_build, tmp_path, monkeypatch):

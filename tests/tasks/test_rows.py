@@ -1,4 +1,4 @@
-"""Rows for lm-eval: images opened on demand, and what happens when one is missing or broken."""
+"""Rows for lm-eval: images opened on demand, and errors for missing or broken ones."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHICH = {"config": "chexpert_presence", "split": "validation"}
 
 @pytest.fixture
 def ask(phantom_build):
-    """The rows of one split as lm-eval gets them; options as in `load`."""
+    """Load the rows of one split for lm-eval, with the options of `load`."""
     return lambda **options: load(REPOSITORY, **{"data": str(phantom_build)} | WHICH | options)["test"]
 
 
@@ -31,14 +31,14 @@ def roots(phantom_roots, tmp_path) -> dict[str, str]:
     return {"chexpert": str(shutil.copytree(phantom_roots["chexpert"], tmp_path / "chexpert"))}
 
 
-def first_image(rows, roots: dict[str, str]) -> Path:
+def find_first_image(rows, roots: dict[str, str]) -> Path:
     source, key = str(rows[0]["images"]).split()[0].split(":")
     assert source == "chexpert"
     return next(Path(roots["chexpert"]).rglob(key))
 
 
 def test_documents_of_a_row_know_that_its_answer_is_cut(ask, roots):
-    """Also one that was read before the model was asked, which lm-eval gives to its filters."""
+    """This includes a document read before the answer, which lm-eval passes to its filters."""
     rows = ask(roots=roots)
     before = rows[0]
     before["images"].tell_outcome("cut")
@@ -52,10 +52,10 @@ def test_images_are_opened_when_they_are_taken(ask, roots):
     lazy = rows[0]["images"]
     assert isinstance(lazy, LazyImages)
     assert [image.mode for image in lazy] == ["RGB"] * len(lazy)
-    expected = Image.open(first_image(rows, roots)).convert("RGB").tobytes()
+    expected = Image.open(find_first_image(rows, roots)).convert("RGB").tobytes()
     assert lazy[:1][0].tobytes() == lazy[0].tobytes() == expected
     assert rows[0]["n_images_sent"] == len(lazy)
-    assert roots["chexpert"] not in str(lazy)  # what the sample log keeps names no place on this machine
+    assert roots["chexpert"] not in str(lazy)  # the sample log contains no local path
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_images_are_opened_when_they_are_taken(ask, roots):
     ],
 )
 def test_a_document_says_how_many_images_its_model_was_given(take, options, n_sent, ask, roots):
-    """The model takes them from one document, and lm-eval scores and logs another one of the same row."""
+    """The model takes images from one document; lm-eval scores and logs another document of the same row."""
     rows, plain = ask(roots=roots, facts=facts, **options), ask()
     row = max(range(len(rows)), key=lambda number: len(plain[number]["images"]))
     take(rows[row]["images"])
@@ -80,8 +80,8 @@ def test_a_document_says_how_many_images_its_model_was_given(take, options, n_se
 
 
 def test_a_document_names_the_views_of_the_images_that_are_shown(ask, roots):
-    for shown in ("all", "first"):
-        for doc in ask(roots=roots, images=shown):
+    for selection in ("all", "first"):
+        for doc in ask(roots=roots, images=selection):
             paths = str(doc["images"]).split()
             views = {"lateral" if "lateral" in path else doc["views"].split(" and ")[0] for path in paths}
             assert views < {"AP", "PA", "lateral"}
@@ -96,21 +96,21 @@ def test_data_may_be_the_build_or_one_repository_and_metadata_of_lm_eval_is_acce
 
 def test_rows_are_read_once_for_the_same_files_and_again_for_others(phantom_build, tmp_path):
     shutil.copytree(phantom_build / "cxr-contrabench-chexpert", tmp_path / "cxr-contrabench-chexpert")
-    of = ("cxr-contrabench-chexpert", "chexpert_presence", "validation", str(tmp_path))
-    before = read(*of)
-    assert read(*of) is before
-    (file,) = (tmp_path / of[0] / of[1]).glob("validation-*.parquet")
+    location = ("cxr-contrabench-chexpert", "chexpert_presence", "validation", str(tmp_path))
+    before = read(*location)
+    assert read(*location) is before
+    (file,) = (tmp_path / location[0] / location[1]).glob("validation-*.parquet")
     pq.write_table(pq.read_table(file).slice(1), file)
-    card = tmp_path / of[0] / "README.md"
+    card = tmp_path / location[0] / "README.md"
     card.write_text(card.read_text().replace("description: rows ", "description: other rows "))
-    assert read(*of)["id"] == before["id"][1:]
+    assert read(*location)["id"] == before["id"][1:]
 
 
 def test_the_first_image_alone_can_be_shown(ask, roots):
-    every, first = ask(roots=roots), ask(roots=roots, images="first")
-    assert max(len(row["images"]) for row in every) > 1
-    assert [str(row["images"]) for row in first] == [str(row["images"]).split()[0] for row in every]
-    assert (set(every["images_shown"]), set(first["images_shown"])) == ({"all"}, {"first"})
+    all_images, first_only = ask(roots=roots), ask(roots=roots, images="first")
+    assert max(len(row["images"]) for row in all_images) > 1
+    assert [str(row["images"]) for row in first_only] == [str(row["images"]).split()[0] for row in all_images]
+    assert (set(all_images["images_shown"]), set(first_only["images_shown"])) == ({"all"}, {"first"})
 
 
 def test_a_folder_without_the_repository_is_not_taken_for_an_organisation(phantom_build, tmp_path):
@@ -124,13 +124,13 @@ def test_a_folder_without_the_repository_is_not_taken_for_an_organisation(phanto
 
 def test_a_missing_image_stops_before_the_first_answer_and_names_the_row(ask, roots):
     rows = ask(roots=roots)
-    first_image(rows, roots).unlink()
+    find_first_image(rows, roots).unlink()
     with pytest.raises(ImageError, match=f"row {rows[0]['id']}(.|\n)*--skip-missing-images"):
         ask(roots=roots)
 
 
 def test_a_truncated_image_stops_when_it_is_opened_and_names_the_row(ask, roots):
-    path = first_image(ask(roots=roots), roots)
+    path = find_first_image(ask(roots=roots), roots)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     rows = ask(roots=roots)
     with pytest.raises(ImageError, match=f"row {rows[0]['id']}"):
@@ -140,7 +140,7 @@ def test_a_truncated_image_stops_when_it_is_opened_and_names_the_row(ask, roots)
 @pytest.mark.parametrize("damage", ["missing", "truncated"])
 def test_rows_without_their_images_are_left_out_and_counted_on_request(ask, roots, damage):
     before = ask(roots=roots)
-    path = first_image(before, roots)
+    path = find_first_image(before, roots)
     if damage == "missing":
         path.unlink()
     else:
@@ -164,7 +164,7 @@ def test_without_a_root_rows_load_and_an_image_says_how_to_get_access(ask):
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "words"),
+    ("options", "error", "message"),
     [
         ({"data": None}, MedfaithError, "no data was named"),
         ({"split": "test"}, InputError, "cannot be loaded"),
@@ -172,6 +172,6 @@ def test_without_a_root_rows_load_and_an_image_says_how_to_get_access(ask):
         ({"config": "nothing", "split": "train"}, InputError, "cannot be loaded"),
     ],
 )
-def test_what_cannot_be_loaded_is_explained(ask, options, error, words):
-    with pytest.raises(error, match=words):
+def test_what_cannot_be_loaded_is_explained(ask, options, error, message):
+    with pytest.raises(error, match=message):
         ask(**options)

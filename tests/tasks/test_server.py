@@ -1,4 +1,4 @@
-"""`medfaith-server` against a real HTTP server on this machine: what is sent, what is read, what is asked again."""
+"""`medfaith-server` against a real HTTP server on this machine: requests, replies and retries."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ WRONG_LUNG = "medfaith_wrong_lung_gold"
 
 
 def test_each_image_stands_where_its_placeholder_does():
-    given = [shade(level) for level in (10, 20, 30)]
+    shades = [shade(level) for level in (10, 20, 30)]
     system = {"role": "system", "content": "You read images."}
     prompts = [
-        ("<image>Left, <image>\nright?", given[:2], [10, "Left, ", 20, "\nright?"]),
-        ("First <image><image>\nthen <image>", given, ["First ", 10, 20, "\nthen ", 30]),
-        ("No image at all", LazyImages("r1", [], {}), "No image at all"),  # as under the control none
+        ("<image>Left, <image>\nright?", shades[:2], [10, "Left, ", 20, "\nright?"]),
+        ("First <image><image>\nthen <image>", shades, ["First ", 10, 20, "\nthen ", 30]),
+        ("No image at all", LazyImages("r1", [], {}), "No image at all"),  # like the control none
     ]
     with serving() as server:
         lm = server.lm(concurrency=1)
@@ -46,12 +46,14 @@ def test_each_image_stands_where_its_placeholder_does():
         sent = [request["messages"] for request in server.requests]
     assert [turns[0] for turns in sent[3:]] == [system] * 3
     for turns, (_, pictures, expected) in zip(sent, prompts * 2, strict=True):
-        shown = pictures_of(turns)
-        assert [np.asarray(image).tolist() for image in shown] == [np.asarray(image).tolist() for image in pictures[:]]
-        levels = iter(int(np.asarray(image)[0, 0, 0]) for image in shown)
+        received = pictures_of(turns)
+        assert [np.asarray(image).tolist() for image in received] == [
+            np.asarray(image).tolist() for image in pictures[:]
+        ]
+        levels = iter(int(np.asarray(image)[0, 0, 0]) for image in received)
         content = turns[-1]["content"]
-        parts = content if isinstance(content, str) else [part.get("text") or next(levels) for part in content]
-        assert parts == expected
+        items = content if isinstance(content, str) else [item.get("text") or next(levels) for item in content]
+        assert items == expected
 
 
 def test_settings_and_the_form_of_images_are_the_runs():
@@ -66,7 +68,7 @@ def test_settings_and_the_form_of_images_are_the_runs():
     del sent[1]["messages"]
     settings = {"temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": ["\n", "b", "c", "d"]}
     assert sent[1] == {"model": "m", "max_completion_tokens": 64, **settings}
-    assert cut == "Answer to A "  # cut at the fifth stop string, too, which was not sent
+    assert cut == "Answer to A "  # also cut at the fifth stop string, which is not sent
 
 
 REPLIES = [
@@ -86,33 +88,33 @@ def test_answers_are_scored_cut_ones_too_and_the_store_keeps_the_others(tmp_path
         lm = server.lm(answers=str(tmp_path / "new" / "answers.sqlite"))
         scored = lm.generate_until([asked(str(number), number=number) for number in range(len(REPLIES))])
     assert scored == [text for _, text, _ in REPLIES]
-    found = kept(tmp_path / "new" / "answers.sqlite")
+    stored = kept(tmp_path / "new" / "answers.sqlite")
     for number, (choice, _, outcome) in enumerate(REPLIES):
-        assert found[f"row {number}"].startswith(outcome)
-        for words in choice["message"].values():
-            assert not isinstance(words, str) or words in found[f"row {number}"]
+        assert stored[f"row {number}"].startswith(outcome)
+        for field in choice["message"].values():
+            assert not isinstance(field, str) or field in stored[f"row {number}"]
     assert outcomes == {"answered": 3, "empty": 2, "cut": 1, "filtered": 1, "refused": 1}
     assert "5 of 8 answers are not whole: 2 empty, 1 cut, 1 filtered, 1 refused" in capsys.readouterr().err
 
 
-def half(handler):
+def send_half(handler):
     handler.send_response(200)
     handler.send_header("Content-Length", "1000")
     handler.end_headers()
     handler.wfile.write(b'{"choices": [')
 
 
-def slow(handler):
+def respond_slowly(handler):
     time.sleep(0.5)
 
 
-# What the first request of a row gets, or each.
+# Response to the first request of a row, or to each request (LASTING).
 FAULTS = {
     "busy": lambda handler: handler.send(429, {"error": {"message": "busy"}}, Retry_After="0.05"),
     "error": lambda handler: handler.send(500, {"error": {"message": "oh"}}),
     "cut": lambda handler: handler.connection.close(),
-    "half": half,
-    "slow": slow,
+    "half": send_half,
+    "slow": respond_slowly,
     "no chat": lambda handler: handler.send(200, {"error": "no chat completion"}),
     "redirect": lambda handler: handler.send(302, {}, Location="http://127.0.0.1:9/v1/chat/completions"),
     "too long": lambda handler: handler.send(400, {"error": {"message": "too many tokens"}}),
@@ -122,30 +124,30 @@ LASTING = ("no chat", "redirect", "too long")
 
 
 def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys, monkeypatch):
-    seen, mended, pauses = [], False, []
+    requested, is_fixed, pauses = [], False, []
 
     async def paused(seconds):
         pauses.append(seconds)
 
     monkeypatch.setattr("openai._base_client.anyio.sleep", paused)
 
-    def fault(request):
-        seen.append(name := texts_of(request["messages"]))
-        return FAULTS[name] if not mended and (seen.count(name) == 1 or name in LASTING) else None
+    def choose_fault(request):
+        requested.append(name := texts_of(request["messages"]))
+        return FAULTS[name] if not is_fixed and (requested.count(name) == 1 or name in LASTING) else None
 
     requests = [asked(name, number=number) for number, name in enumerate(FAULTS)]
     expected = {name: "" if name == "filter" else f"Answer to {name}" for name in FAULTS}
-    with serving(fault=fault) as server, tally() as outcomes:
+    with serving(fault=choose_fault) as server, tally() as outcomes:
         lm = server.lm(timeout=0.3, answers=str(tmp_path / "a"))
-        first = lm.generate_until(requests)
-        times = Counter(seen)
+        replies = lm.generate_until(requests)
+        times = Counter(requested)
         assert warn_unanswered(outcomes)
-        mended = True
-        again = lm.generate_until(requests)
-    assert dict(zip(FAULTS, first, strict=True)) == {**expected, **dict.fromkeys(LASTING, "")}
+        is_fixed = True
+        later_replies = lm.generate_until(requests)
+    assert dict(zip(FAULTS, replies, strict=True)) == {**expected, **dict.fromkeys(LASTING, "")}
     assert times == {name: 1 if name in (*LASTING, "filter") else 2 for name in FAULTS}
-    assert dict(zip(FAULTS, again, strict=True)) == expected
-    assert sorted(seen[times.total() :]) == sorted(LASTING)
+    assert dict(zip(FAULTS, later_replies, strict=True)) == expected
+    assert sorted(requested[times.total() :]) == sorted(LASTING)
     assert outcomes == {"answered": 13, "unanswered": 3, "filtered": 2}
     assert 0.05 in pauses, "the server's pause, not one of the client's own"
     error = capsys.readouterr().err
@@ -153,15 +155,15 @@ def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys, monk
     assert "3 of 9 rows (33.3%) have no answer, more than 1%" in error
 
 
-GONE = [  # what a server that is gone sends, after 20 good answers; how many rows it is asked for then
+GONE = [  # response of a lost server after 20 good answers, and the expected warning
     (FAULTS["cut"], "(Connection error|timed out)"),
     (lambda handler: handler.send(503, {"error": {"message": "no healthy upstream"}}), "no healthy upstream"),
     (lambda handler: handler.send(429, {"error": {"message": "quota exceeded"}}), "quota exceeded"),
 ]
 
 
-@pytest.mark.parametrize(("fault", "words"), GONE, ids=["cut", "gateway", "quota"])
-def test_a_server_that_is_gone_is_not_asked_for_the_rest(fault, words, tmp_path, capsys):
+@pytest.mark.parametrize(("fault", "message"), GONE, ids=["cut", "gateway", "quota"])
+def test_a_server_that_is_gone_is_not_asked_for_the_rest(fault, message, tmp_path, capsys):
     requests, gone = [asked(f"row {n}", number=n) for n in range(60)], False
     with serving(fault=lambda request: fault if gone else None) as server:
         lm = server.lm(answers=str(tmp_path / "a"), concurrency=4, max_retries=0)
@@ -172,18 +174,18 @@ def test_a_server_that_is_gone_is_not_asked_for_the_rest(fault, words, tmp_path,
         assert replies[:20] == [f"Answer to row {n}" for n in range(20)]
         assert replies.count("") == 40
         assert 32 <= n_asked <= 36, "twelve are lost in a row, and four are under way"
-        assert re.search(rf"gave nothing to 12 rows in a row \(.*{words}.*\); the rows", capsys.readouterr().err)
+        assert re.search(rf"gave nothing to 12 rows in a row \(.*{message}.*\); the rows", capsys.readouterr().err)
         assert "" not in lm.generate_until(requests)
         assert len(server.requests) == n_asked + 40
 
 
 def test_lost_answers_between_others_do_not_make_a_server_one_that_is_gone(tmp_path):
-    """Every other row is lost, or the server cannot take it: that is no reason to leave out the rest."""
+    """Every other row is lost and the server rejects the others; the run still asks every row."""
 
-    def fault(request):
+    def choose_fault(request):
         return FAULTS["cut"] if int(texts_of(request["messages"])) % 2 else FAULTS["too long"]
 
-    with serving(fault=fault) as server:
+    with serving(fault=choose_fault) as server:
         lm = server.lm(concurrency=1, max_retries=0)
         assert lm.generate_until([asked(f"{n}", number=n) for n in range(40)]) == [""] * 40
         assert len(server.requests) == 40
@@ -192,7 +194,7 @@ def test_lost_answers_between_others_do_not_make_a_server_one_that_is_gone(tmp_p
 def test_requests_run_at_once_and_replies_keep_the_order_of_rows():
     together, running, most = threading.Barrier(4), [], []
 
-    def say(messages):
+    def make_answer(messages):
         running.append(1)
         together.wait(timeout=5)  # breaks, and with it the test, unless four requests are there at once
         most.append(len(running))
@@ -200,23 +202,23 @@ def test_requests_run_at_once_and_replies_keep_the_order_of_rows():
         running.pop()
         return echo(messages)
 
-    with serving(say) as server:
+    with serving(make_answer) as server:
         replies = server.lm(concurrency=4, max_retries=0).generate_until([asked(str(number)) for number in range(12)])
     assert replies == [f"Answer to {number}" for number in range(12)]
     assert max(most) == 4
 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
-    """The run is a process of its own, which is killed when the server is asked the sixth question."""
+    """A separate process runs the model and is killed at the sixth question."""
     killed, child = [], 0
 
-    def say(messages):
+    def make_answer(messages):
         if len(server.requests) == 6 and not killed:
             killed.append(texts_of(messages))
             os.kill(child, signal.SIGKILL)
         return echo(messages)
 
-    with serving(say) as server:
+    with serving(make_answer) as server:
         lm = server.lm(concurrency=1, answers=str(tmp_path / "a"))
         child = os.fork()
         if not child:
@@ -233,7 +235,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path):
         assert len(server.requests) == 11
 
 
-CHANGES = {  # what is asked in another way -> the model's options, the request
+CHANGES = {  # change -> the model's options, the request
     "nothing": ({}, asked("<image>Is it?", [shade(1)])),
     "another row and task": ({}, asked("<image>Is it?", [shade(1)], number=7)),
     "concurrency": ({"concurrency": 2, "max_retries": 0, "timeout": 9}, asked("<image>Is it?", [shade(1)])),
@@ -269,14 +271,14 @@ def test_only_the_same_question_gets_a_stored_answer(tmp_path):
         server.lm(**answers).generate_until([original])
         assert len(server.requests) == n
         models[0] = {**models[0], "root": "other weights"}
-        server.lm(**answers, concurrency=1).generate_until([original] * 3)  # lm-eval's `repeats`: an answer each
+        server.lm(**answers, concurrency=1).generate_until([original] * 3)  # lm-eval's `repeats`: one answer for each
         assert len(server.requests) == n + 3
     with serving(models=models) as another:
         another.lm(**answers).generate_until([original])
         assert len(another.requests) == 1
 
 
-REFUSED = [  # the model's options -> what it says
+REFUSED = [  # the model's options, and the expected message
     ({"base_url": "http://127.0.0.1:9/v1"}, "does not answer"),
     ({"model": "nosuch"}, r"has no model 'nosuch' \(404: (.|\n)*expected: one of m, other"),
     ({"base_url": "URL/not-here"}, r"has no model 'm' \(404: "),
@@ -300,15 +302,15 @@ REFUSED = [  # the model's options -> what it says
 def test_what_cannot_be_asked_is_refused_when_the_model_is_loaded(tmp_path):
     (tmp_path / "broken").write_text("no database" * 100)
 
-    def fault(request):
+    def choose_fault(request):
         good = request["path"] == "/v1/chat/completions" and request["model"] == "m"
         return None if good else lambda handler: handler.send(404, {"error": {"message": "no such model or page"}})
 
-    with serving(fault=fault) as server, serving(models=None, status_of=lambda n: 401) as closed:
+    with serving(fault=choose_fault) as server, serving(models=None, status_of=lambda n: 401) as closed:
         places = {"URL": server.url, "LOCKED": closed.url, "BROKEN": str(tmp_path / "broken")}
-        for given, words in REFUSED:
-            options = {name: filled(value, places) for name, value in given.items()}
-            with pytest.raises(MedfaithError, match=words):
+        for arguments, message in REFUSED:
+            options = {name: fill_places(value, places) for name, value in arguments.items()}
+            with pytest.raises(MedfaithError, match=message):
                 server.lm(**options)
         assert server.lm(model="m", base_url=f"{server.url}/")
     with serving(models=None) as unlisted:
@@ -316,7 +318,7 @@ def test_what_cannot_be_asked_is_refused_when_the_model_is_loaded(tmp_path):
         assert [texts_of(request["messages"]) for request in unlisted.requests] == ["Say Yes."]
 
 
-def filled(value: Any, places: dict[str, str]) -> Any:
+def fill_places(value: Any, places: dict[str, str]) -> Any:
     for name, place in places.items():
         value = value.replace(name, place) if isinstance(value, str) else value
     return value
@@ -335,18 +337,18 @@ def test_log_likelihoods_and_prompts_without_their_images_are_refused():
 
 
 def test_which_hosts_are_third_parties(monkeypatch):
-    own = ("127.0.0.1", "::1", "localhost", "10.1.2.3", "172.16.0.9", "192.168.1.1")
-    assert not [host for host in own if server_access.is_third_party(host)]
-    others = ("8.8.8.8", "172.32.0.1", "2001:4860:4860::8888")
-    assert {host for host in others if server_access.is_third_party(host)} == {*others}
-    found = {"inside": ["10.0.0.7"], "mixed": ["10.0.0.7", "8.8.8.8"]}
+    private_hosts = ("127.0.0.1", "::1", "localhost", "10.1.2.3", "172.16.0.9", "192.168.1.1")
+    assert not [host for host in private_hosts if server_access.is_third_party(host)]
+    public_hosts = ("8.8.8.8", "172.32.0.1", "2001:4860:4860::8888")
+    assert {host for host in public_hosts if server_access.is_third_party(host)} == {*public_hosts}
+    addresses = {"inside": ["10.0.0.7"], "mixed": ["10.0.0.7", "8.8.8.8"]}
 
-    def look_up(host, _):
-        if host not in found:
+    def resolve_host(host, _):
+        if host not in addresses:
             raise OSError
-        return [(0, 0, 0, "", (address, 0)) for address in found[host]]
+        return [(0, 0, 0, "", (address, 0)) for address in addresses[host]]
 
-    monkeypatch.setattr(server_access.socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(server_access.socket, "getaddrinfo", resolve_host)
     assert [server_access.is_third_party(host) for host in ("inside", "mixed", "unknown")] == [False, True, True]
 
 
@@ -357,46 +359,50 @@ def test_data_go_to_a_third_party_only_where_their_terms_let_them(
     keys = {"chexpert": "train/patient00001/study1/view1_frontal.jpg", "openi": "CXR1_1_IM-0001-3001.png"}
     references = {source: {"source": source, "key": key, "view": ""} for source, key in keys.items()}
 
-    def row(*names, further=()):
-        shown = LazyImages("a", [references[name] for name in names], phantom_roots, further=further)
-        return asked("<image>" * len(names), shown)
+    def make_request(*names, further=()):
+        lazy_images = LazyImages("a", [references[name] for name in names], phantom_roots, further=further)
+        return asked("<image>" * len(names), lazy_images)
 
     with serving() as server:
         run = partial(server.lm, send_images_to="127.0.0.1")
-        for request in (row("openi", "chexpert"), row("openi", further=["chexpert"])):
+        for request in (make_request("openi", "chexpert"), make_request("openi", further=["chexpert"])):
             with pytest.raises(MedfaithError, match=r"chexpert: its terms do not let (.|\n)*-permission chexpert"):
-                run().generate_until([row("openi"), request])
+                run().generate_until([make_request("openi"), request])
         loaded = load([WRONG_LUNG], phantom_wrong_lung_build, phantom_wrong_lung_roots, control="none")
         document = loaded["tasks"][WRONG_LUNG].test_docs()[0]
-        assert (len(document["images"]), document["images"].sources) == (0, {"mimic_cxr"})  # words of reports
+        assert (len(document["images"]), document["images"].sources) == (0, {"mimic_cxr"})  # sentences of reports
         assert not server.requests
-        assert len(run().generate_until([row("openi"), asked("no image")])) == 2
-        assert run(i_have_permission="mimic_cxr+chexpert").generate_until([row("chexpert")])
+        assert len(run().generate_until([make_request("openi"), asked("no image")])) == 2
+        assert run(i_have_permission="mimic_cxr+chexpert").generate_until([make_request("chexpert")])
 
 
 def test_medfaith_eval_asks_what_an_earlier_run_has_not_been_answered(
     phantom_build, phantom_roots, tmp_path, capsys, monkeypatch
 ):
-    """Rows of several images. Two of four fail at first; then the command asks these two, and one still fails."""
+    """Two of four rows with several images fail at first; the command then asks these two, and one fails again."""
     task = "medfaith_contrabench_openi_report_absence"
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     failing = []
 
-    def fault(request):
-        return half if texts_of(request["messages"]) in failing else None
+    def choose_fault(request):
+        return send_half if texts_of(request["messages"]) in failing else None
 
-    with serving(lambda messages: "A", fault=fault) as server:
-        given = {"concurrency": 1, "max_retries": 0}
+    with serving(lambda messages: "A", fault=choose_fault) as server:
+        client_options = {"concurrency": 1, "max_retries": 0}
         loaded = load([task], phantom_build, phantom_roots)
         questions = [prompts.b0(doc).replace("<image>", "") for doc in loaded["tasks"][task].test_docs()]
         failing += questions[1:3]
-        first = evaluate(server.lm(**given, answers=str(tmp_path / "answers.sqlite")), loaded, limit=4)[task]
+        first_run = evaluate(server.lm(**client_options, answers=str(tmp_path / "answers.sqlite")), loaded, limit=4)[
+            task
+        ]
         del failing[0]
-        named = ",".join(f"{name}={value}" for name, value in {"base_url": server.url, "model": "m", **given}.items())
+        model_args = ",".join(
+            f"{name}={value}" for name, value in {"base_url": server.url, "model": "m", **client_options}.items()
+        )
         command = ["eval", "--data", str(phantom_build), *root_words(phantom_roots), "--tasks", task, "--limit", "4"]
-        command += ["--model", "medfaith-server", "--model_args", named, "--apply_chat_template", "--log_samples"]
+        command += ["--model", "medfaith-server", "--model_args", model_args, "--apply_chat_template", "--log_samples"]
         assert main([*command, "--output_path", str(tmp_path)]) == 3
-    assert first["replies"][::4] == ["A", "", "", "A"]  # of four filters
+    assert first_run["replies"][::4] == ["A", "", "", "A"]  # one per filter, four filters
     samples = [sample for sample in samples_of(tmp_path, task) if sample["filter"] == "b0"]
     assert [sample["resps"] for sample in samples] == [[["A"]], [["A"]], [[""]], [["A"]]]
     assert "1 of 4 rows (25.0%) have no answer" in capsys.readouterr().err
@@ -409,6 +415,6 @@ def test_medfaith_eval_asks_what_an_earlier_run_has_not_been_answered(
         opened = [images.open_image(reference, phantom_roots) for reference in references]
         assert len(opened) == sample["arguments"]["gen_args_0"]["arg_0"].count("<image>")
         pairs = zip(opened, pictures_of(request["messages"]), strict=True)
-        assert all(np.array_equal(np.asarray(own), np.asarray(sent)) for own, sent in pairs)
+        assert all(np.array_equal(np.asarray(opened_image), np.asarray(sent)) for opened_image, sent in pairs)
     assert {len(pictures_of(request["messages"])) for request in server.requests} - {1}, "some row has several images"
     assert "secret" not in "".join(path.read_text() for path in tmp_path.rglob("*.json*"))

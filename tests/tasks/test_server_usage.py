@@ -1,4 +1,4 @@
-"""What runs on `medfaith-server` take: requests, tokens and their price in the results, and before the start."""
+"""Usage of runs on `medfaith-server`: requests, tokens and price, in the results and before the start."""
 
 from __future__ import annotations
 
@@ -20,14 +20,21 @@ COUNTED = {"prompt_tokens": 300, "completion_tokens": 2}
 PRICES = {"prompt_price": 10, "answer_price": 1000}  # of a million: 0.003 and 0.002 of an answer
 
 
-def usage_of(folder):
-    """What the results files in a folder say, in the order of their dates."""
+def read_usage(folder):
+    """Read the usage from the results files in a folder, in order of date."""
     return [json.loads(path.read_text())["config"]["usage"] for path in sorted(folder.rglob("results_*.json"))]
 
 
-def command_of(server, build, roots, folder, *more, **given):
-    named = {"base_url": server.url, "model": "m", "answers": folder / "answers", "concurrency": 1, **PRICES, **given}
-    arguments = ",".join(f"{name}={value}" for name, value in named.items())
+def build_options(server, build, roots, folder, *more, **model_options):
+    model_args = {
+        "base_url": server.url,
+        "model": "m",
+        "answers": folder / "answers",
+        "concurrency": 1,
+        **PRICES,
+        **model_options,
+    }
+    arguments = ",".join(f"{name}={value}" for name, value in model_args.items())
     return [
         *("--data", str(build), *root_words(roots), "--model", "medfaith-server", "--model_args", arguments),
         *("--apply_chat_template", *more),
@@ -35,21 +42,21 @@ def command_of(server, build, roots, folder, *more, **given):
 
 
 def test_a_run_says_before_and_after_what_it_takes(phantom_build, phantom_roots, tmp_path, capsys):
-    """Of six rows one finds no server; the same command again takes only what that one costs."""
+    """One of six rows finds no server; the repeated command only pays for that row."""
     fail = True
 
-    def fault(request):
+    def choose_fault(request):
         lost = fail and len(server.requests) == 3
         return (lambda handler: handler.send(500, {"error": {"message": "oh"}})) if lost else None
 
-    with serving(lambda messages: "A", fault=fault, usage=COUNTED) as server:
-        given = phantom_build, phantom_roots, tmp_path, "--tasks", TASK, "--limit", "6"
-        command = ["eval", *command_of(server, *given, max_retries=0), "--output_path", str(tmp_path / "logs")]
+    with serving(lambda messages: "A", fault=choose_fault, usage=COUNTED) as server:
+        options = phantom_build, phantom_roots, tmp_path, "--tasks", TASK, "--limit", "6"
+        command = ["eval", *build_options(server, *options, max_retries=0), "--output_path", str(tmp_path / "logs")]
         assert main([*command, "--dry-run"]) == 0
         before = capsys.readouterr().out
         assert (server.requests, [*tmp_path.iterdir()]) == ([], [tmp_path / "answers"])
         assert main([*command, "--log_samples"]) == 3
-        (first,) = samples_of(tmp_path / "logs", TASK)[8:9]
+        (sample,) = samples_of(tmp_path / "logs", TASK)[8:9]
         assert "Unread: 1 of 6 answers (16.67%). Of these 1 have no answer." in capsys.readouterr().out
         report = write_report([tmp_path / "logs"])
         fail = False
@@ -61,17 +68,17 @@ def test_a_run_says_before_and_after_what_it_takes(phantom_build, phantom_roots,
     )
     assert "of text; those of the images come on top" in before
     assert "answers are kept" not in before
-    assert (first["doc"]["answer_outcome"], first["n_unanswered"]) == ("unanswered", 1)
+    assert (sample["doc"]["answer_outcome"], sample["n_unanswered"]) == ("unanswered", 1)
     assert rows_of(report, "Runs")[0][-3] == "1", "unanswered"
     assert re.search(r"WARNING: 1 of 6 rows of m in .* have no answer, and count as unread", report)
     assert "prompt tokens: about 1,800, as the server counted in 5 answers that are kept" in between
     assert re.search(r"answer tokens: about 12; at most (\d,\d+|\d+)\n  price: about 0.03; at most", between)
     assert "5 answers are kept; a row that one of them answers is not asked again" in between
-    told = {"rows": 6, "answers_without_token_counts": 0}
-    assert usage_of(tmp_path / "logs") == [
-        told | {"rows_answered_before": 0, "outcomes": {"answered": 5, "unanswered": 1}, "prompt_tokens": 1500,
+    counts = {"rows": 6, "answers_without_token_counts": 0}
+    assert read_usage(tmp_path / "logs") == [
+        counts | {"rows_answered_before": 0, "outcomes": {"answered": 5, "unanswered": 1}, "prompt_tokens": 1500,
                 "answer_tokens": 10, "price": pytest.approx(0.025)},
-        told | {"rows_answered_before": 5, "outcomes": {"answered": 6}, "prompt_tokens": 300, "answer_tokens": 2,
+        counts | {"rows_answered_before": 5, "outcomes": {"answered": 6}, "prompt_tokens": 300, "answer_tokens": 2,
                 "price": pytest.approx(0.005)},
     ]  # fmt: skip
     results = [json.loads(path.read_text())["results"] for path in sorted((tmp_path / "logs").rglob("results_*.json"))]
@@ -82,16 +89,16 @@ def test_an_audit_says_before_and_after_what_it_takes(phantom_build, phantom_roo
     with serving(lambda messages: "A", usage=COUNTED) as server:
         options = "--benchmarks", "cxr-contrabench", "--controls", "noise", "none", "--limit", "2"
         out = tmp_path / "audit"
-        command = ["audit", *command_of(server, phantom_build, phantom_roots, tmp_path, *options), "--out", str(out)]
+        command = ["audit", *build_options(server, phantom_build, phantom_roots, tmp_path, *options), "--out", str(out)]
         assert main([*command, "--dry-run"]) == 0
-        said = capsys.readouterr().out
+        output = capsys.readouterr().out
         assert not server.requests
         assert not out.exists()
         assert main(command) == 0
-    n = int(re.search(r"would send (\d+) requests", said).group(1))
-    told = usage_of(out)
-    assert n == sum(usage["rows"] for usage in told) == len(server.requests) > 4
-    assert sum(usage["prompt_tokens"] for usage in told) == 300 * n
+    n = int(re.search(r"would send (\d+) requests", output).group(1))
+    usages = read_usage(out)
+    assert n == sum(usage["rows"] for usage in usages) == len(server.requests) > 4
+    assert sum(usage["prompt_tokens"] for usage in usages) == 300 * n
 
 
 def test_answers_without_counts_of_tokens_are_counted(tmp_path):

@@ -1,4 +1,4 @@
-"""SurgVLP's checkpoints: the released one, the training's archive, and what is neither."""
+"""SurgVLP's checkpoints: the released file, the training's archive, and files that are neither."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ CONV1, CONV3 = (f"backbone_img.model.{name}.weight" for name in ("conv1", "layer
 )
 def test_checkpoints_with_other_weights(checkpoint, tmp_path, lost, added, message):
     weights, bert = checkpoint
-    weights = {name: one for name, one in weights.items() if not lost or lost not in name}
+    weights = {name: tensor for name, tensor in weights.items() if not lost or lost not in name}
     torch.save(weights | added, tmp_path / "other.pth")
     with pytest.raises(InputError, match=rf"other\.pth: {message}"):
         ContrastiveLM(f"surgvlp:{tmp_path / 'other.pth'}", text_model=bert, device="cpu")

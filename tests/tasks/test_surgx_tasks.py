@@ -1,4 +1,4 @@
-"""SurgXBench through lm-eval: reference models whose scores follow from the rows, answers in words, broken answers."""
+"""SurgXBench through lm-eval: reference models with scores derived from the rows, answers in words, broken answers."""
 
 from __future__ import annotations
 
@@ -31,54 +31,54 @@ ASKED = ("instruments", "triplets", "triplets_t50")
 
 @pytest.fixture(scope="module")
 def ask(phantom_surgx_build):
-    """Runs a model on tasks, which are loaded once for each folder of heatmaps: task -> its scores and documents."""
+    """Run a model on tasks, loaded once per heatmap folder; return scores and documents by task."""
 
     @functools.cache
-    def loaded(asked: tuple[str, ...], heatmaps: Path | None) -> Any:
-        kept = {"heatmaps": heatmaps} if heatmaps else {}
-        return load([f"medfaith_surgx_{name}" for name in asked], phantom_surgx_build, **kept)
+    def load_tasks(names: tuple[str, ...], heatmaps: Path | None) -> Any:
+        options = {"heatmaps": heatmaps} if heatmaps else {}
+        return load([f"medfaith_surgx_{name}" for name in names], phantom_surgx_build, **options)
 
-    def run(model: Any, *asked: str, heatmaps: Path | None = None) -> dict[str, Any]:
-        found = evaluate(model, loaded(asked, heatmaps))
-        return {name.removeprefix("medfaith_surgx_"): of_task for name, of_task in found.items()}
+    def run(model: Any, *names: str, heatmaps: Path | None = None) -> dict[str, Any]:
+        runs = evaluate(model, load_tasks(names, heatmaps))
+        return {name.removeprefix("medfaith_surgx_"): task_run for name, task_run in runs.items()}
 
     return run
 
 
 @pytest.fixture(scope="module")
-def of_heatmaps(ask, tmp_path_factory) -> dict[str, dict[str, Any]]:
-    """The oracle with each kind of heatmap, in one store."""
+def runs_by_heatmap(ask, tmp_path_factory) -> dict[str, dict[str, Any]]:
+    """Runs of the oracle with each kind of heatmap, in one store."""
     store = tmp_path_factory.mktemp("heatmaps")
     return {kind: ask(baseline("oracle", store=str(store), heatmap=kind), *ASKED, heatmaps=store) for kind in KINDS}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("asked", ASKED)
-def test_the_oracle_names_what_is_there(of_heatmaps, kind, asked):
-    scores = of_heatmaps[kind][asked]["scores"]
-    names = ["f1", "precision", "recall"] if asked == "instruments" else ["coverage", "ap_ivt", "ap_i", "share_ivt"]
+@pytest.mark.parametrize("task", ASKED)
+def test_the_oracle_names_what_is_there(runs_by_heatmap, kind, task):
+    scores = runs_by_heatmap[kind][task]["scores"]
+    names = ["f1", "precision", "recall"] if task == "instruments" else ["coverage", "ap_ivt", "ap_i", "share_ivt"]
     assert [scores[name] for name in names] == [1] * len(names)
     assert scores["n_unparsed"] == scores["n_without_map"] == scores["n_rows_skipped"] == 0
 
 
-def test_a_heatmap_on_the_box_is_aligned_and_a_uniform_one_looks_nowhere(of_heatmaps):
-    box, uniform = (of_heatmaps[kind]["instruments"]["scores"] for kind in ("box", "uniform"))
+def test_a_heatmap_on_the_box_is_aligned_and_a_uniform_one_looks_nowhere(runs_by_heatmap):
+    box, uniform = (runs_by_heatmap[kind]["instruments"]["scores"] for kind in ("box", "uniform"))
     assert box["tp_aa"] == box["tp_ac"] == box["tp_aa_ci_high"] == 1
-    assert box["tp_aa_ci_low"] == pytest.approx(0.4, abs=0.05)  # of a few videos
+    assert box["tp_aa_ci_low"] == pytest.approx(0.4, abs=0.05)  # few videos
     assert math.isnan(box["fp_ac"])
     assert box["n_fp"] == box["n_degenerate"] == 0 < box["n_tp"]
     assert math.isnan(uniform["tp_aa"])
     assert uniform["n_degenerate"] == uniform["n_tp"] == box["n_tp"]
     assert box["visible_share"] == 1
-    for asked in ("triplets", "triplets_t50"):
-        box, uniform = (of_heatmaps[kind][asked]["scores"] for kind in ("box", "uniform"))
+    for task in ("triplets", "triplets_t50"):
+        box, uniform = (runs_by_heatmap[kind][task]["scores"] for kind in ("box", "uniform"))
         assert box["ras_local_ivt"] == 1
         assert math.isnan(uniform["ras_local_ivt"])
         assert uniform["n_degenerate"] == uniform["n_gold"] - uniform["n_without_motion"] > 10
 
 
-def drawn(kind: str, height: int, width: int) -> np.ndarray:
-    """The pixels that hold the attention of a heatmap which does not depend on the frame."""
+def mask_attention(kind: str, height: int, width: int) -> np.ndarray:
+    """Mask the pixels with the attention of a heatmap that does not depend on the frame."""
     if kind == "corner":
         region = np.zeros((height, width), dtype=bool)
         region[: height // 10, : width // 10] = True
@@ -88,7 +88,7 @@ def drawn(kind: str, height: int, width: int) -> np.ndarray:
     return near >= np.quantile(near, 0.8)
 
 
-def inside(boxes: Sequence[dict], height: int, width: int) -> np.ndarray:
+def mask_boxes(boxes: Sequence[dict], height: int, width: int) -> np.ndarray:
     mask = np.zeros((height, width), dtype=bool)
     for x, y, w, h in (box["xywh"] for box in boxes):
         mask[round(y) : round(y + h), round(x) : round(x + w)] = True
@@ -96,24 +96,24 @@ def inside(boxes: Sequence[dict], height: int, width: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["corner", "centre"])
-def test_scores_of_heatmaps_that_ignore_the_frame(of_heatmaps, kind):
+def test_scores_of_heatmaps_that_ignore_the_frame(runs_by_heatmap, kind):
     """Heatmaps are stored in half precision, which moves a few pixels over the threshold."""
     aa, ac, ras = [], [], []
-    runs = of_heatmaps[kind]
-    for doc in (sample["doc"] for asked in ("instruments", "triplets") for sample in runs[asked]["samples"]):
-        region = drawn(kind, doc["height"], doc["width"])
+    runs = runs_by_heatmap[kind]
+    for doc in (sample["doc"] for task in ("instruments", "triplets") for sample in runs[task]["samples"]):
+        region = mask_attention(kind, doc["height"], doc["width"])
 
-        def share(mask: np.ndarray, region: np.ndarray = region) -> float:
+        def compute_share(mask: np.ndarray, region: np.ndarray = region) -> float:
             return (region & mask).sum() / region.sum()
 
         for name in doc["gold"]:
-            own = [box for box in doc["boxes"] if box["label"] == name.split(",")[0]]
-            on_own = inside(own, doc["height"], doc["width"])
+            own_boxes = [box for box in doc["boxes"] if box["label"] == name.split(",")[0]]
+            on_own = mask_boxes(own_boxes, doc["height"], doc["width"])
             if doc["ask"] == "instruments":
-                aa.append(share(on_own))
-                ac.append(share(inside(doc["boxes"], doc["height"], doc["width"])))
+                aa.append(compute_share(on_own))
+                ac.append(compute_share(mask_boxes(doc["boxes"], doc["height"], doc["width"])))
             elif doc["motion"] is not None:
-                ras.append(share(rle.decode(doc["motion"]) | on_own))
+                ras.append(compute_share(rle.decode(doc["motion"]) | on_own))
     scores = runs["instruments"]["scores"]
     assert scores["tp_aa"] == pytest.approx(np.mean(aa), abs=0.005)
     assert scores["tp_ac"] == pytest.approx(np.mean(ac), abs=0.005)
@@ -160,35 +160,35 @@ def test_answers_without_classes(ask, reply, expected):
 @pytest.mark.parametrize("name", ["instruments", "triplets", "occlusion"])
 @pytest.mark.parametrize("outcome", [None, "answered", "cut"])
 def test_the_reader_is_told_of_a_cut_answer_and_declined_ones_are_counted(monkeypatch, name, outcome):
-    told = []
+    cuts = []
 
-    def reader(kind):
-        return lambda text, cut=False: told.append(cut) or kind((), (), "declined")
+    def make_reader(kind):
+        return lambda text, cut=False: cuts.append(cut) or kind((), (), "declined")
 
-    monkeypatch.setattr(adapter, "read_instruments", reader(Reading))
-    monkeypatch.setattr(adapter, "read_triplets", reader(TripletReading))
+    monkeypatch.setattr(adapter, "read_instruments", make_reader(Reading))
+    monkeypatch.setattr(adapter, "read_triplets", make_reader(TripletReading))
     doc = {
         "id": "1", "video": 1, "gold": [], "boxes": [], "motion": None, "top_k": 5, "classes": [], "images": [],
         "n_rows_skipped": 0, "answer_outcome": outcome,
     }  # fmt: skip
     items = getattr(adapter, f"{name}_results")(doc, ["I would rather not"])
-    assert told == [outcome == "cut"]
+    assert cuts == [outcome == "cut"]
     scores = figures(getattr(adapter, f"{name}_metrics"), [items])
     assert (scores["n_declined"], scores["n_unparsed"]) == (1, 0)
 
 
 def test_the_written_triplets_of_a_language_model_all_count(ask):
-    """More than five lines: the sixth counts, too, as the paper takes the whole generated set."""
-    first = ["grasper,pack,gallbladder", "hook,cut,peritoneum", "bipolar,grasp,liver", "clipper,clip,cystic_plate"]
+    """A sixth line counts, too: the paper scores the entire generated set."""
+    triplets = ["grasper,pack,gallbladder", "hook,cut,peritoneum", "bipolar,grasp,liver", "clipper,clip,cystic_plate"]
 
-    def reply(doc: dict[str, Any]) -> str:
-        return "\n".join(text.replace(",", " ") for text in [*first, "irrigator,aspirate,fluid", *doc["gold"]])
+    def make_reply(doc: dict[str, Any]) -> str:
+        return "\n".join(text.replace(",", " ") for text in [*triplets, "irrigator,aspirate,fluid", *doc["gold"]])
 
-    scores = ask(Says(reply), "triplets")["triplets"]["scores"]
+    scores = ask(Says(make_reply), "triplets")["triplets"]["scores"]
     assert scores["coverage"] == scores["share_ivt"] == 1
 
 
-def scored(doc: dict[str, Any], order: Sequence[str]) -> str:
+def format_scores(doc: dict[str, Any], order: Sequence[str]) -> str:
     scores = [0.0] * len(doc["classes"])
     for rank, name in enumerate(order):
         scores[list(doc["classes"]).index(name)] = 100.0 - rank
@@ -196,17 +196,17 @@ def scored(doc: dict[str, Any], order: Sequence[str]) -> str:
 
 
 def test_levels_of_a_model_that_scores_classes(ask):
-    """Predictions of another target, verb or instrument than each true triplet has."""
+    """Predictions share instrument and verb with a true triplet, but not the target."""
 
-    def others(doc: dict[str, Any]) -> list[str]:
-        of_gold = [tuple(name.split(",")) for name in doc["gold"]]
-        return [str(t) for t in TRIPLETS if t[:2] in {g[:2] for g in of_gold} and tuple(t) not in of_gold][:5]
+    def list_near_misses(doc: dict[str, Any]) -> list[str]:
+        gold = [tuple(name.split(",")) for name in doc["gold"]]
+        return [str(t) for t in TRIPLETS if t[:2] in {g[:2] for g in gold} and tuple(t) not in gold][:5]
 
-    run = ask(Says(lambda doc: scored(doc, others(doc))), "triplets")["triplets"]
+    run = ask(Says(lambda doc: format_scores(doc, list_near_misses(doc))), "triplets")["triplets"]
     scores, same = run["scores"], []
     for doc in (sample["doc"] for sample in run["samples"]):
-        said = {tuple(name.split(",")[:2]) for name in others(doc)}
-        same += [tuple(name.split(",")[:2]) in said for name in doc["gold"]]
+        predicted = {tuple(name.split(",")[:2]) for name in list_near_misses(doc)}
+        same += [tuple(name.split(",")[:2]) in predicted for name in doc["gold"]]
     assert scores["share_ivt"] == scores["coverage"] == 0
     assert scores["share_iv"] == pytest.approx(np.mean(same))
     assert 0.3 < scores["share_iv"] < 1
@@ -215,7 +215,7 @@ def test_levels_of_a_model_that_scores_classes(ask):
 
 
 def test_the_sample_log_names_no_place_and_holds_each_row_once(phantom_surgx_build, tmp_path):
-    """And --heatmaps reaches the model beside its other arguments."""
+    """--heatmaps reaches the model together with its other arguments."""
     store, out = tmp_path / "heatmaps", tmp_path / "results"
     command = ["eval", "--data", str(phantom_surgx_build), "--heatmaps", str(store), "--model", "oracle"]
     command += ["--model_args", '{"heatmap": "corner"}', "--tasks", "medfaith_surgx", "--log_samples"]
@@ -228,11 +228,11 @@ def test_the_sample_log_names_no_place_and_holds_each_row_once(phantom_surgx_bui
         assert str(phantom_surgx_build) not in text
         assert max(map(len, text.splitlines())) < 12_000
         for sample in map(json.loads, text.splitlines()):
-            of_metrics = [value for value in sample.values() if isinstance(value, dict) and "id" not in value]
-            n = sum("gold" in value for value in of_metrics)
+            metric_values = [value for value in sample.values() if isinstance(value, dict) and "id" not in value]
+            n = sum("gold" in value for value in metric_values)
             assert n == 1, "the row's values are logged under one metric"
-    kept = [json.loads(path.read_text())["heatmap"] for path in store.rglob("model.json")]
-    assert set(kept) == {"corner"}
+    kinds = [json.loads(path.read_text())["heatmap"] for path in store.rglob("model.json")]
+    assert set(kinds) == {"corner"}
 
 
 def test_heatmaps_that_cannot_be_found_are_a_message(ask, tmp_path):
@@ -261,34 +261,34 @@ def test_one_folder_by_two_names(tmp_path, monkeypatch):
 
 
 def test_heatmaps_of_other_boxes_lie_beside_one_another(tmp_path):
-    """As where the same rows are built from other labels; and what is there is not drawn again."""
+    """Builds of the same rows from different labels have separate heatmaps, and existing heatmaps are not redrawn."""
     doc = {"id": "r", "classes": ["hook"], "options": ["hook"], "answer": 0, "reply_in_words": True}
     doc |= {"height": 20, "width": 30, "question": "?", "study_id": "s", "negated": 0}
     model = baseline("oracle", store=str(tmp_path))
 
-    def kept(x: float) -> str:
+    def draw_heatmap(x: float) -> str:
         boxes = [{"label": "hook", "xywh": [x, 2.0, 5.0, 5.0]}]
         arguments: Any = ("", {})
         (reply,) = model.generate_until([Instance("generate_until", doc | {"boxes": boxes}, arguments, 0)])
         return json.loads(reply)["heatmaps"]
 
-    references = [kept(x) for x in (1.0, 20.0)]
+    references = [draw_heatmap(x) for x in (1.0, 20.0)]
     maps = [open_store(tmp_path).read(reference, "r").maps["hook"] for reference in references]
     assert [grid.nonzero()[1].min() for grid in maps] == [1, 20]
     written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")}
-    assert kept(1.0) == references[0]
+    assert draw_heatmap(1.0) == references[0]
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.npz")} == written
 
 
 def test_heatmaps_of_another_frame_are_refused(ask, tmp_path):
     store = HeatmapStore(tmp_path, {"model": "other"})
 
-    def reply(doc: dict[str, Any]) -> str:
+    def write_reply(doc: dict[str, Any]) -> str:
         store.write(doc["id"], "0" * 16, {"hook": np.eye(4)}, Geometry.whole((50, 60)))
         return json.dumps({"heatmaps": store.reference("0" * 16), "predicted": ["hook"]})
 
     with pytest.raises(InputError, match=r"heatmaps of an image of 60 x 50 pixels(.|\n)*expected: 214 x 120"):
-        ask(Says(reply), "instruments", heatmaps=tmp_path)
+        ask(Says(write_reply), "instruments", heatmaps=tmp_path)
 
 
 def test_prompts_are_those_of_the_paper(ask):
@@ -302,13 +302,13 @@ def test_prompts_are_those_of_the_paper(ask):
 
 
 def test_an_unknown_heatmap_is_refused_with_and_without_a_folder(tmp_path):
-    for given in ({}, {"store": str(tmp_path)}):
+    for options in ({}, {"store": str(tmp_path)}):
         with pytest.raises(InputError, match=r"heatmap=nose: no such heatmap(.|\n)*box, uniform, centre, corner"):
-            baseline("oracle", heatmap="nose", **given)
+            baseline("oracle", heatmap="nose", **options)
 
 
-def test_rows_of_two_sources_and_seeds_keep_their_own_heatmaps(ask, of_heatmaps, tmp_path):
-    ids = [{doc["id"] for doc in of_heatmaps["box"][asked]["docs"]} for asked in ("triplets", "triplets_t50")]
+def test_rows_of_two_sources_and_seeds_keep_their_own_heatmaps(ask, runs_by_heatmap, tmp_path):
+    ids = [{doc["id"] for doc in runs_by_heatmap["box"][task]["docs"]} for task in ("triplets", "triplets_t50")]
     assert not ids[0] & ids[1]
     models = [baseline("random", seed=seed, store=str(tmp_path)) for seed in (0, 1)]
     runs = [ask(model, "instruments", heatmaps=tmp_path)["instruments"] for model in models]

@@ -1,4 +1,4 @@
-"""Composing radiographs: what changes, what does not, and where the new pixels come from."""
+"""Composed radiographs: changed pixels, unchanged pixels and the origin of the new ones."""
 
 import numpy as np
 import pytest
@@ -13,12 +13,12 @@ from medfaith.tasks.controls.transplant import transplant
 SIZE = (240, 200)
 
 
-def near(mask, feather):
-    """Pixels at most `feather` rows and columns from the mask."""
+def dilate_mask(mask, feather):
+    """Dilate a mask by `feather` rows and columns."""
     return ndimage.maximum_filter(mask.astype(np.uint8), size=2 * feather + 1, mode="constant") > 0
 
 
-def ellipse(shape, centre, axes):
+def draw_ellipse(shape, centre, axes):
     y, x = np.mgrid[: shape[0], : shape[1]]
     return ((y - centre[0]) / axes[0]) ** 2 + ((x - centre[1]) / axes[1]) ** 2 < 1
 
@@ -33,7 +33,7 @@ def scenes(draw):
     mask = np.zeros(shape, dtype=bool)
     mask[rng.integers(shape[0]), rng.integers(shape[1])] = True
     if kind == "ellipse":
-        mask |= ellipse(shape, rng.uniform(0, shape), rng.uniform(1, 20, 2))
+        mask |= draw_ellipse(shape, rng.uniform(0, shape), rng.uniform(1, 20, 2))
     elif kind == "scattered":
         mask |= rng.random(shape) < 0.05
     elif kind == "all":
@@ -42,35 +42,35 @@ def scenes(draw):
 
 
 @given(scenes(), scenes(), st.none() | st.integers(0, 9))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])  # of a busy machine
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 def test_nothing_changes_beyond_the_feather_and_the_inputs_stay(target, donor, feather):
-    (image, mask), (other, other_mask) = target, donor
-    before = image.copy(), other.copy()
-    regions = rle.encode(mask), rle.encode(other_mask)
-    result = transplant(image, regions[0], other, regions[1], feather)
+    (image, mask), (donor_image, donor_mask) = target, donor
+    before = image.copy(), donor_image.copy()
+    regions = rle.encode(mask), rle.encode(donor_mask)
+    result = transplant(image, regions[0], donor_image, regions[1], feather)
     assert (result.shape, result.dtype) == (image.shape, np.uint8)
     _, _, width, height = rle.compute_bounding_box(regions[0])
     reach = max(1, round(0.03 * np.sqrt(width * height))) if feather is None else feather
-    outside = ~near(mask, reach)
+    outside = ~dilate_mask(mask, reach)
     np.testing.assert_array_equal(result[outside], image[outside])
     np.testing.assert_array_equal(image, before[0])
-    np.testing.assert_array_equal(other, before[1])
-    np.testing.assert_array_equal(transplant(image, regions[0], other, regions[1], feather), result)
+    np.testing.assert_array_equal(donor_image, before[1])
+    np.testing.assert_array_equal(transplant(image, regions[0], donor_image, regions[1], feather), result)
 
 
 @pytest.mark.parametrize("donor_size", [(240, 200), (90, 120), (500, 320)])
 def test_the_whole_region_shows_tissue_of_the_donors_region_only(donor_size):
     """The donor's region holds a ramp of levels 100..150 and its surroundings 20; the target's surroundings are 20."""
-    mask = ellipse(SIZE, (120, 90), (60, 40))
+    mask = draw_ellipse(SIZE, (120, 90), (60, 40))
     height, width = donor_size
-    donor_mask = ellipse(donor_size, (height * 0.4, width * 0.6), (height * 0.2, width * 0.3))
+    donor_mask = draw_ellipse(donor_size, (height * 0.4, width * 0.6), (height * 0.2, width * 0.3))
     columns = np.arange(width)
     ramp = np.interp(columns, [width * 0.3, width * 0.9], [100, 150]).astype(np.uint8)
     donor = np.where(ndimage.binary_dilation(donor_mask, iterations=3), ramp, np.uint8(20))
     result = transplant(np.full(SIZE, 20, dtype=np.uint8), rle.encode(mask), donor, rle.encode(donor_mask))
     assert result[mask].min() >= 99
     assert result[mask].max() <= 151
-    for y in (80, 120, 160):  # the span of each row is that of the donor's row, end to end
+    for y in (80, 120, 160):  # each row shows the donor row's span, end to end
         row = result[y][mask[y]].astype(int)
         assert (np.diff(row) >= 0).all()
         donor_row = donor[round(height * (0.4 + 0.2 * (y - 120) / 60))]
@@ -80,7 +80,7 @@ def test_the_whole_region_shows_tissue_of_the_donors_region_only(donor_size):
 
 
 def test_regions_that_widen_at_different_heights_meet_where_they_widen():
-    """The donor's narrow part is 100, its wide part 150; so are the target's, although they meet at other rows."""
+    """Both regions have a narrow span of level 100 and a wide span of level 150, but widen at different rows."""
     mask, donor_mask = np.zeros((2, 120, 120), dtype=bool)
     mask[20:56, 50:70] = mask[56:100, 30:90] = donor_mask[20:62, 50:70] = donor_mask[62:100, 30:90] = True
     flat = np.full((120, 120), 20, dtype=np.uint8)
@@ -91,7 +91,7 @@ def test_regions_that_widen_at_different_heights_meet_where_they_widen():
 
 
 def test_a_span_is_stretched_about_its_middle():
-    """A ramp of 48 columns on a span of 8: as far from its beginning at the left as from its end at the right."""
+    """A ramp of 48 columns on a span of 8 loses as much at its left end as at its right end."""
     donor_mask, mask = np.zeros((2, 60, 60), dtype=bool)
     donor_mask[10:50, 6:54] = mask[10:50, 26:34] = mask[10, 6:54] = True
     flat = np.full((60, 60), 20, dtype=np.uint8)
@@ -103,7 +103,7 @@ def test_a_span_is_stretched_about_its_middle():
 
 
 def test_flat_images_of_two_levels_leave_no_seam():
-    mask = ellipse((60, 60), (30, 20), (20, 15))
+    mask = draw_ellipse((60, 60), (30, 20), (20, 15))
     target, donor = np.full((60, 60), 200, dtype=np.uint8), np.full((60, 60), 100, dtype=np.uint8)
     region = rle.encode(mask)
     np.testing.assert_array_equal(transplant(target, region, donor, region), target)
@@ -114,7 +114,7 @@ def test_the_feather_is_full_at_the_region_and_gone_at_its_width(feather):
     mask = np.zeros((300, 300), dtype=bool)
     mask[50:250, 50:250] = True
     target, donor = np.full((300, 300), 50, dtype=np.uint8), np.full((300, 300), 50, dtype=np.uint8)
-    donor[near(mask, feather)] = 150  # elsewhere the surroundings agree, so levels stay
+    donor[dilate_mask(mask, feather)] = 150  # elsewhere the surroundings agree, so levels stay
     row = transplant(target, rle.encode(mask), donor, rle.encode(mask), feather)[150].astype(int)
     assert (row[50:250] == 150).all()
     distance = np.arange(1, feather + 1)
@@ -124,7 +124,7 @@ def test_the_feather_is_full_at_the_region_and_gone_at_its_width(feather):
 
 @pytest.mark.parametrize("gain", [0.6, 0.8, 0.9])
 def test_grey_levels_are_matched_on_the_surroundings(gain):
-    """A donor of another exposure comes back at the target's levels, whatever the target's region holds."""
+    """A donor with a different exposure gets the target's levels, whatever the target's region shows."""
     scene = chest([], seed=3, size=SIZE)
     region = rle.encode(scene.regions["heart"])
     exposed = np.rint(gain * scene.pixels + 15).astype(np.uint8)
@@ -153,7 +153,7 @@ def test_a_finding_beside_the_region_does_not_shift_the_levels():
     ],
 )
 def test_the_finding_is_gone_from_the_region(finding, anatomy):
-    """The region comes to look like a healthy donor's, patient and exposure apart, and nothing else changes."""
+    """The region resembles a healthy donor's, except for patient and exposure, and other pixels do not change."""
     sick, donor = chest([finding], seed=1, size=SIZE), chest([], seed=2, size=(300, 260))
     region, inside = rle.encode(sick.regions[anatomy]), sick.regions[anatomy]
     pixels = np.rint(0.8 * donor.pixels + 20).astype(np.uint8)
@@ -161,7 +161,7 @@ def test_the_finding_is_gone_from_the_region(finding, anatomy):
     healthy = donor.pixels[donor.regions[anatomy]]
     assert abs(result[inside].mean() - healthy.mean()) < 12
     assert abs(result[inside].std() - healthy.std()) < 10
-    np.testing.assert_array_equal(result[~near(inside, 8)], sick.pixels[~near(inside, 8)])
+    np.testing.assert_array_equal(result[~dilate_mask(inside, 8)], sick.pixels[~dilate_mask(inside, 8)])
 
 
 def test_an_image_composed_with_itself_stays_as_it_is():
@@ -177,8 +177,8 @@ def test_grey_in_three_channels_is_grey_and_colour_keeps_its_channels():
     regions = rle.encode(scene.regions["heart"]), rle.encode(donor.regions["heart"])
     grey = transplant(scene.pixels, regions[0], donor.pixels, regions[1])
     as_rgb = [np.repeat(pixels[..., None], 3, axis=2) for pixels in (scene.pixels, donor.pixels)]
-    for target, other in ((as_rgb[0], as_rgb[1]), (as_rgb[0], donor.pixels)):
-        result = transplant(target, regions[0], other, regions[1])
+    for target, donor_pixels in ((as_rgb[0], as_rgb[1]), (as_rgb[0], donor.pixels)):
+        result = transplant(target, regions[0], donor_pixels, regions[1])
         np.testing.assert_array_equal(result, np.repeat(grey[..., None], 3, axis=2))
     np.testing.assert_array_equal(transplant(scene.pixels, regions[0], as_rgb[1], regions[1]), grey)
     coloured = as_rgb[0].copy()

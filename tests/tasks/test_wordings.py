@@ -1,4 +1,4 @@
-"""Wordings: each paraphrase asks the same in words that the readers and verifiers take as the original's."""
+"""Wordings: readers and verifiers treat each paraphrase like the original question."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ from tests.tasks.evaluating import results_of, samples_of
 DISEASES = [in_text("heal-medvqa", name) for name in CLASSES]
 WORDS = {
     "cxr-contrabench": [{}],
-    "heal-medvqa": [{"anatomy": anatomy, "disease": of} for anatomy, of in itertools.product(ANATOMIES, DISEASES)],
+    "heal-medvqa": [
+        {"anatomy": anatomy, "disease": disease} for anatomy, disease in itertools.product(ANATOMIES, DISEASES)
+    ],
     "surgxbench": [LISTS],
 }
 ORIGINALS = {
@@ -83,9 +85,9 @@ def test_every_kind_of_question_has_as_many_wordings_and_only_a_benchmark_of_sen
 
 @pytest.mark.parametrize(("benchmark", "kind"), ORIGINALS)
 def test_every_paraphrase_is_a_sentence_of_its_own_for_every_name_of_the_vocabulary(benchmark, kind):
-    for of in WORDS[benchmark]:
-        texts = [text.format(**of) for text in ORIGINALS[benchmark, kind]]
-        texts += [question(benchmark, kind, number, **of) for number in range(1, count_wordings(benchmark) + 1)]
+    for names in WORDS[benchmark]:
+        texts = [text.format(**names) for text in ORIGINALS[benchmark, kind]]
+        texts += [question(benchmark, kind, number, **names) for number in range(1, count_wordings(benchmark) + 1)]
         assert len({" ".join(words(text).split()) for text in texts}) == len(texts)
         for text in texts:
             assert not re.search(r"[{}]|\s\s|\b(\w+) \1\b|\b(?:an?|the) (?:an?|the)\b", text), text
@@ -109,11 +111,11 @@ SAID = (
 
 def test_yes_and_no_are_read_as_under_the_original_question():
     for disease, anatomy in zip(DISEASES[:-1], itertools.cycle(("left lower lung", "trachea")), strict=False):
-        of = {"anatomy": anatomy, "disease": disease}
-        originals = [text.format(**of) for text in ORIGINALS["heal-medvqa", "closed"]]
-        reworded = [text.format(**of) for text in wordings("heal-medvqa")["closed"]]
-        for said in SAID:
-            answer = said.format(d=disease, D=disease[0].upper() + disease[1:], a=anatomy)
+        names = {"anatomy": anatomy, "disease": disease}
+        originals = [text.format(**names) for text in ORIGINALS["heal-medvqa", "closed"]]
+        reworded = [text.format(**names) for text in wordings("heal-medvqa")["closed"]]
+        for template in SAID:
+            answer = template.format(d=disease, D=disease[0].upper() + disease[1:], a=anatomy)
             assert len({read_yes_no(answer, text) for text in (*originals, *reworded)}) == 1, answer
 
 
@@ -144,13 +146,13 @@ def test_choices_and_verifiers_take_a_paraphrase_as_the_original(polarity):
             format_positive_option(x),
             format_positive_option(z),
         ]
-        for said in CHOSEN:
-            answer = said.format(x=x, X=format_positive_option(x), y=y, Y=format_positive_option(y))
-            read = parse_answer(answer, options, original)
-            verified = [verify_answer(original, options, read, trigger=trigger) for trigger in RULES]
+        for template in CHOSEN:
+            answer = template.format(x=x, X=format_positive_option(x), y=y, Y=format_positive_option(y))
+            choice = parse_answer(answer, options, original)
+            verified = [verify_answer(original, options, choice, trigger=trigger) for trigger in RULES]
             for text in reworded:
-                assert parse_answer(answer, options, text) == read, (answer, text)
-                assert [verify_answer(text, options, read, trigger=trigger) for trigger in RULES] == verified
+                assert parse_answer(answer, options, text) == choice, (answer, text)
+                assert [verify_answer(text, options, choice, trigger=trigger) for trigger in RULES] == verified
 
 
 def test_lists_and_the_form_of_the_answer_stay_in_questions_about_surgery():
@@ -176,26 +178,33 @@ def test_an_order_is_a_permutation_that_moves_texts_and_indices_together(options
 
 
 def test_orders_favour_no_place():
-    drawn = [shuffle_indices(f"row {n}", number, "abc").index(0) for n in range(400) for number in (1, 2)]
-    shares = [drawn.count(place) / len(drawn) for place in range(3)]  # of the five orders that are not the first
+    positions = [shuffle_indices(f"row {n}", number, "abc").index(0) for n in range(400) for number in (1, 2)]
+    shares = [positions.count(place) / len(positions) for place in range(3)]  # all orders but the first
     assert shares == pytest.approx([1 / 5, 2 / 5, 2 / 5], abs=0.05)
 
 
-def load(benchmark: str, request: pytest.FixtureRequest, ask: str = "", **how: Any) -> Any:
-    """Rows of the phantom build. ask: the config, or what is asked."""
+def load(benchmark: str, request: pytest.FixtureRequest, ask: str = "", **options: Any) -> Any:
+    """Load rows of the phantom build.
+
+    Args:
+        benchmark: Name of the benchmark.
+        request: Gives access to the fixtures of the builds.
+        ask: Config of cxr-contrabench, or type of question.
+        **options: Further options of `load`.
+    """
     if benchmark == "cxr-contrabench":
         data = {"config": ask or "chexpert_presence", "data": str(request.getfixturevalue("phantom_build"))}
-        return contrabench.load("cxr-contrabench-chexpert", split="validation", **data, **how)["test"]
+        return contrabench.load("cxr-contrabench-chexpert", split="validation", **data, **options)["test"]
     name = {"heal-medvqa": "heal", "surgxbench": "surgx", "wrong-lung": "wrong_lung"}[benchmark]
-    given = {"split": "test", "data": str(request.getfixturevalue(f"phantom_{name}_build")), **how}
+    arguments = {"split": "test", "data": str(request.getfixturevalue(f"phantom_{name}_build")), **options}
     if benchmark == "heal-medvqa":
-        return heal.load("heal-medvqa-vindr_cxr", "vindr", ask, **given)["test"]
+        return heal.load("heal-medvqa-vindr_cxr", "vindr", ask, **arguments)["test"]
     if benchmark == "surgxbench":
-        return surgx.load("surgxbench-cholec80_boxes", "instruments", ask, **given)["test"]
-    return wrong_lung.load("wrong-lung-chest_imagenome", "gold", **given)["test"]
+        return surgx.load("surgxbench-cholec80_boxes", "instruments", ask, **arguments)["test"]
+    return wrong_lung.load("wrong-lung-chest_imagenome", "gold", **arguments)["test"]
 
 
-def words_at(doc: Any, name: str) -> str | None:
+def get_option(doc: Any, name: str) -> str | None:
     return doc["options"][doc[name]] if doc[name] >= 0 else None
 
 
@@ -208,12 +217,12 @@ def test_another_order_keeps_what_is_right_and_moves_its_letter(ask, request):
         assert [doc["id"] for doc in reworded] == [doc["id"] for doc in plain]
         for doc, before in zip(reworded, plain, strict=True):
             for name in ("answer", "negated", "counterpart"):
-                assert words_at(doc, name) == words_at(before, name)
+                assert get_option(doc, name) == get_option(before, name)
             assert doc["options"] != before["options"]
             assert sorted(doc["options"]) == sorted(before["options"])
             assert doc["question"] == wordings("cxr-contrabench")[doc["polarity"]][number - 1]
             assert (doc["wording"], doc["prompt"]) == (number, f"b0, wording {number}")
-            assert f"\n{target(doc)}. {words_at(doc, 'answer')}\n" in b0(doc)
+            assert f"\n{target(doc)}. {get_option(doc, 'answer')}\n" in b0(doc)
             letters.add((target(before), target(doc)))
     assert len(letters) > 3
 
@@ -266,16 +275,16 @@ def test_a_wording_that_there_is_not_is_refused(benchmark, wording, error, says,
 
 def test_questions_that_a_source_words_have_no_wording(contrabench_of_all_sources):
     _, data = contrabench_of_all_sources
-    given = {"config": "rexvqa_1k", "split": "test", "data": str(data)}
+    arguments = {"config": "rexvqa_1k", "split": "test", "data": str(data)}
     with pytest.raises(UnsupportedWordingError, match="rexvqa_1k are worded by their source"):
-        contrabench.load("cxr-contrabench-rexvqa", wording=1, **given)
+        contrabench.load("cxr-contrabench-rexvqa", wording=1, **arguments)
 
 
 def test_examples_before_a_reworded_question_stay_as_they_are(contrabench_of_all_sources):
     pool = {"pool_repository": "cxr-contrabench-chexpert", "pool_config": "chexpert_presence"}
-    given = {"repository": "cxr-contrabench-openi", "config": "openi_report_absence", "split": "test"}
+    arguments = {"repository": "cxr-contrabench-openi", "config": "openi_report_absence", "split": "test"}
     data = str(contrabench_of_all_sources[1])
-    plain, reworded = (fewshot.load(**pool, **given, data=data, wording=number)["test"] for number in (0, 2))
+    plain, reworded = (fewshot.load(**pool, **arguments, data=data, wording=number)["test"] for number in (0, 2))
     assert reworded["exemplars"] == plain["exemplars"]
     assert {*reworded["question"]} == {wordings("cxr-contrabench")["absence"][1]}
 
@@ -288,39 +297,45 @@ def test_the_command_prints_every_wording_and_refuses_an_unknown_one_before_the_
     for *_, number, text in described():
         assert f"{number}. {text}" in printed
     monkeypatch.setattr(Oracle, "__init__", lambda *_, **__: pytest.fail("the model was loaded"))
-    given = ["eval", "--data", str(phantom_build), "--tasks", "medfaith_contrabench_chexpert_presence"]
-    given += ["--output_path", str(tmp_path / "out"), "--log_samples", "--model", "oracle"]
-    assert main([*given, "--wording", "9"]) == 2
+    command = ["eval", "--data", str(phantom_build), "--tasks", "medfaith_contrabench_chexpert_presence"]
+    command += ["--output_path", str(tmp_path / "out"), "--log_samples", "--model", "oracle"]
+    assert main([*command, "--wording", "9"]) == 2
     assert "option wording=9: cxr-contrabench has 5 wordings" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
-def asked(request: pytest.FixtureRequest, name: str, task: str, out: Path, *more: str) -> dict[str, float]:
-    """The figures of a task that `medfaith eval` asked."""
-    data, roots = (request.getfixturevalue(f"phantom{name}_{of}") for of in ("build", "roots"))
-    given = ["eval", "--data", str(data), *root_words(roots), "--tasks", f"medfaith_{task}", "--log_samples"]
-    assert main([*given, "--output_path", str(out), *more]) == 0
+def evaluate_task(request: pytest.FixtureRequest, name: str, task: str, out: Path, *more: str) -> dict[str, float]:
+    """Run `medfaith eval` on a task and return its figures."""
+    data, roots = (request.getfixturevalue(f"phantom{name}_{kind}") for kind in ("build", "roots"))
+    command = ["eval", "--data", str(data), *root_words(roots), "--tasks", f"medfaith_{task}", "--log_samples"]
+    assert main([*command, "--output_path", str(out), *more]) == 0
     return results_of(out)[f"medfaith_{task}"]
 
 
 def test_an_oracle_is_right_in_every_wording_and_the_report_tells_wordings_apart(request, tmp_path, capsys):
     for model, right in (("oracle", 1.0), ("negation_attracted", 0.0)):
         for wording in (0, 2):
-            given = ["--wording", str(wording)] if wording else []
-            found = asked(
-                request, "", "contrabench_chexpert_presence", tmp_path / model / str(wording), "--model", model, *given
+            options = ["--wording", str(wording)] if wording else []
+            scores = evaluate_task(
+                request,
+                "",
+                "contrabench_chexpert_presence",
+                tmp_path / model / str(wording),
+                "--model",
+                model,
+                *options,
             )
-            assert found["accuracy,b0"] == right
-            assert found["accuracy,m1_extended"] == 1.0
-    (one,) = read_results([tmp_path / "oracle" / "2"]).runs
-    assert (one.setting.prompt, dict(one.source.told)["wording"]) == ("b0, wording 2", "2")
+            assert scores["accuracy,b0"] == right
+            assert scores["accuracy,m1_extended"] == 1.0
+    (reworded_run,) = read_results([tmp_path / "oracle" / "2"]).runs
+    assert (reworded_run.setting.prompt, dict(reworded_run.source.told)["wording"]) == ("b0, wording 2", "2")
     tables = write_report([tmp_path / "oracle"])
     assert [row[1] for row in rows_of(tables, "Table 9")] == ["B0", "B0 (wording 2)"]
-    read = read_results([tmp_path / "oracle"])
-    shown = [[(answer.shown, answer.outcome) for answer in case.answers] for case in cases(read).cases]
-    assert {tuple(of) for of in shown} == {(("image", "right"), ("wording 2", "right"))}
-    assert "asked “Of the findings listed here" in cases(read).cases[0].answers[1].why
-    assert [run.setting.prompt for run in read.with_the_image().runs] == ["b0"]
+    results = read_results([tmp_path / "oracle"])
+    answers = [[(answer.shown, answer.outcome) for answer in case.answers] for case in cases(results).cases]
+    assert {tuple(case_answers) for case_answers in answers} == {(("image", "right"), ("wording 2", "right"))}
+    assert "asked “Of the findings listed here" in cases(results).cases[0].answers[1].why
+    assert [run.setting.prompt for run in results.with_the_image().runs] == ["b0"]
     capsys.readouterr()
     assert main(["compare", str(tmp_path / "oracle/0"), str(tmp_path / "oracle/2")]) == 2
     assert "wording 2, not unset" in capsys.readouterr().err
@@ -335,7 +350,7 @@ def test_an_oracle_is_right_in_every_wording_and_the_report_tells_wordings_apart
     ],
 )
 def test_an_oracle_answers_every_wording_of_other_benchmarks(name, task, figure, request, tmp_path):
-    found = asked(request, name, task, tmp_path, "--model", "oracle", "--wording", "2")
-    assert found[f"{figure},none"] == 1.0
+    scores = evaluate_task(request, name, task, tmp_path, "--model", "oracle", "--wording", "2")
+    assert scores[f"{figure},none"] == 1.0
     docs = [sample["doc"] for sample in samples_of(tmp_path, task)]
     assert {(doc["wording"], doc["prompt"]) for doc in docs} == {(2, "b0, wording 2")}

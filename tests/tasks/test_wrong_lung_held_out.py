@@ -1,4 +1,4 @@
-"""A model trained on gold is asked only about patients that it has not seen: train, eval, report."""
+"""A model trained on gold is asked only about unseen patients: train, eval, report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TASKS = ("gold", "swap_left_right", "synthetic_swapped_conditions")
 
 @pytest.fixture(scope="module")
 def record(phantom_wrong_lung_build, tmp_path_factory) -> Path:
-    """A record as training writes it, of a model that has seen every other patient."""
+    """A training record of a model that has seen every other patient."""
     patients = sorted({row["patient_id"] for row in rows_of(phantom_wrong_lung_build / REPOSITORY, "gold")})
     path = tmp_path_factory.mktemp("trained") / "a.ckpt.json"
     path.write_text(json.dumps({"config": "gold", "seen": patients[::2]}))
@@ -32,15 +32,15 @@ def record(phantom_wrong_lung_build, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(record, phantom_wrong_lung_build) -> Path:
-    """What `medfaith eval --patients` writes, with every pixel scored as the paper's code does but for ties."""
+    """Results of `medfaith eval --patients`; pixels are scored by the rules of the paper's code, except for ties."""
     out = record.parent / "results"
     scoring = ["--upsampling", "nearest", "--precision-ties", "excluded"]
-    given = ["--model", "oracle", "--heatmaps", str(record.parent / "attention"), "--output_path", str(out)]
-    assert main([*asked_of(record, phantom_wrong_lung_build), *given, *scoring]) == 0
+    options = ["--model", "oracle", "--heatmaps", str(record.parent / "attention"), "--output_path", str(out)]
+    assert main([*build_command(record, phantom_wrong_lung_build), *options, *scoring]) == 0
     return out
 
 
-def asked_of(record: Path, build: Path) -> list[str]:
+def build_command(record: Path, build: Path) -> list[str]:
     tasks = ",".join(f"{GROUP}_{task}" for task in TASKS)
     return ["eval", "--data", str(build), "--patients", str(record), "--tasks", tasks, "--log_samples"]
 
@@ -57,60 +57,60 @@ def test_a_trained_model_is_not_asked_about_its_patients(phantom_wrong_lung_buil
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(gloria_image, "INPUT", 64)
         assert main([*command, "--tiny", "--epochs", "1", "--out", str(checkpoint)]) == 0
-        asked = asked_of(record, phantom_wrong_lung_build)
-        assert main([*asked, *places, *model, "--output_path", str(tmp_path / "results")]) == 0
-    docs = [one["doc"] for task in TASKS for one in samples_of(tmp_path / "results", f"{GROUP}_{task}")]
+        eval_command = build_command(record, phantom_wrong_lung_build)
+        assert main([*eval_command, *places, *model, "--output_path", str(tmp_path / "results")]) == 0
+    docs = [sample["doc"] for task in TASKS for sample in samples_of(tmp_path / "results", f"{GROUP}_{task}")]
     assert not {doc["patient_id"] for doc in docs} & set(json.loads(record.read_text())["seen"])
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_only_held_out_patients_are_asked_about(results, record, phantom_wrong_lung_build, task):
-    seen = set(json.loads(record.read_text())["seen"])
+    trained_patients = set(json.loads(record.read_text())["seen"])
     docs = [sample["doc"] for sample in samples_of(results, f"{GROUP}_{task}")]
-    of_data = rows_of(phantom_wrong_lung_build / REPOSITORY, task)
-    mine = [row for row in of_data if row["patient_id"] not in seen]
-    pairs = 1 if task == "gold" else 2  # each changed sentence comes behind its original
-    assert {doc["patient_id"] for doc in docs} == {row["patient_id"] for row in mine}
-    assert {doc["id"] for doc in docs} >= {row["id"] for row in mine}
-    assert len(docs) == pairs * len(mine) < pairs * len(of_data)
-    assert {doc["n_rows_left_out"] for doc in docs} == {pairs * (len(of_data) - len(mine))}
+    data_rows = rows_of(phantom_wrong_lung_build / REPOSITORY, task)
+    held_out_rows = [row for row in data_rows if row["patient_id"] not in trained_patients]
+    pairs = 1 if task == "gold" else 2  # each changed sentence follows its original
+    assert {doc["patient_id"] for doc in docs} == {row["patient_id"] for row in held_out_rows}
+    assert {doc["id"] for doc in docs} >= {row["id"] for row in held_out_rows}
+    assert len(docs) == pairs * len(held_out_rows) < pairs * len(data_rows)
+    assert {doc["n_rows_left_out"] for doc in docs} == {pairs * (len(data_rows) - len(held_out_rows))}
     scores = results_of(results)[f"{GROUP}_{task}"]
-    assert scores["n_rows_left_out,none"] == pairs * (len(of_data) - len(mine))
+    assert scores["n_rows_left_out,none"] == pairs * (len(data_rows) - len(held_out_rows))
     assert scores["n_rows_skipped,none"] == 0
     assert {(doc["upsampling"], doc["precision_ties"]) for doc in docs} == {("nearest", "excluded")}
 
 
 def test_the_report_marks_the_run(results, phantom_wrong_lung_build, record, tmp_path, capsys):
     assert main(["report", str(results), "--out", str(tmp_path / "report")]) == 0
-    seen = set(json.loads(record.read_text())["seen"])
-    of_data = rows_of(phantom_wrong_lung_build / REPOSITORY, "gold")
-    n = sum(row["patient_id"] not in seen for row in of_data)
+    trained_patients = set(json.loads(record.read_text())["seen"])
+    data_rows = rows_of(phantom_wrong_lung_build / REPOSITORY, "gold")
+    n = sum(row["patient_id"] not in trained_patients for row in data_rows)
     with (tmp_path / "report" / "wrong_lung_runs.csv").open(newline="", encoding="utf-8") as file:
         line = next(row for row in csv.DictReader(file) if "gold" in row.values())
-    assert (line["n"], line["n_data"], line["n_left_out"]) == (str(n), str(len(of_data)), str(len(of_data) - n))
+    assert (line["n"], line["n_data"], line["n_left_out"]) == (str(n), str(len(data_rows)), str(len(data_rows) - n))
     assert "oracle (held-out patients)" in capsys.readouterr().out
     text = (tmp_path / "report" / "report.md").read_text(encoding="utf-8")
     assert "whose patients --patients leaves out (Other patients)" in text
-    assert f"| {n} of {len(of_data)} |" in text
+    assert f"| {n} of {len(data_rows)} |" in text
     assert "## Wrong Lung Table 2 (nearest upsampling, precision without ties): subsets" in text
 
 
 @pytest.fixture
 def ask(phantom_wrong_lung_build, tmp_path):
-    """The documents of a config, without the patients of a record with this text."""
+    """Load the documents of a config, without the patients in a record with this text."""
     path = tmp_path / "a.ckpt.json"
 
-    def asked(config: str, text: str | None) -> Any:
+    def load_documents(config: str, text: str | None) -> Any:
         if text is not None:
             path.write_text(text)
         options = {"split": "test", "data": str(phantom_wrong_lung_build), "patients": str(path)}
         return rows.load(REPOSITORY, config, **options)["test"]
 
-    return asked
+    return load_documents
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (None, "cannot be read"),
         ("{broken", "is no JSON"),
@@ -123,8 +123,8 @@ def ask(phantom_wrong_lung_build, tmp_path):
     ],
     ids=["no file", "no JSON", "no object", "no patients", "parts only", "numbers", "of silver", "of other data"],
 )
-def test_a_record_of_no_use_is_named(ask, tmp_path, text, words):
-    with pytest.raises(InputError, match=words) as error:
+def test_a_record_of_no_use_is_named(ask, tmp_path, text, message):
+    with pytest.raises(InputError, match=message) as error:
         ask("gold", text)
     assert str(tmp_path / "a.ckpt.json") in str(error.value)
 
@@ -156,9 +156,9 @@ def test_no_row_is_left_out_without_a_record(phantom_wrong_lung_build):
     ],
 )
 def test_tasks_of_other_benchmarks_refuse_the_options(phantom_build, capsys, task, option, value):
-    """They would ask about every patient, as if those of the record were left out."""
-    given = [f"--{option.replace('_', '-')}", value]
-    command = ["eval", "--data", str(phantom_build), "--model", "oracle", *given]
+    """These tasks would ignore the record and ask about every patient."""
+    arguments = [f"--{option.replace('_', '-')}", value]
+    command = ["eval", "--data", str(phantom_build), "--model", "oracle", *arguments]
     assert main([*command, "--tasks", f"medfaith_{task}"]) == 2
     error = capsys.readouterr().err
     assert f"option {option}: is one of That's the Wrong Lung!" in error

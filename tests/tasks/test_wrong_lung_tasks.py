@@ -1,4 +1,4 @@
-"""That's the Wrong Lung! through lm-eval: reference models whose scores and deltas follow from the rows."""
+"""That's the Wrong Lung! through lm-eval: reference models with scores and deltas derived from the rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.builders.files import root_words, rows_of
 from tests.tasks.evaluating import baseline, evaluate, figures, load, results_of, samples_of
 
 GROUP, REPOSITORY = "medfaith_wrong_lung", "wrong-lung-chest_imagenome"
-N_ROWS = 42  # where a report ends; of a task of pairs as many pairs
+N_ROWS = 42  # ends at a report boundary; tasks of pairs have the same number of pairs
 ASKED = {
     "box": ("gold", "swap_left_right", "random_sentences", "synthetic"),
     "mirror": ("gold",),
@@ -37,25 +37,25 @@ ASKED = {
 
 @pytest.fixture(scope="module")
 def runs(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path_factory) -> dict[str, dict[str, Any]]:
-    """What the oracle gets with each kind of attention: kind -> task -> its scores and samples."""
-    store, found = tmp_path_factory.mktemp("attention"), {}
-    for kind, asked in ASKED.items():
-        model, found[kind] = baseline("oracle", store=str(store), heatmap=kind), {}
-        for name in asked:
+    """Scores and samples of the oracle, by kind of attention and task."""
+    store, runs_by_kind = tmp_path_factory.mktemp("attention"), {}
+    for kind, names in ASKED.items():
+        model, runs_by_kind[kind] = baseline("oracle", store=str(store), heatmap=kind), {}
+        for name in names:
             task = f"{GROUP}_{name}"
             loaded = load([task], phantom_wrong_lung_build, phantom_wrong_lung_roots, heatmaps=store)
             n_docs = N_ROWS * (1 if name == "gold" else 2)
-            found[kind][name] = evaluate(model, loaded, n_docs)[task]
-    return found
+            runs_by_kind[kind][name] = evaluate(model, loaded, n_docs)[task]
+    return runs_by_kind
 
 
 @pytest.fixture(scope="module")
 def rows(phantom_wrong_lung_build) -> Callable[[str], list[dict[str, Any]]]:
-    """The rows of a config that `runs` has asked."""
+    """Rows of a config that `runs` has asked."""
     return lambda config: rows_of(phantom_wrong_lung_build / REPOSITORY, config)[:N_ROWS]
 
 
-def boxes_of(row: dict[str, Any], column: str = "boxes") -> np.ndarray:
+def mask_boxes(row: dict[str, Any], column: str = "boxes") -> np.ndarray:
     return mask([box["xywh"] for box in row[column]], (row["height"], row["width"])).ravel()
 
 
@@ -74,12 +74,12 @@ def test_attention_on_the_boxes_is_right_everywhere(runs):
 
 
 def test_the_oracle_follows_a_swapped_side_and_loses_what_the_rows_say(runs, rows):
-    """The oracle's AUROC of a swapped row is that of the other side's boxes as a score, by scikit-learn."""
+    """On a swapped row, the oracle's AUROC equals scikit-learn's AUROC of the other side's boxes."""
     scores = runs["box"]["swap_left_right"]["scores"]
     swapped = rows("swap_left_right")
     for subset in ("", "_one_lung"):
-        chosen = [row for row in swapped if not subset or row["subsets"]["one_lung"]]
-        pairs = [(boxes_of(row), boxes_of(row, "described")) for row in chosen]
+        subset_rows = [row for row in swapped if not subset or row["subsets"]["one_lung"]]
+        pairs = [(mask_boxes(row), mask_boxes(row, "described")) for row in subset_rows]
         ranked = mean([float(roc_auc_score(*pair)) for pair in pairs])
         precise = mean([float(average_precision_score(*pair)) for pair in pairs])
         assert scores[f"delta_auroc{subset}"] == pytest.approx(ranked - 1)
@@ -105,11 +105,11 @@ def test_a_model_that_ignores_the_text_does_not_move(runs, perturbation):
         assert scores[f"delta_auroc{subset}_ci_low"] == scores[f"delta_auroc{subset}_ci_high"] == 0
     if perturbation == "random_sentences":
         assert scores["kl"] == 0
-        assert math.isnan(scores["local_accuracy"])  # it has no similarity
+        assert math.isnan(scores["local_accuracy"])  # this model has no similarity
 
 
 def test_boxes_that_a_report_exchanges_do_not_move_it_on_average(runs):
-    """To it the report's sentences are one: each box set is scored once, whichever sentence has it."""
+    """The model cannot distinguish the report's sentences: each box set gets one score, whatever its sentence."""
     run = runs["image_only"]["shuffle_in_report"]
     values = [sample["delta_auroc"]["values"]["auroc"] for sample in run["samples"]]
     assert run["scores"]["delta_auroc"] == pytest.approx(0, abs=1e-12)
@@ -121,7 +121,7 @@ def test_uniform_attention_ranks_nothing(runs, rows):
     assert scores["auroc"] == 0.5
     assert scores["entropy"] == pytest.approx(math.log(361), abs=1e-6)
     assert scores["iou_5"] == scores["iou_30"] == 0
-    shares = [boxes_of(row).mean() for row in rows("gold")]
+    shares = [mask_boxes(row).mean() for row in rows("gold")]
     assert scores["precision_5"] == pytest.approx(mean(shares)), "all pixels are tied"
     for name in ("random_boxes", "synthetic_swapped_conditions"):
         assert runs["uniform"][name]["scores"]["delta_auroc"] == 0
@@ -129,7 +129,7 @@ def test_uniform_attention_ranks_nothing(runs, rows):
 
 def test_the_mirror_looks_at_the_other_lung(runs, rows):
     gold = rows("gold")
-    masks = [(boxes_of(row), boxes_of(row).reshape(224, 224)[:, ::-1].ravel()) for row in gold]
+    masks = [(mask_boxes(row), mask_boxes(row).reshape(224, 224)[:, ::-1].ravel()) for row in gold]
     expected = mean([float(roc_auc_score(*pair)) for pair in masks])
     scores = runs["mirror"]["gold"]["scores"]
     assert scores["auroc"] == pytest.approx(expected)
@@ -153,8 +153,8 @@ def test_a_kind_that_is_none_is_refused(phantom_wrong_lung_build, tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_attention_sums_to_one_or_is_none(kind, rows, phantom_wrong_lung_roots):
     for row in rows("gold")[:5]:
-        shown = LazyImages(row["id"], [row["image"]], phantom_wrong_lung_roots)
-        grid, geometry = attention(kind, row | {"images": shown, "described": row["boxes"]})
+        lazy_images = LazyImages(row["id"], [row["image"]], phantom_wrong_lung_roots)
+        grid, geometry = attention(kind, row | {"images": lazy_images, "described": row["boxes"]})
         assert grid.sum() == pytest.approx(1)
         assert geometry.size == (row["height"], row["width"])
     nothing, _ = attention("box", row | {"described": []})
@@ -162,15 +162,15 @@ def test_attention_sums_to_one_or_is_none(kind, rows, phantom_wrong_lung_roots):
 
 
 def test_all_tasks_run_from_the_command_line(phantom_wrong_lung_build, tmp_path):
-    """Every metric that a YAML declares comes out as a number, for each task of the group, and for two rows."""
+    """Every metric that a YAML file declares is a number, for each task of the group; two rows are enough."""
     arguments = ["eval", "--data", str(phantom_wrong_lung_build), "--heatmaps", str(tmp_path / "maps"), "--model"]
     arguments += ["oracle", "--tasks", GROUP, "--limit", "5", "--output_path", str(tmp_path / "results")]
     assert main([*arguments, "--log_samples"]) == 0
-    found = {name.removeprefix(f"{GROUP}_"): scores for name, scores in results_of(tmp_path).items()}
+    scores_by_task = {name.removeprefix(f"{GROUP}_"): scores for name, scores in results_of(tmp_path).items()}
     names = {path.stem.removeprefix(f"{GROUP}_") for path in (tasks.include_path() / "wrong_lung").glob("*.yaml")}
-    assert found.keys() | {GROUP} == names | {GROUP}
-    assert found["gold"]["auroc,none"] == 1
-    assert found["trimmed"]["n_pairs,none"] == 2
+    assert scores_by_task.keys() | {GROUP} == names | {GROUP}
+    assert scores_by_task["gold"]["auroc,none"] == 1
+    assert scores_by_task["trimmed"]["n_pairs,none"] == 2
     sample = samples_of(tmp_path, f"{GROUP}_random_sentences")[0]
     assert sample["delta_auroc"]["values"]["auroc"] == 1
     assert adapter.unpacked(sample["delta_auroc"]["attention"]).sum() == pytest.approx(1)
@@ -179,7 +179,7 @@ def test_all_tasks_run_from_the_command_line(phantom_wrong_lung_build, tmp_path)
 
 @pytest.fixture(scope="module")
 def aligned(phantom_wrong_lung_build, phantom_wrong_lung_roots, gloria, tmp_path_factory) -> tuple[list[str], Path]:
-    """A tiny GLoRIA through `medfaith eval`: the arguments, and where it has written."""
+    """Arguments and output folder of a tiny GLoRIA run by `medfaith eval`."""
     folder = tmp_path_factory.mktemp("aligned")
     checkpoint, tokenizer = gloria[True]
     arguments = [
@@ -204,14 +204,14 @@ def test_attention_goes_to_the_store_and_scores_to_the_log(aligned):
 
 
 def test_results_are_means_of_the_log(aligned):
-    found = results_of(aligned[1])
+    results = results_of(aligned[1])
     gold = [sample["auroc"]["values"]["auroc"] for sample in samples_of(aligned[1], f"{GROUP}_gold")]
-    assert found[f"{GROUP}_gold"]["auroc,none"] == pytest.approx(np.mean(gold))
+    assert results[f"{GROUP}_gold"]["auroc,none"] == pytest.approx(np.mean(gold))
     pairs = [sample["delta_auroc"]["values"] for sample in samples_of(aligned[1], f"{GROUP}_random_sentences")]
-    own, other = pairs[::2], pairs[1::2]
-    right = np.mean([a["global"] > b["global"] for a, b in zip(own, other, strict=True)])
-    assert found[f"{GROUP}_random_sentences"]["global_accuracy,none"] == right
-    assert found[f"{GROUP}_random_sentences"]["kl,none"] > 0
+    originals, perturbed = pairs[::2], pairs[1::2]
+    right = np.mean([a["global"] > b["global"] for a, b in zip(originals, perturbed, strict=True)])
+    assert results[f"{GROUP}_random_sentences"]["global_accuracy,none"] == right
+    assert results[f"{GROUP}_random_sentences"]["kl,none"] > 0
 
 
 def test_another_folder_for_the_attention_is_refused_before_the_run(aligned, capsys):
@@ -253,32 +253,32 @@ def test_one_row_alone_is_undefined_not_an_error():
     doc = {"n_rows_skipped": 0, "n_rows_left_out": 2, "images": ["a"], "n_images_sent": 1}
     row |= {"subsets": dict.fromkeys(("abnormal", "one_lung", "mdrb"), False), "values": {"auroc": 1.0}}
     values = adapter.RANDOM_SENTENCES.values(doc, row)
-    found = figures(adapter.random_sentences_metrics, [values])
-    defined = {name: value for name, value in found.items() if not math.isnan(value)}
+    scores = figures(adapter.random_sentences_metrics, [values])
+    defined = {name: value for name, value in scores.items() if not math.isnan(value)}
     zero = "n_pairs n_undefined n_without_map n_degenerate n_rows_skipped n_images_missing n_unanswered"
     assert defined == dict.fromkeys(zero.split(), 0) | {"n_scored": 1, "n_rows_left_out": 2}
 
 
 def test_attention_is_spread_over_pixels_as_was_asked(phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path):
-    """A coarse grid ranks pixels otherwise where cells are blocks; another word is refused."""
-    named = {source: str(root) for source, root in phantom_wrong_lung_roots.items()}
-    given = {"config": "gold", "split": "test", "data": str(phantom_wrong_lung_build), "roots": named}
-    found = {}
+    """On a coarse grid, nearest upsampling ranks pixels differently; an unknown option value is refused."""
+    roots = {source: str(root) for source, root in phantom_wrong_lung_roots.items()}
+    load_options = {"config": "gold", "split": "test", "data": str(phantom_wrong_lung_build), "roots": roots}
+    values_by_upsampling = {}
     for upsampling in adapter.SCORING["upsampling"]:
-        doc = documents.load(REPOSITORY, upsampling=upsampling, **given)["test"][0]
+        doc = documents.load(REPOSITORY, upsampling=upsampling, **load_options)["test"][0]
         grid, geometry = attention("image_only", doc)
         store = HeatmapStore(tmp_path, {"model": upsampling}, exact=True)
         store.write(doc["id"], "0" * 16, {"attention": grid}, geometry)
         reply = json.dumps({"heatmaps": store.reference("0" * 16)})
         doc["heatmaps"] = HeatmapReader(str(tmp_path))
-        found[upsampling] = adapter.gold_results(doc, [reply])["auroc"]["values"]
+        values_by_upsampling[upsampling] = adapter.gold_results(doc, [reply])["auroc"]["values"]
         without = adapter.gold_results(doc | {"precision_ties": "excluded"}, [reply])["auroc"]["values"]
-        changed = {name for name, value in without.items() if value != found[upsampling][name]}
+        changed = {name for name, value in without.items() if value != values_by_upsampling[upsampling][name]}
         assert {name.rpartition("_")[0] for name in changed} == {"precision"}
-    assert found["bilinear"]["auroc"] != found["nearest"]["auroc"]
+    assert values_by_upsampling["bilinear"]["auroc"] != values_by_upsampling["nearest"]["auroc"]
     for option, value in (("upsampling", "cubic"), ("precision_ties", "some")):
         with pytest.raises(InputError, match=f"option {option}: is '{value}'"):
-            documents.load(REPOSITORY, **given, **{option: value})
+            documents.load(REPOSITORY, **load_options, **{option: value})
 
 
 def test_only_the_oracle_knows_where_boxes_are(phantom_wrong_lung_build, tmp_path):

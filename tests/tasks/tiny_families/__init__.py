@@ -1,5 +1,7 @@
 """Tiny models of each family (tasks/models/families), in a file of the same name.
 
-TINY: model_type -> what saves a model of it, for each model_type of the family. PLACEHOLDER: what their processor
-expands. IN_DETAIL: arguments that give an image enough tokens to tell places apart.
+Attributes:
+    TINY: Functions that save a tiny model, by model_type.
+    PLACEHOLDER: Image placeholder that the processors expand.
+    IN_DETAIL: Arguments that give an image enough tokens for tests of positions.
 """

@@ -11,7 +11,7 @@ IN_DETAIL = {"side": 112}
 
 
 def save(folder: Path, side: int = 56) -> Path:
-    """A Gemma3ForConditionalGeneration (MedGemma's class) of a few hundred thousand weights, with its processor."""
+    """Save a tiny Gemma3ForConditionalGeneration (MedGemma's class) with its processor."""
     import torch
     import transformers as hf
 
@@ -23,7 +23,7 @@ def save(folder: Path, side: int = 56) -> Path:
     vision = tiny_parts.TINY | {"image_size": side, "patch_size": 14}
     config = hf.Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=(side // 28) ** 2, **ids)
     model = tiny_parts.made(hf.Gemma3ForConditionalGeneration, config)
-    # Zero at the start, so that no image would reach the text.
+    # Initialized to zero, which would block the image.
     torch.nn.init.normal_(model.model.multi_modal_projector.mm_input_projection_weight)
     images = hf.Gemma3ImageProcessor(size={"height": side, "width": side})
     processor = hf.Gemma3Processor(

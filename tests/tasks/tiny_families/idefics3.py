@@ -14,7 +14,14 @@ CLASS = {"idefics3": "Idefics3", "smolvlm": "SmolVLM"}
 
 
 def save_as(kind: str, folder: Path, side: int = 28, most: int = 56) -> Path:
-    """A model of a few hundred thousand weights, with its processor. side: of a tile; most: of an image."""
+    """Save a model of a few hundred thousand weights, with its processor.
+
+    Args:
+        kind: The model_type.
+        folder: Where to save the model.
+        side: Side of a tile in pixels.
+        most: Longest side of an image in pixels.
+    """
     import transformers as hf
 
     places = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
@@ -28,11 +35,11 @@ def save_as(kind: str, folder: Path, side: int = 28, most: int = 56) -> Path:
         image_token_id=tokenizer.convert_tokens_to_ids(PLACEHOLDER),
     )  # fmt: skip
     size = {"size": {"longest_edge": most}, "max_image_size": {"longest_edge": side}}
-    parts: list[Any] = [getattr(hf, f"{name}ImageProcessor")(**size), tokenizer]
+    components: list[Any] = [getattr(hf, f"{name}ImageProcessor")(**size), tokenizer]
     if kind == "smolvlm":
-        parts.append(hf.SmolVLMVideoProcessor())
+        components.append(hf.SmolVLMVideoProcessor())
     processor = getattr(hf, f"{name}Processor")(
-        *parts, image_seq_len=(side // 28) ** 2,
+        *components, image_seq_len=(side // 28) ** 2,
         chat_template=tiny_parts.chat_template(PLACEHOLDER),
     )  # fmt: skip
     return tiny_parts.saved(folder, tiny_parts.made(getattr(hf, f"{name}ForConditionalGeneration"), config), processor)

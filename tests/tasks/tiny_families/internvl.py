@@ -12,14 +12,19 @@ IN_DETAIL: dict[str, Any] = {"side": 112}
 
 
 def save(folder: Path, side: int = 28) -> Path:
-    """An InternVLForConditionalGeneration of a few hundred thousand weights, with its processor. side: of a tile."""
+    """Save an InternVLForConditionalGeneration of a few hundred thousand weights, with its processor.
+
+    Args:
+        folder: Where to save the model.
+        side: Side of a tile in pixels.
+    """
     import transformers as hf
 
-    named = {
+    special_tokens = {
         "start_image_token": "<img>", "end_image_token": "</img>", "context_image_token": PLACEHOLDER,
         "video_token": "<video>",
     }  # fmt: skip
-    tokenizer = tiny_parts.tokenizer([*named.values()], extra_special_tokens=named)
+    tokenizer = tiny_parts.tokenizer([*special_tokens.values()], extra_special_tokens=special_tokens)
     vision = hf.InternVLVisionConfig(
         **tiny_parts.TINY, image_size=(side, side), patch_size=(14, 14), layer_scale_init_value=1.0
     )

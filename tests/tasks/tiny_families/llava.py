@@ -12,16 +12,16 @@ IN_DETAIL = {"side": 98}
 
 
 def save(folder: Path, side: int = 28, kind: str = "Llava") -> Path:
-    """A LlavaForConditionalGeneration of a few hundred thousand weights, with its processor."""
+    """Save a LlavaForConditionalGeneration of a few hundred thousand weights, with its processor."""
     import transformers as hf
 
     tokenizer = tiny_parts.tokenizer(["<image>"], additional_special_tokens=["<image>"])
     vision = hf.CLIPVisionConfig(**tiny_parts.TINY, image_size=side, patch_size=14)
     text = hf.LlamaConfig(**tiny_parts.language(tokenizer))
     image_token = tokenizer.convert_tokens_to_ids("<image>")
-    of_kind = {"vision_feature_layers": [-2, -1]} if kind == "VipLlava" else {}
+    kind_options = {"vision_feature_layers": [-2, -1]} if kind == "VipLlava" else {}
     config = getattr(hf, f"{kind}Config")(
-        vision_config=vision, text_config=text, image_token_index=image_token, **of_kind
+        vision_config=vision, text_config=text, image_token_index=image_token, **kind_options
     )
     model = tiny_parts.made(getattr(hf, f"{kind}ForConditionalGeneration"), config)
     model.generation_config.pad_token_id = 0

@@ -12,7 +12,12 @@ IN_DETAIL: dict[str, Any] = {"side": 56}
 
 
 def save(folder: Path, side: int = 28) -> Path:
-    """A MllamaForConditionalGeneration of a few hundred thousand weights, with its processor. side: of a tile."""
+    """Save a MllamaForConditionalGeneration of a few hundred thousand weights, with its processor.
+
+    Args:
+        folder: Where to save the model.
+        side: Side of a tile in pixels.
+    """
     import torch
     import transformers as hf
 
@@ -30,7 +35,7 @@ def save(folder: Path, side: int = 28) -> Path:
     model = tiny_parts.made(hf.MllamaForConditionalGeneration, config)
     for name, weight in model.named_parameters():
         if "gate" in name and weight.ndim <= 1:
-            torch.nn.init.ones_(weight)  # zero at the start, so that no image would reach the text
+            torch.nn.init.ones_(weight)  # initialized to zero, which would block the image
     images = hf.MllamaImageProcessor(size={"height": side, "width": side})
     return tiny_parts.saved(
         folder, model, hf.MllamaProcessor(images, tokenizer, chat_template=tiny_parts.chat_template(PLACEHOLDER))

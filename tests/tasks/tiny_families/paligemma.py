@@ -12,7 +12,7 @@ IN_DETAIL: dict[str, Any] = {"side": 98}
 
 
 def save(folder: Path, side: int = 28) -> Path:
-    """A PaliGemmaForConditionalGeneration of a few hundred thousand weights, with its processor."""
+    """Save a PaliGemmaForConditionalGeneration of a few hundred thousand weights, with its processor."""
     import transformers as hf
 
     tokenizer = tiny_parts.tokenizer(

@@ -12,15 +12,19 @@ IN_DETAIL: dict[str, Any] = {"side": 64}
 
 
 def save(folder: Path, side: int = 64) -> Path:
-    """A Phi4MultimodalForCausalLM of a few hundred thousand weights, with its processor. side: of a tile.
+    """Save a Phi4MultimodalForCausalLM of a few hundred thousand weights, with its processor.
 
-    Its processor takes a tile to be 16 x 16 tokens of 2 x 2 patches.
+    Its processor requires tiles of 16 x 16 tokens, each of 2 x 2 patches.
+
+    Args:
+        folder: Where to save the model.
+        side: Side of a tile in pixels.
     """
     import transformers as hf
 
-    named = {"image_token": PLACEHOLDER, "audio_token": "<|audio|>"}
-    tokenizer = tiny_parts.tokenizer([*named.values()], extra_special_tokens=named)
-    image, audio = tokenizer.convert_tokens_to_ids([*named.values()])
+    special_tokens = {"image_token": PLACEHOLDER, "audio_token": "<|audio|>"}
+    tokenizer = tiny_parts.tokenizer([*special_tokens.values()], extra_special_tokens=special_tokens)
+    image, audio = tokenizer.convert_tokens_to_ids([*special_tokens.values()])
     sizes = {"num_hidden_layers": 1, "image_size": side, "crop_size": side, "patch_size": side // 32}
     vision = {**tiny_parts.TINY, **sizes, "image_token_id": image}
     hearing = {

@@ -8,10 +8,10 @@ from typing import Any
 
 from tests.tasks import tiny_parts
 
-PLACEHOLDER = "<|vision_start|><|image_pad|><|vision_end|>"  # the ends keep neighbouring images apart
+PLACEHOLDER = "<|vision_start|><|image_pad|><|vision_end|>"  # the end tokens separate adjacent images
 IN_DETAIL = {"max_side": 280}
 CLASS = {"qwen2_vl": "Qwen2VL", "qwen2_5_vl": "Qwen2_5_VL", "qwen3_vl": "Qwen3VL", "qwen3_vl_moe": "Qwen3VLMoe"}
-VISION = {  # what the vision encoders do not share
+VISION = {  # settings that differ between the vision encoders
     "qwen2_vl": {"embed_dim": 32, "hidden_size": 32, "mlp_ratio": 2},
     "qwen2_5_vl": {"intermediate_size": 64, "out_hidden_size": 32, "fullatt_block_indexes": [1], "window_size": 56},
     "qwen3_vl": {
@@ -22,7 +22,7 @@ EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 
 
 
 def save_as(kind: str, folder: Path, max_side: int = 84) -> Path:
-    """A model of a model_type, of a few hundred thousand weights, with its processor."""
+    """Save a model of a given model_type, of a few hundred thousand weights, with its processor."""
     import transformers as hf
 
     special = [f"<|{name}|>" for name in ("vision_start", "vision_end", "image_pad", "video_pad")]
