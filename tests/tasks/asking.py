@@ -23,10 +23,15 @@ def noise(size: tuple[int, int] = (60, 60), seed: int = 0) -> Image.Image:
 
 
 def asked(
-    prompt: Any, images: Any = (), number: int = 0, doc: Mapping[str, Any] | None = None, task: str = "task", **how: Any
+    prompt: Any,
+    images: Any = (),
+    number: int = 0,
+    doc: Mapping[str, Any] | None = None,
+    task: str = "task",
+    **options: Any,
 ) -> Instance:
     """A row's request for an answer. doc: more of its document. how: settings other than `GREEDY`."""
-    arguments = (prompt, {**GREEDY, **how}, {"visual": images})
+    arguments = (prompt, {**GREEDY, **options}, {"visual": images})
     return Instance("generate_until", {"id": f"row {number}", **(doc or {})}, arguments, 0, (task, number, 1))
 
 

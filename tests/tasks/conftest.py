@@ -21,17 +21,17 @@ from tests.tasks.shard_scene import BENCHMARKS, PRESENCE, ask
 @pytest.fixture(scope="session", autouse=True)
 def quick_lm_eval() -> Iterator[None]:
     """lm-eval reads the 13,000 files of its tasks, or ours, for every command. Within one process once is enough."""
-    build, known = TaskIndex.build, {Path(lm_eval.tasks.__file__).parent, include_path()}
+    build, cached_folders = TaskIndex.build, {Path(lm_eval.tasks.__file__).parent, include_path()}
     read_once = functools.cache(lambda path: build([path]))
 
-    def quick(paths: Iterable[Path], **how: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def build_cached(paths: Iterable[Path], **options: Any) -> dict[str, Any]:
+        index: dict[str, Any] = {}
         for path in paths:
-            found |= read_once(path) if path in known else build([path], **how)
-        return found
+            index |= read_once(path) if path in cached_folders else build([path], **options)
+        return index
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TaskIndex, "build", staticmethod(quick))
+        patch.setattr(TaskIndex, "build", staticmethod(build_cached))
         yield
 
 
@@ -87,11 +87,11 @@ def gloria(tmp_path_factory) -> dict[bool, tuple[str, str]]:
 def scenes(request) -> Callable[[str], list[str]]:
     """Benchmark -> the words of the command that name its data and roots."""
 
-    def words(benchmark: str) -> list[str]:
-        data, roots = (request.getfixturevalue(f"phantom{BENCHMARKS[benchmark]}_{of}") for of in ("build", "roots"))
+    def build_arguments(benchmark: str) -> list[str]:
+        data, roots = (request.getfixturevalue(f"phantom{BENCHMARKS[benchmark]}_{kind}") for kind in ("build", "roots"))
         return ["--data", str(data), *root_words(roots)]
 
-    return words
+    return build_arguments
 
 
 @pytest.fixture(scope="session")
@@ -99,6 +99,6 @@ def halves(scenes, tmp_path_factory) -> Path:
     """The folders 1 and 2 of two shards. Do not change them."""
     folder = tmp_path_factory.mktemp("halves")
     for number in (1, 2):
-        words = [*scenes("contrabench"), "--tasks", PRESENCE, "--model", "oracle"]
-        assert ask(words, folder / str(number), f"{number}/2") == 0
+        arguments = [*scenes("contrabench"), "--tasks", PRESENCE, "--model", "oracle"]
+        assert ask(arguments, folder / str(number), f"{number}/2") == 0
     return folder

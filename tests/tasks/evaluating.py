@@ -46,9 +46,9 @@ def baseline(name: str, **arguments: Any) -> Any:
 
 def load(names: Sequence[str], data: Path, roots: Mapping[str, Path] | None = None, **metadata: Any) -> Any:
     """What lm-eval's TaskManager loads of tasks and groups."""
-    given = {"data": str(data), "roots": {name: str(root) for name, root in (roots or {}).items()}}
-    given |= {name: str(value) if isinstance(value, Path) else value for name, value in metadata.items()}
-    manager = TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=given)
+    run_metadata = {"data": str(data), "roots": {name: str(root) for name, root in (roots or {}).items()}}
+    run_metadata |= {name: str(value) if isinstance(value, Path) else value for name, value in metadata.items()}
+    manager = TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=run_metadata)
     return manager.load(list(names))
 
 
@@ -60,45 +60,45 @@ def evaluate(model: Any, loaded: Any, limit: int | None = None, **options: Any) 
     run: Any = lm_eval.evaluate
     model = baseline(model) if isinstance(model, str) else model
     result = run(model, task_dict=loaded, limit=limit, bootstrap_iters=0, **options)
-    found = {}
-    for name, of_task in result["samples"].items():
-        samples = sorted(of_task, key=lambda sample: sample["doc_id"])
-        found[name] = {
+    results_by_task = {}
+    for name, task_samples in result["samples"].items():
+        samples = sorted(task_samples, key=lambda sample: sample["doc_id"])
+        results_by_task[name] = {
             "scores": {key.removesuffix(",none"): value for key, value in result["results"][name].items()},
             "samples": samples,
             "docs": [sample["doc"] for sample in samples],
             "replies": [sample["resps"][0][0] for sample in samples],
         }
-    return found
+    return results_by_task
 
 
 @contextmanager
-def given_to(lm: Any, placeholder: str) -> Iterator[dict[str, list[Image.Image]]]:
+def record_images(lm: Any, placeholder: str) -> Iterator[dict[str, list[Image.Image]]]:
     """What a model's processor is given while it runs: prompt -> images. placeholder: what it has for an image."""
-    given: dict[str, list[Image.Image]] = {}
+    images_by_prompt: dict[str, list[Image.Image]] = {}
     process = type(lm.processor).__call__
 
-    def processed(self: Any, images: Sequence[Any], text: list[str], **how: Any) -> Any:
-        flat = iter([image for one in images for image in (one if isinstance(one, list) else [one])])
-        given.update({prompt: [next(flat) for _ in range(prompt.count(placeholder))] for prompt in text})
-        return process(self, images=images, text=text, **how)
+    def call_and_record(self: Any, images: Sequence[Any], text: list[str], **options: Any) -> Any:
+        flat = iter([image for entry in images for image in (entry if isinstance(entry, list) else [entry])])
+        images_by_prompt.update({prompt: [next(flat) for _ in range(prompt.count(placeholder))] for prompt in text})
+        return process(self, images=images, text=text, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(lm.processor), "__call__", processed)
-        yield given
+        patch.setattr(type(lm.processor), "__call__", call_and_record)
+        yield images_by_prompt
 
 
 def by_filter(name: str, data: Path, roots: Mapping[str, Path], limit: int | None = None) -> dict[str, dict[str, Any]]:
     """lm-eval's figures of `ANSWERS`, given by turns, which those of other harnesses must equal: filter -> metric."""
     task = load([name.split("::", maxsplit=1)[0]], data, roots)["tasks"][name]
     answers = itertools.cycle(ANSWERS)
-    alone = {"tasks": {name: task}, "groups": {}, "group_map": {}}
-    found: dict[str, dict[str, Any]] = {}
-    for key, value in evaluate(Says(lambda _: next(answers)), alone, limit)[name]["scores"].items():
+    single_task = {"tasks": {name: task}, "groups": {}, "group_map": {}}
+    scores_by_filter: dict[str, dict[str, Any]] = {}
+    for key, value in evaluate(Says(lambda _: next(answers)), single_task, limit)[name]["scores"].items():
         metric, _, filter_name = key.partition(",")
         if not metric.endswith("_stderr") and key not in ("alias", "name", "sample_len"):
-            found.setdefault(filter_name or "none", {})[metric] = value
-    return found
+            scores_by_filter.setdefault(filter_name or "none", {})[metric] = value
+    return scores_by_filter
 
 
 def results_of(folder: Path) -> dict[str, dict[str, Any]]:
@@ -115,11 +115,11 @@ def samples_of(folder: Path, task: str) -> list[dict[str, Any]]:
 
 def figures(metric_list: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """Metric -> figure of what `process_results` returned for each row, as lm-eval aggregates it."""
-    found = {}
+    scores = {}
     for metric in metric_list:
         values = [row[metric["metric"]] for row in rows if metric["metric"] in row]
         aggregation = metric["aggregation"]
         function: Any = get_aggregation(aggregation) if isinstance(aggregation, str) else aggregation
         if values:
-            found[metric["metric"]] = function(values)
-    return found
+            scores[metric["metric"]] = function(values)
+    return scores

@@ -50,7 +50,7 @@ def test_every_task_and_group_resolves_its_functions_and_says_what_it_asks(confi
         # Each reaches the loader of the rows, among what a run tells it: `heatmaps` would be taken for the run's.
         assert set(metadata) <= {"version", "description", "only_models", "heatmap_models"}, path
         versions.setdefault(path.parent.name, set()).add(metadata["version"])
-    assert {len(found) for found in versions.values()} == {1}
+    assert {len(file_versions) for file_versions in versions.values()} == {1}
 
 
 def test_functions_have_full_dotted_names():
@@ -64,14 +64,14 @@ def test_the_roots_of_a_task_are_those_of_its_images(
     contrabench_of_all_sources, phantom_heal_build, phantom_surgx_build, phantom_wrong_lung_build
 ):
     builds = (contrabench_of_all_sources[1], phantom_heal_build, phantom_surgx_build, phantom_wrong_lung_build)
-    named = {of.data[0]: of for of in listed() if len(of.data) == 1}
-    for repository, of in named.items():
+    listing_by_repository = {listing.data[0]: listing for listing in listed() if len(listing.data) == 1}
+    for repository, listing in listing_by_repository.items():
         (folder,) = (build / repository for build in builds if (build / repository).is_dir())
-        rows = pq.read_table(folder / of.tasks[0].rows["config"])
+        rows = pq.read_table(folder / listing.tasks[0].rows["config"])
         images = rows["images"].combine_chunks().flatten() if "images" in rows.column_names else rows["image"]
-        assert set(pc.struct_field(images, "source").to_pylist()) == set(of.roots), repository
-    assert set(named) == {repository for of in listed() for repository in of.data}
-    (shots,) = (of for of in listed() if of.name == "medfaith_contrabench_3shot_images")
+        assert set(pc.struct_field(images, "source").to_pylist()) == set(listing.roots), repository
+    assert set(listing_by_repository) == {repository for listing in listed() for repository in listing.data}
+    (shots,) = (listing for listing in listed() if listing.name == "medfaith_contrabench_3shot_images")
     assert (shots.roots, shots.prompts) == (("chexpert", "openi"), ("3shot_images",))
 
 
@@ -90,8 +90,8 @@ def test_every_config_that_is_asked_has_a_task(configs):
     for config in configs.values():
         children = config["task"] if isinstance(config["task"], list) else [config]
         used |= {child["dataset_kwargs"]["config"] for child in children if isinstance(child, dict)}
-    known = {*cxr_contrabench.CONFIGS, *heal_medvqa.CONFIGS, *surgxbench.CONFIGS, *wrong_lung.CONFIGS}
-    assert used == known - set(cxr_contrabench.SETS)
+    all_configs = {*cxr_contrabench.CONFIGS, *heal_medvqa.CONFIGS, *surgxbench.CONFIGS, *wrong_lung.CONFIGS}
+    assert used == all_configs - set(cxr_contrabench.SETS)
 
 
 def test_the_main_group_holds_the_four_direct_protocols(configs):
@@ -108,12 +108,12 @@ def test_whether_all_tasks_of_a_run_are_ours():
 
 
 def test_lm_evals_own_task_files_are_left_out(monkeypatch):
-    made = []
-    monkeypatch.setattr(lm_eval.tasks, "TaskManager", lambda **how: made.append(how))
+    calls = []
+    monkeypatch.setattr(lm_eval.tasks, "TaskManager", lambda **options: calls.append(options))
     before = lm_eval.tasks.TaskManager
     with _own_task_files():
         lm_eval.tasks.TaskManager(include_path="ours")
-    assert made == [{"include_path": "ours", "include_defaults": False}]
+    assert calls == [{"include_path": "ours", "include_defaults": False}]
     assert lm_eval.tasks.TaskManager is before
 
 

@@ -25,7 +25,7 @@ VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "n
 TEXT = {"hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "pad_token_id": 0}
 
 
-def _words(prompts: Sequence[str]) -> list[str]:
+def _list_words(prompts: Sequence[str]) -> list[str]:
     return sorted({word for prompt in prompts for word in re.sub("[,._]", r" \g<0> ", prompt).split()})
 
 
@@ -34,9 +34,9 @@ def save_bert_tokenizer(folder: Path, max_length: int = 77) -> Any:
     from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue]
 
     folder.mkdir(parents=True, exist_ok=True)
-    whole = [word for word in _words(PROMPTS) if word != "grasper" and len(word) > 1]  # g ##r ##a ##s ...
+    known_words = [word for word in _list_words(PROMPTS) if word != "grasper" and len(word) > 1]  # g ##r ##a ##s ...
     pieces = [*(f"##{letter}" for letter in ascii_lowercase), *ascii_lowercase, ",", "_"]
-    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *whole, *pieces]), encoding="utf-8")
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *known_words, *pieces]), encoding="utf-8")
     tokenizer = BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=max_length)
     tokenizer.save_pretrained(folder)
     return tokenizer
@@ -52,7 +52,9 @@ def save_clip(folder: Path, seed: int = 0, prompts: Sequence[str] = PROMPTS) -> 
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor, PreTrainedTokenizerFast
 
     # The end is not 2: with 2, CLIP reads a text off at its highest word, and does not see what follows.
-    vocabulary = {word: number for number, word in enumerate(["<pad>", "<start>", "<unk>", *_words(prompts), "<end>"])}
+    vocabulary = {
+        word: number for number, word in enumerate(["<pad>", "<start>", "<unk>", *_list_words(prompts), "<end>"])
+    }
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     ends = [(name, vocabulary[name]) for name in ("<start>", "<end>")]
@@ -64,7 +66,7 @@ def save_clip(folder: Path, seed: int = 0, prompts: Sequence[str] = PROMPTS) -> 
     text = TEXT | {"vocab_size": len(vocabulary), "max_position_embeddings": 16, "bos_token_id": 1}
     text |= {"eos_token_id": vocabulary["<end>"]}
     config = CLIPConfig(text_config=text, vision_config=VISION | {"image_size": 28, "patch_size": 7}, projection_dim=16)
-    _louder(CLIPModel(config)).save_pretrained(folder)
+    _scale_weights(CLIPModel(config)).save_pretrained(folder)
     images = CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 28, "width": 28})
     CLIPProcessor(images, tokenizer).save_pretrained(folder)
     return folder
@@ -81,7 +83,7 @@ def save_blip(folder: Path, seed: int = 0) -> Path:
     text |= {"bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3}
     vision = VISION | {"image_size": 32, "patch_size": 8}
     config = BlipConfig(text_config=text, vision_config=vision, image_text_hidden_size=16, projection_dim=16)
-    _louder(BlipForImageTextRetrieval(config)).save_pretrained(folder)
+    _scale_weights(BlipForImageTextRetrieval(config)).save_pretrained(folder)
     BlipProcessor(BlipImageProcessor(size={"height": 32, "width": 32}), tokenizer).save_pretrained(folder)
     return folder
 
@@ -99,7 +101,7 @@ def save_open_clip(folder: Path, name: str = "tiny-rn", seed: int = 0, **changes
     open_clip.add_model_config(folder / f"{name}.json")
     torch.manual_seed(seed)
     model: Any = open_clip.create_model(name)
-    torch.save(_louder(model, gain=1.0).state_dict(), folder / f"{name}.pt")
+    torch.save(_scale_weights(model, gain=1.0).state_dict(), folder / f"{name}.pt")
     return f"{name}:{folder / name}.pt"
 
 
@@ -122,9 +124,9 @@ def save_surgvlp(folder: Path, seed: int = 0) -> tuple[Path, Path]:
     image = {f"backbone_img.model.{n}": t for n, t in resnet50().state_dict().items() if not n.startswith("fc.")}
     linear = torch.nn.Linear(2048, 24)
     embedder = {f"backbone_img.global_embedder.{name}": tensor for name, tensor in linear.state_dict().items()}
-    words = {f"backbone_text.model.{name}": tensor for name, tensor in BertModel(config).state_dict().items()}
-    words["backbone_text.model.embeddings.position_ids"] = torch.arange(96)[None]
-    torch.save(image | embedder | words, folder / "SurgVLP.pth")
+    text_weights = {f"backbone_text.model.{name}": tensor for name, tensor in BertModel(config).state_dict().items()}
+    text_weights["backbone_text.model.embeddings.position_ids"] = torch.arange(96)[None]
+    torch.save(image | embedder | text_weights, folder / "SurgVLP.pth")
     return folder / "SurgVLP.pth", folder / "bert"
 
 
@@ -134,15 +136,15 @@ def small_resnet() -> Iterator[None]:
     import torchvision.models
     from torchvision.models.resnet import Bottleneck, ResNet
 
-    whole = torchvision.models.resnet50
+    original = torchvision.models.resnet50
     torchvision.models.resnet50 = lambda weights=None: ResNet(Bottleneck, [1, 1, 1, 3], width_per_group=8)
     try:
         yield
     finally:
-        torchvision.models.resnet50 = whole
+        torchvision.models.resnet50 = original
 
 
-def _louder(model: Any, gain: float = 2.0) -> Any:
+def _scale_weights(model: Any, gain: float = 2.0) -> Any:
     """Weights large enough that what a tiny model answers depends on what it sees.
 
     A ResNet wants less: where its pooling attends to one place only, gradients are rounding.
@@ -184,16 +186,18 @@ def frame(seed: int, size: tuple[int, int] = (96, 160)) -> Image.Image:
 FRAMES = [frame(0), frame(1), frame(2, (120, 100)), frame(3), frame(4)]
 
 
-def requests_of(
+def build_requests(
     images=FRAMES, task="medfaith_surgx_instruments", top_k=0, prompts=PROMPTS, **changes
 ) -> list[Instance]:
     doc = {"classes": CLASSES, "prompts": prompts, "top_k": top_k} | changes
-    given: Any = ("<image> Which tools?", {"until": []})
+    prompt_arguments: Any = ("<image> Which tools?", {"until": []})
     return [
-        Instance("generate_until", {"id": f"VID42/{n}"} | doc, (*given, {"visual": [image]}), 0, (task, n, 1))
+        Instance(
+            "generate_until", {"id": f"VID42/{n}"} | doc, (*prompt_arguments, {"visual": [image]}), 0, (task, n, 1)
+        )
         for n, image in enumerate(images)
     ]
 
 
-def replies_of(lm: Any, requests: list[Instance]) -> list[dict[str, Any]]:
+def generate_replies(lm: Any, requests: list[Instance]) -> list[dict[str, Any]]:
     return [json.loads(reply) for reply in lm.generate_until(requests, disable_tqdm=True)]

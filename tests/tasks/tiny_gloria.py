@@ -44,15 +44,21 @@ def weights(no_attn: bool = False, seed: int = 0) -> dict[str, Any]:
 
     torch.manual_seed(seed)
     resnet = ResNet(Bottleneck, [1, 2, 1, 1], width_per_group=4).state_dict()
-    parts = {
+    tensors_by_prefix = {
         "img_encoder.model.": {name: tensor for name, tensor in resnet.items() if not name.startswith("fc.")},
         "img_encoder.global_embedder.": torch.nn.Linear(2048, DIM).state_dict(),
         "img_encoder.local_embedder.": {"weight": torch.randn(DIM, 1024, 1, 1) / 100},
         "text_encoder.model.": BertModel(bert_config()).state_dict(),
     }
-    named = {f"gloria.{part}{name}": tensor for part, own in parts.items() for name, tensor in own.items()}
-    named["gloria.text_encoder.model.embeddings.position_ids"] = torch.arange(128)[None]  # as transformers did then
-    return named | ({"gloria.no_attn_vec": torch.randn(DIM)} if no_attn else {})
+    tensors_by_name = {
+        f"gloria.{prefix}{name}": tensor
+        for prefix, tensors in tensors_by_prefix.items()
+        for name, tensor in tensors.items()
+    }
+    tensors_by_name["gloria.text_encoder.model.embeddings.position_ids"] = torch.arange(128)[
+        None
+    ]  # as transformers did then
+    return tensors_by_name | ({"gloria.no_attn_vec": torch.randn(DIM)} if no_attn else {})
 
 
 def save(folder: Path, no_attn: bool = False, seed: int = 0) -> tuple[str, str]:

@@ -17,7 +17,7 @@ PLACEHOLDER = {  # what a processor expands; without a chat template it has to b
 }
 
 
-def teach(folder: Path, placeholder: str, asked: Mapping[str, str], image: Any) -> None:
+def teach(folder: Path, placeholder: str, answers_by_question: Mapping[str, str], image: Any) -> None:
     """A few dozen steps on questions and their answers, so that the model's own greedy answers are these."""
     import torch
     import transformers
@@ -26,7 +26,7 @@ def teach(folder: Path, placeholder: str, asked: Mapping[str, str], image: Any) 
     model = transformers.AutoModelForImageTextToText.from_pretrained(folder).train()
     processor = transformers.AutoProcessor.from_pretrained(folder)
     processor.tokenizer.padding_side = "right"
-    texts = [f"{placeholder}{question} {answer}</s>" for question, answer in asked.items()]
+    texts = [f"{placeholder}{question} {answer}</s>" for question, answer in answers_by_question.items()]
     inputs = processor(images=[[image]] * len(texts), text=texts, padding=True, return_tensors="pt")
     labels = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, -100)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)

@@ -25,7 +25,7 @@ def chat_template(placeholder: str) -> str:
     )
 
 
-def tokenizer(special: Sequence[str], **named: Any) -> Any:
+def tokenizer(special: Sequence[str], **options: Any) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -36,11 +36,11 @@ def tokenizer(special: Sequence[str], **named: Any) -> Any:
     trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=tokens, initial_alphabet=alphabet)
     bpe.train_from_iterator(TEXT, trainer)
     usual = {"pad_token": "<pad>", "eos_token": "</s>", "model_max_length": 2048}
-    return PreTrainedTokenizerFast(tokenizer_object=bpe, **usual, **named)
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, **usual, **options)
 
 
-def language(words: Any, **more: Any) -> dict[str, Any]:
-    usual = {"vocab_size": len(words), "num_key_value_heads": 4, "max_position_embeddings": 2048}
+def language(vocabulary: Any, **more: Any) -> dict[str, Any]:
+    usual = {"vocab_size": len(vocabulary), "num_key_value_heads": 4, "max_position_embeddings": 2048}
     return TINY | usual | {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 1} | more
 
 
