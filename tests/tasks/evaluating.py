@@ -1,4 +1,4 @@
-"""lm-eval on our tasks in the test's own process, and a model that says what a test wants."""
+"""Run lm-eval on our tasks within the test process, with a model that gives scripted answers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from PIL import Image
 from medfaith import tasks
 from medfaith.tasks.models.baselines import Oracle
 
-# Each kind of task finds right, wrong and unreadable answers here, of multiple choice the attracted one too: in the
-# published layout the target is the first option, then on the presence side its negation.
+# Right, wrong and unread answers for each kind of task, and the polarity reversal for multiple choice: in the
+# published layout the first option is the target and, on the presence side, the second its negation.
 ANSWERS = (
     "A", "No.", "Yes", "The answer is (B).", "Yes, the lung shows pleural thickening.", "I see.", "C", "Yes", "No",
 )  # fmt: skip
 
 
 class Says(Oracle):
-    """Gives every request the same answer, or what a function makes of its document."""
+    """A model that gives every request the same answer, or the result of a function of its document."""
 
     def __init__(self, reply: str | Callable[[dict[str, Any]], str]) -> None:
         super().__init__()
@@ -38,14 +38,14 @@ class Says(Oracle):
 
 
 def baseline(name: str, **arguments: Any) -> Any:
-    """A reference model by its name."""
+    """Create a reference model by its name."""
     tasks.register_models()
     model: Any = get_model(name)
     return model(**arguments)
 
 
 def load(names: Sequence[str], data: Path, roots: Mapping[str, Path] | None = None, **metadata: Any) -> Any:
-    """What lm-eval's TaskManager loads of tasks and groups."""
+    """Load tasks and groups with lm-eval's TaskManager."""
     run_metadata = {"data": str(data), "roots": {name: str(root) for name, root in (roots or {}).items()}}
     run_metadata |= {name: str(value) if isinstance(value, Path) else value for name, value in metadata.items()}
     manager = TaskManager(include_path=str(tasks.include_path()), include_defaults=False, metadata=run_metadata)
@@ -53,9 +53,16 @@ def load(names: Sequence[str], data: Path, roots: Mapping[str, Path] | None = No
 
 
 def evaluate(model: Any, loaded: Any, limit: int | None = None, **options: Any) -> dict[str, dict[str, Any]]:
-    """Task -> its scores, samples, documents and replies, in the order of its rows.
+    """Evaluate a model on loaded tasks.
 
-    model: a model, or the name of a reference model. loaded: of `load`. options: of `lm_eval.evaluate`.
+    Args:
+        model: A model, or the name of a reference model.
+        loaded: Result of `load`.
+        limit: Number of rows per task; default: all.
+        **options: Options of `lm_eval.evaluate`.
+
+    Returns:
+        Scores, samples, documents and replies by task, in row order.
     """
     run: Any = lm_eval.evaluate
     model = baseline(model) if isinstance(model, str) else model
@@ -74,7 +81,15 @@ def evaluate(model: Any, loaded: Any, limit: int | None = None, **options: Any) 
 
 @contextmanager
 def record_images(lm: Any, placeholder: str) -> Iterator[dict[str, list[Image.Image]]]:
-    """What a model's processor is given while it runs: prompt -> images. placeholder: what it has for an image."""
+    """Record the images that a model passes to its processor.
+
+    Args:
+        lm: The model.
+        placeholder: The processor's placeholder for an image.
+
+    Yields:
+        Images by prompt.
+    """
     images_by_prompt: dict[str, list[Image.Image]] = {}
     process = type(lm.processor).__call__
 
@@ -89,7 +104,11 @@ def record_images(lm: Any, placeholder: str) -> Iterator[dict[str, list[Image.Im
 
 
 def by_filter(name: str, data: Path, roots: Mapping[str, Path], limit: int | None = None) -> dict[str, dict[str, Any]]:
-    """lm-eval's figures of `ANSWERS`, given by turns, which those of other harnesses must equal: filter -> metric."""
+    """Compute lm-eval's scores of `ANSWERS`, repeated over the rows: the reference for the other harnesses.
+
+    Returns:
+        Score by filter and metric.
+    """
     task = load([name.split("::", maxsplit=1)[0]], data, roots)["tasks"][name]
     answers = itertools.cycle(ANSWERS)
     single_task = {"tasks": {name: task}, "groups": {}, "group_map": {}}
@@ -102,19 +121,19 @@ def by_filter(name: str, data: Path, roots: Mapping[str, Path], limit: int | Non
 
 
 def results_of(folder: Path) -> dict[str, dict[str, Any]]:
-    """Task -> metric and filter -> figure, of the one results file below a folder."""
+    """Read the one results file below a folder: scores by task, metric and filter."""
     (file,) = folder.rglob("results_*.json")
     return json.loads(file.read_text(encoding="utf-8"))["results"]
 
 
 def samples_of(folder: Path, task: str) -> list[dict[str, Any]]:
-    """The newest sample log of a task below a folder."""
+    """Read the newest sample log of a task below a folder."""
     log = max(folder.rglob(f"samples_*{task}_2*.jsonl"))
     return [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
 
 
 def figures(metric_list: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Metric -> figure of what `process_results` returned for each row, as lm-eval aggregates it."""
+    """Aggregate the results of `process_results` as lm-eval does: score by metric."""
     scores = {}
     for metric in metric_list:
         values = [row[metric["metric"]] for row in rows if metric["metric"] in row]

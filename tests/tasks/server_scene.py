@@ -1,4 +1,4 @@
-"""A server on this machine, what medfaith-server sends to it, and questions for it."""
+"""A local chat server, helpers that read the requests of medfaith-server, and questions for it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def texts_of(messages: list[dict[str, Any]]) -> str:
 
 
 def pictures_of(messages: list[dict[str, Any]]) -> list[Image.Image]:
-    urls = [block["image_url"]["url"] for turn in messages for block in turn["content"] if block in images_in(turn)]
+    urls = [block["image_url"]["url"] for turn in messages for block in turn["content"] if block in select_images(turn)]
     return [Image.open(io.BytesIO(base64.b64decode(url.split(",")[1]))) for url in urls]
 
 
-def images_in(turn: dict[str, Any]) -> list[dict[str, Any]]:
+def select_images(turn: dict[str, Any]) -> list[dict[str, Any]]:
     return [block for block in turn["content"] if isinstance(block, dict) and block["type"] == "image_url"]
 
 
@@ -49,7 +49,7 @@ def serving(say=echo, models=LISTED, **options):
 
 
 def kept(path: Any) -> dict[str, str]:
-    """Row -> outcome and the whole reply, of a store."""
+    """Read the outcome and reply of each row from an answer store."""
     with sqlite3.connect(path) as database:
         return {
             row: f"{outcome} {reply}"

@@ -1,4 +1,4 @@
-"""What tests of shards share: how one is asked, and how what it left is changed."""
+"""Helpers of the shard tests: run one shard, and edit its output files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def ask(arguments: list[str], out: Path, shard: str = "") -> int:
 
 
 def forged(pattern: str, change: Callable[[str], str], numbers: str = "12") -> Callable[[Path], None]:
-    """Changes a file of each of these shards, and its SHA-256 in the marker."""
+    """Return a function that changes a file of some shards and updates its SHA-256 in their markers."""
 
     def update_shards(folder: Path) -> None:
         for number in numbers:

@@ -1,4 +1,4 @@
-"""Y0 and M2: their filters, and both from the synthetic ReXVQA through the real lm-eval to Table 7."""
+"""Y0 and M2: their filters, and a run of both on the synthetic ReXVQA, from lm-eval to Table 7."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build_document(question: str, options: list[str]) -> dict:
     ("question", "options", "text", "m1", "m2", "reason"),
     [
         (PRESENT, SIDES, "B", 1, 0, "not_the_negated_option/fired"),
-        (PRESENT, SIDES, "C", 1, 0, "fired/fired"),  # first the polarity, then the side
+        (PRESENT, SIDES, "C", 1, 0, "fired/fired"),  # polarity first, then side
         (PRESENT, SIDES, "A", 0, 0, "not_the_negated_option/no_conflict"),
         (PRESENT, ["Edema", "No edema"], "B", 0, 0, "fired/no_conflict"),
         (ABSENT, SIDES, "B", 1, 1, "not_the_negated_option/location_unclear"),
@@ -89,11 +89,11 @@ def test_the_packet_prompt_keeps_the_question_and_its_shape_is_no_answer():
 
 
 KINDS = 12  # rows of each of the five kinds
-# Kind -> answer, confidence, answer and confidence in the packet; the answers are right or of another side.
+# Kind -> answer, confidence, answer and confidence in the packet. True: the right answer; False: the wrong side.
 SAID = {
     0: (True, 0.8, False, 0.95),  # sure and right
     2: (False, "40%", True, "90%"),  # unsure and wrong, with the right answer in the packet
-    3: (True, 0.5, False, 0.9),  # the response breaks off
+    3: (True, 0.5, False, 0.9),  # the response is truncated
     4: (True, 0.79, False, 0.82),  # unsure and right, with another answer 0.03 surer in the packet
 }
 
@@ -103,7 +103,7 @@ def get_kind(doc: dict[str, Any]) -> int:
 
 
 def answer_scripted(doc: dict[str, Any]) -> str:
-    """Right, but for location questions, kind 2 (a wrong side), and where a negated option is wrong (it is taken)."""
+    """Answer correctly, except for kind 2 (a wrong side) and rows with a negated distractor (it is chosen)."""
     letters = {True: ascii_uppercase[doc["answer"]], False: "B" if doc["answer"] == 0 else "A"}
     negated, n = ascii_uppercase[doc["negated"]] if doc["negated"] >= 0 else letters[True], get_kind(doc)
     if doc["prompt"] != "packet":
@@ -118,7 +118,7 @@ def answer_scripted(doc: dict[str, Any]) -> str:
 
 
 class Scripted(Says):
-    """`answer_scripted`, by a name on lm-eval's command line."""
+    """A model that answers with `answer_scripted`, registered for lm-eval's command line."""
 
     def __init__(self, **_: Any) -> None:
         super().__init__(answer_scripted)
@@ -126,7 +126,7 @@ class Scripted(Says):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> Path:
-    """Sample logs of the scripted model on both groups; a location question names the side that it asks for."""
+    """Sample logs of the scripted model on both groups; each location question names its side."""
     folder = tmp_path_factory.mktemp("ablations")
     roots = phantom.write(folder / "phantom", seed=0, sources=("rexvqa",))
     questions = roots["rexvqa"] / "metadata" / "test_vqa_data.json"
@@ -161,7 +161,7 @@ def test_m2_adds_the_location_questions_to_what_m1_repairs(results):
 def test_y0_replaces_what_is_unsure_and_nothing_else(results):
     scores = read_scores(results, "y0::rexvqa_5k")
     assert scores["accuracy,b0"] == pytest.approx(3 / 5)  # kinds 0, 3 and 4
-    assert scores["accuracy,y0"] == pytest.approx(3 / 5)  # kind 2 is put right, kind 4 made wrong
+    assert scores["accuracy,y0"] == pytest.approx(3 / 5)  # kind 2 improves, kind 4 worsens
     assert scores["accuracy,m1"] > scores["accuracy,b0"]
     assert scores["parse_failure_rate,b0"] == 0
     samples = [sample for sample in samples_of(results, "y0::rexvqa_5k") if sample["filter"] == "y0"]
@@ -183,4 +183,4 @@ def test_table_7_has_both_and_table_6_names_the_prompt(results):
     assert ablations["5k", "Y0"][4:9] == ["60.00", "+0.00", str(2 * KINDS), str(KINDS), str(KINDS)]
     before, after = ablations["5k", "Y0"][10].split(" → ")
     assert before == after != "0"  # Y0 leaves the contradictions, as in the paper
-    assert ablations["1k", "M2"][10] == internal["1k", "B0"][13]  # M2 leaves of them what M1 leaves
+    assert ablations["1k", "M2"][10] == internal["1k", "B0"][13]  # M2 leaves as many of them as M1

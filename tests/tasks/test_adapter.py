@@ -100,7 +100,7 @@ def read_with_filters(text: str, doc: dict) -> dict[str, dict]:
         ("A", "presence", "canonical_no", (0, 1, 2), (0, 0, 0, 0)),
         ("C", "presence", "canonical_no", (0, 1, 2), (2, 2, 2, 2)),
         ("B", "presence", "absence_of", (0, 1, 2), (1, 1, 1, 0)),  # Table 20: the literal trigger does not cover it
-        ("B", "absence", "clear_of", (0, 1, 2), (1, 0, 1, 0)),  # Table 21: here it does
+        ("B", "absence", "clear_of", (0, 1, 2), (1, 0, 1, 0)),  # Table 21: the literal trigger covers it
         ("B", "absence", "not_present", (0, 1, 2), (1, 1, 1, 0)),
         ("C", "absence", "canonical_no", (2, 0, 1), (2, 0, 1, 1)),  # slot 0 is the distractor; slot-agnostic finds X
         ("no idea", "presence", "canonical_no", (0, 1, 2), (None, None, None, None)),
@@ -145,12 +145,12 @@ def test_metrics_of_one_row():
 
 
 def format_reading(choice, before=None, outcome="answered", evidence="letter", **more):
-    """What a filter hands on."""
+    """Encode a reading the way filters pass it to the metrics."""
     return json.dumps({"choice": choice, "before": choice if before is None else before, "outcome": outcome,
                        "reason": "", "evidence": evidence, "verifier": "not_applied", **more})  # fmt: skip
 
 
-# polarity, right option, reading -> the values of a row whose negated option is 1
+# polarity, right option, reading, expected values; the negated option is 1
 ROWS = [
     ("presence", 0, format_reading(1), {"n_reversals": 1, "n_reversals_from_prose": 0, "reversal_rate": 1}),
     ("presence", 0, format_reading(1, evidence="text"), {"n_reversals": 1, "n_reversals_from_prose": 0}),
@@ -259,7 +259,7 @@ PROTOCOLS = {
 @pytest.mark.parametrize(("protocol", "error"), PROTOCOLS.items())
 @pytest.mark.parametrize("group", ["", "original::"])
 def test_baselines_have_the_scores_that_can_be_derived_by_hand(results, group, protocol, error):
-    """Whoever answers A is right where the target comes first: everywhere in the original order, else in a third."""
+    """Always answering A is right if the target comes first: always in the original order, else in one row of three."""
     task = f"{group}{protocol}"
     docs = results("oracle", task)["docs"]
     right_is_first, negated_is_first = ([doc[index] == 0 for doc in docs] for index in ("answer", "negated"))
@@ -299,7 +299,7 @@ def test_the_control_has_no_polarity_errors(results):
 
 
 def test_every_group_runs_on_the_phantom(contrabench_of_all_sources):
-    """All prompts and protocols, with the oracle: every document has its prompt, and the right letter is right."""
+    """Run all prompts and protocols with the oracle: each document has its prompt, and the correct letter scores 1."""
     _, data = contrabench_of_all_sources
     groups = ["cot", "instruct", "3shot", "3shot_images", "stress", "chexstruct", "rexvqa", "y0"]
     result = evaluate("oracle", load([f"medfaith_contrabench_{group}" for group in groups], data), limit=2)

@@ -1,4 +1,4 @@
-"""medfaith-alignment: each image and sentence once, whole in the store, the same after a kill; CLIP and BLIP."""
+"""medfaith-alignment with CLIP and BLIP: each pair is computed once, stored completely, and unchanged by a resume."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.tasks.tiny_gloria import SENTENCES
 
 @pytest.fixture
 def arguments(families, gloria) -> dict[str, dict[str, Any]]:
-    """How each family's tiny model is named in model_args."""
+    """The model_args of the tiny model of each family."""
     path, text_model = gloria[True]
     return {
         "gloria": {"pretrained": f"gloria:{path}", "text_model": text_model, "attention": "code"},
@@ -38,8 +38,8 @@ def arguments(families, gloria) -> dict[str, dict[str, Any]]:
     }
 
 
-class Counting:
-    """A model by arithmetic: what it says of an image and a sentence is known, and so is what it was asked."""
+class FakeAligner:
+    """A fake aligner with arithmetic scores that records the pairs it is given."""
 
     def __init__(self, identity: str = "counting", weight: float = 1.0, fail_after: int | None = None) -> None:
         self.identity, self.weight, self.fail_after = {"model": identity}, weight, fail_after
@@ -59,7 +59,7 @@ class Counting:
 
 @pytest.fixture
 def roots(tmp_path) -> dict[str, Any]:
-    """Three images of different widths, in a source's folder."""
+    """Roots of one source: a folder with three images of different widths."""
     for number in range(3):
         noise = np.random.default_rng(number).integers(0, 256, (30, 40 + number, 3), dtype=np.uint8)
         Image.fromarray(noise).save(tmp_path / f"{number}.png")
@@ -76,9 +76,9 @@ def build_request(row: str, image: Any, sentence: str | None = "Clear.", task=f"
 
 
 class Opened(LazyImages):
-    """Lazy images that keep count."""
+    """Lazy images that record which files are opened."""
 
-    count: list[str] = []  # noqa: RUF012 - of the test that clears it
+    count: list[str] = []  # noqa: RUF012 - build_rows clears it
 
     def _opened(self, reference):
         Opened.count.append(reference["key"])
@@ -86,7 +86,7 @@ class Opened(LazyImages):
 
 
 def build_rows(roots) -> list[Instance]:
-    """Rows of two tasks: gold sentences, and pairs that show them again beside changed ones."""
+    """Build the rows of two tasks: gold sentences, and pairs of the same and changed sentences."""
     Opened.count.clear()
     on_left, on_right = "Left lung is clear.", "Right lung is clear of anything."
     return [
@@ -108,7 +108,7 @@ def make_lm(monkeypatch, tmp_path, aligner, **options) -> AlignmentLM:
 
 @pytest.mark.parametrize("batch_size", [1, 3, "auto"])
 def test_each_image_and_sentence_is_computed_once_and_kept_for_every_row(monkeypatch, tmp_path, roots, batch_size):
-    aligner, requests = Counting(), build_rows(roots)
+    aligner, requests = FakeAligner(), build_rows(roots)
     lm = make_lm(monkeypatch, tmp_path, aligner, batch_size=batch_size)
     replies = [json.loads(text) for text in lm.generate_until(requests, True)]
     sentences = [str(r.doc["sentence"]) for r in requests]
@@ -128,29 +128,31 @@ def test_each_image_and_sentence_is_computed_once_and_kept_for_every_row(monkeyp
 
 
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_path, roots):
-    expected = make_lm(monkeypatch, tmp_path / "whole", Counting()).generate_until(build_rows(roots), True)
+    expected = make_lm(monkeypatch, tmp_path / "whole", FakeAligner()).generate_until(build_rows(roots), True)
     with pytest.raises(KeyboardInterrupt):
-        make_lm(monkeypatch, tmp_path, Counting(fail_after=2), batch_size=1).generate_until(build_rows(roots), True)
-    resumed = Counting()
+        make_lm(monkeypatch, tmp_path, FakeAligner(fail_after=2), batch_size=1).generate_until(build_rows(roots), True)
+    resumed = FakeAligner()
     assert make_lm(monkeypatch, tmp_path, resumed, batch_size=1).generate_until(build_rows(roots), True) == expected
     assert len(resumed.asked) == 2
-    repeated = Counting()
+    repeated = FakeAligner()
     assert make_lm(monkeypatch, tmp_path, repeated).generate_until(build_rows(roots), True) == expected
     assert repeated.asked == []
 
 
 def test_another_row_of_a_known_image_and_sentence_is_not_computed_again(monkeypatch, tmp_path, roots):
-    lm = make_lm(monkeypatch, tmp_path, Counting())
+    lm = make_lm(monkeypatch, tmp_path, FakeAligner())
     lm.generate_until(build_rows(roots)[:1], True)
-    lm = make_lm(monkeypatch, tmp_path, resumed := Counting())
+    lm = make_lm(monkeypatch, tmp_path, resumed := FakeAligner())
     lm.generate_until(build_rows(roots), True)
     assert len(resumed.asked) == 3
-    assert make_lm(monkeypatch, tmp_path, other_model := Counting("other")).generate_until(build_rows(roots)[:1], True)
+    assert make_lm(monkeypatch, tmp_path, other_model := FakeAligner("other")).generate_until(
+        build_rows(roots)[:1], True
+    )
     assert len(other_model.asked) == 1  # another model
 
 
 def test_another_image_of_the_same_row_has_maps_of_its_own(monkeypatch, tmp_path):
-    lm = make_lm(monkeypatch, tmp_path, aligner := Counting())
+    lm = make_lm(monkeypatch, tmp_path, aligner := FakeAligner())
     images = [Image.new("RGB", (40, 30), colour) for colour in ("white", "black")]
     white_reply, black_reply = (
         json.loads(lm.generate_until([build_request("a", [image])], True)[0]) for image in images
@@ -163,18 +165,18 @@ def test_another_image_of_the_same_row_has_maps_of_its_own(monkeypatch, tmp_path
 def test_attention_that_is_no_number_stops_the_run(monkeypatch, tmp_path, roots, weight):
     message = "gloria:x gives attention or similarities that are not numbers: its weights are broken"
     with pytest.raises(MedfaithError, match=message):
-        make_lm(monkeypatch, tmp_path, Counting(weight=weight)).generate_until(build_rows(roots), True)
+        make_lm(monkeypatch, tmp_path, FakeAligner(weight=weight)).generate_until(build_rows(roots), True)
     assert not list((tmp_path / "store").glob("*/*.npz"))
 
 
 def test_attention_to_nothing_is_kept_as_it_is(monkeypatch, tmp_path, roots):
-    (reply,) = make_lm(monkeypatch, tmp_path, Counting(weight=0)).generate_until(build_rows(roots)[:1], True)
+    (reply,) = make_lm(monkeypatch, tmp_path, FakeAligner(weight=0)).generate_until(build_rows(roots)[:1], True)
     entry = open_store(tmp_path / "store").read(json.loads(reply)["heatmaps"], "a")
     assert entry.maps["attention"].tolist() == [[0, 0, 0]] * 2
 
 
 def test_sentences_that_were_cut_are_counted(monkeypatch, tmp_path, roots, capsys):
-    make_lm(monkeypatch, tmp_path, Counting()).generate_until(build_rows(roots), True)
+    make_lm(monkeypatch, tmp_path, FakeAligner()).generate_until(build_rows(roots), True)
     assert "1 sentences were longer than the model takes" in capsys.readouterr().err
 
 
@@ -189,11 +191,11 @@ def test_sentences_that_were_cut_are_counted(monkeypatch, tmp_path, roots, capsy
 def test_documents_that_are_none(monkeypatch, tmp_path, change, message):
     request = build_request(**({"row": "a", "image": [Image.new("L", (3, 3))]} | change))
     with pytest.raises(InputError, match=message):
-        make_lm(monkeypatch, tmp_path, Counting()).generate_until([request], True)
+        make_lm(monkeypatch, tmp_path, FakeAligner()).generate_until([request], True)
 
 
 def test_what_a_model_that_aligns_does_not_do(monkeypatch, tmp_path):
-    lm = make_lm(monkeypatch, tmp_path, Counting())
+    lm = make_lm(monkeypatch, tmp_path, FakeAligner())
     assert lm.generate_until([], True) == []
     for method in (lm.loglikelihood, lm.loglikelihood_rolling):
         with pytest.raises(MedfaithError, match="no probability of text"):
@@ -271,7 +273,7 @@ def test_gradient_attention_is_that_of_the_contrastive_model(arguments, family, 
 def test_a_sentence_that_clip_has_no_room_for_loses_its_last_words(arguments):
     aligner = load_aligner(arguments["clip"]["pretrained"], "cpu")
     image = Image.new("RGB", (40, 40), "grey")
-    short = " ".join(["photo"] * 14)  # and a start and an end: 16
+    short = " ".join(["photo"] * 14)  # 16 tokens with start and end
     full, cut = aligner.align([image] * 2, [short, f"{short} of the image"])
     assert (full.cut, cut.cut) == (False, True)
     assert full.overall == pytest.approx(cut.overall, abs=1e-6)

@@ -1,4 +1,4 @@
-"""Every task of ours is listed by lm-eval, resolves its functions, and declares the metrics it computes."""
+"""lm-eval lists every task of ours and resolves its functions; each declares the metrics that it computes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ YAMLS = sorted(tasks.include_path().rglob("*.yaml"))
 
 @pytest.fixture(scope="module")
 def configs() -> dict[Path, dict[str, Any]]:
-    """What lm-eval reads of each file; it raises where a function is not there."""
+    """lm-eval's config of each file; loading raises for a missing function."""
     return {path: load_yaml(path, resolve_func=True) for path in YAMLS}
 
 
@@ -38,7 +38,7 @@ def test_lm_eval_lists_every_yaml(configs):
 
 
 def test_every_task_and_group_resolves_its_functions_and_says_what_it_asks(configs):
-    """On one line of a terminal; and a benchmark has one version, which each file has to repeat."""
+    """A description fits on one line of a terminal; all files of a benchmark repeat its version."""
     versions: dict[str, set[float]] = {}
     for path, config in configs.items():
         for name in ("custom_dataset", "doc_to_text", "doc_to_target", "process_results"):
@@ -47,7 +47,7 @@ def test_every_task_and_group_resolves_its_functions_and_says_what_it_asks(confi
         assert 20 <= len(metadata["description"]) <= WIDTH - 4, path
         types = {*metadata.get("only_models", ()), *metadata.get("heatmap_models", ())}
         assert types <= set(tasks.EXPLAINED), path
-        # Each reaches the loader of the rows, among what a run tells it: `heatmaps` would be taken for the run's.
+        # The row loader merges this metadata with that of the run, which may set `heatmaps`.
         assert set(metadata) <= {"version", "description", "only_models", "heatmap_models"}, path
         versions.setdefault(path.parent.name, set()).add(metadata["version"])
     assert {len(file_versions) for file_versions in versions.values()} == {1}
@@ -118,7 +118,7 @@ def test_lm_evals_own_task_files_are_left_out(monkeypatch):
 
 
 def test_what_is_there_before_the_first_batch_is_left_out_of_lm_evals_collections(monkeypatch):
-    """It collects garbage after each batch: without this, a quarter of a second, with 135,754 rows a whole one."""
+    """lm-eval collects garbage after each batch, which takes 0.25 s without gc.freeze, and 1 s with 135,754 rows."""
     counts = []
 
     class Asked:

@@ -1,4 +1,4 @@
-"""Arguments, weights and documents that are none are named."""
+"""Invalid arguments, weights and documents of contrastive models raise errors that name them."""
 
 from __future__ import annotations
 

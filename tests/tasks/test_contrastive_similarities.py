@@ -1,4 +1,4 @@
-"""Similarities are each library's own, and heatmaps those of an independent computation on its forward pass."""
+"""Similarities equal each library's own; heatmaps equal an independent computation on its forward pass."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def compute_open_clip_similarity(name: str) -> np.ndarray:
 
 
 def compute_surgvlp_similarity(name: str, bert_folder: str) -> np.ndarray:
-    """By the published recipe, written as it is described: word by word, padded to 77 words, averaged over them."""
+    """Follow the published recipe literally: pad each prompt to 77 words and average over the words."""
     from torchvision import models, transforms
 
     weights = torch.load(name.removeprefix("surgvlp:"), weights_only=True)
@@ -91,7 +91,7 @@ def test_similarities_are_the_librarys_own(family, families, models):
     assert scores.shape == (5, 7)
     assert scores.dtype == np.float64
     np.testing.assert_allclose(scores, expected, atol=2e-3)
-    assert np.ptp(scores, axis=0).min() > 0.01  # what a model says depends on the frame
+    assert np.ptp(scores, axis=0).min() > 0.01  # scores depend on the frame
     assert models[family].scores([], PROMPTS).shape == (0, 7)
 
 
@@ -137,15 +137,15 @@ def test_each_distinct_prompt_is_encoded_once(models, monkeypatch):
         ([[1, 5, 3]], {"percentile": 100}, [[]], [False]),  # nothing can exceed the highest
         ([[1, 9], [2, 8], [3, 7]], {"threshold": "per_class"}, [[1], [], [0]], [False] * 3),
         ([[1, 9], [2, 8], [3, 7]], {"threshold": "per_class", "percentile": 50}, [[1], [], [0]], [False] * 3),
-        ([[1, 9], [1, 9], [1, 9]], {"threshold": "per_class"}, [[], [], []], [True] * 3),  # one picture thrice
+        ([[1, 9], [1, 9], [1, 9]], {"threshold": "per_class"}, [[], [], []], [True] * 3),  # the same image three times
         # the lowest of a class never exceeds itself
         ([[1, 9], [3, 8], [2, 7]], {"threshold": "per_class", "percentile": 0}, [[1], [1, 0], [0]], [False] * 3),
-        ([[3, 1, 3, 2]], {"top_k": 3}, [[0, 2, 3]], [False]),  # of equal scores the earlier
-        ([[3, 1, 2, 2]], {"top_k": 2}, [[0]], [True]),  # nothing says which of two is the second
+        ([[3, 1, 3, 2]], {"top_k": 3}, [[0, 2, 3]], [False]),  # ties go to the earlier class
+        ([[3, 1, 2, 2]], {"top_k": 2}, [[0]], [True]),  # tie for the second place
         ([[2] * 9, [*range(9)]], {"top_k": 5}, [[], [8, 7, 6, 5, 4]], [True, False]),
         ([[3, 1]], {"top_k": 5}, [[0, 1]], [False]),
         ([[2, 2, 2]], {}, [[]], [True]),
-        ([[4, 4]], {"threshold": "per_class"}, [[]], [False]),  # one frame exceeds nothing
+        ([[4, 4]], {"threshold": "per_class"}, [[]], [False]),  # a single frame exceeds nothing
         (np.zeros((0, 7)), {}, [], []),
         (np.zeros((0, 7)), {"threshold": "per_class"}, [], []),
     ],
@@ -163,7 +163,7 @@ def test_rollout_is_the_recursion_on_the_librarys_own_forward_pass(family, expla
     lm = ContrastiveLM(folder, explainer=explainer, device="cpu")
     grids, _ = lm.explain(FRAMES[1], PROMPTS, [3, 6])
     kind = transformers.CLIPModel if family == "clip" else transformers.BlipForImageTextRetrieval
-    model: Any = kind.from_pretrained(folder, attn_implementation="eager")  # weights not frozen
+    model: Any = kind.from_pretrained(folder, attn_implementation="eager")  # with gradients
     processor = transformers.AutoProcessor.from_pretrained(folder)
     for grid, index in zip(grids, [3, 6], strict=True):
         inputs = processor(text=[PROMPTS[index]], images=FRAMES[1], return_tensors="pt")

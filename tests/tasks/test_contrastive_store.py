@@ -1,4 +1,4 @@
-"""The store of heatmaps: what replies name in it, what has a key of its own, and runs that go on where they stopped."""
+"""The heatmap store: references in replies, keys, and resumed runs."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def test_a_run_goes_on_where_it_was_stopped(families, tmp_path, monkeypatch):
     first_replies = run(FRAMES[:3])
     assert counting.take() == (3, 6)
     all_replies = run()
-    assert counting.take() == (2, 4)  # only what was missing
+    assert counting.take() == (2, 4)  # the missing frames
     assert all_replies[:3] == first_replies
     assert run() == all_replies
     assert counting.take() == (0, 0)
     store = open_store(tmp_path)
     before = store.read(first_replies[0]["heatmaps"], "VID42/0")
     more = run(top_k=3)
-    assert counting.take() == (0, 5)  # one class more a frame
+    assert counting.take() == (0, 5)  # one more class per frame
     assert more[0]["heatmaps"] == first_replies[0]["heatmaps"]
     after = store.read(first_replies[0]["heatmaps"], "VID42/0")
     assert len(after.maps) == 3
@@ -75,9 +75,10 @@ def test_a_run_goes_on_where_it_was_stopped(families, tmp_path, monkeypatch):
 
 
 class Killed:
-    """A run of the tiny CLIP on five frames, two at a time, that is killed when its encoder is called for the nth time.
+    """A run of the tiny CLIP on five frames, two at a time, killed at the nth call of its encoder.
 
-    calls: how many images the encoder was given, call by call.
+    Attributes:
+        calls: Number of images in each call of the encoder.
     """
 
     def __init__(self, families: dict[str, Any], store: Path | None, at: int = 0, **options: Any) -> None:
@@ -107,7 +108,7 @@ OCCLUDE = {"top_k": 2, "occlude": True, "gold": CLASSES}
         # one batch: scored, then explained
         ({}, 4, [2, 2, 2], [2, 2, 1, 1]),
         ({"top_k": 2}, 3, [2, 2], [2, 2, 1, 1]),
-        # scored, explained, scored again in part black, which no store keeps
+        # scored, explained, scored again with a black region, which is not stored
         (OCCLUDE, 6, [2, 2, 2, 2, 2], [2, 2, 1, 1, 1]),
     ],
 )
@@ -125,7 +126,7 @@ def test_a_killed_run_resumes_at_its_last_batch(families, tmp_path, options, at,
 
 @pytest.mark.parametrize("at", [3, 5])
 def test_a_killed_run_with_a_threshold_per_class(families, tmp_path, at):
-    """All frames are scored, then those explained of which a class is predicted; both go on at their last batch."""
+    """The run scores all frames, then explains those with a predicted class; both steps resume at their last batch."""
     options = {"threshold": "per_class", "percentile": 20}
     uninterrupted = Killed(families, tmp_path / "whole", **options)
     expected = uninterrupted.generate()
@@ -150,7 +151,7 @@ def check_maps_are_the_same(folder: Path, replies: Sequence[dict[str, Any]]) -> 
 
 
 def test_scores_without_heatmaps_are_no_complete_row(families, tmp_path):
-    """What is left of a run with a threshold per class, killed while it scores, serves any other."""
+    """Another run reuses the scores of a run with a threshold per class that was killed while it scored."""
     with pytest.raises(KeyboardInterrupt):
         Killed(families, tmp_path / "cut", 3, threshold="per_class").generate()
     top_k_run = Killed(families, tmp_path / "cut", top_k=2)
@@ -181,7 +182,7 @@ EXPLAINER = {"clip": "rollout", "blip": "rollout", "open_clip": "grad_cam", "sur
 @pytest.mark.usefixtures("small_resnet")
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_end_to_end(family, families, tmp_path):
-    """Replies, and heatmaps that lie inside what the model saw of the frame, nothing beside it."""
+    """Replies are complete, and heatmaps are zero outside the model's view of the frame."""
     text = ",".join(f"{name}={value}" for name, value in families[family].items())
     lm: Any = ContrastiveLM.create_from_arg_string(f"{text},store={tmp_path}", {"batch_size": 2, "device": "cpu"})
     frames = FRAMES[1:3]  # of two sizes
@@ -207,7 +208,7 @@ def test_every_family_end_to_end(family, families, tmp_path):
         grids, _ = lm.explain(frames[number], PROMPTS, [CLASSES.index(name) for name in entry.maps])
         np.testing.assert_allclose(list(entry.maps.values()), grids, rtol=2e-3, atol=1e-3 * grids.max())
     (key,) = store.keys()
-    assert [reply["heatmaps"].partition("/")[0] for reply in replies] == [key] * 4  # the same prompts: the same maps
+    assert [reply["heatmaps"].partition("/")[0] for reply in replies] == [key] * 4  # same prompts, same maps
     assert [reply["heatmaps"] for reply in replies[:2]] == [reply["heatmaps"] for reply in replies[2:]]
     assert store.model(store.keys()[0])["explainer"] == EXPLAINER[family]
     for reply in replies[2:]:
@@ -259,7 +260,7 @@ def test_a_threshold_per_class_looks_at_all_frames_of_the_task(families):
 
 
 def test_two_images_under_one_id_keep_their_own_heatmaps(families, tmp_path):
-    """As where the same rows are built from other frames: the log of the first run still finds its own."""
+    """The log of a first run keeps its heatmaps after the same rows are built from other frames."""
     lm = ContrastiveLM(**families["clip"], store=str(tmp_path), batch_size=2, device="cpu")
     (first_reply,) = generate_replies(lm, build_requests(FRAMES[:1]))
     requests = build_requests(FRAMES[:2])

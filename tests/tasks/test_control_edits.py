@@ -48,15 +48,13 @@ LOADERS: dict[str, tuple[Any, tuple[str, ...], dict[str, str]]] = {
 
 @pytest.fixture
 def load(request) -> Any:
-    """Loads the documents of one task of a benchmark, named as its fixtures are."""
+    """A function that loads the documents of one task of a benchmark, by the suffix of its fixtures."""
 
     def load_docs(name: str, roots: dict[str, Path] | None = None, **options: Any) -> Any:
-        loader, arguments, keywords = LOADERS[name]
+        loader, args, kwargs = LOADERS[name]
         image_roots = roots or request.getfixturevalue(f"phantom{name}_roots")
         data = str(request.getfixturevalue(f"phantom{name}_build"))
-        return loader(*arguments, data=data, roots={k: str(v) for k, v in image_roots.items()}, **keywords, **options)[
-            "test"
-        ]
+        return loader(*args, data=data, roots={k: str(v) for k, v in image_roots.items()}, **kwargs, **options)["test"]
 
     return load_docs
 

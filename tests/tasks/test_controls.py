@@ -1,4 +1,4 @@
-"""Controls: what happens to pixels, which donors and places are chosen, what cannot be made, and what a log keeps."""
+"""Controls: their effect on pixels, the choice of donors and places, errors, and the columns in the log."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_pixels_of_blank_noise_and_only_the_target():
 
 
 def test_paint_continues_what_surrounds_it_and_changes_nothing_far_away():
-    """On a ramp, what is painted is the ramp again, whatever stood there; what is there leaves no trace."""
+    """A filled region of a ramp continues the ramp, whatever its pixels were before."""
     ramp = np.repeat(np.linspace(0, 200, 60).astype(np.uint8)[None, :, None], 40, 0).repeat(3, 2)
     marked = ramp.copy()
     marked[HOLE] = 255
@@ -204,15 +204,8 @@ def test_a_donor_that_is_missing_stops_the_run_or_its_rows_are_left_out_and_coun
     shutil.copytree(phantom_roots["chexpert"], root, copy_function=os.link)
 
     def load(**options: Any) -> Dataset:
-        arguments = {
-            "config": "chexpert_presence",
-            "split": "validation",
-            "data": str(phantom_build),
-            "control": "other",
-        }
-        return contrabench.load("cxr-contrabench-chexpert", roots={"chexpert": str(root)}, **arguments, **options)[
-            "test"
-        ]
+        kwargs = {"config": "chexpert_presence", "split": "validation", "data": str(phantom_build), "control": "other"}
+        return contrabench.load("cxr-contrabench-chexpert", roots={"chexpert": str(root)}, **kwargs, **options)["test"]
 
     before = {doc["id"]: str(doc["images"]) for doc in load()}
     row_id, donor = next(iter(before.items()))
@@ -253,7 +246,7 @@ def test_every_control_is_described_with_its_benchmarks(capsys):
 
 
 def test_the_command_keeps_the_control_of_every_answer_and_the_report_names_it(phantom_build, tmp_path, capsys):
-    arguments = [
+    command = [
         "eval",
         "--data",
         str(phantom_build),
@@ -261,12 +254,12 @@ def test_the_command_keeps_the_control_of_every_answer_and_the_report_names_it(p
         "medfaith_contrabench_chexpert_presence",
         "--log_samples",
     ]
-    arguments += ["--output_path", str(tmp_path), "--limit", "5", "--control", "none"]
-    assert main([*arguments, "--model", "oracle"]) == 0
+    command += ["--output_path", str(tmp_path), "--limit", "5", "--control", "none"]
+    assert main([*command, "--model", "oracle"]) == 0
     samples = samples_of(tmp_path, "chexpert_presence")
     assert {(sample["doc"]["control"], sample["doc"]["images"]) for sample in samples} == {("none", "")}
     assert not [sample for sample in samples if "<image>" in sample["arguments"]["gen_args_0"]["arg_0"]]
     assert [row[1] for row in rows_of(write_report([tmp_path]), "Table 9")] == ["B0 (control none)"]
     capsys.readouterr()
-    assert main([*arguments, "--model", "hf-multimodal"]) == 2
+    assert main([*command, "--model", "hf-multimodal"]) == 2
     assert "--control blank, or --model medfaith-hf-vlm" in capsys.readouterr().err

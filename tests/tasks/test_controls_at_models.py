@@ -1,4 +1,4 @@
-"""What tiny models of real classes are given under each control, through lm-eval: prompts, their order, and images."""
+"""Inputs of tiny models under each control, through lm-eval: prompts, their order, and images."""
 
 from __future__ import annotations
 
@@ -19,19 +19,25 @@ from tests.tasks.tiny_models import PLACEHOLDER
 
 HEAL, CONTRABENCH = "medfaith_heal_vindr_closed", "medfaith_contrabench_chexpert_presence"
 PLAIN = "plain"  # no control
-OF_BOTH = (PLAIN, "none", "blank", "noise", *DONORS)  # what rows of CXR-ContraBench support, too
+OF_BOTH = (PLAIN, "none", "blank", "noise", *DONORS)  # also supported by rows of CXR-ContraBench
 MODELS = [("llava", HFMultimodalLM), ("qwen2_5_vl", HFVisionLM)]
 
 
 class Scene(NamedTuple):
-    """roots: of the images. tasks: control -> what lm-eval loads. docs: control -> task -> row -> document."""
+    """Loaded tasks and documents of every control.
+
+    Attributes:
+        roots: Roots of the images.
+        tasks: Tasks that lm-eval loads, by control.
+        docs: Documents by control, task and row.
+    """
 
     roots: Mapping[str, Any]
     tasks: dict[str, Any]
     docs: dict[str, dict[str, dict[str, Any]]]
 
     def read_files(self, control: str, task: str, row: str) -> list[np.ndarray]:
-        """The files that the document of a row names: uint8, shape (h, w, 3)."""
+        """Read the files that the document of a row names: uint8, shape (h, w, 3)."""
         keys = [word.split(":") for word in str(self.docs[control][task][row]["images"]).split()]
         refs = [{"source": source, "key": key, "view": ""} for source, key in keys]
         return [np.asarray(images.open_image(ref, self.roots)) for ref in refs]
@@ -53,7 +59,10 @@ def scene(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, 
 
 @pytest.fixture(scope="module")
 def rows(scene) -> dict[str, set[str]]:
-    """Rows of HEAL whose answer is known for the other side and that have donors, and two studies of several images."""
+    """Row ids by task.
+
+    The rows of HEAL have a known answer for the other side and donors; those of CXR-ContraBench have several images.
+    """
     docs = scene.docs
     shared = [row for row in docs["other_same"][HEAL] if row in docs["other"][HEAL]]
     several = [row for row, doc in docs["other"][CONTRABENCH].items() if len(doc["images"]) > 1]
@@ -64,7 +73,11 @@ Received = dict[str, dict[str, tuple[str, list[np.ndarray]]]]
 
 
 def ask_rows(lm: Any, scene: Scene, control: str, rows: Mapping[str, set[str]]) -> Received:
-    """Task -> row -> the prompt in the chat template, and the images that the processor gets: uint8, (h, w, 3)."""
+    """Run a model on some rows and return its inputs.
+
+    Returns:
+        The templated prompt and the processor's images (uint8, shape (h, w, 3)), by task and row.
+    """
     indices = {
         task: [index for index, row in enumerate(docs) if row in rows[task]]
         for task, docs in scene.docs[control].items()
@@ -98,14 +111,14 @@ def lm(request, vlms) -> Any:
 
 @pytest.fixture(scope="module")
 def received(lm, scene, rows) -> dict[str, Received]:
-    """By control, without `none`."""
+    """The model's inputs by control, except `none`."""
     return {name: ask_rows(lm, scene, name, rows) for name in scene.tasks if name != "none"}
 
 
 def iterate_cases(
     scene: Scene, received: dict[str, Received], control: str
 ) -> Iterator[tuple[str, str, Any, list[np.ndarray]]]:
-    """Task, row, the images that are given under a control, and the row's own files."""
+    """Yield each task and row with the model's images under a control and the row's own files."""
     for task, task_rows in received[control].items():
         for row, (_, shown_images) in task_rows.items():
             yield task, row, shown_images, scene.read_files(PLAIN, task, row)
@@ -139,7 +152,7 @@ def test_without_an_image_the_text_alone_arrives_or_the_run_says_what_to_do(lm, 
 
 
 def test_images_are_those_of_the_control(received, scene):
-    """Of every control, image by image; without a control these are the row's files."""
+    """Compare every image of every control; without a control, they equal the files of the row."""
     for control in received:
         for task, row, shown_images, files in iterate_cases(scene, received, control):
             expected = files if control == PLAIN else map(np.asarray, scene.docs[control][task][row]["images"])
@@ -170,7 +183,7 @@ def test_another_image_is_the_donors_file_and_a_flipped_one_the_mirrored(receive
 
 
 def test_paint_lies_where_the_control_says(received, scene):
-    """Inside of the region and away from it, as far as the paint fades."""
+    """Compare pixels deep inside the region and far from it, beyond the reach of the blending."""
     for control in ("occluded", "occluded_elsewhere", "only_target"):
         for task, row, (pixels,), (file,) in iterate_cases(scene, received, control):
             region = rle.decode(scene.docs[PLAIN][task][row]["region"]).astype(bool)

@@ -1,6 +1,6 @@
-"""A cut answer on every road: its whole text is scored, and its document says that it is cut, where its filters look.
+"""A truncated answer is scored in full on every road, and its document tells the filters that it is cut.
 
-The same answers, token by token, come from a tiny model behind medfaith-hf-vlm and from a server on this machine.
+A tiny model in medfaith-hf-vlm and a local server give the same answers, token by token.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ TASK = "medfaith_contrabench_openi_report_absence"
 ROWS, LIMIT, STOP = 14, 24, "\n\n"
 LONG = "The answer is B. I looked at the heart, at both lungs and at the mediastinum, and then once more."
 LIST = "A. Pleural effusion is seen at the left base.\nB. No consolidation is seen.\nC. Let me look again."
-# What the model generates, by turns -> what is scored of it, and what became of it. A number: of LONG's tokens.
+# Generated text, scored text (None: all) and outcome, cycled over the rows. A number: that many tokens of LONG.
 SCRIPT: list[tuple[str | int, str | None, str]] = [
     ("C", "C", "answered"),
     (LONG, None, "cut"),
     (LIST, None, "cut"),
     (f"B{STOP}Which finding is absent? A. Edema B. No edema C. Nodule", "B", "answered"),
-    (LIMIT - 1, None, "answered"),  # its end is the last token that it may have
+    (LIMIT - 1, None, "answered"),  # the end token is the last one within the limit
     (LIMIT, None, "cut"),
     ("", "", "empty"),
     (" \n", "", "empty"),
@@ -42,20 +42,20 @@ SCRIPT: list[tuple[str | int, str | None, str]] = [
 
 
 class Script:
-    """The tokens of an answer by its prompt, which the two roads write in different ways."""
+    """The tokens of the answer to a prompt, which both roads emit in their own way."""
 
     def __init__(self, tokenizer: Any, questions: Sequence[str]) -> None:
         self.tokenizer, self._questions = tokenizer, list(dict.fromkeys(questions))
 
     def __call__(self, prompt: str) -> list[int]:
-        """Without the token that ends it."""
+        """Return the tokens of an answer, without the end token."""
         (number,) = [n for n, question in enumerate(self._questions) if question in prompt]
         content = SCRIPT[number % len(SCRIPT)][0]
         tokens = self.tokenizer(LONG if isinstance(content, int) else content)["input_ids"]
         return tokens[:content] if isinstance(content, int) else tokens
 
-    def expected(self, doc: Mapping[str, Any]) -> tuple[str, str]:
-        """The text that is scored and the outcome."""
+    def get_expected(self, doc: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the scored text and the outcome of a document."""
         tokens = self(format_question(doc))
         number = self._questions.index(format_question(doc)) % len(SCRIPT)
         _, text, outcome = SCRIPT[number]
@@ -74,8 +74,8 @@ def script(vlms, phantom_build, phantom_roots) -> Script:
 
 
 @contextmanager
-def by_weights(vlms: Mapping[str, Path], script: Script, store: Path) -> Iterator[tuple[Any, list[Any]]]:
-    """medfaith-hf-vlm, whose model can say nothing but what is in the script, and its batches as they come."""
+def load_scripted_model(vlms: Mapping[str, Path], script: Script, store: Path) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield a medfaith-hf-vlm that can only generate the script, and the list of its batches."""
     lm: Any = HFVisionLM(str(vlms["llava"]), dtype="float32", device="cpu", batch_size=4, answers=str(store))
     generate, batches = lm.model.generate, []
 
@@ -94,8 +94,8 @@ def by_weights(vlms: Mapping[str, Path], script: Script, store: Path) -> Iterato
 
 
 @contextmanager
-def by_server(_: Any, script: Script, store: Path) -> Iterator[tuple[Any, list[Any]]]:
-    """medfaith-server, whose server says what is in the script, and the requests as they come."""
+def start_scripted_server(_: Any, script: Script, store: Path) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield a medfaith-server whose server answers from the script, and the list of its requests."""
 
     def send_scripted(request: dict[str, Any]) -> Callable[[Any], None]:
         tokens = script(texts_of(request["messages"]))
@@ -111,11 +111,11 @@ def by_server(_: Any, script: Script, store: Path) -> Iterator[tuple[Any, list[A
         yield server.lm(answers=str(store)), server.requests
 
 
-ROADS = {"medfaith-hf-vlm": by_weights, "medfaith-server": by_server}
+ROADS = {"medfaith-hf-vlm": load_scripted_model, "medfaith-server": start_scripted_server}
 
 
 def evaluate_rows(lm: Any, data: Path, roots: Mapping[str, Path]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """lm-eval's figures and samples of the first rows."""
+    """Evaluate the first rows with lm-eval and return scores and samples."""
     metadata = {"data": str(data), "roots": {name: str(root) for name, root in roots.items()}}
     results: Any = lm_eval.simple_evaluate(
         lm, tasks=[TASK], limit=ROWS, bootstrap_iters=0, apply_chat_template=True, metadata=metadata,
@@ -130,8 +130,8 @@ def evaluate_rows(lm: Any, data: Path, roots: Mapping[str, Path]) -> tuple[dict[
 def test_every_road_scores_the_same_texts_and_says_which_are_cut(
     vlms, script, phantom_build, phantom_roots, tmp_path, monkeypatch, capsys
 ):
-    """Whether answers are new or were kept. The filters know what is cut, and lm-eval's hash of a row is the same."""
-    apply, views = CustomFilter.apply, []  # what each filter is given
+    """New and stored answers give the same results: filters see which answers are cut, and row hashes are equal."""
+    apply, views = CustomFilter.apply, []  # views: inputs of each filter
 
     def apply_and_record(filter_: CustomFilter, resps: Any, docs: Any) -> Any:
         views.append([(resp[0], is_cut(doc)) for resp, doc in zip(resps, docs, strict=True)])
@@ -145,9 +145,9 @@ def test_every_road_scores_the_same_texts_and_says_which_are_cut(
                 views.clear()
                 scores, samples = evaluate_rows(lm, phantom_build, phantom_roots)
                 logged = [(sample["resps"][0][0], sample["doc"]["answer_outcome"]) for sample in samples]
-                assert logged == [script.expected(sample["doc"]) for sample in samples], (name, when)
-                assert len(views) == 4  # filters
-                assert all(view == [(text, status == "cut") for text, status in logged[:ROWS]] for view in views), (
+                assert logged == [script.get_expected(sample["doc"]) for sample in samples], (name, when)
+                assert len(views) == 4  # one per filter
+                assert all(view == [(text, end == "cut") for text, end in logged[:ROWS]] for view in views), (
                     name,
                     when,
                 )
@@ -164,10 +164,10 @@ def test_every_road_scores_the_same_texts_and_says_which_are_cut(
     [
         ("B. I think", "length", "B. I think", "cut"),
         ("B. I think", "max_tokens", "B. I think", "cut"),
-        ("B!\nQuestion:", "length", "B!", "answered"),  # a stop string beyond the four that were sent
+        ("B!\nQuestion:", "length", "B!", "answered"),  # a stop string after the four in the request
         ("\nQuestion:", "length", "", "empty"),
         ("\nB", "stop", "", "empty"),
-        ("", "length", "", "cut"),  # all tokens went into reasoning
+        ("", "length", "", "cut"),  # reasoning used all tokens
     ],
 )
 def test_a_stop_string_ends_an_answer_before_its_limit(content: str, finish: str, text: str, outcome: str):

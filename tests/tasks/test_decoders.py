@@ -1,4 +1,4 @@
-"""The formulas that decoders are made of, and what their arguments may be."""
+"""The formulas of the decoders, and the validation of their arguments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from medfaith.tasks.models.decoded_vlm import fit_bias
 
 
 def test_a_weight_is_a_key_that_stands_there_more_often():
-    """exp(weight) = 3: as if each lit key and its value were there three times (equations 5 and 6)."""
+    """Each lit key and its value count exp(weight) = 3 times (equations 5 and 6)."""
     generator = torch.Generator().manual_seed(0)
     query, key, value = (torch.randn(2, 4, 5, 8, generator=generator) for _ in range(3))
     lit = torch.tensor([[0, 1, 0, 1, 0], [1, 0, 0, 0, 0]]).bool()

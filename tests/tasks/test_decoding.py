@@ -1,4 +1,4 @@
-"""Decoders, each against an obvious loop: one row at a time, two models without a cache, and numpy."""
+"""Each decoder against a plain loop: one row at a time, two models without a cache, and numpy."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.tasks.test_families import ALIKE, FILES, SIZES, TINY, get_family, lis
 DECODED = [file for file in FILES if get_family(file).decoded]
 QUESTIONS = ["Edema?", "Is there a mass in the left lung, or none at all?"]
 N_TOKENS = 3
-PLAIN: dict[str, dict[str, Any]] = {  # with these a decoder is greedy search
+PLAIN: dict[str, dict[str, Any]] = {  # arguments that reduce a decoder to greedy search
     "vcd": {"alpha": 0, "beta": 0}, "crg": {"alpha": 0}, "icd": {"alpha": 0, "beta": 0}, "m3id": {"forgetting": 0},
     "prompt_highlighter": {"weight": 0}, "loba": {"weight": 0}, "cutoff": {}, "greedy": {}, "yes_bias": {"bias": 0},
 }  # fmt: skip
@@ -44,7 +44,7 @@ PLAIN: dict[str, dict[str, Any]] = {  # with these a decoder is greedy search
 
 class Scene(NamedTuple):
     lm: Any
-    copies: tuple[Any, Any]  # of its model
+    copies: tuple[Any, Any]  # of lm.model
 
 
 @pytest.fixture(scope="module", params=list_kinds(DECODED, full=(*ALIKE, "llava_onevision")))
@@ -55,14 +55,14 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     lm = cast(Any, HFVisionLM)(str(folder / "model"), **options)
     text = lm.model.config.get_text_config()
     if getattr(text, "sliding_window", None):
-        text.sliding_window = 512  # the tiny one's is shorter than a prompt
+        text.sliding_window = 512  # the default of the tiny model is shorter than a prompt
     for tower in (highlight.VISION, highlight.TEXT):
         highlight.use(lm.model, tower)
     return Scene(lm, (copy.deepcopy(lm.model), copy.deepcopy(lm.model)))
 
 
 def make_region(image: Image.Image) -> np.ndarray:
-    """A region in the image: bool (H, W)."""
+    """Make a region within the image: bool (H, W)."""
     inside = np.zeros((image.height, image.width), dtype=bool)
     inside[image.height // 4 : image.height * 2 // 3, image.width // 3 : image.width * 3 // 4] = True
     return inside
@@ -79,14 +79,14 @@ def make_requests() -> list[Instance]:
 
 
 def apply_decoder(lm: Any, name: str, **values: Any) -> Any:
-    """The same model under a decoder."""
+    """Return a copy of the model with a decoder."""
     decoded = copy.copy(lm)
     decoded._chosen, decoded._bias = choose(name, dict(values)), {"task": values.get("bias", 0.0)}
     return decoded
 
 
 def run_driver(lm: Any, requests: Sequence[Instance]) -> tuple[list[list[int]], np.ndarray]:
-    """The tokens that the driver generates for requests, and the scores of each step: (n, steps, vocabulary)."""
+    """Generate answers to requests and return tokens and the scores of each step, shape (n, steps, vocabulary)."""
     with lm._asking(requests):
         inputs = dict(lm.tok_batch_multimodal_encode(*zip(*map(split_request, requests), strict=True)))
         with lm._loop() as loop:
@@ -104,7 +104,7 @@ def split_request(request: Instance) -> tuple[str, list[Image.Image]]:
 
 
 def compute_logits(model: Any, inputs: Mapping[str, Any], tokens: Sequence[int]) -> np.ndarray:
-    """The logits behind a prompt by itself and some tokens, computed anew: float64 (vocabulary,)."""
+    """Compute the logits after a single prompt and some tokens without a cache: float64 (vocabulary,)."""
     full_inputs = dict(inputs)
     more = torch.tensor([tokens], dtype=torch.long)
     full_inputs["input_ids"] = torch.cat([inputs["input_ids"], more], dim=1)
@@ -117,7 +117,7 @@ def compute_logits(model: Any, inputs: Mapping[str, Any], tokens: Sequence[int])
 
 
 def encode_contrast(lm: Any, name: str, request: Instance) -> dict[str, Any]:
-    """What the prompt is contrasted with, encoded by itself."""
+    """Encode the contrast of a single prompt."""
     text, (image,) = split_request(request)
 
     def encode(text: str, images: list[Image.Image]) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def encode_contrast(lm: Any, name: str, request: Instance) -> dict[str, Any]:
 
 
 def compute_combined(name: str, plain: np.ndarray, contrast: np.ndarray, step: int) -> np.ndarray:
-    """The papers' formulas with their defaults."""
+    """Combine the logits by the papers' formulas with their defaults."""
     if name in ("loba", "prompt_highlighter"):
         return 1.3 * log_softmax(plain) - 0.3 * log_softmax(contrast)
     if name == "m3id":
@@ -154,7 +154,7 @@ def compute_combined(name: str, plain: np.ndarray, contrast: np.ndarray, step: i
 
 @pytest.mark.parametrize("name", [name for name, decoder in DECODERS.items() if decoder.branches == 2])
 def test_a_decoder_is_an_obvious_loop_over_two_models(scene: Scene, name: str):
-    """In one batch of prompts of unequal lengths, each step's scores and the tokens."""
+    """Compare tokens and the scores of each step, in one batch of prompts of unequal lengths."""
     lm, requests = apply_decoder(scene.lm, name), make_requests()
     tokens, scores = run_driver(lm, requests)
     for request, row_tokens, row_scores in zip(requests, tokens, scores, strict=True):
@@ -179,7 +179,7 @@ def test_a_decoder_is_an_obvious_loop_over_two_models(scene: Scene, name: str):
 
 
 def compute_under_light(name: str, light: Any, compute: Any) -> np.ndarray:
-    """Of a light for two branches, that of the first."""
+    """Compute with the first branch of a light for two branches."""
     if light is None:
         return compute()
     weights = light.weights
@@ -207,7 +207,7 @@ def test_with_nothing_to_contrast_all_are_greedy_search(scene: Scene):
 
 
 def test_a_batch_gives_the_answers_of_each_row_alone(scene: Scene):
-    """All decoders where an image is one unit and where all patches are one sequence; of the others a few."""
+    """Run all decoders on one model with one unit per image and one with a single patch sequence; two on the others."""
     runs_all = scene.lm.model.config.model_type in ("llava", "qwen2_5_vl")
     for name in DECODERS if runs_all else ("crg", "loba"):
         decoded = apply_decoder(scene.lm, name, **{"bias": 1.5} if name == "yes_bias" else {})
@@ -218,7 +218,7 @@ def test_a_batch_gives_the_answers_of_each_row_alone(scene: Scene):
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_the_light_falls_on_the_patches_that_show_the_region(scene: Scene, size: tuple[int, int], monkeypatch: Any):
-    """Which patches a change within the region changes is seen where the vision encoder first attends to them."""
+    """The first attention layer of the vision encoder shows which patches depend on the region."""
     black = Image.new("RGB", size, (0, 0, 0))
     inside, white = make_region(black), black.copy()
     white.paste((255, 255, 255), mask=Image.fromarray(inside))
@@ -253,7 +253,7 @@ def test_the_light_falls_on_the_patches_that_show_the_region(scene: Scene, size:
 
 def test_a_family_that_was_not_tested_is_refused_when_it_is_loaded(tmp_path: Path):
     folder = TINY["mllama"].TINY["mllama"](tmp_path / "model", **TINY["mllama"].IN_DETAIL)
-    (folder / "model.safetensors").unlink()  # nor are its weights looked at
+    (folder / "model.safetensors").unlink()  # the check needs no weights
     with pytest.raises(MedfaithError, match=r"decoding=vcd: mllama is none (.|\n)*a model of LLaVA-NeXT, Gemma 3"):
         cast(Any, HFVisionLM)(str(folder), decoding="vcd", image_string="<|image|>", device="cpu")
     assert {family.name for family in families() if not family.decoded} >= {"PaliGemma"}
@@ -292,7 +292,7 @@ def test_rows_and_arguments_that_a_decoder_cannot_take_are_refused_before_the_fi
 def test_the_command_decodes_with_masks_of_a_segmenter_and_the_report_names_the_decoder(
     phantom_heal_build: Path, phantom_heal_roots: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """TPT asks about anatomies of which the rows have no mask."""
+    """TPT asks about anatomies without a mask in the rows."""
     folder, roots = TINY["llava"].save(tmp_path / "model"), phantom_heal_roots
     task_name = "medfaith_heal_vindr_tpt"
     arguments = f"pretrained={folder},image_string=<image>,decoding=loba,weight=2,dtype=float32"
@@ -320,7 +320,7 @@ def test_the_command_decodes_with_masks_of_a_segmenter_and_the_report_names_the_
 def test_a_model_states_its_region_itself(
     file: str, kind: str, stated: str, stated_size: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """In the right half of the image; of Qwen2.5-VL in pixels of what its processor has made of it."""
+    """The stated box is the right half of the image; Qwen2.5-VL counts pixels after its processor's resizing."""
     folder = TINY[file].TINY[kind](tmp_path / "model", **TINY[file].IN_DETAIL)
     options = {"image_string": TINY[file].PLACEHOLDER, "device": "cpu", "dtype": "float32"}
     lm: Any = cast(Any, HFVisionLM)(str(folder), decoding="crg", regions=f"stated:{stated}", **options)
@@ -354,7 +354,7 @@ def test_a_model_states_its_region_itself(
 
 
 def test_lit_tokens_are_those_of_the_region(scene: Scene):
-    """Prompt Highlighter's weights stand at the image's tokens, of which the lit ones lie in the region."""
+    """Prompt Highlighter puts its weights on image tokens only, and lights those within the region."""
     image = noise(SIZES[0])
     inside = make_region(image)
     request = asking.asked("Look: <image>Edema?", [image], doc={"region": rle.encode(inside)})

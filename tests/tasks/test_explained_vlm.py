@@ -1,4 +1,4 @@
-"""medfaith-explained-vlm on tiny models taught to name tools: hf-multimodal's text, a heatmap of every named class."""
+"""medfaith-explained-vlm on tiny models trained to name tools: text of hf-multimodal, and a heatmap per named class."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.tasks.tiny_contrastive import CLASSES
 from tests.tasks.tiny_models import PLACEHOLDER
 
 SIZE = (160, 90)  # width and height: the shape of Cholec80's frames
-ASKED = {  # question -> what the models are taught to answer
+ASKED = {  # question -> trained answer
     "What surgical tools do you see?": "A hook, and two graspers.",
     "Which tools are in this frame?": "No tool is visible.",
     "Name the tool.": "The specimen bag",
@@ -80,7 +80,7 @@ def build_requests() -> list[Instance]:
 
 
 def compute_maps(folder: Path, question: str, answer: str, terms: Sequence[str]) -> list[np.ndarray]:
-    """A map for each word of the answer: one row, its own generation, tokens by the length of their texts."""
+    """Compute a map for each term of the answer with transformers: one row, with token positions from text lengths."""
     model = transformers.AutoModelForImageTextToText.from_pretrained(folder).eval()
     processor = transformers.AutoProcessor.from_pretrained(folder)
     inputs = processor(images=[make_frame(0)], text=[PLACEHOLDER[folder.name] + question], return_tensors="pt")
@@ -123,7 +123,7 @@ def test_maps_are_those_of_the_tokens_that_name_the_class(folder: Path, tmp_path
 
 
 def test_geometry_is_the_frames(folder: Path, tmp_path: Path):
-    """LLaVA's processor crops the middle, Qwen's squashes the whole; lm-eval's own resizing is undone."""
+    """LLaVA's processor crops the centre, Qwen's squashes the frame; lm-eval's own resizing is undone."""
     windows = []
     for number, resize in enumerate(({}, {"image_max_side": 80})):
         lm = load(folder, store=str(tmp_path / str(number)), **resize)
@@ -133,7 +133,7 @@ def test_geometry_is_the_frames(folder: Path, tmp_path: Path):
         windows.append(geometry.window)
     expected = (35, 0, 90, 90) if folder.name == "llava" else (0, 0, 160, 90)
     for window in windows:
-        np.testing.assert_allclose(window, expected, atol=2.5)  # a pixel of the shorter side's 28 is 3.2 of the frame
+        np.testing.assert_allclose(window, expected, atol=2.5)  # one of the 28 pixels is 3.2 pixels of the frame
     assert windows[0] == pytest.approx(windows[1], abs=2.5)
 
 
@@ -159,7 +159,7 @@ def test_a_killed_run_resumes_where_it_stopped(llava: Path, tmp_path: Path, monk
     resumed, generated = load_counting()
     for _ in range(2):
         assert resumed.generate_until(build_requests()) == expected
-        assert len(generated) == 2  # of four rows two were complete, and then all
+        assert len(generated) == 2  # two of four rows were complete, then all
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_row_that_was_asked_otherwise_is_computed_again(llava: Path, tmp_path:
     variants = [{"question": FIRST}, {"question": FIRST, **changed}]
     replies = [json.loads(reply) for options in variants for reply in lm.generate_until([ask(0, **options)])]
     assert replies[0]["heatmaps"] != replies[1]["heatmaps"]
-    for reply in replies:  # the first is still there
+    for reply in replies:  # the first entry is kept
         expected = {"text": reply["text"], "outcome": "answered"}
         assert open_store(tmp_path).read(reply["heatmaps"], "VID42/0").extra == expected
 
@@ -189,7 +189,7 @@ def test_models_settings_and_tasks_never_share_a_key(llava: Path, tmp_path: Path
         compute_key(other_folder, {}),
     ]
     assert len(set(keys)) == len(keys)
-    assert compute_key(llava, {"layer": 1}) == keys[0]  # the last of two, counted from the front
+    assert compute_key(llava, {"layer": 1}) == keys[0]  # the last of two layers, by a positive index
 
 
 def test_documents_without_classes_get_plain_text(llava: Path, tmp_path: Path):
@@ -280,7 +280,7 @@ def test_attention_is_the_map_of_the_answering_word(llava: Path, tmp_path: Path)
 
 
 def test_only_what_can_be_explained_is(llava: Path, tmp_path: Path):
-    """A yes or no to a question of HEAL-MedVQA, among requests of tasks that keep no heatmaps."""
+    """One yes-no question of HEAL-MedVQA among requests of tasks without heatmaps."""
     question, reader = next(iter(ABOUT_SENTENCES)), HeatmapReader(str(tmp_path))
     rows = [ask(0, question, id="a", classes=[]), ask(0, question, id="b", classes=[], heatmaps=reader)]
     places = {"store": str(tmp_path), "answers": str(tmp_path / "answers")}
@@ -309,7 +309,7 @@ def test_a_row_that_several_tasks_ask_about_is_answered_once(llava: Path, tmp_pa
 
 
 class RowImages(list[Image.Image]):
-    """Images of a row that keep what became of its request."""
+    """Images of a row that record the outcome of its request."""
 
     outcome: str | None = None
 
@@ -318,7 +318,7 @@ class RowImages(list[Image.Image]):
 
 
 def test_documents_say_which_answers_are_cut_also_of_rows_in_the_store(llava: Path, tmp_path: Path, capsys):
-    """A row that two tasks ask about is answered once, and both documents say so."""
+    """A row of two tasks is answered once, and both documents record the outcome."""
     affirmed, open_ = ABOUT_SENTENCES
     cases = (("a", affirmed, "gold", 24), ("b", open_, "gold", 2), ("b", open_, "swap", 2))
 
@@ -336,7 +336,7 @@ def test_documents_say_which_answers_are_cut_also_of_rows_in_the_store(llava: Pa
     assert list_outcomes() == ["answered", "cut", "cut"]
     assert "medfaith: 1 of 2 answers are not whole: 1 cut; a cut answer is read by its" in capsys.readouterr().err
     assert list_outcomes() == ["answered", "cut", "cut"]
-    write = HeatmapStore.write  # as an earlier version wrote a row
+    write = HeatmapStore.write  # entries of an earlier version have no outcome
     for path in tmp_path.rglob("*.npz"):
         path.unlink()
     with pytest.MonkeyPatch.context() as patch:
@@ -357,7 +357,7 @@ TRIPLETS = ["grasper,retract,gallbladder", "hook,dissect,gallbladder"]
         ("No tool is visible.", CLASSES, {}),
         ("What a day.", CLASSES, {}),
         ("grasper retract gallbladder", TRIPLETS, {"grasper,retract,gallbladder": ["grasper retract gallbladder"]}),
-        ("hook cut liver", TRIPLETS, {"hook,cut,liver": ["hook cut liver"]}),  # none of the classes, but predicted
+        ("hook cut liver", TRIPLETS, {"hook,cut,liver": ["hook cut liver"]}),  # outside the classes, but predicted
     ],
 )
 def test_class_spans(text: str, classes: list[str], expected: dict[str, list[str]]):
@@ -372,9 +372,9 @@ PIECES = {1: b"A ", 2: b"h", 3: b"ook", 4: "é".encode()[:1], 5: "é".encode()[1
     ("tokens", "word", "expected"),
     [
         ([1, 2, 3], "hook", [1, 2]),
-        ([1, 6, 2, 3, 6], "hook", [2, 3]),  # special tokens are no text
-        ([4, 5, 2, 3], "hook", [2, 3]),  # a character of two tokens
-        ([4, 5, 2, 3], "é", [1]),  # and it stands where it is complete
+        ([1, 6, 2, 3, 6], "hook", [2, 3]),  # special tokens have no text
+        ([4, 5, 2, 3], "hook", [2, 3]),  # one character in two tokens
+        ([4, 5, 2, 3], "é", [1]),  # its position is the token that completes it
         ([7, 1], "hook", [0]),
         ([1, 2, 3, 1], "A ", [0]),
         ([], "", []),

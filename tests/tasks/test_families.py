@@ -1,6 +1,6 @@
 """Every family of tasks/models/families: answers, option scores and heatmaps of a tiny model of its class.
 
-The oracle is transformers' own generation, token by token, of the row by itself.
+The reference is transformers' own generation, token by token, for each row separately.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.tasks.asking import asked, noise, scored
 
 FILES = sorted(path.stem for path in Path(families.__file__).parent.glob("[!_]*.py"))
 TINY = {file: importlib.import_module(f"tests.tasks.tiny_families.{file}") for file in FILES}
-ALIKE = ("vipllava", "smolvlm", "qwen2_vl", "qwen3_vl_moe")  # another model of their family runs the same code here
+ALIKE = ("vipllava", "smolvlm", "qwen2_vl", "qwen3_vl_moe")  # tested by another model type with the same code
 SIZES = [(160, 90), (60, 130), (240, 230), (300, 60)]  # width and height
 OPTIONS = [" A", " Pleural effusion,\nsmall"]
 PROMPTS = [
@@ -41,11 +41,11 @@ PROMPTS = [
     ("Now look: <image>Edema?", 1),
     ("No picture. Edema?", 0),
 ]
-BLOCKS = (3, 2)  # columns and rows that a picture is cut into, to see where each of them lands
+BLOCKS = (3, 2)  # columns and rows of blocks in an image
 
 
 def list_kinds(files: Iterable[str], full: Collection[str] = ALIKE) -> list[Any]:
-    """File and model_type of each tiny model of some families; those of the second kind with all tests only."""
+    """List file and model_type of each tiny model of some families; kinds in `full` run only in the full suite."""
     file_kinds = [(file, kind) for file in files for kind in TINY[file].TINY]
     marks = dict.fromkeys(full, pytest.mark.full)
     return [pytest.param(pair, id="-".join(pair), marks=marks.get(pair[1], ())) for pair in file_kinds]
@@ -73,12 +73,12 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def make_images(number: int, n_images: int) -> list[Image.Image]:
-    """The images of a row."""
+    """Make the images of a row."""
     return [noise(SIZES[(number + place) % len(SIZES)], 10 * number + place) for place in range(n_images)]
 
 
 def generate_logits(lm: Any, prompt: str, images: Sequence[Image.Image], tokens: Sequence[int]) -> torch.Tensor:
-    """The logits before each of the tokens, (n, vocabulary), while transformers generates just these."""
+    """Return the logits before each token, (n, vocabulary), while transformers is forced to generate these tokens."""
     inputs = lm.tok_batch_multimodal_encode([prompt], [list(images)])
     start = inputs["input_ids"].shape[1]
     output = lm.model.generate(
@@ -109,7 +109,7 @@ def test_option_scores_are_those_of_generation(scene: Scene):
     scores = [score for score, _ in scene.lm.loglikelihood(requests)]
     for request, score in zip(requests, scores, strict=True):
         prompt, option, media = cast(Any, request.args)
-        option = option.lstrip() if scene.family.prompt_end else option  # behind a new line stands no space
+        option = option.lstrip() if scene.family.prompt_end else option  # no space after a newline
         tokens = scene.lm.tokenizer(option, add_special_tokens=False)["input_ids"]
         logits = generate_logits(scene.lm, prompt, media["visual"], tokens)
         expected = logits.log_softmax(-1)[range(len(tokens)), tokens].sum()
@@ -122,7 +122,7 @@ def test_option_scores_are_those_of_generation(scene: Scene):
 
 
 def test_heatmaps_are_those_of_the_answer(scene: Scene, monkeypatch: pytest.MonkeyPatch):
-    """What is differentiated is what was generated; the map lies on the tiles, which lie on the frame."""
+    """The gradient belongs to the generated tokens, and the map covers the tiles of the frame."""
     image, text = noise(SIZES[0]), "A hook, and two graspers."
     doc = {"id": "VID1/1", "classes": ["hook", "grasper"], "width": image.width, "height": image.height}
     request = asked("<image>Tools?", [image], doc=doc)
@@ -149,7 +149,7 @@ def test_heatmaps_are_those_of_the_answer(scene: Scene, monkeypatch: pytest.Monk
 
 
 def _count_answer_tokens(ids: list[int], tokens: list[int]) -> int:
-    """How many of the answer's tokens stand at the end of a text."""
+    """Count the answer's tokens at the end of a text."""
     return next(n for n in range(len(tokens), 0, -1) if ids[-n:] == tokens[:n])
 
 
@@ -167,7 +167,7 @@ def test_causal_graphs_without_one_grid_are_refused_when_the_model_is_loaded(sce
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_each_part_of_a_picture_lands_where_it_is(scene: Scene, size: tuple[int, int]):
-    """One block of a grey picture is changed at a time: the cells that change are those that show some of the block."""
+    """Change one block of a grey image at a time: exactly the cells that overlap the block change."""
     grey = Image.new("RGB", size, (128, 128, 128))
     tokens, tiles = read_tokens(scene, grey)
     across, down = (
@@ -187,11 +187,11 @@ def test_each_part_of_a_picture_lands_where_it_is(scene: Scene, size: tuple[int,
 
 
 def find_cells(shape: tuple[int, ...], window: Any, block: tuple[int, int, int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Which cells of a grid over the window lie within a block, and which see nothing of it: bool (h, w) each."""
+    """Find the cells within a block and those that do not see it: bool (h, w) each."""
     sides = []
     for axis, (n, start, extent) in enumerate(zip(shape[::-1], window[:2], window[2:], strict=True)):
         edges = np.linspace(start, start + extent, n + 1)
-        reach = 3 + 0.25 * extent / n  # pixels beyond a cell that reach it when the picture is resized
+        reach = 3 + 0.25 * extent / n  # resampling mixes in pixels from this far outside a cell
         within = (edges[:-1] >= block[axis]) & (edges[1:] <= block[axis + 2])
         outside = (edges[1:] + reach < block[axis]) | (edges[:-1] - reach > block[axis + 2])
         sides.append((within, outside))
@@ -200,7 +200,7 @@ def find_cells(shape: tuple[int, ...], window: Any, block: tuple[int, int, int, 
 
 
 def read_tokens(scene: Scene, image: Image.Image) -> tuple[torch.Tensor, list[Tile]]:
-    """What the decoder reads of each of the image's tokens, (n, hidden size), if patches do not attend to others."""
+    """Return the decoder's input for each image token, (n, hidden size), with attention between patches removed."""
     lm = scene.lm
     inputs = dict(lm.tok_batch_multimodal_encode(["<image>"], [[image]]))
     where = scene.family.positions(inputs, lm.model.config)
@@ -233,7 +233,7 @@ def read_tokens(scene: Scene, image: Image.Image) -> tuple[torch.Tensor, list[Ti
 
 
 def _remove_attention(_module: Any, _inputs: Any, output: Any) -> Any:
-    """An attention that adds nothing, in place of one that lets each patch see all others."""
+    """Replace attention between patches by zeros."""
     return (output[0] * 0, *output[1:]) if isinstance(output, tuple) else output * 0
 
 
@@ -245,7 +245,7 @@ def test_every_model_type_has_a_tiny_model_and_one_family():
 
 @pytest.mark.parametrize("kind", ["perception_lm", "aria"])
 def test_what_no_family_claims_is_refused_when_it_is_loaded(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """PerceptionLM's tiles could be taken for one grid, and Aria's padding for a part of the picture."""
+    """PerceptionLM's tiles look like one grid, and Aria's padding like a part of the image."""
     with pytest.raises(MedfaithError, match=f"{kind}: it is not known where (.|\n)*use --model medfaith-hf-vlm"):
         families.require_family(SimpleNamespace(model_type=kind, vision_config=None))
     folder = TINY["llava"].save(tmp_path / "model")

@@ -1,4 +1,4 @@
-"""Three-shot prompts with the exemplars' images: what a model is really given through lm-eval."""
+"""Three-shot prompts with the exemplars' images: the model's inputs through lm-eval."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_model_is_given_the_exemplars_images_and_then_the_rows_own(name, cha
 
 
 def build_expected(doc: dict[str, Any], data: Path, roots: dict[str, Path]) -> tuple[str, list[Image.Image]]:
-    """Text and images put together by hand: three pool rows, then the row, as they are stored."""
+    """Build text and images by hand from the stored rows: three exemplars, then the question."""
     rows = rows_of(data / "cxr-contrabench-chexpert", doc["protocol"], "validation")
     (row,) = (row for row in rows if row["id"] == doc["id"])
     source, config = POOLS[doc["polarity"]]
@@ -79,7 +79,7 @@ def test_references_are_in_order_and_the_text_only_variant_is_as_before(contrabe
 
 
 def test_max_images_stops_the_run_with_status_2(contrabench_of_all_sources, vlms, capsys):
-    """hf-multimodal would drop the last images, and with them the question's own."""
+    """hf-multimodal would drop the last images, including the question's own."""
     roots, data = contrabench_of_all_sources
     arguments = [
         *("eval", "--data", str(data), *root_words(roots), "--model", "medfaith-hf-vlm", "--device", "cpu"),

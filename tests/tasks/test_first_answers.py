@@ -1,4 +1,4 @@
-"""What is wrong with all of the first answers of a run is said once, in one line that says what to try."""
+"""One warning line for a problem that all first answers of a run share, with advice."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_what_is_wrong_with_all_is_said_once(answers: list[Reply], phrases: list
 
 
 def test_a_server_is_looked_at_while_it_answers(capsys):
-    """The warning comes before the run is over: here, before the last answer."""
+    """The warning appears during the run: here, before the last answer."""
     heard = []
 
     def answer_chat(messages: Any) -> str:

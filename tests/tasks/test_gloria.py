@@ -1,4 +1,4 @@
-"""GLoRIA's parts against formulas written apart from them."""
+"""GLoRIA's parts against independent implementations of its formulas."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ picture = partial(frame, size=(320, 256))
 
 
 @pytest.mark.parametrize(
-    ("shape", "resized", "times"),  # of the image; in the view before padding; each pixel so often: whole blocks
+    ("shape", "resized", "times"),  # image size; size in the view before padding; upsampling to whole blocks
     [
         ((512, 512), (256, 256), 1),
         ((768, 576), (256, 192), 1),
@@ -51,7 +51,7 @@ def test_the_view_is_the_image_resized_by_area_padded_and_cropped(shape, resized
     if times <= 4:
         large = Image.fromarray(np.kron(image, np.ones((times, times), np.uint8)))
         inside[:] = np.asarray(large.resize(resized[::-1], Image.Resampling.BOX))
-    else:  # a side of no common multiple: one axis after the other, block means in floating point
+    else:  # no common multiple: block means in floating point, one axis at a time
         tall = image.astype(float).repeat(256, axis=0).reshape(256, shape[0], -1).mean(axis=1)
         inside[:] = tall.repeat(resized[1], axis=1).reshape(256, resized[1], shape[1]).mean(axis=2)
     view = gloria_image.view(Image.fromarray(image))
@@ -99,7 +99,7 @@ def test_image_embeddings_are_those_of_the_librarys_resnet(gloria):
         ("No change. Stable.", 2, "no change"),
         ("No change. Stable.", 1, "no change stable"),
         ("Sjögren's disease", 1, "sjgren s disease"),
-        ("é left", 2, "left"),  # two words when they are counted
+        ("é left", 2, "left"),  # two words at the time of the count
         ("...", 1, ""),
     ],
 )
@@ -140,7 +140,7 @@ def test_a_long_sentence_is_cut_where_the_tokenizer_would_cut_it(tokenizer):
 
 
 def compute_attention(queries: np.ndarray, regions: np.ndarray, kind: str, tau: float) -> np.ndarray:
-    """Attention (queries, regions) by SciPy's softmax, of equation 1 or of the released code as its formulas read."""
+    """Compute attention (queries, regions) by SciPy's softmax: equation 1, or the formula of the released code."""
     products = queries @ regions.T
     return softmax(products / tau if kind == "paper" else 4.0 * softmax(products, axis=0), axis=1)
 

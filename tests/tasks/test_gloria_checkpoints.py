@@ -1,4 +1,4 @@
-"""GLoRIA's checkpoints: read without running what they hold, refused by name where they are others."""
+"""GLoRIA's checkpoints: reading runs no code of theirs, and errors name the file and its mismatch."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_checkpoints_with_other_weights(tmp_path, lost, added, message):
 
 @pytest.fixture
 def foreign():
-    """Classes as a training keeps them, importable while the file is written only."""
+    """A module of training classes that can be imported only while the file is written."""
     module = types.ModuleType("omegaconf_like")
 
     class DictConfig:
@@ -90,7 +90,7 @@ def foreign():
             raise AssertionError("code of the checkpoint was run")
 
     class Callback(dict):
-        """Of a kind that even an inert class cannot stand in for."""
+        """A dict subclass, which no inert class can replace."""
 
     for class_ in (DictConfig, Callback):
         class_.__module__, class_.__qualname__ = module.__name__, class_.__name__
@@ -129,7 +129,7 @@ class Executing:
 
 
 class Touching(Executing):
-    """Runs a method of an object that is made when it is unpickled."""
+    """Runs a method of an object that is created by unpickling."""
 
     def __reduce__(self):
         return Path.touch, (self.path,)
@@ -146,7 +146,7 @@ def test_what_a_checkpoint_would_run_is_not_run(tmp_path, harm, loads):
             load_gloria(tmp_path / "harmful.ckpt")
     assert not (tmp_path / "touched").exists()
     torch.load(tmp_path / "harmful.ckpt", weights_only=False)
-    assert (tmp_path / "touched").exists()  # it would have
+    assert (tmp_path / "touched").exists()  # an unrestricted load runs the code
 
 
 def test_objects_that_cannot_be_passed_over_say_how_to_convert(foreign, tmp_path):

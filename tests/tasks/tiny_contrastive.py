@@ -1,4 +1,4 @@
-"""Tiny randomly initialised contrastive models of the real classes, saved as their users have them; frames for them."""
+"""Tiny randomly initialised contrastive models of the real classes, saved in their usual layouts; frames for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.tasks.tiny_gloria import SPECIAL
 
 CLASSES = ["grasper", "bipolar", "hook", "scissors", "clipper", "irrigator", "specimen_bag"]
 PROMPTS = [f"a photo of a {name} in the image" for name in CLASSES]
-SURGX_PROMPTS = [prompt for prompts in CLASS_PROMPTS.values() for prompt in prompts]  # of the tasks
+SURGX_PROMPTS = [prompt for prompts in CLASS_PROMPTS.values() for prompt in prompts]  # prompts of the tasks
 FAMILIES = ("clip", "blip", "open_clip", "surgvlp")
 VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
 TEXT = {"hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "pad_token_id": 0}
@@ -30,7 +30,7 @@ def _list_words(prompts: Sequence[str]) -> list[str]:
 
 
 def save_bert_tokenizer(folder: Path, max_length: int = 77) -> Any:
-    """A BertTokenizerFast that splits some words into pieces."""
+    """Save a BertTokenizerFast that splits some words into pieces."""
     from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue]
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -43,15 +43,15 @@ def save_bert_tokenizer(folder: Path, max_length: int = 77) -> Any:
 
 
 def save_clip(folder: Path, seed: int = 0, prompts: Sequence[str] = PROMPTS) -> Path:
-    """A CLIPModel with a word tokenizer; its processor crops 28 x 28 of a frame whose shorter side is 32.
+    """Save a CLIPModel with a word tokenizer; its processor crops 28 x 28 of a frame whose shorter side is 32.
 
-    It knows the words of the prompts. What it does not know it cannot tell apart: similarities then tie.
+    The vocabulary holds the words of the prompts. All unknown words are one token, so their similarities tie.
     """
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor, PreTrainedTokenizerFast
 
-    # The end is not 2: with 2, CLIP reads a text off at its highest word, and does not see what follows.
+    # The end token is not 2: for 2, CLIP pools at the highest token id and ignores the text after it.
     vocabulary = {
         word: number for number, word in enumerate(["<pad>", "<start>", "<unk>", *_list_words(prompts), "<end>"])
     }
@@ -73,7 +73,7 @@ def save_clip(folder: Path, seed: int = 0, prompts: Sequence[str] = PROMPTS) -> 
 
 
 def save_blip(folder: Path, seed: int = 0) -> Path:
-    """A BlipForImageTextRetrieval; its processor squashes a frame to 32 x 32."""
+    """Save a BlipForImageTextRetrieval; its processor squashes a frame to 32 x 32."""
     import torch
     from transformers import BlipConfig, BlipForImageTextRetrieval, BlipImageProcessor, BlipProcessor
 
@@ -89,7 +89,7 @@ def save_blip(folder: Path, seed: int = 0) -> Path:
 
 
 def save_open_clip(folder: Path, name: str = "tiny-rn", seed: int = 0, **changes: Any) -> str:
-    """A small ResNet of OpenCLIP, registered under `name`; gives `name:checkpoint`. It sees 64 x 64 of a frame."""
+    """Save and register a small ResNet of OpenCLIP with an input of 64 x 64; return `name:checkpoint`."""
     import open_clip
     import torch
 
@@ -106,11 +106,11 @@ def save_open_clip(folder: Path, name: str = "tiny-rn", seed: int = 0, **changes
 
 
 def save_surgvlp(folder: Path, seed: int = 0) -> tuple[Path, Path]:
-    """A checkpoint of SurgVLP's layout, with a tiny BERT, and the folder of that BERT's configuration and tokenizer.
+    """Save a checkpoint in SurgVLP's layout with a tiny BERT, and the folder of the BERT's config and tokenizer.
 
-    The names are those of the released package's modules (CAMMA-public/SurgVLP): `backbone_img.model` a torchvision
-    ResNet-50 without its last layer, `backbone_img.global_embedder`, `backbone_text.model` a BERT, with the
-    `position_ids` that transformers kept in checkpoints then.
+    The names follow the modules of the released package (CAMMA-public/SurgVLP): `backbone_img.model` is a torchvision
+    ResNet-50 without its last layer, then `backbone_img.global_embedder`; `backbone_text.model` is a BERT with the
+    `position_ids` that transformers then kept in checkpoints.
     """
     import torch
     from torchvision.models import resnet50
@@ -132,7 +132,7 @@ def save_surgvlp(folder: Path, seed: int = 0) -> tuple[Path, Path]:
 
 @contextmanager
 def small_resnet() -> Iterator[None]:
-    """While it is open, torchvision's ResNet-50 has a sixth of its weights, under the same names."""
+    """Patch torchvision's ResNet-50 with one of a sixth of its weights and the same names."""
     import torchvision.models
     from torchvision.models.resnet import Bottleneck, ResNet
 
@@ -145,9 +145,9 @@ def small_resnet() -> Iterator[None]:
 
 
 def _scale_weights(model: Any, gain: float = 2.0) -> Any:
-    """Weights large enough that what a tiny model answers depends on what it sees.
+    """Scale the weights until a tiny model's answers depend on its input.
 
-    A ResNet wants less: where its pooling attends to one place only, gradients are rounding.
+    A ResNet needs a smaller gain: if its pooling attends to a single place, gradients are rounding errors.
     """
     import torch
 
@@ -161,7 +161,7 @@ def _scale_weights(model: Any, gain: float = 2.0) -> Any:
 
 
 def save_families(folder: Path) -> dict[str, dict[str, Any]]:
-    """How the tiny model of each family, saved below the folder, is named in model_args."""
+    """Save the tiny model of each family below the folder and return its model_args."""
     checkpoint, bert = save_surgvlp(folder / "surgvlp")
     return {
         "clip": {"pretrained": str(save_clip(folder / "clip"))},
@@ -178,7 +178,7 @@ def load_families(arguments: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def frame(seed: int, size: tuple[int, int] = (96, 160)) -> Image.Image:
-    """Smooth noise, so that resampling leaves something of it."""
+    """Create smooth noise, which survives resampling."""
     small = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), dtype=np.uint8)
     return Image.fromarray(small).resize((size[1], size[0]), Image.Resampling.BICUBIC)
 

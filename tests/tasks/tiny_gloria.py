@@ -18,7 +18,7 @@ DIM = 64
 
 
 def save_tokenizer(folder: Path, vocabulary: list[str] = VOCABULARY) -> str:
-    """A BertTokenizerFast that splits unknown words into letters, in a folder."""
+    """Save a BertTokenizerFast that splits unknown words into letters."""
     from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue]
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def bert_config() -> Any:
 
 
 def weights(no_attn: bool = False, seed: int = 0) -> dict[str, Any]:
-    """Tensors under the released names, from the libraries' own modules: the parts' parameters, prefixed."""
+    """Create tensors under the released names from the modules of the libraries."""
     import torch
     from torchvision.models.resnet import Bottleneck, ResNet
     from transformers import BertModel
@@ -57,12 +57,12 @@ def weights(no_attn: bool = False, seed: int = 0) -> dict[str, Any]:
     }
     tensors_by_name["gloria.text_encoder.model.embeddings.position_ids"] = torch.arange(128)[
         None
-    ]  # as transformers did then
+    ]  # as in transformers at that time
     return tensors_by_name | ({"gloria.no_attn_vec": torch.randn(DIM)} if no_attn else {})
 
 
 def save(folder: Path, no_attn: bool = False, seed: int = 0) -> tuple[str, str]:
-    """A checkpoint's path, and the folder of its tokenizer."""
+    """Save a checkpoint and a tokenizer and return the checkpoint's path and the tokenizer's folder."""
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)

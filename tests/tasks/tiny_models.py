@@ -10,7 +10,7 @@ from tests.tasks.tiny_families import gemma3, llava, qwen_vl
 
 save_llava, save_qwen2_5_vl = llava.save, qwen_vl.TINY["qwen2_5_vl"]
 SAVE = {"llava": save_llava, "qwen2_5_vl": save_qwen2_5_vl, "gemma3": gemma3.save}
-PLACEHOLDER = {  # what a processor expands; without a chat template it has to be named (`image_string`)
+PLACEHOLDER = {  # image placeholder of the processor; without a chat template, pass it as `image_string`
     "llava": llava.PLACEHOLDER,
     "qwen2_5_vl": qwen_vl.PLACEHOLDER,
     "gemma3": gemma3.PLACEHOLDER,
@@ -18,7 +18,7 @@ PLACEHOLDER = {  # what a processor expands; without a chat template it has to b
 
 
 def teach(folder: Path, placeholder: str, answers_by_question: Mapping[str, str], image: Any) -> None:
-    """A few dozen steps on questions and their answers, so that the model's own greedy answers are these."""
+    """Train a few dozen steps on questions and answers, until greedy decoding gives these answers."""
     import torch
     import transformers
 

@@ -1,4 +1,4 @@
-"""What tiny randomly initialised models of the real classes share: a tokenizer, a chat template, sizes."""
+"""Shared parts of the tiny randomly initialised models of the real classes: tokenizer, chat template, sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ TINY = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num
 
 
 def chat_template(placeholder: str) -> str:
-    """placeholder: what stands for an image."""
+    """Build a chat template.
+
+    Args:
+        placeholder: The model's placeholder for an image.
+    """
     return (
         "{% for message in messages %}{{ message['role'] }}: "
         "{% if message['content'] is string %}{{ message['content'] }}{% else %}{% for part in message['content'] %}"
@@ -45,7 +49,7 @@ def language(vocabulary: Any, **more: Any) -> dict[str, Any]:
 
 
 def made(kind: Any, config: Any) -> Any:
-    """A model of a class of transformers with random weights, always the same."""
+    """Create a transformers model with random weights from a fixed seed."""
     import torch
 
     torch.manual_seed(0)
