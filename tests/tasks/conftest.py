@@ -1,4 +1,4 @@
-"""What several tests of tasks share: builds, and tiny models that are saved once and loaded once."""
+"""Shared fixtures of the task tests: builds, and tiny models that are saved and loaded once per session."""
 
 from __future__ import annotations
 
@@ -20,85 +20,85 @@ from tests.tasks.shard_scene import BENCHMARKS, PRESENCE, ask
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_lm_eval() -> Iterator[None]:
-    """lm-eval reads the 13,000 files of its tasks, or ours, for every command. Within one process once is enough."""
-    build, known = TaskIndex.build, {Path(lm_eval.tasks.__file__).parent, include_path()}
+    """Cache lm-eval's index of task files, whose 13,000 files and ours take long to read; each process reads them once."""
+    build, cached_folders = TaskIndex.build, {Path(lm_eval.tasks.__file__).parent, include_path()}
     read_once = functools.cache(lambda path: build([path]))
 
-    def quick(paths: Iterable[Path], **how: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def build_cached(paths: Iterable[Path], **options: Any) -> dict[str, Any]:
+        index: dict[str, Any] = {}
         for path in paths:
-            found |= read_once(path) if path in known else build([path], **how)
-        return found
+            index |= read_once(path) if path in cached_folders else build([path], **options)
+        return index
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TaskIndex, "build", staticmethod(quick))
+        patch.setattr(TaskIndex, "build", staticmethod(build_cached))
         yield
 
 
 @pytest.fixture(scope="session")
 def contrabench_of_all_sources(phantom_roots, phantom_item_roots, once) -> tuple[dict[str, Path], Path]:
-    """Roots and build of CXR-ContraBench with CheXStruct and ReXVQA beside the sources of `phantom_build`."""
+    """Roots and build of CXR-ContraBench from the sources of `phantom_build`, CheXStruct and ReXVQA."""
     roots = phantom_roots | phantom_item_roots
     return roots, once("data-of-all", lambda out: cxr_contrabench.build(roots, out))
 
 
 @pytest.fixture(scope="session")
 def places(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots):
-    """A task's name -> the build and the roots that it is asked on."""
+    """A function from the name of a task to its build and roots."""
     return lambda name: (phantom_heal_build, phantom_heal_roots) if "heal" in name else (phantom_build, phantom_roots)
 
 
 @pytest.fixture(scope="session")
 def vlms(tmp_path_factory) -> dict[str, Path]:
-    """The folders of the tiny vision-language models. Do not change them."""
+    """Folders of the tiny vision-language models, by name. Read-only."""
     folder = tmp_path_factory.mktemp("vlms")
     return {name: tiny_models.SAVE[name](folder / name) for name in ("llava", "qwen2_5_vl")}
 
 
 @pytest.fixture(scope="session")
 def families(tmp_path_factory) -> dict[str, dict[str, Any]]:
-    """How the tiny model of each contrastive family is named in model_args."""
+    """The model_args of the tiny model of each contrastive family."""
     with tiny_contrastive.small_resnet():
         return tiny_contrastive.save_families(tmp_path_factory.mktemp("families"))
 
 
 @pytest.fixture(scope="session")
 def models(families) -> dict[str, Any]:
-    """A ContrastiveLM of each family. Do not change them."""
+    """A ContrastiveLM of each family. Read-only."""
     with tiny_contrastive.small_resnet():
         return tiny_contrastive.load_families(families)
 
 
 @pytest.fixture
 def small_resnet():
-    """For a test that loads SurgVLP itself: its ResNet is the one that `families` has saved."""
+    """Patch torchvision's ResNet-50 with the small one, for a test that loads SurgVLP itself."""
     with tiny_contrastive.small_resnet():
         yield
 
 
 @pytest.fixture(scope="session")
 def gloria(tmp_path_factory) -> dict[bool, tuple[str, str]]:
-    """Without and with a "No Attn" vector: a checkpoint and its tokenizer."""
+    """Checkpoint and tokenizer of a tiny GLoRIA, by whether it has a "No Attn" vector."""
     folder = tmp_path_factory.mktemp("gloria")
     return {no_attn: tiny_gloria.save(folder / str(no_attn), no_attn) for no_attn in (False, True)}
 
 
 @pytest.fixture(scope="session")
 def scenes(request) -> Callable[[str], list[str]]:
-    """Benchmark -> the words of the command that name its data and roots."""
+    """A function from the name of a benchmark to the command-line arguments for its data and roots."""
 
-    def words(benchmark: str) -> list[str]:
-        data, roots = (request.getfixturevalue(f"phantom{BENCHMARKS[benchmark]}_{of}") for of in ("build", "roots"))
+    def build_arguments(benchmark: str) -> list[str]:
+        data, roots = (request.getfixturevalue(f"phantom{BENCHMARKS[benchmark]}_{kind}") for kind in ("build", "roots"))
         return ["--data", str(data), *root_words(roots)]
 
-    return words
+    return build_arguments
 
 
 @pytest.fixture(scope="session")
 def halves(scenes, tmp_path_factory) -> Path:
-    """The folders 1 and 2 of two shards. Do not change them."""
+    """A folder with the output folders 1 and 2 of two shards. Read-only."""
     folder = tmp_path_factory.mktemp("halves")
     for number in (1, 2):
-        words = [*scenes("contrabench"), "--tasks", PRESENCE, "--model", "oracle"]
-        assert ask(words, folder / str(number), f"{number}/2") == 0
+        arguments = [*scenes("contrabench"), "--tasks", PRESENCE, "--model", "oracle"]
+        assert ask(arguments, folder / str(number), f"{number}/2") == 0
     return folder

@@ -1,4 +1,4 @@
-"""A server on this machine, what medfaith-server sends to it, and questions for it."""
+"""A local chat server, helpers that read the requests of medfaith-server, and questions for it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def questions(n: int) -> list[Instance]:
 
 
 def texts_of(messages: list[dict[str, Any]]) -> str:
-    parts = messages[-1]["content"]
-    return parts if isinstance(parts, str) else "".join(part.get("text", "") for part in parts)
+    content = messages[-1]["content"]
+    return content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
 
 
 def pictures_of(messages: list[dict[str, Any]]) -> list[Image.Image]:
-    urls = [part["image_url"]["url"] for turn in messages for part in turn["content"] if part in images_in(turn)]
+    urls = [block["image_url"]["url"] for turn in messages for block in turn["content"] if block in select_images(turn)]
     return [Image.open(io.BytesIO(base64.b64decode(url.split(",")[1]))) for url in urls]
 
 
-def images_in(turn: dict[str, Any]) -> list[dict[str, Any]]:
-    return [part for part in turn["content"] if isinstance(part, dict) and part["type"] == "image_url"]
+def select_images(turn: dict[str, Any]) -> list[dict[str, Any]]:
+    return [block for block in turn["content"] if isinstance(block, dict) and block["type"] == "image_url"]
 
 
 def echo(messages: list[dict[str, Any]]) -> str:
@@ -49,7 +49,7 @@ def serving(say=echo, models=LISTED, **options):
 
 
 def kept(path: Any) -> dict[str, str]:
-    """Row -> outcome and the whole reply, of a store."""
+    """Read the outcome and reply of each row from an answer store."""
     with sqlite3.connect(path) as database:
         return {
             row: f"{outcome} {reply}"

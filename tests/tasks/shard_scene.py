@@ -1,4 +1,4 @@
-"""What tests of shards share: how one is asked, and how what it left is changed."""
+"""Helpers of the shard tests: run one shard, and edit its output files."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ PRESENCE = "medfaith_contrabench_chexpert_presence"
 BENCHMARKS = {"contrabench": "", "heal": "_heal", "surgx": "_surgx", "wrong_lung": "_wrong_lung"}
 
 
-def ask(words: list[str], out: Path, shard: str = "") -> int:
+def ask(arguments: list[str], out: Path, shard: str = "") -> int:
     more = ["--shard", shard] if shard else []
-    return main(["eval", *words, "--output_path", str(out), "--log_samples", *more])
+    return main(["eval", *arguments, "--output_path", str(out), "--log_samples", *more])
 
 
 def forged(pattern: str, change: Callable[[str], str], numbers: str = "12") -> Callable[[Path], None]:
-    """Changes a file of each of these shards, and its SHA-256 in the marker."""
+    """Return a function that changes a file of some shards and updates its SHA-256 in their markers."""
 
-    def forge(folder: Path) -> None:
+    def update_shards(folder: Path) -> None:
         for number in numbers:
             (path,) = (folder / number).rglob(pattern)
             marker, before = folder / number / shard_marker.NAME, hashlib.sha256(path.read_bytes()).hexdigest()
@@ -30,4 +30,4 @@ def forged(pattern: str, change: Callable[[str], str], numbers: str = "12") -> C
             assert after != before
             marker.write_text(marker.read_text().replace(before, after))
 
-    return forge
+    return update_shards

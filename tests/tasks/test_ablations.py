@@ -1,4 +1,4 @@
-"""Y0 and M2: their filters, and both from the synthetic ReXVQA through the real lm-eval to Table 7."""
+"""Y0 and M2: their filters, and a run of both on the synthetic ReXVQA, from lm-eval to Table 7."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ABSENT = "Which of the following findings is absent from the left lung?"
 SIDES = ["Left nodule", "Right effusion", "No right effusion"]
 
 
-def document(question: str, options: list[str]) -> dict:
+def build_document(question: str, options: list[str]) -> dict:
     return {"question": question, "options": options, "images": ["one", "two"]}
 
 
@@ -32,7 +32,7 @@ def document(question: str, options: list[str]) -> dict:
     ("question", "options", "text", "m1", "m2", "reason"),
     [
         (PRESENT, SIDES, "B", 1, 0, "not_the_negated_option/fired"),
-        (PRESENT, SIDES, "C", 1, 0, "fired/fired"),  # first the polarity, then the side
+        (PRESENT, SIDES, "C", 1, 0, "fired/fired"),  # polarity first, then side
         (PRESENT, SIDES, "A", 0, 0, "not_the_negated_option/no_conflict"),
         (PRESENT, ["Edema", "No edema"], "B", 0, 0, "fired/no_conflict"),
         (ABSENT, SIDES, "B", 1, 1, "not_the_negated_option/location_unclear"),
@@ -40,8 +40,8 @@ def document(question: str, options: list[str]) -> dict:
     ],
 )
 def test_m2_is_m1_and_then_the_location_repair(question, options, text, m1, m2, reason):
-    doc = document(question, options)
-    before, after = (json.loads(read([[text]], [doc])[0]) for read in (adapter.m1, adapter.m2))
+    doc = build_document(question, options)
+    before, after = (json.loads(apply_filter([[text]], [doc])[0]) for apply_filter in (adapter.m1, adapter.m2))
     assert (before["choice"], after["choice"], after["verifier"]) == (m1, m2, reason)
     assert (before["before"], before["outcome"]) == (after["before"], after["outcome"])
 
@@ -62,20 +62,20 @@ PACKET = '{"answer": "C", "confidence": 0.6, "packet": {"answer": "A", "confiden
     ],
 )
 def test_the_readings_of_a_packet(text, unread, b0, y0, m1, reason):
-    doc = document(PRESENT, SIDES)
+    doc = build_document(PRESENT, SIDES)
     names = ("packet_b0", "y0", "packet_m1")
-    read = {name: json.loads(getattr(adapter, name)([[text]], [doc])[0]) for name in names}
-    assert [read[name]["choice"] for name in names] == [b0, y0, m1]
-    assert {reading["before"] for reading in read.values()} == {b0}
-    assert {reading["outcome"] for reading in read.values()} == {"unread" if unread else "answered"}
-    assert {reading["reason"] for reading in read.values()} == {unread}
-    assert read["y0"]["verifier"] == reason
+    readings = {name: json.loads(getattr(adapter, name)([[text]], [doc])[0]) for name in names}
+    assert [readings[name]["choice"] for name in names] == [b0, y0, m1]
+    assert {reading["before"] for reading in readings.values()} == {b0}
+    assert {reading["outcome"] for reading in readings.values()} == {"unread" if unread else "answered"}
+    assert {reading["reason"] for reading in readings.values()} == {unread}
+    assert readings["y0"]["verifier"] == reason
     columns = {"choice", "before", "outcome", "reason", "evidence", "verifier"}
-    assert all(set(reading) == columns for reading in read.values())
+    assert all(set(reading) == columns for reading in readings.values())
 
 
 def test_the_packet_prompt_keeps_the_question_and_its_shape_is_no_answer():
-    doc = document(PRESENT, SIDES)
+    doc = build_document(PRESENT, SIDES)
     text = prompts.packet(doc)
     assert text.startswith(f"<image><image>\n{PRESENT}\nA. Left nodule\nB. Right effusion\nC. No right effusion\n")
     assert text.count("<image>") == 2
@@ -89,23 +89,23 @@ def test_the_packet_prompt_keeps_the_question_and_its_shape_is_no_answer():
 
 
 KINDS = 12  # rows of each of the five kinds
-# Kind -> answer, confidence, answer and confidence in the packet; the answers are right or of another side.
+# Kind -> answer, confidence, answer and confidence in the packet. True: the right answer; False: the wrong side.
 SAID = {
     0: (True, 0.8, False, 0.95),  # sure and right
     2: (False, "40%", True, "90%"),  # unsure and wrong, with the right answer in the packet
-    3: (True, 0.5, False, 0.9),  # the response breaks off
+    3: (True, 0.5, False, 0.9),  # the response is truncated
     4: (True, 0.79, False, 0.82),  # unsure and right, with another answer 0.03 surer in the packet
 }
 
 
-def kind(doc: dict[str, Any]) -> int:
+def get_kind(doc: dict[str, Any]) -> int:
     return int(doc["id"].rsplit("_", 1)[1]) % 5
 
 
-def says(doc: dict[str, Any]) -> str:
-    """Right, but for location questions, kind 2 (a wrong side), and where a negated option is wrong (it is taken)."""
+def answer_scripted(doc: dict[str, Any]) -> str:
+    """Answer correctly, except for kind 2 (a wrong side) and rows with a negated distractor (it is chosen)."""
     letters = {True: ascii_uppercase[doc["answer"]], False: "B" if doc["answer"] == 0 else "A"}
-    negated, n = ascii_uppercase[doc["negated"]] if doc["negated"] >= 0 else letters[True], kind(doc)
+    negated, n = ascii_uppercase[doc["negated"]] if doc["negated"] >= 0 else letters[True], get_kind(doc)
     if doc["prompt"] != "packet":
         return f"The answer is {letters[False]}" if n == 2 else negated
     if n == 1:
@@ -118,15 +118,15 @@ def says(doc: dict[str, Any]) -> str:
 
 
 class Scripted(Says):
-    """`says`, by a name on lm-eval's command line."""
+    """A model that answers with `answer_scripted`, registered for lm-eval's command line."""
 
     def __init__(self, **_: Any) -> None:
-        super().__init__(says)
+        super().__init__(answer_scripted)
 
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> Path:
-    """Sample logs of the scripted model on both groups; a location question names the side that it asks for."""
+    """Sample logs of the scripted model on both groups; each location question names its side."""
     folder = tmp_path_factory.mktemp("ablations")
     roots = phantom.write(folder / "phantom", seed=0, sources=("rexvqa",))
     questions = roots["rexvqa"] / "metadata" / "test_vqa_data.json"
@@ -147,25 +147,25 @@ def results(tmp_path_factory) -> Path:
     return folder / "results"
 
 
-def scores(results: Path, task: str) -> dict[str, Any]:
+def read_scores(results: Path, task: str) -> dict[str, Any]:
     return results_of(results)[f"medfaith_contrabench_{task}"]
 
 
 def test_m2_adds_the_location_questions_to_what_m1_repairs(results):
-    read = scores(results, "rexvqa::rexvqa_1k")
-    assert read["sample_len"] == 5 * KINDS
-    assert read["accuracy,m1"] > read["accuracy,b0"]
-    assert read["accuracy,m2"] == pytest.approx(read["accuracy,m1"] + 1 / 5)
+    scores = read_scores(results, "rexvqa::rexvqa_1k")
+    assert scores["sample_len"] == 5 * KINDS
+    assert scores["accuracy,m1"] > scores["accuracy,b0"]
+    assert scores["accuracy,m2"] == pytest.approx(scores["accuracy,m1"] + 1 / 5)
 
 
 def test_y0_replaces_what_is_unsure_and_nothing_else(results):
-    read = scores(results, "y0::rexvqa_5k")
-    assert read["accuracy,b0"] == pytest.approx(3 / 5)  # kinds 0, 3 and 4
-    assert read["accuracy,y0"] == pytest.approx(3 / 5)  # kind 2 is put right, kind 4 made wrong
-    assert read["accuracy,m1"] > read["accuracy,b0"]
-    assert read["parse_failure_rate,b0"] == 0
+    scores = read_scores(results, "y0::rexvqa_5k")
+    assert scores["accuracy,b0"] == pytest.approx(3 / 5)  # kinds 0, 3 and 4
+    assert scores["accuracy,y0"] == pytest.approx(3 / 5)  # kind 2 improves, kind 4 worsens
+    assert scores["accuracy,m1"] > scores["accuracy,b0"]
+    assert scores["parse_failure_rate,b0"] == 0
     samples = [sample for sample in samples_of(results, "y0::rexvqa_5k") if sample["filter"] == "y0"]
-    reasons = {(kind(one["doc"]), json.loads(one["filtered_resps"][0])["verifier"]) for one in samples}
+    reasons = {(get_kind(record["doc"]), json.loads(record["filtered_resps"][0])["verifier"]) for record in samples}
     by_kind = ("baseline_confident", "no_packet", "fired", "packet_unreadable", "fired")
     assert reasons == set(enumerate(by_kind))
 
@@ -183,4 +183,4 @@ def test_table_7_has_both_and_table_6_names_the_prompt(results):
     assert ablations["5k", "Y0"][4:9] == ["60.00", "+0.00", str(2 * KINDS), str(KINDS), str(KINDS)]
     before, after = ablations["5k", "Y0"][10].split(" → ")
     assert before == after != "0"  # Y0 leaves the contradictions, as in the paper
-    assert ablations["1k", "M2"][10] == internal["1k", "B0"][13]  # M2 leaves of them what M1 leaves
+    assert ablations["1k", "M2"][10] == internal["1k", "B0"][13]  # M2 leaves as many of them as M1

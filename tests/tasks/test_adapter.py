@@ -15,7 +15,7 @@ from tests.declined import DECLINED
 from tests.tasks.evaluating import evaluate, figures, load
 
 
-def document(polarity="presence", form="canonical_no", question_form="original", order=(0, 1, 2)) -> dict:
+def build_document(polarity="presence", form="canonical_no", question_form="original", order=(0, 1, 2)) -> dict:
     options = ["Edema", format_negated_option("edema", form), "Pleural effusion"]
     return {
         "id": "x",
@@ -33,30 +33,30 @@ def document(polarity="presence", form="canonical_no", question_form="original",
 
 
 def test_the_prompt_has_one_placeholder_an_image_and_every_option():
-    assert prompts.b0(document()) == (
+    assert prompts.b0(build_document()) == (
         "<image><image>\n"
         "Which of the following findings is present on this chest X-ray study?\n"
         "A. Edema\nB. No edema\nC. Pleural effusion\n"
         "Answer with the letter of the correct option."
     )
-    assert prompts.target(document(order=(1, 2, 0))) == "C"
+    assert prompts.target(build_document(order=(1, 2, 0))) == "C"
 
 
 @pytest.mark.parametrize(
-    ("name", "polarity", "words"),
+    ("name", "polarity", "phrases"),
     [
         ("cot", "absence", ["ABSENT / NOT PRESENT", "choose the finding name, not", "Final answer: [A/B/C]"]),
         ("cot", "presence", ["absence or presence?", "choose the present finding", "Final answer: [A/B/C]"]),
         ("instruct", "presence", ["Mind the polarity", prompts.INSTRUCTION]),
     ],
 )
-def test_other_prompts_keep_the_question_and_all_images(name, polarity, words):
-    doc = document(polarity)
+def test_other_prompts_keep_the_question_and_all_images(name, polarity, phrases):
+    doc = build_document(polarity)
     text = getattr(prompts, name)(doc)
     assert text.startswith("<image><image>\n")
     assert text.count("<image>") == 2
-    for part in [doc["question"], "A. Edema\nB. No edema\nC. Pleural effusion", *words]:
-        assert part in text
+    for phrase in [doc["question"], "A. Edema\nB. No edema\nC. Pleural effusion", *phrases]:
+        assert phrase in text
 
 
 POOL = [
@@ -67,15 +67,17 @@ POOL = [
 
 def test_exemplars_are_of_two_findings_and_depend_on_the_row_alone():
     for row_id in (f"row{i}" for i in range(20)):
-        drawn = fewshot.sample_exemplars(row_id, POOL)
-        assert drawn == fewshot.sample_exemplars(row_id, POOL[::-1])
-        assert len(drawn) == 3
-        assert {row["finding"] for row in drawn} == {"edema", "nodule"}
-        assert all(fewshot.format_exemplar(row).endswith("Answer: A") for row in drawn)
+        exemplars = fewshot.sample_exemplars(row_id, POOL)
+        assert exemplars == fewshot.sample_exemplars(row_id, POOL[::-1])
+        assert len(exemplars) == 3
+        assert {row["finding"] for row in exemplars} == {"edema", "nodule"}
+        assert all(fewshot.format_exemplar(row).endswith("Answer: A") for row in exemplars)
 
 
 def test_three_shot_sends_text_before_the_question_and_images_with_it():
-    doc = document() | {"exemplars": [fewshot.format_exemplar(row) for row in fewshot.sample_exemplars("x", POOL)]}
+    doc = build_document() | {
+        "exemplars": [fewshot.format_exemplar(row) for row in fewshot.sample_exemplars("x", POOL)]
+    }
     text = prompts.three_shot(doc)
     assert text.endswith(prompts.b0(doc))
     assert text.count("Answer: ") == 3
@@ -83,7 +85,7 @@ def test_three_shot_sends_text_before_the_question_and_images_with_it():
     assert text.count("<image>") == 2
 
 
-def readings(text: str, doc: dict) -> dict[str, dict]:
+def read_with_filters(text: str, doc: dict) -> dict[str, dict]:
     return {
         name: json.loads(getattr(adapter, name)([[text]], [doc])[0])
         for name in ("b0", "m1", "m1_slot_agnostic", "m1_extended")
@@ -98,16 +100,16 @@ def readings(text: str, doc: dict) -> dict[str, dict]:
         ("A", "presence", "canonical_no", (0, 1, 2), (0, 0, 0, 0)),
         ("C", "presence", "canonical_no", (0, 1, 2), (2, 2, 2, 2)),
         ("B", "presence", "absence_of", (0, 1, 2), (1, 1, 1, 0)),  # Table 20: the literal trigger does not cover it
-        ("B", "absence", "clear_of", (0, 1, 2), (1, 0, 1, 0)),  # Table 21: here it does
+        ("B", "absence", "clear_of", (0, 1, 2), (1, 0, 1, 0)),  # Table 21: the literal trigger covers it
         ("B", "absence", "not_present", (0, 1, 2), (1, 1, 1, 0)),
         ("C", "absence", "canonical_no", (2, 0, 1), (2, 0, 1, 1)),  # slot 0 is the distractor; slot-agnostic finds X
         ("no idea", "presence", "canonical_no", (0, 1, 2), (None, None, None, None)),
     ],
 )
 def test_four_readings_of_one_answer(text, polarity, form, order, choices):
-    read = readings(text, document(polarity, form, order=order))
-    assert tuple(r["choice"] for r in read.values()) == choices
-    assert {r["before"] for r in read.values()} == {choices[0]}
+    readings = read_with_filters(text, build_document(polarity, form, order=order))
+    assert tuple(r["choice"] for r in readings.values()) == choices
+    assert {r["before"] for r in readings.values()} == {choices[0]}
 
 
 @pytest.mark.parametrize("polarity", ["presence", "absence"])
@@ -115,7 +117,7 @@ def test_four_readings_of_one_answer(text, polarity, form, order, choices):
 def test_extended_m1_repairs_every_form_that_the_builder_emits_and_worsens_none(polarity, form):
     for question_form in QUESTION_FORMS["presence"]:
         for order in ((0, 1, 2), (1, 2, 0), (2, 1, 0)):
-            doc = document(polarity, form, question_form, order)
+            doc = build_document(polarity, form, question_form, order)
             for letter in "ABC":
                 values = adapter.process_results(doc, adapter.m1_extended([[letter]], [doc]))
                 assert values["n_worsened"] == 0
@@ -124,16 +126,16 @@ def test_extended_m1_repairs_every_form_that_the_builder_emits_and_worsens_none(
 
 @pytest.mark.parametrize(("question_form", "fires"), [("original", True), ("p1", False), ("p2", True), ("p3", False)])
 def test_the_literal_trigger_covers_the_paraphrases_that_table_12_says_it_covers(question_form, fires):
-    read = readings("B", document("absence", question_form=question_form))
-    assert (read["m1"]["choice"] == 0) is fires
-    assert read["m1_extended"]["choice"] == 0
+    readings = read_with_filters("B", build_document("absence", question_form=question_form))
+    assert (readings["m1"]["choice"] == 0) is fires
+    assert readings["m1_extended"]["choice"] == 0
 
 
 def test_metrics_of_one_row():
-    doc = document()
+    doc = build_document()
     names = ("accuracy", "reversal_rate", "n_reversals", "n_improved")
-    for read, expected in ((adapter.b0, (0, 1, 1, 0)), (adapter.m1, (1, 0, 0, 1))):
-        values = adapter.process_results(doc, read([["B"]], [doc]))
+    for apply_filter, expected in ((adapter.b0, (0, 1, 1, 0)), (adapter.m1, (1, 0, 0, 1))):
+        values = adapter.process_results(doc, apply_filter([["B"]], [doc]))
         assert tuple(values[name] for name in names) == expected
     assert values["accuracy_ci_low"] == {"value": 1.0, "study_id": "patient1/study1"}
     control = doc | {"negated": -1, "counterpart": -1, "options": ["Edema", "Fracture", "Nodule"]}
@@ -142,45 +144,45 @@ def test_metrics_of_one_row():
     assert not [name for name in values if "reversal" in name]
 
 
-def reading(choice, before=None, outcome="answered", evidence="letter", **more):
-    """What a filter hands on."""
+def format_reading(choice, before=None, outcome="answered", evidence="letter", **more):
+    """Encode a reading the way filters pass it to the metrics."""
     return json.dumps({"choice": choice, "before": choice if before is None else before, "outcome": outcome,
                        "reason": "", "evidence": evidence, "verifier": "not_applied", **more})  # fmt: skip
 
 
-# polarity, right option, reading -> the values of a row whose negated option is 1
+# polarity, right option, reading, expected values; the negated option is 1
 ROWS = [
-    ("presence", 0, reading(1), {"n_reversals": 1, "n_reversals_from_prose": 0, "reversal_rate": 1}),
-    ("presence", 0, reading(1, evidence="text"), {"n_reversals": 1, "n_reversals_from_prose": 0}),
-    ("presence", 0, reading(1, evidence="prose"),
+    ("presence", 0, format_reading(1), {"n_reversals": 1, "n_reversals_from_prose": 0, "reversal_rate": 1}),
+    ("presence", 0, format_reading(1, evidence="text"), {"n_reversals": 1, "n_reversals_from_prose": 0}),
+    ("presence", 0, format_reading(1, evidence="prose"),
      {"n_reversals": 0, "reversal_rate": 0, "n_reversals_from_prose": 1, "reversal_rate_from_prose": 1}),
-    ("presence", 0, reading(0), {"n_reversals": 0, "n_reversals_from_prose": 0, "n_improved": 0}),
-    ("presence", 0, reading(0, 1), {"n_reversals": 0, "n_improved": 1, "n_worsened": 0}),
-    ("presence", 1, reading(1), {"accuracy": 1, "n_reversals": None, "n_reversals_from_prose": None}),
-    ("presence", 1, reading(0, 1), {"accuracy": 0, "n_reversals": None, "n_worsened": 1}),
-    ("absence", 2, reading(1), {"n_contradictions": 1, "contradiction_rate": 1, "n_reversals": None}),
-    ("absence", 2, reading(1, evidence="prose"), {"n_contradictions": 0, "n_contradictions_from_prose": 1}),
-    ("other", 0, reading(1), {"n_reversals": None, "n_contradictions": None}),
-    ("presence", 0, reading(None, outcome="declined", evidence=""),
+    ("presence", 0, format_reading(0), {"n_reversals": 0, "n_reversals_from_prose": 0, "n_improved": 0}),
+    ("presence", 0, format_reading(0, 1), {"n_reversals": 0, "n_improved": 1, "n_worsened": 0}),
+    ("presence", 1, format_reading(1), {"accuracy": 1, "n_reversals": None, "n_reversals_from_prose": None}),
+    ("presence", 1, format_reading(0, 1), {"accuracy": 0, "n_reversals": None, "n_worsened": 1}),
+    ("absence", 2, format_reading(1), {"n_contradictions": 1, "contradiction_rate": 1, "n_reversals": None}),
+    ("absence", 2, format_reading(1, evidence="prose"), {"n_contradictions": 0, "n_contradictions_from_prose": 1}),
+    ("other", 0, format_reading(1), {"n_reversals": None, "n_contradictions": None}),
+    ("presence", 0, format_reading(None, outcome="declined", evidence=""),
      {"declined_rate": 1, "parse_failure_rate": 0, "n_reversals": 0, "accuracy": 0}),
-    ("presence", 0, reading(None, outcome="unread", evidence=""),
+    ("presence", 0, format_reading(None, outcome="unread", evidence=""),
      {"declined_rate": 0, "parse_failure_rate": 1, "n_reversals": 0, "accuracy": 0}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("polarity", "answer", "read", "expected"), ROWS)
-def test_errors_follow_the_rule_of_the_metric(polarity, answer, read, expected):
-    doc = document() | {"polarity": polarity, "negated": 1, "answer": answer}
-    values = adapter.process_results(doc, [read])
+@pytest.mark.parametrize(("polarity", "answer", "reading", "expected"), ROWS)
+def test_errors_follow_the_rule_of_the_metric(polarity, answer, reading, expected):
+    doc = build_document() | {"polarity": polarity, "negated": 1, "answer": answer}
+    values = adapter.process_results(doc, [reading])
     assert {name: values.get(name) for name in expected} == expected
 
 
 def test_filters_hand_on_how_an_answer_was_read():
-    (read,) = adapter.m1([["B"]], [document()])
-    assert json.loads(read) == {
+    (reading,) = adapter.m1([["B"]], [build_document()])
+    assert json.loads(reading) == {
         "choice": 0, "before": 1, "outcome": "answered", "reason": "", "evidence": "letter", "verifier": "fired",
     }  # fmt: skip
-    (unread,) = adapter.m1([["A or B"]], [document()])
+    (unread,) = adapter.m1([["A or B"]], [build_document()])
     assert json.loads(unread) == {
         "choice": None, "before": None, "outcome": "unread", "reason": "ambiguous", "evidence": "",
         "verifier": "no_prediction",
@@ -189,41 +191,41 @@ def test_filters_hand_on_how_an_answer_was_read():
 
 @pytest.mark.parametrize("name", ["m1", "m1_slot_agnostic", "m1_extended", "m2", "packet_m1"])
 def test_no_verifier_replaces_a_choice_read_from_sentences(name):
-    (read,) = getattr(adapter, name)([["There is no edema."]], [document()])
-    read = json.loads(read)
-    assert (read["choice"], read["before"], read["evidence"]) == (1, 1, "prose")
-    assert read["verifier"].startswith("read_from_prose")
+    (reading,) = getattr(adapter, name)([["There is no edema."]], [build_document()])
+    reading = json.loads(reading)
+    assert (reading["choice"], reading["before"], reading["evidence"]) == (1, 1, "prose")
+    assert reading["verifier"].startswith("read_from_prose")
 
 
 def test_the_location_repair_leaves_sentences_alone():
-    doc = document() | {"question": "Which finding is seen in the left lung?"}
+    doc = build_document() | {"question": "Which finding is seen in the left lung?"}
     doc["options"] = ["Right pleural effusion", "Left pleural effusion", "Cardiomegaly"]
     for evidence, choice, reason in (("letter", 1, "fired"), ("prose", 0, "read_from_prose")):
-        found = adapter._apply_m2(doc["question"], doc["options"], Answer(0, "answered", evidence=evidence))
-        assert found == (choice, f"no_negated_option/{reason}")
+        repaired = adapter._apply_m2(doc["question"], doc["options"], Answer(0, "answered", evidence=evidence))
+        assert repaired == (choice, f"no_negated_option/{reason}")
 
 
 @pytest.mark.parametrize("outcome", [None, "answered", "cut"])
 @pytest.mark.parametrize("name", ["b0", "m1", "m2", "packet_b0", "packet_m1", "y0"])
 def test_the_reader_is_told_of_a_cut_answer(monkeypatch, name, outcome):
-    told = []
+    cut_flags = []
     for module in (adapter, fallback):
         monkeypatch.setattr(
             module, "parse_answer",
-            lambda *given, cut=False: told.append(cut) or Answer(None, "unread", reason="cut"),
+            lambda *args, cut=False: cut_flags.append(cut) or Answer(None, "unread", reason="cut"),
         )  # fmt: skip
     adapter._parse_cached.cache_clear()
-    (read,) = getattr(adapter, name)([["Let me see. The"]], [document() | {"answer_outcome": outcome}])
+    (reading,) = getattr(adapter, name)([["Let me see. The"]], [build_document() | {"answer_outcome": outcome}])
     adapter._parse_cached.cache_clear()
-    assert told == [outcome == "cut"]
-    assert json.loads(read)["reason"] == "cut"
+    assert cut_flags == [outcome == "cut"]
+    assert json.loads(reading)["reason"] == "cut"
 
 
 @pytest.mark.parametrize("text", DECLINED)
 def test_a_refusal_is_declined_under_every_filter(text):
     for name in ("b0", "m1", "m1_slot_agnostic", "m1_extended", "m2", "packet_b0", "packet_m1", "y0"):
-        (read,) = getattr(adapter, name)([[text]], [document()])
-        values = adapter.process_results(document(), [read])
+        (reading,) = getattr(adapter, name)([[text]], [build_document()])
+        values = adapter.process_results(build_document(), [reading])
         assert (values["declined_rate"], values["parse_failure_rate"], values["n_reversals"]) == (1, 0, 0)
 
 
@@ -233,10 +235,10 @@ def test_intervals_are_clustered_by_study():
     expected = bootstrap_mean(holds, groups=studies, bounds=(0, 1), n_resamples=2000, seed=42)
     rows = [adapter.with_interval("accuracy", *row) for row in zip(holds, studies, strict=True)]
     ends = (expected.low, expected.high)
-    found = figures(adapter.metrics, rows)
-    assert (found["accuracy_ci_low"], found["accuracy_ci_high"]) == ends
-    alone = bootstrap_mean(holds)
-    assert expected.high - expected.low > 1.5 * (alone.high - alone.low)
+    scores = figures(adapter.metrics, rows)
+    assert (scores["accuracy_ci_low"], scores["accuracy_ci_high"]) == ends
+    unclustered = bootstrap_mean(holds)
+    assert expected.high - expected.low > 1.5 * (unclustered.high - unclustered.low)
 
 
 @pytest.fixture(scope="module")
@@ -257,26 +259,26 @@ PROTOCOLS = {
 @pytest.mark.parametrize(("protocol", "error"), PROTOCOLS.items())
 @pytest.mark.parametrize("group", ["", "original::"])
 def test_baselines_have_the_scores_that_can_be_derived_by_hand(results, group, protocol, error):
-    """Whoever answers A is right where the target comes first: everywhere in the original order, else in a third."""
+    """Always answering A is right if the target comes first: always in the original order, else in one row of three."""
     task = f"{group}{protocol}"
     docs = results("oracle", task)["docs"]
-    find_first_right, first_negated = ([doc[index] == 0 for doc in docs] for index in ("answer", "negated"))
+    right_is_first, negated_is_first = ([doc[index] == 0 for doc in docs] for index in ("answer", "negated"))
     slot_0 = [min(i for i in range(3) if i != doc["negated"]) == doc["answer"] for doc in docs]  # M1 on absence
     n = len(docs)
-    found = 1 if protocol == "chexpert_presence" else sum(slot_0) / n
-    put_right = sum(f and (s or error == "reversal") for f, s in zip(first_negated, slot_0, strict=True))
+    repaired_share = 1 if protocol == "chexpert_presence" else sum(slot_0) / n
+    put_right = sum(f and (s or error == "reversal") for f, s in zip(negated_is_first, slot_0, strict=True))
     expected = {
         "oracle": (1, 0, 1, 1),
-        "negation_attracted": (0, 1, found, 1),
-        "always_yes": (sum(find_first_right) / n, sum(first_negated) / n, (sum(find_first_right) + put_right) / n,
-                       (sum(find_first_right) + sum(first_negated)) / n),
+        "negation_attracted": (0, 1, repaired_share, 1),
+        "always_yes": (sum(right_is_first) / n, sum(negated_is_first) / n, (sum(right_is_first) + put_right) / n,
+                       (sum(right_is_first) + sum(negated_is_first)) / n),
     }  # fmt: skip
     if group:
         assert expected["always_yes"] == (1, 0, 1, 1)
     for model, (accuracy, error_rate, verified, extended) in expected.items():
         scores = results(model, task)["scores"]
         assert scores["accuracy,b0"] == pytest.approx(accuracy)
-        assert scores["always_a_accuracy,b0"] == pytest.approx(sum(find_first_right) / n)
+        assert scores["always_a_accuracy,b0"] == pytest.approx(sum(right_is_first) / n)
         assert scores[f"{error}_rate,b0"] == pytest.approx(error_rate)
         assert scores[f"n_{error}s,b0"] == round(error_rate * scores["sample_len"])
         assert (scores["accuracy,m1"], scores["accuracy,m1_extended"]) == pytest.approx((verified, extended))
@@ -297,7 +299,7 @@ def test_the_control_has_no_polarity_errors(results):
 
 
 def test_every_group_runs_on_the_phantom(contrabench_of_all_sources):
-    """All prompts and protocols, with the oracle: every document has its prompt, and the right letter is right."""
+    """Run all prompts and protocols with the oracle: each document has its prompt, and the correct letter scores 1."""
     _, data = contrabench_of_all_sources
     groups = ["cot", "instruct", "3shot", "3shot_images", "stress", "chexstruct", "rexvqa", "y0"]
     result = evaluate("oracle", load([f"medfaith_contrabench_{group}" for group in groups], data), limit=2)

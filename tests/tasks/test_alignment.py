@@ -1,4 +1,4 @@
-"""medfaith-alignment: each image and sentence once, whole in the store, the same after a kill; CLIP and BLIP."""
+"""medfaith-alignment with CLIP and BLIP: each pair is computed once, stored completely, and unchanged by a resume."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.tasks.tiny_gloria import SENTENCES
 
 @pytest.fixture
 def arguments(families, gloria) -> dict[str, dict[str, Any]]:
-    """How each family's tiny model is named in model_args."""
+    """The model_args of the tiny model of each family."""
     path, text_model = gloria[True]
     return {
         "gloria": {"pretrained": f"gloria:{path}", "text_model": text_model, "attention": "code"},
@@ -38,8 +38,8 @@ def arguments(families, gloria) -> dict[str, dict[str, Any]]:
     }
 
 
-class Counting:
-    """A model by arithmetic: what it says of an image and a sentence is known, and so is what it was asked."""
+class FakeAligner:
+    """A fake aligner with arithmetic scores that records the pairs it is given."""
 
     def __init__(self, identity: str = "counting", weight: float = 1.0, fail_after: int | None = None) -> None:
         self.identity, self.weight, self.fail_after = {"model": identity}, weight, fail_after
@@ -49,9 +49,9 @@ class Counting:
         if self.fail_after is not None and len(self.asked) >= self.fail_after:
             raise KeyboardInterrupt
         self.asked += [(image.width, sentence) for image, sentence in zip(images, sentences, strict=True)]
-        return [self.of(image, sentence) for image, sentence in zip(images, sentences, strict=True)]
+        return [self.compute_alignment(image, sentence) for image, sentence in zip(images, sentences, strict=True)]
 
-    def of(self, image, sentence):
+    def compute_alignment(self, image, sentence):
         grid = np.full((2, 3), self.weight * len(sentence) / 1000, dtype=np.float32)
         geometry = Geometry.whole((image.height, image.width))
         return Alignment(grid, geometry, len(sentence) / 7, image.width / 1000, len(sentence) > 30)
@@ -59,7 +59,7 @@ class Counting:
 
 @pytest.fixture
 def roots(tmp_path) -> dict[str, Any]:
-    """Three images of different widths, in a source's folder."""
+    """Roots of one source: a folder with three images of different widths."""
     for number in range(3):
         noise = np.random.default_rng(number).integers(0, 256, (30, 40 + number, 3), dtype=np.uint8)
         Image.fromarray(noise).save(tmp_path / f"{number}.png")
@@ -69,44 +69,47 @@ def roots(tmp_path) -> dict[str, Any]:
 TASK = "medfaith_wrong_lung"
 
 
-def request_of(row: str, image: Any, sentence: str | None = "Clear.", task=f"{TASK}_gold") -> Instance:
+def build_request(row: str, image: Any, sentence: str | None = "Clear.", task=f"{TASK}_gold") -> Instance:
     content = {"id": row, "images": image} | ({} if sentence is None else {"sentence": sentence})
     arguments: Any = ("<image> Is it true?", {"until": []}, {"visual": image})
     return Instance("generate_until", content, arguments, 0, (task, 0, 1))
 
 
 class Opened(LazyImages):
-    """Lazy images that keep count."""
+    """Lazy images that record which files are opened."""
 
-    count: list[str] = []  # noqa: RUF012 - of the test that clears it
+    count: list[str] = []  # noqa: RUF012 - build_rows clears it
 
     def _opened(self, reference):
         Opened.count.append(reference["key"])
         return Image.open(self._roots[reference["source"]] / reference["key"]).convert("RGB")
 
 
-def rows_of(roots) -> list[Instance]:
-    """Rows of two tasks: gold sentences, and pairs that show them again beside changed ones."""
+def build_rows(roots) -> list[Instance]:
+    """Build the rows of two tasks: gold sentences, and pairs of the same and changed sentences."""
     Opened.count.clear()
-    left, right = "Left lung is clear.", "Right lung is clear of anything."
+    on_left, on_right = "Left lung is clear.", "Right lung is clear of anything."
     return [
-        request_of(row, Opened(row, [{"source": "mimic_cxr", "key": f"{number}.png"}], roots), text, f"{TASK}_{task}")
+        build_request(
+            row, Opened(row, [{"source": "mimic_cxr", "key": f"{number}.png"}], roots), text, f"{TASK}_{task}"
+        )
         for task, row, number, text in (
-            ("gold", "a", 0, left), ("gold", "b", 1, left), ("gold", "c", 0, right),
-            ("swap", "a", 0, left), ("swap", "a/swap", 0, "Right lung is clear."), ("swap", "a/boxes", 0, right),
+            ("gold", "a", 0, on_left), ("gold", "b", 1, on_left), ("gold", "c", 0, on_right),
+            ("swap", "a", 0, on_left), ("swap", "a/swap", 0, "Right lung is clear."),
+            ("swap", "a/boxes", 0, on_right),
         )
     ]  # fmt: skip
 
 
-def made(monkeypatch, tmp_path, aligner, **options) -> AlignmentLM:
+def make_lm(monkeypatch, tmp_path, aligner, **options) -> AlignmentLM:
     monkeypatch.setattr(alignment, "load_aligner", lambda pretrained, device, **_: aligner)
     return AlignmentLM("gloria:x", store=str(tmp_path / "store"), **options)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, "auto"])
 def test_each_image_and_sentence_is_computed_once_and_kept_for_every_row(monkeypatch, tmp_path, roots, batch_size):
-    aligner, requests = Counting(), rows_of(roots)
-    lm = made(monkeypatch, tmp_path, aligner, batch_size=batch_size)
+    aligner, requests = FakeAligner(), build_rows(roots)
+    lm = make_lm(monkeypatch, tmp_path, aligner, batch_size=batch_size)
     replies = [json.loads(text) for text in lm.generate_until(requests, True)]
     sentences = [str(r.doc["sentence"]) for r in requests]
     widths = [40, 41, 40, 40, 40, 40]
@@ -125,32 +128,36 @@ def test_each_image_and_sentence_is_computed_once_and_kept_for_every_row(monkeyp
 
 
 def test_a_killed_run_goes_on_and_ends_as_if_it_had_not_been(monkeypatch, tmp_path, roots):
-    whole = made(monkeypatch, tmp_path / "whole", Counting()).generate_until(rows_of(roots), True)
+    expected = make_lm(monkeypatch, tmp_path / "whole", FakeAligner()).generate_until(build_rows(roots), True)
     with pytest.raises(KeyboardInterrupt):
-        made(monkeypatch, tmp_path, Counting(fail_after=2), batch_size=1).generate_until(rows_of(roots), True)
-    second = Counting()
-    assert made(monkeypatch, tmp_path, second, batch_size=1).generate_until(rows_of(roots), True) == whole
-    assert len(second.asked) == 2
-    third = Counting()
-    assert made(monkeypatch, tmp_path, third).generate_until(rows_of(roots), True) == whole
-    assert third.asked == []
+        make_lm(monkeypatch, tmp_path, FakeAligner(fail_after=2), batch_size=1).generate_until(build_rows(roots), True)
+    resumed = FakeAligner()
+    assert make_lm(monkeypatch, tmp_path, resumed, batch_size=1).generate_until(build_rows(roots), True) == expected
+    assert len(resumed.asked) == 2
+    repeated = FakeAligner()
+    assert make_lm(monkeypatch, tmp_path, repeated).generate_until(build_rows(roots), True) == expected
+    assert repeated.asked == []
 
 
 def test_another_row_of_a_known_image_and_sentence_is_not_computed_again(monkeypatch, tmp_path, roots):
-    lm = made(monkeypatch, tmp_path, Counting())
-    lm.generate_until(rows_of(roots)[:1], True)
-    lm = made(monkeypatch, tmp_path, again := Counting())
-    lm.generate_until(rows_of(roots), True)
-    assert len(again.asked) == 3
-    assert made(monkeypatch, tmp_path, other := Counting("other")).generate_until(rows_of(roots)[:1], True)
-    assert len(other.asked) == 1  # another model
+    lm = make_lm(monkeypatch, tmp_path, FakeAligner())
+    lm.generate_until(build_rows(roots)[:1], True)
+    lm = make_lm(monkeypatch, tmp_path, resumed := FakeAligner())
+    lm.generate_until(build_rows(roots), True)
+    assert len(resumed.asked) == 3
+    assert make_lm(monkeypatch, tmp_path, other_model := FakeAligner("other")).generate_until(
+        build_rows(roots)[:1], True
+    )
+    assert len(other_model.asked) == 1  # another model
 
 
 def test_another_image_of_the_same_row_has_maps_of_its_own(monkeypatch, tmp_path):
-    lm = made(monkeypatch, tmp_path, aligner := Counting())
+    lm = make_lm(monkeypatch, tmp_path, aligner := FakeAligner())
     images = [Image.new("RGB", (40, 30), colour) for colour in ("white", "black")]
-    first, second = (json.loads(lm.generate_until([request_of("a", [image])], True)[0]) for image in images)
-    assert first["heatmaps"] != second["heatmaps"]
+    white_reply, black_reply = (
+        json.loads(lm.generate_until([build_request("a", [image])], True)[0]) for image in images
+    )
+    assert white_reply["heatmaps"] != black_reply["heatmaps"]
     assert len(aligner.asked) == 2
 
 
@@ -158,18 +165,18 @@ def test_another_image_of_the_same_row_has_maps_of_its_own(monkeypatch, tmp_path
 def test_attention_that_is_no_number_stops_the_run(monkeypatch, tmp_path, roots, weight):
     message = "gloria:x gives attention or similarities that are not numbers: its weights are broken"
     with pytest.raises(MedfaithError, match=message):
-        made(monkeypatch, tmp_path, Counting(weight=weight)).generate_until(rows_of(roots), True)
+        make_lm(monkeypatch, tmp_path, FakeAligner(weight=weight)).generate_until(build_rows(roots), True)
     assert not list((tmp_path / "store").glob("*/*.npz"))
 
 
 def test_attention_to_nothing_is_kept_as_it_is(monkeypatch, tmp_path, roots):
-    (reply,) = made(monkeypatch, tmp_path, Counting(weight=0)).generate_until(rows_of(roots)[:1], True)
+    (reply,) = make_lm(monkeypatch, tmp_path, FakeAligner(weight=0)).generate_until(build_rows(roots)[:1], True)
     entry = open_store(tmp_path / "store").read(json.loads(reply)["heatmaps"], "a")
     assert entry.maps["attention"].tolist() == [[0, 0, 0]] * 2
 
 
 def test_sentences_that_were_cut_are_counted(monkeypatch, tmp_path, roots, capsys):
-    made(monkeypatch, tmp_path, Counting()).generate_until(rows_of(roots), True)
+    make_lm(monkeypatch, tmp_path, FakeAligner()).generate_until(build_rows(roots), True)
     assert "1 sentences were longer than the model takes" in capsys.readouterr().err
 
 
@@ -182,13 +189,13 @@ def test_sentences_that_were_cut_are_counted(monkeypatch, tmp_path, roots, capsy
     ],
 )
 def test_documents_that_are_none(monkeypatch, tmp_path, change, message):
-    request = request_of(**({"row": "a", "image": [Image.new("L", (3, 3))]} | change))
+    request = build_request(**({"row": "a", "image": [Image.new("L", (3, 3))]} | change))
     with pytest.raises(InputError, match=message):
-        made(monkeypatch, tmp_path, Counting()).generate_until([request], True)
+        make_lm(monkeypatch, tmp_path, FakeAligner()).generate_until([request], True)
 
 
 def test_what_a_model_that_aligns_does_not_do(monkeypatch, tmp_path):
-    lm = made(monkeypatch, tmp_path, Counting())
+    lm = make_lm(monkeypatch, tmp_path, FakeAligner())
     assert lm.generate_until([], True) == []
     for method in (lm.loglikelihood, lm.loglikelihood_rolling):
         with pytest.raises(MedfaithError, match="no probability of text"):
@@ -221,28 +228,31 @@ def test_the_protocol_imports_without_torch():
         "try:\n    load_aligner('gloria:x', device='cpu')\n"
         "except MedfaithError as error:\n    print(error)"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "torch is not installed" in found.stdout
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "torch is not installed" in completed.stdout
 
 
 @pytest.mark.parametrize("family", ["gloria", "clip"])
 def test_models_through_lm_evals_interface(arguments, tmp_path, roots, family):
-    shown = [LazyImages(str(n), [{"source": "mimic_cxr", "key": f"{n}.png"}], roots) for n in range(3)]
-    requests = [request_of(str(n), *given) for n, given in enumerate(zip(shown, SENTENCES, strict=True))]
+    images = [LazyImages(str(n), [{"source": "mimic_cxr", "key": f"{n}.png"}], roots) for n in range(3)]
+    requests = [
+        build_request(str(n), *image_and_sentence)
+        for n, image_and_sentence in enumerate(zip(images, SENTENCES, strict=True))
+    ]
 
-    def replies(batch_size: int) -> list[dict[str, Any]]:
+    def compute_replies(batch_size: int) -> list[dict[str, Any]]:
         lm = AlignmentLM(**arguments[family], store=str(tmp_path), batch_size=batch_size, device="cpu")
         return [json.loads(text) for text in lm.generate_until(requests, True)]
 
-    found = replies(2)
-    for number, reply in enumerate(found):
+    replies = compute_replies(2)
+    for number, reply in enumerate(replies):
         entry = open_store(tmp_path).read(reply["heatmaps"], str(number))
         total = entry.maps["attention"].sum()
         assert entry.geometry.size == (30, 40 + number)
         assert -1 <= reply["global"] <= 1
         assert (reply["local"] is None) == (family != "gloria")
         assert total < 0.9999 if family == "gloria" else total == pytest.approx(1, abs=2e-3)
-    assert replies(3) == found
+    assert compute_replies(3) == replies
 
 
 @pytest.mark.parametrize(("family", "explainer"), [("clip", "auto"), ("blip", "rollout_last")])
@@ -250,8 +260,8 @@ def test_gradient_attention_is_that_of_the_contrastive_model(arguments, family, 
     pretrained = arguments[family]["pretrained"]
     contrastive = ContrastiveLM(pretrained.partition(":")[2], explainer=explainer, device="cpu")
     images = [Image.fromarray(np.random.default_rng(n).integers(0, 256, (60, 80, 3), dtype=np.uint8)) for n in range(2)]
-    found = load_aligner(pretrained, "cpu", explainer=explainer).align(images, PROMPTS[:2])
-    for image, prompt, alignment_ in zip(images, PROMPTS, found, strict=False):
+    alignments = load_aligner(pretrained, "cpu", explainer=explainer).align(images, PROMPTS[:2])
+    for image, prompt, alignment_ in zip(images, PROMPTS, alignments, strict=False):
         grids, geometry = contrastive.explain(image, [prompt], [0])
         np.testing.assert_allclose(alignment_.attention, grids[0] / grids[0].sum(), atol=1e-4)
         assert alignment_.attention.dtype == np.float32
@@ -263,10 +273,10 @@ def test_gradient_attention_is_that_of_the_contrastive_model(arguments, family, 
 def test_a_sentence_that_clip_has_no_room_for_loses_its_last_words(arguments):
     aligner = load_aligner(arguments["clip"]["pretrained"], "cpu")
     image = Image.new("RGB", (40, 40), "grey")
-    short = " ".join(["photo"] * 14)  # and a start and an end: 16
-    whole, cut = aligner.align([image] * 2, [short, f"{short} of the image"])
-    assert (whole.cut, cut.cut) == (False, True)
-    assert whole.overall == pytest.approx(cut.overall, abs=1e-6)
+    short = " ".join(["photo"] * 14)  # 16 tokens with start and end
+    full, cut = aligner.align([image] * 2, [short, f"{short} of the image"])
+    assert (full.cut, cut.cut) == (False, True)
+    assert full.overall == pytest.approx(cut.overall, abs=1e-6)
 
 
 def test_a_similarity_without_gradient_attends_to_nothing(arguments, tmp_path):
@@ -276,23 +286,25 @@ def test_a_similarity_without_gradient_attends_to_nothing(arguments, tmp_path):
     transformers.CLIPProcessor.from_pretrained(folder).save_pretrained(tmp_path / "flat")
     torch.nn.init.ones_(model.vision_model.post_layernorm.bias)
     model.save_pretrained(tmp_path / "flat")
-    (found,) = load_aligner(f"clip:{tmp_path / 'flat'}", "cpu").align([Image.new("RGB", (40, 40))], ["a photo"])
-    assert found.attention.sum() == 0
-    assert np.isfinite(found.overall)
+    (aligned,) = load_aligner(f"clip:{tmp_path / 'flat'}", "cpu").align([Image.new("RGB", (40, 40))], ["a photo"])
+    assert aligned.attention.sum() == 0
+    assert np.isfinite(aligned.overall)
 
 
 def test_what_changes_an_alignment_changes_its_identity(arguments, tmp_path):
-    own = {**arguments["gloria"], "attention": "paper"}
-    other = tiny_gloria.save(tmp_path, no_attn=True, seed=1)[0]
+    base = {**arguments["gloria"], "attention": "paper"}
+    other_checkpoint = tiny_gloria.save(tmp_path, no_attn=True, seed=1)[0]
     changes = [
-        {"pretrained": f"gloria:{other}"},
+        {"pretrained": f"gloria:{other_checkpoint}"},
         {"attention": "code"},
         {"tau": 0.5},
         {"text_model": tiny_gloria.save_tokenizer(tmp_path / "other", tiny_gloria.VOCABULARY[::-1])},
     ]
-    first, again, *others = (load_aligner(**own | change, device="cpu").identity for change in ({}, {}, *changes))
-    assert first == again
-    assert first not in others
+    identity, repeated_identity, *changed_identities = (
+        load_aligner(**base | change, device="cpu").identity for change in ({}, {}, *changes)
+    )
+    assert identity == repeated_identity
+    assert identity not in changed_identities
 
 
 def test_a_model_of_the_other_kind_or_explainer(arguments):

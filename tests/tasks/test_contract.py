@@ -1,4 +1,4 @@
-"""Every task of ours is listed by lm-eval, resolves its functions, and declares the metrics it computes."""
+"""lm-eval lists every task of ours and resolves its functions; each declares the metrics that it computes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ YAMLS = sorted(tasks.include_path().rglob("*.yaml"))
 
 @pytest.fixture(scope="module")
 def configs() -> dict[Path, dict[str, Any]]:
-    """What lm-eval reads of each file; it raises where a function is not there."""
+    """lm-eval's config of each file; loading raises for a missing function."""
     return {path: load_yaml(path, resolve_func=True) for path in YAMLS}
 
 
@@ -38,7 +38,7 @@ def test_lm_eval_lists_every_yaml(configs):
 
 
 def test_every_task_and_group_resolves_its_functions_and_says_what_it_asks(configs):
-    """On one line of a terminal; and a benchmark has one version, which each file has to repeat."""
+    """A description fits on one line of a terminal; all files of a benchmark repeat its version."""
     versions: dict[str, set[float]] = {}
     for path, config in configs.items():
         for name in ("custom_dataset", "doc_to_text", "doc_to_target", "process_results"):
@@ -47,10 +47,10 @@ def test_every_task_and_group_resolves_its_functions_and_says_what_it_asks(confi
         assert 20 <= len(metadata["description"]) <= WIDTH - 4, path
         types = {*metadata.get("only_models", ()), *metadata.get("heatmap_models", ())}
         assert types <= set(tasks.EXPLAINED), path
-        # Each reaches the loader of the rows, among what a run tells it: `heatmaps` would be taken for the run's.
+        # The row loader merges this metadata with that of the run, which may set `heatmaps`.
         assert set(metadata) <= {"version", "description", "only_models", "heatmap_models"}, path
         versions.setdefault(path.parent.name, set()).add(metadata["version"])
-    assert {len(found) for found in versions.values()} == {1}
+    assert {len(file_versions) for file_versions in versions.values()} == {1}
 
 
 def test_functions_have_full_dotted_names():
@@ -64,14 +64,14 @@ def test_the_roots_of_a_task_are_those_of_its_images(
     contrabench_of_all_sources, phantom_heal_build, phantom_surgx_build, phantom_wrong_lung_build
 ):
     builds = (contrabench_of_all_sources[1], phantom_heal_build, phantom_surgx_build, phantom_wrong_lung_build)
-    named = {of.data[0]: of for of in listed() if len(of.data) == 1}
-    for repository, of in named.items():
+    listing_by_repository = {listing.data[0]: listing for listing in listed() if len(listing.data) == 1}
+    for repository, listing in listing_by_repository.items():
         (folder,) = (build / repository for build in builds if (build / repository).is_dir())
-        rows = pq.read_table(folder / of.tasks[0].rows["config"])
+        rows = pq.read_table(folder / listing.tasks[0].rows["config"])
         images = rows["images"].combine_chunks().flatten() if "images" in rows.column_names else rows["image"]
-        assert set(pc.struct_field(images, "source").to_pylist()) == set(of.roots), repository
-    assert set(named) == {repository for of in listed() for repository in of.data}
-    (shots,) = (of for of in listed() if of.name == "medfaith_contrabench_3shot_images")
+        assert set(pc.struct_field(images, "source").to_pylist()) == set(listing.roots), repository
+    assert set(listing_by_repository) == {repository for listing in listed() for repository in listing.data}
+    (shots,) = (listing for listing in listed() if listing.name == "medfaith_contrabench_3shot_images")
     assert (shots.roots, shots.prompts) == (("chexpert", "openi"), ("3shot_images",))
 
 
@@ -90,8 +90,8 @@ def test_every_config_that_is_asked_has_a_task(configs):
     for config in configs.values():
         children = config["task"] if isinstance(config["task"], list) else [config]
         used |= {child["dataset_kwargs"]["config"] for child in children if isinstance(child, dict)}
-    known = {*cxr_contrabench.CONFIGS, *heal_medvqa.CONFIGS, *surgxbench.CONFIGS, *wrong_lung.CONFIGS}
-    assert used == known - set(cxr_contrabench.SETS)
+    all_configs = {*cxr_contrabench.CONFIGS, *heal_medvqa.CONFIGS, *surgxbench.CONFIGS, *wrong_lung.CONFIGS}
+    assert used == all_configs - set(cxr_contrabench.SETS)
 
 
 def test_the_main_group_holds_the_four_direct_protocols(configs):
@@ -108,17 +108,17 @@ def test_whether_all_tasks_of_a_run_are_ours():
 
 
 def test_lm_evals_own_task_files_are_left_out(monkeypatch):
-    made = []
-    monkeypatch.setattr(lm_eval.tasks, "TaskManager", lambda **how: made.append(how))
+    calls = []
+    monkeypatch.setattr(lm_eval.tasks, "TaskManager", lambda **options: calls.append(options))
     before = lm_eval.tasks.TaskManager
     with _own_task_files():
         lm_eval.tasks.TaskManager(include_path="ours")
-    assert made == [{"include_path": "ours", "include_defaults": False}]
+    assert calls == [{"include_path": "ours", "include_defaults": False}]
     assert lm_eval.tasks.TaskManager is before
 
 
 def test_what_is_there_before_the_first_batch_is_left_out_of_lm_evals_collections(monkeypatch):
-    """It collects garbage after each batch: without this, a quarter of a second, with 135,754 rows a whole one."""
+    """lm-eval collects garbage after each batch, which takes 0.25 s without gc.freeze, and 1 s with 135,754 rows."""
     counts = []
 
     class Asked:

@@ -1,4 +1,4 @@
-"""Arguments, weights and documents that are none are named."""
+"""Invalid arguments, weights and documents of contrastive models raise errors that name them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from medfaith.tasks.models import contrastive_encoders
 from medfaith.tasks.models.contrastive import ContrastiveLM
 from medfaith.tasks.models.image_lm import parse_batch_size
 from tests.tasks import tiny_contrastive
-from tests.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS, requests_of
+from tests.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS, build_requests
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,10 @@ def test_a_model_of_another_kind(tmp_path):
 
 def test_weights_that_would_be_random(families, tmp_path):
     model = transformers.CLIPModel.from_pretrained(families["clip"]["pretrained"])
-    kept = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("visual_projection")}
-    model.save_pretrained(tmp_path, state_dict=kept)
+    remaining_weights = {
+        name: tensor for name, tensor in model.state_dict().items() if not name.startswith("visual_projection")
+    }
+    model.save_pretrained(tmp_path, state_dict=remaining_weights)
     transformers.AutoProcessor.from_pretrained(families["clip"]["pretrained"]).save_pretrained(tmp_path)
     with pytest.raises(InputError, match=r"has no weights for visual_projection\.weight: they would be random"):
         ContrastiveLM(str(tmp_path))
@@ -74,7 +76,7 @@ def test_a_vision_transformer_of_open_clip(tmp_path):
     ],
 )
 def test_documents_that_are_none(models, change, visual, message):
-    (request,) = requests_of(FRAMES[:1])
+    (request,) = build_requests(FRAMES[:1])
     request.doc = {name: value for name, value in (request.doc | change).items() if value is not None}
     request.arguments = ("", {}, {"visual": visual})  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(InputError, match=f"medfaith_surgx_instruments, row {message}"):
@@ -97,13 +99,13 @@ def test_broken_weights_give_no_reply(families):
         lm.scores(FRAMES[:1], PROMPTS)
 
 
-@pytest.mark.parametrize("named", [None, "elsewhere"])
-def test_heatmaps_that_could_not_be_found_stop_the_run_before_its_first_answer(families, tmp_path, monkeypatch, named):
+@pytest.mark.parametrize("folder", [None, "elsewhere"])
+def test_heatmaps_that_could_not_be_found_stop_the_run_before_its_first_answer(families, tmp_path, monkeypatch, folder):
     lm = ContrastiveLM(**families["clip"], store=str(tmp_path / "store"), device="cpu")
     monkeypatch.setattr(lm._encoder, "pixels", lambda _: pytest.fail("scored"))
-    heatmaps = HeatmapReader(named and str(tmp_path / named))
+    heatmaps = HeatmapReader(folder and str(tmp_path / folder))
     with pytest.raises(InputError, match=r"store=(.|\n)*--heatmaps DIR"):
-        lm.generate_until(requests_of(heatmaps=heatmaps))
+        lm.generate_until(build_requests(heatmaps=heatmaps))
 
 
 def test_probabilities_of_text_are_refused(models):

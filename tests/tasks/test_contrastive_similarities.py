@@ -1,4 +1,4 @@
-"""Similarities are each library's own, and heatmaps those of an independent computation on its forward pass."""
+"""Similarities equal each library's own; heatmaps equal an independent computation on its forward pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from medfaith.tasks.models.contrastive import ContrastiveLM, predicted, tied
 from tests.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS
 
 
-def transformers_similarity(family: str, folder: str) -> np.ndarray:
+def compute_transformers_similarity(family: str, folder: str) -> np.ndarray:
     kind = transformers.CLIPModel if family == "clip" else transformers.BlipForImageTextRetrieval
     model, processor = (c.from_pretrained(folder) for c in (kind, transformers.AutoProcessor))
     inputs = processor(text=PROMPTS, images=FRAMES, return_tensors="pt", padding=True)
@@ -24,7 +24,7 @@ def transformers_similarity(family: str, folder: str) -> np.ndarray:
         return (model(**inputs).logits_per_image / model.logit_scale.exp() * 100).numpy()
 
 
-def open_clip_similarity(name: str) -> np.ndarray:
+def compute_open_clip_similarity(name: str) -> np.ndarray:
     import open_clip
 
     architecture, _, weights = name.removeprefix("open_clip:").partition(":")
@@ -37,22 +37,24 @@ def open_clip_similarity(name: str) -> np.ndarray:
     return (image @ text.T).numpy() * 100
 
 
-def surgvlp_similarity(name: str, bert_folder: str) -> np.ndarray:
-    """By the published recipe, written as it is described: word by word, padded to 77 words, averaged over them."""
+def compute_surgvlp_similarity(name: str, bert_folder: str) -> np.ndarray:
+    """Follow the published recipe literally: pad each prompt to 77 words and average over the words."""
     from torchvision import models, transforms
 
     weights = torch.load(name.removeprefix("surgvlp:"), weights_only=True)
-    parts: dict[str, dict[str, torch.Tensor]] = {}
+    weights_by_prefix: dict[str, dict[str, torch.Tensor]] = {}
     prefixes = ("backbone_img.model.", "backbone_img.global_embedder.", "backbone_text.model.")
     for key, tensor in weights.items():
         prefix = next(p for p in prefixes if p in key)
-        parts.setdefault(prefix, {})[key.removeprefix(prefix)] = tensor
+        weights_by_prefix.setdefault(prefix, {})[key.removeprefix(prefix)] = tensor
     resnet = models.resnet50()
     resnet.fc = torch.nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
-    resnet.load_state_dict(parts["backbone_img.model."])
-    linear = parts["backbone_img.global_embedder."]
+    resnet.load_state_dict(weights_by_prefix["backbone_img.model."])
+    linear = weights_by_prefix["backbone_img.global_embedder."]
     bert = transformers.BertModel(transformers.BertConfig.from_pretrained(bert_folder))
-    bert.load_state_dict({k: t for k, t in parts["backbone_text.model."].items() if "position_ids" not in k})
+    bert.load_state_dict(
+        {k: t for k, t in weights_by_prefix["backbone_text.model."].items() if "position_ids" not in k}
+    )
     tokenizer = transformers.AutoTokenizer.from_pretrained(bert_folder)
     resize, crop = transforms.Resize((360, 640)), transforms.CenterCrop(224)
     normal = transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
@@ -63,16 +65,16 @@ def surgvlp_similarity(name: str, bert_folder: str) -> np.ndarray:
         for prompt in PROMPTS:
             inputs = tokenizer(prompt, padding="max_length", max_length=77, truncation=True, return_tensors="pt")
             layers = torch.stack(bert.eval()(**inputs, output_hidden_states=True).hidden_states[-4:])[:, 0]
-            words: list[torch.Tensor] = []
+            word_vectors: list[torch.Tensor] = []
             for position, piece in enumerate(tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])):
                 if piece == "[PAD]":
                     break
                 if piece.startswith("##"):
-                    words[-1] = words[-1] + layers[:, position]
+                    word_vectors[-1] = word_vectors[-1] + layers[:, position]
                 else:
-                    words.append(layers[:, position])
-            padding = [torch.zeros_like(words[0])] * (77 - len(words))
-            texts.append(torch.stack(words + padding).mean(dim=0).sum(dim=0))
+                    word_vectors.append(layers[:, position])
+            padding = [torch.zeros_like(word_vectors[0])] * (77 - len(word_vectors))
+            texts.append(torch.stack(word_vectors + padding).mean(dim=0).sum(dim=0))
     text = torch.stack(texts)
     return 100 * torch.nn.functional.cosine_similarity(image[:, None], text[None], dim=-1).numpy()
 
@@ -82,14 +84,14 @@ def surgvlp_similarity(name: str, bert_folder: str) -> np.ndarray:
 def test_similarities_are_the_librarys_own(family, families, models):
     name = families[family]["pretrained"]
     expected = {
-        "open_clip": lambda: open_clip_similarity(name),
-        "surgvlp": lambda: surgvlp_similarity(name, families["surgvlp"]["text_model"]),
-    }.get(family, lambda: transformers_similarity(family, name))()
+        "open_clip": lambda: compute_open_clip_similarity(name),
+        "surgvlp": lambda: compute_surgvlp_similarity(name, families["surgvlp"]["text_model"]),
+    }.get(family, lambda: compute_transformers_similarity(family, name))()
     scores = models[family].scores(FRAMES, PROMPTS)
     assert scores.shape == (5, 7)
     assert scores.dtype == np.float64
     np.testing.assert_allclose(scores, expected, atol=2e-3)
-    assert np.ptp(scores, axis=0).min() > 0.01  # what a model says depends on the frame
+    assert np.ptp(scores, axis=0).min() > 0.01  # scores depend on the frame
     assert models[family].scores([], PROMPTS).shape == (0, 7)
 
 
@@ -109,19 +111,21 @@ def test_a_frame_is_scored_and_explained_as_if_it_were_alone(family, models):
     batch = lm._explain(FRAMES[:3], PROMPTS, [[2, 0, 5], [], [4]])
     assert [len(grids) for grids, _ in batch] == [3, 0, 1]
     for image, indices, (grids, geometry) in zip(FRAMES, [[2, 0, 5], [], [4]], batch, strict=False):
-        alone, alone_geometry = lm.explain(image, PROMPTS, indices)
-        np.testing.assert_allclose(grids, alone, atol=1e-4 * max(1, alone.max(initial=0)))
-        assert geometry == alone_geometry
+        single_grids, single_geometry = lm.explain(image, PROMPTS, indices)
+        np.testing.assert_allclose(grids, single_grids, atol=1e-4 * max(1, single_grids.max(initial=0)))
+        assert geometry == single_geometry
 
 
 def test_each_distinct_prompt_is_encoded_once(models, monkeypatch):
-    lm, seen = models["clip"], []
+    lm, encoded_prompts = models["clip"], []
     encode = type(lm._encoder).text
-    monkeypatch.setattr(type(lm._encoder), "text", lambda self, prompts: seen.extend(prompts) or encode(self, prompts))
+    monkeypatch.setattr(
+        type(lm._encoder), "text", lambda self, prompts: encoded_prompts.extend(prompts) or encode(self, prompts)
+    )
     monkeypatch.setattr(lm, "_texts", {})
     lm.scores(FRAMES, [*PROMPTS, PROMPTS[0]])
     lm.scores(FRAMES, PROMPTS[3:])
-    assert seen == PROMPTS
+    assert encoded_prompts == PROMPTS
 
 
 @pytest.mark.parametrize(
@@ -133,15 +137,15 @@ def test_each_distinct_prompt_is_encoded_once(models, monkeypatch):
         ([[1, 5, 3]], {"percentile": 100}, [[]], [False]),  # nothing can exceed the highest
         ([[1, 9], [2, 8], [3, 7]], {"threshold": "per_class"}, [[1], [], [0]], [False] * 3),
         ([[1, 9], [2, 8], [3, 7]], {"threshold": "per_class", "percentile": 50}, [[1], [], [0]], [False] * 3),
-        ([[1, 9], [1, 9], [1, 9]], {"threshold": "per_class"}, [[], [], []], [True] * 3),  # one picture thrice
+        ([[1, 9], [1, 9], [1, 9]], {"threshold": "per_class"}, [[], [], []], [True] * 3),  # the same image three times
         # the lowest of a class never exceeds itself
         ([[1, 9], [3, 8], [2, 7]], {"threshold": "per_class", "percentile": 0}, [[1], [1, 0], [0]], [False] * 3),
-        ([[3, 1, 3, 2]], {"top_k": 3}, [[0, 2, 3]], [False]),  # of equal scores the earlier
-        ([[3, 1, 2, 2]], {"top_k": 2}, [[0]], [True]),  # nothing says which of two is the second
+        ([[3, 1, 3, 2]], {"top_k": 3}, [[0, 2, 3]], [False]),  # ties go to the earlier class
+        ([[3, 1, 2, 2]], {"top_k": 2}, [[0]], [True]),  # tie for the second place
         ([[2] * 9, [*range(9)]], {"top_k": 5}, [[], [8, 7, 6, 5, 4]], [True, False]),
         ([[3, 1]], {"top_k": 5}, [[0, 1]], [False]),
         ([[2, 2, 2]], {}, [[]], [True]),
-        ([[4, 4]], {"threshold": "per_class"}, [[]], [False]),  # one frame exceeds nothing
+        ([[4, 4]], {"threshold": "per_class"}, [[]], [False]),  # a single frame exceeds nothing
         (np.zeros((0, 7)), {}, [], []),
         (np.zeros((0, 7)), {"threshold": "per_class"}, [], []),
     ],
@@ -159,7 +163,7 @@ def test_rollout_is_the_recursion_on_the_librarys_own_forward_pass(family, expla
     lm = ContrastiveLM(folder, explainer=explainer, device="cpu")
     grids, _ = lm.explain(FRAMES[1], PROMPTS, [3, 6])
     kind = transformers.CLIPModel if family == "clip" else transformers.BlipForImageTextRetrieval
-    model: Any = kind.from_pretrained(folder, attn_implementation="eager")  # weights not frozen
+    model: Any = kind.from_pretrained(folder, attn_implementation="eager")  # with gradients
     processor = transformers.AutoProcessor.from_pretrained(folder)
     for grid, index in zip(grids, [3, 6], strict=True):
         inputs = processor(text=[PROMPTS[index]], images=FRAMES[1], return_tensors="pt")

@@ -48,15 +48,15 @@ LOADERS: dict[str, tuple[Any, tuple[str, ...], dict[str, str]]] = {
 
 @pytest.fixture
 def load(request) -> Any:
-    """Loads the documents of one task of a benchmark, named as its fixtures are."""
+    """A function that loads the documents of one task of a benchmark, by the suffix of its fixtures."""
 
-    def of(name: str, roots: dict[str, Path] | None = None, **how: Any) -> Any:
-        loader, words, given_ = LOADERS[name]
-        known = roots or request.getfixturevalue(f"phantom{name}_roots")
+    def load_docs(name: str, roots: dict[str, Path] | None = None, **options: Any) -> Any:
+        loader, args, kwargs = LOADERS[name]
+        image_roots = roots or request.getfixturevalue(f"phantom{name}_roots")
         data = str(request.getfixturevalue(f"phantom{name}_build"))
-        return loader(*words, data=data, roots={k: str(v) for k, v in known.items()}, **given_, **how)["test"]
+        return loader(*args, data=data, roots={k: str(v) for k, v in image_roots.items()}, **kwargs, **options)["test"]
 
-    return of
+    return load_docs
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ BAD = ("", "@25", "occluded@", "occluded@100", "occluded@25@50", "occluded@025",
 def test_a_name_or_dose_that_there_is_not_ends_with_what_there_is(control, capsys):
     with pytest.raises(InputError, match=r"expected:"):
         split_dose(control)
-    for words in (["eval", "--control", control, "--tasks", "x"], ["audit", "--controls", control, "--out", "x"]):
+    for arguments in (["eval", "--control", control, "--tasks", "x"], ["audit", "--controls", control, "--out", "x"]):
         with pytest.raises(SystemExit, match="2"):
-            main(words)
+            main(arguments)
         assert "expected" in capsys.readouterr().err
 
 
 def test_the_place_elsewhere_keeps_the_dose_and_doses_stand_behind_their_edit():
-    assert [get_elsewhere_edit(one) for one in ("occluded", "blurred@75")] == [
+    assert [get_elsewhere_edit(control) for control in ("occluded", "blurred@75")] == [
         "occluded_elsewhere",
         "blurred_elsewhere@75",
     ]
@@ -95,19 +95,19 @@ def test_the_place_elsewhere_keeps_the_dose_and_doses_stand_behind_their_edit():
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 999), st.floats(0, 1, exclude_max=True))
 def test_parts_are_nested_have_their_share_and_move_with_the_region(seed, start):
-    drawn = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     mask = np.zeros((70, 90), bool)
-    for _ in range(int(drawn.integers(1, 4))):
-        top, left = int(drawn.integers(30)), int(drawn.integers(40))
-        mask[top : top + int(drawn.integers(15, 25)), left : left + int(drawn.integers(15, 25))] = True
-    parts = [mask & paint.compute_sector(mask, dose / 100, start) for dose in DOSES]
-    for part, dose in zip(parts, DOSES, strict=True):
-        assert abs(part.sum() / mask.sum() - dose / 100) < 0.02
-    assert all((small <= large).all() for small, large in itertools.pairwise(parts))
+    for _ in range(int(rng.integers(1, 4))):
+        y0, x0 = int(rng.integers(30)), int(rng.integers(40))
+        mask[y0 : y0 + int(rng.integers(15, 25)), x0 : x0 + int(rng.integers(15, 25))] = True
+    sectors = [mask & paint.compute_sector(mask, dose / 100, start) for dose in DOSES]
+    for sector, dose in zip(sectors, DOSES, strict=True):
+        assert abs(sector.sum() / mask.sum() - dose / 100) < 0.02
+    assert all((small <= large).all() for small, large in itertools.pairwise(sectors))
     for place in ({"dx": 7, "dy": 11, "mirror": False}, {"dx": 0, "dy": 0, "mirror": True}):
         moved = paint.shift_mask(mask, **place)
-        part = moved & paint.compute_sector(moved, 0.5, start, mirror=place["mirror"])
-        assert (part == paint.shift_mask(parts[1], **place)).all()
+        sector = moved & paint.compute_sector(moved, 0.5, start, mirror=place["mirror"])
+        assert (sector == paint.shift_mask(sectors[1], **place)).all()
 
 
 def test_over_all_rows_each_pixel_is_removed_as_often_as_the_dose_says():
@@ -130,17 +130,17 @@ def test_an_edit_changes_its_part_of_the_place_alone_and_again_in_the_same_way(e
         for n in range(0, 12, 4):
             image = np.asarray(plain[docs[100][n]["id"]]["images"][0].convert("RGB")).astype(int)
             region = rle.decode(raw[n][TARGET])
-            there = paint.shift_mask(region, **raw[n][PLACE])
-            assert bool((there & region).any()) is not bool(place)
-            shown = {dose: np.asarray(of[n]["images"][0]).astype(int) for dose, of in docs.items()}
-            assert (shown[100] == np.asarray(docs[100][n]["images"][0])).all()
-            far = np.asarray(ndimage.distance_transform_edt(~there)) > 12
-            assert (shown[100][far] == image[far]).all()
-            changed = {dose: np.abs(of - image).max(2) for dose, of in shown.items()}
+            edit_mask = paint.shift_mask(region, **raw[n][PLACE])
+            assert bool((edit_mask & region).any()) is not bool(place)
+            pixels_by_dose = {dose: np.asarray(edited[n]["images"][0]).astype(int) for dose, edited in docs.items()}
+            assert (pixels_by_dose[100] == np.asarray(docs[100][n]["images"][0])).all()
+            far = np.asarray(ndimage.distance_transform_edt(~edit_mask)) > 12
+            assert (pixels_by_dose[100][far] == image[far]).all()
+            changed = {dose: np.abs(edited - image).max(2) for dose, edited in pixels_by_dose.items()}
             assert (changed[25] <= changed[50] + 1).all()  # one step of rounding
             assert (changed[50] <= changed[100] + 1).all()
-            share = changed[50][there].sum() / changed[100][there].sum()
-            assert 0 < changed[25][there].sum() < changed[50][there].sum() < changed[100][there].sum()
+            share = changed[50][edit_mask].sum() / changed[100][edit_mask].sum()
+            assert 0 < changed[25][edit_mask].sum() < changed[50][edit_mask].sum() < changed[100][edit_mask].sum()
             assert 0.1 < share < 0.9
 
 
@@ -167,15 +167,15 @@ def test_tissue_of_frames_has_no_tool_and_that_of_sentences_no_such_finding(load
         assert len(docs) > 10
         for raw in docs:
             donor = boxes[raw[DONOR]["image"]["key"]]
-            there = paint.shift_mask(rle.decode(raw[TARGET]), **raw[PLACE])
-            tools = rle.encode_boxes(np.array([box["xywh"] for box in donor["boxes"]], float), there.shape)
+            edit_mask = paint.shift_mask(rle.decode(raw[TARGET]), **raw[PLACE])
+            tools = rle.encode_boxes(np.array([box["xywh"] for box in donor["boxes"]], float), edit_mask.shape)
             assert donor["video"] != raw["video"]
-            assert not any((there & rle.decode(tool)).any() for tool in tools)
-    shown: dict[str, set[str]] = {}
+            assert not any((edit_mask & rle.decode(tool)).any() for tool in tools)
+    findings_by_image: dict[str, set[str]] = {}
     for doc in load("_wrong_lung").with_format(None):
-        shown.setdefault(doc["image_id"], set()).update(wrong_lung.facts(doc).shown)
+        findings_by_image.setdefault(doc["image_id"], set()).update(wrong_lung.facts(doc).shown)
     for raw in load("_wrong_lung", control="transplanted").with_format(None):
-        assert shown[raw[DONOR]["image"]["key"]].isdisjoint(wrong_lung.facts(raw).findings)
+        assert findings_by_image[raw[DONOR]["image"]["key"]].isdisjoint(wrong_lung.facts(raw).findings)
 
 
 def test_a_donor_of_tissue_that_is_missing_stops_the_run(load, phantom_heal_roots, tmp_path):
@@ -183,33 +183,35 @@ def test_a_donor_of_tissue_that_is_missing_stops_the_run(load, phantom_heal_root
     shutil.copytree(phantom_heal_roots["vindr_cxr"], root, copy_function=os.link)
     roots = phantom_heal_roots | {"vindr_cxr": root}
     docs = load("_heal", roots, control="transplanted").with_format(None)
-    own = {doc["images"][0]["key"] for doc in docs}
-    raw = next((doc for doc in docs if doc[DONOR]["image"]["key"] not in own), docs[0])
+    image_keys = {doc["images"][0]["key"] for doc in docs}
+    raw = next((doc for doc in docs if doc[DONOR]["image"]["key"] not in image_keys), docs[0])
     (root / raw[DONOR]["image"]["key"]).unlink()
     with pytest.raises(ImageError, match=r"row .*image"):
         load("_heal", roots, control="transplanted")
-    left = load("_heal", roots, control="transplanted", skip_missing_images=True)
-    assert raw["id"] not in left["id"]
+    loaded = load("_heal", roots, control="transplanted", skip_missing_images=True)
+    assert raw["id"] not in loaded["id"]
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 999))
 def test_a_box_is_found_where_the_crop_moves_it(seed):
-    drawn = np.random.default_rng(seed)
-    width, height = (int(side) for side in drawn.integers(150, 400, 2))
-    x, y, w, h = (int(of) for of in (drawn.integers(40, width - 90), drawn.integers(40, height - 90), 30, 25))
+    rng = np.random.default_rng(seed)
+    width, height = (int(side) for side in rng.integers(150, 400, 2))
+    x, y, w, h = (
+        int(coordinate) for coordinate in (rng.integers(40, width - 90), rng.integers(40, height - 90), 30, 25)
+    )
     pixels = np.zeros((height, width), np.uint8)
     pixels[y : y + h, x : x + w] = 255
     row = {"id": str(seed), "width": width, "height": height, "boxes": [{"label": "", "xywh": [x, y, w, h]}]}
     moved = crop_row(row | {TARGET: rle.encode(pixels)})
     assert moved is not None
-    seen = np.asarray(crop(Image.fromarray(pixels), row["id"])) > 127
-    left, top, wide, high = moved["boxes"][0]["xywh"]
-    rows, columns = np.flatnonzero(seen.any(1)), np.flatnonzero(seen.any(0))
-    found = [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]
-    assert np.abs(np.array(found) - [left, top, left + wide, top + high]).max() <= 1
+    visible = np.asarray(crop(Image.fromarray(pixels), row["id"])) > 127
+    x0, y0, wide, high = moved["boxes"][0]["xywh"]
+    rows, columns = np.flatnonzero(visible.any(1)), np.flatnonzero(visible.any(0))
+    bounds = [columns[0], rows[0], columns[-1] + 1, rows[-1] + 1]
+    assert np.abs(np.array(bounds) - [x0, y0, x0 + wide, y0 + high]).max() <= 1
     mask = rle.decode(moved[TARGET])
-    assert (mask & seen).sum() / (mask | seen).sum() > 0.9
+    assert (mask & visible).sum() / (mask | visible).sum() > 0.9
 
 
 def test_a_box_that_a_crop_cuts_in_half_leaves_its_row_out():

@@ -1,4 +1,4 @@
-"""Decoders, each against an obvious loop: one row at a time, two models without a cache, and numpy."""
+"""Each decoder against a plain loop: one row at a time, two models without a cache, and numpy."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from medfaith.tasks.models.families import Seen, claimed, compute_tiles, familie
 from medfaith.tasks.models.hf_vlm import HFVisionLM
 from tests.tasks import asking
 from tests.tasks.asking import noise
-from tests.tasks.test_families import ALIKE, FILES, SIZES, TINY, family_in, kinds
+from tests.tasks.test_families import ALIKE, FILES, SIZES, TINY, get_family, list_kinds
 
-DECODED = [file for file in FILES if family_in(file).decoded]
+DECODED = [file for file in FILES if get_family(file).decoded]
 QUESTIONS = ["Edema?", "Is there a mass in the left lung, or none at all?"]
 N_TOKENS = 3
-PLAIN: dict[str, dict[str, Any]] = {  # with these a decoder is greedy search
+PLAIN: dict[str, dict[str, Any]] = {  # arguments that reduce a decoder to greedy search
     "vcd": {"alpha": 0, "beta": 0}, "crg": {"alpha": 0}, "icd": {"alpha": 0, "beta": 0}, "m3id": {"forgetting": 0},
     "prompt_highlighter": {"weight": 0}, "loba": {"weight": 0}, "cutoff": {}, "greedy": {}, "yes_bias": {"bias": 0},
 }  # fmt: skip
@@ -44,49 +44,51 @@ PLAIN: dict[str, dict[str, Any]] = {  # with these a decoder is greedy search
 
 class Scene(NamedTuple):
     lm: Any
-    copies: tuple[Any, Any]  # of its model
+    copies: tuple[Any, Any]  # of lm.model
 
 
-@pytest.fixture(scope="module", params=kinds(DECODED, full=(*ALIKE, "llava_onevision")))
+@pytest.fixture(scope="module", params=list_kinds(DECODED, full=(*ALIKE, "llava_onevision")))
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scene:
     (file, kind), folder = request.param, tmp_path_factory.mktemp("decoded")
     TINY[file].TINY[kind](folder / "model", **TINY[file].IN_DETAIL)
-    given = {"image_string": TINY[file].PLACEHOLDER, "dtype": "float32", "device": "cpu", "batch_size": 8}
-    lm = cast(Any, HFVisionLM)(str(folder / "model"), **given)
+    options = {"image_string": TINY[file].PLACEHOLDER, "dtype": "float32", "device": "cpu", "batch_size": 8}
+    lm = cast(Any, HFVisionLM)(str(folder / "model"), **options)
     text = lm.model.config.get_text_config()
     if getattr(text, "sliding_window", None):
-        text.sliding_window = 512  # the tiny one's is shorter than a prompt
-    for part in (highlight.VISION, highlight.TEXT):
-        highlight.use(lm.model, part)
+        text.sliding_window = 512  # the default of the tiny model is shorter than a prompt
+    for tower in (highlight.VISION, highlight.TEXT):
+        highlight.use(lm.model, tower)
     return Scene(lm, (copy.deepcopy(lm.model), copy.deepcopy(lm.model)))
 
 
-def block(image: Image.Image) -> np.ndarray:
-    """A region in the image: bool (H, W)."""
+def make_region(image: Image.Image) -> np.ndarray:
+    """Make a region within the image: bool (H, W)."""
     inside = np.zeros((image.height, image.width), dtype=bool)
     inside[image.height // 4 : image.height * 2 // 3, image.width // 3 : image.width * 3 // 4] = True
     return inside
 
 
-def asked() -> list[Instance]:
+def make_requests() -> list[Instance]:
     images = [noise(size, number) for number, size in enumerate(SIZES[: len(QUESTIONS)])]
     return [
-        asking.asked(f"<image>\n{question}", [image], row, {"region": rle.encode(block(image))}, max_gen_toks=N_TOKENS)
+        asking.asked(
+            f"<image>\n{question}", [image], row, {"region": rle.encode(make_region(image))}, max_gen_toks=N_TOKENS
+        )
         for row, (question, image) in enumerate(zip(QUESTIONS, images, strict=True))
     ]
 
 
-def under(lm: Any, name: str, **values: Any) -> Any:
-    """The same model under a decoder."""
+def apply_decoder(lm: Any, name: str, **values: Any) -> Any:
+    """Return a copy of the model with a decoder."""
     decoded = copy.copy(lm)
     decoded._chosen, decoded._bias = choose(name, dict(values)), {"task": values.get("bias", 0.0)}
     return decoded
 
 
-def driven(lm: Any, requests: Sequence[Instance]) -> tuple[list[list[int]], np.ndarray]:
-    """The tokens that the driver generates for requests, and the scores of each step: (n, steps, vocabulary)."""
+def run_driver(lm: Any, requests: Sequence[Instance]) -> tuple[list[list[int]], np.ndarray]:
+    """Generate answers to requests and return tokens and the scores of each step, shape (n, steps, vocabulary)."""
     with lm._asking(requests):
-        inputs = dict(lm.tok_batch_multimodal_encode(*zip(*map(parts, requests), strict=True)))
+        inputs = dict(lm.tok_batch_multimodal_encode(*zip(*map(split_request, requests), strict=True)))
         with lm._loop() as loop:
             output = lm.model.generate(
                 **inputs, custom_generate=loop, max_new_tokens=N_TOKENS, do_sample=False, eos_token_id=None,
@@ -96,34 +98,34 @@ def driven(lm: Any, requests: Sequence[Instance]) -> tuple[list[list[int]], np.n
     return output.sequences[:n, -N_TOKENS:].tolist(), torch.stack(output.scores, 1)[:n].float().numpy()
 
 
-def parts(request: Instance) -> tuple[str, list[Image.Image]]:
-    text, _, shown = cast(Any, request.args)
-    return text, [*shown["visual"]]
+def split_request(request: Instance) -> tuple[str, list[Image.Image]]:
+    text, _, media = cast(Any, request.args)
+    return text, [*media["visual"]]
 
 
-def alone(model: Any, inputs: Mapping[str, Any], tokens: Sequence[int]) -> np.ndarray:
-    """The logits behind a prompt by itself and some tokens, computed anew: float64 (vocabulary,)."""
-    whole = dict(inputs)
+def compute_logits(model: Any, inputs: Mapping[str, Any], tokens: Sequence[int]) -> np.ndarray:
+    """Compute the logits after a single prompt and some tokens without a cache: float64 (vocabulary,)."""
+    full_inputs = dict(inputs)
     more = torch.tensor([tokens], dtype=torch.long)
-    whole["input_ids"] = torch.cat([inputs["input_ids"], more], dim=1)
-    whole["attention_mask"] = torch.ones_like(whole["input_ids"])
+    full_inputs["input_ids"] = torch.cat([inputs["input_ids"], more], dim=1)
+    full_inputs["attention_mask"] = torch.ones_like(full_inputs["input_ids"])
     for name in ("token_type_ids", "mm_token_type_ids"):
-        if name in whole:
-            whole[name] = torch.cat([whole[name], torch.zeros_like(more)], dim=1)
+        if name in full_inputs:
+            full_inputs[name] = torch.cat([full_inputs[name], torch.zeros_like(more)], dim=1)
     with torch.no_grad():
-        return model(**whole, use_cache=False).logits[0, -1].double().numpy()
+        return model(**full_inputs, use_cache=False).logits[0, -1].double().numpy()
 
 
-def contrast_of(lm: Any, name: str, request: Instance) -> dict[str, Any]:
-    """What the prompt is contrasted with, encoded by itself."""
-    text, (image,) = parts(request)
+def encode_contrast(lm: Any, name: str, request: Instance) -> dict[str, Any]:
+    """Encode the contrast of a single prompt."""
+    text, (image,) = split_request(request)
 
     def encode(text: str, images: list[Image.Image]) -> dict[str, Any]:
         return dict(lm.tok_batch_multimodal_encode([text], [images]))
 
     if name == "crg":
         pixels = np.array(image)
-        pixels[block(image)] = 0
+        pixels[make_region(image)] = 0
         return encode(text, [Image.fromarray(pixels)])
     if name == "m3id":
         return encode(text.replace("<image>", ""), [])
@@ -131,45 +133,53 @@ def contrast_of(lm: Any, name: str, request: Instance) -> dict[str, Any]:
         return encode(text.replace("<image>", "<image>You are a confused object detector. "), [image])
     inputs = encode(text, [image])
     if name == "vcd":
-        of, shape = inputs["pixel_values"], inputs["pixel_values"].shape
-        tiles = [of] if of.ndim == 2 else [*of.reshape(-1, *shape[-3:])]
-        inputs["pixel_values"] = torch.stack(add_noise(tiles, 500, 0, 2 if of.ndim == 2 else 1)).reshape(shape)
+        pixel_values, shape = inputs["pixel_values"], inputs["pixel_values"].shape
+        tiles = [pixel_values] if pixel_values.ndim == 2 else [*pixel_values.reshape(-1, *shape[-3:])]
+        inputs["pixel_values"] = torch.stack(add_noise(tiles, 500, 0, 2 if pixel_values.ndim == 2 else 1)).reshape(
+            shape
+        )
     return inputs
 
 
-def combined(name: str, own: np.ndarray, other: np.ndarray, step: int) -> np.ndarray:
-    """The papers' formulas with their defaults."""
+def compute_combined(name: str, plain: np.ndarray, contrast: np.ndarray, step: int) -> np.ndarray:
+    """Combine the logits by the papers' formulas with their defaults."""
     if name in ("loba", "prompt_highlighter"):
-        return 1.3 * log_softmax(own) - 0.3 * log_softmax(other)
+        return 1.3 * log_softmax(plain) - 0.3 * log_softmax(contrast)
     if name == "m3id":
         gamma = np.exp(-0.02 * step)
-        return log_softmax(own) + (1 - gamma) / gamma * (log_softmax(own) - log_softmax(other))
-    scores = 2 * own - other
-    return scores if name == "crg" else np.where(own < own.max() + np.log(0.1), -np.inf, scores)
+        return log_softmax(plain) + (1 - gamma) / gamma * (log_softmax(plain) - log_softmax(contrast))
+    scores = 2 * plain - contrast
+    return scores if name == "crg" else np.where(plain < plain.max() + np.log(0.1), -np.inf, scores)
 
 
 @pytest.mark.parametrize("name", [name for name, decoder in DECODERS.items() if decoder.branches == 2])
 def test_a_decoder_is_an_obvious_loop_over_two_models(scene: Scene, name: str):
-    """In one batch of prompts of unequal lengths, each step's scores and the tokens."""
-    lm, requests = under(scene.lm, name), asked()
-    tokens, scores = driven(lm, requests)
-    for request, of_row, made in zip(requests, tokens, scores, strict=True):
-        text, images = parts(request)
+    """Compare tokens and the scores of each step, in one batch of prompts of unequal lengths."""
+    lm, requests = apply_decoder(scene.lm, name), make_requests()
+    tokens, scores = run_driver(lm, requests)
+    for request, row_tokens, row_scores in zip(requests, tokens, scores, strict=True):
+        text, images = split_request(request)
         with lm._asking([request]):
             lm.tok_batch_multimodal_encode([text], [images])
             light = lm._light
         inputs = dict(scene.lm.tok_batch_multimodal_encode([text], [images]))
-        other = contrast_of(scene.lm, name, request)
+        contrast = encode_contrast(scene.lm, name, request)
         for step in range(N_TOKENS):
-            own = under_light(name, light, partial(alone, scene.copies[0], inputs, of_row[:step]))
-            expected = combined(name, own, alone(scene.copies[1], other, of_row[:step]), step + 1)
-            near = np.isclose(made[step], expected, atol=2e-3, rtol=1e-3) | (np.isinf(made[step]) & np.isinf(expected))
+            plain = compute_under_light(
+                name, light, partial(compute_logits, scene.copies[0], inputs, row_tokens[:step])
+            )
+            expected = compute_combined(
+                name, plain, compute_logits(scene.copies[1], contrast, row_tokens[:step]), step + 1
+            )
+            near = np.isclose(row_scores[step], expected, atol=2e-3, rtol=1e-3) | (
+                np.isinf(row_scores[step]) & np.isinf(expected)
+            )
             assert near.mean() > 0.99, "a token at the edge of the cutoff may fall on either side"
-            assert expected[of_row[step]] >= expected.max() - 1e-3
+            assert expected[row_tokens[step]] >= expected.max() - 1e-3
 
 
-def under_light(name: str, light: Any, compute: Any) -> np.ndarray:
-    """Of a light for two branches, that of the first."""
+def compute_under_light(name: str, light: Any, compute: Any) -> np.ndarray:
+    """Compute with the first branch of a light for two branches."""
     if light is None:
         return compute()
     weights = light.weights
@@ -179,53 +189,61 @@ def under_light(name: str, light: Any, compute: Any) -> np.ndarray:
 
 
 def test_with_nothing_to_contrast_all_are_greedy_search(scene: Scene):
-    inputs = dict(scene.lm.tok_batch_multimodal_encode(*zip(*map(parts, asked()), strict=True), padding_side="left"))
+    inputs = dict(
+        scene.lm.tok_batch_multimodal_encode(
+            *zip(*map(split_request, make_requests()), strict=True), padding_side="left"
+        )
+    )
     output = scene.lm.model.generate(
         **inputs, max_new_tokens=N_TOKENS, do_sample=False, eos_token_id=None, output_logits=True,
         return_dict_in_generate=True,
     )  # fmt: skip
     expected = torch.stack(output.logits, 1).log_softmax(-1).numpy()
     for name, values in PLAIN.items():
-        tokens, scores = driven(under(scene.lm, name, **values), asked())
+        tokens, scores = run_driver(apply_decoder(scene.lm, name, **values), make_requests())
         assert tokens == output.sequences[:, -N_TOKENS:].tolist(), name
         if name != "cutoff":
             np.testing.assert_allclose(log_softmax(scores, axis=-1), expected, atol=1e-5, rtol=0, err_msg=name)
 
 
 def test_a_batch_gives_the_answers_of_each_row_alone(scene: Scene):
-    """All decoders where an image is one unit and where all patches are one sequence; of the others a few."""
-    whole = scene.lm.model.config.model_type in ("llava", "qwen2_5_vl")
-    for name in DECODERS if whole else ("crg", "loba"):
-        decoded = under(scene.lm, name, **{"bias": 1.5} if name == "yes_bias" else {})
-        answers = decoded.generate_until(asked(), disable_tqdm=True)
+    """Run all decoders on one model with one unit per image and one with a single patch sequence; two on the others."""
+    runs_all = scene.lm.model.config.model_type in ("llava", "qwen2_5_vl")
+    for name in DECODERS if runs_all else ("crg", "loba"):
+        decoded = apply_decoder(scene.lm, name, **{"bias": 1.5} if name == "yes_bias" else {})
+        answers = decoded.generate_until(make_requests(), disable_tqdm=True)
         decoded.batch_size_per_gpu = 1
-        assert decoded.generate_until(asked()[::-1], disable_tqdm=True) == answers[::-1], name
+        assert decoded.generate_until(make_requests()[::-1], disable_tqdm=True) == answers[::-1], name
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_the_light_falls_on_the_patches_that_show_the_region(scene: Scene, size: tuple[int, int], monkeypatch: Any):
-    """Which patches a change within the region changes is seen where the vision encoder first attends to them."""
+    """The first attention layer of the vision encoder shows which patches depend on the region."""
     black = Image.new("RGB", size, (0, 0, 0))
-    inside, white = block(black), black.copy()
+    inside, white = make_region(black), black.copy()
     white.paste((255, 255, 255), mask=Image.fromarray(inside))
-    seen: list[list[tuple[Any, torch.Tensor, torch.Tensor]]] = []
+    attended: list[list[tuple[Any, torch.Tensor, torch.Tensor]]] = []
     attend = highlight._attend
 
-    def watched(light: Any, module: Any, query: Any, key: Any, *given: Any, **named: Any) -> Any:
+    def call_recorded(light: Any, module: Any, query: Any, key: Any, *args: Any, **kwargs: Any) -> Any:
         if light is not None:
             place = light._place
-            seen[-1].append((module, key, light.compute_bias(key)[:, 0, 0]))
+            attended[-1].append((module, key, light.compute_bias(key)[:, 0, 0]))
             light._place = place
-        return attend(light, module, query, key, *given, **named)
+        return attend(light, module, query, key, *args, **kwargs)
 
-    monkeypatch.setattr(highlight, "_attend", watched)
+    monkeypatch.setattr(highlight, "_attend", call_recorded)
     for image in (black, white):
-        seen.append([])
+        attended.append([])
         request = asking.asked("<image>Edema?", [image], doc={"region": rle.encode(inside)})
-        driven(under(scene.lm, "loba"), [request])
-    first = [[(key, of) for module, key, of in of_image if module is of_image[0][0]] for of_image in seen]
-    change = torch.cat([(b[0] - a[0]).norm(dim=(1, 3)).flatten() for a, b in zip(*first, strict=True)]).numpy()
-    lit = torch.cat([of.flatten() > 0 for _, of in first[0]]).numpy()
+        run_driver(apply_decoder(scene.lm, "loba"), [request])
+    first_module_calls = [
+        [(key, bias) for module, key, bias in image_calls if module is image_calls[0][0]] for image_calls in attended
+    ]
+    change = torch.cat(
+        [(b[0] - a[0]).norm(dim=(1, 3)).flatten() for a, b in zip(*first_module_calls, strict=True)]
+    ).numpy()
+    lit = torch.cat([bias.flatten() > 0 for _, bias in first_module_calls[0]]).numpy()
     half = len(lit) // 2
     assert lit[:half].any()
     assert not lit[half:].any(), "the second half is the plain image"
@@ -235,7 +253,7 @@ def test_the_light_falls_on_the_patches_that_show_the_region(scene: Scene, size:
 
 def test_a_family_that_was_not_tested_is_refused_when_it_is_loaded(tmp_path: Path):
     folder = TINY["mllama"].TINY["mllama"](tmp_path / "model", **TINY["mllama"].IN_DETAIL)
-    (folder / "model.safetensors").unlink()  # nor are its weights looked at
+    (folder / "model.safetensors").unlink()  # the check needs no weights
     with pytest.raises(MedfaithError, match=r"decoding=vcd: mllama is none (.|\n)*a model of LLaVA-NeXT, Gemma 3"):
         cast(Any, HFVisionLM)(str(folder), decoding="vcd", image_string="<|image|>", device="cpu")
     assert {family.name for family in families() if not family.decoded} >= {"PaliGemma"}
@@ -243,27 +261,29 @@ def test_a_family_that_was_not_tested_is_refused_when_it_is_loaded(tmp_path: Pat
 
 def test_rows_and_arguments_that_a_decoder_cannot_take_are_refused_before_the_first_answer(tmp_path: Path):
     folder = str(TINY["llava"].save(tmp_path / "model"))
-    given = {"image_string": "<image>", "device": "cpu"}
+    options = {"image_string": "<image>", "device": "cpu"}
     explained = [
-        cast(Any, ExplainedVLM)(folder, store=str(tmp_path / "maps"), **given, **decoder)
+        cast(Any, ExplainedVLM)(folder, store=str(tmp_path / "maps"), **options, **decoder)
         for decoder in ({}, {"decoding": "vcd"}, {"decoding": "vcd", "alpha": 2})
     ]
-    assert len({json.dumps(one._identity("t")) for one in explained}) == 3, "no heatmap or answer is another decoder's"
-    lm = cast(Any, HFVisionLM)(folder, decoding="loba", **given)
-    other = rle.encode(np.ones((5, 4), dtype=bool))
-    for region, words in (
+    assert len({json.dumps(model._identity("t")) for model in explained}) == 3, (
+        "no heatmap or answer is another decoder's"
+    )
+    lm = cast(Any, HFVisionLM)(folder, decoding="loba", **options)
+    wrong_region = rle.encode(np.ones((5, 4), dtype=bool))
+    for region, message in (
         (None, "row row 0: no region, which decoding=loba needs"),
-        (other, "a region of 4 x 5 pixels\n  expected: 160 x 90"),
+        (wrong_region, "a region of 4 x 5 pixels\n  expected: 160 x 90"),
     ):
-        requests = asked()
+        requests = make_requests()
         cast(Any, requests[0].doc)["region"] = region
-        with pytest.raises(InputError, match=f"(?s){words}"):
+        with pytest.raises(InputError, match=f"(?s){message}"):
             lm.generate_until(requests[::-1])
     with pytest.raises(InputError, match="is 'stated:plain' without a decoder"):
-        cast(Any, HFVisionLM)(folder, regions="stated:plain", **given)
+        cast(Any, HFVisionLM)(folder, regions="stated:plain", **options)
     with pytest.raises(InputError, match="decoding: changes answers, not scores"):
         lm.loglikelihood([])
-    two = asked()[:1]
+    two = make_requests()[:1]
     cast(Any, two[0].args)[2]["visual"].append(noise(SIZES[0]))
     with pytest.raises(InputError, match=r"2 images(.|\n)*expected: one image"):
         lm.generate_until(two)
@@ -272,12 +292,12 @@ def test_rows_and_arguments_that_a_decoder_cannot_take_are_refused_before_the_fi
 def test_the_command_decodes_with_masks_of_a_segmenter_and_the_report_names_the_decoder(
     phantom_heal_build: Path, phantom_heal_roots: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """TPT asks about anatomies of which the rows have no mask."""
+    """TPT asks about anatomies without a mask in the rows."""
     folder, roots = TINY["llava"].save(tmp_path / "model"), phantom_heal_roots
-    asked_of = "medfaith_heal_vindr_tpt"
+    task_name = "medfaith_heal_vindr_tpt"
     arguments = f"pretrained={folder},image_string=<image>,decoding=loba,weight=2,dtype=float32"
     command = [
-        "eval", "--data", str(phantom_heal_build), "--root", f"vindr_cxr={roots['vindr_cxr']}", "--tasks", asked_of,
+        "eval", "--data", str(phantom_heal_build), "--root", f"vindr_cxr={roots['vindr_cxr']}", "--tasks", task_name,
         "--model", "medfaith-hf-vlm", "--device", "cpu", "--batch_size", "4", "--gen_kwargs", "max_gen_toks=2",
         "--output_path", str(tmp_path / "runs"), "--log_samples",
     ]  # fmt: skip
@@ -294,51 +314,51 @@ def test_the_command_decodes_with_masks_of_a_segmenter_and_the_report_names_the_
 
 
 @pytest.mark.parametrize(
-    ("file", "kind", "stated", "of_whole"),
+    ("file", "kind", "stated", "stated_size"),
     [("llava", "llava", "qwen3_vl", (1000, 1000)), ("qwen_vl", "qwen2_5_vl", "qwen2_5_vl", None)],
 )
 def test_a_model_states_its_region_itself(
-    file: str, kind: str, stated: str, of_whole: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    file: str, kind: str, stated: str, stated_size: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """In the right half of the image; of Qwen2.5-VL in pixels of what its processor has made of it."""
+    """The stated box is the right half of the image; Qwen2.5-VL counts pixels after its processor's resizing."""
     folder = TINY[file].TINY[kind](tmp_path / "model", **TINY[file].IN_DETAIL)
-    given = {"image_string": TINY[file].PLACEHOLDER, "device": "cpu", "dtype": "float32"}
-    lm: Any = cast(Any, HFVisionLM)(str(folder), decoding="crg", regions=f"stated:{stated}", **given)
-    generate, (request, *_) = lm.model.generate, asked()
+    options = {"image_string": TINY[file].PLACEHOLDER, "device": "cpu", "dtype": "float32"}
+    lm: Any = cast(Any, HFVisionLM)(str(folder), decoding="crg", regions=f"stated:{stated}", **options)
+    generate, (request, *_) = lm.model.generate, make_requests()
     cast(Any, request.doc)["anatomy"] = "heart"
-    image = parts(request)[1][0]
+    image = split_request(request)[1][0]
     grid = dict(lm.tok_batch_multimodal_encode(["<image>x"], [[image]])).get("image_grid_thw")
-    width, height = of_whole or (int(grid[0, 2]) * 14, int(grid[0, 1]) * 14)
-    said = [f'[{{"bbox_2d": [{width // 2}, 0, {width}, {height}], "label": "heart"}}]', "nowhere"]
+    width, height = stated_size or (int(grid[0, 2]) * 14, int(grid[0, 1]) * 14)
+    outputs = [f'[{{"bbox_2d": [{width // 2}, 0, {width}, {height}], "label": "heart"}}]', "nowhere"]
 
-    def says(**inputs: Any) -> Any:
+    def generate_scripted(**inputs: Any) -> Any:
         if "custom_generate" in inputs:
             return generate(**inputs)
-        tokens = lm.tokenizer(said[0], add_special_tokens=False, return_tensors="pt")["input_ids"]
+        tokens = lm.tokenizer(outputs[0], add_special_tokens=False, return_tensors="pt")["input_ids"]
         return torch.cat([inputs["input_ids"], tokens], dim=1)
 
-    monkeypatch.setattr(lm.model, "generate", says)
+    monkeypatch.setattr(lm.model, "generate", generate_scripted)
     reply = read_reply(lm.generate_until([request], disable_tqdm=True)[0])
     expected = np.zeros((image.height, image.width), dtype=bool)
     expected[:, image.width // 2 :] = True
     assert np.array_equal(rle.decode(cast(Any, reply.region)).astype(bool), expected)
-    said[0] = said[0].replace(f"[{width // 2}, 0, {width},", f"[0, 0, {width // 2},")
+    outputs[0] = outputs[0].replace(f"[{width // 2}, 0, {width},", f"[0, 0, {width // 2},")
     control = asking.asked(request.args[0], [noise(image.size, 99)], doc=request.doc)
     reply = read_reply(lm.generate_until([control], disable_tqdm=True)[0])
     assert np.array_equal(rle.decode(cast(Any, reply.region)).astype(bool), ~expected), "other pixels, another place"
-    said.pop(0)
+    outputs.pop(0)
     lm._located.clear()
     assert read_reply(lm.generate_until([request], disable_tqdm=True)[0]).region is None
     with pytest.raises(InputError, match=r"is 'stated:words'\n  expected: stated: and one of qwen2_vl"):
-        cast(Any, HFVisionLM)(str(folder), decoding="crg", regions="stated:words", **given)
+        cast(Any, HFVisionLM)(str(folder), decoding="crg", regions="stated:words", **options)
 
 
 def test_lit_tokens_are_those_of_the_region(scene: Scene):
-    """Prompt Highlighter's weights stand at the image's tokens, of which the lit ones lie in the region."""
+    """Prompt Highlighter puts its weights on image tokens only, and lights those within the region."""
     image = noise(SIZES[0])
-    inside = block(image)
+    inside = make_region(image)
     request = asking.asked("Look: <image>Edema?", [image], doc={"region": rle.encode(inside)})
-    decoded = under(scene.lm, "prompt_highlighter", weight=2)
+    decoded = apply_decoder(scene.lm, "prompt_highlighter", weight=2)
     with decoded._asking([request]):
         ids = decoded.tok_batch_multimodal_encode(["Look: <image>Edema?"], [[image]])["input_ids"][0]
         weights = decoded._light.weights
@@ -349,16 +369,14 @@ def test_lit_tokens_are_those_of_the_region(scene: Scene):
     inputs = dict(scene.lm.tok_batch_multimodal_encode(["Look: <image>Edema?"], [[image]]))
     family, config = cast(Any, claimed(scene.lm.model.config)), scene.lm.model.config
     positions = family.positions(inputs, config)
-    seen = Seen(len(positions), (image.height, image.width), inputs, config, scene.lm.processor)
-    for tile in compute_tiles(family, seen):
+    image_input = Seen(len(positions), (image.height, image.width), inputs, config, scene.lm.processor)
+    for tile in compute_tiles(family, image_input):
         x, y, width, height = tile.window
         rows, columns = tile.tokens.shape
         for row, column in np.ndindex(rows, columns):
             cell = np.zeros_like(inside)
-            top, left = y + row * height / rows, x + column * width / columns
-            cell[
-                max(0, round(top)) : round(top + height / rows), max(0, round(left)) : round(left + width / columns)
-            ] = True
+            y0, x0 = y + row * height / rows, x + column * width / columns
+            cell[max(0, round(y0)) : round(y0 + height / rows), max(0, round(x0)) : round(x0 + width / columns)] = True
             share = (inside & cell).sum() / (height / rows * width / columns)
             if abs(share - 0.5) > 0.15 and share > 0.25:
                 is_lit = bool(lit[positions[tile.tokens[row, column]]])

@@ -1,4 +1,4 @@
-"""medfaith-explained-vlm on tiny models taught to name tools: hf-multimodal's text, a heatmap of every named class."""
+"""medfaith-explained-vlm on tiny models trained to name tools: text of hf-multimodal, and a heatmap per named class."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.tasks.tiny_contrastive import CLASSES
 from tests.tasks.tiny_models import PLACEHOLDER
 
 SIZE = (160, 90)  # width and height: the shape of Cholec80's frames
-ASKED = {  # question -> what the models are taught to answer
+ASKED = {  # question -> trained answer
     "What surgical tools do you see?": "A hook, and two graspers.",
     "Which tools are in this frame?": "No tool is visible.",
     "Name the tool.": "The specimen bag",
@@ -42,14 +42,14 @@ ASKED = {  # question -> what the models are taught to answer
 ABOUT_SENTENCES = {"Is there a left effusion?": "Yes, there is.", "Is the heart wide?": "It may be."}
 
 
-def frame(seed: int = 0) -> Image.Image:
+def make_frame(seed: int = 0) -> Image.Image:
     return noise(SIZE, seed)
 
 
 @pytest.fixture(scope="module")
 def llava(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tiny_models.save_llava(tmp_path_factory.mktemp("models") / "llava")
-    tiny_models.teach(folder, "<image>", ASKED | ABOUT_SENTENCES, frame(0))
+    tiny_models.teach(folder, "<image>", ASKED | ABOUT_SENTENCES, make_frame(0))
     return folder
 
 
@@ -58,7 +58,7 @@ def folder(request: pytest.FixtureRequest, llava: Path) -> Path:
     if request.param == "llava":
         return llava
     folder = tiny_models.save_qwen2_5_vl(llava.parent / request.param)
-    tiny_models.teach(folder, PLACEHOLDER[folder.name], ASKED, frame(0))
+    tiny_models.teach(folder, PLACEHOLDER[folder.name], ASKED, make_frame(0))
     return folder
 
 
@@ -68,22 +68,22 @@ def load(folder: Path, model: Any = ExplainedVLM, **arguments: Any) -> Any:
 
 def ask(number: int, question: str, image: Image.Image | None = None, task: str = "t", **doc: Any) -> Instance:
     row = {"id": f"VID42/{number}", "classes": CLASSES, "width": SIZE[0], "height": SIZE[1], **doc}
-    shown = [image or frame(number)]
-    return asked(f"<image>{question}", shown, number, row, task, max_gen_toks=24, until=["\n"])
+    visuals = [image or make_frame(number)]
+    return asked(f"<image>{question}", visuals, number, row, task, max_gen_toks=24, until=["\n"])
 
 
 FIRST = next(iter(ASKED))
 
 
-def requests() -> list[Instance]:
+def build_requests() -> list[Instance]:
     return [ask(number, question) for number, question in enumerate([*ASKED, FIRST])]
 
 
-def by_transformers(folder: Path, question: str, answer: str, words: Sequence[str]) -> list[np.ndarray]:
-    """A map for each word of the answer: one row, its own generation, tokens by the length of their texts."""
+def compute_maps(folder: Path, question: str, answer: str, terms: Sequence[str]) -> list[np.ndarray]:
+    """Compute a map for each term of the answer with transformers: one row, with token positions from text lengths."""
     model = transformers.AutoModelForImageTextToText.from_pretrained(folder).eval()
     processor = transformers.AutoProcessor.from_pretrained(folder)
-    inputs = processor(images=[frame(0)], text=[PLACEHOLDER[folder.name] + question], return_tensors="pt")
+    inputs = processor(images=[make_frame(0)], text=[PLACEHOLDER[folder.name] + question], return_tensors="pt")
     start = inputs["input_ids"].shape[1]
     ids = model.generate(**inputs, max_new_tokens=24, do_sample=False)  # pyright: ignore[reportAttributeAccessIssue]
     ends = np.cumsum([len(processor.tokenizer.decode([token])) for token in ids[0, start:]])
@@ -92,9 +92,9 @@ def by_transformers(folder: Path, question: str, answer: str, words: Sequence[st
         more = torch.zeros((1, ids.shape[1] - start), dtype=torch.long)
         full["mm_token_type_ids"] = torch.cat([inputs["mm_token_type_ids"], more], dim=1)
     maps = []
-    for word in words:
-        first = answer.index(word)
-        inside = (ends > first) & (ends - np.diff(ends, prepend=0) < first + len(word))
+    for word in terms:
+        word_start = answer.index(word)
+        inside = (ends > word_start) & (ends - np.diff(ends, prepend=0) < word_start + len(word))
         positions = [start + int(n) for n in np.flatnonzero(inside)]
         visual = image_tokens(full, model.config)
         grid = (2, 2) if folder.name == "llava" else inputs["image_grid_thw"][0, 1:].numpy() // 2
@@ -103,9 +103,9 @@ def by_transformers(folder: Path, question: str, answer: str, words: Sequence[st
 
 
 def test_the_text_is_hf_multimodals(folder: Path, tmp_path: Path):
-    theirs = load(folder, HFMultimodalLM, batch_size=3).generate_until(requests())
-    plain = load(folder, batch_size=3).generate_until(requests())
-    explained = load(folder, batch_size=3, store=str(tmp_path)).generate_until(requests())
+    theirs = load(folder, HFMultimodalLM, batch_size=3).generate_until(build_requests())
+    plain = load(folder, batch_size=3).generate_until(build_requests())
+    explained = load(folder, batch_size=3, store=str(tmp_path)).generate_until(build_requests())
     assert plain == theirs
     assert [read_reply(reply).text for reply in explained] == theirs
     assert [text.strip() for text in theirs[:3]] == list(ASKED.values())
@@ -113,17 +113,17 @@ def test_the_text_is_hf_multimodals(folder: Path, tmp_path: Path):
 
 def test_maps_are_those_of_the_tokens_that_name_the_class(folder: Path, tmp_path: Path):
     lm = load(folder, batch_size=3, store=str(tmp_path))
-    replies = [json.loads(reply) for reply in lm.generate_until(requests())]
-    kept = [open_store(tmp_path).read(reply["heatmaps"], f"VID42/{n}").maps for n, reply in enumerate(replies)]
-    assert [list(maps) for maps in kept] == [["hook", "grasper"], [], ["specimen_bag"], ["hook", "grasper"]]
-    expected = by_transformers(folder, FIRST, replies[0]["text"], ["hook", "graspers"])
+    replies = [json.loads(reply) for reply in lm.generate_until(build_requests())]
+    stored_maps = [open_store(tmp_path).read(reply["heatmaps"], f"VID42/{n}").maps for n, reply in enumerate(replies)]
+    assert [list(maps) for maps in stored_maps] == [["hook", "grasper"], [], ["specimen_bag"], ["hook", "grasper"]]
+    expected = compute_maps(folder, FIRST, replies[0]["text"], ["hook", "graspers"])
     for name, grid in zip(("hook", "grasper"), expected, strict=True):
         assert grid.max() > 0
-        np.testing.assert_allclose(kept[0][name], grid, rtol=2e-3, atol=1e-3 * grid.max())
+        np.testing.assert_allclose(stored_maps[0][name], grid, rtol=2e-3, atol=1e-3 * grid.max())
 
 
 def test_geometry_is_the_frames(folder: Path, tmp_path: Path):
-    """LLaVA's processor crops the middle, Qwen's squashes the whole; lm-eval's own resizing is undone."""
+    """LLaVA's processor crops the centre, Qwen's squashes the frame; lm-eval's own resizing is undone."""
     windows = []
     for number, resize in enumerate(({}, {"image_max_side": 80})):
         lm = load(folder, store=str(tmp_path / str(number)), **resize)
@@ -133,57 +133,63 @@ def test_geometry_is_the_frames(folder: Path, tmp_path: Path):
         windows.append(geometry.window)
     expected = (35, 0, 90, 90) if folder.name == "llava" else (0, 0, 160, 90)
     for window in windows:
-        np.testing.assert_allclose(window, expected, atol=2.5)  # a pixel of the shorter side's 28 is 3.2 of the frame
+        np.testing.assert_allclose(window, expected, atol=2.5)  # one of the 28 pixels is 3.2 pixels of the frame
     assert windows[0] == pytest.approx(windows[1], abs=2.5)
 
 
 def test_a_killed_run_resumes_where_it_stopped(llava: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    whole = load(llava, store=str(tmp_path / "whole")).generate_until(requests())
+    expected = load(llava, store=str(tmp_path / "whole")).generate_until(build_requests())
 
-    def counting(fails_at: int = 0) -> tuple[Any, list[int]]:
+    def load_counting(fails_at: int = 0) -> tuple[Any, list[int]]:
         """The model, and a list that grows with each generation; one of them may fail."""
         lm, calls = load(llava, store=str(tmp_path / "cut")), []
         generate = lm.model.generate
 
-        def counted(*args: Any, **kwargs: Any) -> Any:
+        def generate_counted(*args: Any, **kwargs: Any) -> Any:
             calls.append(1)
             if len(calls) == fails_at:
                 raise KeyboardInterrupt
             return generate(*args, **kwargs)
 
-        monkeypatch.setattr(lm.model, "generate", counted)
+        monkeypatch.setattr(lm.model, "generate", generate_counted)
         return lm, calls
 
     with pytest.raises(KeyboardInterrupt):
-        counting(fails_at=3)[0].generate_until(requests())
-    again, generated = counting()
+        load_counting(fails_at=3)[0].generate_until(build_requests())
+    resumed, generated = load_counting()
     for _ in range(2):
-        assert again.generate_until(requests()) == whole
-        assert len(generated) == 2  # of four rows two were complete, and then all
+        assert resumed.generate_until(build_requests()) == expected
+        assert len(generated) == 2  # two of four rows were complete, then all
 
 
-@pytest.mark.parametrize("changed", [{"image": frame(99)}, {"question": "Name the tool."}], ids=["image", "question"])
+@pytest.mark.parametrize(
+    "changed", [{"image": make_frame(99)}, {"question": "Name the tool."}], ids=["image", "question"]
+)
 def test_a_row_that_was_asked_otherwise_is_computed_again(llava: Path, tmp_path: Path, changed: dict[str, Any]):
     lm = load(llava, store=str(tmp_path))
-    asked = [{"question": FIRST}, {"question": FIRST, **changed}]
-    said = [json.loads(reply) for how in asked for reply in lm.generate_until([ask(0, **how)])]
-    assert said[0]["heatmaps"] != said[1]["heatmaps"]
-    for reply in said:  # the first is still there
+    variants = [{"question": FIRST}, {"question": FIRST, **changed}]
+    replies = [json.loads(reply) for options in variants for reply in lm.generate_until([ask(0, **options)])]
+    assert replies[0]["heatmaps"] != replies[1]["heatmaps"]
+    for reply in replies:  # the first entry is kept
         expected = {"text": reply["text"], "outcome": "answered"}
         assert open_store(tmp_path).read(reply["heatmaps"], "VID42/0").extra == expected
 
 
 def test_models_settings_and_tasks_never_share_a_key(llava: Path, tmp_path: Path):
-    other = tmp_path / "other" / "llava"
-    tiny_models.save_llava(other)  # the same folder name, untaught weights
+    other_folder = tmp_path / "other" / "llava"
+    tiny_models.save_llava(other_folder)  # the same folder name, untaught weights
 
-    def key(folder: Path, arguments: dict[str, Any], task: str = "t") -> str:
+    def compute_key(folder: Path, arguments: dict[str, Any], task: str = "t") -> str:
         return load(folder, store=str(tmp_path / "store"), **arguments)._store(ask(0, "Name the tool.", task=task)).key
 
     changed = [{}, {"layer": -2}, {"target": "logprob"}, {"dtype": "bfloat16"}, {"image_max_side": 80}]
-    keys = [*(key(llava, arguments) for arguments in changed), key(llava, {}, "another task"), key(other, {})]
+    keys = [
+        *(compute_key(llava, arguments) for arguments in changed),
+        compute_key(llava, {}, "another task"),
+        compute_key(other_folder, {}),
+    ]
     assert len(set(keys)) == len(keys)
-    assert key(llava, {"layer": 1}) == keys[0]  # the last of two, counted from the front
+    assert compute_key(llava, {"layer": 1}) == keys[0]  # the last of two layers, by a positive index
 
 
 def test_documents_without_classes_get_plain_text(llava: Path, tmp_path: Path):
@@ -197,12 +203,12 @@ def test_causal_graphs_of_the_tokens_of_each_class(llava: Path, tmp_path: Path):
     question = FIRST
     arguments = {"store": str(tmp_path / "store"), "causal_graphs": str(tmp_path / "graphs")}
     (reply,) = load(llava, **arguments).generate_until([ask(0, question)])
-    key, _, shown = json.loads(reply)["heatmaps"].partition("/")
-    (path,) = (tmp_path / "graphs" / key).glob(f"*-{shown}.json")
+    key, _, image_digest = json.loads(reply)["heatmaps"].partition("/")
+    (path,) = (tmp_path / "graphs" / key).glob(f"*-{image_digest}.json")
     written = json.loads(path.read_text())
     assert (written["row"], written["size"], list(written["graphs"])) == ("VID42/0", [90, 160], ["hook", "grasper"])
-    said = ["".join(g[0]["target"]["text"] for g in written["graphs"][name]).strip() for name in ("hook", "grasper")]
-    assert said == ["hook", "graspers"]
+    targets = ["".join(g[0]["target"]["text"] for g in written["graphs"][name]).strip() for name in ("hook", "grasper")]
+    assert targets == ["hook", "graspers"]
     for graphs in (token for tokens in written["graphs"].values() for token in tokens):
         assert len(graphs) == 4  # the tiny model has four heads
         assert all(graph["backend"] == "fci" for graph in graphs)
@@ -214,9 +220,9 @@ def test_causal_graphs_of_the_tokens_of_each_class(llava: Path, tmp_path: Path):
     assert {name for name in pictures if name.startswith("hook")} == {f"hook-head{head}.png" for head in heads}
     assert len(pictures) == 8
     path.unlink()
-    again = load(llava, **arguments)
-    again._causal_graphs = lambda *_: {}
-    assert again.generate_until([ask(0, question)]) == [reply]
+    resumed = load(llava, **arguments)
+    resumed._causal_graphs = lambda *_: {}
+    assert resumed.generate_until([ask(0, question)]) == [reply]
     assert path.is_file()
 
 
@@ -243,7 +249,7 @@ def test_documents_that_are_none(llava: Path, tmp_path: Path, monkeypatch: pytes
     lm = load(llava, store=str(tmp_path))
     monkeypatch.setattr(lm.model, "generate", lambda *_, **__: pytest.fail("answered"))
     two = ask(0, "<image> Name the tool.")
-    two.arguments[2]["visual"].append(frame(1))
+    two.arguments[2]["visual"].append(make_frame(1))
     for request, message in (
         (two, r"t, row VID42/0: 2 images\n  expected: one frame"),
         (ask(0, FIRST, width=854, height=480), "the frame is 160x90, the row says 854x480"),
@@ -254,25 +260,27 @@ def test_documents_that_are_none(llava: Path, tmp_path: Path, monkeypatch: pytes
     assert not list(tmp_path.glob("*/*.npz"))
 
 
-def about(row: str, question: str, task: str = "gold") -> Instance:
+def ask_about(row: str, question: str, task: str = "gold") -> Instance:
     return ask(0, question, task=task, id=row, sentence=question, classes=[])
 
 
 def test_attention_is_the_map_of_the_answering_word(llava: Path, tmp_path: Path):
     affirmed, open_ = ABOUT_SENTENCES
-    replies = load(llava, store=str(tmp_path), batch_size=2).generate_until([about("a", affirmed), about("b", open_)])
+    replies = load(llava, store=str(tmp_path), batch_size=2).generate_until(
+        [ask_about("a", affirmed), ask_about("b", open_)]
+    )
     assert [json.loads(reply)["text"].strip() for reply in replies] == list(ABOUT_SENTENCES.values())
-    first, second = (read_sentence_reply(reply).heatmaps or "" for reply in replies)
-    entry = open_store(tmp_path).read(first, "a")
+    affirmed_reference, open_reference = (read_sentence_reply(reply).heatmaps or "" for reply in replies)
+    entry = open_store(tmp_path).read(affirmed_reference, "a")
     assert entry.maps[ATTENTION].sum() == pytest.approx(1)
     assert entry.geometry.size == (SIZE[1], SIZE[0])
-    assert open_store(tmp_path).read(second, "b").maps == {}  # neither yes nor no: nothing to explain
-    (expected,) = by_transformers(llava, affirmed, json.loads(replies[0])["text"], ["Yes"])
+    assert open_store(tmp_path).read(open_reference, "b").maps == {}  # neither yes nor no: nothing to explain
+    (expected,) = compute_maps(llava, affirmed, json.loads(replies[0])["text"], ["Yes"])
     assert np.allclose(entry.maps[ATTENTION], expected / expected.sum(), atol=1e-6)
 
 
 def test_only_what_can_be_explained_is(llava: Path, tmp_path: Path):
-    """A yes or no to a question of HEAL-MedVQA, among requests of tasks that keep no heatmaps."""
+    """One yes-no question of HEAL-MedVQA among requests of tasks without heatmaps."""
     question, reader = next(iter(ABOUT_SENTENCES)), HeatmapReader(str(tmp_path))
     rows = [ask(0, question, id="a", classes=[]), ask(0, question, id="b", classes=[], heatmaps=reader)]
     places = {"store": str(tmp_path), "answers": str(tmp_path / "answers")}
@@ -285,19 +293,23 @@ def test_only_what_can_be_explained_is(llava: Path, tmp_path: Path):
 
 
 def test_a_row_that_several_tasks_ask_about_is_answered_once(llava: Path, tmp_path: Path, monkeypatch):
-    model, asked = load(llava, store=str(tmp_path), batch_size=2), []
+    model, explained_rows = load(llava, store=str(tmp_path), batch_size=2), []
     explain = model._explain
-    monkeypatch.setattr(model, "_explain", lambda one, *rest: (asked.append(one.doc["id"]), explain(one, *rest)))
+    monkeypatch.setattr(
+        model, "_explain", lambda request, *args: (explained_rows.append(request.doc["id"]), explain(request, *args))
+    )
     question = next(iter(ABOUT_SENTENCES))
-    rows = [about(row, question, task) for row, task in (("a", "gold"), ("a", "swap"), ("b", "swap"), ("a", "random"))]
+    rows = [
+        ask_about(row, question, task) for row, task in (("a", "gold"), ("a", "swap"), ("b", "swap"), ("a", "random"))
+    ]
     replies = model.generate_until(rows)
-    assert asked == ["a", "b"]
+    assert explained_rows == ["a", "b"]
     assert len(set(replies)) == 1  # one model, one image, one sentence
     assert load(llava, store=str(tmp_path), batch_size=2).generate_until(rows) == replies
 
 
-class Told(list[Image.Image]):
-    """Images of a row that keep what became of its request."""
+class RowImages(list[Image.Image]):
+    """Images of a row that record the outcome of its request."""
 
     outcome: str | None = None
 
@@ -306,29 +318,31 @@ class Told(list[Image.Image]):
 
 
 def test_documents_say_which_answers_are_cut_also_of_rows_in_the_store(llava: Path, tmp_path: Path, capsys):
-    """A row that two tasks ask about is answered once, and both documents say so."""
-    whole, open_ = ABOUT_SENTENCES
-    given = (("a", whole, "gold", 24), ("b", open_, "gold", 2), ("b", open_, "swap", 2))
+    """A row of two tasks is answered once, and both documents record the outcome."""
+    affirmed, open_ = ABOUT_SENTENCES
+    cases = (("a", affirmed, "gold", 24), ("b", open_, "gold", 2), ("b", open_, "swap", 2))
 
-    def outcomes() -> list[str | None]:
-        shown = [Told([frame(0)]) for _ in given]
+    def list_outcomes() -> list[str | None]:
+        visuals = [RowImages([make_frame(0)]) for _ in cases]
         rows = [
-            asked(f"<image>{question}", images, doc=about(row, question).doc, task=task, max_gen_toks=n, until=["\n"])
-            for (row, question, task, n), images in zip(given, shown, strict=True)
+            asked(
+                f"<image>{question}", images, doc=ask_about(row, question).doc, task=task, max_gen_toks=n, until=["\n"]
+            )
+            for (row, question, task, n), images in zip(cases, visuals, strict=True)
         ]
         load(llava, store=str(tmp_path), batch_size=2).generate_until(rows)
-        return [images.outcome for images in shown]
+        return [images.outcome for images in visuals]
 
-    assert outcomes() == ["answered", "cut", "cut"]
+    assert list_outcomes() == ["answered", "cut", "cut"]
     assert "medfaith: 1 of 2 answers are not whole: 1 cut; a cut answer is read by its" in capsys.readouterr().err
-    assert outcomes() == ["answered", "cut", "cut"]
-    write = HeatmapStore.write  # as an earlier version wrote a row
+    assert list_outcomes() == ["answered", "cut", "cut"]
+    write = HeatmapStore.write  # entries of an earlier version have no outcome
     for path in tmp_path.rglob("*.npz"):
         path.unlink()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(HeatmapStore, "write", lambda *row, extra: write(*row, extra={"text": extra["text"]}))
-        outcomes()
-    assert outcomes() == [None] * 3
+        list_outcomes()
+    assert list_outcomes() == [None] * 3
 
 
 TRIPLETS = ["grasper,retract,gallbladder", "hook,dissect,gallbladder"]
@@ -343,12 +357,12 @@ TRIPLETS = ["grasper,retract,gallbladder", "hook,dissect,gallbladder"]
         ("No tool is visible.", CLASSES, {}),
         ("What a day.", CLASSES, {}),
         ("grasper retract gallbladder", TRIPLETS, {"grasper,retract,gallbladder": ["grasper retract gallbladder"]}),
-        ("hook cut liver", TRIPLETS, {"hook,cut,liver": ["hook cut liver"]}),  # none of the classes, but predicted
+        ("hook cut liver", TRIPLETS, {"hook,cut,liver": ["hook cut liver"]}),  # outside the classes, but predicted
     ],
 )
 def test_class_spans(text: str, classes: list[str], expected: dict[str, list[str]]):
-    found = {name: [text[a:b] for a, b in spans] for name, spans in find_class_spans(text, classes).items()}
-    assert found == expected
+    spans_by_class = {name: [text[a:b] for a, b in spans] for name, spans in find_class_spans(text, classes).items()}
+    assert spans_by_class == expected
 
 
 PIECES = {1: b"A ", 2: b"h", 3: b"ook", 4: "é".encode()[:1], 5: "é".encode()[1:], 6: b"", 7: b"\xe2\x9c\x93 hook"}
@@ -358,9 +372,9 @@ PIECES = {1: b"A ", 2: b"h", 3: b"ook", 4: "é".encode()[:1], 5: "é".encode()[1
     ("tokens", "word", "expected"),
     [
         ([1, 2, 3], "hook", [1, 2]),
-        ([1, 6, 2, 3, 6], "hook", [2, 3]),  # special tokens are no text
-        ([4, 5, 2, 3], "hook", [2, 3]),  # a character of two tokens
-        ([4, 5, 2, 3], "é", [1]),  # and it stands where it is complete
+        ([1, 6, 2, 3, 6], "hook", [2, 3]),  # special tokens have no text
+        ([4, 5, 2, 3], "hook", [2, 3]),  # one character in two tokens
+        ([4, 5, 2, 3], "é", [1]),  # its position is the token that completes it
         ([7, 1], "hook", [0]),
         ([1, 2, 3, 1], "A ", [0]),
         ([], "", []),

@@ -1,6 +1,6 @@
 """Every family of tasks/models/families: answers, option scores and heatmaps of a tiny model of its class.
 
-The oracle is transformers' own generation, token by token, of the row by itself.
+The reference is transformers' own generation, token by token, for each row separately.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.tasks.asking import asked, noise, scored
 
 FILES = sorted(path.stem for path in Path(families.__file__).parent.glob("[!_]*.py"))
 TINY = {file: importlib.import_module(f"tests.tasks.tiny_families.{file}") for file in FILES}
-ALIKE = ("vipllava", "smolvlm", "qwen2_vl", "qwen3_vl_moe")  # another model of their family runs the same code here
+ALIKE = ("vipllava", "smolvlm", "qwen2_vl", "qwen3_vl_moe")  # tested by another model type with the same code
 SIZES = [(160, 90), (60, 130), (240, 230), (300, 60)]  # width and height
 OPTIONS = [" A", " Pleural effusion,\nsmall"]
 PROMPTS = [
@@ -41,17 +41,17 @@ PROMPTS = [
     ("Now look: <image>Edema?", 1),
     ("No picture. Edema?", 0),
 ]
-BLOCKS = (3, 2)  # columns and rows that a picture is cut into, to see where each of them lands
+BLOCKS = (3, 2)  # columns and rows of blocks in an image
 
 
-def kinds(files: Iterable[str], full: Collection[str] = ALIKE) -> list[Any]:
-    """File and model_type of each tiny model of some families; those of the second kind with all tests only."""
-    named = [(file, kind) for file in files for kind in TINY[file].TINY]
+def list_kinds(files: Iterable[str], full: Collection[str] = ALIKE) -> list[Any]:
+    """List file and model_type of each tiny model of some families; kinds in `full` run only in the full suite."""
+    file_kinds = [(file, kind) for file in files for kind in TINY[file].TINY]
     marks = dict.fromkeys(full, pytest.mark.full)
-    return [pytest.param(one, id="-".join(one), marks=marks.get(one[1], ())) for one in named]
+    return [pytest.param(pair, id="-".join(pair), marks=marks.get(pair[1], ())) for pair in file_kinds]
 
 
-def family_in(file: str) -> Family:
+def get_family(file: str) -> Family:
     return importlib.import_module(f"{families.__name__}.{file}").FAMILY
 
 
@@ -61,24 +61,24 @@ class Scene(NamedTuple):
     store: Path
 
 
-@pytest.fixture(scope="module", params=kinds(FILES))
+@pytest.fixture(scope="module", params=list_kinds(FILES))
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scene:
     (file, kind), folder = request.param, tmp_path_factory.mktemp("family")
     TINY[file].TINY[kind](folder / "model", **TINY[file].IN_DETAIL)
-    given = {"image_string": TINY[file].PLACEHOLDER, "dtype": "float32", "device": "cpu"}
-    lm = cast(Any, ExplainedVLM)(str(folder / "model"), store=str(folder / "store"), batch_size=8, **given)
+    options = {"image_string": TINY[file].PLACEHOLDER, "dtype": "float32", "device": "cpu"}
+    lm = cast(Any, ExplainedVLM)(str(folder / "model"), store=str(folder / "store"), batch_size=8, **options)
     assert kind in (lm.model.config.model_type, lm.model.config.vision_config.model_type)
-    assert families.require_family(lm.model.config) is family_in(file)
-    return Scene(family_in(file), lm, folder / "store")
+    assert families.require_family(lm.model.config) is get_family(file)
+    return Scene(get_family(file), lm, folder / "store")
 
 
-def shown(number: int, n_images: int) -> list[Image.Image]:
-    """The images of a row."""
+def make_images(number: int, n_images: int) -> list[Image.Image]:
+    """Make the images of a row."""
     return [noise(SIZES[(number + place) % len(SIZES)], 10 * number + place) for place in range(n_images)]
 
 
-def by_generation(lm: Any, prompt: str, images: Sequence[Image.Image], tokens: Sequence[int]) -> torch.Tensor:
-    """The logits before each of the tokens, (n, vocabulary), while transformers generates just these."""
+def generate_logits(lm: Any, prompt: str, images: Sequence[Image.Image], tokens: Sequence[int]) -> torch.Tensor:
+    """Return the logits before each token, (n, vocabulary), while transformers is forced to generate these tokens."""
     inputs = lm.tok_batch_multimodal_encode([prompt], [list(images)])
     start = inputs["input_ids"].shape[1]
     output = lm.model.generate(
@@ -89,7 +89,7 @@ def by_generation(lm: Any, prompt: str, images: Sequence[Image.Image], tokens: S
 
 
 def test_answers_are_hf_multimodals_in_batches_of_any_size(scene: Scene):
-    requests = [asked(prompt, shown(row, n), row, max_gen_toks=6) for row, (prompt, n) in enumerate(PROMPTS)]
+    requests = [asked(prompt, make_images(row, n), row, max_gen_toks=6) for row, (prompt, n) in enumerate(PROMPTS)]
     answers = scene.lm.generate_until(requests)
     assert len(set(answers)) > 1 or any(answers)
     scene.lm.batch_size_per_gpu = 1
@@ -102,16 +102,16 @@ def test_answers_are_hf_multimodals_in_batches_of_any_size(scene: Scene):
 
 def test_option_scores_are_those_of_generation(scene: Scene):
     requests = [
-        scored(prompt, option, shown(row, n), row, index)
+        scored(prompt, option, make_images(row, n), row, index)
         for row, (prompt, n) in enumerate(PROMPTS)
         for index, option in enumerate(OPTIONS)
     ]
     scores = [score for score, _ in scene.lm.loglikelihood(requests)]
     for request, score in zip(requests, scores, strict=True):
-        prompt, option, given = cast(Any, request.args)
-        option = option.lstrip() if scene.family.prompt_end else option  # behind a new line stands no space
+        prompt, option, media = cast(Any, request.args)
+        option = option.lstrip() if scene.family.prompt_end else option  # no space after a newline
         tokens = scene.lm.tokenizer(option, add_special_tokens=False)["input_ids"]
-        logits = by_generation(scene.lm, prompt, given["visual"], tokens)
+        logits = generate_logits(scene.lm, prompt, media["visual"], tokens)
         expected = logits.log_softmax(-1)[range(len(tokens)), tokens].sum()
         assert score == pytest.approx(float(expected), abs=2e-3)
     scene.lm.batch_size_per_gpu = 1
@@ -122,91 +122,93 @@ def test_option_scores_are_those_of_generation(scene: Scene):
 
 
 def test_heatmaps_are_those_of_the_answer(scene: Scene, monkeypatch: pytest.MonkeyPatch):
-    """What is differentiated is what was generated; the map lies on the tiles, which lie on the frame."""
+    """The gradient belongs to the generated tokens, and the map covers the tiles of the frame."""
     image, text = noise(SIZES[0]), "A hook, and two graspers."
     doc = {"id": "VID1/1", "classes": ["hook", "grasper"], "width": image.width, "height": image.height}
     request = asked("<image>Tools?", [image], doc=doc)
     tokens = scene.lm.tokenizer(text, add_special_tokens=False)["input_ids"]
     forced, teacher_forced = [], scene.lm._teacher_forced
 
-    def kept(*given: Any) -> Any:
-        forced.append(teacher_forced(*given))
+    def run_teacher_forced(*args: Any) -> Any:
+        forced.append(teacher_forced(*args))
         return forced[-1]
 
-    monkeypatch.setattr(scene.lm, "_teacher_forced", kept)
+    monkeypatch.setattr(scene.lm, "_teacher_forced", run_teacher_forced)
     scene.lm._explain(request, Reply(ANSWERED, text), tokens, "0" * 16)
     entry = open_store(scene.store).read(scene.lm._store(request).reference("0" * 16), "VID1/1")
     assert list(entry.maps) == ["hook", "grasper"]
-    assert all(np.isfinite(of_class).all() and of_class.max() > 0 for of_class in entry.maps.values())
+    assert all(np.isfinite(grid).all() and grid.max() > 0 for grid in entry.maps.values())
     with torch.no_grad():
         logits = scene.lm.model(**forced[0].inputs, use_cache=False).logits[0]
-    start = forced[0].inputs["input_ids"].shape[1] - _n_answer(forced[0].inputs["input_ids"][0].tolist(), tokens)
-    expected = by_generation(scene.lm, "<image>Tools?", [image], tokens)
+    start = forced[0].inputs["input_ids"].shape[1] - _count_answer_tokens(
+        forced[0].inputs["input_ids"][0].tolist(), tokens
+    )
+    expected = generate_logits(scene.lm, "<image>Tools?", [image], tokens)
     ours = logits[start - 1 : -1]
     torch.testing.assert_close(ours, expected[: len(ours)], atol=2e-3, rtol=2e-3)
 
 
-def _n_answer(ids: list[int], tokens: list[int]) -> int:
-    """How many of the answer's tokens stand at the end of a text."""
+def _count_answer_tokens(ids: list[int], tokens: list[int]) -> int:
+    """Count the answer's tokens at the end of a text."""
     return next(n for n in range(len(tokens), 0, -1) if ids[-n:] == tokens[:n])
 
 
 def test_causal_graphs_without_one_grid_are_refused_when_the_model_is_loaded(scene: Scene, tmp_path: Path):
-    given = {"store": str(tmp_path), "causal_graphs": str(tmp_path), "image_string": scene.lm.image_token}
+    options = {"store": str(tmp_path), "causal_graphs": str(tmp_path), "image_string": scene.lm.image_token}
     if (
         get_reading_layers(scene.lm.model) is get_decoder_layers(scene.lm.model)
-        and len(seen(scene, noise(SIZES[0]))[1]) == 1
+        and len(read_tokens(scene, noise(SIZES[0]))[1]) == 1
     ):
         scene.lm._check_tiles(for_graphs=True)
     else:
         with pytest.raises(InputError, match=r"causal_graphs: .*\n  expected: an image in one grid"):
-            cast(Any, ExplainedVLM)(scene.lm.model.name_or_path, device="cpu", **given)
+            cast(Any, ExplainedVLM)(scene.lm.model.name_or_path, device="cpu", **options)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_each_part_of_a_picture_lands_where_it_is(scene: Scene, size: tuple[int, int]):
-    """One block of a grey picture is changed at a time: the cells that change are those that show some of the block."""
+    """Change one block of a grey image at a time: exactly the cells that overlap the block change."""
     grey = Image.new("RGB", size, (128, 128, 128))
-    tokens, tiles = seen(scene, grey)
+    tokens, tiles = read_tokens(scene, grey)
     across, down = (
-        [round(n * side / parts) for n in range(parts + 1)] for side, parts in zip(size, BLOCKS, strict=True)
+        [round(n * side / n_blocks) for n in range(n_blocks + 1)] for side, n_blocks in zip(size, BLOCKS, strict=True)
     )
     for column, row in np.ndindex(*BLOCKS):
         block = across[column], down[row], across[column + 1], down[row + 1]
         picture = grey.copy()
         picture.paste(noise((block[2] - block[0], block[3] - block[1]), 1), block[:2])
-        change = (seen(scene, picture)[0] - tokens).norm(dim=-1).numpy()
+        change = (read_tokens(scene, picture)[0] - tokens).norm(dim=-1).numpy()
         for channel in CHANNELS:
-            chosen = select_channel(tiles, channel)
-            of_cell = compose(change[None], chosen)[0]
-            inside, outside = cells(of_cell.shape, bounds(chosen), block)
-            assert of_cell[outside].max(initial=0) <= 5e-3 * change.max(), (channel, block)
-            assert of_cell[inside].min(initial=np.inf) > 0.05 * change.max(), (channel, block)
+            channel_tiles = select_channel(tiles, channel)
+            cell_changes = compose(change[None], channel_tiles)[0]
+            inside, outside = find_cells(cell_changes.shape, bounds(channel_tiles), block)
+            assert cell_changes[outside].max(initial=0) <= 5e-3 * change.max(), (channel, block)
+            assert cell_changes[inside].min(initial=np.inf) > 0.05 * change.max(), (channel, block)
 
 
-def cells(shape: tuple[int, ...], window: Any, block: tuple[int, int, int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Which cells of a grid over the window lie within a block, and which see nothing of it: bool (h, w) each."""
+def find_cells(shape: tuple[int, ...], window: Any, block: tuple[int, int, int, int]) -> tuple[np.ndarray, np.ndarray]:
+    """Find the cells within a block and those that do not see it: bool (h, w) each."""
     sides = []
     for axis, (n, start, extent) in enumerate(zip(shape[::-1], window[:2], window[2:], strict=True)):
         edges = np.linspace(start, start + extent, n + 1)
-        reach = 3 + 0.25 * extent / n  # pixels beyond a cell that reach it when the picture is resized
+        reach = 3 + 0.25 * extent / n  # resampling mixes in pixels from this far outside a cell
         within = (edges[:-1] >= block[axis]) & (edges[1:] <= block[axis + 2])
-        apart = (edges[1:] + reach < block[axis]) | (edges[:-1] - reach > block[axis + 2])
-        sides.append((within, apart))
-    (columns_within, columns_apart), (rows_within, rows_apart) = sides
-    return rows_within[:, None] & columns_within, rows_apart[:, None] | columns_apart
+        outside = (edges[1:] + reach < block[axis]) | (edges[:-1] - reach > block[axis + 2])
+        sides.append((within, outside))
+    (columns_within, columns_outside), (rows_within, rows_outside) = sides
+    return rows_within[:, None] & columns_within, rows_outside[:, None] | columns_outside
 
 
-def seen(scene: Scene, image: Image.Image) -> tuple[torch.Tensor, list[Tile]]:
-    """What the decoder reads of each of the image's tokens, (n, hidden size), if patches do not attend to others."""
+def read_tokens(scene: Scene, image: Image.Image) -> tuple[torch.Tensor, list[Tile]]:
+    """Return the decoder's input for each image token, (n, hidden size), with attention between patches removed."""
     lm = scene.lm
     inputs = dict(lm.tok_batch_multimodal_encode(["<image>"], [[image]]))
     where = scene.family.positions(inputs, lm.model.config)
-    given: list[torch.Tensor] = []
-    first = get_reading_layers(lm.model)[0]
+    layer_inputs: list[torch.Tensor] = []
+    reading_layer = get_reading_layers(lm.model)[0]
     handles = [
-        first.register_forward_pre_hook(
-            lambda _, args, kwargs: given.append(
+        reading_layer.register_forward_pre_hook(
+            lambda _, args, kwargs: layer_inputs.append(
                 kwargs["cross_attention_states"]
                 if "cross_attention_states" in kwargs
                 else args[0]
@@ -218,7 +220,7 @@ def seen(scene: Scene, image: Image.Image) -> tuple[torch.Tensor, list[Tile]]:
     ]
     for name, module in lm.model.named_modules():
         if ("vis" in name or "img" in name) and type(module).__name__.endswith("Attention"):
-            handles.append(module.register_forward_hook(_nothing))
+            handles.append(module.register_forward_hook(_remove_attention))
     try:
         with torch.no_grad():
             lm.model(**inputs, use_cache=False)
@@ -227,11 +229,11 @@ def seen(scene: Scene, image: Image.Image) -> tuple[torch.Tensor, list[Tile]]:
             handle.remove()
     height_width = image.height, image.width
     tiles = families.compute_tiles(scene.family, Seen(len(where), height_width, inputs, lm.model.config, lm.processor))
-    return given[0].flatten(0, -2)[where], tiles
+    return layer_inputs[0].flatten(0, -2)[where], tiles
 
 
-def _nothing(_module: Any, _inputs: Any, output: Any) -> Any:
-    """An attention that adds nothing, in place of one that lets each patch see all others."""
+def _remove_attention(_module: Any, _inputs: Any, output: Any) -> Any:
+    """Replace attention between patches by zeros."""
     return (output[0] * 0, *output[1:]) if isinstance(output, tuple) else output * 0
 
 
@@ -243,16 +245,16 @@ def test_every_model_type_has_a_tiny_model_and_one_family():
 
 @pytest.mark.parametrize("kind", ["perception_lm", "aria"])
 def test_what_no_family_claims_is_refused_when_it_is_loaded(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """PerceptionLM's tiles could be taken for one grid, and Aria's padding for a part of the picture."""
+    """PerceptionLM's tiles look like one grid, and Aria's padding like a part of the image."""
     with pytest.raises(MedfaithError, match=f"{kind}: it is not known where (.|\n)*use --model medfaith-hf-vlm"):
         families.require_family(SimpleNamespace(model_type=kind, vision_config=None))
     folder = TINY["llava"].save(tmp_path / "model")
     monkeypatch.setattr(families, "families", lambda: ())
-    given = {"store": str(tmp_path / "store"), "image_string": "<image>", "device": "cpu"}
+    options = {"store": str(tmp_path / "store"), "image_string": "<image>", "device": "cpu"}
     with pytest.raises(MedfaithError, match="llava: it is not known where"):
-        cast(Any, ExplainedVLM)(str(folder), **given)
-    plain = cast(Any, ExplainedVLM)(str(folder), **given | {"store": None})
-    assert len(plain.generate_until([asked(PROMPTS[0][0], shown(0, 1), max_gen_toks=2)])) == 1
+        cast(Any, ExplainedVLM)(str(folder), **options)
+    plain = cast(Any, ExplainedVLM)(str(folder), **options | {"store": None})
+    assert len(plain.generate_until([asked(PROMPTS[0][0], make_images(0, 1), max_gen_toks=2)])) == 1
 
 
 def test_the_command_and_the_page_name_every_family(capsys: pytest.CaptureFixture[str]):
@@ -262,4 +264,7 @@ def test_the_command_and_the_page_name_every_family(capsys: pytest.CaptureFixtur
     for row in rows():
         name, models, types, sees = row
         assert all(cell in printed for cell in row)
-        assert f"| {name} | {models} | {', '.join(f'`{each}`' for each in types.split(', '))} | {sees} |" in page
+        assert (
+            f"| {name} | {models} | {', '.join(f'`{model_type}`' for model_type in types.split(', '))} | {sees} |"
+            in page
+        )

@@ -1,4 +1,4 @@
-"""What is wrong with all of the first answers of a run is said once, in one line that says what to try."""
+"""One warning line for a problem that all first answers of a run share, with advice."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def test_the_reader_is_the_tasks(doc: dict[str, Any], text: str, unread: bool):
 )
 @pytest.mark.parametrize("cut", [True, False])
 def test_the_reader_is_told_what_is_cut(doc: dict[str, Any], reader: str, cut: bool, monkeypatch):
-    read, told = getattr(first_answers, reader), []
-    monkeypatch.setattr(first_answers, reader, lambda *given, cut: (told.append(cut), read(*given, cut=cut))[1])
+    parse, cut_flags = getattr(first_answers, reader), []
+    monkeypatch.setattr(first_answers, reader, lambda *args, cut: (cut_flags.append(cut), parse(*args, cut=cut))[1])
     read_outcome(doc, "Hm", cut=cut)
-    assert told == [cut]
+    assert cut_flags == [cut]
 
 
 @pytest.mark.parametrize("doc", [CHOICE, CLOSED, OPEN, {"ask": "instruments", "question": "Which tools?"}])
@@ -70,53 +70,62 @@ def test_a_refusal_is_not_unread(doc: dict[str, Any]):
 
 
 def test_refusals_are_said_to_be_refusals(capsys):
-    first = FirstAnswers()
-    for reply in replies(*DECLINED):
-        first.add(CHOICE, reply)
+    collector = FirstAnswers()
+    for reply in make_replies(*DECLINED):
+        collector.add(CHOICE, reply)
     assert "the first 20 answers all decline to answer, such as “" in capsys.readouterr().err
 
 
-def replies(*texts: str, outcome: str = ANSWERED) -> list[Reply]:
+def make_replies(*texts: str, outcome: str = ANSWERED) -> list[Reply]:
     return [Reply(outcome, text) for text in itertools.islice(itertools.cycle(texts), FEW)]
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("answers", "phrases"),
     [
-        (replies("", outcome=EMPTY), ["are all empty", "--apply_chat_template", "max_gen_toks=N", "blank"]),
-        (replies("A", "A "), ["are all “A”", "--apply_chat_template"]),
-        (replies("Let me see. " * 12, "Well", outcome=CUT), ["are all cut at the limit", "“Well”", "max_gen_toks=N"]),
-        (replies("B. It is", "A. I", outcome=CUT), ["all cut", "“A. I”; of each only the opening statement is read"]),
-        (replies("I see.", "Well"), ["none of the first 20 answers can be read", "medfaith read", "extractor-model"]),
-        (replies("I see.", "", outcome=FILTERED), ["none of the first 20"]),
-        (replies("A", "B"), None),
-        ([*replies("", outcome=EMPTY)[1:], Reply(ANSWERED, "B")], None),
-        ([*replies("A")[1:], Reply(ANSWERED, "B")], None),
-        ([*replies("I see.", "Well")[1:], Reply(ANSWERED, "B")], None),
-        ([*replies("A", outcome=CUT)[1:], Reply(ANSWERED, "B")], None),
-        (replies("A")[1:], None),
-        ([*replies("", outcome=UNANSWERED), *replies("A")[1:]], None),
+        (make_replies("", outcome=EMPTY), ["are all empty", "--apply_chat_template", "max_gen_toks=N", "blank"]),
+        (make_replies("A", "A "), ["are all “A”", "--apply_chat_template"]),
+        (
+            make_replies("Let me see. " * 12, "Well", outcome=CUT),
+            ["are all cut at the limit", "“Well”", "max_gen_toks=N"],
+        ),
+        (
+            make_replies("B. It is", "A. I", outcome=CUT),
+            ["all cut", "“A. I”; of each only the opening statement is read"],
+        ),
+        (
+            make_replies("I see.", "Well"),
+            ["none of the first 20 answers can be read", "medfaith read", "extractor-model"],
+        ),
+        (make_replies("I see.", "", outcome=FILTERED), ["none of the first 20"]),
+        (make_replies("A", "B"), None),
+        ([*make_replies("", outcome=EMPTY)[1:], Reply(ANSWERED, "B")], None),
+        ([*make_replies("A")[1:], Reply(ANSWERED, "B")], None),
+        ([*make_replies("I see.", "Well")[1:], Reply(ANSWERED, "B")], None),
+        ([*make_replies("A", outcome=CUT)[1:], Reply(ANSWERED, "B")], None),
+        (make_replies("A")[1:], None),
+        ([*make_replies("", outcome=UNANSWERED), *make_replies("A")[1:]], None),
     ],
 )
-def test_what_is_wrong_with_all_is_said_once(given: list[Reply], words: list[str] | None, capsys):
-    first = FirstAnswers()
-    for reply in [*given, *(given if words else [])]:
-        first.add(CHOICE, reply)
-    said = capsys.readouterr().err
-    assert bool(said) == bool(words)
-    assert said.count("\n") == bool(words), "one line, or an audit in a pipe drops the rest"
-    assert all(word in said for word in ["medfaith: WARNING", "What to do", *words] if words) if words else True
+def test_what_is_wrong_with_all_is_said_once(answers: list[Reply], phrases: list[str] | None, capsys):
+    collector = FirstAnswers()
+    for reply in [*answers, *(answers if phrases else [])]:
+        collector.add(CHOICE, reply)
+    output = capsys.readouterr().err
+    assert bool(output) == bool(phrases)
+    assert output.count("\n") == bool(phrases), "one line, or an audit in a pipe drops the rest"
+    assert all(word in output for word in ["medfaith: WARNING", "What to do", *phrases] if phrases) if phrases else True
 
 
 def test_a_server_is_looked_at_while_it_answers(capsys):
-    """The warning comes before the run is over: here, before the last answer."""
+    """The warning appears during the run: here, before the last answer."""
     heard = []
 
-    def say(messages: Any) -> str:
+    def answer_chat(messages: Any) -> str:
         heard.append(capsys.readouterr().err)
         return "A"
 
-    with chat_server(say, models=({"id": "m"},)) as (url, _):
+    with chat_server(answer_chat, models=({"id": "m"},)) as (url, _):
         run = partial(ServerLM, base_url=url, model="m", concurrency=1)
         run().generate_until([asked(str(number), number=number) for number in range(FEW + 2)])
     assert "the first 20 answers are all “A”" in "".join(heard)

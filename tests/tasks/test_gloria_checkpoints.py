@@ -1,4 +1,4 @@
-"""GLoRIA's checkpoints: read without running what they hold, refused by name where they are others."""
+"""GLoRIA's checkpoints: reading runs no code of theirs, and errors name the file and its mismatch."""
 
 from __future__ import annotations
 
@@ -29,20 +29,24 @@ def test_a_checkpoint_written_is_the_one_that_was_read(gloria, tmp_path):
     assert written.keys() == original.keys()
     assert all(torch.equal(written[name], original[name]) for name in original)
     assert [path.name for path in tmp_path.iterdir()] == ["new.ckpt"]
-    again = load_gloria(tmp_path / "new.ckpt")
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+    reloaded = load_gloria(tmp_path / "new.ckpt")
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), reloaded.parameters(), strict=True))
 
 
 def test_the_released_sizes_and_names_are_accepted():
     with torch.device("meta"):
         config = transformers.BertConfig(vocab_size=28996)  # BERT-base, cased: Bio_ClinicalBERT's
-        parts = {
+        tensors_by_prefix = {
             "img_encoder.model.": {n: t for n, t in resnet50().state_dict().items() if not n.startswith("fc.")},
             "img_encoder.global_embedder.": {"weight": torch.empty(768, 2048), "bias": torch.empty(768)},
             "img_encoder.local_embedder.": {"weight": torch.empty(768, 1024, 1, 1)},
             "text_encoder.model.": transformers.BertModel(config).state_dict(),
         }
-        weights = {f"{part}{name}": tensor for part, own in parts.items() for name, tensor in own.items()}
+        weights = {
+            f"{prefix}{name}": tensor
+            for prefix, tensors in tensors_by_prefix.items()
+            for name, tensor in tensors.items()
+        }
         weights["no_attn_vec"] = torch.empty(768)
         sizes = released._sizes(Path("gloria.ckpt"), weights)
         model = GloriaModel(**sizes)
@@ -66,7 +70,7 @@ def test_the_released_sizes_and_names_are_accepted():
     ],
 )
 def test_checkpoints_with_other_weights(tmp_path, lost, added, message):
-    weights = {name: one for name, one in tiny_gloria.weights().items() if not lost or not re.search(lost, name)}
+    weights = {name: tensor for name, tensor in tiny_gloria.weights().items() if not lost or not re.search(lost, name)}
     torch.save({"state_dict": weights | added}, tmp_path / "other.ckpt")
     with pytest.raises(InputError, match=rf"other\.ckpt: {message}") as caught:
         load_gloria(tmp_path / "other.ckpt")
@@ -75,7 +79,7 @@ def test_checkpoints_with_other_weights(tmp_path, lost, added, message):
 
 @pytest.fixture
 def foreign():
-    """Classes as a training keeps them, importable while the file is written only."""
+    """A module of training classes that can be imported only while the file is written."""
     module = types.ModuleType("omegaconf_like")
 
     class DictConfig:
@@ -86,11 +90,11 @@ def foreign():
             raise AssertionError("code of the checkpoint was run")
 
     class Callback(dict):
-        """Of a kind that even an inert class cannot stand in for."""
+        """A dict subclass, which no inert class can replace."""
 
-    for own in (DictConfig, Callback):
-        own.__module__, own.__qualname__ = module.__name__, own.__name__
-        setattr(module, own.__name__, own)
+    for class_ in (DictConfig, Callback):
+        class_.__module__, class_.__qualname__ = module.__name__, class_.__name__
+        setattr(module, class_.__name__, class_)
     sys.modules[module.__name__] = module
     yield module
     sys.modules.pop(module.__name__, None)
@@ -125,7 +129,7 @@ class Executing:
 
 
 class Touching(Executing):
-    """Runs a method of an object that is made when it is unpickled."""
+    """Runs a method of an object that is created by unpickling."""
 
     def __reduce__(self):
         return Path.touch, (self.path,)
@@ -142,7 +146,7 @@ def test_what_a_checkpoint_would_run_is_not_run(tmp_path, harm, loads):
             load_gloria(tmp_path / "harmful.ckpt")
     assert not (tmp_path / "touched").exists()
     torch.load(tmp_path / "harmful.ckpt", weights_only=False)
-    assert (tmp_path / "touched").exists()  # it would have
+    assert (tmp_path / "touched").exists()  # an unrestricted load runs the code
 
 
 def test_objects_that_cannot_be_passed_over_say_how_to_convert(foreign, tmp_path):
@@ -170,9 +174,9 @@ def test_tokenizers_that_do_not_fit(gloria, tmp_path):
     with pytest.raises(InputError, match="text_model=/no/folder: cannot be loaded") as caught:
         GloriaAligner(gloria[False][0], "cpu", text_model="/no/folder")
     assert "emilyalsentzer/Bio_ClinicalBERT" in str(caught.value)
-    own = len(tiny_gloria.VOCABULARY)
+    n_tokens = len(tiny_gloria.VOCABULARY)
     larger = tiny_gloria.save_tokenizer(tmp_path / "larger", [*tiny_gloria.VOCABULARY, "opacity"])
-    with pytest.raises(InputError, match=f"has {own + 1} tokens, the checkpoint's BERT {own}"):
+    with pytest.raises(InputError, match=f"has {n_tokens + 1} tokens, the checkpoint's BERT {n_tokens}"):
         GloriaAligner(gloria[False][0], "cpu", text_model=larger)
 
 

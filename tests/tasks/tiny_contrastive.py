@@ -1,4 +1,4 @@
-"""Tiny randomly initialised contrastive models of the real classes, saved as their users have them; frames for them."""
+"""Tiny randomly initialised contrastive models of the real classes, saved in their usual layouts; frames for them."""
 
 from __future__ import annotations
 
@@ -19,40 +19,42 @@ from tests.tasks.tiny_gloria import SPECIAL
 
 CLASSES = ["grasper", "bipolar", "hook", "scissors", "clipper", "irrigator", "specimen_bag"]
 PROMPTS = [f"a photo of a {name} in the image" for name in CLASSES]
-SURGX_PROMPTS = [prompt for prompts in CLASS_PROMPTS.values() for prompt in prompts]  # of the tasks
+SURGX_PROMPTS = [prompt for prompts in CLASS_PROMPTS.values() for prompt in prompts]  # prompts of the tasks
 FAMILIES = ("clip", "blip", "open_clip", "surgvlp")
 VISION = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
 TEXT = {"hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "pad_token_id": 0}
 
 
-def _words(prompts: Sequence[str]) -> list[str]:
+def _list_words(prompts: Sequence[str]) -> list[str]:
     return sorted({word for prompt in prompts for word in re.sub("[,._]", r" \g<0> ", prompt).split()})
 
 
 def save_bert_tokenizer(folder: Path, max_length: int = 77) -> Any:
-    """A BertTokenizerFast that splits some words into pieces."""
+    """Save a BertTokenizerFast that splits some words into pieces."""
     from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue]
 
     folder.mkdir(parents=True, exist_ok=True)
-    whole = [word for word in _words(PROMPTS) if word != "grasper" and len(word) > 1]  # g ##r ##a ##s ...
+    known_words = [word for word in _list_words(PROMPTS) if word != "grasper" and len(word) > 1]  # g ##r ##a ##s ...
     pieces = [*(f"##{letter}" for letter in ascii_lowercase), *ascii_lowercase, ",", "_"]
-    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *whole, *pieces]), encoding="utf-8")
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *known_words, *pieces]), encoding="utf-8")
     tokenizer = BertTokenizerFast(str(folder / "vocab.txt"), model_max_length=max_length)
     tokenizer.save_pretrained(folder)
     return tokenizer
 
 
 def save_clip(folder: Path, seed: int = 0, prompts: Sequence[str] = PROMPTS) -> Path:
-    """A CLIPModel with a word tokenizer; its processor crops 28 x 28 of a frame whose shorter side is 32.
+    """Save a CLIPModel with a word tokenizer; its processor crops 28 x 28 of a frame whose shorter side is 32.
 
-    It knows the words of the prompts. What it does not know it cannot tell apart: similarities then tie.
+    The vocabulary holds the words of the prompts. All unknown words are one token, so their similarities tie.
     """
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import CLIPConfig, CLIPImageProcessor, CLIPModel, CLIPProcessor, PreTrainedTokenizerFast
 
-    # The end is not 2: with 2, CLIP reads a text off at its highest word, and does not see what follows.
-    vocabulary = {word: number for number, word in enumerate(["<pad>", "<start>", "<unk>", *_words(prompts), "<end>"])}
+    # The end token is not 2: for 2, CLIP pools at the highest token id and ignores the text after it.
+    vocabulary = {
+        word: number for number, word in enumerate(["<pad>", "<start>", "<unk>", *_list_words(prompts), "<end>"])
+    }
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     ends = [(name, vocabulary[name]) for name in ("<start>", "<end>")]
@@ -64,14 +66,14 @@ def save_clip(folder: Path, seed: int = 0, prompts: Sequence[str] = PROMPTS) -> 
     text = TEXT | {"vocab_size": len(vocabulary), "max_position_embeddings": 16, "bos_token_id": 1}
     text |= {"eos_token_id": vocabulary["<end>"]}
     config = CLIPConfig(text_config=text, vision_config=VISION | {"image_size": 28, "patch_size": 7}, projection_dim=16)
-    _louder(CLIPModel(config)).save_pretrained(folder)
+    _scale_weights(CLIPModel(config)).save_pretrained(folder)
     images = CLIPImageProcessor(size={"shortest_edge": 32}, crop_size={"height": 28, "width": 28})
     CLIPProcessor(images, tokenizer).save_pretrained(folder)
     return folder
 
 
 def save_blip(folder: Path, seed: int = 0) -> Path:
-    """A BlipForImageTextRetrieval; its processor squashes a frame to 32 x 32."""
+    """Save a BlipForImageTextRetrieval; its processor squashes a frame to 32 x 32."""
     import torch
     from transformers import BlipConfig, BlipForImageTextRetrieval, BlipImageProcessor, BlipProcessor
 
@@ -81,13 +83,13 @@ def save_blip(folder: Path, seed: int = 0) -> Path:
     text |= {"bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3}
     vision = VISION | {"image_size": 32, "patch_size": 8}
     config = BlipConfig(text_config=text, vision_config=vision, image_text_hidden_size=16, projection_dim=16)
-    _louder(BlipForImageTextRetrieval(config)).save_pretrained(folder)
+    _scale_weights(BlipForImageTextRetrieval(config)).save_pretrained(folder)
     BlipProcessor(BlipImageProcessor(size={"height": 32, "width": 32}), tokenizer).save_pretrained(folder)
     return folder
 
 
 def save_open_clip(folder: Path, name: str = "tiny-rn", seed: int = 0, **changes: Any) -> str:
-    """A small ResNet of OpenCLIP, registered under `name`; gives `name:checkpoint`. It sees 64 x 64 of a frame."""
+    """Save and register a small ResNet of OpenCLIP with an input of 64 x 64; return `name:checkpoint`."""
     import open_clip
     import torch
 
@@ -99,16 +101,16 @@ def save_open_clip(folder: Path, name: str = "tiny-rn", seed: int = 0, **changes
     open_clip.add_model_config(folder / f"{name}.json")
     torch.manual_seed(seed)
     model: Any = open_clip.create_model(name)
-    torch.save(_louder(model, gain=1.0).state_dict(), folder / f"{name}.pt")
+    torch.save(_scale_weights(model, gain=1.0).state_dict(), folder / f"{name}.pt")
     return f"{name}:{folder / name}.pt"
 
 
 def save_surgvlp(folder: Path, seed: int = 0) -> tuple[Path, Path]:
-    """A checkpoint of SurgVLP's layout, with a tiny BERT, and the folder of that BERT's configuration and tokenizer.
+    """Save a checkpoint in SurgVLP's layout with a tiny BERT, and the folder of the BERT's config and tokenizer.
 
-    The names are those of the released package's modules (CAMMA-public/SurgVLP): `backbone_img.model` a torchvision
-    ResNet-50 without its last layer, `backbone_img.global_embedder`, `backbone_text.model` a BERT, with the
-    `position_ids` that transformers kept in checkpoints then.
+    The names follow the modules of the released package (CAMMA-public/SurgVLP): `backbone_img.model` is a torchvision
+    ResNet-50 without its last layer, then `backbone_img.global_embedder`; `backbone_text.model` is a BERT with the
+    `position_ids` that transformers then kept in checkpoints.
     """
     import torch
     from torchvision.models import resnet50
@@ -122,30 +124,30 @@ def save_surgvlp(folder: Path, seed: int = 0) -> tuple[Path, Path]:
     image = {f"backbone_img.model.{n}": t for n, t in resnet50().state_dict().items() if not n.startswith("fc.")}
     linear = torch.nn.Linear(2048, 24)
     embedder = {f"backbone_img.global_embedder.{name}": tensor for name, tensor in linear.state_dict().items()}
-    words = {f"backbone_text.model.{name}": tensor for name, tensor in BertModel(config).state_dict().items()}
-    words["backbone_text.model.embeddings.position_ids"] = torch.arange(96)[None]
-    torch.save(image | embedder | words, folder / "SurgVLP.pth")
+    text_weights = {f"backbone_text.model.{name}": tensor for name, tensor in BertModel(config).state_dict().items()}
+    text_weights["backbone_text.model.embeddings.position_ids"] = torch.arange(96)[None]
+    torch.save(image | embedder | text_weights, folder / "SurgVLP.pth")
     return folder / "SurgVLP.pth", folder / "bert"
 
 
 @contextmanager
 def small_resnet() -> Iterator[None]:
-    """While it is open, torchvision's ResNet-50 has a sixth of its weights, under the same names."""
+    """Patch torchvision's ResNet-50 with one of a sixth of its weights and the same names."""
     import torchvision.models
     from torchvision.models.resnet import Bottleneck, ResNet
 
-    whole = torchvision.models.resnet50
+    original = torchvision.models.resnet50
     torchvision.models.resnet50 = lambda weights=None: ResNet(Bottleneck, [1, 1, 1, 3], width_per_group=8)
     try:
         yield
     finally:
-        torchvision.models.resnet50 = whole
+        torchvision.models.resnet50 = original
 
 
-def _louder(model: Any, gain: float = 2.0) -> Any:
-    """Weights large enough that what a tiny model answers depends on what it sees.
+def _scale_weights(model: Any, gain: float = 2.0) -> Any:
+    """Scale the weights until a tiny model's answers depend on its input.
 
-    A ResNet wants less: where its pooling attends to one place only, gradients are rounding.
+    A ResNet needs a smaller gain: if its pooling attends to a single place, gradients are rounding errors.
     """
     import torch
 
@@ -159,7 +161,7 @@ def _louder(model: Any, gain: float = 2.0) -> Any:
 
 
 def save_families(folder: Path) -> dict[str, dict[str, Any]]:
-    """How the tiny model of each family, saved below the folder, is named in model_args."""
+    """Save the tiny model of each family below the folder and return its model_args."""
     checkpoint, bert = save_surgvlp(folder / "surgvlp")
     return {
         "clip": {"pretrained": str(save_clip(folder / "clip"))},
@@ -176,7 +178,7 @@ def load_families(arguments: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def frame(seed: int, size: tuple[int, int] = (96, 160)) -> Image.Image:
-    """Smooth noise, so that resampling leaves something of it."""
+    """Create smooth noise, which survives resampling."""
     small = np.random.default_rng(seed).integers(0, 256, (6, 8, 3), dtype=np.uint8)
     return Image.fromarray(small).resize((size[1], size[0]), Image.Resampling.BICUBIC)
 
@@ -184,16 +186,18 @@ def frame(seed: int, size: tuple[int, int] = (96, 160)) -> Image.Image:
 FRAMES = [frame(0), frame(1), frame(2, (120, 100)), frame(3), frame(4)]
 
 
-def requests_of(
+def build_requests(
     images=FRAMES, task="medfaith_surgx_instruments", top_k=0, prompts=PROMPTS, **changes
 ) -> list[Instance]:
     doc = {"classes": CLASSES, "prompts": prompts, "top_k": top_k} | changes
-    given: Any = ("<image> Which tools?", {"until": []})
+    prompt_arguments: Any = ("<image> Which tools?", {"until": []})
     return [
-        Instance("generate_until", {"id": f"VID42/{n}"} | doc, (*given, {"visual": [image]}), 0, (task, n, 1))
+        Instance(
+            "generate_until", {"id": f"VID42/{n}"} | doc, (*prompt_arguments, {"visual": [image]}), 0, (task, n, 1)
+        )
         for n, image in enumerate(images)
     ]
 
 
-def replies_of(lm: Any, requests: list[Instance]) -> list[dict[str, Any]]:
+def generate_replies(lm: Any, requests: list[Instance]) -> list[dict[str, Any]]:
     return [json.loads(reply) for reply in lm.generate_until(requests, disable_tqdm=True)]

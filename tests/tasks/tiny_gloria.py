@@ -18,7 +18,7 @@ DIM = 64
 
 
 def save_tokenizer(folder: Path, vocabulary: list[str] = VOCABULARY) -> str:
-    """A BertTokenizerFast that splits unknown words into letters, in a folder."""
+    """Save a BertTokenizerFast that splits unknown words into letters."""
     from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue]
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -37,26 +37,32 @@ def bert_config() -> Any:
 
 
 def weights(no_attn: bool = False, seed: int = 0) -> dict[str, Any]:
-    """Tensors under the released names, from the libraries' own modules: the parts' parameters, prefixed."""
+    """Create tensors under the released names from the modules of the libraries."""
     import torch
     from torchvision.models.resnet import Bottleneck, ResNet
     from transformers import BertModel
 
     torch.manual_seed(seed)
     resnet = ResNet(Bottleneck, [1, 2, 1, 1], width_per_group=4).state_dict()
-    parts = {
+    tensors_by_prefix = {
         "img_encoder.model.": {name: tensor for name, tensor in resnet.items() if not name.startswith("fc.")},
         "img_encoder.global_embedder.": torch.nn.Linear(2048, DIM).state_dict(),
         "img_encoder.local_embedder.": {"weight": torch.randn(DIM, 1024, 1, 1) / 100},
         "text_encoder.model.": BertModel(bert_config()).state_dict(),
     }
-    named = {f"gloria.{part}{name}": tensor for part, own in parts.items() for name, tensor in own.items()}
-    named["gloria.text_encoder.model.embeddings.position_ids"] = torch.arange(128)[None]  # as transformers did then
-    return named | ({"gloria.no_attn_vec": torch.randn(DIM)} if no_attn else {})
+    tensors_by_name = {
+        f"gloria.{prefix}{name}": tensor
+        for prefix, tensors in tensors_by_prefix.items()
+        for name, tensor in tensors.items()
+    }
+    tensors_by_name["gloria.text_encoder.model.embeddings.position_ids"] = torch.arange(128)[
+        None
+    ]  # as in transformers at that time
+    return tensors_by_name | ({"gloria.no_attn_vec": torch.randn(DIM)} if no_attn else {})
 
 
 def save(folder: Path, no_attn: bool = False, seed: int = 0) -> tuple[str, str]:
-    """A checkpoint's path, and the folder of its tokenizer."""
+    """Save a checkpoint and a tokenizer and return the checkpoint's path and the tokenizer's folder."""
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)

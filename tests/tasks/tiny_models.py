@@ -10,15 +10,15 @@ from tests.tasks.tiny_families import gemma3, llava, qwen_vl
 
 save_llava, save_qwen2_5_vl = llava.save, qwen_vl.TINY["qwen2_5_vl"]
 SAVE = {"llava": save_llava, "qwen2_5_vl": save_qwen2_5_vl, "gemma3": gemma3.save}
-PLACEHOLDER = {  # what a processor expands; without a chat template it has to be named (`image_string`)
+PLACEHOLDER = {  # image placeholder of the processor; without a chat template, pass it as `image_string`
     "llava": llava.PLACEHOLDER,
     "qwen2_5_vl": qwen_vl.PLACEHOLDER,
     "gemma3": gemma3.PLACEHOLDER,
 }
 
 
-def teach(folder: Path, placeholder: str, asked: Mapping[str, str], image: Any) -> None:
-    """A few dozen steps on questions and their answers, so that the model's own greedy answers are these."""
+def teach(folder: Path, placeholder: str, answers_by_question: Mapping[str, str], image: Any) -> None:
+    """Train a few dozen steps on questions and answers, until greedy decoding gives these answers."""
     import torch
     import transformers
 
@@ -26,7 +26,7 @@ def teach(folder: Path, placeholder: str, asked: Mapping[str, str], image: Any) 
     model = transformers.AutoModelForImageTextToText.from_pretrained(folder).train()
     processor = transformers.AutoProcessor.from_pretrained(folder)
     processor.tokenizer.padding_side = "right"
-    texts = [f"{placeholder}{question} {answer}</s>" for question, answer in asked.items()]
+    texts = [f"{placeholder}{question} {answer}</s>" for question, answer in answers_by_question.items()]
     inputs = processor(images=[[image]] * len(texts), text=texts, padding=True, return_tensors="pt")
     labels = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, -100)
     optimiser = torch.optim.Adam(model.parameters(), lr=1e-2)

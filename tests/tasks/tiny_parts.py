@@ -1,4 +1,4 @@
-"""What tiny randomly initialised models of the real classes share: a tokenizer, a chat template, sizes."""
+"""Shared parts of the tiny randomly initialised models of the real classes: tokenizer, chat template, sizes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ TINY = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num
 
 
 def chat_template(placeholder: str) -> str:
-    """placeholder: what stands for an image."""
+    """Build a chat template.
+
+    Args:
+        placeholder: The model's placeholder for an image.
+    """
     return (
         "{% for message in messages %}{{ message['role'] }}: "
         "{% if message['content'] is string %}{{ message['content'] }}{% else %}{% for part in message['content'] %}"
@@ -25,7 +29,7 @@ def chat_template(placeholder: str) -> str:
     )
 
 
-def tokenizer(special: Sequence[str], **named: Any) -> Any:
+def tokenizer(special: Sequence[str], **options: Any) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -36,16 +40,16 @@ def tokenizer(special: Sequence[str], **named: Any) -> Any:
     trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=tokens, initial_alphabet=alphabet)
     bpe.train_from_iterator(TEXT, trainer)
     usual = {"pad_token": "<pad>", "eos_token": "</s>", "model_max_length": 2048}
-    return PreTrainedTokenizerFast(tokenizer_object=bpe, **usual, **named)
+    return PreTrainedTokenizerFast(tokenizer_object=bpe, **usual, **options)
 
 
-def language(words: Any, **more: Any) -> dict[str, Any]:
-    usual = {"vocab_size": len(words), "num_key_value_heads": 4, "max_position_embeddings": 2048}
+def language(vocabulary: Any, **more: Any) -> dict[str, Any]:
+    usual = {"vocab_size": len(vocabulary), "num_key_value_heads": 4, "max_position_embeddings": 2048}
     return TINY | usual | {"pad_token_id": 0, "eos_token_id": 1, "bos_token_id": 1} | more
 
 
 def made(kind: Any, config: Any) -> Any:
-    """A model of a class of transformers with random weights, always the same."""
+    """Create a transformers model with random weights from a fixed seed."""
     import torch
 
     torch.manual_seed(0)
