@@ -81,10 +81,10 @@ def make_option_cases(texts: Sequence[Text]) -> Iterator[Case]:
     orders = tuple(permutations(range(3)))
     for turn, text in enumerate(texts):
         form = NEGATION_FORMS[turn % len(NEGATION_FORMS)]
-        shown = (capitalize(text.target.words), fill(form, x=text.target), capitalize(text.other.words))
+        option_texts = (capitalize(text.target.term), fill(form, x=text.target), capitalize(text.distractor.term))
         order = orders[(turn // 5) % len(orders)]
-        options = tuple(shown[place] for place in order)
-        positive = {text.target: order.index(0), text.other: order.index(2)}
+        options = tuple(option_texts[place] for place in order)
+        positive = {text.target: order.index(0), text.distractor: order.index(2)}
         allowed, clear = allow_presence(text.sentences, positive, text.target, order.index(1))
         question = PRESENCE_QUESTIONS[turn % len(PRESENCE_QUESTIONS)]
         yield Case("choice", text.act, form, text.position, text.text, allowed, clear, question, options)
@@ -96,11 +96,11 @@ def make_option_cases(texts: Sequence[Text]) -> Iterator[Case]:
                 third = next(
                     noun
                     for noun in FINDINGS
-                    if noun not in {text.target, text.other}
+                    if noun not in {text.target, text.distractor}
                     and all(noun not in dict(sentence.effects) for sentence in text.sentences)
                 )
-                options = tuple(capitalize(noun.words) for noun in (text.target, text.other, third))
-                positive = {text.target: 0, text.other: 1}
+                options = tuple(capitalize(noun.term) for noun in (text.target, text.distractor, third))
+                positive = {text.target: 0, text.distractor: 1}
             expected = allow_absence(text.sentences, positive, text.target, negated)
             if expected:
                 name = "absence, no option negated" if negated is None else "absence, one option negated"
@@ -110,8 +110,8 @@ def make_option_cases(texts: Sequence[Text]) -> Iterator[Case]:
 def make_absent_picks() -> Iterator[Case]:
     """Answers that name the absent finding as such."""
     for template, (at, noun) in product(ABSENT_PICKS, enumerate(FINDINGS)):
-        other, negated = FINDINGS[at - 1], fill(NEGATION_FORMS[0], x=FINDINGS[at - 1])
-        options = (capitalize(other.words), negated, capitalize(noun.words))
+        distractor, negated = FINDINGS[at - 1], fill(NEGATION_FORMS[0], x=FINDINGS[at - 1])
+        options = (capitalize(distractor.term), negated, capitalize(noun.term))
         text = fill(template, x=noun)
         yield Case("choice", "assert", "absence, one option negated", "alone", text, frozenset({2}), True,
                    ABSENCE_QUESTIONS[at % 2], options)  # fmt: skip
@@ -120,7 +120,7 @@ def make_absent_picks() -> Iterator[Case]:
 def make_letter_cases() -> Iterator[Case]:
     """Answers that speak of options by their letters, alone and beside another one's."""
     x, y, w = FINDINGS[0], FINDINGS[1], FINDINGS[2]
-    options = (capitalize(x.words), f"No {x.words}", capitalize(y.words), capitalize(w.words))
+    options = (capitalize(x.term), f"No {x.term}", capitalize(y.term), capitalize(w.term))
     letters = "ABCD"
 
     def say(act: str, effect: Effect, template: str, at: int) -> Sentence:
@@ -134,23 +134,23 @@ def make_letter_cases() -> Iterator[Case]:
     ]  # fmt: skip
     asserting = [t for t in LETTER_WORDINGS["assert", ASSERTS] if t.endswith(".")]  # whole sentences
     claims = cycle(asserting)
-    for key, at, step, first in product(turns, range(4), (2, 3), (True, False)):
-        if key[0] in ("assert", "refuse", "hedge") or (key[0] == "announce" and not first):
+    for key, at, step, is_first in product(turns, range(4), (2, 3), (True, False)):
+        if key[0] in ("assert", "refuse", "hedge") or (key[0] == "announce" and not is_first):
             continue  # what does not go with a claim
-        beside = (at + step) % 4
-        pair = (say(*key, next(turns[key]), at), say("assert", ASSERTS, next(claims), beside))
-        if letters[beside] not in pair[0].text:
-            listed.append(("before" if first else "after", pair if first else pair[::-1]))
+        second_at = (at + step) % 4
+        pair = (say(*key, next(turns[key]), at), say("assert", ASSERTS, next(claims), second_at))
+        if letters[second_at] not in pair[0].text:
+            listed.append(("before" if is_first else "after", pair if is_first else pair[::-1]))
     for at, step in product(range(4), (1, 2, 3)):
         pair = (say("assert", ASSERTS, "Option {l} is correct.", at),
                 say("assert", ASSERTS, "Option {l} is correct.", (at + step) % 4))  # fmt: skip
         listed.append(("two", pair))
     for position, sentences in listed:
         text = " ".join(sentence.text for sentence in sentences)
-        chosen = {at for at in find_named(sentences, ASSERTS) if isinstance(at, int)}
-        clear = len(chosen) == 1
+        choices = {at for at in find_named(sentences, ASSERTS) if isinstance(at, int)}
+        clear = len(choices) == 1
         refuses = len(sentences) == 1 and sentences[0].effects[0][1] == DECLINES
-        allowed = frozenset(chosen) if clear else frozenset({DECLINED}) if refuses else NO_ANSWER
+        allowed = frozenset(choices) if clear else frozenset({DECLINED}) if refuses else NO_ANSWER
         yield Case(
             "choice", sentences[0].act, "letters", position, text, allowed, clear, PRESENCE_QUESTIONS[0], options
         )
@@ -166,11 +166,11 @@ def make_yes_no_cases(texts: Sequence[Text]) -> Iterator[Case]:
     """The texts as answers to whether there is the target, or whether there is another finding that they name."""
     for turn, text in enumerate(texts):
         question = YES_NO_QUESTIONS[turn % len(YES_NO_QUESTIONS)]
-        named = [noun for sentence in text.sentences for noun, _ in sentence.effects if isinstance(noun, Noun)]
-        asked = named[-1] if turn % 4 == 0 else text.target
-        allowed, clear = allow_yes_no(text.sentences, asked)
-        act = next((s.act for s in text.sentences if asked in dict(s.effects)), text.act)
-        yield Case("yes_no", act, "yes/no", text.position, text.text, allowed, clear, fill(question, x=asked))
+        nouns = [noun for sentence in text.sentences for noun, _ in sentence.effects if isinstance(noun, Noun)]
+        subject = nouns[-1] if turn % 4 == 0 else text.target
+        allowed, clear = allow_yes_no(text.sentences, subject)
+        act = next((s.act for s in text.sentences if subject in dict(s.effects)), text.act)
+        yield Case("yes_no", act, "yes/no", text.position, text.text, allowed, clear, fill(question, x=subject))
     for replies, reading in ((YES_REPLIES, YES), (NO_REPLIES, NO)):
         for template, (at, noun) in product(replies, enumerate(FINDINGS)):
             text = fill(template, x=noun, z=FINDINGS[at - 1])
@@ -196,7 +196,7 @@ def make_state_cases() -> Iterator[Case]:
                 text = f"{capitalize(state.subject)} {verb} {claim[2]}{state.predicate}."
                 listed.append(("itself", (sentence, Sentence(claim[0], text, ((state, claim[1]),))), " "))
             for position, sentences, join in listed:
-                text = join.join(one.text for one in sentences)
+                text = join.join(spoken.text for spoken in sentences)
                 allowed, clear = allow_yes_no(sentences, state)
                 yield Case("yes_no", sentence.act, form, position, text, allowed, clear, state.question)
         for opposite in state.opposites:  # other words: unread is no error
@@ -230,8 +230,8 @@ def oppose(case: Case) -> str:
     if case.reader == "yes_no":
         return f"Let me think. The answer should be {NO if reading == YES else YES}."
     if case.reader == "choice":
-        other = next(at for at in range(len(case.options)) if at != reading)
-        return f"Let me think. The answer should be {'ABCDE'[other]}. {case.options[other]}."
+        opposite = next(at for at in range(len(case.options)) if at != reading)
+        return f"Let me think. The answer should be {'ABCDE'[opposite]}. {case.options[opposite]}."
     return "There is pleural effusion, and there is a stapler. No, perhaps not."
 
 

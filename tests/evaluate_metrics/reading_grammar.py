@@ -75,8 +75,8 @@ def fill(template: str, **nouns: Noun) -> str:
     """
     fields = {}
     for name, noun in nouns.items():
-        fields |= {name: noun.words, f"a{name}": noun.phrase}
-        fields |= {name.upper(): capitalize(noun.words), f"A{name.upper()}": capitalize(noun.phrase)}
+        fields |= {name: noun.term, f"a{name}": noun.phrase}
+        fields |= {name.upper(): capitalize(noun.term), f"A{name.upper()}": capitalize(noun.phrase)}
     return template.format(**fields)
 
 
@@ -133,29 +133,29 @@ class Rotation:
 
 def find_named(sentences: Sequence[Sentence], *effects: Effect) -> set[object]:
     """The things on which the sentences have one of the effects."""
-    return {named for sentence in sentences for named, effect in sentence.effects if effect in effects}
+    return {item for sentence in sentences for item, effect in sentence.effects if effect in effects}
 
 
-def is_refusal(sentences: Sequence[Sentence], asked: object) -> bool:
+def is_refusal(sentences: Sequence[Sentence], subject: object) -> bool:
     """Whether one sentence stands alone and plainly declines what is asked."""
     return (
         len(sentences) == 1
         and {effect for _, effect in sentences[0].effects} == {DECLINES}
-        and (asked in find_named(sentences, DECLINES))
+        and (subject in find_named(sentences, DECLINES))
     )
 
 
-def allow_yes_no(sentences: Sequence[Sentence], asked: object) -> tuple[frozenset[Reading], bool]:
+def allow_yes_no(sentences: Sequence[Sentence], subject: object) -> tuple[frozenset[Reading], bool]:
     """The readings of the sentences as an answer to a yes/no question, and whether they are clear."""
-    asserted, denied = (asked in find_named(sentences, effect) for effect in CLAIMS)
+    asserted, denied = (subject in find_named(sentences, effect) for effect in CLAIMS)
     if asserted and denied:
         return NO_ANSWER, False
     if asserted or denied:
         return frozenset({YES if asserted else NO}), True
-    if is_refusal(sentences, asked):
+    if is_refusal(sentences, subject):
         return frozenset({DECLINED}), False
-    leans = {YES} if asked in find_named(sentences, LEANS) else set()
-    against = {NO} if asked in find_named(sentences, DISFAVOURS, LOSES) else set()
+    leans = {YES} if subject in find_named(sentences, LEANS) else set()
+    against = {NO} if subject in find_named(sentences, DISFAVOURS, LOSES) else set()
     return NO_ANSWER | leans | against, False
 
 
@@ -168,18 +168,18 @@ def allow_presence(
     index of that option.
     """
     asserted, denied = find_named(sentences, ASSERTS), find_named(sentences, DENIES)
-    chosen = {positive[named] for named in asserted if named in positive}
-    leaning = {positive[named] for named in find_named(sentences, LEANS) if named in positive}
-    if asserted & denied or len(chosen) > 1:
+    choices = {positive[item] for item in asserted if item in positive}
+    leaning = {positive[item] for item in find_named(sentences, LEANS) if item in positive}
+    if asserted & denied or len(choices) > 1:
         return NO_ANSWER, False
     if target in denied:
         claims = [claim for sentence in sentences for claim in sentence.effects if claim[1] in CLAIMS]
         is_main = not asserted or claims[0] == (target, DENIES)
-        if chosen or leaning or not is_main:
-            return frozenset({negated}) | chosen | leaning | NO_ANSWER, False
+        if choices or leaning or not is_main:
+            return frozenset({negated}) | choices | leaning | NO_ANSWER, False
         return frozenset({negated}), True
-    if chosen:
-        return frozenset(chosen), True
+    if choices:
+        return frozenset(choices), True
     if is_refusal(sentences, target):
         return frozenset({DECLINED}), False
     return NO_ANSWER | leaning | ({negated} if target in find_named(sentences, LOSES) else set()), False
@@ -190,20 +190,20 @@ def allow_absence(
 ) -> tuple[frozenset[Reading], bool] | None:
     """The readings as an answer to which finding is absent, and whether they are clear; None where readers disagree."""
     asserted, denied = find_named(sentences, ASSERTS), find_named(sentences, DENIES)
-    chosen = {positive[named] for named in denied if named in positive}
-    if asserted & set(positive) and not chosen:
+    choices = {positive[item] for item in denied if item in positive}
+    if asserted & set(positive) and not choices:
         return None
     if asserted & denied:
         return NO_ANSWER, False
-    against = {positive[named] for named in find_named(sentences, DISFAVOURS, LOSES) if named in positive} - chosen
+    against = {positive[item] for item in find_named(sentences, DISFAVOURS, LOSES) if item in positive} - choices
     if negated is not None and target in denied:
-        return NO_ANSWER | chosen | against | {negated}, False
-    if len(chosen) == 1:
+        return NO_ANSWER | choices | against | {negated}, False
+    if len(choices) == 1:
         clear = negated is None and not against
-        return frozenset(chosen) if clear else NO_ANSWER | chosen | against, clear
+        return frozenset(choices) if clear else NO_ANSWER | choices | against, clear
     if is_refusal(sentences, target):
         return frozenset({DECLINED}), False
-    return NO_ANSWER | (set() if chosen else against), False
+    return NO_ANSWER | (set() if choices else against), False
 
 
 def allow_names(sentences: Sequence[Sentence]) -> tuple[frozenset[Reading], bool]:
@@ -237,7 +237,7 @@ class Text:
     position: str
     sentences: tuple[Sentence, ...]
     target: Noun
-    other: Noun
+    distractor: Noun
     join: str = " "
 
     @property
@@ -267,16 +267,16 @@ def make_texts(wordings: Wordings, nouns: Sequence[Noun], every: int = 1) -> Ite
             if (turn + at) % every == 0:
                 yield Text("alone", (sentence,), noun, nouns[(at + 1) % len(nouns)])
     rotation = Rotation(wordings)
-    for key, beside, first, outside in product(rotation.keys, rotation.keys, (True, False), (True, False)):
-        target, other, outsider = draw()
-        pair = (rotation.say(key, target), rotation.say(beside, outsider if outside else other))
-        yield Text("before" if first else "after", pair if first else pair[::-1], target, other, next(joins))
+    for key, second_key, is_first, outside in product(rotation.keys, rotation.keys, (True, False), (True, False)):
+        target, distractor, outsider = draw()
+        pair = (rotation.say(key, target), rotation.say(second_key, outsider if outside else distractor))
+        yield Text("before" if is_first else "after", pair if is_first else pair[::-1], target, distractor, next(joins))
     idle = [key for key in rotation.keys if key[0] in BESIDE_ITSELF and key[1] == NOTHING]
-    for claim, key, first, _ in product((("assert", ASSERTS), ("deny", DENIES)), idle, (True, False), range(3)):
-        if key[0] != "announce" or not first:
-            target, other, _ = draw()
+    for claim, key, is_first, _ in product((("assert", ASSERTS), ("deny", DENIES)), idle, (True, False), range(3)):
+        if key[0] != "announce" or not is_first:
+            target, distractor, _ = draw()
             pair = (rotation.say(claim, target), rotation.say(key, target))
-            yield Text("itself", pair if first else pair[::-1], target, other, next(joins))
+            yield Text("itself", pair if is_first else pair[::-1], target, distractor, next(joins))
 
 
 def make_lists(nouns: Sequence[Noun], every: int = 1) -> Iterator[Text]:
@@ -285,44 +285,44 @@ def make_lists(nouns: Sequence[Noun], every: int = 1) -> Iterator[Text]:
     turns = count()
     for (act, effect), templates in LISTS.items():
         for template, at in product(templates, range(0, n, every)):
-            named = [nouns[at], nouns[(at + 2) % n], nouns[(at + 3) % n]]
+            trio = [nouns[at], nouns[(at + 2) % n], nouns[(at + 3) % n]]
             turn = next(turns) % 3
-            x, z, w = named[-turn:] + named[:-turn] if turn else named
+            x, z, w = trio[-turn:] + trio[:-turn] if turn else trio
             sentence = Sentence(act, fill(template, x=x, z=z, w=w), ((x, effect), (z, effect), (w, effect)))
-            yield Text("list", (sentence,), named[0], nouns[(at + 1) % n])
+            yield Text("list", (sentence,), trio[0], nouns[(at + 1) % n])
 
 
 def make_finding_texts() -> Iterator[Text]:
     """The texts about findings, with those of one sentence about two or three of them."""
     yield from make_texts(FINDING_WORDINGS, FINDINGS)
     n = len(FINDINGS)
-    for (act, of_x, of_z), templates in PAIRS.items():
+    for (act, effect_x, effect_z), templates in PAIRS.items():
         for template, at, swapped in product(templates, range(n), (False, True)):
             step = 1 + at % 2  # the other finding is an option, or it is none
             x, z = FINDINGS[at], FINDINGS[(at + step) % n]
-            sentence = Sentence(act, fill(template, x=x, z=z), ((x, of_x), (z, of_z)))
+            sentence = Sentence(act, fill(template, x=x, z=z), ((x, effect_x), (z, effect_z)))
             if swapped:  # the target is z
                 yield Text("one sentence", (sentence,), z, x if step == 1 else FINDINGS[(at + 4) % n])
             else:
                 yield Text("one sentence", (sentence,), x, FINDINGS[(at + 1) % n])
     yield from make_lists(FINDINGS)
     for at, effects, join in product(range(n), product(CLAIMS, repeat=3), ("\n", ", ")):
-        named = (FINDINGS[at], FINDINGS[(at + 2) % n], FINDINGS[(at + 3) % n])
+        trio = (FINDINGS[at], FINDINGS[(at + 2) % n], FINDINGS[(at + 3) % n])
         states = ["present" if effect == ASSERTS else "absent" for effect in effects]
-        lines = [f"{capitalize(noun.words)}: {state}" for noun, state in zip(named, states, strict=True)]
+        lines = [f"{capitalize(noun.term)}: {state}" for noun, state in zip(trio, states, strict=True)]
         text = "\n".join(f"- {line}" for line in lines) if join == "\n" else ", ".join(lines)
         act = "assert" if effects[at % 3] == ASSERTS else "deny"
-        sentence = Sentence(act, text, tuple(zip(named, effects, strict=True)))
-        yield Text("list", (sentence,), named[at % 3], FINDINGS[(at + 1) % n])
+        sentence = Sentence(act, text, tuple(zip(trio, effects, strict=True)))
+        yield Text("list", (sentence,), trio[at % 3], FINDINGS[(at + 1) % n])
     # Three sentences in each order.
     rotation = Rotation({key: templates for key, templates in FINDING_WORDINGS.items() if key != ("hedge", LEANS)})
     idle = [key for key in rotation.keys if key[1] == NOTHING and key[0] != "announce"]
     for at, (claim, key) in enumerate(product((("assert", ASSERTS), ("deny", DENIES)), idle)):
-        target, other, *outside = (FINDINGS[(at + step) % n] for step in range(4))
+        target, distractor, *outside = (FINDINGS[(at + step) % n] for step in range(4))
         sentences = (
             rotation.say(claim, target),
             rotation.say(key, outside[0]),
             rotation.say(("deny", DENIES), outside[1]),
         )
         for order in permutations(sentences):
-            yield Text("three, any order", order, target, other)
+            yield Text("three, any order", order, target, distractor)

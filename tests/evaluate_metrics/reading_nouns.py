@@ -21,7 +21,7 @@ Reading = str | int  # an option's index, "yes", "no", the names that an open an
 class Noun:
     """A finding or an instrument. label: its class; counted: it takes an article."""
 
-    words: str
+    term: str
     counted: bool = False
     label: str = ""
 
@@ -29,8 +29,8 @@ class Noun:
     def phrase(self) -> str:
         """The words with their article."""
         if not self.counted:
-            return self.words
-        return f"{'an' if self.words[0] in 'aeiou' else 'a'} {self.words}"
+            return self.term
+        return f"{'an' if self.term[0] in 'aeiou' else 'a'} {self.term}"
 
 
 @dataclass(frozen=True)

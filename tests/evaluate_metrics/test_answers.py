@@ -252,12 +252,12 @@ OWN_FORM = [  # text, options, question: the choice; or the outcome or the reaso
 
 
 def test_options_of_a_finding_and_its_negation_are_read():
-    def result(text, options, question):
+    def read_result(text, options, question):
         answer = parse_answer(text, options, question)
         return answer.choice if answer.outcome == "answered" else answer.reason or answer.outcome
 
     expected = {text: choice for text, _, _, choice in OWN_FORM}
-    assert {text: result(text, options, question) for text, options, question, _ in OWN_FORM} == expected
+    assert {text: read_result(text, options, question) for text, options, question, _ in OWN_FORM} == expected
 
 
 CUT = {  # text, known to be cut: the choice, or the reason
@@ -269,7 +269,7 @@ CUT = {  # text, known to be cut: the choice, or the reason
 
 def test_of_a_cut_answer_the_opening_counts_and_never_the_last_line():
     answers = {text: parse_answer(text, OPTIONS, PRESENT, cut=True) for text in CUT}
-    assert {text: one.reason if one.choice is None else one.choice for text, one in answers.items()} == CUT
+    assert {text: parsed.reason if parsed.choice is None else parsed.choice for text, parsed in answers.items()} == CUT
 
 
 EVIDENCE = {

@@ -64,8 +64,8 @@ CASES = [
 
 def test_verdicts():
     for question, options, choice, expected, reason in CASES:
-        found = verify_location(question, options, choice)
-        assert found == Verdict(expected, reason == "fired", reason), (question, options, choice)
+        verdict = verify_location(question, options, choice)
+        assert verdict == Verdict(expected, reason == "fired", reason), (question, options, choice)
 
 
 # question -> the reason with a prediction that is right-sided and low, where the left upper option is offered too
@@ -136,5 +136,7 @@ def test_mirrored_words_give_the_mirrored_verdict(place, options, choice):
 
     texts = [f"What is in the {place} lung?", *options]
     mirrored = [" ".join(MIRRORED.get(word, word) for word in text.split(" ")) for text in texts]
-    found, other = (verify_location(question, rest, choice) for question, *rest in (texts, mirrored))
-    assert found == other
+    verdict, mirrored_verdict = (
+        verify_location(question, option_texts, choice) for question, *option_texts in (texts, mirrored)
+    )
+    assert verdict == mirrored_verdict

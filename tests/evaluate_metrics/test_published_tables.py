@@ -34,37 +34,37 @@ FORMS = {
 }  # fmt: skip
 
 
-def reference(question, options, answer, negated):
+def make_reference(question, options, answer, negated):
     return {
         "question": QUESTIONS[question], "polarity": "presence" if question == "presence" else "absence",
         "options": options, "answer": answer, "negated": negated, "counterpart": answer, "finding": options[answer],
     }  # fmt: skip
 
 
-def answered(question, n, correct, negated, *, drift=0, unread=0, form="canonical_no"):
+def make_answers(question, n, correct, negated, *, drift=0, unread=0, form="canonical_no"):
     """n answered questions: `correct` right, `negated` on the negated option, `unread` not readable, the rest wrong.
 
     Of the negated ones, `drift` have a distractor in slot 0.
     """
-    fixed = reference(question, ["Edema", FORMS[form], "Atelectasis"], 0, 1)
-    drifting = reference(question, ["Atelectasis", "Edema", FORMS[form]], 1, 2)
-    parts = [
+    fixed = make_reference(question, ["Edema", FORMS[form], "Atelectasis"], 0, 1)
+    drifting = make_reference(question, ["Atelectasis", "Edema", FORMS[form]], 1, 2)
+    groups = [
         ("A", fixed, correct),
         ("B. " + FORMS[form], fixed, negated - drift),
         (FORMS[form], drifting, drift),
         ("The image is sharp.", fixed, unread),
         ("C", fixed, n - correct - negated - unread),
     ]
-    assert min(count for *_, count in parts) >= 0
-    predictions = [text for text, _, count in parts for _ in range(count)]
-    return predictions, [row for _, row, count in parts for _ in range(count)]
+    assert min(count for *_, count in groups) >= 0
+    predictions = [text for text, _, count in groups for _ in range(count)]
+    return predictions, [row for _, row, count in groups for _ in range(count)]
 
 
-def percent(fraction):
+def format_percent(fraction):
     return f"{100 * fraction:.2f}"
 
 
-def errors(scores, question, suffix=""):
+def count_errors(scores, question, suffix=""):
     name = "n_reversals" if question == "presence" else "n_contradictions"
     return scores[name + suffix]
 
@@ -127,15 +127,17 @@ MAIN = """
 def test_base_and_verified(line):
     _, _, question, *counted = line.split()
     (n, correct, negated, right, unread), printed = map(int, counted[:5]), counted[5:]
-    case = answered(question, n, correct, negated, drift=negated - right, unread=unread)
+    case = make_answers(question, n, correct, negated, drift=negated - right, unread=unread)
     scores = score_predictions(*case, trigger="original", replacement="slot0")
     rate = "reversal_rate" if question == "presence" else "contradiction_rate"
     names = ("accuracy", "accuracy_verified", "accuracy_delta", rate, "wrong_with_negated_rate", "parse_failure_rate")
-    found = [percent(scores[name]) for name in names]
-    if printed[2] != found[2] and "-" not in printed[1:3]:
-        found[2] = f"{float(printed[1]) - float(printed[0]):.2f}"  # of the rounded accuracies
-    assert [one if other != "-" else "-" for one, other in zip(found, printed, strict=True)] == printed
-    assert (errors(scores, question), errors(scores, question, "_verified")) == (negated, 0)
+    percentages = [format_percent(scores[name]) for name in names]
+    if printed[2] != percentages[2] and "-" not in printed[1:3]:
+        percentages[2] = f"{float(printed[1]) - float(printed[0]):.2f}"  # of the rounded accuracies
+    assert [
+        percentage if cell != "-" else "-" for percentage, cell in zip(percentages, printed, strict=True)
+    ] == printed
+    assert (count_errors(scores, question), count_errors(scores, question, "_verified")) == (negated, 0)
     counts = [scores[name] for name in ("n_changed", "n_improved", "n_worsened", "n_unparsed")]
     assert counts == [negated, right, 0, unread]
     if n < 1000:
@@ -177,10 +179,13 @@ MedGemma  P3        canonical_no    125  379  24.65  24.65   99.41
 def test_negation_forms(line):
     _, question, form, correct, negated, b0, original, extended = line.split()
     n = 235 if question == "presence" else 507
-    case = answered(question, n, int(correct), int(negated), form=form)
+    case = make_answers(question, n, int(correct), int(negated), form=form)
     for trigger, printed in (("original", original), ("extended", extended)):
         scores = score_predictions(*case, trigger=trigger)
-        assert (percent(scores["accuracy"]), errors(scores, question)) == (b0, int(negated))
-        left = int(negated) if printed == b0 else 0
-        assert (percent(scores["accuracy_verified"]), errors(scores, question, "_verified")) == (printed, left)
+        assert (format_percent(scores["accuracy"]), count_errors(scores, question)) == (b0, int(negated))
+        n_errors = int(negated) if printed == b0 else 0
+        assert (format_percent(scores["accuracy_verified"]), count_errors(scores, question, "_verified")) == (
+            printed,
+            n_errors,
+        )
         assert scores["n_worsened"] == 0

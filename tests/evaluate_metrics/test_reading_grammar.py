@@ -43,14 +43,14 @@ def read_case(case: Case) -> str | int:
         answer = parse_answer(case.text, case.options, case.question)
         return answer.outcome if answer.choice is None else answer.choice
     if case.reader == "yes_no":
-        said = explain_yes_no(case.text, case.question)
-        return str(said.answer if said.outcome == ANSWERED else said.outcome)
+        explained = explain_yes_no(case.text, case.question)
+        return str(explained.answer if explained.outcome == ANSWERED else explained.outcome)
     if case.reader == "diseases":
         extraction = extract_labels(case.text)
         names, outcome = extraction.labels, extraction.outcome
     else:
-        read = {"instruments": read_instruments, "triplets": read_triplets}[case.reader]
-        names, outcome = read(case.text).names, read(case.text).outcome
+        reader = {"instruments": read_instruments, "triplets": read_triplets}[case.reader]
+        names, outcome = reader(case.text).names, reader(case.text).outcome
     return "+".join(sorted(names)) or (NO_NAMES if outcome == ANSWERED else outcome)
 
 
@@ -70,9 +70,9 @@ def group_failures(failures: Iterable[tuple[Case, str | int]]) -> str:
         changes = ", ".join(f"{name} {n}" for name, n in Counter(case.change for case, _ in group).most_common())
         lines += [f"\n{len(group)} x {' | '.join(key)}", f"    position: {positions}", f"    change: {changes}"]
         for case, reading in group[:: max(1, len(group) // EXAMPLES)][:EXAMPLES]:
-            asked = f"{case.question} {list(case.options) or ''}".strip()
+            prompt = f"{case.question} {list(case.options) or ''}".strip()
             expected = "/".join(sorted(map(str, case.allowed)))
-            lines.append(f"    {case.text!r}  [{asked}]  read {reading}, allowed {expected}")
+            lines.append(f"    {case.text!r}  [{prompt}]  read {reading}, allowed {expected}")
     return "\n".join(lines)
 
 
@@ -110,14 +110,17 @@ EXPECTED = {
 
 
 def test_the_grammar_expects_what_a_person_reads():
-    for text, (said, options, clear, words) in EXPECTED.items():
-        sentences = [Sentence("", "", tuple(zip(said[::2], said[1::2], strict=True)))]
+    for text, (effects, options, clear, yes_no_allowed) in EXPECTED.items():
+        sentences = [Sentence("", "", tuple(zip(effects[::2], effects[1::2], strict=True)))]
         allowed, is_clear = allow_presence(sentences, {X: 0, Y: 2}, X, 1)
         assert ({("X", "No X", "Y")[at] if isinstance(at, int) else at for at in allowed}, is_clear) == (
             options,
             clear,
         ), text
-        assert allow_yes_no(sentences, X) == (words, len(words) == 1 and "declined" not in words), text
+        assert allow_yes_no(sentences, X) == (
+            yes_no_allowed,
+            len(yes_no_allowed) == 1 and "declined" not in yes_no_allowed,
+        ), text
 
 
 @pytest.mark.parametrize("reader", [*CLOSED, "diseases", "instruments", "triplets"])

@@ -164,7 +164,7 @@ def test_every_instrument_is_read_by_its_own_name():
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "said", "denied"),
+    ("reader", "text", "mentions", "denied"),
     [
         (read_instruments, "<think>hook</think> **Ein Großer “Grasper”** – İ, no hook", ["Grasper"], ["hook"]),
         (read_instruments, "the l-hook cautery’s tip, specimen_bag", ["l-hook cautery", "specimen_bag"], []),
@@ -176,9 +176,9 @@ def test_every_instrument_is_read_by_its_own_name():
         ),
     ],
 )
-def test_spans_are_those_of_the_text_as_given(read, text, said, denied):
-    reading = read(text)
-    assert [text[m.start : m.end] for m in reading.mentions] == said
+def test_spans_are_those_of_the_text_as_given(reader, text, mentions, denied):
+    reading = reader(text)
+    assert [text[m.start : m.end] for m in reading.mentions] == mentions
     assert [text[m.start : m.end] for m in reading.denied] == denied
 
 
