@@ -1,4 +1,4 @@
-"""Heatmaps and boxes, and the attention region as one would write it down."""
+"""Heatmaps, boxes and a plain implementation of the attention region."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -11,14 +11,14 @@ NAN = float("nan")
 
 
 def find_plain_region(heatmap, top_fraction=0.2):
-    """As one would write it down."""
+    """Return the attention region, computed straight from its definition."""
     if heatmap.max() == heatmap.min():
         return np.zeros(heatmap.shape, dtype=bool)
     return (heatmap >= np.quantile(heatmap, 1 - top_fraction)) & (heatmap > 0)
 
 
 def draw_plain_union(boxes, size):
-    """The COCO tools' union of the boxes' masks."""
+    """Return the mask of the boxes' union, drawn by the COCO tools."""
     masks = rle.encode_boxes(np.asarray(boxes, dtype=float).reshape(-1, 4), size)
     return coco.decode(coco.merge(masks)).astype(bool) if masks else np.zeros(size, dtype=bool)
 
@@ -53,7 +53,7 @@ def make_heatmap(kind, size, rng):
 
 @st.composite
 def batches(draw, largest=70):
-    """Maps of one size, two lists of boxes for each, and masks."""
+    """Draw maps of one size, two lists of boxes for each map, and motion masks."""
     size = draw(st.integers(1, largest)), draw(st.integers(1, largest))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     kinds = draw(st.lists(st.sampled_from(KINDS), min_size=1, max_size=4))
@@ -80,7 +80,7 @@ def make_bright(size, y_min, x_min, y_max, x_max, value=1.0):
 
 
 def convert_to_lists(predictions):
-    """Heatmaps as lists, which is what `evaluate` takes."""
+    """Convert the heatmaps to lists, the input type of `evaluate`."""
     return [
         row | {"maps": [None if heatmap is None else np.asarray(heatmap).tolist() for heatmap in row["maps"]]}
         for row in predictions

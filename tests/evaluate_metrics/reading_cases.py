@@ -1,4 +1,4 @@
-"""The cases of the grammar of answers: texts with what was asked, and what may be changed about them."""
+"""Test cases of the answer grammar: texts, questions, and changes that keep the reading."""
 
 from __future__ import annotations
 
@@ -58,10 +58,19 @@ from tests.evaluate_metrics.reading_wordings import (
 
 @dataclass(frozen=True)
 class Case:
-    """A text, what was asked, and the readings that are allowed.
+    """A text, its question, and the allowed readings.
 
-    reader: "choice", "yes_no", "diseases", "instruments" or "triplets". form: the form of the options or of the
-    question. clear: there is one right reading, and it is an answer.
+    Attributes:
+        reader: "choice", "yes_no", "diseases", "instruments" or "triplets".
+        act: The act of the sentence about the target.
+        form: The form of the options or of the question.
+        position: The position of that sentence in the text.
+        text: The answer to read.
+        allowed: All readings that do not count as errors.
+        clear: True if there is one right reading, and it is an answer.
+        question: The question, if the reader takes one.
+        options: The options, if the reader takes them.
+        change: The name of the change applied to the text.
     """
 
     reader: str
@@ -77,7 +86,10 @@ class Case:
 
 
 def make_option_cases(texts: Sequence[Text]) -> Iterator[Case]:
-    """The texts as answers to which finding is present, with X, its negation and Y as options; and which is absent."""
+    """Yield the texts as answers to presence and absence questions with options.
+
+    The options of a presence question are X, its negation and Y.
+    """
     orders = tuple(permutations(range(3)))
     for turn, text in enumerate(texts):
         form = NEGATION_FORMS[turn % len(NEGATION_FORMS)]
@@ -108,7 +120,7 @@ def make_option_cases(texts: Sequence[Text]) -> Iterator[Case]:
 
 
 def make_absent_picks() -> Iterator[Case]:
-    """Answers that name the absent finding as such."""
+    """Yield answers that name the absent finding as absent."""
     for template, (at, noun) in product(ABSENT_PICKS, enumerate(FINDINGS)):
         distractor, negated = FINDINGS[at - 1], fill(NEGATION_FORMS[0], x=FINDINGS[at - 1])
         options = (capitalize(distractor.term), negated, capitalize(noun.term))
@@ -118,7 +130,7 @@ def make_absent_picks() -> Iterator[Case]:
 
 
 def make_letter_cases() -> Iterator[Case]:
-    """Answers that speak of options by their letters, alone and beside another one's."""
+    """Yield answers that name options by letter, in one sentence or in two sentences about two options."""
     x, y, w = FINDINGS[0], FINDINGS[1], FINDINGS[2]
     options = (capitalize(x.term), f"No {x.term}", capitalize(y.term), capitalize(w.term))
     letters = "ABCD"
@@ -163,7 +175,7 @@ def make_letter_cases() -> Iterator[Case]:
 
 
 def make_yes_no_cases(texts: Sequence[Text]) -> Iterator[Case]:
-    """The texts as answers to whether there is the target, or whether there is another finding that they name."""
+    """Yield the texts as answers to whether the target, or another finding in the text, is present."""
     for turn, text in enumerate(texts):
         question = YES_NO_QUESTIONS[turn % len(YES_NO_QUESTIONS)]
         nouns = [noun for sentence in text.sentences for noun, _ in sentence.effects if isinstance(noun, Noun)]
@@ -180,7 +192,7 @@ def make_yes_no_cases(texts: Sequence[Text]) -> Iterator[Case]:
 
 
 def make_state_cases() -> Iterator[Case]:
-    """Answers about a subject and its predicate, alone and beside a sentence about an unrelated finding."""
+    """Yield answers about a subject and its predicate, with and without a sentence about an unrelated finding."""
     rotation = Rotation({key: FINDING_WORDINGS[key] for key in FINDING_WORDINGS if key[0] != "hedge"})
     besides, joins = cycle(rotation.keys), cycle(JOINS)
     for state in STATES:
@@ -199,20 +211,20 @@ def make_state_cases() -> Iterator[Case]:
                 text = join.join(spoken.text for spoken in sentences)
                 allowed, clear = allow_yes_no(sentences, state)
                 yield Case("yes_no", sentence.act, form, position, text, allowed, clear, state.question)
-        for opposite in state.opposites:  # other words: unread is no error
+        for opposite in state.opposites:  # another wording: unread is allowed
             text = f"{capitalize(state.subject)} {'are' if state.plural else 'is'} {opposite}."
             yield Case("yes_no", "deny", form, "opposite", text, NO_ANSWER | {NO}, False, state.question)
 
 
 def make_name_cases(reader: str, texts: Iterable[Text]) -> Iterator[Case]:
-    """The texts as open answers, of which a reader takes the names that they assert."""
+    """Yield the texts as open answers; the reader extracts the asserted names."""
     for text in texts:
         allowed, clear = allow_names(text.sentences)
         yield Case(reader, text.act, reader, text.position, text.text, allowed, clear)
 
 
 def make_triplet_cases() -> Iterator[Case]:
-    """Answers about what an instrument does."""
+    """Yield answers about the action of an instrument."""
     for (act, effect), templates in ACTION_WORDINGS.items():
         for template, (tool, doing, do, organ, name) in product(templates, ACTIONS):
             text = template.format(tool=tool, doing=doing, do=do, organ=organ)
@@ -221,11 +233,11 @@ def make_triplet_cases() -> Iterator[Case]:
             yield Case("triplets", act, "triplets", "alone", text, allowed, clear)
 
 
-# ------------------------------------------------------------------------- changes that leave the reading as it is
+# ------------------------------------------------------------------------------------ changes that keep the reading
 
 
 def oppose(case: Case) -> str:
-    """A reasoning that says the opposite of the case's reading, or something clear where it has none."""
+    """Return a reasoning that contradicts the case's reading, or a clear answer if the case has no reading."""
     reading = next(iter(case.allowed)) if case.clear else ""
     if case.reader == "yes_no":
         return f"Let me think. The answer should be {NO if reading == YES else YES}."
@@ -236,7 +248,7 @@ def oppose(case: Case) -> str:
 
 
 def embolden(text: str) -> str:
-    """The text with its longest word in bold."""
+    """Return the text with its longest word in bold."""
     word = max(text.replace(".", " ").replace(",", " ").replace(":", " ").split(), key=len)
     return text.replace(word, f"**{word}**", 1)
 
@@ -252,12 +264,12 @@ CHANGES: Mapping[str, Callable[[Case], str]] = {
     "white space": lambda case: f"  {case.text} \n\n",
     "curly quotes": lambda case: f"“{case.text.replace(chr(39), '’')}”",
 }
-# A letter in lower case may be a word, and a bullet beside a letter, or bold over a list, looks like a list of options.
+# A lower-case letter may be a word; a bullet next to a letter, or bold over a list, looks like a list of options.
 _UNCHANGED = {"letters": {"lower case", "bullets", "heading", "bold word"}}
 
 
 def change_some(cases: Sequence[Case]) -> Iterator[Case]:
-    """Every other case in another dress; over the cases of one act and form each dress comes in turn."""
+    """Yield every second case with a changed text; the changes alternate over the cases of one act and form."""
     turns: dict[tuple[str, str], Iterator[str]] = {}
     for case in cases[::2]:
         names = turns.setdefault((case.act, case.form), cycle(CHANGES))
@@ -269,7 +281,7 @@ def change_some(cases: Sequence[Case]) -> Iterator[Case]:
 
 
 def make_cases() -> list[Case]:
-    """All cases, always in the same order, each text once for what is asked of it."""
+    """Return all cases in a fixed order, without duplicates of text, question and options."""
     texts = list(make_finding_texts())
     cases = list(
         chain(

@@ -1,19 +1,19 @@
-"""Answers made from a grammar, each with the readings that a careful person allows.
+"""Grammar of answers, each with the readings that a careful person allows.
 
 A sentence has an act (assert, deny, refuse, ...) and an effect on each thing that it names. The expected readings
-follow from the effects alone, never from the words: only `ASSERTS` and `DENIES` answer a question. A wording stands in
-a table under its act and its effect (`reading_wordings`). To add one, add a line there.
+follow from the effects alone, never from the words: only `ASSERTS` and `DENIES` answer a question. The tables of
+`reading_wordings` hold the wordings by act and effect. To add a wording, add a line there.
 
-Three rules keep the expectations those of a careful person:
+Three rules define the expectations:
 
-- A lean ("there could be edema") may be read as edema or not at all, but never as its opposite.
+- A lean ("there could be edema") may be read as edema or stay unread, but never be read as its opposite.
 - "No X, but Y" chooses Y for one reader and "No X" for another: both are allowed, and the case does not count as clear.
 - The words "edema is absent" may name the absent finding, or the option "No edema": to a question for the absent
-  finding they are clear only where no option is negated.
+  finding they are clear only if all options are positive.
 
-Left out, because readers disagree: one finding that is both claimed and left open, elimination ("A and B are wrong"
-among three), and a claim of presence alone to a question for the absent finding. Opposites in other words ("the trachea
-is deviated") may be unread.
+The grammar leaves out texts on which readers disagree: one finding that is both claimed and left open, elimination
+("A and B are wrong" among three), and a claim of presence alone to a question for the absent finding. Opposites in
+other words ("the trachea is deviated") may be unread.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Sentence:
 
 
 def fill(template: str, **nouns: Noun) -> str:
-    """The template with its nouns: {x}, {ax}, {X} and {AX} for each name.
+    """Fill a template with its nouns: {x}, {ax}, {X} and {AX} for each name.
 
     >>> fill("{AX} is seen, no {z}.", x=Noun("effusion", counted=True), z=Noun("edema"))
     'An effusion is seen, no edema.'
@@ -81,7 +81,7 @@ def fill(template: str, **nouns: Noun) -> str:
 
 
 def fill_state(template: str, state: State) -> str:
-    """The template with a subject, its predicate and verbs in its number."""
+    """Fill a template with a subject, its predicate and verbs that agree in number."""
     verbs = ("are", "do", "seem") if state.plural else ("is", "does", "seems")
     fields = dict(zip(("is", "does", "seems"), verbs, strict=True))
     return template.format(
@@ -90,19 +90,19 @@ def fill_state(template: str, state: State) -> str:
 
 
 def capitalize(text: str) -> str:
-    """The text with a capital first letter."""
+    """Return the text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def say_each(wordings: Wordings, noun: Noun) -> Iterator[Sentence]:
-    """Each wording, said of a noun."""
+    """Yield each wording with the noun filled in."""
     for (act, effect), templates in wordings.items():
         for template in templates:
             yield Sentence(act, fill(template, x=noun), ((noun, effect),))
 
 
 def say_each_state(state: State) -> Iterator[Sentence]:
-    """Each wording, said of a subject and its predicate."""
+    """Yield each wording with the subject and its predicate filled in."""
     for wordings in (STATE_WORDINGS, NORMAL_WORDINGS if state.normal else {}):
         for (act, effect), templates in wordings.items():
             for template in templates:
@@ -111,7 +111,7 @@ def say_each_state(state: State) -> Iterator[Sentence]:
 
 
 class Rotation:
-    """Gives the wordings of each act and effect in turn, so that few cases use them all."""
+    """Rotation through the wordings of each act and effect; a few cases cover all wordings."""
 
     def __init__(self, wordings: Wordings) -> None:
         self._turns = {
@@ -124,7 +124,7 @@ class Rotation:
         return tuple(self._turns)
 
     def say(self, key: tuple[str, Effect], noun: Noun) -> Sentence:
-        """The next wording of an act, said of a noun."""
+        """Return the next wording of an act, with the noun filled in."""
         return Sentence(key[0], fill(next(self._turns[key]), x=noun), ((noun, key[1]),))
 
 
@@ -132,12 +132,12 @@ class Rotation:
 
 
 def find_named(sentences: Sequence[Sentence], *effects: Effect) -> set[object]:
-    """The things on which the sentences have one of the effects."""
+    """Return the things on which the sentences have one of the effects."""
     return {item for sentence in sentences for item, effect in sentence.effects if effect in effects}
 
 
 def is_refusal(sentences: Sequence[Sentence], subject: object) -> bool:
-    """Whether one sentence stands alone and plainly declines what is asked."""
+    """Whether the text is one sentence that plainly declines to judge the subject."""
     return (
         len(sentences) == 1
         and {effect for _, effect in sentences[0].effects} == {DECLINES}
@@ -146,7 +146,7 @@ def is_refusal(sentences: Sequence[Sentence], subject: object) -> bool:
 
 
 def allow_yes_no(sentences: Sequence[Sentence], subject: object) -> tuple[frozenset[Reading], bool]:
-    """The readings of the sentences as an answer to a yes/no question, and whether they are clear."""
+    """Return the allowed readings under a yes/no question, with a flag for clear readings."""
     asserted, denied = (subject in find_named(sentences, effect) for effect in CLAIMS)
     if asserted and denied:
         return NO_ANSWER, False
@@ -162,10 +162,13 @@ def allow_yes_no(sentences: Sequence[Sentence], subject: object) -> tuple[frozen
 def allow_presence(
     sentences: Sequence[Sentence], positive: Mapping[object, int], target: object, negated: int
 ) -> tuple[frozenset[Reading], bool]:
-    """The readings as an answer to which finding is present, and whether they are clear.
+    """Return the allowed readings under a presence question, with a flag for clear readings.
 
-    positive: the index of the option of each finding. target: the finding whose negation is an option. negated: the
-    index of that option.
+    Args:
+        sentences: The sentences of the answer.
+        positive: The option index of each finding.
+        target: The finding whose negation is an option.
+        negated: The index of the negated option.
     """
     asserted, denied = find_named(sentences, ASSERTS), find_named(sentences, DENIES)
     choices = {positive[item] for item in asserted if item in positive}
@@ -188,7 +191,11 @@ def allow_presence(
 def allow_absence(
     sentences: Sequence[Sentence], positive: Mapping[object, int], target: object, negated: int | None
 ) -> tuple[frozenset[Reading], bool] | None:
-    """The readings as an answer to which finding is absent, and whether they are clear; None where readers disagree."""
+    """Return the allowed readings under an absence question, with a flag for clear readings.
+
+    Returns:
+        The readings and the flag; None if readers disagree.
+    """
     asserted, denied = find_named(sentences, ASSERTS), find_named(sentences, DENIES)
     choices = {positive[item] for item in denied if item in positive}
     if asserted & set(positive) and not choices:
@@ -207,7 +214,10 @@ def allow_absence(
 
 
 def allow_names(sentences: Sequence[Sentence]) -> tuple[frozenset[Reading], bool]:
-    """The readings as an open answer, and whether they are clear. A reading is the asserted labels, joined by "+"."""
+    """Return the allowed readings of an open answer, with a flag for clear readings.
+
+    A reading is the asserted labels, joined by "+".
+    """
     asserted, denied = find_named(sentences, ASSERTS), find_named(sentences, DENIES)
     leaning = find_named(sentences, LEANS)
     some_leaning = chain.from_iterable(combinations(leaning, n) for n in range(len(leaning) + 1))
@@ -223,7 +233,7 @@ def allow_names(sentences: Sequence[Sentence]) -> tuple[frozenset[Reading], bool
 
 
 def join_names(nouns: set[object]) -> str:
-    """The labels of the nouns, in order, joined by "+"."""
+    """Join the labels of the nouns by "+", in alphabetical order."""
     return "+".join(sorted(noun.label for noun in nouns if isinstance(noun, Noun)))
 
 
@@ -232,7 +242,7 @@ def join_names(nouns: set[object]) -> str:
 
 @dataclass(frozen=True)
 class Text:
-    """Sentences in an order, about a target, another option's finding and findings that are no option."""
+    """Ordered sentences about a target, a distractor among the options, and findings outside the options."""
 
     position: str
     sentences: tuple[Sentence, ...]
@@ -242,7 +252,7 @@ class Text:
 
     @property
     def act(self) -> str:
-        """The act of the sentence about the target."""
+        """Act of the sentence about the target."""
         return next((s.act for s in self.sentences if self.target in dict(s.effects)), self.sentences[0].act)
 
     @property
@@ -251,9 +261,12 @@ class Text:
 
 
 def make_texts(wordings: Wordings, nouns: Sequence[Noun], every: int = 1) -> Iterator[Text]:
-    """Texts of one sentence, and of two sentences of any two acts.
+    """Yield texts of one sentence, and of two sentences of any two acts.
 
-    every: of how many nouns each wording alone is said of one.
+    Args:
+        wordings: The wordings by act and effect.
+        nouns: The findings or instruments to name.
+        every: Use each one-sentence wording with one of this many nouns.
     """
     targets = cycle(range(len(nouns)))
     joins = cycle(JOINS)
@@ -280,7 +293,7 @@ def make_texts(wordings: Wordings, nouns: Sequence[Noun], every: int = 1) -> Ite
 
 
 def make_lists(nouns: Sequence[Noun], every: int = 1) -> Iterator[Text]:
-    """Sentences about three nouns at once; the target has each place in turn."""
+    """Yield sentences about three nouns at once, with the target in each position in turn."""
     n = len(nouns)
     turns = count()
     for (act, effect), templates in LISTS.items():
@@ -293,7 +306,7 @@ def make_lists(nouns: Sequence[Noun], every: int = 1) -> Iterator[Text]:
 
 
 def make_finding_texts() -> Iterator[Text]:
-    """The texts about findings, with those of one sentence about two or three of them."""
+    """Yield the texts about findings, and single sentences about two or three findings."""
     yield from make_texts(FINDING_WORDINGS, FINDINGS)
     n = len(FINDINGS)
     for (act, effect_x, effect_z), templates in PAIRS.items():

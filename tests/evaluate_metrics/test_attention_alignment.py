@@ -1,4 +1,4 @@
-"""AA and AC: cases worked out by hand, the table of frames, coarse maps, inputs that are none, and the module."""
+"""AA and AC: cases worked out by hand, the table of frames, coarse maps, invalid inputs, and the module."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ windows = st.tuples(st.floats(-9, 20), st.floats(-9, 20), st.floats(0.5, 60), st
 
 @given(st.integers(1, 9), st.integers(1, 9), windows, st.integers(0, 2**32 - 1))
 def test_coarse_maps_come_to_the_frame_as_scipy_interpolates(height, width, window, seed):
-    """Linear between the cells' centres, the outermost value up to the window's edge, 0 outside the window."""
+    """Maps are linear between cell centres, constant up to the window's edge, and 0 outside the window."""
     grid = np.random.default_rng(seed).random((height, width), dtype=np.float32)
     x, y, w, h = window
     rows, columns = np.arange(24) + 0.5 - y, np.arange(31) + 0.5 - x

@@ -1,4 +1,4 @@
-"""Attention regions and shares of a batch: against the obvious loop, numpy against torch, and arrays that are none."""
+"""Attention regions and shares of a batch: against a plain loop, numpy against torch, and invalid arrays."""
 
 import math
 
@@ -40,7 +40,7 @@ def test_equals_the_obvious_loop_at_the_size_of_a_frame(kind, dtype):
 
 
 def test_a_sample_that_misleads_changes_nothing(monkeypatch):
-    """Values that only the lattice has: what it proposes is refused by counting, and everything is sorted."""
+    """The lattice holds atypical values: counting rejects its proposal, and the function sorts the full map."""
     heatmap = np.random.default_rng(0).random((96, 96))
     heatmap[regions._LATTICE // 2 :: regions._LATTICE, regions._LATTICE // 2 :: regions._LATTICE] += 5
     sorted_wholes = []
@@ -66,13 +66,13 @@ def test_interpolates_as_numpy_does(values, quantile):
 
 
 def is_cut(heatmap, top_fraction):
-    """Whether equation 1 as it stands keeps more than the region, where there is one."""
+    """Whether equation 1 alone keeps more pixels than a non-empty region."""
     pixels, region = heatmap >= np.quantile(heatmap, 1 - top_fraction), plain.find_plain_region(heatmap, top_fraction)
     return bool(region.any() and pixels.sum() > region.sum())
 
 
 def compute_on_device(maps, unions, motion=None, top_fraction=0.2):
-    """The way of tensors that are not on the host, which no machine of the tests has, on the host's own tensors."""
+    """Run the code path of device tensors on host tensors, since the test machines have no device."""
     names = [f"row {row + 1}" for row in range(len(maps))]
     size = maps.shape[1:]
     rectangles = [[split_disjoint(find_pixel_rectangles(boxes, size)) for boxes in union] for union in unions]

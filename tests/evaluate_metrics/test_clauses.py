@@ -1,4 +1,4 @@
-"""What each clause of an answer does, and what it denies: the cues with their examples, and a table of clauses."""
+"""Acts of clauses and their denials: the cues with their examples, and a table of clauses."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_clauses_have_acts():
     assert {text: [clause.act for clause in split_clauses(text)] for text in ACTS} == ACTS
 
 
-STANDING = {  # clause: what it says of the name in brackets
+STANDING = {  # by standing: clauses with the name in brackets
     "asserted": [
         "there is [edema], no effusion", "[edema], not atelectasis", "not only [edema]", "no change in the [edema]",
         "the film is not normal and shows [edema]", "i do not think that there is no [edema]", "not without [edema]",
@@ -77,7 +77,7 @@ def test_a_clause_asserts_or_denies_a_name():
             assert find_standings(clause, [(start, end)]) == [expected], marked
 
 
-CUT = {  # text: what is left of it, not known to be cut and known to be cut
+CUT = {  # text: the remaining text if truncation is unknown, and if it is known
     "It is edema. The left l": ("It is edema. The left l", "It is edema."),
     "It is C.\n- A: no\n- B": ("It is C.\n- A: no", "It is C.\n- A: no"),
     "A. Edema\nB. No edema\n\nB": ("A. Edema\nB. No edema\n\nB", "A. Edema\nB. No edema\n\n"),

@@ -17,7 +17,7 @@ NAN = math.nan
 SHARE = (0, 1)
 RESAMPLES = 2000
 # The 2.5% point of 2,000 resamples is a true quantile of level 0.025 +- sqrt(0.025 * 0.975 / 2000) = 0.0035. Four of
-# these either way is the band in which a right implementation falls 9,999 times in 10,000.
+# these either way bound a right implementation 9,999 times in 10,000.
 TAIL, SLACK = 0.025, 4 * math.sqrt(0.025 * 0.975 / RESAMPLES)
 # The same in standard errors of the mean: over the normal density at that quantile; two runs differ by sqrt(2) more.
 NOISE = float(math.sqrt(2) * SLACK / stats.norm.pdf(stats.norm.ppf(TAIL)))
@@ -28,7 +28,7 @@ def make_ones(count, n):
 
 
 def make_clustered(rng, n_groups):
-    """Groups of 1 to 6 records whose values go together within a group."""
+    """Draw groups of 1 to 6 records whose values correlate within a group."""
     sizes = rng.integers(1, 7, size=n_groups)
     groups = np.repeat(np.arange(n_groups), sizes)
     return rng.normal(size=n_groups)[groups] + 0.3 * rng.normal(size=len(groups)), groups
@@ -103,7 +103,7 @@ def test_groups_that_agree_count_as_one_row_each():
 
 
 def test_percentiles_begin_where_enough_groups_differ():
-    """And the interval hardly changes there; the published tables have percentiles until no group differs."""
+    """The interval hardly changes at the switch; the published tables use percentiles unless all groups agree."""
     for n_wrong in (1, FEW - 1, FEW):
         values = make_ones(500 - n_wrong, 500)
         percentiles, interval = bootstrap_mean(values), bootstrap_mean(values, bounds=SHARE)
@@ -130,7 +130,7 @@ def test_values_that_are_all_equal_have_a_width_on_any_scale():
 
 @pytest.mark.parametrize(("share", "n"), [(0.97, 60), (0.99, 200)])
 def test_the_interval_of_a_clustered_share_near_1_covers_the_truth(share, n):
-    """A small part of benchmarks/share_coverage.py; percentiles alone hold it 76 and 85 times in 100."""
+    """A small part of benchmarks/share_coverage.py; percentiles alone cover the truth 76 and 85 times in 100."""
     rng, held = np.random.default_rng(3), 0
     for seed in range(200):
         groups = np.repeat(np.arange(n), rng.integers(1, 5, size=n))[:n]
@@ -158,7 +158,7 @@ def test_students_quantile_is_scipys(degrees):
 
 @pytest.mark.parametrize("n", [3, 5, 7, 41])
 def test_a_resample_has_as_many_values_as_the_sample(n):
-    """Also where a block of the draw gives one value or none: the mean of values around 1 is 1."""
+    """The size holds if a block of the draw has only one value or is empty: the mean of values around 1 is 1."""
     assert bootstrap_mean(1 + 1e-9 * np.arange(n))[1:3] == pytest.approx((1, 1))
 
 
@@ -195,7 +195,7 @@ PRINTED: list[Any] = [
 
 
 def iter_printed_intervals():
-    """(n, successes, printed low and high in percent, rounding of the print in percent)"""
+    """Yield (n, successes, printed low and high in percent, rounding of the print in percent)."""
     for run, n, correct, improved, worsened, negated, *printed in PRINTED:
         for label, count, low, high, scale in (
             ("B0", correct, *printed[0:2], 1), ("M1", correct + improved - worsened, *printed[2:4], 1),
@@ -208,7 +208,7 @@ def iter_printed_intervals():
 
 @pytest.mark.parametrize(("n", "count", "low", "high", "rounding"), list(iter_printed_intervals()))
 def test_tables_4_and_5(n, count, low, high, rounding):
-    """Ours and the printed bounds lie where 2,000 resamples put the quantiles of Binomial(n, count / n)."""
+    """Our bounds and the printed bounds match the quantiles of Binomial(n, count / n) within 2,000 resamples' error."""
     ours = bootstrap_mean(make_ones(count, n), n_resamples=RESAMPLES, seed=42)
     exact = stats.binom(n, count / n)
     for level, printed, bound in ((TAIL, low, ours.low), (1 - TAIL, high, ours.high)):
@@ -219,7 +219,7 @@ def test_tables_4_and_5(n, count, low, high, rounding):
 
 @pytest.mark.parametrize("run", [run for run in PRINTED if run[-3] is not None], ids=str)
 def test_delta_intervals_of_tables_3_and_5(run):
-    """The seeded runs' only worsened case (Table 6 names it, not its run) is left out; it moves no bound here."""
+    """Leave out the only worsened case of the seeded runs (Table 6 names it, not its run): it moves no bound here."""
     _, n, _, improved, worsened, *_, low, high, _ = run
     deltas = np.repeat([1.0, -1.0, 0.0], [int(improved), int(worsened), int(n - improved - worsened)])
     ours = bootstrap_mean(deltas, n_resamples=RESAMPLES, seed=42)
@@ -229,7 +229,7 @@ def test_delta_intervals_of_tables_3_and_5(run):
 
 @pytest.mark.parametrize("printed_run", [run for run in PRINTED if run[-1] is not None], ids=str)
 def test_printed_p_values_are_those_of_an_unpaired_one_sided_shuffle(printed_run):
-    """The paper calls its test paired. Its figures are those of shuffling all answers over both systems, one-sided.
+    """The paper calls its test paired, but its figures match a one-sided shuffle of all answers over both systems.
 
     The exact p of that shuffle is hypergeometric, with ties or without; 1,000 shuffles add three standard errors of
     0.016 either way. A paired test would print less than 0.05 for every run but LLaVA-Med on OpenI.
@@ -352,7 +352,7 @@ def test_interval_invariants(values, seed, data):
     if not math.isnan(interval.low):
         assert min(defined) - 1e-9 <= interval.low <= interval.high <= max(defined) + 1e-9
     singletons = bootstrap_mean(values, groups=range(len(values)), **options)
-    assert str(singletons) == str(bootstrap_mean(values, **options))  # a group of one is no group
+    assert str(singletons) == str(bootstrap_mean(values, **options))  # singleton groups equal no groups
     wider = bootstrap_mean(values, groups=groups, confidence_level=0.99, **options)
     assert math.isnan(interval.low) or wider.low <= interval.low <= interval.high <= wider.high
 

@@ -1,4 +1,4 @@
-"""What every metric folder must be: loadable by its path, documented by examples that run, and light."""
+"""Requirements on every metric folder: loadable by its path, documented by examples that run, and light."""
 
 import ast
 import doctest
@@ -20,7 +20,7 @@ ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
 METRICS = sorted(path.name for path in ROOM.iterdir() if path.is_dir() and (path / "score.py").exists())
 HEADINGS = ("How to use", "Inputs", "Outputs", "Limits", "Citation")
 
-# Beyond the standard library, evaluate and numpy: what a file may import, and whether only inside its functions.
+# Allowed imports beyond the standard library, evaluate and numpy; True: only inside functions.
 LIBRARIES = {
     "mask_overlap/masks.py": ({"pycocotools"}, False),
     "mask_overlap/score.py": ({"pycocotools"}, False),
@@ -51,7 +51,7 @@ def test_loads_by_path_and_the_examples_of_its_card_run(monkeypatch, name):
 
 @pytest.mark.parametrize("name", METRICS)
 def test_defaults_are_those_that_the_card_names(name):
-    """`n_resamples` (2,000) in a card: all functions of the metric that take it have this default."""
+    """A card's "`n_resamples` (2,000)" is the default of all functions of the metric that take it."""
     card = (ROOM / name / "README.md").read_text(encoding="utf-8")
     documented = re.findall(r"`(\w+)` \(([\d.,]+|True|False)\)", card)
     expected = {option: ast.literal_eval(value.replace(",", "")) for option, value in documented}
@@ -66,7 +66,7 @@ def test_defaults_are_those_that_the_card_names(name):
 
 
 def iter_leaves(scores):
-    """The numbers of nested scores with their names."""
+    """Yield the numbers of nested scores with their names."""
     for name, value in scores.items():
         yield from iter_leaves(value) if isinstance(value, dict) else [(name, value)]
 
@@ -85,7 +85,7 @@ def test_of_nothing_counts_are_zero_and_all_else_is_undefined(name):
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in ROOM.glob("*/*.py")}), ids=lambda path: path.name)
 def test_imports_only_what_a_space_may_have(folder):
-    """evaluate reads the module a line at a time: it needs one import a line, no comment after it, full names."""
+    """The `evaluate` parser reads line by line: one import a line, no comment after it, full names."""
     for path in sorted(folder.glob("*.py")):
         is_module = path.stem == folder.name
         libraries, inside = LIBRARIES.get(path.relative_to(ROOM).as_posix(), (set(), False))
@@ -123,7 +123,7 @@ CASES = [
 
 @pytest.mark.parametrize(("metric", "example"), CASES, ids=lambda value: getattr(value, "name", None))
 def test_a_metric_needs_no_evaluate(metric, example):
-    """Its function with plain lists gives what its module of `evaluate` gives."""
+    """The metric's function on plain lists and its `evaluate` module return equal results."""
     config, inputs = example["config"], example["inputs"]
     names = {"ivt": f"score_{config or 'instruments'}", "confidence": "score_values"}
     name = names.get(metric.name, "score_predictions")

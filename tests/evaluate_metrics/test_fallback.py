@@ -1,4 +1,4 @@
-"""Y0: what is read from a response that should hold a packet, and when the packet's answer replaces the baseline's."""
+"""Y0: reading of a response with a packet, and the rule that replaces the baseline's answer by the packet's."""
 
 from decimal import Decimal
 
@@ -113,7 +113,7 @@ def format_response(baseline, confidence, packet, packet_confidence):
 
 @given(letters, hundredths, letters, hundredths)
 def test_the_rule_in_whole_hundredths(baseline, confidence, packet, packet_confidence):
-    """Integers are exact: the rule over all hundredths, thresholds included, whatever floats make of them."""
+    """Check the rule with exact integers over all hundredths, including the thresholds."""
     text = format_response(baseline, f"{confidence / 100:.2f}", packet, f"{packet_confidence / 100:.2f}")
     verdict = fall_back(read_packet(text, OPTIONS))
     fires = confidence < 80 and packet_confidence - confidence >= 3 and packet != baseline

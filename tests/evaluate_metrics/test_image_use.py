@@ -25,7 +25,7 @@ ZOO = Path(__file__).parents[2] / "benchmarks" / "audit_zoo.py"
 
 
 def make_condition(n_right, *, n=N, n_missing=0, changed=None, start=0):
-    """n_right right answers from row `start` on; the last n_missing are asked and have no score."""
+    """Make a condition with `n_right` right answers from row `start` on; the last `n_missing` answers have no score."""
     scores = np.zeros(n)
     scores[start : start + n_right] = 1
     scores[n - n_missing :] = NAN
@@ -64,8 +64,8 @@ CASES = {
         "open", ""),
     "recalled": ((make_condition(90), make_condition(10), SAME, {"cropped": make_condition(50)}), "recalls", ""),
     "recalled, blind declines all": (
-        (make_condition(90), make_condition(20), {"none": make_condition(0, n_missing=N)}, {"cropped": make_condition(50)}),
-        "recalls", ""),
+        (make_condition(90), make_condition(20), {"none": make_condition(0, n_missing=N)},
+         {"cropped": make_condition(50)}), "recalls", ""),
     "a tenth lost": ((make_condition(90), make_condition(40), SAME, {"cropped": make_condition(86)}), "uses", ""),
     "most lost, too few rows": (
         (make_condition(59), make_condition(35), SAME, {"cropped": make_condition(51)}), "open", "cropped"),
@@ -116,7 +116,7 @@ def test_a_blind_condition_is_hidden_if_more_than_the_margin_is_declined(n_missi
 
 
 def test_declined_blind_rows_have_the_score_that_hurts_the_claim():
-    """Counted by hand: own 50 right; blind 40 right, 4 declined. They may be right (44) or wrong (40)."""
+    """Count by hand: 50 right with the image; blind 40 right and 4 declined, so 40 to 44 right."""
     with_image, blind = make_condition(50), make_condition(40, n_missing=4)
     comparison = measure(with_image, make_condition(50), {"none": blind}).blind["none"].comparison
     high, low = (np.where(np.isnan(blind.scores), bound, blind.scores) for bound in (1.0, 0.0))
@@ -139,7 +139,7 @@ def test_only_rows_that_are_answered_with_the_image_count():
 
 @pytest.mark.parametrize(("n_right", "n"), [(58, 100), (270, 500)])
 def test_the_rows_that_would_do_are_enough(n_right, n):
-    """The same shares in as many rows as `n_enough` settle it."""
+    """The same shares in `n_enough` rows settle the verdict."""
     verdict = judge(make_condition(n_right, n=n), make_condition(n // 2, n=n), {"none": make_condition(n // 2, n=n)})
     assert verdict.name == "open"
     assert verdict.n_enough > n
@@ -224,7 +224,7 @@ def test_own_and_other_exchanged_mirror_each_other(values):
 @settings(max_examples=25, deadline=None)
 @given(st.integers(20, 100), st.integers(0, 5), st.integers(0, 5))
 def test_a_declined_blind_row_never_makes_use_more_certain(n_right, n_declined, more):
-    """As long as the condition stays one that can settle it, whatever the rows are that it declines."""
+    """The invariant holds for any declined rows while the condition can still settle the verdict."""
     with_image, with_donor = make_condition(n_right), make_condition(20)
     p_values = []
     for n_missing in (n_declined, min(5, n_declined + more)):

@@ -23,7 +23,7 @@ RATES = ("precision", "recall", "f1")
 
 
 def make_random_videos(seed, n_videos=3, n=25, levels=6):
-    """Scores with many ties, gold with absent classes, and the videos' labels, their frames mixed."""
+    """Draw scores with many ties, gold with absent classes, and shuffled video labels."""
     rng = np.random.default_rng(seed)
     gold = (rng.random((n_videos * n, 100)) < rng.choice([0, 0.02, 0.2], size=100)).astype(int)
     scores = rng.integers(levels, size=gold.shape) / levels + 0.3 * gold * rng.random(gold.shape).round(1)
@@ -32,7 +32,10 @@ def make_random_videos(seed, n_videos=3, n=25, levels=6):
 
 @pytest.fixture
 def oracle(monkeypatch):
-    """ivtmetrics fed by videos, on a scikit-learn that gives -0.0 to absent classes, as it did when it was written."""
+    """Yield a function that feeds ivtmetrics by video.
+
+    The fixture patches scikit-learn to return -0.0 for absent classes, the behaviour that ivtmetrics was written for.
+    """
 
     def average_precision(targets, predictions, average):
         values = average_precision_score(targets, predictions, average=average)

@@ -1,4 +1,4 @@
-"""What a language model reads: prompts, replies, cache, a chat-completions server, a tiny local model, agreement."""
+"""Readings by a language model: prompts, replies, cache, a chat-completions server, a tiny local model, agreement."""
 
 import contextlib
 import json
@@ -89,7 +89,7 @@ def test_closed_answers_are_asked_once_each_and_empty_ones_never():
 
 
 def reply_by_words(messages):
-    """A model that always follows the prompt."""
+    """Reply to a prompt with the labels that the words of the answer name."""
     text = messages[-1]["content"].removeprefix("Answer: ").removesuffix("\nReply:")
     return json.dumps(sorted(extract_labels(text).labels))
 
@@ -110,7 +110,7 @@ def extract(texts, complete, vocabulary=CLASSES, **options):
 
 
 class Counting:
-    """A model that follows the prompt by its words, counts its calls, and fails from one of them on."""
+    """A model that replies by words, counts its calls, and raises from call `fails_from` on."""
 
     def __init__(self, fails_from=math.inf):
         self.fails_from, self.calls = fails_from, 0
@@ -155,7 +155,7 @@ def test_a_cache_needs_a_model_and_must_be_one(tmp_path):
 
 
 def start_server(statuses=(), reply=None):
-    """A model that reads by words, after first requests answered with `statuses`."""
+    """Start a chat server that answers the first requests with `statuses`, then replies by words."""
     waiting = list(statuses)
     return chat_server(reply_by_words, lambda _: waiting.pop(0) if waiting else 200, reply)
 

@@ -1,4 +1,4 @@
-"""Ranking of pixels: against scikit-learn, ties and all, undefined values, bad inputs."""
+"""Ranking of pixels: against scikit-learn, with and without ties, undefined values, bad inputs."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ NAN = float("nan")
 
 
 def compute_with_scikit_learn(scores, labels, tops=TOPS, precision_ties="included"):
-    """As one would write it down with scikit-learn."""
+    """Compute the scores with scikit-learn, straight from their definitions."""
     scores, labels = scores.ravel(), labels.ravel()
     if not labels.any():
         return [NAN] * (2 + 2 * len(tops))
@@ -26,7 +26,7 @@ def compute_with_scikit_learn(scores, labels, tops=TOPS, precision_ties="include
 
 @st.composite
 def maps(draw):
-    """Scores of every kind: all different, many tied, neighbours in the last bit, negative, of one value."""
+    """Draw scores of every kind: all different, many tied, neighbours in the last bit, negative, of one value."""
     shape = draw(st.integers(1, 3)), draw(st.integers(1, 12)), draw(st.integers(1, 12))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     kind = draw(st.sampled_from(["different", "tied", "last bit", "negative", "zeros", "one", "tiny", "float32"]))

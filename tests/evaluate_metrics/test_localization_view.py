@@ -16,7 +16,7 @@ sizes = st.one_of(
 
 
 def crop_to_view(drawing):
-    """A mask as the paper's pipeline brings it to the view: resize, pad, crop."""
+    """Resize, pad and crop a mask to the view, following the paper's pipeline."""
     height, width = drawing.size[::-1]
     longest = max(height, width)
     resized = drawing.resize(
@@ -28,7 +28,7 @@ def crop_to_view(drawing):
 
 
 def is_on_an_edge(size):
-    """The view's pixels whose centre is between two of the image's: PIL's running sum may land on either side."""
+    """Mark the view's pixels whose centre falls between two image pixels: PIL's running sum may choose either."""
     x_min, y_min, width, height = window(size)
     x, y = (start + (np.arange(224) + 0.5) * (side / 224) for start, side in ((x_min, width), (y_min, height)))
     return (np.abs(y - y.round()) < 1e-6)[:, None] | (np.abs(x - x.round()) < 1e-6)

@@ -1,4 +1,4 @@
-"""The location repair of M2: which words are a location, when an option takes another's place, what always holds."""
+"""Location repair of M2: location words, replacement of options, invariants."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -132,7 +132,7 @@ MIRRORED = {"left": "right", "right": "left", "upper": "lower", "lower": "upper"
 
 @given(st.sampled_from(PLACES), options_lists, st.integers(0, 5))
 def test_mirrored_words_give_the_mirrored_verdict(place, options, choice):
-    """Neither pole of an axis is treated unlike the other."""
+    """The rule treats both poles of an axis alike."""
 
     texts = [f"What is in the {place} lung?", *options]
     mirrored = [" ".join(MIRRORED.get(word, word) for word in text.split(" ")) for text in texts]

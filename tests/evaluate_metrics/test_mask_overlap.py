@@ -1,4 +1,4 @@
-"""Dice and IoU of run-length masks: against scikit-learn, empty masks, and masks that are none."""
+"""Dice and IoU of run-length masks: against scikit-learn, empty masks, and invalid masks."""
 
 import math
 
@@ -78,7 +78,7 @@ def test_a_table_counted_by_hand():
 
 @given(mask_pairs())
 def test_runs_are_those_of_pycocotools(pair):
-    """The text's runs start with background and, in column order, draw the mask again."""
+    """The encoded runs start with background and, in column order, reproduce the mask."""
     pixels, _ = pair
     runs = _runs(encode_rle(pixels)["counts"], "mask")
     decoded = np.repeat(np.arange(len(runs)) % 2, runs).reshape(pixels.shape, order="F")

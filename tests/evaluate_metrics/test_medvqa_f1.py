@@ -179,7 +179,7 @@ PREDICTIONS, REFERENCES = zip(
     ("Cardiomegaly and edema", make_open("Cardiomegaly", "Pleural effusion")),
     ("The heart is normal", make_open()),
     ("Blurred", make_open("Edema", image_id="j")),
-    ("Blurred", make_open()),  # unread is no right answer to a normal region
+    ("Blurred", make_open()),  # an unread answer to a normal region is wrong
     ("A nodule", make_open(image_id="k")),
     strict=True,
 )
@@ -276,7 +276,7 @@ def test_open_scores_agree_with_scikit_learn(cases):
 @settings(max_examples=20)
 @given(st.integers(0, 1000))
 def test_the_interval_is_that_of_resampled_images(seed):
-    """Against numpy: draw images with replacement, add up their counts, take F1."""
+    """Resample with numpy: draw images with replacement, add up their counts, take F1."""
     rng = np.random.default_rng(seed)
     images = np.repeat(np.arange(60), rng.integers(1, 5, size=60))
     gold = rng.random(len(images)) < 0.6
@@ -299,7 +299,7 @@ def test_module_agrees_with_the_function():
 
 
 def test_printed_f1_of_table_2_is_not_always_that_of_printed_precision_and_recall():
-    """What the card says of the published table: 43 of 52 differ beyond rounding, 6 lie outside [P, R]."""
+    """Check the card's claim about the published table: 43 of 52 differ beyond rounding, 6 are outside [P, R]."""
     card = (ROOM / "medvqa_f1" / "README.md").read_text(encoding="utf-8")
     cells = [tuple(map(float, cell)) for cell in re.findall(r"(0\.\d{3}) / (0\.\d{3}) / (0\.\d{3})", card)]
     half, differ, outside = 0.0005, 0, 0

@@ -57,7 +57,7 @@ def test_one_question(scores, answer, negated, counterpart, gap, subset):
     missing=st.tuples(st.integers(0, 1), st.integers(0, 1)),
 )
 def test_concept_difference_is_that_of_the_conditional_probabilities(contexts, conditional, missing):
-    """Whatever the contexts themselves are worth, and with the contexts exchanged it changes its sign."""
+    """The difference ignores the contexts' own scores, and changes its sign if the contexts are exchanged."""
     log_probs = np.array([contexts, np.add(contexts, conditional[: len(contexts)])])
     expected = [negated - positive for positive, negated in conditional[: len(contexts)]]
     np.testing.assert_allclose(options.concept_difference(*log_probs), expected, atol=1e-9)
@@ -79,7 +79,7 @@ def test_generated_predictions_can_disagree_with_the_scores():
 
 @st.composite
 def questions(draw):
-    """(scores, answer, negated, counterpart) of 1 to 12 questions with 3 to 5 options, a pair in each."""
+    """Draw (scores, answer, negated, counterpart) of 1 to 12 questions with 3 to 5 options and one pair each."""
     k, n = draw(st.integers(3, 5)), draw(st.integers(1, 12))
     pairs = [draw(st.permutations(range(k)))[:2] for _ in range(n)]
     scores = draw(st.lists(st.lists(NUMBERS, min_size=k, max_size=k), min_size=n, max_size=n))
@@ -109,7 +109,7 @@ def test_summary_agrees_with_a_loop(rows):
 
 @given(rows=questions())
 def test_proposition_a1(rows):
-    """Where the pair outranks the distractors and the residual favours "neg", the prediction is the negated option."""
+    """If the pair outranks the distractors and the residual favours "neg", the prediction is the negated option."""
     scores, _, negated, counterpart = rows
     subsets = options.subsets(scores, counterpart, negated, counterpart)
     gaps, best = options.polarity_gap(scores, negated, counterpart), options.predicted(scores)

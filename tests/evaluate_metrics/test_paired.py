@@ -16,13 +16,13 @@ NAN = math.nan
 
 
 def expand_table(both_right, only_after, only_before, neither):
-    """after and before of a two-by-two table."""
+    """Expand a two-by-two table to the scores after and before."""
     counts = [both_right, only_after, only_before, neither]
     return np.repeat([1.0, 1.0, 0.0, 0.0], counts), np.repeat([1.0, 0.0, 1.0, 0.0], counts)
 
 
 def make_clustered(seed, n_groups, shift=0.0, size=4):
-    """Zeros and ones of two systems, each of which go together within a group."""
+    """Draw zeros and ones of two systems that correlate within a group."""
     rng = np.random.default_rng(seed)
     groups = np.repeat(np.arange(n_groups), rng.integers(1, size + 1, size=n_groups))
     group_effects, noise = 2 * rng.normal(size=(2, n_groups))[:, groups], rng.normal(size=(2, len(groups)))
@@ -45,7 +45,7 @@ def test_newcombes_interval_is_the_published_one(table, printed):
 
 @pytest.mark.parametrize(("p", "q", "n_groups", "size"), [(0.9, 0.8, 12, 1), (0.8, 0.6, 10, 5), (0.95, 0.95, 20, 3)])
 def test_the_interval_of_few_groups_covers_the_truth(p, q, n_groups, size):
-    """Groups of one patient, in which the answers go together: the truth lies inside about 95 times in 100."""
+    """With correlated answers within patients, the interval covers the truth about 95 times in 100."""
     rng, labels, hits = np.random.default_rng(7), np.repeat(np.arange(n_groups), size), 0
     for _ in range(300):
         shared = rng.normal(size=(n_groups, 1)) * 0.7
@@ -70,7 +70,7 @@ def test_the_clustered_bootstrap_agrees_with_scipy():
 
 
 def test_wilson_and_bootstrap_meet_where_enough_groups_differ():
-    """The way changes at FEW groups that differ, and the interval hardly does."""
+    """The method switches at FEW differing groups, and the interval hardly changes."""
     differences = [
         paired.compute_paired_difference(*expand_table(200, few, 10, 100)) for few in (paired.FEW - 11, paired.FEW - 10)
     ]
@@ -98,7 +98,7 @@ def test_holm_agrees_with_statsmodels(p_values):
 
 @pytest.mark.parametrize("margin", [0.005, 0.02, 0.03, 0.05, 0.1])
 def test_the_interval_decides_as_two_one_sided_tests_do(margin):
-    """Of many cases away from the border p = 0.05, where a resampled bound may fall on either side."""
+    """Skip cases near p = 0.05, since a resampled bound may fall on either side."""
     decided = 0
     for seed in range(6):
         rng = np.random.default_rng(seed)
@@ -118,7 +118,7 @@ def test_the_interval_decides_as_two_one_sided_tests_do(margin):
 
 @pytest.mark.parametrize("n_groups", [16, 30, 400])
 def test_percentiles_are_expanded_to_students_interval(n_groups):
-    """Of normal numbers, whose bootstrapped mean is normal with the variance of the sample."""
+    """Use normal numbers: their bootstrapped mean is normal with the variance of the sample."""
     values = np.random.default_rng(3).normal(0.5, 0.1, size=n_groups)
     level = paired.compute_expanded_level(0.95, n_groups)
     bootstrapped = stats.norm.interval(level, values.mean(), values.std() / math.sqrt(n_groups))
@@ -131,7 +131,7 @@ def test_percentiles_are_expanded_to_students_interval(n_groups):
 
 @pytest.mark.parametrize("n", [10, 200])
 def test_the_equivalence_p_is_where_the_interval_just_fits(n):
-    """Of Wilson's scores (10) and of the bootstrap."""
+    """Cover the Wilson interval (n = 10) and the bootstrap (n = 200)."""
     rng = np.random.default_rng(4)
     before = (rng.random(n) < 0.6) * 1.0
     after = np.where(rng.random(n) < 0.7, before, 1 - before)

@@ -1,4 +1,4 @@
-"""The textual and the visual perturbation test: reading yes and no, cases by hand, undefined values, invariants."""
+"""Textual and visual perturbation tests: reading yes and no, cases by hand, undefined values, invariants."""
 
 import pytest
 from hypothesis import given

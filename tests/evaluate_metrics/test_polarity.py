@@ -131,8 +131,11 @@ def test_the_rule_of_errors():
 
 
 def make_samples(*rows):
-    """Presence questions with "X" right and "No X" second, of (choice, outcome, reason, evidence); "No X" is verified
-    unless it was read from prose."""
+    """Make samples of presence questions with options "X" (right) and "No X".
+
+    Args:
+        rows: Tuples of (choice, outcome, reason, evidence). A choice of "No X" is verified unless read from prose.
+    """
     choice, outcome, reason, evidence = (np.array(column) for column in zip(*rows, strict=True))
     n = len(rows)
     return Samples(
@@ -148,7 +151,7 @@ def test_declined_unread_and_prose_are_counted_apart():
         (1, "answered", "", "letter"),
         (1, "answered", "", "text"),
         (1, "answered", "", "prose"),
-        (1, "answered", "", ""),  # of an old log: not known what it was read from
+        (1, "answered", "", ""),  # from an old log without the evidence
         (-1, "declined", "", ""),
         (-1, "declined", "", ""),
         (-1, "unread", "none", ""),

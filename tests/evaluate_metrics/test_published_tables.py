@@ -1,18 +1,19 @@
 """The published tables of CXR-ContraBench from their counts: predictions in, printed figures out.
 
-Accuracy and counts of a row are tied by arithmetic (235 * 31.49% = 74; 74 + 153 = 227 = 96.60%), so the counts can be
-read off the print. Each row here becomes that many answered questions; the metric has to print the table again.
+Arithmetic ties the accuracy and the counts of a row (235 * 31.49% = 74; 74 + 153 = 227 = 96.60%), so the printed
+figures determine the counts. Each row here becomes that many answered questions; the metric has to print the table
+again.
 
-Printed figures that do not follow from one another, and how they stand here:
+Inconsistent printed figures, and their treatment here:
 
 - OpenI report-style absence, CheXpert train absence (Table 10), shuffled layouts under slot-0 (Table 13): more
-  contradictions are removed than answers become right: slot-0 where the first positive option is not the target
+  contradictions are removed than answers become right: slot-0 if the first positive option is not the target
   (Figure 14, "no-evidence drift"). "put right" is then the accuracy's gain, and the rest are questions of that layout.
 - OpenI CheXStruct (Table 11): 428 + 73 negated answers stay, of questions whose options all share a concept word
-  (Figure 14, "persistent No X"), where the original rule does not fire; again only their number is read off. These,
-  and Table 16's control, stand in tests/report/test_report.py.
-- Tables 19 and 21 print 23.08% / 356 (MedGemma) and 0.20% / 505 (Qwen) for the canonical wording of CheXpert absence
-  where Tables 9, 10, 12 and 13 print 24.06% / 351 and 0.39% / 504. Both are taken as printed.
+  (Figure 14, "persistent No X"), and the original rule does not fire; again only their number is read off.
+  tests/report/test_report.py covers these and Table 16's control.
+- Tables 19 and 21 print 23.08% / 356 (MedGemma) and 0.20% / 505 (Qwen) for the canonical wording of CheXpert absence;
+  Tables 9, 10, 12 and 13 print 24.06% / 351 and 0.39% / 504. The tests take both from the print.
 - Deltas of Table 9 are differences of the counts' accuracies or of the two rounded ones. Either is accepted.
 - Train-split percentages of Table 10 leave several counts open (0.01% is 13 records); one that fits both is taken.
 """
@@ -42,9 +43,16 @@ def make_reference(question, options, answer, negated):
 
 
 def make_answers(question, n, correct, negated, *, drift=0, unread=0, form="canonical_no"):
-    """n answered questions: `correct` right, `negated` on the negated option, `unread` not readable, the rest wrong.
+    """Make `n` answered questions and their predictions.
 
-    Of the negated ones, `drift` have a distractor in slot 0.
+    Args:
+        question: The kind of question.
+        n: The number of questions.
+        correct: The number of right answers.
+        negated: The number of answers that choose the negated option.
+        drift: The number of negated answers with a distractor in slot 0.
+        unread: The number of unread answers; the remaining answers are wrong.
+        form: The form of the negation.
     """
     fixed = make_reference(question, ["Edema", FORMS[form], "Atelectasis"], 0, 1)
     drifting = make_reference(question, ["Atelectasis", "Edema", FORMS[form]], 1, 2)
@@ -69,7 +77,7 @@ def count_errors(scores, question, suffix=""):
     return scores[name + suffix]
 
 
-# Tables 9, 10, 11, 17 (and 2, 12, 13 in the original wording), and 13 in shuffled layouts: B0 and M1 as published;
+# Tables 9, 10, 11, 17 (and 2, 12, 13 in the original wording), and 13 in shuffled layouts: B0 and M1 from the print;
 # at the end Table 17's instruction prompts. "-" is not printed.
 # table, model, question, n, correct, negated, put right, unread
 # | B0 acc, M1 acc, delta, rate of negated answers, their share of the wrong ones, parse failures

@@ -1,4 +1,4 @@
-"""RAS: the levels as a table, scores by hand and against the obvious loop, motion that is not known, bad inputs."""
+"""RAS: a table of the levels, scores by hand and against a plain loop, unknown motion, bad inputs."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Readings of answers made from a grammar: what a sentence does decides, whatever it names and wherever it stands."""
+"""Readings of answers from a grammar: the effect of each sentence decides, for any noun and any position."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -33,12 +33,12 @@ EXAMPLES = 3  # shown of each group of failures
 
 @cache
 def read_cases() -> tuple[tuple[Case, str | int], ...]:
-    """Each case and its reading."""
+    """Return each case with its reading."""
     return tuple((case, read_case(case)) for case in make_cases())
 
 
 def read_case(case: Case) -> str | int:
-    """An option's index, yes, no or names where the reader answers; declined or unread where it does not."""
+    """Return the reading: an option's index, yes, no or names if the reader answers, otherwise declined or unread."""
     if case.reader == "choice":
         answer = parse_answer(case.text, case.options, case.question)
         return answer.outcome if answer.choice is None else answer.choice
@@ -55,12 +55,12 @@ def read_case(case: Case) -> str | int:
 
 
 def is_wrong(case: Case, reading: str | int) -> bool:
-    """Whether the reader answers what no careful person would read. To answer nothing is never wrong."""
+    """Whether the reader gives an answer that no careful person would read. An unread answer is never wrong."""
     return reading not in case.allowed | NO_ANSWER
 
 
 def group_failures(failures: Iterable[tuple[Case, str | int]]) -> str:
-    """The failures by reader, act, form and change, the largest groups first, with examples."""
+    """Group the failures by reader, act, form and change, the largest groups first, with examples."""
     groups: dict[tuple[str, ...], list[tuple[Case, str | int]]] = defaultdict(list)
     for case, reading in failures:
         groups[case.reader, case.act, case.form].append((case, reading))
@@ -86,8 +86,8 @@ def test_the_grammar_makes_many_cases_of_every_act_in_every_form():
     assert {(act, form): counts[act, form] for act in acts for form in forms if counts[act, form] < 10} == {}
 
 
-# What each sentence does to X (options "X" and "No X"), Y (option "Y") or Z (no option): the options that may be read
-# as the finding that is present, and whether one of them must be; the words that may be read as whether there is X.
+# Effects on X (options "X" and "No X"), Y (option "Y") or Z (outside the options); the allowed readings of a presence
+# question, and whether one of them is required; the allowed readings of a yes/no question about X.
 EXPECTED = {
     "X is seen.": ([X, ASSERTS], {"X"}, True, {"yes"}),
     "X is not seen.": ([X, DENIES], {"No X"}, True, {"no"}),

@@ -1,4 +1,4 @@
-"""Readers of answers take time in proportion to the text, whatever a model repeats."""
+"""Linear time of the answer readers on repetitive text."""
 
 from time import process_time
 

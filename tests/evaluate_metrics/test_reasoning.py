@@ -1,4 +1,4 @@
-"""Which part of a text is the answer, in every form that models mark their reasoning with; text without its markup."""
+"""Extraction of the answer from text with reasoning marked in any form, and removal of markup."""
 
 import pytest
 from hypothesis import given

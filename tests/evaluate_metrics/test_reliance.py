@@ -1,4 +1,4 @@
-"""What an image adds beside blind controls: against scipy and statsmodels, known models, and undefined cases."""
+"""Effect of an image against blind controls: against scipy and statsmodels, known models, and undefined cases."""
 
 import math
 
@@ -20,7 +20,7 @@ def draw_patients(rng, n):
 
 
 def draw_right(rng, groups, share_right):
-    """Zeros and ones of which those of one patient go together; share_right of them are 1."""
+    """Draw zeros and ones that correlate within a patient; a share of `share_right` is 1."""
     z = rng.normal(size=len(groups))[groups] + rng.normal(size=len(groups))
     return (z < math.sqrt(2) * stats.norm.ppf(share_right)) * 1.0
 
@@ -31,7 +31,7 @@ def test_a_share_without_groups_is_statsmodels_wilson(n_hits, n):
     interval = share(hits)
     assert interval[1:3] == pytest.approx(proportion_confint(n_hits, n, method="wilson"), abs=1e-9)
     assert (interval.value, interval.n_hits, interval.n, interval.n_groups) == (n_hits / n, n_hits, n, n)
-    assert str(share(hits, range(len(hits)))) == str(interval)  # a group of one is no group
+    assert str(share(hits, range(len(hits)))) == str(interval)  # singleton groups equal no groups
 
 
 def test_rows_of_a_patient_that_agree_count_as_one():
@@ -71,7 +71,7 @@ def test_how_many_patients_who_all_agree_are_a_proof(n_groups, verdict):
 
 @pytest.mark.parametrize(("n_videos", "verdict"), [(4, "open"), (5, "uses")])
 def test_four_videos_show_nothing_however_clear_their_rows_are(n_videos, verdict):
-    """Their interval lies above the margin, since rows of a video agree no more than others."""
+    """The interval is above the margin, since rows correlate no more within a video than across videos."""
     blind, groups = {"blank": np.tile([0.0, 0.0, 1.0], 20)}, np.repeat(np.arange(n_videos), 60 // n_videos)
     assert reliance(np.ones(60), blind, margin=0.02, groups=groups).found.low > 0.02
     assert judge(np.ones(60), blind, 0.02, groups) == verdict
@@ -79,7 +79,7 @@ def test_four_videos_show_nothing_however_clear_their_rows_are(n_videos, verdict
 
 @pytest.mark.parametrize(("n", "changed", "verdict"), [(80, 0, "no use"), (40, 0, "open"), (80, 1, "open")])
 def test_where_no_row_differs_rows_count_singly(n, changed, verdict):
-    """Five videos whose rows all stay as they are: their interval is wide, and yet nothing changed in 80 rows."""
+    """Five videos with unchanged rows: the interval is wide, although no difference occurs in 80 rows."""
     scores, groups = np.tile([0.0, 1.0, 0.5, 0.5], n // 4), np.arange(n) % 5
     controls = {"none": scores, "blank": np.where(np.arange(n) < changed, 1.0, scores)}
     result = reliance(scores, controls, margin=0.05, groups=groups)
@@ -89,12 +89,12 @@ def test_where_no_row_differs_rows_count_singly(n, changed, verdict):
 
 
 def test_a_rare_great_loss_that_is_not_seen_is_allowed_for():
-    """60 rows that each gain 0.03 more than the margin: one in 50 that loses all would not show a third of the time."""
+    """60 rows each gain 0.03 more than the margin; a loss of all in one row of 50 would be unseen a third of the time."""
     assert judge(np.full(60, 0.88), {"blank": np.full(60, 0.8)}, 0.05) == "open"
 
 
 def test_the_best_blind_control_decides():
-    """The image has to be above every one; that some control is weak shows nothing."""
+    """The image has to score above every control; a weak control proves nothing."""
     rng = np.random.default_rng(1)
     groups = draw_patients(rng, 400)
     image, weak, strong = (draw_right(rng, groups, p) for p in (0.8, 0.3, 0.8))
@@ -183,7 +183,7 @@ def test_invariants(image, blind, order, size):
     renamed = [f"patient {-group}" for group in shuffled[2]]
     shuffled_result = reliance(shuffled[0], {"blank": shuffled[1]}, margin=0.125, groups=renamed)
     assert select_numbers(shuffled_result.found) == pytest.approx(select_numbers(result.found), nan_ok=True)
-    assert shuffled_result[2:] == pytest.approx(result[2:], rel=0.011, nan_ok=True)  # p_equal lies on a grid of 1%
+    assert shuffled_result[2:] == pytest.approx(result[2:], rel=0.011, nan_ok=True)  # p_equal has a grid of 1%
     mirrored = reliance(blind, {"blank": image}, **options)
     assert (mirrored.p_above, mirrored.p_below) == pytest.approx((result.p_below, result.p_above), nan_ok=True)
     assert mirrored.found.difference == pytest.approx(-result.found.difference, nan_ok=True)

@@ -1,4 +1,4 @@
-"""Boxes and polygons that models state, in the words of each family."""
+"""Boxes and polygons in the notation of each model family."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading free text about instruments and triplets, and the JSON protocol: tables of texts, spans, invariants."""
+"""Free text about instruments and triplets, and the JSON protocol: tables of texts, spans, invariants."""
 
 import json
 import re
@@ -67,7 +67,7 @@ FOUND = [
     ((G, H), ["The grasper isn't moving while the hook is dissecting.",
         "Grasper: used to hold the gallbladder.\nHook: used to dissect."]),
     ((BAG,), ["The gallbladder has been removed and is in the specimen bag."]),
-    # ticks and crosses, tables, a colon and what is said of the name
+    # ticks and crosses, tables, a name with a colon and its state
     ((H,), ["✓ Hook\n✗ Grasper\n✗ Bag", "✅ Hook ❌ Grasper ❌ Bag",
         "Hook ✔ Grasper ✘ Bag ✘", "Grasper ❌, Hook ✅, Bag ❌",
         "- [x] Hook\n- [ ] Grasper",
@@ -90,7 +90,7 @@ FOUND = [
         '[{"name": "hook", "visible": true}, {"name": "grasper", "visible": false}]',
         '```json\n{\n  "absent": [\n    "grasper",\n    "bag"\n  ],\n  "present": [\n    "hook"\n  ]\n}\n```']),
     ((G, H), ['{"grasper": 0.9, "hook": 0.7}']),
-    # what is usual
+    # usual appearance and use
     ((G,), ["It could be mistaken for a bipolar, but it is a grasper."]),
     ((H,), ["The hook is dissecting. The scissors would be used later."]),
     ((H,), ["Surgeons typically use graspers and clippers. Here a hook is seen.",

@@ -1,4 +1,4 @@
-"""QCCV-Neg: which questions and options each trigger reads, the published cases, and what must always hold."""
+"""QCCV-Neg: questions and options that each trigger reads, the published cases, and invariants."""
 
 import pytest
 from hypothesis import given
@@ -40,7 +40,7 @@ QUESTIONS = [
 
 
 def read_polarity(question: str, trigger: str) -> str | None:
-    """What the verifier took the question for, seen from outside: with slot0 only absence puts the distractor."""
+    """Infer the question's polarity from the verdict: with slot0, only an absence question selects the distractor."""
     verdict = verify(question, ["Atelectasis", "Edema", "No edema"], 2, trigger=trigger, replacement="slot0")
     return {0: "absence", 1: "presence"}.get(verdict.choice or 0) if verdict.fired else None
 
@@ -95,7 +95,7 @@ VERDICTS = [
     (PRESENCE, AORTA, 0, EXTENDED, 1, "fired"),
     (ABSENCE, ["No pneumothorax", "Pneumothorax", "Pleural effusion"], 0, ORIGINAL, 1, "fired"),
     (ABSENCE, ["No pleural effusion", "Pleural effusion", "Focal consolidation"], 0, ORIGINAL, 1, "fired"),
-    (ABSENCE, DRIFT, 2, ORIGINAL, 0, "fired"),  # slot 0 is not the target: wrong, as published
+    (ABSENCE, DRIFT, 2, ORIGINAL, 0, "fired"),  # slot 0 is not the target: wrong, matches the paper
     (ABSENCE, DRIFT, 2, AGNOSTIC, 1, "fired"),
     (ABSENCE, DRIFT, 2, EXTENDED, 1, "fired"),
     # section 6.3: the one worsened case of the pooled 30k run; the gold is the negated option
