@@ -235,9 +235,7 @@ def test_triplet_scores_and_samples():
         by_video = {
             f"VID{video}": mean for video, mean in zip(dict.fromkeys(videos.tolist()), ap.video_means, strict=True)
         }
-        assert {
-            video: video_scores[f"ap_{component}"] for video, video_scores in result["per_video"].items()
-        } == by_video
+        assert {video: row[f"ap_{component}"] for video, row in result["per_video"].items()} == by_video
     assert list(result["per_class"]["ivt"]) == list(TRIPLETS)
     assert result["per_class"]["i"]["hook"] == aps["i"].per_class[2]
     assert sum(len(record["covered"]) for record in result["per_sample"]) == result["n_covered"]

@@ -132,16 +132,12 @@ def test_a_stopped_run_goes_on_where_it_was(tmp_path):
     cache = tmp_path / "replies.sqlite"
     with pytest.raises(ConnectionError):
         extract(TEXTS, Counting(fails_from=3), model="m", cache=cache)
-    first_model, cached_model, renamed_model, fewer = (Counting() for _ in range(4))
-    assert (
-        extract(TEXTS, first_model, model="m", cache=cache)
-        == extract(TEXTS, cached_model, model="m", cache=cache)
-        == READ
-    )
+    resumed, cached, renamed, fewer = (Counting() for _ in range(4))
+    assert extract(TEXTS, resumed, model="m", cache=cache) == extract(TEXTS, cached, model="m", cache=cache) == READ
     # Another model or another vocabulary is another question.
-    extract(TEXTS, renamed_model, model="m2", cache=cache)
+    extract(TEXTS, renamed, model="m2", cache=cache)
     extract(TEXTS, fewer, ["Edema"], model="m", cache=cache)
-    assert [model.calls for model in (first_model, cached_model, renamed_model, fewer)] == [1, 0, 3, 3]
+    assert [model.calls for model in (resumed, cached, renamed, fewer)] == [1, 0, 3, 3]
     with sqlite3.connect(cache) as database:
         assert "nodules" not in str(database.execute("SELECT key FROM replies").fetchall())
 

@@ -192,14 +192,9 @@ def test_candidates_by_hand():
 
 
 def test_summary_by_hand():
-    summary = pairs.summarise(ROWS[:3])
-    assert (summary["auroc"], summary["n_auroc"], summary["n_rows"], summary["n_clusters"]) == (
-        pytest.approx(0.7),
-        2,
-        3,
-        2,
-    )
-    assert {summary[f"n_{state}"] for state in score.STATES} == {3, 0}
+    means = pairs.summarise(ROWS[:3])
+    assert (means["auroc"], means["n_auroc"], means["n_rows"], means["n_clusters"]) == (pytest.approx(0.7), 2, 3, 2)
+    assert {means[f"n_{state}"] for state in score.STATES} == {3, 0}
     assert pairs.summarise(ROWS[:3], "one_lung")["auroc"] == 0.6
     assert math.isnan(pairs.summarise([])["auroc"])
     with pytest.raises(ValueError, match="subset 'left'; expected one of all, abnormal, one_lung, mdrb"):

@@ -14,7 +14,7 @@ from medfaith.evaluate_metrics.mask_overlap.score import score_predictions
 from tests.evaluate_metrics.modules import compute_by_module
 
 
-def encode_rle(pixels):
+def encode(pixels):
     encoded = coco.encode(np.asfortranarray(pixels, dtype=np.uint8))
     return {"size": [int(side) for side in encoded["size"]], "counts": encoded["counts"].decode("ascii")}  # pyright: ignore[reportAttributeAccessIssue]
 
@@ -43,7 +43,7 @@ def mask_pairs(draw):
 @given(st.lists(mask_pairs(), min_size=1, max_size=6))
 def test_agrees_with_scikit_learn(pairs):
     scores = score_predictions(
-        [encode_rle(ours) for ours, _ in pairs], [encode_rle(theirs) for _, theirs in pairs], per_sample=True
+        [encode(ours) for ours, _ in pairs], [encode(theirs) for _, theirs in pairs], per_sample=True
     )
     expected = [
         [metric(theirs.ravel(), ours.ravel()) if (ours | theirs).any() else math.nan for ours, theirs in pairs]
@@ -57,15 +57,8 @@ def test_agrees_with_scikit_learn(pairs):
 
 
 def test_a_table_counted_by_hand():
-    predictions = [encode_rle(LEFT), encode_rle(LEFT), encode_rle(EMPTY), encode_rle(MIDDLE), None, None]
-    references = [
-        encode_rle(LEFT),
-        encode_rle(MIDDLE),
-        encode_rle(EMPTY),
-        encode_rle(EMPTY),
-        encode_rle(MIDDLE),
-        encode_rle(EMPTY),
-    ]
+    predictions = [encode(LEFT), encode(LEFT), encode(EMPTY), encode(MIDDLE), None, None]
+    references = [encode(LEFT), encode(MIDDLE), encode(EMPTY), encode(EMPTY), encode(MIDDLE), encode(EMPTY)]
     scores = score_predictions(predictions, references, per_sample=True)
     ious = [sample["iou"] for sample in scores["per_sample"]]
     assert ious == pytest.approx([1, 4 / 16, math.nan, 0, 0, math.nan], nan_ok=True)
@@ -80,23 +73,23 @@ def test_a_table_counted_by_hand():
 def test_runs_are_those_of_pycocotools(pair):
     """The encoded runs start with background and, in column order, reproduce the mask."""
     pixels, _ = pair
-    runs = _runs(encode_rle(pixels)["counts"], "mask")
+    runs = _runs(encode(pixels)["counts"], "mask")
     decoded = np.repeat(np.arange(len(runs)) % 2, runs).reshape(pixels.shape, order="F")
     assert (decoded == pixels).all()
 
 
-GOOD, IDS = encode_rle(LEFT), ["study 1", "study 2"]
+GOOD, IDS = encode(LEFT), ["study 1", "study 2"]
 
 
 @pytest.mark.parametrize(
     ("mask", "ids", "message"),
     [
         (
-            encode_rle(draw_box(6, 4, 0, 0, 1, 1)),
+            encode(draw_box(6, 4, 0, 0, 1, 1)),
             IDS,
             r"study 2: the prediction has size \[6, 4\] and the reference \[4, 6\]",
         ),
-        (encode_rle(draw_box(6, 4, 0, 0, 1, 1)), None, "row 2: the prediction has size"),
+        (encode(draw_box(6, 4, 0, 0, 1, 1)), None, "row 2: the prediction has size"),
         ({**GOOD, "size": [4, 7]}, IDS, "study 2, prediction: the runs cover 24 pixels; expected 4 x 7 = 28"),
         ({**GOOD, "counts": ""}, IDS, "the runs cover 0 pixels"),
         ({**GOOD, "counts": GOOD["counts"] + "o"}, IDS, "counts end within a run"),
@@ -118,8 +111,8 @@ def test_a_bad_mask_is_named(mask, ids, message):
 
 @pytest.mark.parametrize("missing", [{0}, {1}, {2}, {0, 1}, {0, 1, 2}, set()], ids=str)
 def test_module_agrees_with_the_function(missing):
-    predictions = [None if row in missing else encode_rle(pixels) for row, pixels in enumerate((LEFT, EMPTY, MIDDLE))]
-    references = [encode_rle(MIDDLE), encode_rle(LEFT), encode_rle(MIDDLE)]
+    predictions = [None if row in missing else encode(pixels) for row, pixels in enumerate((LEFT, EMPTY, MIDDLE))]
+    references = [encode(MIDDLE), encode(LEFT), encode(MIDDLE)]
     expected = score_predictions(predictions, references, per_sample=True)
     assert expected["n_without_prediction"] == len(missing)
     assert compute_by_module("mask_overlap", predictions, references, per_sample=True) == expected

@@ -105,14 +105,12 @@ def test_the_interval_decides_as_two_one_sided_tests_do(margin):
         before = rng.random(800) < 0.6
         after = np.where(rng.random(800) < 0.85, before, rng.random(800) < 0.6)
         p = ttost_paired(after * 1.0, before * 1.0, -margin, margin)[0]
-        difference = paired.compute_paired_difference(
-            after, before, confidence_level=paired.compute_equivalence_level()
-        )
+        interval = paired.compute_paired_difference(after, before, confidence_level=paired.compute_equivalence_level())
         ours = paired.compute_equivalence_p(after, before, margin)
         assert ours == pytest.approx(p, rel=0.3, abs=0.015) or p > 0.5  # steps of 1 / 800, 2,000 resamples
         if not 0.035 < p < 0.07:
             decided += 1
-            assert (-margin < difference.low and difference.high < margin) == (p < 0.05) == (ours < 0.05), (seed, p)
+            assert (-margin < interval.low and interval.high < margin) == (p < 0.05) == (ours < 0.05), (seed, p)
     assert decided >= 4
 
 
@@ -158,14 +156,8 @@ def test_what_could_be_found_agrees_with_the_power_of_a_t_test():
 
 
 def test_undefined_values_are_left_out_and_counted():
-    difference = paired.compute_paired_difference([1, NAN, 0, 1], [0, 1, NAN, 1], groups=["a", "a", "b", "c"])
-    assert (difference.n, difference.n_nan, difference.n_groups, difference.n_differ, difference.difference) == (
-        2,
-        2,
-        2,
-        1,
-        0.5,
-    )
+    interval = paired.compute_paired_difference([1, NAN, 0, 1], [0, 1, NAN, 1], groups=["a", "a", "b", "c"])
+    assert (interval.n, interval.n_nan, interval.n_groups, interval.n_differ, interval.difference) == (2, 2, 2, 1, 0.5)
     for values, groups in (([], None), ([NAN], None), ([1.0], None), ([1.0, 0.0], ["a", "a"])):
         assert math.isnan(paired.compute_paired_difference(values, values, groups=groups).low)
     assert np.isnan([paired.compute_paired_difference([], []).difference, paired.enough(0, NAN, 0.1)]).all()

@@ -142,9 +142,7 @@ def test_base_and_verified(line):
     percentages = [format_percent(scores[name]) for name in names]
     if printed[2] != percentages[2] and "-" not in printed[1:3]:
         percentages[2] = f"{float(printed[1]) - float(printed[0]):.2f}"  # of the rounded accuracies
-    assert [
-        percentage if cell != "-" else "-" for percentage, cell in zip(percentages, printed, strict=True)
-    ] == printed
+    assert [value if cell != "-" else "-" for value, cell in zip(percentages, printed, strict=True)] == printed
     assert (count_errors(scores, question), count_errors(scores, question, "_verified")) == (negated, 0)
     counts = [scores[name] for name in ("n_changed", "n_improved", "n_worsened", "n_unparsed")]
     assert counts == [negated, right, 0, unread]

@@ -99,11 +99,9 @@ NOTHING_STATED = [
 
 def test_a_statement_is_found():
     for text, stated in STATED.items():
-        assert stated in {(statement.kind, statement.text.strip()) for statement in statements(readable(text))}, text
+        assert stated in {(item.kind, item.text.strip()) for item in statements(readable(text))}, text
     for text in NOTHING_STATED:
-        assert not [statement for statement in statements(readable(text)) if statement.kind in ("final", "answer")], (
-            text
-        )
+        assert not [item for item in statements(readable(text)) if item.kind in ("final", "answer")], text
 
 
 @pytest.mark.parametrize(
