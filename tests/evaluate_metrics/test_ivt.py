@@ -32,7 +32,7 @@ def make_random_videos(seed, n_videos=3, n=25, levels=6):
 
 @pytest.fixture
 def oracle(monkeypatch):
-    """Yield a function that feeds ivtmetrics by video.
+    """Return a function that feeds ivtmetrics by video.
 
     The fixture patches scikit-learn to return -0.0 for absent classes, the behaviour that ivtmetrics was written for.
     """
