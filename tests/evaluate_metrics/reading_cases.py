@@ -1,4 +1,4 @@
-"""The cases of the grammar of answers: texts with what was asked, and what may be changed about them."""
+"""Test cases of the answer grammar: texts, questions, and changes that keep the reading."""
 
 from __future__ import annotations
 
@@ -58,10 +58,19 @@ from tests.evaluate_metrics.reading_wordings import (
 
 @dataclass(frozen=True)
 class Case:
-    """A text, what was asked, and the readings that are allowed.
+    """A text, its question, and the allowed readings.
 
-    reader: "choice", "yes_no", "diseases", "instruments" or "triplets". form: the form of the options or of the
-    question. clear: there is one right reading, and it is an answer.
+    Attributes:
+        reader: "choice", "yes_no", "diseases", "instruments" or "triplets".
+        act: The act of the sentence about the target.
+        form: The form of the options or of the question.
+        position: The position of that sentence in the text.
+        text: The answer to read.
+        allowed: All readings that do not count as errors.
+        clear: True if there is one right reading, and it is an answer.
+        question: The question, if the reader takes one.
+        options: The options, if the reader takes them.
+        change: The name of the change applied to the text.
     """
 
     reader: str
@@ -77,14 +86,17 @@ class Case:
 
 
 def make_option_cases(texts: Sequence[Text]) -> Iterator[Case]:
-    """The texts as answers to which finding is present, with X, its negation and Y as options; and which is absent."""
+    """Yield the texts as answers to presence and absence questions with options.
+
+    The options of a presence question are X, its negation and Y.
+    """
     orders = tuple(permutations(range(3)))
     for turn, text in enumerate(texts):
         form = NEGATION_FORMS[turn % len(NEGATION_FORMS)]
-        shown = (capitalize(text.target.words), fill(form, x=text.target), capitalize(text.other.words))
+        option_texts = (capitalize(text.target.term), fill(form, x=text.target), capitalize(text.distractor.term))
         order = orders[(turn // 5) % len(orders)]
-        options = tuple(shown[place] for place in order)
-        positive = {text.target: order.index(0), text.other: order.index(2)}
+        options = tuple(option_texts[place] for place in order)
+        positive = {text.target: order.index(0), text.distractor: order.index(2)}
         allowed, clear = allow_presence(text.sentences, positive, text.target, order.index(1))
         question = PRESENCE_QUESTIONS[turn % len(PRESENCE_QUESTIONS)]
         yield Case("choice", text.act, form, text.position, text.text, allowed, clear, question, options)
@@ -96,11 +108,11 @@ def make_option_cases(texts: Sequence[Text]) -> Iterator[Case]:
                 third = next(
                     noun
                     for noun in FINDINGS
-                    if noun not in {text.target, text.other}
+                    if noun not in {text.target, text.distractor}
                     and all(noun not in dict(sentence.effects) for sentence in text.sentences)
                 )
-                options = tuple(capitalize(noun.words) for noun in (text.target, text.other, third))
-                positive = {text.target: 0, text.other: 1}
+                options = tuple(capitalize(noun.term) for noun in (text.target, text.distractor, third))
+                positive = {text.target: 0, text.distractor: 1}
             expected = allow_absence(text.sentences, positive, text.target, negated)
             if expected:
                 name = "absence, no option negated" if negated is None else "absence, one option negated"
@@ -108,19 +120,19 @@ def make_option_cases(texts: Sequence[Text]) -> Iterator[Case]:
 
 
 def make_absent_picks() -> Iterator[Case]:
-    """Answers that name the absent finding as such."""
+    """Yield answers that name the absent finding as absent."""
     for template, (at, noun) in product(ABSENT_PICKS, enumerate(FINDINGS)):
-        other, negated = FINDINGS[at - 1], fill(NEGATION_FORMS[0], x=FINDINGS[at - 1])
-        options = (capitalize(other.words), negated, capitalize(noun.words))
+        distractor, negated = FINDINGS[at - 1], fill(NEGATION_FORMS[0], x=FINDINGS[at - 1])
+        options = (capitalize(distractor.term), negated, capitalize(noun.term))
         text = fill(template, x=noun)
         yield Case("choice", "assert", "absence, one option negated", "alone", text, frozenset({2}), True,
                    ABSENCE_QUESTIONS[at % 2], options)  # fmt: skip
 
 
 def make_letter_cases() -> Iterator[Case]:
-    """Answers that speak of options by their letters, alone and beside another one's."""
+    """Yield answers that name options by letter, in one sentence or in two sentences about two options."""
     x, y, w = FINDINGS[0], FINDINGS[1], FINDINGS[2]
-    options = (capitalize(x.words), f"No {x.words}", capitalize(y.words), capitalize(w.words))
+    options = (capitalize(x.term), f"No {x.term}", capitalize(y.term), capitalize(w.term))
     letters = "ABCD"
 
     def say(act: str, effect: Effect, template: str, at: int) -> Sentence:
@@ -134,23 +146,23 @@ def make_letter_cases() -> Iterator[Case]:
     ]  # fmt: skip
     asserting = [t for t in LETTER_WORDINGS["assert", ASSERTS] if t.endswith(".")]  # whole sentences
     claims = cycle(asserting)
-    for key, at, step, first in product(turns, range(4), (2, 3), (True, False)):
-        if key[0] in ("assert", "refuse", "hedge") or (key[0] == "announce" and not first):
+    for key, at, step, is_first in product(turns, range(4), (2, 3), (True, False)):
+        if key[0] in ("assert", "refuse", "hedge") or (key[0] == "announce" and not is_first):
             continue  # what does not go with a claim
-        beside = (at + step) % 4
-        pair = (say(*key, next(turns[key]), at), say("assert", ASSERTS, next(claims), beside))
-        if letters[beside] not in pair[0].text:
-            listed.append(("before" if first else "after", pair if first else pair[::-1]))
+        second_at = (at + step) % 4
+        pair = (say(*key, next(turns[key]), at), say("assert", ASSERTS, next(claims), second_at))
+        if letters[second_at] not in pair[0].text:
+            listed.append(("before" if is_first else "after", pair if is_first else pair[::-1]))
     for at, step in product(range(4), (1, 2, 3)):
         pair = (say("assert", ASSERTS, "Option {l} is correct.", at),
                 say("assert", ASSERTS, "Option {l} is correct.", (at + step) % 4))  # fmt: skip
         listed.append(("two", pair))
     for position, sentences in listed:
         text = " ".join(sentence.text for sentence in sentences)
-        chosen = {at for at in find_named(sentences, ASSERTS) if isinstance(at, int)}
-        clear = len(chosen) == 1
+        choices = {at for at in find_named(sentences, ASSERTS) if isinstance(at, int)}
+        clear = len(choices) == 1
         refuses = len(sentences) == 1 and sentences[0].effects[0][1] == DECLINES
-        allowed = frozenset(chosen) if clear else frozenset({DECLINED}) if refuses else NO_ANSWER
+        allowed = frozenset(choices) if clear else frozenset({DECLINED}) if refuses else NO_ANSWER
         yield Case(
             "choice", sentences[0].act, "letters", position, text, allowed, clear, PRESENCE_QUESTIONS[0], options
         )
@@ -163,14 +175,14 @@ def make_letter_cases() -> Iterator[Case]:
 
 
 def make_yes_no_cases(texts: Sequence[Text]) -> Iterator[Case]:
-    """The texts as answers to whether there is the target, or whether there is another finding that they name."""
+    """Yield the texts as answers to whether the target, or another finding in the text, is present."""
     for turn, text in enumerate(texts):
         question = YES_NO_QUESTIONS[turn % len(YES_NO_QUESTIONS)]
-        named = [noun for sentence in text.sentences for noun, _ in sentence.effects if isinstance(noun, Noun)]
-        asked = named[-1] if turn % 4 == 0 else text.target
-        allowed, clear = allow_yes_no(text.sentences, asked)
-        act = next((s.act for s in text.sentences if asked in dict(s.effects)), text.act)
-        yield Case("yes_no", act, "yes/no", text.position, text.text, allowed, clear, fill(question, x=asked))
+        nouns = [noun for sentence in text.sentences for noun, _ in sentence.effects if isinstance(noun, Noun)]
+        subject = nouns[-1] if turn % 4 == 0 else text.target
+        allowed, clear = allow_yes_no(text.sentences, subject)
+        act = next((s.act for s in text.sentences if subject in dict(s.effects)), text.act)
+        yield Case("yes_no", act, "yes/no", text.position, text.text, allowed, clear, fill(question, x=subject))
     for replies, reading in ((YES_REPLIES, YES), (NO_REPLIES, NO)):
         for template, (at, noun) in product(replies, enumerate(FINDINGS)):
             text = fill(template, x=noun, z=FINDINGS[at - 1])
@@ -180,7 +192,7 @@ def make_yes_no_cases(texts: Sequence[Text]) -> Iterator[Case]:
 
 
 def make_state_cases() -> Iterator[Case]:
-    """Answers about a subject and its predicate, alone and beside a sentence about an unrelated finding."""
+    """Yield answers about a subject and its predicate, with and without a sentence about an unrelated finding."""
     rotation = Rotation({key: FINDING_WORDINGS[key] for key in FINDING_WORDINGS if key[0] != "hedge"})
     besides, joins = cycle(rotation.keys), cycle(JOINS)
     for state in STATES:
@@ -196,23 +208,23 @@ def make_state_cases() -> Iterator[Case]:
                 text = f"{capitalize(state.subject)} {verb} {claim[2]}{state.predicate}."
                 listed.append(("itself", (sentence, Sentence(claim[0], text, ((state, claim[1]),))), " "))
             for position, sentences, join in listed:
-                text = join.join(one.text for one in sentences)
+                text = join.join(spoken.text for spoken in sentences)
                 allowed, clear = allow_yes_no(sentences, state)
                 yield Case("yes_no", sentence.act, form, position, text, allowed, clear, state.question)
-        for opposite in state.opposites:  # other words: unread is no error
+        for opposite in state.opposites:  # another wording: unread is allowed
             text = f"{capitalize(state.subject)} {'are' if state.plural else 'is'} {opposite}."
             yield Case("yes_no", "deny", form, "opposite", text, NO_ANSWER | {NO}, False, state.question)
 
 
 def make_name_cases(reader: str, texts: Iterable[Text]) -> Iterator[Case]:
-    """The texts as open answers, of which a reader takes the names that they assert."""
+    """Yield the texts as open answers; the reader extracts the asserted names."""
     for text in texts:
         allowed, clear = allow_names(text.sentences)
         yield Case(reader, text.act, reader, text.position, text.text, allowed, clear)
 
 
 def make_triplet_cases() -> Iterator[Case]:
-    """Answers about what an instrument does."""
+    """Yield answers about the action of an instrument."""
     for (act, effect), templates in ACTION_WORDINGS.items():
         for template, (tool, doing, do, organ, name) in product(templates, ACTIONS):
             text = template.format(tool=tool, doing=doing, do=do, organ=organ)
@@ -221,22 +233,22 @@ def make_triplet_cases() -> Iterator[Case]:
             yield Case("triplets", act, "triplets", "alone", text, allowed, clear)
 
 
-# ------------------------------------------------------------------------- changes that leave the reading as it is
+# ------------------------------------------------------------------------------------ changes that keep the reading
 
 
 def oppose(case: Case) -> str:
-    """A reasoning that says the opposite of the case's reading, or something clear where it has none."""
+    """Return a reasoning that contradicts the case's reading, or a clear answer if the case has no reading."""
     reading = next(iter(case.allowed)) if case.clear else ""
     if case.reader == "yes_no":
         return f"Let me think. The answer should be {NO if reading == YES else YES}."
     if case.reader == "choice":
-        other = next(at for at in range(len(case.options)) if at != reading)
-        return f"Let me think. The answer should be {'ABCDE'[other]}. {case.options[other]}."
+        opposite = next(at for at in range(len(case.options)) if at != reading)
+        return f"Let me think. The answer should be {'ABCDE'[opposite]}. {case.options[opposite]}."
     return "There is pleural effusion, and there is a stapler. No, perhaps not."
 
 
 def embolden(text: str) -> str:
-    """The text with its longest word in bold."""
+    """Return the text with its longest word in bold."""
     word = max(text.replace(".", " ").replace(",", " ").replace(":", " ").split(), key=len)
     return text.replace(word, f"**{word}**", 1)
 
@@ -252,12 +264,12 @@ CHANGES: Mapping[str, Callable[[Case], str]] = {
     "white space": lambda case: f"  {case.text} \n\n",
     "curly quotes": lambda case: f"“{case.text.replace(chr(39), '’')}”",
 }
-# A letter in lower case may be a word, and a bullet beside a letter, or bold over a list, looks like a list of options.
+# A lower-case letter may be a word; a bullet next to a letter, or bold over a list, looks like a list of options.
 _UNCHANGED = {"letters": {"lower case", "bullets", "heading", "bold word"}}
 
 
 def change_some(cases: Sequence[Case]) -> Iterator[Case]:
-    """Every other case in another dress; over the cases of one act and form each dress comes in turn."""
+    """Yield every second case with a changed text; the changes alternate over the cases of one act and form."""
     turns: dict[tuple[str, str], Iterator[str]] = {}
     for case in cases[::2]:
         names = turns.setdefault((case.act, case.form), cycle(CHANGES))
@@ -269,7 +281,7 @@ def change_some(cases: Sequence[Case]) -> Iterator[Case]:
 
 
 def make_cases() -> list[Case]:
-    """All cases, always in the same order, each text once for what is asked of it."""
+    """Return all cases in a fixed order, without duplicates of text, question and options."""
     texts = list(make_finding_texts())
     cases = list(
         chain(

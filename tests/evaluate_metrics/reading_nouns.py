@@ -1,4 +1,4 @@
-"""What the answers of the grammar speak of, and the effects that a sentence has on it."""
+"""Nouns of the answer grammar, and the effects that a sentence has on a noun."""
 
 from __future__ import annotations
 
@@ -19,26 +19,37 @@ Reading = str | int  # an option's index, "yes", "no", the names that an open an
 
 @dataclass(frozen=True)
 class Noun:
-    """A finding or an instrument. label: its class; counted: it takes an article."""
+    """A finding or an instrument.
 
-    words: str
+    Attributes:
+        term: The noun without an article.
+        counted: True if the noun takes an article.
+        label: The class of the noun.
+    """
+
+    term: str
     counted: bool = False
     label: str = ""
 
     @property
     def phrase(self) -> str:
-        """The words with their article."""
+        """Term with its article."""
         if not self.counted:
-            return self.words
-        return f"{'an' if self.words[0] in 'aeiou' else 'a'} {self.words}"
+            return self.term
+        return f"{'an' if self.term[0] in 'aeiou' else 'a'} {self.term}"
 
 
 @dataclass(frozen=True)
 class State:
-    """A subject and a predicate, as "the lungs" and "clear".
+    """A subject and a predicate, such as "the lungs" and "clear".
 
-    normal: the predicate is the normal state. opposites: other words for its denial. unrelated: a finding that neither
-    implies nor contradicts it.
+    Attributes:
+        subject: The subject of the sentence.
+        predicate: The predicate of the sentence.
+        normal: True if the predicate is the normal state.
+        opposites: Other wordings of the denial.
+        unrelated: A finding that neither implies nor contradicts the state.
+        plural: True if the subject takes a plural verb.
     """
 
     subject: str

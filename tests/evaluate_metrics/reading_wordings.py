@@ -1,4 +1,4 @@
-"""The wordings of the grammar of answers: tables of sentences under their act and their effect. Add a wording here."""
+"""Wordings of the answer grammar: tables of sentences by act and effect. Add new wordings here."""
 
 from __future__ import annotations
 
@@ -469,6 +469,6 @@ ALONE_ONLY = {
     "No image was provided, so I cannot look for {ax}.",
     "The appearance might represent {ax}.",
 }
-# Acts that may stand beside a claim about the same finding.
+# Acts that are compatible with a claim about the same finding.
 BESIDE_ITSELF = ("announce", "define", "compare", "conditional")
 JOINS = (" ", " ", "\n", "\n\n")

@@ -1,4 +1,4 @@
-"""Reading answers: a table of responses, and what must hold for any text."""
+"""Answer reading: a table of responses, and invariants for arbitrary text."""
 
 import pytest
 from hypothesis import given
@@ -157,7 +157,7 @@ FORMS = ["No {}", "Absence of {}", "{} is not present", "No evidence of {}", "Cl
 
 @st.composite
 def answer_sets(draw):
-    """Answer sets as the benchmark makes them: a finding, its negation in some form, distractors, any order."""
+    """Draw answer sets in the benchmark's form: a finding, its negation in some form, distractors, any order."""
     target, *distractors = draw(st.lists(st.sampled_from(FINDINGS), min_size=2, max_size=5, unique=True))
     negated = draw(st.sampled_from(FORMS)).format(target.lower()).capitalize()
     return draw(st.permutations([target, negated, *distractors]))
@@ -211,7 +211,7 @@ OWN_FORM = [  # text, options, question: the choice; or the outcome or the reaso
     ("A normal patient has no edema.", OPTIONS, PRESENT, "none"),
     ("Edema is not seen.", OPTIONS, ABSENT, A),
     ("There is no edema.", OPTIONS, ABSENT, "ambiguous"),  # the finding that is absent, or the option "No edema"
-    # articles, conditions, and what only tells what an option says
+    # articles, conditions, and statements that only quote an option
     ("A pleural effusion is ruled out.", ["Pleural effusion", "No pleural effusion", "Edema"], PRESENT, B),
     ("A pleural effusion cannot be assessed.", ["Pleural effusion", "No edema", "Edema"], PRESENT, "declined"),
     ("A. I cannot see the image.", OPTIONS, PRESENT, "declined"),
@@ -221,7 +221,7 @@ OWN_FORM = [  # text, options, question: the choice; or the outcome or the reaso
     ("Option A cannot be excluded.", OPTIONS, PRESENT, "none"),
     ("I cannot decide between edema and a pleural effusion, although edema is visible.", OPTIONS, PRESENT, "declined"),
     ("The answer is A. No, sorry, it is C.", OPTIONS, PRESENT, "ambiguous"),
-    # asked for what is absent
+    # questions for the absent finding
     ("The study shows edema.", OPTIONS, ABSENT, "none"),
     ("Edema: 0.9\nNo edema: 0.1\nPleural effusion: 0.2", OPTIONS, ABSENT, "ambiguous"),
     # a reasoning that ends, and an answer that is cut before it begins
@@ -234,7 +234,7 @@ OWN_FORM = [  # text, options, question: the choice; or the outcome or the reaso
     ("Edema: 20%\nNo edema: 70%\nPleural effusion: 10%", OPTIONS, PRESENT, B),
     ("A: 0.5, B: 0.5, C: 0, D: 0", FOUR, PRESENT, "ambiguous"),
     ("A: true, B: false, C: true, D: false", FOUR, PRESENT, "ambiguous"),
-    # a letter beside its own option's text
+    # a letter next to its own option's text
     ("The patient has **C. Pleural effusion**.", OPTIONS, PRESENT, C),
     ("I would classify it as **B. No edema**. Edema could be early.", OPTIONS, PRESENT, B),
     ("The primary pathology appears to be **A: Edema**. While an effusion could be present, it is small.", OPTIONS,
@@ -252,12 +252,12 @@ OWN_FORM = [  # text, options, question: the choice; or the outcome or the reaso
 
 
 def test_options_of_a_finding_and_its_negation_are_read():
-    def result(text, options, question):
+    def read_result(text, options, question):
         answer = parse_answer(text, options, question)
         return answer.choice if answer.outcome == "answered" else answer.reason or answer.outcome
 
     expected = {text: choice for text, _, _, choice in OWN_FORM}
-    assert {text: result(text, options, question) for text, options, question, _ in OWN_FORM} == expected
+    assert {text: read_result(text, options, question) for text, options, question, _ in OWN_FORM} == expected
 
 
 CUT = {  # text, known to be cut: the choice, or the reason
@@ -269,7 +269,7 @@ CUT = {  # text, known to be cut: the choice, or the reason
 
 def test_of_a_cut_answer_the_opening_counts_and_never_the_last_line():
     answers = {text: parse_answer(text, OPTIONS, PRESENT, cut=True) for text in CUT}
-    assert {text: one.reason if one.choice is None else one.choice for text, one in answers.items()} == CUT
+    assert {text: parsed.reason if parsed.choice is None else parsed.choice for text, parsed in answers.items()} == CUT
 
 
 EVIDENCE = {

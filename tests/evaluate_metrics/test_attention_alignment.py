@@ -1,4 +1,4 @@
-"""AA and AC: cases worked out by hand, the table of frames, coarse maps, inputs that are none, and the module."""
+"""AA and AC: cases worked out by hand, the table of frames, coarse maps, invalid inputs, and the module."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ from scipy.ndimage import map_coordinates
 from medfaith.evaluate_metrics.attention_alignment.frames import to_frame
 from medfaith.evaluate_metrics.attention_alignment.score import score_frame, score_predictions, summarise
 from medfaith.evaluate_metrics.attention_alignment.spread import spread
-from tests.evaluate_metrics.attention_maps import NAN, SIZE, bright, listed
-from tests.evaluate_metrics.modules import computed
+from tests.evaluate_metrics.attention_maps import NAN, SIZE, convert_to_lists, make_bright
+from tests.evaluate_metrics.modules import compute_by_module
 
 BOX, OTHER = [10, 5, 8, 6], [0, 0, 4, 3]
 
@@ -21,7 +21,7 @@ windows = st.tuples(st.floats(-9, 20), st.floats(-9, 20), st.floats(0.5, 60), st
 
 @given(st.integers(1, 9), st.integers(1, 9), windows, st.integers(0, 2**32 - 1))
 def test_coarse_maps_come_to_the_frame_as_scipy_interpolates(height, width, window, seed):
-    """Linear between the cells' centres, the outermost value up to the window's edge, 0 outside the window."""
+    """Maps are linear between cell centres, constant up to the window's edge, and 0 outside the window."""
     grid = np.random.default_rng(seed).random((height, width), dtype=np.float32)
     x, y, w, h = window
     rows, columns = np.arange(24) + 0.5 - y, np.arange(31) + 0.5 - x
@@ -33,32 +33,37 @@ def test_coarse_maps_come_to_the_frame_as_scipy_interpolates(height, width, wind
     assert np.ptp(to_frame(np.full((7, 7), grid[0, 0]), (48, 85), [0, 0, 85, 48])) == 0  # an even map stays degenerate
 
 
-def box(label, *xywh):
+def make_box(label, *xywh):
     return {"label": label, "xywh": list(xywh)}
 
 
 FRAMES = [  # labels, maps, video, boxes; the state and values of each prediction, by hand
-    (["grasper"], [bright(SIZE, 5, 10, 11, 18)], "41", [box("grasper", *BOX)], [("tp", "scored", 1, 1)]),
-    (["grasper", "hook", "clipper"], [bright(SIZE, 0, 0, 3, 4), bright(SIZE, 5, 10, 11, 26), None],
-        "42", [box("grasper", *BOX), box("bipolar", *OTHER)],
+    (["grasper"], [make_bright(SIZE, 5, 10, 11, 18)], "41", [make_box("grasper", *BOX)], [("tp", "scored", 1, 1)]),
+    (["grasper", "hook", "clipper"], [make_bright(SIZE, 0, 0, 3, 4), make_bright(SIZE, 5, 10, 11, 26), None],
+        "42", [make_box("grasper", *BOX), make_box("bipolar", *OTHER)],
         [("tp", "scored", 0, 1), ("fp", "scored", 0, 0.5), ("fp", "without_map", NAN, NAN)]),
-    (["grasper", "hook"], [np.ones(SIZE), bright(SIZE, 0, 0, 4, 4)],
-        "42", [box("grasper", *BOX), box("hook", *OTHER), box("hook", 50, 50, 2, 2)],
+    (["grasper", "hook"], [np.ones(SIZE), make_bright(SIZE, 0, 0, 4, 4)],
+        "42", [make_box("grasper", *BOX), make_box("hook", *OTHER), make_box("hook", 50, 50, 2, 2)],
         [("tp", "degenerate", NAN, NAN), ("tp", "scored", 0.75, 0.75)]),
     ([], [], "43", [], []),
 ]  # fmt: skip
 
 
-def rows(frames):
+def split_rows(frames):
     size = {"size": list(SIZE), "window": None}
     predictions = [{"labels": labels, "maps": maps} for labels, maps, *_ in frames]
     return predictions, [{"video": video, "boxes": boxes} | size for _, _, video, boxes, _ in frames]
 
 
 def test_a_table_counted_by_hand():
-    scores = score_predictions(*rows(FRAMES), per_sample=True)
-    found = [[(one["outcome"], one["state"], one["aa"], one["ac"]) for one in frame] for frame in scores["per_sample"]]
-    assert repr(found) == repr([[(*names, float(aa), float(ac)) for *names, aa, ac in frame[-1]] for frame in FRAMES])
+    scores = score_predictions(*split_rows(FRAMES), per_sample=True)
+    scored_rows = [
+        [(record["outcome"], record["state"], record["aa"], record["ac"]) for record in frame]
+        for frame in scores["per_sample"]
+    ]
+    assert repr(scored_rows) == repr(
+        [[(*names, float(aa), float(ac)) for *names, aa, ac in frame[-1]] for frame in FRAMES]
+    )
     expected = {
         "n_predictions": 6, "n_tp": 4, "n_fp": 2, "n_tp_scored": 3, "n_fp_scored": 1, "n_degenerate": 1,
         "n_without_map": 1, "n_cut_at_zero": 4, "n_videos": 2, "n_frames": 4, "n_boxes": 6, "n_boxes_outside": 1,
@@ -67,43 +72,45 @@ def test_a_table_counted_by_hand():
     }  # fmt: skip
     assert {name: scores[name] for name in expected} == pytest.approx(expected, nan_ok=True)
     assert scores["tp_aa_ci_low"] <= scores["tp_aa"] <= scores["tp_aa_ci_high"]
-    of = {
+    by_instrument = {
         label: (s["n_tp"], s["n_degenerate"], s["tp_aa"], s["fp_ac"]) for label, s in scores["per_instrument"].items()
     }
-    assert repr(of) == repr({"clipper": (0, 0, NAN, NAN), "grasper": (3, 1, 0.5, NAN), "hook": (1, 0, 0.75, 0.5)})
+    assert repr(by_instrument) == repr(
+        {"clipper": (0, 0, NAN, NAN), "grasper": (3, 1, 0.5, NAN), "hook": (1, 0, 0.75, 0.5)}
+    )
 
 
 def test_frames_scored_one_by_one_give_the_same():
     frames = [(score_frame, maps, labels, boxes, video) for labels, maps, video, boxes, _ in FRAMES]
     labels, maps, video, boxes, _ = FRAMES[2]
     frames[2] = (score_frame, torch.from_numpy(np.stack(maps)), labels, boxes, video)
-    found = summarise([record for score, *frame, video in frames for record in score(*frame, video=video)])
-    expected = score_predictions(*rows(FRAMES))
-    assert found.pop("per_instrument").keys() == expected.pop("per_instrument").keys()
-    assert found == pytest.approx({name: expected[name] for name in found}, nan_ok=True)
+    summary = summarise([record for score, *frame, video in frames for record in score(*frame, video=video)])
+    expected = score_predictions(*split_rows(FRAMES))
+    assert summary.pop("per_instrument").keys() == expected.pop("per_instrument").keys()
+    assert summary == pytest.approx({name: expected[name] for name in summary}, nan_ok=True)
 
 
 def test_the_interval_draws_whole_videos():
     record = {"label": "hook", "outcome": "tp", "state": "scored", "ac": 1.0}
     records = [record | {"video": str(number // 20), "aa": float(number // 20 % 2)} for number in range(200)]
-    clustered, alone = summarise(records), summarise([row | {"video": str(n)} for n, row in enumerate(records)])
+    clustered, unclustered = summarise(records), summarise([row | {"video": str(n)} for n, row in enumerate(records)])
     assert clustered["n_videos"] == 10
-    width, width_alone = (scores["tp_aa_ci_high"] - scores["tp_aa_ci_low"] for scores in (clustered, alone))
-    assert width > 3 * width_alone
+    width, unclustered_width = (scores["tp_aa_ci_high"] - scores["tp_aa_ci_low"] for scores in (clustered, unclustered))
+    assert width > 3 * unclustered_width
 
 
 def test_the_box_plot_is_that_of_matplotlib():
     cbook = pytest.importorskip("matplotlib.cbook")
     values = np.random.default_rng(0).beta(0.5, 4, size=101)
     [expected] = cbook.boxplot_stats(values)
-    found = spread("x", [*values, NAN], ["42"] * 102)
+    summary = spread("x", [*values, NAN], ["42"] * 102)
     names = {"_q1": "q1", "_median": "med", "_q3": "q3", "_whisker_low": "whislo", "_whisker_high": "whishi"}
     for ending, name in names.items():
-        assert found[f"x{ending}"] == pytest.approx(expected[name], rel=1e-12)
-    assert found["x"] == pytest.approx(values.mean())
+        assert summary[f"x{ending}"] == pytest.approx(expected[name], rel=1e-12)
+    assert summary["x"] == pytest.approx(values.mean())
 
 
-GOOD = {"video": "42", "size": [4, 6], "window": None, "boxes": [box("hook", 1, 1, 2, 2)]}
+GOOD = {"video": "42", "size": [4, 6], "window": None, "boxes": [make_box("hook", 1, 1, 2, 2)]}
 EYE = np.eye(4, 6).tolist()
 
 
@@ -122,7 +129,7 @@ EYE = np.eye(4, 6).tolist()
         ({}, {"size": [0, 6]}, r"row 1: size \[0, 6\]; expected"),
         ({"maps": []}, {}, r"row 1: 0 maps for the labels \['hook'\]"),
         ({"labels": ["hook", "hook"], "maps": [EYE, EYE]}, {}, "row 1: 2 maps for the labels .* each once"),
-        ({}, {"boxes": [box("hook", 1, 1, 0, 2)]}, "row 1, box 1"),
+        ({}, {"boxes": [make_box("hook", 1, 1, 0, 2)]}, "row 1, box 1"),
     ],
 )
 def test_bad_rows_are_named(prediction, reference, message):
@@ -139,8 +146,10 @@ def test_ids_name_the_rows():
 
 
 def test_module_agrees_with_the_function():
-    predictions, references = rows(FRAMES)
+    predictions, references = split_rows(FRAMES)
     coarse = {"labels": ["hook", "clipper"], "maps": [np.arange(49.0).reshape(7, 7), None]}
     predictions, references = [coarse, *predictions], [GOOD | {"window": [1, 0, 4, 4]}, *references]
-    found = computed("attention_alignment", listed(predictions), references, per_sample=True, seed=1)
-    assert repr(found) == repr(score_predictions(predictions, references, per_sample=True, seed=1))
+    scores = compute_by_module(
+        "attention_alignment", convert_to_lists(predictions), references, per_sample=True, seed=1
+    )
+    assert repr(scores) == repr(score_predictions(predictions, references, per_sample=True, seed=1))

@@ -1,4 +1,4 @@
-"""What each clause of an answer does, and what it denies: the cues with their examples, and a table of clauses."""
+"""Acts of clauses and their denials: the cues with their examples, and a table of clauses."""
 
 import pytest
 
@@ -11,11 +11,11 @@ from medfaith.evaluate_metrics.reading.scope import find_standings
 @pytest.mark.parametrize("cue", CUES, ids=lambda cue: f"{cue.act}: {cue.examples[0]}")
 def test_a_cue_knows_its_examples_and_passes_near_misses(cue):
     pattern = compile_cue(cue)
-    assert {words: bool(pattern.search(words)) for words in (*cue.examples, *cue.near_misses)} == {
+    assert {phrase: bool(pattern.search(phrase)) for phrase in (*cue.examples, *cue.near_misses)} == {
         **dict.fromkeys(cue.examples, True),
         **dict.fromkeys(cue.near_misses, False),
     }
-    assert {words: classify(words) for words in cue.examples} == dict.fromkeys(cue.examples, cue.act)
+    assert {phrase: classify(phrase) for phrase in cue.examples} == dict.fromkeys(cue.examples, cue.act)
 
 
 ACTS = {  # text: the acts of its clauses
@@ -45,7 +45,7 @@ def test_clauses_have_acts():
     assert {text: [clause.act for clause in split_clauses(text)] for text in ACTS} == ACTS
 
 
-STANDING = {  # clause: what it says of the name in brackets
+STANDING = {  # by standing: clauses with the name in brackets
     "asserted": [
         "there is [edema], no effusion", "[edema], not atelectasis", "not only [edema]", "no change in the [edema]",
         "the film is not normal and shows [edema]", "i do not think that there is no [edema]", "not without [edema]",
@@ -73,11 +73,11 @@ def test_a_clause_asserts_or_denies_a_name():
     for expected, clauses in STANDING.items():
         for marked in clauses:
             start, end = marked.index("["), marked.index("]") - 1
-            words = marked.replace("[", "").replace("]", "")
-            assert find_standings(words, [(start, end)]) == [expected], marked
+            clause = marked.replace("[", "").replace("]", "")
+            assert find_standings(clause, [(start, end)]) == [expected], marked
 
 
-CUT = {  # text: what is left of it, not known to be cut and known to be cut
+CUT = {  # text: the remaining text if truncation is unknown, and if it is known
     "It is edema. The left l": ("It is edema. The left l", "It is edema."),
     "It is C.\n- A: no\n- B": ("It is C.\n- A: no", "It is C.\n- A: no"),
     "A. Edema\nB. No edema\n\nB": ("A. Edema\nB. No edema\n\nB", "A. Edema\nB. No edema\n\n"),
@@ -92,4 +92,6 @@ CUT = {  # text: what is left of it, not known to be cut and known to be cut
 
 def test_what_an_end_leaves_unfinished_goes():
     assert {text: (remove_unfinished(text), remove_unfinished(text, cut=True)) for text in CUT} == CUT
-    assert {text for text in CUT if is_truncated(text)} == {text for text, (kept, _) in CUT.items() if kept != text}
+    assert {text for text in CUT if is_truncated(text)} == {
+        text for text, (complete, _) in CUT.items() if complete != text
+    }

@@ -17,18 +17,18 @@ NAN = math.nan
 SHARE = (0, 1)
 RESAMPLES = 2000
 # The 2.5% point of 2,000 resamples is a true quantile of level 0.025 +- sqrt(0.025 * 0.975 / 2000) = 0.0035. Four of
-# these either way is the band in which a right implementation falls 9,999 times in 10,000.
+# these either way bound a right implementation 9,999 times in 10,000.
 TAIL, SLACK = 0.025, 4 * math.sqrt(0.025 * 0.975 / RESAMPLES)
 # The same in standard errors of the mean: over the normal density at that quantile; two runs differ by sqrt(2) more.
 NOISE = float(math.sqrt(2) * SLACK / stats.norm.pdf(stats.norm.ppf(TAIL)))
 
 
-def ones(count, n):
+def make_ones(count, n):
     return np.repeat([1.0, 0.0], [count, n - count])
 
 
-def clustered(rng, n_groups):
-    """Groups of 1 to 6 records whose values go together within a group."""
+def make_clustered(rng, n_groups):
+    """Draw groups of 1 to 6 records whose values correlate within a group."""
     sizes = rng.integers(1, 7, size=n_groups)
     groups = np.repeat(np.arange(n_groups), sizes)
     return rng.normal(size=n_groups)[groups] + 0.3 * rng.normal(size=len(groups)), groups
@@ -37,8 +37,8 @@ def clustered(rng, n_groups):
 @pytest.mark.parametrize(
     "values",
     [
-        ones(74, 235),
-        ones(3, 500),
+        make_ones(74, 235),
+        make_ones(3, 500),
         np.random.default_rng(1).normal(3, 2, size=400),
         np.random.default_rng(2).exponential(size=150),
         np.random.default_rng(3).integers(-1, 2, size=5000),
@@ -58,13 +58,13 @@ def test_interval_agrees_with_scipy(values):
 
 @pytest.mark.parametrize("kind", ["continuous", "binary"])
 def test_clustered_interval_agrees_with_scipy(kind):
-    values, groups = clustered(np.random.default_rng(5), 300)
+    values, groups = make_clustered(np.random.default_rng(5), 300)
     values = (values > 0.2).astype(float) if kind == "binary" else values
     ours = bootstrap_mean(values, groups=groups, n_resamples=RESAMPLES)
     pairs = np.bincount(groups, weights=values), np.bincount(groups).astype(float)
 
-    how = {"paired": True, "n_resamples": RESAMPLES, "method": "percentile"}
-    scipys = stats.bootstrap(pairs, lambda sums, sizes, axis: sums.sum(axis) / sizes.sum(axis), **how, rng=1)
+    options = {"paired": True, "n_resamples": RESAMPLES, "method": "percentile"}
+    scipys = stats.bootstrap(pairs, lambda sums, sizes, axis: sums.sum(axis) / sizes.sum(axis), **options, rng=1)
     low, high = scipys.confidence_interval
     tolerance = NOISE * float(scipys.standard_error)
     assert (ours.low, ours.high) == (pytest.approx(low, abs=tolerance), pytest.approx(high, abs=tolerance))
@@ -76,17 +76,17 @@ def test_clustered_interval_agrees_with_scipy(kind):
 @pytest.mark.parametrize(("equal", "by_count"), [(32, True), (31, False)])
 def test_counts_are_drawn_from_32_equal_values_on(equal, by_count):
     count = np.random.default_rng(42).multinomial(2 * equal, [0.5, 0.5])[1]
-    drawn = bootstrap_mean(ones(equal, 2 * equal), n_resamples=1).low
-    assert bool(drawn == count / (2 * equal)) is by_count
+    low = bootstrap_mean(make_ones(equal, 2 * equal), n_resamples=1).low
+    assert bool(low == count / (2 * equal)) is by_count
 
 
 @pytest.mark.parametrize(("count", "n"), [(0, 40), (40, 40), (39, 40), (14, 400), (1, 2)])
 @pytest.mark.parametrize("level", [0.95, 0.8])
 def test_a_share_near_0_or_1_has_statsmodels_wilson(count, n, level):
-    values, expected = ones(count, n), proportion_confint(count, n, alpha=1 - level, method="wilson")
-    found = bootstrap_mean(values, bounds=SHARE, confidence_level=level)
-    assert found[:3] == pytest.approx((count / n, *expected), abs=1e-9)
-    assert found[3:] == (n, 0, n)
+    values, expected = make_ones(count, n), proportion_confint(count, n, alpha=1 - level, method="wilson")
+    interval = bootstrap_mean(values, bounds=SHARE, confidence_level=level)
+    assert interval[:3] == pytest.approx((count / n, *expected), abs=1e-9)
+    assert interval[3:] == (n, 0, n)
     percentiles = bootstrap_mean(values, confidence_level=level)
     assert (percentiles.low == percentiles.high) is (count in (0, n)), "without bounds as published"
 
@@ -103,13 +103,13 @@ def test_groups_that_agree_count_as_one_row_each():
 
 
 def test_percentiles_begin_where_enough_groups_differ():
-    """And the interval hardly changes there; the published tables have percentiles until no group differs."""
+    """The interval hardly changes at the switch; the published tables use percentiles unless all groups agree."""
     for n_wrong in (1, FEW - 1, FEW):
-        values = ones(500 - n_wrong, 500)
-        percentiles, found = bootstrap_mean(values), bootstrap_mean(values, bounds=SHARE)
-        assert (found == percentiles) is (n_wrong == FEW)
+        values = make_ones(500 - n_wrong, 500)
+        percentiles, interval = bootstrap_mean(values), bootstrap_mean(values, bounds=SHARE)
+        assert (interval == percentiles) is (n_wrong == FEW)
         assert bootstrap_mean(values, bounds=SHARE, few=1) == percentiles
-        assert found[1:3] == pytest.approx(percentiles[1:3], abs=0.011)
+        assert interval[1:3] == pytest.approx(percentiles[1:3], abs=0.011)
     assert bootstrap_mean(np.ones(500), bounds=SHARE, few=1).low == pytest.approx(compute_wilson_interval(1, 500)[0])
     graded = np.linspace(0.2, 0.9, 10)
     assert bootstrap_mean(graded, bounds=SHARE) == bootstrap_mean(graded), "Wilson's would be far too wide"
@@ -117,32 +117,35 @@ def test_percentiles_begin_where_enough_groups_differ():
 
 def test_values_that_are_all_equal_have_a_width_on_any_scale():
     for value in (0.0, 0.25, 1.0):
-        found, ratings = bootstrap_mean([value] * 20, bounds=SHARE), bootstrap_mean([1 + 4 * value] * 20, bounds=(1, 5))
-        assert ratings[:3] == pytest.approx([1 + 4 * end for end in found[:3]])
+        interval, ratings = (
+            bootstrap_mean([value] * 20, bounds=SHARE),
+            bootstrap_mean([1 + 4 * value] * 20, bounds=(1, 5)),
+        )
+        assert ratings[:3] == pytest.approx([1 + 4 * end for end in interval[:3]])
         unseen = proportion_confint(0, 20, method="wilson")[1]  # a share of values at the other ends
-        assert found[1:3] == pytest.approx((value * (1 - unseen), value + (1 - value) * unseen))
+        assert interval[1:3] == pytest.approx((value * (1 - unseen), value + (1 - value) * unseen))
     rounded = bootstrap_mean([1 + 1e-12] * 20, bounds=SHARE)
     assert rounded.low < 0.9 < rounded.high, "rounding is no value outside the bounds"
 
 
 @pytest.mark.parametrize(("share", "n"), [(0.97, 60), (0.99, 200)])
 def test_the_interval_of_a_clustered_share_near_1_covers_the_truth(share, n):
-    """A small part of benchmarks/share_coverage.py; percentiles alone hold it 76 and 85 times in 100."""
+    """A small part of benchmarks/share_coverage.py; percentiles alone cover the truth 76 and 85 times in 100."""
     rng, held = np.random.default_rng(3), 0
     for seed in range(200):
         groups = np.repeat(np.arange(n), rng.integers(1, 5, size=n))[:n]
         together = rng.normal(size=n)[groups] + rng.normal(size=n)
         right = (together < math.sqrt(2) * stats.norm.ppf(share)).astype(float)
-        found = bootstrap_mean(right, groups=groups, bounds=SHARE, seed=seed)
-        held += found.low <= share <= found.high
+        interval = bootstrap_mean(right, groups=groups, bounds=SHARE, seed=seed)
+        held += interval.low <= share <= interval.high
     assert held >= 0.91 * 200  # 2.5 standard errors below 95%
 
 
 def test_the_metric_has_bounds_for_its_predictions_alone():
     right = [1.0] * 30
-    found = score_values(right, baseline=right, bounds=SHARE)
-    assert (found["low"], found["high"]) == (pytest.approx(compute_wilson_interval(1, 30)[0]), 1)
-    assert (found["difference_low"], found["difference_high"]) == (0, 0)
+    scores = score_values(right, baseline=right, bounds=SHARE)
+    assert (scores["low"], scores["high"]) == (pytest.approx(compute_wilson_interval(1, 30)[0]), 1)
+    assert (scores["difference_low"], scores["difference_high"]) == (0, 0)
     assert score_values(right)["low"] == 1
 
 
@@ -155,7 +158,7 @@ def test_students_quantile_is_scipys(degrees):
 
 @pytest.mark.parametrize("n", [3, 5, 7, 41])
 def test_a_resample_has_as_many_values_as_the_sample(n):
-    """Also where a block of the draw gives one value or none: the mean of values around 1 is 1."""
+    """The size holds if a block of the draw has only one value or is empty: the mean of values around 1 is 1."""
     assert bootstrap_mean(1 + 1e-9 * np.arange(n))[1:3] == pytest.approx((1, 1))
 
 
@@ -191,22 +194,22 @@ PRINTED: list[Any] = [
 ]
 
 
-def intervals():
-    """(n, successes, printed low and high in percent, rounding of the print in percent)"""
+def iter_printed_intervals():
+    """Yield (n, successes, printed low and high in percent, rounding of the print in percent)."""
     for run, n, correct, improved, worsened, negated, *printed in PRINTED:
-        for what, count, low, high, scale in (
+        for label, count, low, high, scale in (
             ("B0", correct, *printed[0:2], 1), ("M1", correct + improved - worsened, *printed[2:4], 1),
             ("contradictions", negated, *printed[4:6], 100 / n),
         ):  # fmt: skip
             if count is not None:
                 rounding = 0.005 if scale == 1 else scale / 2
-                yield pytest.param(int(n), int(count), scale * low, scale * high, rounding, id=f"{run} {n:.0f} {what}")
+                yield pytest.param(int(n), int(count), scale * low, scale * high, rounding, id=f"{run} {n:.0f} {label}")
 
 
-@pytest.mark.parametrize(("n", "count", "low", "high", "rounding"), list(intervals()))
+@pytest.mark.parametrize(("n", "count", "low", "high", "rounding"), list(iter_printed_intervals()))
 def test_tables_4_and_5(n, count, low, high, rounding):
-    """Ours and the printed bounds lie where 2,000 resamples put the quantiles of Binomial(n, count / n)."""
-    ours = bootstrap_mean(ones(count, n), n_resamples=RESAMPLES, seed=42)
+    """Our bounds and the printed bounds match the quantiles of Binomial(n, count / n) within 2,000 resamples' error."""
+    ours = bootstrap_mean(make_ones(count, n), n_resamples=RESAMPLES, seed=42)
     exact = stats.binom(n, count / n)
     for level, printed, bound in ((TAIL, low, ours.low), (1 - TAIL, high, ours.high)):
         lowest, highest = (100 * exact.ppf(level + side * SLACK) / n for side in (-1, 1))
@@ -216,7 +219,7 @@ def test_tables_4_and_5(n, count, low, high, rounding):
 
 @pytest.mark.parametrize("run", [run for run in PRINTED if run[-3] is not None], ids=str)
 def test_delta_intervals_of_tables_3_and_5(run):
-    """The seeded runs' only worsened case (Table 6 names it, not its run) is left out; it moves no bound here."""
+    """Leave out the only worsened case of the seeded runs (Table 6 names it, not its run): it moves no bound here."""
     _, n, _, improved, worsened, *_, low, high, _ = run
     deltas = np.repeat([1.0, -1.0, 0.0], [int(improved), int(worsened), int(n - improved - worsened)])
     ours = bootstrap_mean(deltas, n_resamples=RESAMPLES, seed=42)
@@ -226,14 +229,14 @@ def test_delta_intervals_of_tables_3_and_5(run):
 
 @pytest.mark.parametrize("printed_run", [run for run in PRINTED if run[-1] is not None], ids=str)
 def test_printed_p_values_are_those_of_an_unpaired_one_sided_shuffle(printed_run):
-    """The paper calls its test paired. Its figures are those of shuffling all answers over both systems, one-sided.
+    """The paper calls its test paired, but its figures match a one-sided shuffle of all answers over both systems.
 
     The exact p of that shuffle is hypergeometric, with ties or without; 1,000 shuffles add three standard errors of
     0.016 either way. A paired test would print less than 0.05 for every run but LLaVA-Med on OpenI.
     """
     run, printed = printed_run[0], printed_run[-1]
     n, correct, improved, worsened = map(int, printed_run[1:5])
-    before = ones(correct, n)
+    before = make_ones(correct, n)
     after = before.copy()
     after[:worsened], after[correct : correct + improved] = 0, 1
     shuffled = stats.hypergeom(2 * n, int(before.sum() + after.sum()), n)
@@ -257,8 +260,8 @@ def test_p_value_agrees_with_scipy(permutation, scipys_name, kind, alternative):
     if kind == "binary":
         before, after = (before > 0).astype(float), (after > 0).astype(float)
     ours = permutation_test(after, before, alternative=alternative, permutation=permutation)
-    how = {"permutation_type": scipys_name, "n_resamples": 10_000, "alternative": alternative, "vectorized": True}
-    scipys = stats.permutation_test((after, before), lambda a, b, axis: a.mean(axis) - b.mean(axis), **how, rng=1)
+    options = {"permutation_type": scipys_name, "n_resamples": 10_000, "alternative": alternative, "vectorized": True}
+    scipys = stats.permutation_test((after, before), lambda a, b, axis: a.mean(axis) - b.mean(axis), **options, rng=1)
     assert ours.difference == pytest.approx(scipys.statistic)
     p = float(scipys.pvalue)
     # scipy doubles the smaller tail; the two-sided statistic here is the size of the difference.
@@ -268,7 +271,7 @@ def test_p_value_agrees_with_scipy(permutation, scipys_name, kind, alternative):
 
 def test_clustered_p_value_agrees_with_scipy_on_group_sums():
     rng = np.random.default_rng(8)
-    before, groups = clustered(rng, 40)
+    before, groups = make_clustered(rng, 40)
     after = before + rng.normal(0.3, 1, size=40)[groups]
     ours = permutation_test(after, before, groups=groups)
     sums = np.bincount(groups, weights=after - before)
@@ -278,7 +281,7 @@ def test_clustered_p_value_agrees_with_scipy_on_group_sums():
 
 
 @pytest.mark.parametrize(
-    ("after", "before", "how", "p_value"),
+    ("after", "before", "options", "p_value"),
     [
         (np.ones(1000), np.zeros(1000), {"n_resamples": 99}, 1 / 100),  # never 0
         ([1.0, 0.0], [1.0, 0.0], {}, 1),
@@ -286,8 +289,8 @@ def test_clustered_p_value_agrees_with_scipy_on_group_sums():
         ([0.3, 0.8, 0.7, 0.1], np.zeros(4), {"alternative": "greater"}, pytest.approx(1 / 16, abs=0.01)),
     ],
 )
-def test_p_values_by_hand(after, before, how, p_value):
-    assert permutation_test(after, before, **how).p_value == p_value
+def test_p_values_by_hand(after, before, options, p_value):
+    assert permutation_test(after, before, **options).p_value == p_value
 
 
 def test_undefined_values_are_left_out_and_counted():
@@ -339,18 +342,18 @@ numbers = st.lists(st.sampled_from([0.0, 1.0, 0.25, -3.5, float("nan")]), min_si
 @given(numbers, st.integers(0, 5), st.data())
 def test_interval_invariants(values, seed, data):
     groups = data.draw(st.lists(st.sampled_from("abcdef"), min_size=len(values), max_size=len(values)))
-    how = {"n_resamples": 50, "seed": seed}
-    interval = bootstrap_mean(values, groups=groups, **how)
+    options = {"n_resamples": 50, "seed": seed}
+    interval = bootstrap_mean(values, groups=groups, **options)
     names = [f"study {group}" for group in groups]  # neither labels nor the order of the rows say anything
-    backwards = bootstrap_mean(values[::-1], groups=names[::-1], **how)
+    backwards = bootstrap_mean(values[::-1], groups=names[::-1], **options)
     assert str(interval) == str(backwards)
-    known = [value for value in values if not math.isnan(value)]
+    defined = [value for value in values if not math.isnan(value)]
     assert interval.n + interval.n_nan == len(values)
     if not math.isnan(interval.low):
-        assert min(known) - 1e-9 <= interval.low <= interval.high <= max(known) + 1e-9
-    singletons = bootstrap_mean(values, groups=range(len(values)), **how)
-    assert str(singletons) == str(bootstrap_mean(values, **how))  # a group of one is no group
-    wider = bootstrap_mean(values, groups=groups, confidence_level=0.99, **how)
+        assert min(defined) - 1e-9 <= interval.low <= interval.high <= max(defined) + 1e-9
+    singletons = bootstrap_mean(values, groups=range(len(values)), **options)
+    assert str(singletons) == str(bootstrap_mean(values, **options))  # singleton groups equal no groups
+    wider = bootstrap_mean(values, groups=groups, confidence_level=0.99, **options)
     assert math.isnan(interval.low) or wider.low <= interval.low <= interval.high <= wider.high
 
 
@@ -360,18 +363,18 @@ shares = st.lists(st.sampled_from([0.0, 1.0, 1.0, 1.0, NAN]), min_size=1, max_si
 @given(shares, st.data())
 def test_invariants_of_a_share(values, data):
     groups = data.draw(st.lists(st.sampled_from("abcdef"), min_size=len(values), max_size=len(values)))
-    found = bootstrap_mean(values, groups=groups, bounds=SHARE)
+    interval = bootstrap_mean(values, groups=groups, bounds=SHARE)
     order = data.draw(st.permutations(range(len(values))))
     shuffled = bootstrap_mean(
         [values[i] for i in order], groups=[f"patient {groups[i]}" for i in order], bounds=SHARE, few=FEW
     )
-    assert shuffled == pytest.approx(found, nan_ok=True)
-    if found.n_groups < 2:
-        assert np.isnan([found.low, found.high]).all()
+    assert shuffled == pytest.approx(interval, nan_ok=True)
+    if interval.n_groups < 2:
+        assert np.isnan([interval.low, interval.high]).all()
         return
-    assert 0 <= found.low <= found.mean <= found.high <= 1
-    assert found.low < found.high, "never without a width"
+    assert 0 <= interval.low <= interval.mean <= interval.high <= 1
+    assert interval.low < interval.high, "never without a width"
     mirrored = bootstrap_mean([1 - value for value in values], groups=groups, bounds=SHARE)
-    assert (1 - mirrored.high, 1 - mirrored.low) == pytest.approx((found.low, found.high))
+    assert (1 - mirrored.high, 1 - mirrored.low) == pytest.approx((interval.low, interval.high))
     wider = bootstrap_mean(values, groups=groups, bounds=SHARE, confidence_level=0.99)
-    assert wider.low <= found.low <= found.high <= wider.high
+    assert wider.low <= interval.low <= interval.high <= wider.high

@@ -1,4 +1,4 @@
-"""What every metric folder must be: loadable by its path, documented by examples that run, and light."""
+"""Requirements on every metric folder: loadable by its path, documented by examples that run, and light."""
 
 import ast
 import doctest
@@ -20,7 +20,7 @@ ROOM = Path(__file__).resolve().parents[2] / "evaluate_metrics"
 METRICS = sorted(path.name for path in ROOM.iterdir() if path.is_dir() and (path / "score.py").exists())
 HEADINGS = ("How to use", "Inputs", "Outputs", "Limits", "Citation")
 
-# Beyond the standard library, evaluate and numpy: what a file may import, and whether only inside its functions.
+# Allowed imports beyond the standard library, evaluate and numpy; True: only inside functions.
 LIBRARIES = {
     "mask_overlap/masks.py": ({"pycocotools"}, False),
     "mask_overlap/score.py": ({"pycocotools"}, False),
@@ -51,10 +51,10 @@ def test_loads_by_path_and_the_examples_of_its_card_run(monkeypatch, name):
 
 @pytest.mark.parametrize("name", METRICS)
 def test_defaults_are_those_that_the_card_names(name):
-    """`n_resamples` (2,000) in a card: all functions of the metric that take it have this default."""
+    """A card's "`n_resamples` (2,000)" is the default of all functions of the metric that take it."""
     card = (ROOM / name / "README.md").read_text(encoding="utf-8")
-    named = re.findall(r"`(\w+)` \(([\d.,]+|True|False)\)", card)
-    expected = {option: ast.literal_eval(value.replace(",", "")) for option, value in named}
+    documented = re.findall(r"`(\w+)` \(([\d.,]+|True|False)\)", card)
+    expected = {option: ast.literal_eval(value.replace(",", "")) for option, value in documented}
     stems = [path.stem for path in (ROOM / name).glob("*.py")]
     modules = [importlib.import_module(f"medfaith.evaluate_metrics.{name}.{stem}") for stem in stems]
     things = {thing for module in modules for thing in vars(module).values() if callable(thing)}
@@ -65,10 +65,10 @@ def test_defaults_are_those_that_the_card_names(name):
                 assert parameter.default == expected[called], (function, option)
 
 
-def leaves(scores):
-    """The numbers of nested scores with their names."""
+def iter_leaves(scores):
+    """Yield the numbers of nested scores with their names."""
     for name, value in scores.items():
-        yield from leaves(value) if isinstance(value, dict) else [(name, value)]
+        yield from iter_leaves(value) if isinstance(value, dict) else [(name, value)]
 
 
 @pytest.mark.parametrize("name", [*(f"{name}.score" for name in METRICS), "localization.predictions"])
@@ -76,7 +76,7 @@ def test_of_nothing_counts_are_zero_and_all_else_is_undefined(name):
     module = importlib.import_module(f"medfaith.evaluate_metrics.{name}")
     scorers = ("score_predictions", "score_instruments", "score_triplets")
     for score in (getattr(module, scorer) for scorer in scorers if hasattr(module, scorer)):
-        empty = list(leaves(score([], [])))
+        empty = list(iter_leaves(score([], [])))
         assert empty
         assert [key for key, value in empty if not (math.isnan(value) or (key[0] == "n" and value == 0))] == []
         with pytest.raises(ValueError, match=r"1 predictions for 0 (references|frames): give one for each"):
@@ -85,7 +85,7 @@ def test_of_nothing_counts_are_zero_and_all_else_is_undefined(name):
 
 @pytest.mark.parametrize("folder", sorted({path.parent for path in ROOM.glob("*/*.py")}), ids=lambda path: path.name)
 def test_imports_only_what_a_space_may_have(folder):
-    """evaluate reads the module a line at a time: it needs one import a line, no comment after it, full names."""
+    """The `evaluate` parser reads line by line: one import a line, no comment after it, full names."""
     for path in sorted(folder.glob("*.py")):
         is_module = path.stem == folder.name
         libraries, inside = LIBRARIES.get(path.relative_to(ROOM).as_posix(), (set(), False))
@@ -99,15 +99,17 @@ def test_imports_only_what_a_space_may_have(folder):
                 continue
             where = f"{path.name}, line {node.lineno}"
             level = node.level if isinstance(node, ast.ImportFrom) else 0
-            named = [str(node.module)] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
-            tops = {name.split(".")[0] for name in named}
+            module_names = (
+                [str(node.module)] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            )
+            tops = {name.split(".")[0] for name in module_names}
             assert level <= 2, where
             assert node.col_offset or not inside or not tops & libraries, f"{where}: import it where it is used"
-            if is_module and named[0].startswith("medfaith.evaluate_metrics."):
+            if is_module and module_names[0].startswith("medfaith.evaluate_metrics."):
                 tops = set()
             assert level or tops <= allowed, f"{where}: {tops - allowed}"
             if is_module:
-                assert (level, node.col_offset, len(named)) == (0, 0, 1), where
+                assert (level, node.col_offset, len(module_names)) == (0, 0, 1), where
                 assert node.lineno == node.end_lineno, where
                 assert "#" not in lines[node.lineno - 1], where
 
@@ -119,9 +121,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("metric", "example"), CASES, ids=lambda given: getattr(given, "name", None))
+@pytest.mark.parametrize(("metric", "example"), CASES, ids=lambda value: getattr(value, "name", None))
 def test_a_metric_needs_no_evaluate(metric, example):
-    """Its function with plain lists gives what its module of `evaluate` gives."""
+    """The metric's function on plain lists and its `evaluate` module return equal results."""
     config, inputs = example["config"], example["inputs"]
     names = {"ivt": f"score_{config or 'instruments'}", "confidence": "score_values"}
     name = names.get(metric.name, "score_predictions")

@@ -1,4 +1,4 @@
-"""Y0: what is read from a response that should hold a packet, and when the packet's answer replaces the baseline's."""
+"""Y0: reading of a response with a packet, and the rule that replaces the baseline's answer by the packet's."""
 
 from decimal import Decimal
 
@@ -98,23 +98,23 @@ def test_responses():
     ],
 )  # fmt: skip
 def test_confidence(stated, value):
-    read = read_confidence(stated)
-    assert (read.outcome if read.value is None else read.value) == value
+    confidence = read_confidence(stated)
+    assert (confidence.outcome if confidence.value is None else confidence.value) == value
 
 
 hundredths = st.integers(0, 100)
 letters = st.sampled_from("ABC")
 
 
-def response(baseline, confidence, packet, packet_confidence):
+def format_response(baseline, confidence, packet, packet_confidence):
     inner = f'{{"answer": "{packet}", "confidence": {packet_confidence}}}'
     return f'{{"answer": "{baseline}", "confidence": {confidence}, "packet": {inner}}}'
 
 
 @given(letters, hundredths, letters, hundredths)
 def test_the_rule_in_whole_hundredths(baseline, confidence, packet, packet_confidence):
-    """Integers are exact: the rule over all hundredths, thresholds included, whatever floats make of them."""
-    text = response(baseline, f"{confidence / 100:.2f}", packet, f"{packet_confidence / 100:.2f}")
+    """Check the rule with exact integers over all hundredths, including the thresholds."""
+    text = format_response(baseline, f"{confidence / 100:.2f}", packet, f"{packet_confidence / 100:.2f}")
     verdict = fall_back(read_packet(text, OPTIONS))
     fires = confidence < 80 and packet_confidence - confidence >= 3 and packet != baseline
     assert verdict.fired is fires
@@ -125,13 +125,13 @@ def test_the_rule_in_whole_hundredths(baseline, confidence, packet, packet_confi
 def test_every_notation_meets_the_margin_exactly(written):
     for confidence in range(80):
         for margin, fires in ((3, True), (2, False)):
-            text = response("A", written(confidence), "B", written(confidence + margin))
+            text = format_response("A", written(confidence), "B", written(confidence + margin))
             assert fall_back(read_packet(text, OPTIONS)).fired is fires, text
 
 
 @given(letters, hundredths, letters, hundredths, st.floats(0, 1), st.floats(0, 1))
 def test_other_thresholds(baseline, confidence, packet, packet_confidence, below, margin):
-    text = response(baseline, f"{confidence / 100:.2f}", packet, f"{packet_confidence / 100:.2f}")
+    text = format_response(baseline, f"{confidence / 100:.2f}", packet, f"{packet_confidence / 100:.2f}")
     if fall_back(read_packet(text, OPTIONS), below=below, margin=margin).fired:
         assert confidence / 100 < below
         assert (packet_confidence - confidence) / 100 >= margin - 1e-9
@@ -140,11 +140,11 @@ def test_other_thresholds(baseline, confidence, packet, packet_confidence, below
 @given(st.one_of(st.text(), st.text(alphabet='{}":,[]ABC answerpcktofid0.58'), st.sampled_from(list(TEXTS))), st.data())
 def test_any_text_is_read_and_an_unread_answer_stays_unread(text, data):
     text = text[: data.draw(st.integers(0, len(text)))]
-    read = read_packet(text, OPTIONS)
-    verdict = fall_back(read)
+    packet = read_packet(text, OPTIONS)
+    verdict = fall_back(packet)
     if "{" not in text and "packet" not in text.casefold():
-        assert read.baseline.answer[:2] == parse_answer(text, OPTIONS)[:2]
+        assert packet.baseline.answer[:2] == parse_answer(text, OPTIONS)[:2]
     assert verdict.reason in REASONS
-    assert verdict.fired == (verdict.reason == "fired") == (verdict.choice != read.baseline.answer.choice)
-    if read.baseline.answer.choice is None:
+    assert verdict.fired == (verdict.reason == "fired") == (verdict.choice != packet.baseline.answer.choice)
+    if packet.baseline.answer.choice is None:
         assert verdict.choice is None

@@ -16,14 +16,14 @@ from medfaith.evaluate_metrics.ivt import score, triplets
 from medfaith.evaluate_metrics.reading import surgical_names as vocabulary
 from medfaith.evaluate_metrics.reading.surgical_names import COMPONENTS, INSTRUMENTS, TRIPLETS
 from medfaith.loaders import cholec_triplets
-from tests.evaluate_metrics.modules import ROOM, computed
+from tests.evaluate_metrics.modules import ROOM, compute_by_module
 
 SETS = st.sets(st.sampled_from(INSTRUMENTS))
 RATES = ("precision", "recall", "f1")
 
 
-def random_videos(seed, n_videos=3, n=25, levels=6):
-    """Scores with many ties, gold with absent classes, and the videos' labels, their frames mixed."""
+def make_random_videos(seed, n_videos=3, n=25, levels=6):
+    """Draw scores with many ties, gold with absent classes, and shuffled video labels."""
     rng = np.random.default_rng(seed)
     gold = (rng.random((n_videos * n, 100)) < rng.choice([0, 0.02, 0.2], size=100)).astype(int)
     scores = rng.integers(levels, size=gold.shape) / levels + 0.3 * gold * rng.random(gold.shape).round(1)
@@ -32,7 +32,10 @@ def random_videos(seed, n_videos=3, n=25, levels=6):
 
 @pytest.fixture
 def oracle(monkeypatch):
-    """ivtmetrics fed by videos, on a scikit-learn that gives -0.0 to absent classes, as it did when it was written."""
+    """Return a function that feeds ivtmetrics by video.
+
+    The fixture patches scikit-learn to return -0.0 for absent classes, the behaviour that ivtmetrics was written for.
+    """
 
     def average_precision(targets, predictions, average):
         values = average_precision_score(targets, predictions, average=average)
@@ -40,19 +43,19 @@ def oracle(monkeypatch):
 
     monkeypatch.setattr(ivtmetrics.recognition, "average_precision_score", average_precision)
 
-    def feed(scores, gold, videos):
+    def feed_videos(scores, gold, videos):
         recognition = ivtmetrics.Recognition(100)
         for video in dict.fromkeys(videos.tolist()):
             recognition.update(gold[videos == video], scores[videos == video])
             recognition.video_end()
         return recognition
 
-    return feed
+    return feed_videos
 
 
-def references_of(gold, videos):
+def make_references(gold, videos):
     return [
-        {"triplets": [TRIPLETS[one] for one in np.flatnonzero(row)], "video": f"VID{video}"}
+        {"triplets": [TRIPLETS[class_id] for class_id in np.flatnonzero(row)], "video": f"VID{video}"}
         for row, video in zip(gold, videos, strict=True)
     ]
 
@@ -67,9 +70,13 @@ def test_the_table_is_that_of_ivtmetrics_and_of_the_loader():
 
 def test_part_classes_are_numbered_as_in_the_data_sets():
     bank = ivtmetrics.Recognition(100).bank
-    found = {part: ap.class_ids.tolist() for part, ap in triplets.triplet_ap(*random_videos(0)).items()}
-    assert found == {part: np.unique(bank[:, i]).tolist() for i, part in enumerate(("ivt", "i", "v", "t", "iv", "it"))}
-    names = [triplets.class_name(part, number) for part, number in (("iv", 12), ("it", 89))]
+    class_ids = {
+        component: ap.class_ids.tolist() for component, ap in triplets.triplet_ap(*make_random_videos(0)).items()
+    }
+    assert class_ids == {
+        component: np.unique(bank[:, i]).tolist() for i, component in enumerate(("ivt", "i", "v", "t", "iv", "it"))
+    }
+    names = [triplets.class_name(component, number) for component, number in (("iv", 12), ("it", 89))]
     assert names == ["bipolar,dissect", "irrigator,null_target"]
 
 
@@ -86,19 +93,19 @@ def test_average_precision_is_that_of_scikit_learn_with_ties(pairs):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.filterwarnings("ignore:.*:RuntimeWarning", "ignore:No positive class")
 def test_triplet_ap_is_that_of_ivtmetrics(oracle, seed):
-    scores, gold, videos = random_videos(seed, n_videos=1 + seed, n=12)
+    scores, gold, videos = make_random_videos(seed, n_videos=1 + seed, n=12)
     recognition = oracle(scores, gold, videos)
-    for part, ap in triplets.triplet_ap(scores, gold, videos).items():
-        agrees(ap, recognition, part, ignore_null=False)
+    for component, ap in triplets.triplet_ap(scores, gold, videos).items():
+        assert_agreement(ap, recognition, component, ignore_null=False)
     without_null = triplets.triplet_ap(scores, gold, videos, ignore_null=True)
     assert np.isnan(without_null["ivt"].per_video).any()
-    for part in ("v", "ivt"):
-        agrees(without_null[part], recognition, part, ignore_null=True)
+    for component in ("v", "ivt"):
+        assert_agreement(without_null[component], recognition, component, ignore_null=True)
 
 
-def agrees(ap, recognition, part, ignore_null):
-    by_video = recognition.compute_video_AP(part, ignore_null=ignore_null)
-    pooled = recognition.compute_global_AP(part, ignore_null=ignore_null)
+def assert_agreement(ap, recognition, component, ignore_null):
+    by_video = recognition.compute_video_AP(component, ignore_null=ignore_null)
+    pooled = recognition.compute_global_AP(component, ignore_null=ignore_null)
     np.testing.assert_allclose(ap.per_class, by_video["AP"], atol=1e-12)
     assert ap.mean == pytest.approx(by_video["mAP"], abs=1e-12)
     np.testing.assert_allclose(ap.pooled_per_class, pooled["AP"], atol=1e-12)
@@ -126,16 +133,16 @@ def test_no_frames_and_no_positives_are_undefined(n):
 
 @pytest.mark.parametrize("k", [1, 5, 100])
 def test_coverage_is_the_top_k_of_ivtmetrics(oracle, k):
-    scores, gold, videos = random_videos(3, levels=10**9)
-    found = score.triplet_coverage(score.top_k(scores, k), [np.flatnonzero(row) for row in gold], groups=videos)
-    assert found["coverage"] == pytest.approx(oracle(scores, gold, videos).topK(k), abs=1e-12)
-    assert found["coverage_ci_low"] <= found["coverage"] <= found["coverage_ci_high"]
-    assert found["n_gold_triplets"] == gold.sum()
+    scores, gold, videos = make_random_videos(3, levels=10**9)
+    coverage = score.triplet_coverage(score.top_k(scores, k), [np.flatnonzero(row) for row in gold], groups=videos)
+    assert coverage["coverage"] == pytest.approx(oracle(scores, gold, videos).topK(k), abs=1e-12)
+    assert coverage["coverage_ci_low"] <= coverage["coverage"] <= coverage["coverage_ci_high"]
+    assert coverage["n_gold_triplets"] == gold.sum()
 
 
 def test_coverage_by_hand():
-    found = score.triplet_coverage([["hook,cut,liver", TRIPLETS[3]], []], [[TRIPLETS[3]], [TRIPLETS[4]]])
-    assert (found["coverage"], found["n_covered"]) == (0.5, 1)
+    coverage = score.triplet_coverage([["hook,cut,liver", TRIPLETS[3]], []], [[TRIPLETS[3]], [TRIPLETS[4]]])
+    assert (coverage["coverage"], coverage["n_covered"]) == (0.5, 1)
     assert math.isnan(score.triplet_coverage([[1]], [[]])["coverage"])
     assert score.top_k([[0.0, 2.0, 1.0, 2.0]], k=3).tolist() == [[1, 3, 2]], "equal scores are ranked by id"
     assert score.top_k(np.ones((1, 100))).tolist() == [[0, 1, 2, 3, 4]]
@@ -145,19 +152,19 @@ def test_coverage_by_hand():
 @given(st.lists(st.tuples(SETS, SETS), min_size=1, max_size=20))
 def test_rates_are_those_of_scikit_learn(pairs):
     predicted, gold = zip(*pairs, strict=True)
-    said, true = ([[name in names for name in INSTRUMENTS] for names in sets] for sets in (predicted, gold))
+    predicted_flags, true = ([[name in names for name in INSTRUMENTS] for names in sets] for sets in (predicted, gold))
     scores = score.instrument_scores(predicted, gold, n_resamples=10)
-    how = {"labels": range(7), "zero_division": np.nan}
-    by_class: list[Any] = list(precision_recall_fscore_support(true, said, average=None, **how))
+    options = {"labels": range(7), "zero_division": np.nan}
+    by_class: list[Any] = list(precision_recall_fscore_support(true, predicted_flags, average=None, **options))
     for number, rate in enumerate(RATES):
         for column, name in enumerate(INSTRUMENTS):
-            wanted = by_class[number][column]
-            assert scores["per_class"][name][rate] == pytest.approx(wanted, abs=1e-12, nan_ok=True)
-        micro = precision_recall_fscore_support(true, said, average="micro", **how)[number]
+            expected_rate = by_class[number][column]
+            assert scores["per_class"][name][rate] == pytest.approx(expected_rate, abs=1e-12, nan_ok=True)
+        micro = precision_recall_fscore_support(true, predicted_flags, average="micro", **options)[number]
         assert scores[rate] == pytest.approx(micro, abs=1e-12, nan_ok=True)
-        known = by_class[number][~np.isnan(by_class[number])]
-        assert scores[f"n_classes_{rate}"] == len(known)
-        assert scores[f"macro_{rate}"] == pytest.approx(known.mean() if len(known) else math.nan, nan_ok=True)
+        defined = by_class[number][~np.isnan(by_class[number])]
+        assert scores[f"n_classes_{rate}"] == len(defined)
+        assert scores[f"macro_{rate}"] == pytest.approx(defined.mean() if len(defined) else math.nan, nan_ok=True)
 
 
 def test_counts_of_a_case_by_hand():
@@ -201,8 +208,8 @@ def test_intervals_draw_whole_videos():
     assert 0.3 < by_frame["precision_ci_low"] < 0.5 < by_frame["precision_ci_high"] < 0.7
     one_video = score.instrument_scores(predicted, gold, groups=["a"] * 40)
     assert math.isnan(one_video["f1_ci_low"])
-    again = [repr(score.instrument_scores(predicted, gold, seed=seed, n_resamples=50)) for seed in (1, 1, 2)]
-    assert again[0] == again[1] != again[2]
+    runs = [repr(score.instrument_scores(predicted, gold, seed=seed, n_resamples=50)) for seed in (1, 1, 2)]
+    assert runs[0] == runs[1] != runs[2]
 
 
 def test_answers_are_read_and_counted():
@@ -211,43 +218,43 @@ def test_answers_are_read_and_counted():
     scores = score.score_instruments(answers, references, classes=INSTRUMENTS[:6], per_sample=True)
     outcomes = ["answered", "answered", "unread", "given", "unread", "unread", "unread", "answered"]
     predicted = [["hook"], [], None, ["bipolar"], None, None, None, []]
-    found = [(one["outcome"], one["predicted"]) for one in scores["per_sample"]]
-    assert found == list(zip(outcomes, predicted, strict=True))
+    rows = [(record["outcome"], record["predicted"]) for record in scores["per_sample"]]
+    assert rows == list(zip(outcomes, predicted, strict=True))
     assert (scores["n_unparsed"], scores["n_answered_none"], scores["n_outside_classes"]) == (4, 1, 1)
     assert (scores["precision"], scores["recall"]) == (1 / 2, 1 / 8)
 
 
 def test_triplet_scores_and_samples():
-    scores, gold, videos = random_videos(5)
-    references = references_of(gold, videos)
-    found = score.score_triplets(scores.tolist(), references, per_sample=True)
+    scores, gold, videos = make_random_videos(5)
+    references = make_references(gold, videos)
+    result = score.score_triplets(scores.tolist(), references, per_sample=True)
     aps = triplets.triplet_ap(scores, gold, videos)
-    for part, ap in aps.items():
-        ours = [found[name] for name in (f"ap_{part}", f"ap_{part}_pooled", f"n_classes_{part}")]
+    for component, ap in aps.items():
+        ours = [result[name] for name in (f"ap_{component}", f"ap_{component}_pooled", f"n_classes_{component}")]
         assert ours == [ap.mean, ap.pooled_mean, np.sum(~np.isnan(ap.per_class))]
         by_video = {
             f"VID{video}": mean for video, mean in zip(dict.fromkeys(videos.tolist()), ap.video_means, strict=True)
         }
-        assert {video: of[f"ap_{part}"] for video, of in found["per_video"].items()} == by_video
-    assert list(found["per_class"]["ivt"]) == list(TRIPLETS)
-    assert found["per_class"]["i"]["hook"] == aps["i"].per_class[2]
-    assert sum(len(one["covered"]) for one in found["per_sample"]) == found["n_covered"]
-    assert all(set(one["covered"]) <= set(one["top_k"]) for one in found["per_sample"])
-    assert found["n_videos"] == 3
+        assert {video: row[f"ap_{component}"] for video, row in result["per_video"].items()} == by_video
+    assert list(result["per_class"]["ivt"]) == list(TRIPLETS)
+    assert result["per_class"]["i"]["hook"] == aps["i"].per_class[2]
+    assert sum(len(record["covered"]) for record in result["per_sample"]) == result["n_covered"]
+    assert all(set(record["covered"]) <= set(record["top_k"]) for record in result["per_sample"])
+    assert result["n_videos"] == 3
 
 
 def test_the_module_gives_what_the_functions_give():
-    scores, gold, videos = random_videos(6, n_videos=2, n=4)
-    references = references_of(gold, videos)
-    how: Any = {"k": 3, "ignore_null": True, "n_resamples": 20}
-    found = computed("ivt", scores.tolist(), references, config="triplets", **how)
-    assert repr(found) == repr(score.score_triplets(scores.tolist(), references, **how))
+    scores, gold, videos = make_random_videos(6, n_videos=2, n=4)
+    references = make_references(gold, videos)
+    options: Any = {"k": 3, "ignore_null": True, "n_resamples": 20}
+    result = compute_by_module("ivt", scores.tolist(), references, config="triplets", **options)
+    assert repr(result) == repr(score.score_triplets(scores.tolist(), references, **options))
     references = [{"classes": ["hook"], "video": "a"}, {"classes": [], "video": "b"}]
     module: Any = evaluate.load(str(ROOM / "ivt"))
-    read = module.compute(predictions=["hook", None], references=references)
-    assert (read["f1"], read["n_unparsed"]) == (1, 1)
+    answer_scores = module.compute(predictions=["hook", None], references=references)
+    assert (answer_scores["f1"], answer_scores["n_unparsed"]) == (1, 1)
     with pytest.raises(ValueError, match="configuration 'triplet'; expected instruments or triplets"):
-        computed("ivt", [], [], config="triplet")
+        compute_by_module("ivt", [], [], config="triplet")
 
 
 ONES = np.ones((2, 100))

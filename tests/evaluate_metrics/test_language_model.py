@@ -1,4 +1,4 @@
-"""What a language model reads: prompts, replies, cache, a chat-completions server, a tiny local model, agreement."""
+"""Readings by a language model: prompts, replies, cache, a chat-completions server, a tiny local model, agreement."""
 
 import contextlib
 import json
@@ -23,7 +23,7 @@ NORMAL = Extraction(frozenset(), "answered")
 DECLINED = Extraction(frozenset(), "declined")
 
 
-def found(*labels):
+def make_extraction(*labels):
     return Extraction(frozenset(labels), "answered")
 
 
@@ -32,10 +32,10 @@ def found(*labels):
     [
         (
             ['["Edema"]', '```json\n["Edema"]\n```', '{"labels": ["Edema"]}', '<think>["ILD"]</think>["Edema"]'],
-            found("Edema"),
+            make_extraction("Edema"),
         ),
-        (['["edema ", "NODULE/MASS", "Edema"]'], found("Edema", "Nodule/Mass")),
-        (['The list is: ["Edema", "ILD"].'], found("Edema", "ILD")),
+        (['["edema ", "NODULE/MASS", "Edema"]'], make_extraction("Edema", "Nodule/Mass")),
+        (['The list is: ["Edema", "ILD"].'], make_extraction("Edema", "ILD")),
         (["[]"], NORMAL),
         (["", "Edema", '["Pneumonia"]', '["Edema", "Pneumonia"]', '["Edema"] or ["ILD"]'], NOTHING),
         (['["Edema", 3]', '[["Edema"]]', '["Edema"', "['Edema']"], NOTHING),
@@ -46,7 +46,7 @@ def test_replies(replies, extraction):
 
 
 @pytest.mark.parametrize(
-    ("replies", "choice", "said"),
+    ("replies", "choice", "answer"),
     [
         (["B", "b."], 1, "unread"),
         (["<think>A? No.</think>\n(C)"], 2, "unread"),
@@ -56,9 +56,9 @@ def test_replies(replies, extraction):
         (["NO"], None, "no"),
     ],
 )
-def test_replies_of_one_letter_or_word(replies, choice, said):
+def test_replies_of_one_letter_or_word(replies, choice, answer):
     assert {language_model.parse_choice(reply, 3) for reply in replies} == {choice}
-    assert {language_model.parse_yes_no(reply) for reply in replies} == {said}
+    assert {language_model.parse_yes_no(reply) for reply in replies} == {answer}
 
 
 def test_the_prompts_hold_what_the_model_was_shown_and_said():
@@ -77,33 +77,40 @@ def test_the_prompts_hold_what_the_model_was_shown_and_said():
 
 
 def test_closed_answers_are_asked_once_each_and_empty_ones_never():
-    asked = []
+    requests = []
 
     def ask(prompts):
-        return replies(prompts, lambda messages: asked.append(messages) or "B")
+        return replies(prompts, lambda messages: requests.append(messages) or "B")
 
-    which, other = ("Which?", ["Edema", "No edema"]), ("Which?", ["Edema"])
-    found = language_model.choices(["B", "B", "B", " ", None], [which, which, other, which, which], ask)
-    assert (found, len(asked)) == ([1, 1, None, None, None], 2), "one for each question and answer"
-    assert (language_model.yes_no(["", "A"], ["?", "?"], ask), len(asked)) == (["unread", "unread"], 3)
+    which, other_question = ("Which?", ["Edema", "No edema"]), ("Which?", ["Edema"])
+    readings = language_model.choices(["B", "B", "B", " ", None], [which, which, other_question, which, which], ask)
+    assert (readings, len(requests)) == ([1, 1, None, None, None], 2), "one for each question and answer"
+    assert (language_model.yes_no(["", "A"], ["?", "?"], ask), len(requests)) == (["unread", "unread"], 3)
 
 
-def by_words(messages):
-    """A model that always follows the prompt."""
+def reply_by_words(messages):
+    """Reply to a prompt with the labels that the words of the answer name."""
     text = messages[-1]["content"].removeprefix("Answer: ").removesuffix("\nReply:")
     return json.dumps(sorted(extract_labels(text).labels))
 
 
 TEXTS = ["Edema and nodules", "The heart is normal", None, "Edema and nodules", " ", "Cardiomegaly"]
-READ = [found("Edema", "Nodule/Mass"), NORMAL, NOTHING, found("Edema", "Nodule/Mass"), NOTHING, found("Cardiomegaly")]
+READ = [
+    make_extraction("Edema", "Nodule/Mass"),
+    NORMAL,
+    NOTHING,
+    make_extraction("Edema", "Nodule/Mass"),
+    NOTHING,
+    make_extraction("Cardiomegaly"),
+]
 
 
-def extract(texts, complete, vocabulary=CLASSES, **how):
-    return language_model.diseases(texts, lambda prompts: replies(prompts, complete, **how), vocabulary)
+def extract(texts, complete, vocabulary=CLASSES, **options):
+    return language_model.diseases(texts, lambda prompts: replies(prompts, complete, **options), vocabulary)
 
 
 class Counting:
-    """A model that follows the prompt by its words, counts its calls, and fails from one of them on."""
+    """A model that replies by words, counts its calls, and raises from call `fails_from` on."""
 
     def __init__(self, fails_from=math.inf):
         self.fails_from, self.calls = fails_from, 0
@@ -112,55 +119,55 @@ class Counting:
         self.calls += 1
         if self.calls >= self.fails_from:
             raise ConnectionError("gone")
-        return by_words(messages)
+        return reply_by_words(messages)
 
 
 def test_each_text_is_asked_once():
-    model, seen = Counting(), []
-    assert extract(TEXTS, model, progress=lambda texts: (seen.append(text) or text for text in texts)) == READ
-    assert model.calls == len(seen) == 3
+    model, reported = Counting(), []
+    assert extract(TEXTS, model, progress=lambda texts: (reported.append(text) or text for text in texts)) == READ
+    assert model.calls == len(reported) == 3
 
 
 def test_a_stopped_run_goes_on_where_it_was(tmp_path):
     cache = tmp_path / "replies.sqlite"
     with pytest.raises(ConnectionError):
         extract(TEXTS, Counting(fails_from=3), model="m", cache=cache)
-    rest, again, other, fewer = (Counting() for _ in range(4))
-    assert extract(TEXTS, rest, model="m", cache=cache) == extract(TEXTS, again, model="m", cache=cache) == READ
+    resumed, cached, renamed, fewer = (Counting() for _ in range(4))
+    assert extract(TEXTS, resumed, model="m", cache=cache) == extract(TEXTS, cached, model="m", cache=cache) == READ
     # Another model or another vocabulary is another question.
-    extract(TEXTS, other, model="m2", cache=cache)
+    extract(TEXTS, renamed, model="m2", cache=cache)
     extract(TEXTS, fewer, ["Edema"], model="m", cache=cache)
-    assert [model.calls for model in (rest, again, other, fewer)] == [1, 0, 3, 3]
+    assert [model.calls for model in (resumed, cached, renamed, fewer)] == [1, 0, 3, 3]
     with sqlite3.connect(cache) as database:
         assert "nodules" not in str(database.execute("SELECT key FROM replies").fetchall())
 
 
 def test_a_cache_needs_a_model_and_must_be_one(tmp_path):
     with pytest.raises(ValueError, match="name the model"):
-        extract(TEXTS, by_words, cache=tmp_path / "replies.sqlite")
+        extract(TEXTS, reply_by_words, cache=tmp_path / "replies.sqlite")
     (tmp_path / "notes.txt").write_text("no database " * 100)
     with pytest.raises(ValueError, match=r"notes\.txt: .*expected a cache of replies"):
-        extract(TEXTS, by_words, model="m", cache=tmp_path / "notes.txt")
+        extract(TEXTS, reply_by_words, model="m", cache=tmp_path / "notes.txt")
 
 
-def server(statuses=(), reply=None):
-    """A model that reads by words, after first requests answered with `statuses`."""
+def start_server(statuses=(), reply=None):
+    """Start a chat server that answers the first requests with `statuses`, then replies by words."""
     waiting = list(statuses)
-    return chat_server(by_words, lambda _: waiting.pop(0) if waiting else 200, reply)
+    return chat_server(reply_by_words, lambda _: waiting.pop(0) if waiting else 200, reply)
 
 
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_an_endpoint_is_asked_greedily(slash):
-    with server() as (url, requests):
+    with start_server() as (url, requests):
         assert extract(TEXTS, chat_endpoint(url + slash, "llama", "secret")) == READ
-    asked = {tuple(request[name] for name in ("path", "model", "temperature", "key")) for request in requests}
-    assert asked == {("/v1/chat/completions", "llama", 0, "Bearer secret")}
+    sent = {tuple(request[name] for name in ("path", "model", "temperature", "key")) for request in requests}
+    assert sent == {("/v1/chat/completions", "llama", 0, "Bearer secret")}
     assert requests[0]["messages"] == language_model.build_disease_messages("Edema and nodules")
 
 
 def test_a_busy_endpoint_is_asked_again_and_no_key_is_sent_unasked():
-    with server([429, 503, 500]) as (url, requests):
-        assert extract(["Edema"], chat_endpoint(url, "llama", backoff=0.01)) == [found("Edema")]
+    with start_server([429, 503, 500]) as (url, requests):
+        assert extract(["Edema"], chat_endpoint(url, "llama", backoff=0.01)) == [make_extraction("Edema")]
     assert [request["key"] for request in requests] == [None] * 4
 
 
@@ -177,7 +184,7 @@ def test_a_busy_endpoint_is_asked_again_and_no_key_is_sent_unasked():
 )
 def test_an_endpoint_that_says_no(statuses, reply, message, n_requests):
     with contextlib.ExitStack() as stack:
-        url, requests = stack.enter_context(server(statuses or [], reply))
+        url, requests = stack.enter_context(start_server(statuses or [], reply))
         if statuses is None:
             stack.close()
         with pytest.raises(ConnectionError, match=message):
@@ -187,8 +194,8 @@ def test_an_endpoint_that_says_no(statuses, reply, message, n_requests):
 
 def test_a_local_model_replies_the_same_each_time(tmp_path):
     complete = transformers_chat(save_tiny_llama(tmp_path / "llama"), max_new_tokens=8)
-    reply, again = (complete(language_model.build_disease_messages("Edema")) for _ in range(2))
-    assert reply == again != ""
+    reply, second_reply = (complete(language_model.build_disease_messages("Edema")) for _ in range(2))
+    assert reply == second_reply != ""
     assert "user:" not in reply  # the reply, not the prompt
     assert extract(["Edema"], complete) == [NOTHING]  # random weights write no list
 
@@ -199,12 +206,14 @@ label_sets = st.frozensets(st.sampled_from(CLASSES[:5]), max_size=3)
 @given(st.lists(st.tuples(label_sets, label_sets), min_size=1, max_size=10))
 def test_agreement_agrees_with_scikit_learn(pairs):
     sides = [[Extraction(pair[side], "answered") for pair in pairs] for side in (0, 1)]
-    first, second = (np.array([[label in e.labels for label in CLASSES] for e in side], dtype=int) for side in sides)
+    labels_a, labels_b = (
+        np.array([[label in e.labels for label in CLASSES] for e in side], dtype=int) for side in sides
+    )
     ours = agreement(*sides)
-    assert ours["exact"] == pytest.approx(accuracy_score(first, second))
-    if (first | second).any():
-        assert ours["jaccard"] == pytest.approx(jaccard_score(first, second, average="micro"))
-        assert ours["kappa"] == pytest.approx(cohen_kappa_score(first.ravel(), second.ravel()))
+    assert ours["exact"] == pytest.approx(accuracy_score(labels_a, labels_b))
+    if (labels_a | labels_b).any():
+        assert ours["jaccard"] == pytest.approx(jaccard_score(labels_a, labels_b, average="micro"))
+        assert ours["kappa"] == pytest.approx(cohen_kappa_score(labels_a.ravel(), labels_b.ravel()))
     else:
         assert np.isnan([ours["jaccard"], ours["kappa"]]).all()
 
@@ -214,21 +223,23 @@ READINGS = st.sampled_from([None, 0, 1, 2])
 
 @given(st.lists(st.tuples(READINGS, READINGS), min_size=1, max_size=20))
 def test_agreement_of_closed_answers_agrees_with_scikit_learn(pairs):
-    first, second = ([pair[side] for pair in pairs] for side in (0, 1))
-    codes = [[-1 if reading is None else reading for reading in side] for side in (first, second)]
-    found = compare_closed_readings(first, second)
-    assert found["same"] == pytest.approx(accuracy_score(*codes))
-    expected = cohen_kappa_score(*codes) if len({*first, *second}) > 1 else float("nan")
-    assert found["kappa"] == pytest.approx(expected, nan_ok=True)
-    assert found["n_only_ours"] == sum(one is not None and two is None for one, two in pairs)
-    assert found["n_unread_theirs"] == second.count(None)
+    readings_a, readings_b = ([pair[side] for pair in pairs] for side in (0, 1))
+    codes = [[-1 if reading is None else reading for reading in side] for side in (readings_a, readings_b)]
+    agreement = compare_closed_readings(readings_a, readings_b)
+    assert agreement["same"] == pytest.approx(accuracy_score(*codes))
+    expected = cohen_kappa_score(*codes) if len({*readings_a, *readings_b}) > 1 else float("nan")
+    assert agreement["kappa"] == pytest.approx(expected, nan_ok=True)
+    assert agreement["n_only_ours"] == sum(
+        reading_a is not None and reading_b is None for reading_a, reading_b in pairs
+    )
+    assert agreement["n_unread_theirs"] == readings_b.count(None)
 
 
 def test_agreement_of_nothing_and_of_different_texts():
     nothing = agreement([], [])
     assert np.isnan([nothing["exact"], nothing["jaccard"], nothing["kappa"]]).all()
     counts = agreement([NOTHING, NORMAL, DECLINED], [NORMAL, NORMAL, NORMAL])
-    of = ("unread_ours", "unread_theirs", "only_ours", "only_theirs")
-    assert [counts[f"n_{name}"] for name in of] == [2, 0, 0, 2]
+    names = ("unread_ours", "unread_theirs", "only_ours", "only_theirs")
+    assert [counts[f"n_{name}"] for name in names] == [2, 0, 0, 2]
     with pytest.raises(ValueError, match="1 and 0 readings"):
         agreement([NORMAL], [])

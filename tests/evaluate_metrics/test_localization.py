@@ -15,7 +15,7 @@ from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.localization import pairs, score
 from medfaith.evaluate_metrics.localization.input_view import mask, scores, window
 from medfaith.evaluate_metrics.localization.predictions import score_predictions
-from tests.evaluate_metrics.modules import computed
+from tests.evaluate_metrics.modules import compute_by_module
 
 NAN = float("nan")
 SIZE = (256, 256)
@@ -34,10 +34,10 @@ def grids(draw, shape=None, total=None):
 @settings(max_examples=50)
 @given(grids())
 def test_entropy_is_that_of_scipy_and_at_most_uniform(grid):
-    rest = 1 - grid.sum()
-    assert score.entropy(grid) == pytest.approx(scipy_entropy([*grid.ravel(), max(rest, 0)]), abs=1e-9)
-    assert 0 <= score.entropy(grid) <= math.log(grid.size + (rest > 1e-6)) + 1e-9
-    assert score.no_attn(grid) == pytest.approx(max(rest, 0), abs=1e-9)
+    outside = 1 - grid.sum()
+    assert score.entropy(grid) == pytest.approx(scipy_entropy([*grid.ravel(), max(outside, 0)]), abs=1e-9)
+    assert 0 <= score.entropy(grid) <= math.log(grid.size + (outside > 1e-6)) + 1e-9
+    assert score.no_attn(grid) == pytest.approx(max(outside, 0), abs=1e-9)
 
 
 def test_entropy_of_even_attention_is_the_published_one():
@@ -49,15 +49,15 @@ def test_entropy_of_even_attention_is_the_published_one():
 @given(st.data(), st.booleans())
 def test_divergence_is_symmetric_never_negative_and_that_of_scipy(data, kl_no_attn):
     shape = (3, 4)
-    first, second = data.draw(grids(shape)), data.draw(grids(shape))
-    found = score.compute_symmetric_kl(first, second, kl_no_attn=kl_no_attn)
-    assert found == score.compute_symmetric_kl(second, first, kl_no_attn=kl_no_attn)
-    assert found >= 0
-    assert score.compute_symmetric_kl(first, first, kl_no_attn=kl_no_attn) == 0
-    p, q = score.distribution(first), score.distribution(second)
+    grid_a, grid_b = data.draw(grids(shape)), data.draw(grids(shape))
+    divergence = score.compute_symmetric_kl(grid_a, grid_b, kl_no_attn=kl_no_attn)
+    assert divergence == score.compute_symmetric_kl(grid_b, grid_a, kl_no_attn=kl_no_attn)
+    assert divergence >= 0
+    assert score.compute_symmetric_kl(grid_a, grid_a, kl_no_attn=kl_no_attn) == 0
+    p, q = score.distribution(grid_a), score.distribution(grid_b)
     if min(p[:-1].min(), q[:-1].min()) > score.FLOOR and (p[-1] > 0) == (q[-1] > 0):
-        parts = (rel_entr(p, q) + rel_entr(q, p)) / 2  # scipy scales neither to sum to 1
-        assert found == pytest.approx(parts.sum() if kl_no_attn else parts[:-1].sum(), abs=1e-9)
+        terms = (rel_entr(p, q) + rel_entr(q, p)) / 2  # scipy scales neither to sum to 1
+        assert divergence == pytest.approx(terms.sum() if kl_no_attn else terms[:-1].sum(), abs=1e-9)
 
 
 def test_divergence_is_finite_where_a_cell_is_zero_and_counts_no_attn_only_if_asked():
@@ -91,7 +91,7 @@ HALF = math.log(2)
 
 
 @pytest.mark.parametrize(
-    ("grid", "boxes", "state", "auroc", "nats", "none"),
+    ("grid", "boxes", "state", "auroc", "nats", "no_attn"),
     [
         (None, [LEFT], "without_map", None, None, None),
         (EVEN, [LEFT], "scored", 0.5, 2 * HALF, 0),
@@ -104,10 +104,10 @@ HALF = math.log(2)
         (ON_LEFT, [[128, 0, 128, 128]], "scored", 5 / 6, HALF, 0),  # a quarter; a third of the rest ties with it
     ],
 )
-def test_rows_worked_out_by_hand(grid, boxes, state, auroc, nats, none):
+def test_rows_worked_out_by_hand(grid, boxes, state, auroc, nats, no_attn):
     row = score.score_row(grid, window(SIZE), SIZE, boxes, upsampling="nearest")
-    found = [row[name] for name in ("state", "auroc", "entropy", "no_attn")]
-    assert found == [state, auroc, None if nats is None else pytest.approx(nats), none]
+    values = [row[name] for name in ("state", "auroc", "entropy", "no_attn")]
+    assert values == [state, auroc, None if nats is None else pytest.approx(nats), no_attn]
     assert {row[name] is None for name in score.RANKED if name != "auroc"} == {state != "scored"}
 
 
@@ -115,9 +115,9 @@ def test_options_reach_what_they_change():
     for ties, precision in {"excluded": None, "included": 0.5}.items():
         row = score.score_row(EVEN, window(SIZE), SIZE, [LEFT], upsampling="nearest", precision_ties=ties)
         assert row["precision_5"] == precision
-    halves = [prediction(ON_LEFT / share) for share in (1, 2)]
-    references = [reference("b", [LEFT]), reference("b:r", [LEFT], "b", "random_sentences")]
-    without, counted = (score_predictions(halves, references, kl_no_attn=asked) for asked in (False, True))
+    halves = [make_prediction(ON_LEFT / share) for share in (1, 2)]
+    references = [make_reference("b", [LEFT]), make_reference("b:r", [LEFT], "b", "random_sentences")]
+    without, counted = (score_predictions(halves, references, kl_no_attn=kl_no_attn) for kl_no_attn in (False, True))
     assert without["random_sentences"]["all"]["kl"] == pytest.approx(HALF / 4)
     assert counted["random_sentences"]["all"]["kl"] > 1  # 0 and a half of the attention is on no region
 
@@ -145,35 +145,35 @@ def test_bad_rows_are_named(changes, message):
         score.score_row(**given_, name="a7")
 
 
-def row_(id_, values, original_id=None, perturbation=None, cluster="p1", **subsets):
+def make_row(id_, values, original_id=None, perturbation=None, cluster="p1", **subsets):
     names = {"id": id_, "original_id": original_id, "perturbation": perturbation, "cluster": cluster}
     subsets = dict.fromkeys(pairs.SUBSETS[1:], False) | subsets
     return names | {"subsets": subsets, "state": "scored", "values": dict.fromkeys(pairs.VALUES) | values}
 
 
 ROWS = [
-    row_("a", {"auroc": 0.8, "local": 0.5, "global": 0.9}, abnormal=True),
-    row_("b", {"auroc": 0.6, "local": 0.5}, cluster="p2", abnormal=True, one_lung=True),
-    row_("c", {"auroc": None, "local": 0.1}, cluster="p2"),
-    row_("a:r", {"auroc": 0.5, "local": 0.4, "global": 0.9, "kl": 0.3}, "a", "random_sentences", abnormal=True),
-    row_("b:r", {"auroc": 0.7, "local": 0.6}, "b", "random_sentences", "p2", abnormal=True, one_lung=True),
-    row_("c:r", {"auroc": 0.7, "local": 0.0, "kl": 0.1}, "c", "random_sentences", "p2"),
-    row_("d:r", {"auroc": 0.1, "local": 0.1}, "d", "random_sentences", "p3"),
-    row_("a:s", {"auroc": 0.2}, "a", "synthetic", abnormal=True),
-    row_("a:x", {"auroc": 0.3}, "a:s", "synthetic_swapped_conditions", abnormal=True),
+    make_row("a", {"auroc": 0.8, "local": 0.5, "global": 0.9}, abnormal=True),
+    make_row("b", {"auroc": 0.6, "local": 0.5}, cluster="p2", abnormal=True, one_lung=True),
+    make_row("c", {"auroc": None, "local": 0.1}, cluster="p2"),
+    make_row("a:r", {"auroc": 0.5, "local": 0.4, "global": 0.9, "kl": 0.3}, "a", "random_sentences", abnormal=True),
+    make_row("b:r", {"auroc": 0.7, "local": 0.6}, "b", "random_sentences", "p2", abnormal=True, one_lung=True),
+    make_row("c:r", {"auroc": 0.7, "local": 0.0, "kl": 0.1}, "c", "random_sentences", "p2"),
+    make_row("d:r", {"auroc": 0.1, "local": 0.1}, "d", "random_sentences", "p3"),
+    make_row("a:s", {"auroc": 0.2}, "a", "synthetic", abnormal=True),
+    make_row("a:x", {"auroc": 0.3}, "a:s", "synthetic_swapped_conditions", abnormal=True),
 ]
 
 
 def test_pairs_by_hand():
-    found = pairs.deltas(ROWS, n_resamples=200)
-    assert list(found) == ["random_sentences", "synthetic", "synthetic_swapped_conditions"]
+    deltas = pairs.deltas(ROWS, n_resamples=200)
+    assert list(deltas) == ["random_sentences", "synthetic", "synthetic_swapped_conditions"]
     names = ("n_pairs", "n_unpaired", "n_delta_auroc", "delta_auroc", "delta_local", "kl", "n_kl")
-    all_, abnormal, lung, diverse = (found["random_sentences"][subset] for subset in pairs.SUBSETS)
+    all_, abnormal, lung, diverse = (deltas["random_sentences"][subset] for subset in pairs.SUBSETS)
     assert [all_[name] for name in names] == pytest.approx([3, 1, 2, -0.1, -0.1 / 3, 0.2, 2])
     assert abnormal["delta_auroc"] == pytest.approx(-0.1)
     assert [lung["delta_auroc"], lung["delta_auroc_ci_low"]] == pytest.approx([0.1, NAN], nan_ok=True)  # one patient
     assert [diverse[name] for name in names[:4]] == pytest.approx([0, 0, 0, NAN], nan_ok=True)
-    swapped = found["synthetic_swapped_conditions"]["all"]
+    swapped = deltas["synthetic_swapped_conditions"]["all"]
     assert swapped["delta_auroc"] == pytest.approx(0.1)  # its original is the synthetic sentence
     assert "kl" not in swapped
     with pytest.raises(ValueError, match="a: this id occurs twice"):
@@ -181,20 +181,20 @@ def test_pairs_by_hand():
 
 
 def test_candidates_by_hand():
-    found = pairs.candidate_accuracy(ROWS, n_resamples=200)
+    accuracies = pairs.candidate_accuracy(ROWS, n_resamples=200)
     names = ("local_accuracy", "global_accuracy", "n_global_accuracy")
-    assert [found["all"][name] for name in names] == [pytest.approx(2 / 3), 0, 1]  # equal is not greater
-    assert found["abnormal"]["local_accuracy"] == 0.5
+    assert [accuracies["all"][name] for name in names] == [pytest.approx(2 / 3), 0, 1]  # equal is not greater
+    assert accuracies["abnormal"]["local_accuracy"] == 0.5
     unknown = [row | {"values": row["values"] | {"local": NAN}} for row in ROWS]  # as None
     assert pairs.candidate_accuracy(unknown)["all"]["n_local_accuracy"] == 0
-    undefined = found["mdrb"], pairs.candidate_accuracy(ROWS, perturbation="none")["all"]
+    undefined = accuracies["mdrb"], pairs.candidate_accuracy(ROWS, perturbation="none")["all"]
     assert all(math.isnan(scores["local_accuracy"]) for scores in undefined)
 
 
 def test_summary_by_hand():
-    found = pairs.summarise(ROWS[:3])
-    assert (found["auroc"], found["n_auroc"], found["n_rows"], found["n_clusters"]) == (pytest.approx(0.7), 2, 3, 2)
-    assert {found[f"n_{state}"] for state in score.STATES} == {3, 0}
+    means = pairs.summarise(ROWS[:3])
+    assert (means["auroc"], means["n_auroc"], means["n_rows"], means["n_clusters"]) == (pytest.approx(0.7), 2, 3, 2)
+    assert {means[f"n_{state}"] for state in score.STATES} == {3, 0}
     assert pairs.summarise(ROWS[:3], "one_lung")["auroc"] == 0.6
     assert math.isnan(pairs.summarise([])["auroc"])
     with pytest.raises(ValueError, match="subset 'left'; expected one of all, abnormal, one_lung, mdrb"):
@@ -204,10 +204,12 @@ def test_summary_by_hand():
 def test_intervals_draw_whole_patients():
     rng = np.random.default_rng(0)
     values, patients = rng.random(40), [f"p{number % 7}" for number in range(40)]
-    rows = [row_(str(n), {"auroc": float(v)}, cluster=p) for n, (v, p) in enumerate(zip(values, patients, strict=True))]
-    found = pairs.summarise(rows, n_resamples=300, seed=3, confidence_level=0.9)
+    rows = [
+        make_row(str(n), {"auroc": float(v)}, cluster=p) for n, (v, p) in enumerate(zip(values, patients, strict=True))
+    ]
+    summary = pairs.summarise(rows, n_resamples=300, seed=3, confidence_level=0.9)
     expected = bootstrap_mean(values, groups=patients, n_resamples=300, seed=3, confidence_level=0.9)
-    assert (found["auroc"], found["auroc_ci_low"], found["auroc_ci_high"]) == expected[:3]
+    assert (summary["auroc"], summary["auroc_ci_low"], summary["auroc_ci_high"]) == expected[:3]
 
 
 @settings(max_examples=50)
@@ -216,48 +218,48 @@ def test_correlations_are_those_of_scipy_over_what_both_have(n, seed):
     rng = np.random.default_rng(seed)
     names, table = ("auroc", "iou_5", "local"), rng.random((n, 3)).round(2)
     table[rng.random((n, 3)) < 0.3] = NAN
-    known = [[None if math.isnan(value) else value for value in line] for line in table.tolist()]
-    found = pairs.correlations(
-        [row_(str(i), dict(zip(names, line, strict=True))) for i, line in enumerate(known)], names
+    cells = [[None if math.isnan(value) else value for value in line] for line in table.tolist()]
+    correlations = pairs.correlations(
+        [make_row(str(i), dict(zip(names, line, strict=True))) for i, line in enumerate(cells)], names
     )
-    assert list(found) == [(names[0], names[1]), (names[0], names[2]), (names[1], names[2])]
-    for (r, count), columns in zip(found.values(), ((0, 1), (0, 2), (1, 2)), strict=True):
-        both = table[:, columns][~np.isnan(table[:, columns]).any(axis=1)]
-        defined = len(both) > 1 and (np.ptp(both, axis=0) > 0).all()
-        expected = pearsonr(*both.T).statistic if defined else NAN  # pyright: ignore[reportAttributeAccessIssue]
-        assert (r, count) == (pytest.approx(expected, abs=1e-9, nan_ok=True), len(both))
+    assert list(correlations) == [(names[0], names[1]), (names[0], names[2]), (names[1], names[2])]
+    for (r, count), columns in zip(correlations.values(), ((0, 1), (0, 2), (1, 2)), strict=True):
+        complete = table[:, columns][~np.isnan(table[:, columns]).any(axis=1)]
+        defined = len(complete) > 1 and (np.ptp(complete, axis=0) > 0).all()
+        expected = pearsonr(*complete.T).statistic if defined else NAN  # pyright: ignore[reportAttributeAccessIssue]
+        assert (r, count) == (pytest.approx(expected, abs=1e-9, nan_ok=True), len(complete))
 
 
-def reference(id_, boxes, original_id=None, perturbation=None, cluster="p1", **changes):
+def make_reference(id_, boxes, original_id=None, perturbation=None, cluster="p1", **changes):
     names = {"id": id_, "original_id": original_id, "perturbation": perturbation, "cluster": cluster}
     image = {"size": list(SIZE), "boxes": [{"label": "lung", "xywh": box} for box in boxes]}
     return names | image | {"abnormal": False, "one_lung": True, "mdrb": False} | changes
 
 
-def prediction(grid, covered=None, local=None, overall=None):
+def make_prediction(grid, covered=None, local=None, overall=None):
     attention = None if grid is None else np.asarray(grid).tolist()
     return {"attention": attention, "window": covered, "local": local, "global": overall}
 
 
 PREDICTIONS = [
-    prediction(None),
-    prediction(ON_LEFT, local=0.5),
-    prediction(ON_LEFT[:, ::-1], local=0.4, overall=1.0),
-    prediction(ON_LEFT, list(window(SIZE))),
-    prediction(np.full((3, 3), 1 / 9)),
+    make_prediction(None),
+    make_prediction(ON_LEFT, local=0.5),
+    make_prediction(ON_LEFT[:, ::-1], local=0.4, overall=1.0),
+    make_prediction(ON_LEFT, list(window(SIZE))),
+    make_prediction(np.full((3, 3), 1 / 9)),
 ]
 REFERENCES = [
-    reference("a", [LEFT]),
-    reference("b", [LEFT], cluster="p2", abnormal=True),
-    reference("b:r", [LEFT], "b", "random_sentences", cluster="p2", abnormal=True),
-    reference("b:x", [RIGHT], "b", "random_boxes", cluster="p2", abnormal=True),
-    reference("a:r", [LEFT], "a", "random_sentences"),
+    make_reference("a", [LEFT]),
+    make_reference("b", [LEFT], cluster="p2", abnormal=True),
+    make_reference("b:r", [LEFT], "b", "random_sentences", cluster="p2", abnormal=True),
+    make_reference("b:x", [RIGHT], "b", "random_boxes", cluster="p2", abnormal=True),
+    make_reference("a:r", [LEFT], "a", "random_sentences"),
 ]
 
 
 def test_predictions_by_hand():
-    found = score_predictions(PREDICTIONS, REFERENCES, upsampling="nearest", per_sample=True)
-    assert list(found) == ["original", "random_sentences", "random_boxes", "per_sample"]
+    scores = score_predictions(PREDICTIONS, REFERENCES, upsampling="nearest", per_sample=True)
+    assert list(scores) == ["original", "random_sentences", "random_boxes", "per_sample"]
     expected = {
         "original": {"auroc": 1, "n_auroc": 1, "n_without_map": 1, "iou_5": 0, "precision_5": 1},  # half are tied
         "random_sentences": {
@@ -265,21 +267,21 @@ def test_predictions_by_hand():
             "kl": 22 * HALF, "n_kl": 1,
         },
     }  # fmt: skip
-    for part, values in expected.items():
-        assert {name: found[part]["all"][name] for name in values} == pytest.approx(values)
-    assert found["random_boxes"]["abnormal"]["kl"] == 0
-    assert "local_accuracy" not in found["random_boxes"]["all"]
-    assert [row["state"] for row in found["per_sample"]] == ["without_map", *["scored"] * 4]
-    assert found["original"]["mdrb"]["n_rows"] == 0
+    for condition, values in expected.items():
+        assert {name: scores[condition]["all"][name] for name in values} == pytest.approx(values)
+    assert scores["random_boxes"]["abnormal"]["kl"] == 0
+    assert "local_accuracy" not in scores["random_boxes"]["all"]
+    assert [row["state"] for row in scores["per_sample"]] == ["without_map", *["scored"] * 4]
+    assert scores["original"]["mdrb"]["n_rows"] == 0
 
 
-@pytest.mark.parametrize("first", range(5))  # whatever is missing in the first row
-def test_module_agrees_with_the_function(first):
-    predictions, references = (rows[first:] + rows[:first] for rows in (PREDICTIONS, REFERENCES))
+@pytest.mark.parametrize("start", range(5))  # whatever is missing in the first row
+def test_module_agrees_with_the_function(start):
+    predictions, references = (rows[start:] + rows[:start] for rows in (PREDICTIONS, REFERENCES))
     options = {"upsampling": "nearest", "precision_ties": "excluded", "kl_no_attn": True, "per_sample": True}
     options |= {"n_resamples": 50}
     expected = score_predictions(predictions, references, **options)
-    assert repr(computed("localization", predictions, references, **options)) == repr(expected)
+    assert repr(compute_by_module("localization", predictions, references, **options)) == repr(expected)
 
 
 @pytest.mark.parametrize(

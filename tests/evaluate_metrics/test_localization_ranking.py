@@ -1,4 +1,4 @@
-"""Ranking of pixels: against scikit-learn, ties and all, undefined values, bad inputs."""
+"""Ranking of pixels: against scikit-learn, with and without ties, undefined values, bad inputs."""
 
 import numpy as np
 import pytest
@@ -11,22 +11,22 @@ from medfaith.evaluate_metrics.localization.ranking import TIES, TOPS, localizat
 NAN = float("nan")
 
 
-def plain(scores, labels, tops=TOPS, precision_ties="included"):
-    """As one would write it down with scikit-learn."""
+def compute_with_scikit_learn(scores, labels, tops=TOPS, precision_ties="included"):
+    """Compute the scores with scikit-learn, straight from their definitions."""
     scores, labels = scores.ravel(), labels.ravel()
     if not labels.any():
         return [NAN] * (2 + 2 * len(tops))
-    found = [NAN if labels.all() else roc_auc_score(labels, scores), average_precision_score(labels, scores)]
-    kept = [np.sort(scores)[: len(scores) - int(len(scores) * top / 100)].max() for top in tops]
-    found += [jaccard_score(labels, scores > bound) for bound in kept]
+    values = [NAN if labels.all() else roc_auc_score(labels, scores), average_precision_score(labels, scores)]
+    bounds = [np.sort(scores)[: len(scores) - int(len(scores) * top / 100)].max() for top in tops]
+    values += [jaccard_score(labels, scores > bound) for bound in bounds]
     undefined: dict = {"zero_division": NAN}
     top = np.greater_equal if precision_ties == "included" else np.greater
-    return [*found, *(precision_score(labels, top(scores, bound), **undefined) for bound in kept)]
+    return [*values, *(precision_score(labels, top(scores, bound), **undefined) for bound in bounds)]
 
 
 @st.composite
 def maps(draw):
-    """Scores of every kind: all different, many tied, neighbours in the last bit, negative, of one value."""
+    """Draw scores of every kind: all different, many tied, neighbours in the last bit, negative, of one value."""
     shape = draw(st.integers(1, 3)), draw(st.integers(1, 12)), draw(st.integers(1, 12))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     kind = draw(st.sampled_from(["different", "tied", "last bit", "negative", "zeros", "one", "tiny", "float32"]))
@@ -47,19 +47,19 @@ def maps(draw):
 def test_equals_scikit_learn(batch, ties):
     scores, labels = batch
     given_scores = scores.copy()
-    found = localization(scores, labels, precision_ties=ties)
-    assert tuple(found) == names()
+    result = localization(scores, labels, precision_ties=ties)
+    assert tuple(result) == names()
     assert np.array_equal(scores, given_scores)
     for row in range(len(scores)):
-        expected = plain(scores[row].astype(np.float64), labels[row], precision_ties=ties)
-        assert np.allclose([value[row] for value in found.values()], expected, rtol=0, atol=1e-12, equal_nan=True)
+        expected = compute_with_scikit_learn(scores[row].astype(np.float64), labels[row], precision_ties=ties)
+        assert np.allclose([value[row] for value in result.values()], expected, rtol=0, atol=1e-12, equal_nan=True)
 
 
 ONES, YES = np.ones((1, 2)), np.ones((1, 2), dtype=bool)
 
 
 @pytest.mark.parametrize(
-    ("scores", "labels", "how", "message"),
+    ("scores", "labels", "options", "message"),
     [
         (np.ones((1, 2, 2)), np.ones((1, 2, 3), dtype=bool), {}, r"2, 2\) and bool labels of shape \(1, 2, 3\)"),
         (ONES, ONES, {}, "float64 labels"),
@@ -71,6 +71,6 @@ ONES, YES = np.ones((1, 2)), np.ones((1, 2), dtype=bool)
         (ONES, YES, {"precision_ties": "some"}, "precision_ties 'some'; expected included or excluded"),
     ],
 )
-def test_bad_input_is_named(scores, labels, how, message):
+def test_bad_input_is_named(scores, labels, options, message):
     with pytest.raises(ValueError, match=message):
-        localization(scores, labels, **how)
+        localization(scores, labels, **options)

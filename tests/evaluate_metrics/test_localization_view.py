@@ -15,20 +15,22 @@ sizes = st.one_of(
 )
 
 
-def shown(drawn):
-    """A mask as the paper's pipeline brings it to the view: resize, pad, crop."""
-    height, width = drawn.size[::-1]
+def crop_to_view(drawing):
+    """Resize, pad and crop a mask to the view, following the paper's pipeline."""
+    height, width = drawing.size[::-1]
     longest = max(height, width)
-    resized = drawn.resize((max(width * 256 // longest, 1), max(height * 256 // longest, 1)), Image.Resampling.NEAREST)
+    resized = drawing.resize(
+        (max(width * 256 // longest, 1), max(height * 256 // longest, 1)), Image.Resampling.NEAREST
+    )
     padded = Image.new("L", (256, 256))
     padded.paste(resized, ((256 - resized.width) // 2, (256 - resized.height) // 2))
     return np.asarray(padded.crop((16, 16, 240, 240))) > 0
 
 
-def on_an_edge(size):
-    """The view's pixels whose centre is between two of the image's: PIL's running sum may land on either side."""
-    left, top, width, height = window(size)
-    x, y = (start + (np.arange(224) + 0.5) * (side / 224) for start, side in ((left, width), (top, height)))
+def is_on_an_edge(size):
+    """Mark the view's pixels whose centre falls between two image pixels: PIL's running sum may choose either."""
+    x_min, y_min, width, height = window(size)
+    x, y = (start + (np.arange(224) + 0.5) * (side / 224) for start, side in ((x_min, width), (y_min, height)))
     return (np.abs(y - y.round()) < 1e-6)[:, None] | (np.abs(x - x.round()) < 1e-6)
 
 
@@ -36,14 +38,14 @@ def on_an_edge(size):
 @given(sizes, st.data())
 def test_a_mask_is_the_drawn_one_resized(size, data):
     height, width = size
-    drawn, boxes = Image.new("L", (width, height)), []
+    drawing, boxes = Image.new("L", (width, height)), []
     for _ in range(data.draw(st.integers(0, 3))):
         x, y = data.draw(st.integers(0, width - 1)), data.draw(st.integers(0, height - 1))
         w, h = data.draw(st.integers(1, width - x)), data.draw(st.integers(1, height - y))
         boxes.append([x, y, w, h])
-        ImageDraw.Draw(drawn).rectangle((x, y, x + w - 1, y + h - 1), fill=255)
-    clear = ~on_an_edge(size)
-    assert np.array_equal(mask(boxes, size)[clear], shown(drawn)[clear])
+        ImageDraw.Draw(drawing).rectangle((x, y, x + w - 1, y + h - 1), fill=255)
+    clear = ~is_on_an_edge(size)
+    assert np.array_equal(mask(boxes, size)[clear], crop_to_view(drawing)[clear])
 
 
 def test_a_centre_on_an_edge_is_in_the_box_that_begins_there():
@@ -61,10 +63,15 @@ def test_a_centre_on_an_edge_is_in_the_box_that_begins_there():
     st.integers(0, 2**32 - 1),
 )
 def test_scores_of_a_grid_over_the_view_are_those_of_torch(size, h, w, cells, seed):
-    for shape, how in (((h, w), {"mode": "bilinear", "align_corners": False}), ((cells, cells), {"mode": "nearest"})):
+    for shape, options in (
+        ((h, w), {"mode": "bilinear", "align_corners": False}),
+        ((cells, cells), {"mode": "nearest"}),
+    ):
         grid = np.random.default_rng(seed).random(shape)
-        expected = torch.nn.functional.interpolate(torch.from_numpy(grid)[None, None], size=(224, 224), **how)
-        assert np.allclose(scores(grid, size, window(size), how["mode"]), expected[0, 0].numpy(), rtol=0, atol=1e-12)
+        expected = torch.nn.functional.interpolate(torch.from_numpy(grid)[None, None], size=(224, 224), **options)
+        assert np.allclose(
+            scores(grid, size, window(size), options["mode"]), expected[0, 0].numpy(), rtol=0, atol=1e-12
+        )
 
 
 @settings(max_examples=40)
@@ -73,8 +80,8 @@ def test_nothing_is_seen_outside_the_grids_window_and_an_even_grid_is_even_insid
     height, width = size
     x, y = data.draw(st.integers(-9, width - 1)), data.draw(st.integers(-9, height - 1))
     box = [x, y, data.draw(st.integers(1, 2 * width)), data.draw(st.integers(1, 2 * height))]
-    found = scores(np.full((3, 5), 0.1), size, box, upsampling)
-    assert np.array_equal(found, np.where(mask([box], size), 0.1, 0))
+    view_scores = scores(np.full((3, 5), 0.1), size, box, upsampling)
+    assert np.array_equal(view_scores, np.where(mask([box], size), 0.1, 0))
 
 
 @pytest.mark.parametrize(

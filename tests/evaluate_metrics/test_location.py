@@ -1,4 +1,4 @@
-"""The location repair of M2: which words are a location, when an option takes another's place, what always holds."""
+"""Location repair of M2: location words, replacement of options, invariants."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,8 +64,8 @@ CASES = [
 
 def test_verdicts():
     for question, options, choice, expected, reason in CASES:
-        found = verify_location(question, options, choice)
-        assert found == Verdict(expected, reason == "fired", reason), (question, options, choice)
+        verdict = verify_location(question, options, choice)
+        assert verdict == Verdict(expected, reason == "fired", reason), (question, options, choice)
 
 
 # question -> the reason with a prediction that is right-sided and low, where the left upper option is offered too
@@ -132,9 +132,11 @@ MIRRORED = {"left": "right", "right": "left", "upper": "lower", "lower": "upper"
 
 @given(st.sampled_from(PLACES), options_lists, st.integers(0, 5))
 def test_mirrored_words_give_the_mirrored_verdict(place, options, choice):
-    """Neither pole of an axis is treated unlike the other."""
+    """The rule treats both poles of an axis alike."""
 
     texts = [f"What is in the {place} lung?", *options]
     mirrored = [" ".join(MIRRORED.get(word, word) for word in text.split(" ")) for text in texts]
-    found, other = (verify_location(question, rest, choice) for question, *rest in (texts, mirrored))
-    assert found == other
+    verdict, mirrored_verdict = (
+        verify_location(question, option_texts, choice) for question, *option_texts in (texts, mirrored)
+    )
+    assert verdict == mirrored_verdict

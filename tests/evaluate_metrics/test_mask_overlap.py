@@ -1,4 +1,4 @@
-"""Dice and IoU of run-length masks: against scikit-learn, empty masks, and masks that are none."""
+"""Dice and IoU of run-length masks: against scikit-learn, empty masks, and invalid masks."""
 
 import math
 
@@ -11,23 +11,23 @@ from sklearn.metrics import f1_score, jaccard_score
 
 from medfaith.evaluate_metrics.mask_overlap.masks import _runs
 from medfaith.evaluate_metrics.mask_overlap.score import score_predictions
-from tests.evaluate_metrics.modules import computed
+from tests.evaluate_metrics.modules import compute_by_module
 
 
-def rle(pixels):
+def encode(pixels):
     encoded = coco.encode(np.asfortranarray(pixels, dtype=np.uint8))
     return {"size": [int(side) for side in encoded["size"]], "counts": encoded["counts"].decode("ascii")}  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def box(height, width, top, left, bottom, right):
+def draw_box(height, width, y_min, x_min, y_max, x_max):
     pixels = np.zeros((height, width), dtype=bool)
-    pixels[top:bottom, left:right] = True
+    pixels[y_min:y_max, x_min:x_max] = True
     return pixels
 
 
-EMPTY = box(4, 6, 0, 0, 0, 0)
-LEFT = box(4, 6, 0, 0, 4, 3)
-MIDDLE = box(4, 6, 0, 2, 4, 4)
+EMPTY = draw_box(4, 6, 0, 0, 0, 0)
+LEFT = draw_box(4, 6, 0, 0, 4, 3)
+MIDDLE = draw_box(4, 6, 0, 2, 4, 4)
 
 shapes = st.tuples(st.integers(1, 40), st.integers(1, 40))
 
@@ -42,24 +42,26 @@ def mask_pairs(draw):
 
 @given(st.lists(mask_pairs(), min_size=1, max_size=6))
 def test_agrees_with_scikit_learn(pairs):
-    scores = score_predictions([rle(ours) for ours, _ in pairs], [rle(theirs) for _, theirs in pairs], per_sample=True)
+    scores = score_predictions(
+        [encode(ours) for ours, _ in pairs], [encode(theirs) for _, theirs in pairs], per_sample=True
+    )
     expected = [
         [metric(theirs.ravel(), ours.ravel()) if (ours | theirs).any() else math.nan for ours, theirs in pairs]
         for metric in (f1_score, jaccard_score)
     ]
     for name, values in zip(("dice", "iou"), expected, strict=True):
         assert [sample[name] for sample in scores["per_sample"]] == pytest.approx(values, nan_ok=True)
-        known = [value for value in values if not math.isnan(value)]
-        assert scores[name] == pytest.approx(np.mean(known) if known else math.nan, nan_ok=True)
-        assert scores["n_valid"] == len(known) == len(pairs) - scores["n_both_empty"]
+        defined = [value for value in values if not math.isnan(value)]
+        assert scores[name] == pytest.approx(np.mean(defined) if defined else math.nan, nan_ok=True)
+        assert scores["n_valid"] == len(defined) == len(pairs) - scores["n_both_empty"]
 
 
 def test_a_table_counted_by_hand():
-    predictions = [rle(LEFT), rle(LEFT), rle(EMPTY), rle(MIDDLE), None, None]
-    references = [rle(LEFT), rle(MIDDLE), rle(EMPTY), rle(EMPTY), rle(MIDDLE), rle(EMPTY)]
+    predictions = [encode(LEFT), encode(LEFT), encode(EMPTY), encode(MIDDLE), None, None]
+    references = [encode(LEFT), encode(MIDDLE), encode(EMPTY), encode(EMPTY), encode(MIDDLE), encode(EMPTY)]
     scores = score_predictions(predictions, references, per_sample=True)
-    found = [sample["iou"] for sample in scores["per_sample"]]
-    assert found == pytest.approx([1, 4 / 16, math.nan, 0, 0, math.nan], nan_ok=True)
+    ious = [sample["iou"] for sample in scores["per_sample"]]
+    assert ious == pytest.approx([1, 4 / 16, math.nan, 0, 0, math.nan], nan_ok=True)
     expected = {
         "dice": (1 + 8 / 20 + 0 + 0) / 4, "n": 6, "n_valid": 4, "n_both_empty": 2, "n_empty_predictions": 3,
         "n_empty_references": 3, "n_without_prediction": 2,
@@ -69,21 +71,25 @@ def test_a_table_counted_by_hand():
 
 @given(mask_pairs())
 def test_runs_are_those_of_pycocotools(pair):
-    """The text's runs start with background and, in column order, draw the mask again."""
+    """The encoded runs start with background and, in column order, reproduce the mask."""
     pixels, _ = pair
-    runs = _runs(rle(pixels)["counts"], "mask")
-    again = np.repeat(np.arange(len(runs)) % 2, runs).reshape(pixels.shape, order="F")
-    assert (again == pixels).all()
+    runs = _runs(encode(pixels)["counts"], "mask")
+    decoded = np.repeat(np.arange(len(runs)) % 2, runs).reshape(pixels.shape, order="F")
+    assert (decoded == pixels).all()
 
 
-GOOD, IDS = rle(LEFT), ["study 1", "study 2"]
+GOOD, IDS = encode(LEFT), ["study 1", "study 2"]
 
 
 @pytest.mark.parametrize(
     ("mask", "ids", "message"),
     [
-        (rle(box(6, 4, 0, 0, 1, 1)), IDS, r"study 2: the prediction has size \[6, 4\] and the reference \[4, 6\]"),
-        (rle(box(6, 4, 0, 0, 1, 1)), None, "row 2: the prediction has size"),
+        (
+            encode(draw_box(6, 4, 0, 0, 1, 1)),
+            IDS,
+            r"study 2: the prediction has size \[6, 4\] and the reference \[4, 6\]",
+        ),
+        (encode(draw_box(6, 4, 0, 0, 1, 1)), None, "row 2: the prediction has size"),
         ({**GOOD, "size": [4, 7]}, IDS, "study 2, prediction: the runs cover 24 pixels; expected 4 x 7 = 28"),
         ({**GOOD, "counts": ""}, IDS, "the runs cover 0 pixels"),
         ({**GOOD, "counts": GOOD["counts"] + "o"}, IDS, "counts end within a run"),
@@ -105,11 +111,11 @@ def test_a_bad_mask_is_named(mask, ids, message):
 
 @pytest.mark.parametrize("missing", [{0}, {1}, {2}, {0, 1}, {0, 1, 2}, set()], ids=str)
 def test_module_agrees_with_the_function(missing):
-    predictions = [None if row in missing else rle(pixels) for row, pixels in enumerate((LEFT, EMPTY, MIDDLE))]
-    references = [rle(MIDDLE), rle(LEFT), rle(MIDDLE)]
+    predictions = [None if row in missing else encode(pixels) for row, pixels in enumerate((LEFT, EMPTY, MIDDLE))]
+    references = [encode(MIDDLE), encode(LEFT), encode(MIDDLE)]
     expected = score_predictions(predictions, references, per_sample=True)
     assert expected["n_without_prediction"] == len(missing)
-    assert computed("mask_overlap", predictions, references, per_sample=True) == expected
+    assert compute_by_module("mask_overlap", predictions, references, per_sample=True) == expected
 
 
 @pytest.mark.parametrize(
@@ -125,4 +131,4 @@ def test_module_agrees_with_the_function(missing):
 )
 def test_module_takes_none_but_no_other_thing_for_a_prediction(predictions, references, message):
     with pytest.raises(ValueError, match=message):
-        computed("mask_overlap", predictions, references)
+        compute_by_module("mask_overlap", predictions, references)

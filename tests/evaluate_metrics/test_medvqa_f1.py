@@ -14,7 +14,7 @@ from sklearn.preprocessing import MultiLabelBinarizer
 from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores, score_predictions
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
-from tests.evaluate_metrics.modules import ROOM, computed
+from tests.evaluate_metrics.modules import ROOM, compute_by_module
 
 AORTA, ATEL, CALC, CARD, CLAV, CONS = CLASSES[:6]
 EDEMA, EMPH, PA, ILD, INF, OPAC = CLASSES[6:12]
@@ -148,10 +148,10 @@ def test_the_vocabulary():
 
 @given(st.lists(st.sampled_from(CLASSES), unique=True, min_size=1))
 def test_any_labels_come_back_from_any_form(labels):
-    *first, last = labels
-    forms = "\n".join(f"- {label}" for label in labels), f"Findings include {', '.join(first)} and {last}.", str(labels)
+    *head, last = labels
+    forms = "\n".join(f"- {label}" for label in labels), f"Findings include {', '.join(head)} and {last}.", str(labels)
     assert [extract_labels(text).labels for text in forms] == [set(labels)] * 3
-    assert extract_labels(f"There is no {', '.join(first)} or {last}.").labels == set()
+    assert extract_labels(f"There is no {', '.join(head)} or {last}.").labels == set()
 
 
 @given(st.text(max_size=100))
@@ -161,26 +161,26 @@ def test_any_text_has_an_outcome(text):
     assert extraction.outcome == "answered" or not extraction.labels
 
 
-def closed(answer, image_id="i"):
+def make_closed(answer, image_id="i"):
     return {"question_type": "closed", "answer": answer, "diseases": [], "image_id": image_id}
 
 
-def opened(*diseases, image_id="i"):
+def make_open(*diseases, image_id="i"):
     return {"question_type": "open", "answer": "", "diseases": list(diseases), "image_id": image_id}
 
 
 PREDICTIONS, REFERENCES = zip(
-    ("Yes", closed("Yes")),
-    ("No", closed("Yes", "j")),
-    ("Yes", closed("No")),
-    ("No", closed("No", "j")),
-    ("The image is sharp", closed("Yes")),  # missed, and no false yes
-    ("Yes and no", closed("No")),  # wrong, and no false yes
-    ("Cardiomegaly and edema", opened("Cardiomegaly", "Pleural effusion")),
-    ("The heart is normal", opened()),
-    ("Blurred", opened("Edema", image_id="j")),
-    ("Blurred", opened()),  # unread is no right answer to a normal region
-    ("A nodule", opened(image_id="k")),
+    ("Yes", make_closed("Yes")),
+    ("No", make_closed("Yes", "j")),
+    ("Yes", make_closed("No")),
+    ("No", make_closed("No", "j")),
+    ("The image is sharp", make_closed("Yes")),  # missed, and no false yes
+    ("Yes and no", make_closed("No")),  # wrong, and no false yes
+    ("Cardiomegaly and edema", make_open("Cardiomegaly", "Pleural effusion")),
+    ("The heart is normal", make_open()),
+    ("Blurred", make_open("Edema", image_id="j")),
+    ("Blurred", make_open()),  # an unread answer to a normal region is wrong
+    ("A nodule", make_open(image_id="k")),
     strict=True,
 )
 
@@ -198,22 +198,22 @@ def test_a_table_counted_by_hand():
         "n_open_false_negatives": 2, "open_exact_match": 1 / 5, "n_open": 5, "n_open_normal": 3,
         "n_open_answered_normal": 1, "n_open_unreadable": 2, "n_open_declined": 0,
     }  # fmt: skip
-    assert [tuple(one.values()) for one in per_sample[4:7:2]] == [
+    assert [tuple(record.values()) for record in per_sample[4:7:2]] == [
         ("closed", "unread", None, False), ("open", "answered", ["Cardiomegaly", "Edema"], False),
     ]  # fmt: skip
     assert [number for number, sample in enumerate(per_sample) if sample["correct"]] == [0, 3, 7]
-    normal = score_predictions(["Normal"], [opened()])
+    normal = score_predictions(["Normal"], [make_open()])
     assert (math.isnan(normal["open_f1"]), normal["open_exact_match"], normal["n_open"]) == (True, 1.0, 1)
 
 
 @pytest.mark.parametrize(
     ("references", "labels", "message"),
     [
-        ([closed("Yes"), closed("Maybe")], None, "row 2, column 'answer': 'Maybe'; expected Yes or No"),
-        ([closed("Yes"), opened("Oedema")], None, "references, row 2, column 'diseases': 'Oedema'"),
-        ([opened(), {**opened(), "question_type": "free"}], None, "row 2, column 'question_type': 'free'"),
-        ([opened(), opened()], [["Edema"], ["edema"]], "labels, row 2, column 'diseases': 'edema'"),
-        ([opened(), opened()], [None], "1 labels for 2 references"),
+        ([make_closed("Yes"), make_closed("Maybe")], None, "row 2, column 'answer': 'Maybe'; expected Yes or No"),
+        ([make_closed("Yes"), make_open("Oedema")], None, "references, row 2, column 'diseases': 'Oedema'"),
+        ([make_open(), {**make_open(), "question_type": "free"}], None, "row 2, column 'question_type': 'free'"),
+        ([make_open(), make_open()], [["Edema"], ["edema"]], "labels, row 2, column 'diseases': 'edema'"),
+        ([make_open(), make_open()], [None], "1 labels for 2 references"),
     ],
 )
 def test_bad_rows_are_named(references, labels, message):
@@ -222,7 +222,7 @@ def test_bad_rows_are_named(references, labels, message):
 
 
 def test_labels_of_another_extractor_replace_the_words():
-    references = [opened("Edema"), opened("Edema"), opened(), closed("Yes")]
+    references = [make_open("Edema"), make_open("Edema"), make_open(), make_closed("Yes")]
     scores = score_predictions(["x", "Edema", "x", "Yes"], references, labels=[["Edema"], None, [], None])
     assert (scores["n_open_true_positives"], scores["n_open_unreadable"], scores["open_exact_match"]) == (1, 1, 2 / 3)
     assert scores["yes_no_f1"] == 1.0
@@ -249,14 +249,14 @@ said_and_gold = st.tuples(st.sampled_from(["yes", "no", "declined", "unread"]), 
 
 @given(st.lists(said_and_gold, min_size=1))
 def test_closed_scores_agree_with_scikit_learn(cases):
-    said, gold = ([side[i] for side in cases] for i in (0, 1))
-    ours = closed_scores(said, gold)
-    how = {"labels": ["yes", "no"], "average": None, "zero_division": UNDEFINED}
-    rates: Any = precision_recall_fscore_support(gold, said, **how)
+    predicted, gold = ([side[i] for side in cases] for i in (0, 1))
+    ours = closed_scores(predicted, gold)
+    options = {"labels": ["yes", "no"], "average": None, "zero_division": UNDEFINED}
+    rates: Any = precision_recall_fscore_support(gold, predicted, **options)
     precision, recall, f1, _ = rates
-    expected = [precision[0], recall[0], f1[0], np.mean(f1), accuracy_score(gold, said)]
-    found = [ours[f"yes_no_{name}"] for name in ("precision", "recall", "f1", "macro_f1", "accuracy")]
-    assert found == pytest.approx(expected, nan_ok=True)
+    expected = [precision[0], recall[0], f1[0], np.mean(f1), accuracy_score(gold, predicted)]
+    scores = [ours[f"yes_no_{name}"] for name in ("precision", "recall", "f1", "macro_f1", "accuracy")]
+    assert scores == pytest.approx(expected, nan_ok=True)
 
 
 label_sets = st.frozensets(st.sampled_from(CLASSES[:6]), max_size=4)
@@ -264,40 +264,42 @@ label_sets = st.frozensets(st.sampled_from(CLASSES[:6]), max_size=4)
 
 @given(st.lists(st.tuples(label_sets, label_sets), min_size=1, max_size=12))
 def test_open_scores_agree_with_scikit_learn(cases):
-    said, gold = ([side[i] for side in cases] for i in (0, 1))
-    ours = open_scores([Extraction(labels, "answered") for labels in said], gold)
+    predicted, gold = ([side[i] for side in cases] for i in (0, 1))
+    ours = open_scores([Extraction(labels, "answered") for labels in predicted], gold)
     binary = MultiLabelBinarizer(classes=CLASSES)
-    matrices = binary.fit_transform(gold), binary.fit_transform(said)
+    matrices = binary.fit_transform(gold), binary.fit_transform(predicted)
     rates = precision_recall_fscore_support(*matrices, average="micro", zero_division=UNDEFINED)[:3]
-    found = [ours[f"open_{name}"] for name in ("precision", "recall", "f1", "exact_match")]
-    assert found == pytest.approx([*rates, accuracy_score(*matrices)], nan_ok=True)
+    scores = [ours[f"open_{name}"] for name in ("precision", "recall", "f1", "exact_match")]
+    assert scores == pytest.approx([*rates, accuracy_score(*matrices)], nan_ok=True)
 
 
 @settings(max_examples=20)
 @given(st.integers(0, 1000))
 def test_the_interval_is_that_of_resampled_images(seed):
-    """Against numpy: draw images with replacement, add up their counts, take F1."""
+    """Resample with numpy: draw images with replacement, add up their counts, take F1."""
     rng = np.random.default_rng(seed)
     images = np.repeat(np.arange(60), rng.integers(1, 5, size=60))
     gold = rng.random(len(images)) < 0.6
-    said = gold ^ (rng.random(len(images)) < 0.1 + 0.3 * rng.random(60)[images])
-    words = [np.where(side, "yes", "no").tolist() for side in (said, gold)]
-    ours = closed_scores(*words, groups=images.tolist(), seed=1)
-    counts = np.stack([np.bincount(images, part) for part in (said & gold, said & ~gold, ~said & gold)])
-    drawn = counts[:, rng.integers(60, size=(4000, 60))].sum(axis=2)
-    f1 = 2 * drawn[0] / (2 * drawn[0] + drawn[1] + drawn[2])
+    predicted = gold ^ (rng.random(len(images)) < 0.1 + 0.3 * rng.random(60)[images])
+    answers = [np.where(side, "yes", "no").tolist() for side in (predicted, gold)]
+    ours = closed_scores(*answers, groups=images.tolist(), seed=1)
+    counts = np.stack(
+        [np.bincount(images, weights) for weights in (predicted & gold, predicted & ~gold, ~predicted & gold)]
+    )
+    resampled = counts[:, rng.integers(60, size=(4000, 60))].sum(axis=2)
+    f1 = 2 * resampled[0] / (2 * resampled[0] + resampled[1] + resampled[2])
     tolerance = 0.35 * float(np.std(f1))  # four standard errors of both simulated quantiles
     bounds = [ours["yes_no_f1_ci_low"], ours["yes_no_f1_ci_high"]]
     assert bounds == pytest.approx(np.quantile(f1, [0.025, 0.975]), abs=tolerance)
 
 
 def test_module_agrees_with_the_function():
-    found = computed("medvqa_f1", PREDICTIONS, REFERENCES, per_sample=True)
-    assert found == score_predictions(PREDICTIONS, REFERENCES, per_sample=True)
+    scores = compute_by_module("medvqa_f1", PREDICTIONS, REFERENCES, per_sample=True)
+    assert scores == score_predictions(PREDICTIONS, REFERENCES, per_sample=True)
 
 
 def test_printed_f1_of_table_2_is_not_always_that_of_printed_precision_and_recall():
-    """What the card says of the published table: 43 of 52 differ beyond rounding, 6 lie outside [P, R]."""
+    """Check the card's claim about the published table: 43 of 52 differ beyond rounding, 6 are outside [P, R]."""
     card = (ROOM / "medvqa_f1" / "README.md").read_text(encoding="utf-8")
     cells = [tuple(map(float, cell)) for cell in re.findall(r"(0\.\d{3}) / (0\.\d{3}) / (0\.\d{3})", card)]
     half, differ, outside = 0.0005, 0, 0

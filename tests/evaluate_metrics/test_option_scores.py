@@ -45,8 +45,8 @@ def test_example_of_appendix_a2():
 )
 def test_one_question(scores, answer, negated, counterpart, gap, subset):
     np.testing.assert_allclose(options.polarity_gap([scores], [negated], [counterpart]), [gap])
-    parts = options.subsets([scores], [answer], [negated], [counterpart])
-    assert (bool(parts.safe[0]), bool(parts.control[0])) == (subset == "safe", subset == "control")
+    subsets = options.subsets([scores], [answer], [negated], [counterpart])
+    assert (bool(subsets.safe[0]), bool(subsets.control[0])) == (subset == "safe", subset == "control")
     summary = options.gap_summary([scores], [answer], [negated], [counterpart])
     assert summary["n_valid"] == (not np.isnan(gap))
 
@@ -57,29 +57,29 @@ def test_one_question(scores, answer, negated, counterpart, gap, subset):
     missing=st.tuples(st.integers(0, 1), st.integers(0, 1)),
 )
 def test_concept_difference_is_that_of_the_conditional_probabilities(contexts, conditional, missing):
-    """Whatever the contexts themselves are worth, and with the contexts exchanged it changes its sign."""
-    both = np.array([contexts, np.add(contexts, conditional[: len(contexts)])])
+    """The difference ignores the contexts' own scores, and changes its sign if the contexts are exchanged."""
+    log_probs = np.array([contexts, np.add(contexts, conditional[: len(contexts)])])
     expected = [negated - positive for positive, negated in conditional[: len(contexts)]]
-    np.testing.assert_allclose(options.concept_difference(*both), expected, atol=1e-9)
-    np.testing.assert_allclose(options.concept_difference(*both[..., ::-1]), np.negative(expected), atol=1e-9)
-    both[missing[0], 0, missing[1]] = NAN
-    found = options.concept_difference(*both)
-    assert np.isnan(found).tolist() == [True, *[False] * (len(contexts) - 1)]
+    np.testing.assert_allclose(options.concept_difference(*log_probs), expected, atol=1e-9)
+    np.testing.assert_allclose(options.concept_difference(*log_probs[..., ::-1]), np.negative(expected), atol=1e-9)
+    log_probs[missing[0], 0, missing[1]] = NAN
+    difference = options.concept_difference(*log_probs)
+    assert np.isnan(difference).tolist() == [True, *[False] * (len(contexts) - 1)]
 
 
 def test_generated_predictions_can_disagree_with_the_scores():
     scores, columns = [[2.0, 3.0, 1.0], [3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], ([0] * 3, [1] * 3, [0] * 3)
     summary = options.gap_summary(scores, *columns, predictions=[0, 1, -1])
-    found = {
-        part: [summary[f"{name}_{part}"] for name in ("n", "mean_gap", "share_positive")]
-        for part in ("safe", "control")
+    values = {
+        subset: [summary[f"{name}_{subset}"] for name in ("n", "mean_gap", "share_positive")]
+        for subset in ("safe", "control")
     }
-    assert found == {"safe": [1, -1.0, 0.0], "control": [1, 1.0, 1.0]}
+    assert values == {"safe": [1, -1.0, 0.0], "control": [1, 1.0, 1.0]}
 
 
 @st.composite
 def questions(draw):
-    """(scores, answer, negated, counterpart) of 1 to 12 questions with 3 to 5 options, a pair in each."""
+    """Draw (scores, answer, negated, counterpart) of 1 to 12 questions with 3 to 5 options and one pair each."""
     k, n = draw(st.integers(3, 5)), draw(st.integers(1, 12))
     pairs = [draw(st.permutations(range(k)))[:2] for _ in range(n)]
     scores = draw(st.lists(st.lists(NUMBERS, min_size=k, max_size=k), min_size=n, max_size=n))
@@ -98,26 +98,26 @@ def test_summary_agrees_with_a_loop(rows):
     summary = options.gap_summary(*rows)
     for name, values in gaps.items():
         assert summary[f"n_{name}"] == len(values)
-        found = [summary[f"{what}_{name}"] for what in ("mean_gap", "median_gap", "share_positive")]
+        aggregates = [summary[f"{statistic}_{name}"] for statistic in ("mean_gap", "median_gap", "share_positive")]
         positive = [value > 0 for value in values]
         expected = (
             [statistics.fmean(values), statistics.median(values), statistics.fmean(positive)] if values else [NAN] * 3
         )
-        assert found == pytest.approx(expected, abs=1e-9, nan_ok=True)
+        assert aggregates == pytest.approx(expected, abs=1e-9, nan_ok=True)
     assert summary["n_safe"] + summary["n_control"] <= summary["n_gold_positive"] <= summary["n_valid"] == summary["n"]
 
 
 @given(rows=questions())
 def test_proposition_a1(rows):
-    """Where the pair outranks the distractors and the residual favours "neg", the prediction is the negated option."""
+    """If the pair outranks the distractors and the residual favours "neg", the prediction is the negated option."""
     scores, _, negated, counterpart = rows
-    parts = options.subsets(scores, counterpart, negated, counterpart)
+    subsets = options.subsets(scores, counterpart, negated, counterpart)
     gaps, best = options.polarity_gap(scores, negated, counterpart), options.predicted(scores)
     for i, line in enumerate(scores):
         positive, negative = line[[counterpart[i], negated[i]]]
         assert gaps[i] == pytest.approx(negative - positive, abs=1e-9)
         if negative > positive and negative > np.delete(line, [counterpart[i], negated[i]]).max():
-            assert (best[i], parts.safe[i]) == (negated[i], True)
+            assert (best[i], subsets.safe[i]) == (negated[i], True)
 
 
 @given(rows=questions())
@@ -147,14 +147,14 @@ def test_state_similarity_agrees_with_scikit_learn(rows, d, seed):
     _, _, negated, counterpart = rows
     n, k = rows[0].shape
     states = np.random.default_rng(seed).normal(size=(n, k, d)).astype(np.float32)
-    found = options.state_similarity(
+    similarity = options.state_similarity(
         np.pad(states, [(0, 0), (0, 1), (0, 0)], constant_values=NAN), negated, counterpart
     )
     for i in range(n):
         table = cosine_similarity(states[i].astype(np.float64))[counterpart[i]]
-        others = [table[j] for j in range(k) if j not in (negated[i], counterpart[i])]
-        assert found.negated[i] == pytest.approx(table[negated[i]], abs=1e-9)
-        assert found.distractor[i] == pytest.approx(np.mean(others), abs=1e-9)
+        distractors = [table[j] for j in range(k) if j not in (negated[i], counterpart[i])]
+        assert similarity.negated[i] == pytest.approx(table[negated[i]], abs=1e-9)
+        assert similarity.distractor[i] == pytest.approx(np.mean(distractors), abs=1e-9)
 
 
 @given(rows=questions(), d=st.integers(1, 3), random=st.randoms())
@@ -173,13 +173,13 @@ def test_records_in_any_order_become_rows(rows, d, random):
 
 def test_undefined_similarities_are_nan():
     states = np.array([[[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]], [[1.0, 0.0], [2.0, 0.0], [NAN, NAN]], [[1.0, 0.0]] * 3])
-    found = options.state_similarity(states, negated=[1, 1, -1], counterpart=[0, 0, 0])
-    np.testing.assert_allclose(found.negated, [NAN, 1.0, NAN])
-    np.testing.assert_allclose(found.distractor, [0.5**0.5, NAN, NAN])
+    similarity = options.state_similarity(states, negated=[1, 1, -1], counterpart=[0, 0, 0])
+    np.testing.assert_allclose(similarity.negated, [NAN, 1.0, NAN])
+    np.testing.assert_allclose(similarity.distractor, [0.5**0.5, NAN, NAN])
 
 
 @pytest.mark.parametrize(
-    ("call", "words"),
+    ("call", "message"),
     [
         (lambda: options.predicted([1.0, 2.0]), "shape"),
         (lambda: options.predicted(np.empty((2, 0))), "shape"),
@@ -199,6 +199,6 @@ def test_undefined_similarities_are_nan():
         (lambda: options.concept_difference([[1.0, -np.inf]], [[1.0, 2.0]]), "finite"),
     ],
 )
-def test_bad_input_is_refused(call, words):
-    with pytest.raises(ValueError, match=words):
+def test_bad_input_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
         call()

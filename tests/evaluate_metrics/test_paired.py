@@ -15,18 +15,18 @@ from medfaith.evaluate_metrics.confidence import paired
 NAN = math.nan
 
 
-def table_of(both, only_after, only_before, neither):
-    """after and before of a two-by-two table."""
-    counts = [both, only_after, only_before, neither]
+def expand_table(both_right, only_after, only_before, neither):
+    """Expand a two-by-two table to the scores after and before."""
+    counts = [both_right, only_after, only_before, neither]
     return np.repeat([1.0, 1.0, 0.0, 0.0], counts), np.repeat([1.0, 0.0, 1.0, 0.0], counts)
 
 
-def clustered(seed, n_groups, shift=0.0, size=4):
-    """Zeros and ones of two systems, each of which go together within a group."""
+def make_clustered(seed, n_groups, shift=0.0, size=4):
+    """Draw zeros and ones of two systems that correlate within a group."""
     rng = np.random.default_rng(seed)
     groups = np.repeat(np.arange(n_groups), rng.integers(1, size + 1, size=n_groups))
-    of_group, noise = 2 * rng.normal(size=(2, n_groups))[:, groups], rng.normal(size=(2, len(groups)))
-    return *((of_group[i] + noise[i] > i * shift).astype(float) for i in (0, 1)), groups
+    group_effects, noise = 2 * rng.normal(size=(2, n_groups))[:, groups], rng.normal(size=(2, len(groups)))
+    return *((group_effects[i] + noise[i] > i * shift).astype(float) for i in (0, 1)), groups
 
 
 @pytest.mark.parametrize(("mean", "n"), [(0.5, 20), (0.0, 7), (1.0, 300), (0.9, 10), (0.31, 12.7)])
@@ -40,12 +40,12 @@ def test_wilson_agrees_with_statsmodels(mean, n):
 @pytest.mark.parametrize(("table", "printed"), [((14, 5, 0, 22), (0.011, 0.226)), ((14, 0, 5, 22), (-0.226, -0.011))])
 def test_newcombes_interval_is_the_published_one(table, printed):
     """Altman et al., Statistics with Confidence (2000), Table 6.2, and the same with the systems exchanged."""
-    assert tuple(round(bound, 3) for bound in paired.compute_wilson_difference(*table_of(*table), None)) == printed
+    assert tuple(round(bound, 3) for bound in paired.compute_wilson_difference(*expand_table(*table), None)) == printed
 
 
 @pytest.mark.parametrize(("p", "q", "n_groups", "size"), [(0.9, 0.8, 12, 1), (0.8, 0.6, 10, 5), (0.95, 0.95, 20, 3)])
 def test_the_interval_of_few_groups_covers_the_truth(p, q, n_groups, size):
-    """Groups of one patient, in which the answers go together: the truth lies inside about 95 times in 100."""
+    """With correlated answers within patients, the interval covers the truth about 95 times in 100."""
     rng, labels, hits = np.random.default_rng(7), np.repeat(np.arange(n_groups), size), 0
     for _ in range(300):
         shared = rng.normal(size=(n_groups, 1)) * 0.7
@@ -57,31 +57,31 @@ def test_the_interval_of_few_groups_covers_the_truth(p, q, n_groups, size):
 
 
 def test_the_clustered_bootstrap_agrees_with_scipy():
-    after, before, groups = clustered(1, 300, shift=0.3)
+    after, before, groups = make_clustered(1, 300, shift=0.3)
     ours = paired.compute_paired_difference(after, before, groups=groups)
     sums = np.bincount(groups, weights=after - before), np.bincount(groups).astype(float)
-    how = {"paired": True, "n_resamples": 2000, "method": "percentile"}
-    scipys = stats.bootstrap(sums, lambda total, size, axis: total.sum(axis) / size.sum(axis), **how, rng=1)
+    options = {"paired": True, "n_resamples": 2000, "method": "percentile"}
+    scipys = stats.bootstrap(sums, lambda total, size, axis: total.sum(axis) / size.sum(axis), **options, rng=1)
     assert (ours.way, ours.n, ours.n_groups) == ("bootstrap", len(groups), 300)
     assert ours.difference == pytest.approx(ours.after - ours.before) == pytest.approx(np.mean(after - before))
     assert ours[3:5] == pytest.approx(scipys.confidence_interval, abs=0.3 * float(scipys.standard_error))
-    alone = paired.compute_paired_difference(after, before)
-    assert ours.high - ours.low > 1.3 * (alone.high - alone.low)  # records of a group are not independent
+    unclustered = paired.compute_paired_difference(after, before)
+    assert ours.high - ours.low > 1.3 * (unclustered.high - unclustered.low)  # records of a group are not independent
 
 
 def test_wilson_and_bootstrap_meet_where_enough_groups_differ():
-    """The way changes at FEW groups that differ, and the interval hardly does."""
-    found = [
-        paired.compute_paired_difference(*table_of(200, few, 10, 100)) for few in (paired.FEW - 11, paired.FEW - 10)
+    """The method switches at FEW differing groups, and the interval hardly changes."""
+    differences = [
+        paired.compute_paired_difference(*expand_table(200, few, 10, 100)) for few in (paired.FEW - 11, paired.FEW - 10)
     ]
-    assert [one.way for one in found] == ["wilson", "bootstrap"]
-    assert found[0][3:5] == pytest.approx(found[1][3:5], abs=0.012)
+    assert [difference.way for difference in differences] == ["wilson", "bootstrap"]
+    assert differences[0][3:5] == pytest.approx(differences[1][3:5], abs=0.012)
 
 
 def test_where_nothing_differs_the_interval_has_a_width():
     for n in (5, 50):
-        found = paired.compute_paired_difference(np.ones(n), np.ones(n))
-        assert found.low == pytest.approx(-found.high) == paired.compute_wilson_interval(1, n)[0] - 1
+        difference = paired.compute_paired_difference(np.ones(n), np.ones(n))
+        assert difference.low == pytest.approx(-difference.high) == paired.compute_wilson_interval(1, n)[0] - 1
     many = paired.compute_paired_difference(np.ones(20), np.ones(20), groups=np.repeat(np.arange(5), 4))
     assert (
         many.high > paired.compute_paired_difference(np.ones(5), np.ones(5)).high * 0.99
@@ -98,66 +98,66 @@ def test_holm_agrees_with_statsmodels(p_values):
 
 @pytest.mark.parametrize("margin", [0.005, 0.02, 0.03, 0.05, 0.1])
 def test_the_interval_decides_as_two_one_sided_tests_do(margin):
-    """Of many cases away from the border p = 0.05, where a resampled bound may fall on either side."""
+    """Skip cases near p = 0.05, since a resampled bound may fall on either side."""
     decided = 0
     for seed in range(6):
         rng = np.random.default_rng(seed)
         before = rng.random(800) < 0.6
         after = np.where(rng.random(800) < 0.85, before, rng.random(800) < 0.6)
         p = ttost_paired(after * 1.0, before * 1.0, -margin, margin)[0]
-        found = paired.compute_paired_difference(after, before, confidence_level=paired.compute_equivalence_level())
+        interval = paired.compute_paired_difference(after, before, confidence_level=paired.compute_equivalence_level())
         ours = paired.compute_equivalence_p(after, before, margin)
         assert ours == pytest.approx(p, rel=0.3, abs=0.015) or p > 0.5  # steps of 1 / 800, 2,000 resamples
         if not 0.035 < p < 0.07:
             decided += 1
-            assert (-margin < found.low and found.high < margin) == (p < 0.05) == (ours < 0.05), (seed, p)
+            assert (-margin < interval.low and interval.high < margin) == (p < 0.05) == (ours < 0.05), (seed, p)
     assert decided >= 4
 
 
 @pytest.mark.parametrize("n_groups", [16, 30, 400])
 def test_percentiles_are_expanded_to_students_interval(n_groups):
-    """Of normal numbers, whose bootstrapped mean is normal with the variance of the sample."""
+    """Use normal numbers: their bootstrapped mean is normal with the variance of the sample."""
     values = np.random.default_rng(3).normal(0.5, 0.1, size=n_groups)
     level = paired.compute_expanded_level(0.95, n_groups)
     bootstrapped = stats.norm.interval(level, values.mean(), values.std() / math.sqrt(n_groups))
     students = stats.t.interval(0.95, n_groups - 1, values.mean(), stats.sem(values))
     assert bootstrapped == pytest.approx(students)
-    found = paired.compute_paired_difference(values, np.full(n_groups, 0.2))
-    assert found.way == "bootstrap"
-    assert found.high - found.low == pytest.approx(students[1] - students[0], rel=0.12)
+    difference = paired.compute_paired_difference(values, np.full(n_groups, 0.2))
+    assert difference.way == "bootstrap"
+    assert difference.high - difference.low == pytest.approx(students[1] - students[0], rel=0.12)
 
 
 @pytest.mark.parametrize("n", [10, 200])
 def test_the_equivalence_p_is_where_the_interval_just_fits(n):
-    """Of Wilson's scores (10) and of the bootstrap."""
+    """Cover the Wilson interval (n = 10) and the bootstrap (n = 200)."""
     rng = np.random.default_rng(4)
     before = (rng.random(n) < 0.6) * 1.0
     after = np.where(rng.random(n) < 0.7, before, 1 - before)
     margin = float(abs(np.mean(after - before))) + 0.1
     p = paired.compute_equivalence_p(after, before, margin)
     for alpha, fits in ((1.001 * p, True), (p / 1.02, False)):
-        found = paired.compute_paired_difference(
+        difference = paired.compute_paired_difference(
             after, before, confidence_level=paired.compute_equivalence_level(alpha=alpha)
         )
-        assert (-margin < found.low and found.high < margin) is fits
+        assert (-margin < difference.low and difference.high < margin) is fits
     assert paired.compute_equivalence_p(after, before, abs(np.mean(after - before)) / 2) == 1
     assert math.isnan(paired.compute_equivalence_p(after, before, margin, groups=np.zeros(n)))
 
 
 def test_what_could_be_found_agrees_with_the_power_of_a_t_test():
-    after, before = table_of(500, 120, 100, 280)
-    found = paired.compute_paired_difference(after, before)
+    after, before = expand_table(500, 120, 100, 280)
+    difference = paired.compute_paired_difference(after, before)
     effect = TTestPower().solve_power(effect_size=None, nobs=1000, alpha=0.05, power=0.8)
     expected = float(effect) * np.std(after - before)
-    could = paired.compute_detectable_difference(found.low, found.high)
-    assert could == pytest.approx(expected, rel=0.08)  # the interval's width is resampled
+    detectable = paired.compute_detectable_difference(difference.low, difference.high)
+    assert detectable == pytest.approx(expected, rel=0.08)  # the interval's width is resampled
     needed = TTestPower().solve_power(effect_size=0.02 / np.std(after - before), nobs=None, alpha=0.05, power=0.8)
-    assert paired.enough(1000, could, 0.02) == pytest.approx(float(np.squeeze(needed)), rel=0.16)
+    assert paired.enough(1000, detectable, 0.02) == pytest.approx(float(np.squeeze(needed)), rel=0.16)
 
 
 def test_undefined_values_are_left_out_and_counted():
-    found = paired.compute_paired_difference([1, NAN, 0, 1], [0, 1, NAN, 1], groups=["a", "a", "b", "c"])
-    assert (found.n, found.n_nan, found.n_groups, found.n_differ, found.difference) == (2, 2, 2, 1, 0.5)
+    interval = paired.compute_paired_difference([1, NAN, 0, 1], [0, 1, NAN, 1], groups=["a", "a", "b", "c"])
+    assert (interval.n, interval.n_nan, interval.n_groups, interval.n_differ, interval.difference) == (2, 2, 2, 1, 0.5)
     for values, groups in (([], None), ([NAN], None), ([1.0], None), ([1.0, 0.0], ["a", "a"])):
         assert math.isnan(paired.compute_paired_difference(values, values, groups=groups).low)
     assert np.isnan([paired.compute_paired_difference([], []).difference, paired.enough(0, NAN, 0.1)]).all()

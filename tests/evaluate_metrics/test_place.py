@@ -24,30 +24,30 @@ MARGIN = 0.05
 ZOO = Path(__file__).parents[2] / "benchmarks" / "audit_zoo.py"
 
 
-def edited(lost, gained=0, *, lost_elsewhere=0):
-    """All present rows and no absent row is right, but `lost` and `gained` of 100 after the edit at the place."""
+def make_edited(lost, gained=0, *, lost_elsewhere=0):
+    """Make outcomes: present rows right and absent rows wrong, except `lost` and `gained` of 100 at the place."""
     at, elsewhere = PRESENT * 1.0, PRESENT * 1.0
     at[:lost], at[N // 2 : N // 2 + gained] = 0, 1
     elsewhere[N // 2 - lost_elsewhere : N // 2] = 0
     return Edited(at, elsewhere, (at != elsewhere) * 1.0)
 
 
-def effect(lost, gained=0, is_present=PRESENT, groups=None, **options):
-    whole = edited(lost, gained, **options)
-    return measure_place_effect({100: whole}, is_present, margin=MARGIN, groups=groups)
+def measure_effect(lost, gained=0, is_present=PRESENT, groups=None, **options):
+    outcomes = make_edited(lost, gained, **options)
+    return measure_place_effect({100: outcomes}, is_present, margin=MARGIN, groups=groups)
 
 
-DEPENDS, SAME, ELSEWHERE = effect(60), effect(0), effect(0, lost_elsewhere=60)
+DEPENDS, SAME, ELSEWHERE = measure_effect(60), measure_effect(0), measure_effect(0, lost_elsewhere=60)
 CASES = {
     "two kinds agree": ((DEPENDS, DEPENDS), "depends"),
     "the third kind contradicts": ((DEPENDS, DEPENDS, SAME), "open"),
-    "two of three agree, the third says little": ((DEPENDS, DEPENDS, effect(8)), "depends"),
+    "two of three agree, the third says little": ((DEPENDS, DEPENDS, measure_effect(8)), "depends"),
     "one kind alone": ((DEPENDS,), "open"),
-    "one kind of three": ((DEPENDS, effect(8), effect(8)), "open"),
+    "one kind of three": ((DEPENDS, measure_effect(8), measure_effect(8)), "open"),
     "the same": ((SAME, SAME), "no dependence"),
     "another place": ((ELSEWHERE, ELSEWHERE), "elsewhere"),
-    "traces only": ((effect(60, 60), effect(60, 60)), "open"),  # net 0, but noisy
-    "more than traces": ((effect(90, 20), effect(90, 20)), "depends"),
+    "traces only": ((measure_effect(60, 60), measure_effect(60, 60)), "open"),  # net 0, but noisy
+    "more than traces": ((measure_effect(90, 20), measure_effect(90, 20)), "depends"),
     "kinds contradict": ((DEPENDS, ELSEWHERE), "open"),
     "none was asked": ((), "undefined"),
 }
@@ -56,89 +56,89 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_verdicts(case):
     effects, name = CASES[case]
-    verdict = judge_place([{str(kind): of for kind, of in enumerate(effects)}], [True], MARGIN)[0]
+    verdict = judge_place([{str(kind): result for kind, result in enumerate(effects)}], [True], MARGIN)[0]
     assert verdict.name == name
     assert math.isnan(verdict.n_enough) or verdict.name == "open"
 
 
 def test_contradiction_needs_two_kinds_that_are_sure():
     assert is_contradictory({"a": DEPENDS, "b": ELSEWHERE}, MARGIN)
-    assert not is_contradictory({"a": DEPENDS, "b": effect(8)}, MARGIN)
+    assert not is_contradictory({"a": DEPENDS, "b": measure_effect(8)}, MARGIN)
     assert math.isnan(judge_place([{"a": DEPENDS, "b": ELSEWHERE}], [True], MARGIN)[0].n_enough)
-    assert judge_place([{"a": effect(8), "b": effect(8)}], [True], MARGIN)[0].n_enough > N
+    assert judge_place([{"a": measure_effect(8), "b": measure_effect(8)}], [True], MARGIN)[0].n_enough > N
 
 
 def test_effect_floor_and_net_are_counted_by_hand():
-    found = effect(30, 10)
-    assert (found.effect.difference, found.floor.difference) == pytest.approx((0.3, 0.1))
-    assert found.net == pytest.approx(0.2)
-    assert (found.flips.value, found.placebo_flips.value) == (0.3, 0.1)
+    result = measure_effect(30, 10)
+    assert (result.effect.difference, result.floor.difference) == pytest.approx((0.3, 0.1))
+    assert result.net == pytest.approx(0.2)
+    assert (result.flips.value, result.placebo_flips.value) == (0.3, 0.1)
     # MOVER of the two intervals (Zou and Donner 2008), by hand
-    low = found.net - math.hypot(0.3 - found.effect.low, found.floor.high - 0.1)
-    assert found.low == pytest.approx(low)
+    low = result.net - math.hypot(0.3 - result.effect.low, result.floor.high - 0.1)
+    assert result.low == pytest.approx(low)
 
 
 def test_without_absent_rows_there_is_no_floor():
-    whole = Edited(*(values[PRESENT] for values in edited(30)))
-    found = measure_place_effect({100: whole}, PRESENT[PRESENT], margin=MARGIN)
-    assert found.floor is None
-    assert (found.net, found.placebo_flips.n) == (pytest.approx(0.3), 0)
+    outcomes = Edited(*(values[PRESENT] for values in make_edited(30)))
+    result = measure_place_effect({100: outcomes}, PRESENT[PRESENT], margin=MARGIN)
+    assert result.floor is None
+    assert (result.net, result.placebo_flips.n) == (pytest.approx(0.3), 0)
 
 
 def test_without_present_rows_nothing_can_be_told():
-    found = effect(0, is_present=np.zeros(N, bool))
-    assert math.isnan(found.net)
-    assert judge_place([{"a": found, "b": found}], [True], MARGIN)[0].name == "open"
+    result = measure_effect(0, is_present=np.zeros(N, bool))
+    assert math.isnan(result.net)
+    assert judge_place([{"a": result, "b": result}], [True], MARGIN)[0].name == "open"
 
 
 def test_without_answers_nothing_can_be_told():
-    """As of a model whose format cannot be read."""
+    """A model whose format cannot be read gives an open verdict."""
     missing = np.full(N, NAN)
-    found = measure_place_effect({100: Edited(missing, missing, missing)}, PRESENT, margin=MARGIN)
-    assert (found.effect.n, math.isnan(found.p_above), math.isnan(found.p_equal)) == (0, True, True)
-    assert judge_place([{"a": found, "b": found}], [False], MARGIN)[0].name == "open"
+    result = measure_place_effect({100: Edited(missing, missing, missing)}, PRESENT, margin=MARGIN)
+    assert (result.effect.n, math.isnan(result.p_above), math.isnan(result.p_equal)) == (0, True, True)
+    assert judge_place([{"a": result, "b": result}], [False], MARGIN)[0].name == "open"
 
 
 def test_nothing_depends_on_the_place_of_an_image_that_is_not_used():
-    """A guess that is right in 70% of rows, and no wherever there is paint at the place."""
+    """The model guesses with 70% accuracy, and answers no to any paint at the place."""
     says_yes = np.arange(N) % 10 < np.where(PRESENT, 7, 3)
-    own, at = (says_yes == PRESENT) * 1.0, ~PRESENT * 1.0
-    found = measure_place_effect({100: Edited(at, own, (at != own) * 1.0)}, PRESENT, margin=MARGIN)
-    assert found.net == pytest.approx(0.4)
-    both = [{"a": found, "b": found}] * 2
-    assert [verdict.name for verdict in judge_place(both, [True, False], MARGIN)] == ["depends", "open"]
+    own_scores, at = (says_yes == PRESENT) * 1.0, ~PRESENT * 1.0
+    result = measure_place_effect({100: Edited(at, own_scores, (at != own_scores) * 1.0)}, PRESENT, margin=MARGIN)
+    assert result.net == pytest.approx(0.4)
+    effects_by_kind = [{"a": result, "b": result}] * 2
+    assert [verdict.name for verdict in judge_place(effects_by_kind, [True, False], MARGIN)] == ["depends", "open"]
 
 
 def test_nothing_depends_on_another_place_of_an_image_that_is_not_used():
-    """It names one finding, right in 30% of rows, and none wherever there is paint at the place."""
-    own, at = np.arange(N) % 10 < 3 * PRESENT, ~PRESENT * 1.0
-    found = measure_place_effect({100: Edited(at, own * 1.0, np.ones(N))}, PRESENT, margin=MARGIN)
-    assert found.net == pytest.approx(-0.7)
-    both = [{"a": found, "b": found}] * 2
-    assert [verdict.name for verdict in judge_place(both, [True, False], MARGIN)] == ["elsewhere", "open"]
+    """The model names one finding (30% accuracy), and names none for any paint at the place."""
+    own_scores, at = np.arange(N) % 10 < 3 * PRESENT, ~PRESENT * 1.0
+    result = measure_place_effect({100: Edited(at, own_scores * 1.0, np.ones(N))}, PRESENT, margin=MARGIN)
+    assert result.net == pytest.approx(-0.7)
+    effects_by_kind = [{"a": result, "b": result}] * 2
+    assert [verdict.name for verdict in judge_place(effects_by_kind, [True, False], MARGIN)] == ["elsewhere", "open"]
 
 
 @pytest.mark.parametrize("slope", [0.2, 0.8])
 def test_the_slope_is_the_effect_of_the_whole_place(slope):
-    doses = {dose: edited(round(slope * dose), round(0.1 * dose)) for dose in (25, 50, 75, 100)}
-    found = measure_place_effect(doses, PRESENT, margin=MARGIN)
-    assert found.slope == pytest.approx(slope - 0.1, abs=0.011)
-    assert found.slope_low < found.slope < found.slope_high
-    assert found.by_dose[50] == pytest.approx((slope - 0.1) / 2, abs=0.011)
-    x, y = np.array(list(found.by_dose)) / 100, np.array(list(found.by_dose.values()))
-    assert found.slope == pytest.approx(np.linalg.lstsq(x[:, None], y, rcond=None)[0][0])
+    doses = {dose: make_edited(round(slope * dose), round(0.1 * dose)) for dose in (25, 50, 75, 100)}
+    result = measure_place_effect(doses, PRESENT, margin=MARGIN)
+    assert result.slope == pytest.approx(slope - 0.1, abs=0.011)
+    assert result.slope_low < result.slope < result.slope_high
+    assert result.by_dose[50] == pytest.approx((slope - 0.1) / 2, abs=0.011)
+    x, y = np.array(list(result.by_dose)) / 100, np.array(list(result.by_dose.values()))
+    assert result.slope == pytest.approx(np.linalg.lstsq(x[:, None], y, rcond=None)[0][0])
 
 
 def test_p_is_scipys_on_the_excess_of_each_row_and_of_one_against():
-    found = effect(14, 2)
-    whole = edited(14, 2)
-    gaps = whole.elsewhere - whole.at
+    result = measure_effect(14, 2)
+    outcomes = make_edited(14, 2)
+    gaps = outcomes.elsewhere - outcomes.at
     excess = np.append((gaps - np.where(PRESENT, MARGIN, 0)) / (N // 2), -(2 + MARGIN) / N)
     scipys = stats.permutation_test(
         (excess,), np.sum, permutation_type="samples", alternative="greater", vectorized=True, rng=1
     )
-    assert 0.005 < found.p_above < 0.5
-    assert found.p_above == pytest.approx(float(scipys.pvalue), abs=0.02)
+    assert 0.005 < result.p_above < 0.5
+    assert result.p_above == pytest.approx(float(scipys.pvalue), abs=0.02)
 
 
 @settings(max_examples=20, deadline=None)
@@ -146,15 +146,15 @@ def test_p_is_scipys_on_the_excess_of_each_row_and_of_one_against():
 def test_places_exchanged_and_patients_renamed(values):
     at, elsewhere, is_present = (np.array(column) for column in zip(*values, strict=True))
     flips, patients = np.where(np.isnan(at + elsewhere), NAN, at != elsewhere), np.arange(len(at)) // 2
-    how = {"is_present": is_present, "margin": MARGIN}
-    one = measure_place_effect({100: Edited(at, elsewhere, flips)}, groups=patients, **how)
+    options = {"is_present": is_present, "margin": MARGIN}
+    result = measure_place_effect({100: Edited(at, elsewhere, flips)}, groups=patients, **options)
     renamed = measure_place_effect(
-        {100: Edited(at, elsewhere, flips)}, groups=[f"{label:03}" for label in patients], **how
+        {100: Edited(at, elsewhere, flips)}, groups=[f"{label:03}" for label in patients], **options
     )
-    assert str(one) == str(renamed)
-    mirrored = measure_place_effect({100: Edited(elsewhere, at, flips)}, groups=patients, **how)
-    assert mirrored.net == pytest.approx(-one.net, nan_ok=True)
-    assert mirrored.p_above == pytest.approx(one.p_below, nan_ok=True)
+    assert str(result) == str(renamed)
+    mirrored = measure_place_effect({100: Edited(elsewhere, at, flips)}, groups=patients, **options)
+    assert mirrored.net == pytest.approx(-result.net, nan_ok=True)
+    assert mirrored.p_above == pytest.approx(result.p_below, nan_ok=True)
 
 
 @pytest.mark.parametrize(

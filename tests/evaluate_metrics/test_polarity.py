@@ -12,14 +12,14 @@ from medfaith.evaluate_metrics.polarity.score import Samples, polarity_scores, s
 from medfaith.evaluate_metrics.polarity.verifier import REASONS, verify_answer
 from medfaith.evaluate_metrics.reading.choice import Answer
 from tests.declined import DECLINED
-from tests.evaluate_metrics.modules import computed
+from tests.evaluate_metrics.modules import compute_by_module
 
 NAN = float("nan")
 PRESENCE = "Which of the following findings is present on this chest X-ray study?"
 ABSENCE = "Which of the following findings is absent on this chest X-ray study?"
 
 
-def row(question=PRESENCE, options=("Edema", "No edema", "Atelectasis"), answer=0, negated=1, **over):
+def make_row(question=PRESENCE, options=("Edema", "No edema", "Atelectasis"), answer=0, negated=1, **over):
     polarity = {PRESENCE: "presence", ABSENCE: "absence"}.get(question, "other")
     base = {
         "question": question,
@@ -32,20 +32,28 @@ def row(question=PRESENCE, options=("Edema", "No edema", "Atelectasis"), answer=
 
 def test_a_table_counted_by_hand():
     aorta = ("No ascending aortic enlargement", "Ascending aortic enlargement", "Aortic knob enlargement")
-    other = row("What is least likely present?", ("Edema", "No edema", "Atelectasis"), answer=1, finding="Other")
+    absence_row = make_row(
+        "What is least likely present?", ("Edema", "No edema", "Atelectasis"), answer=1, finding="Other"
+    )
     cases = [
-        ("A", row()),  # right
-        ("B", row()),  # reversal, repaired
-        ("No edema", row(options=("Atelectasis", "Edema", "No edema"), answer=1, negated=2, counterpart=1)),  # same
-        ("A", row(options=aorta, answer=1, negated=0, counterpart=1, finding="Aorta")),  # reversal, not repaired
-        ("B", row(answer=2, counterpart=0)),  # reversal, its counterpart put, still wrong
-        ("C", row(ABSENCE)),  # wrong, no negation
-        ("B", row(ABSENCE)),  # contradiction, repaired
-        ("C", row(ABSENCE, ("Atelectasis", "Edema", "No edema"), answer=1, negated=2)),  # contradiction, slot 0 drifts
-        ("B", other),  # right with the negated option, worsened by the original trigger
-        ("", row()),
-        ("A or B", row()),
-        ("E", row(ABSENCE)),
+        ("A", make_row()),  # right
+        ("B", make_row()),  # reversal, repaired
+        (
+            "No edema",
+            make_row(options=("Atelectasis", "Edema", "No edema"), answer=1, negated=2, counterpart=1),
+        ),  # same
+        ("A", make_row(options=aorta, answer=1, negated=0, counterpart=1, finding="Aorta")),  # reversal, not repaired
+        ("B", make_row(answer=2, counterpart=0)),  # reversal, its counterpart put, still wrong
+        ("C", make_row(ABSENCE)),  # wrong, no negation
+        ("B", make_row(ABSENCE)),  # contradiction, repaired
+        (
+            "C",
+            make_row(ABSENCE, ("Atelectasis", "Edema", "No edema"), answer=1, negated=2),
+        ),  # contradiction, slot 0 drifts
+        ("B", absence_row),  # right with the negated option, worsened by the original trigger
+        ("", make_row()),
+        ("A or B", make_row()),
+        ("E", make_row(ABSENCE)),
     ]
     scores = score_predictions([text for text, _ in cases], [reference for _, reference in cases])
     expected = {
@@ -75,13 +83,13 @@ RATES = ("n_reversals", "n_wrong_with_negated", "reversal_rate", "contradiction_
     ],
 )
 def test_rates_of_one_row(text, over, expected):
-    scores = score_predictions([text], [row(**over)])
+    scores = score_predictions([text], [make_row(**over)])
     assert [scores[name] for name in RATES] == pytest.approx(expected, nan_ok=True)
 
 
 def test_per_sample_tells_the_reading_and_the_verdict():
     predictions = ["B", "C", "A or B"]
-    per_sample = score_predictions(predictions, [row()] * 3, per_sample=True)["per_sample"]
+    per_sample = score_predictions(predictions, [make_row()] * 3, per_sample=True)["per_sample"]
     assert per_sample[0] == {
         "choice": 1, "outcome": "answered", "stage": per_sample[0]["stage"], "unread_reason": "", "evidence": "letter",
         "correct": False, "verified_choice": 0, "verified_correct": True, "fired": True, "reason": "fired",
@@ -109,20 +117,25 @@ RULE = [
 
 def test_the_rule_of_errors():
     for polarity, negated, answer, choice, expected in RULE:
-        of = {"polarity": polarity, "negated": negated, "answer": answer}
-        found = [
-            f for kind in ("reversal", "contradiction") for f in (can_err(kind, **of), is_error(kind, choice, **of))
+        fields = {"polarity": polarity, "negated": negated, "answer": answer}
+        flags = [
+            f
+            for kind in ("reversal", "contradiction")
+            for f in (can_err(kind, **fields), is_error(kind, choice, **fields))
         ]
-        assert tuple(map(bool, found)) == expected, (of, choice)
+        assert tuple(map(bool, flags)) == expected, (fields, choice)
     polarity, negated, answer, choice, expected = map(np.array, zip(*RULE, strict=True))
-    of = {"polarity": polarity, "negated": negated, "answer": answer}
-    assert is_error("reversal", choice, **of).tolist() == expected[:, 1].tolist()
+    fields = {"polarity": polarity, "negated": negated, "answer": answer}
+    assert is_error("reversal", choice, **fields).tolist() == expected[:, 1].tolist()
     assert chose_negated(choice, negated=negated).tolist() == ((choice == 1) & (negated == 1)).tolist()
 
 
-def samples(*rows):
-    """Presence questions with "X" right and "No X" second, of (choice, outcome, reason, evidence); "No X" is verified
-    unless it was read from prose."""
+def make_samples(*rows):
+    """Make samples of presence questions with options "X" (right) and "No X".
+
+    Args:
+        rows: Tuples of (choice, outcome, reason, evidence). A choice of "No X" is verified unless read from prose.
+    """
     choice, outcome, reason, evidence = (np.array(column) for column in zip(*rows, strict=True))
     n = len(rows)
     return Samples(
@@ -138,7 +151,7 @@ def test_declined_unread_and_prose_are_counted_apart():
         (1, "answered", "", "letter"),
         (1, "answered", "", "text"),
         (1, "answered", "", "prose"),
-        (1, "answered", "", ""),  # of an old log: not known what it was read from
+        (1, "answered", "", ""),  # from an old log without the evidence
         (-1, "declined", "", ""),
         (-1, "declined", "", ""),
         (-1, "unread", "none", ""),
@@ -147,7 +160,7 @@ def test_declined_unread_and_prose_are_counted_apart():
         (-1, "unread", "out_of_range", ""),
         (-1, "unread", "cut", ""),
     ]
-    scores = polarity_scores(samples(*cases))
+    scores = polarity_scores(make_samples(*cases))
     expected = {
         "n": 12, "n_correct": 1, "n_wrong": 11, "n_presence": 12, "n_unparsed": 2, "n_ambiguous": 1, "n_invalid": 1,
         "n_cut": 1, "parse_failure_rate": 5 / 12, "n_declined": 2, "declined_rate": 2 / 12, "n_from_letter": 2,
@@ -186,14 +199,14 @@ def test_only_what_it_would_change_is_said_to_be_from_prose():
 
 def test_an_answer_in_prose_is_a_reversal_from_prose():
     for verify_prose, accuracy in ((False, 0.0), (True, 1.0)):
-        scores = score_predictions(["There is no edema."], [row()], verify_prose=verify_prose)
-        found = scores["n_reversals"], scores["n_reversals_from_prose"], scores["accuracy_verified"]
-        assert found == (0, 1, accuracy)
+        scores = score_predictions(["There is no edema."], [make_row()], verify_prose=verify_prose)
+        summary = scores["n_reversals"], scores["n_reversals_from_prose"], scores["accuracy_verified"]
+        assert summary == (0, 1, accuracy)
 
 
 @pytest.mark.parametrize("text", DECLINED)
 def test_a_refusal_is_declined_and_the_verifier_makes_nothing_of_it(text):
-    scores = score_predictions([text], [row()], verify_prose=True)
+    scores = score_predictions([text], [make_row()], verify_prose=True)
     names = ("n_declined", "parse_failure_rate", "n_reversals", "n_reversals_from_prose", "accuracy_verified")
     assert [scores[name] for name in names] == [1, 0, 0, 0, 0]
 
@@ -219,26 +232,28 @@ def test_a_refusal_is_declined_and_the_verifier_makes_nothing_of_it(text):
 )
 def test_a_bad_row_is_named(over, message):
     """Also by the module of evaluate, whose storage would turn 0.5 into 0."""
-    given = ["A", "A"], [row(), row(**over)]
-    for compute in (score_predictions, partial(computed, "polarity")):
+    arguments = ["A", "A"], [make_row(), make_row(**over)]
+    for compute in (score_predictions, partial(compute_by_module, "polarity")):
         with pytest.raises(ValueError, match=f"row 2, column {message}"):
-            compute(*given)
+            compute(*arguments)
 
 
 def test_integers_of_numpy_are_integers():
-    reference = row(answer=np.int64(0), negated=np.int32(1))
+    reference = make_row(answer=np.int64(0), negated=np.int32(1))
     assert score_predictions(["A"], [reference])["n_correct"] == 1
 
 
 def test_the_module_takes_prose_where_asked():
-    scores = [computed("polarity", ["A"], [row()], verify_prose=verify_prose) for verify_prose in (False, True)]
-    assert [of["n"] for of in scores] == [1, 1]
+    scores = [
+        compute_by_module("polarity", ["A"], [make_row()], verify_prose=verify_prose) for verify_prose in (False, True)
+    ]
+    assert [result["n"] for result in scores] == [1, 1]
 
 
 responses = st.sampled_from(["A", "B", "C", "", "Edema", "No edema", "There is no edema", "A or B", "E", None])
 questions = st.sampled_from([PRESENCE, ABSENCE, "What is this?", "Which finding is least likely present?"])
 rows = st.builds(
-    lambda question, answer, finding: row(question, answer=answer, finding=finding),
+    lambda question, answer, finding: make_row(question, answer=answer, finding=finding),
     questions,
     st.integers(0, 2),
     st.sampled_from(["Edema", "Atelectasis", "Pneumothorax"]),
@@ -252,8 +267,8 @@ rows = st.builds(
     st.randoms(use_true_random=False),
 )
 def test_counts_add_up(cases, trigger, replacement, random):
-    how = {"trigger": trigger, "replacement": replacement}
-    scores = score_predictions([text for text, _ in cases], [reference for _, reference in cases], **how)
+    options = {"trigger": trigger, "replacement": replacement}
+    scores = score_predictions([text for text, _ in cases], [reference for _, reference in cases], **options)
     counts = [name for name in scores if name == "n" or name.startswith("n_")]
     for name in counts:  # findings partition the rows
         assert scores[name] == sum(group[name] for group in scores["by_finding"].values())
@@ -270,5 +285,5 @@ def test_counts_add_up(cases, trigger, replacement, random):
     negated = scores["n_wrong_with_negated"] + scores["n_wrong_with_negated_from_prose"]
     assert sum(errors) <= negated <= scores["n_wrong"]
     random.shuffle(cases)
-    again = score_predictions([text for text, _ in cases], [reference for _, reference in cases], **how)
-    assert {name: scores[name] for name in counts} == {name: again[name] for name in counts}
+    shuffled_scores = score_predictions([text for text, _ in cases], [reference for _, reference in cases], **options)
+    assert {name: scores[name] for name in counts} == {name: shuffled_scores[name] for name in counts}

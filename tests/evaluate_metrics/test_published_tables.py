@@ -1,18 +1,19 @@
 """The published tables of CXR-ContraBench from their counts: predictions in, printed figures out.
 
-Accuracy and counts of a row are tied by arithmetic (235 * 31.49% = 74; 74 + 153 = 227 = 96.60%), so the counts can be
-read off the print. Each row here becomes that many answered questions; the metric has to print the table again.
+Arithmetic ties the accuracy and the counts of a row (235 * 31.49% = 74; 74 + 153 = 227 = 96.60%), so the printed
+figures determine the counts. Each row here becomes that many answered questions; the metric has to print the table
+again.
 
-Printed figures that do not follow from one another, and how they stand here:
+Inconsistent printed figures, and their treatment here:
 
 - OpenI report-style absence, CheXpert train absence (Table 10), shuffled layouts under slot-0 (Table 13): more
-  contradictions are removed than answers become right: slot-0 where the first positive option is not the target
+  contradictions are removed than answers become right: slot-0 if the first positive option is not the target
   (Figure 14, "no-evidence drift"). "put right" is then the accuracy's gain, and the rest are questions of that layout.
 - OpenI CheXStruct (Table 11): 428 + 73 negated answers stay, of questions whose options all share a concept word
-  (Figure 14, "persistent No X"), where the original rule does not fire; again only their number is read off. These,
-  and Table 16's control, stand in tests/report/test_report.py.
-- Tables 19 and 21 print 23.08% / 356 (MedGemma) and 0.20% / 505 (Qwen) for the canonical wording of CheXpert absence
-  where Tables 9, 10, 12 and 13 print 24.06% / 351 and 0.39% / 504. Both are taken as printed.
+  (Figure 14, "persistent No X"), and the original rule does not fire; again only their number is read off.
+  tests/report/test_report.py covers these and Table 16's control.
+- Tables 19 and 21 print 23.08% / 356 (MedGemma) and 0.20% / 505 (Qwen) for the canonical wording of CheXpert absence;
+  Tables 9, 10, 12 and 13 print 24.06% / 351 and 0.39% / 504. The tests take both from the print.
 - Deltas of Table 9 are differences of the counts' accuracies or of the two rounded ones. Either is accepted.
 - Train-split percentages of Table 10 leave several counts open (0.01% is 13 records); one that fits both is taken.
 """
@@ -34,42 +35,49 @@ FORMS = {
 }  # fmt: skip
 
 
-def reference(question, options, answer, negated):
+def make_reference(question, options, answer, negated):
     return {
         "question": QUESTIONS[question], "polarity": "presence" if question == "presence" else "absence",
         "options": options, "answer": answer, "negated": negated, "counterpart": answer, "finding": options[answer],
     }  # fmt: skip
 
 
-def answered(question, n, correct, negated, *, drift=0, unread=0, form="canonical_no"):
-    """n answered questions: `correct` right, `negated` on the negated option, `unread` not readable, the rest wrong.
+def make_answers(question, n, correct, negated, *, drift=0, unread=0, form="canonical_no"):
+    """Make `n` answered questions and their predictions.
 
-    Of the negated ones, `drift` have a distractor in slot 0.
+    Args:
+        question: The kind of question.
+        n: The number of questions.
+        correct: The number of right answers.
+        negated: The number of answers that choose the negated option.
+        drift: The number of negated answers with a distractor in slot 0.
+        unread: The number of unread answers; the remaining answers are wrong.
+        form: The form of the negation.
     """
-    fixed = reference(question, ["Edema", FORMS[form], "Atelectasis"], 0, 1)
-    drifting = reference(question, ["Atelectasis", "Edema", FORMS[form]], 1, 2)
-    parts = [
+    fixed = make_reference(question, ["Edema", FORMS[form], "Atelectasis"], 0, 1)
+    drifting = make_reference(question, ["Atelectasis", "Edema", FORMS[form]], 1, 2)
+    groups = [
         ("A", fixed, correct),
         ("B. " + FORMS[form], fixed, negated - drift),
         (FORMS[form], drifting, drift),
         ("The image is sharp.", fixed, unread),
         ("C", fixed, n - correct - negated - unread),
     ]
-    assert min(count for *_, count in parts) >= 0
-    predictions = [text for text, _, count in parts for _ in range(count)]
-    return predictions, [row for _, row, count in parts for _ in range(count)]
+    assert min(count for *_, count in groups) >= 0
+    predictions = [text for text, _, count in groups for _ in range(count)]
+    return predictions, [row for _, row, count in groups for _ in range(count)]
 
 
-def percent(fraction):
+def format_percent(fraction):
     return f"{100 * fraction:.2f}"
 
 
-def errors(scores, question, suffix=""):
+def count_errors(scores, question, suffix=""):
     name = "n_reversals" if question == "presence" else "n_contradictions"
     return scores[name + suffix]
 
 
-# Tables 9, 10, 11, 17 (and 2, 12, 13 in the original wording), and 13 in shuffled layouts: B0 and M1 as published;
+# Tables 9, 10, 11, 17 (and 2, 12, 13 in the original wording), and 13 in shuffled layouts: B0 and M1 from the print;
 # at the end Table 17's instruction prompts. "-" is not printed.
 # table, model, question, n, correct, negated, put right, unread
 # | B0 acc, M1 acc, delta, rate of negated answers, their share of the wrong ones, parse failures
@@ -127,15 +135,15 @@ MAIN = """
 def test_base_and_verified(line):
     _, _, question, *counted = line.split()
     (n, correct, negated, right, unread), printed = map(int, counted[:5]), counted[5:]
-    case = answered(question, n, correct, negated, drift=negated - right, unread=unread)
+    case = make_answers(question, n, correct, negated, drift=negated - right, unread=unread)
     scores = score_predictions(*case, trigger="original", replacement="slot0")
     rate = "reversal_rate" if question == "presence" else "contradiction_rate"
     names = ("accuracy", "accuracy_verified", "accuracy_delta", rate, "wrong_with_negated_rate", "parse_failure_rate")
-    found = [percent(scores[name]) for name in names]
-    if printed[2] != found[2] and "-" not in printed[1:3]:
-        found[2] = f"{float(printed[1]) - float(printed[0]):.2f}"  # of the rounded accuracies
-    assert [one if other != "-" else "-" for one, other in zip(found, printed, strict=True)] == printed
-    assert (errors(scores, question), errors(scores, question, "_verified")) == (negated, 0)
+    percentages = [format_percent(scores[name]) for name in names]
+    if printed[2] != percentages[2] and "-" not in printed[1:3]:
+        percentages[2] = f"{float(printed[1]) - float(printed[0]):.2f}"  # of the rounded accuracies
+    assert [value if cell != "-" else "-" for value, cell in zip(percentages, printed, strict=True)] == printed
+    assert (count_errors(scores, question), count_errors(scores, question, "_verified")) == (negated, 0)
     counts = [scores[name] for name in ("n_changed", "n_improved", "n_worsened", "n_unparsed")]
     assert counts == [negated, right, 0, unread]
     if n < 1000:
@@ -177,10 +185,13 @@ MedGemma  P3        canonical_no    125  379  24.65  24.65   99.41
 def test_negation_forms(line):
     _, question, form, correct, negated, b0, original, extended = line.split()
     n = 235 if question == "presence" else 507
-    case = answered(question, n, int(correct), int(negated), form=form)
+    case = make_answers(question, n, int(correct), int(negated), form=form)
     for trigger, printed in (("original", original), ("extended", extended)):
         scores = score_predictions(*case, trigger=trigger)
-        assert (percent(scores["accuracy"]), errors(scores, question)) == (b0, int(negated))
-        left = int(negated) if printed == b0 else 0
-        assert (percent(scores["accuracy_verified"]), errors(scores, question, "_verified")) == (printed, left)
+        assert (format_percent(scores["accuracy"]), count_errors(scores, question)) == (b0, int(negated))
+        n_errors = int(negated) if printed == b0 else 0
+        assert (format_percent(scores["accuracy_verified"]), count_errors(scores, question, "_verified")) == (
+            printed,
+            n_errors,
+        )
         assert scores["n_worsened"] == 0

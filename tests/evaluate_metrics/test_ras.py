@@ -1,4 +1,4 @@
-"""RAS: the levels as a table, scores by hand and against the obvious loop, motion that is not known, bad inputs."""
+"""RAS: a table of the levels, scores by hand and against a plain loop, unknown motion, bad inputs."""
 
 import functools
 
@@ -12,8 +12,8 @@ from medfaith.evaluate_metrics.ras.levels import LEVELS, is_null, match, parsed
 from medfaith.evaluate_metrics.ras.score import ras, score_frame, score_predictions, summarise
 from medfaith.loaders import rle
 from tests.evaluate_metrics import attention_maps
-from tests.evaluate_metrics.attention_maps import NAN, batches, listed, plain_share
-from tests.evaluate_metrics.modules import computed
+from tests.evaluate_metrics.attention_maps import NAN, batches, compute_plain_share, convert_to_lists
+from tests.evaluate_metrics.modules import compute_by_module
 
 SIZE = (10, 20)
 
@@ -23,27 +23,30 @@ SIZE = (10, 20)
 def test_equals_the_obvious_loop(batch):
     maps, instrument_boxes, all_boxes, motion = batch
     maps = maps.astype(np.float64)  # as lists have them
-    found = ras(maps, instrument_boxes, all_boxes, motion)
+    scores = ras(maps, instrument_boxes, all_boxes, motion)
     expected = [
-        [plain_share(heatmap, near, motion=moving) for heatmap, near, moving in zip(maps, boxes, motion, strict=True)]
+        [
+            compute_plain_share(heatmap, near, motion=moving)
+            for heatmap, near, moving in zip(maps, boxes, motion, strict=True)
+        ]
         for boxes in (instrument_boxes, all_boxes)
     ]
-    assert np.array_equal(found[:2], expected, equal_nan=True)
-    assert np.array_equal(found[2], np.isnan(expected[0]))
+    assert np.array_equal(scores[:2], expected, equal_nan=True)
+    assert np.array_equal(scores[2], np.isnan(expected[0]))
     tensors = torch.from_numpy(maps), torch.from_numpy(motion)
-    for other, moving in (tensors, (maps.tolist(), [*tensors[1]])):
-        assert np.array_equal(ras(other, instrument_boxes, all_boxes, moving), found, equal_nan=True)
+    for heatmaps, moving in (tensors, (maps.tolist(), [*tensors[1]])):
+        assert np.array_equal(ras(heatmaps, instrument_boxes, all_boxes, moving), scores, equal_nan=True)
 
 
-bright = functools.partial(attention_maps.bright, SIZE)
+make_bright = functools.partial(attention_maps.make_bright, SIZE)
 GRASPER, HOOK = {"label": "grasper", "xywh": [0, 0, 4, 5]}, {"label": "hook", "xywh": [10, 0, 4, 5]}
-MOVING = bright(5, 0, 10, 4) > 0  # below the grasper
+MOVING = make_bright(5, 0, 10, 4) > 0  # below the grasper
 
 
 def test_motion_that_is_not_known_leaves_no_score():
     maps, boxes = np.stack([ON_GRASPER] * 3), [[GRASPER["xywh"]]] * 3
-    found = ras(maps, boxes, boxes, [MOVING, None, np.zeros(SIZE, dtype=bool)])
-    assert np.array_equal(found, [[1, NAN, 1], [1, NAN, 1], [False] * 3], equal_nan=True)
+    scores = ras(maps, boxes, boxes, [MOVING, None, np.zeros(SIZE, dtype=bool)])
+    assert np.array_equal(scores, [[1, NAN, 1], [1, NAN, 1], [False] * 3], equal_nan=True)
     assert np.isnan(ras(maps, boxes, boxes, None)[:2]).all()
 
 
@@ -81,32 +84,33 @@ def test_a_text_that_is_no_triplet_is_named(text):
         parsed(text, "row 3")
 
 
-ON_GRASPER, ON_MOTION, ON_HOOK = bright(0, 0, 5, 4), bright(5, 0, 10, 4), bright(0, 10, 5, 14)
-CORNER = bright(5, 15, 10, 20)
+ON_GRASPER, ON_MOTION, ON_HOOK = make_bright(0, 0, 5, 4), make_bright(5, 0, 10, 4), make_bright(0, 10, 5, 14)
+CORNER = make_bright(5, 15, 10, 20)
 BOTH = [GRASPER, HOOK]
 N = None
 
 
-def frame(predictions, maps, gold, boxes=BOTH, motion: np.ndarray | None = MOVING, video="42"):
+def make_frame(predictions, maps, gold, boxes=BOTH, motion: np.ndarray | None = MOVING, video="42"):
     return predictions, maps, gold, boxes, motion, video
 
 
 FRAMES = [  # a frame, then for each true triplet: level, rank, state, ras, predictions left out
-    (frame([G, "hook,cut,liver"], [ON_MOTION, CORNER], [G]), [("ivt", 0, "scored", 1, 0)]),
-    (frame(["hook,cut,liver", "grasper,retract,liver"], [ON_GRASPER, ON_HOOK], [G, "hook,dissect,liver"]),
+    (make_frame([G, "hook,cut,liver"], [ON_MOTION, CORNER], [G]), [("ivt", 0, "scored", 1, 0)]),
+    (make_frame(["hook,cut,liver", "grasper,retract,liver"], [ON_GRASPER, ON_HOOK], [G, "hook,dissect,liver"]),
         [("iv", 1, "scored", 0, 0), ("it", 0, "scored", 0, 0)]),  # each on the other's instrument
-    (frame([G, "hook,cut,liver", "hook,cut,gut"], [ON_HOOK, CORNER, N], ["clipper,clip,cystic_duct"]),
+    (make_frame([G, "hook,cut,liver", "hook,cut,gut"], [ON_HOOK, CORNER, N], ["clipper,clip,cystic_duct"]),
         [("missed", N, "scored", 0.5, 1)]),  # the mean RAS_global of two of three
-    (frame([G, "hook,cut,liver"], [np.ones(SIZE), N], ["grasper,grasp,liver", "hook,dissect,gut", "clipper,clip,gut"]),
+    (make_frame([G, "hook,cut,liver"], [np.ones(SIZE), N],
+        ["grasper,grasp,liver", "hook,dissect,gut", "clipper,clip,gut"]),
         [("i", 0, "degenerate", NAN, 0), ("i", 1, "without_map", NAN, 0), ("missed", N, "degenerate", NAN, 2)]),
-    (frame([], [], ["hook,null_verb,null_target"], boxes=[]), [("missed", N, "without_prediction", NAN, 0)]),
-    (frame([G], [ON_GRASPER], [G, "clipper,clip,gut"], motion=N, video="43"),
+    (make_frame([], [], ["hook,null_verb,null_target"], boxes=[]), [("missed", N, "without_prediction", NAN, 0)]),
+    (make_frame([G], [ON_GRASPER], [G, "clipper,clip,gut"], motion=N, video="43"),
         [("ivt", 0, "without_motion", NAN, 0), ("missed", N, "without_motion", NAN, 1)]),
-    (frame([G], [ON_GRASPER], [], video="43"), []),
+    (make_frame([G], [ON_GRASPER], [], video="43"), []),
 ]  # fmt: skip
 
 
-def rows(frames):
+def split_rows(frames):
     predictions = [{"triplets": triplets, "maps": maps} for (triplets, maps, *_), _ in frames]
     size = {"size": list(SIZE), "window": None}
     return predictions, [
@@ -117,10 +121,12 @@ def rows(frames):
 
 
 def test_a_table_counted_by_hand():
-    scores = score_predictions(*rows(FRAMES), per_sample=True)
+    scores = score_predictions(*split_rows(FRAMES), per_sample=True)
     names = ("level", "rank", "state", "ras", "n_left_out")
-    found = [[tuple(record[name] for name in names) for record in frame] for frame in scores["per_sample"]]
-    assert repr(found) == repr([[(*ids, float(value), left) for *ids, value, left in of] for _, of in FRAMES])
+    scored_rows = [[tuple(record[name] for name in names) for record in frame] for frame in scores["per_sample"]]
+    assert repr(scored_rows) == repr(
+        [[(*ids, float(value), is_degenerate) for *ids, value, is_degenerate in records] for _, records in FRAMES]
+    )
     expected = {
         "n_ivt": 2, "n_ivt_scored": 1, "n_iv": 1, "n_iv_scored": 1, "n_it": 1, "n_it_scored": 1, "n_i": 2,
         "n_i_scored": 0, "n_missed": 4, "n_missed_scored": 1, "n_without_motion": 2, "n_without_prediction": 1,
@@ -131,7 +137,7 @@ def test_a_table_counted_by_hand():
     }  # fmt: skip
     assert {name: scores[name] for name in expected} == pytest.approx(expected, nan_ok=True)
     assert scores["share_ivt_ci_low"] <= 0.2 <= scores["share_ivt_ci_high"]
-    without = score_predictions(*rows(FRAMES), null_triplets=False)
+    without = score_predictions(*split_rows(FRAMES), null_triplets=False)
     expected = {"n_gold": 9, "n_null": 0, "n_null_left_out": 1, "n_missed": 3, "n_without_prediction": 0}
     assert {name: without[name] for name in expected} == expected
     assert without["share_missed"] == 3 / 9
@@ -141,7 +147,7 @@ OTHERS = [f"hook,cut,{number}" for number in range(5)]
 
 
 @pytest.mark.parametrize(
-    ("predictions", "how", "level", "value"),
+    ("predictions", "options", "level", "value"),
     [
         (["hook,cut,liver", "grasper,retract,liver", G], {"top_k": 1}, "missed", 0.0),
         (["hook,cut,liver", "grasper,retract,liver", G], {"top_k": 2}, "iv", 0.0),
@@ -150,18 +156,18 @@ OTHERS = [f"hook,cut,{number}" for number in range(5)]
         ([*OTHERS, G], {"top_k": None}, "ivt", 1.0),
     ],
 )
-def test_only_the_top_predictions_count(predictions, how, level, value):
+def test_only_the_top_predictions_count(predictions, options, level, value):
     maps = [*[CORNER] * (len(predictions) - 1), ON_GRASPER]
-    [record] = score_frame(maps, predictions, [G], BOTH, MOVING, video="42", **how)
+    [record] = score_frame(maps, predictions, [G], BOTH, MOVING, video="42", **options)
     assert (record["level"], record["ras"], record["has_box"]) == (level, value, True)
-    [unboxed] = score_frame(maps, predictions, [G], [HOOK], MOVING, video="42", **how)  # it rests on motion
+    [unboxed] = score_frame(maps, predictions, [G], [HOOK], MOVING, video="42", **options)  # it rests on motion
     assert (unboxed["level"], unboxed["ras"], unboxed["has_box"]) == (level, 0, False)
 
 
 @settings(max_examples=40)
 @given(st.lists(st.sampled_from(FRAMES), max_size=12), st.randoms(use_true_random=False))
 def test_counts_add_up_and_order_does_not_matter(frames, random):
-    scores = score_predictions(*rows(frames), n_resamples=20)
+    scores = score_predictions(*split_rows(frames), n_resamples=20)
     assert sum(scores[f"n_{level}"] for level in LEVELS) == scores["n_gold"]
     scored = sum(scores[f"n_{level}_scored"] for level in LEVELS)
     reasons = ("without_motion", "without_prediction", "without_map", "degenerate")
@@ -169,15 +175,15 @@ def test_counts_add_up_and_order_does_not_matter(frames, random):
     if scores["n_gold"]:
         assert sum(scores[f"share_{level}"] for level in LEVELS) == pytest.approx(1)
     random.shuffle(frames)
-    again = score_predictions(*rows(frames), n_resamples=20)
-    assert again == pytest.approx(scores, nan_ok=True)
+    shuffled_scores = score_predictions(*split_rows(frames), n_resamples=20)
+    assert shuffled_scores == pytest.approx(scores, nan_ok=True)
 
 
 def test_frames_scored_one_by_one_give_the_same():
-    frames = [(maps, triplets, *rest) for (triplets, maps, *rest), _ in FRAMES]
-    found = summarise([record for *frame, video in frames for record in score_frame(*frame, video=video)])
-    expected = score_predictions(*rows(FRAMES))
-    assert found == pytest.approx({name: expected[name] for name in found}, nan_ok=True)
+    frames = [(maps, triplets, *boxes_and_motion) for (triplets, maps, *boxes_and_motion), _ in FRAMES]
+    summary = summarise([record for *frame, video in frames for record in score_frame(*frame, video=video)])
+    expected = score_predictions(*split_rows(FRAMES))
+    assert summary == pytest.approx({name: expected[name] for name in summary}, nan_ok=True)
 
 
 MASK = dict(rle.encode(MOVING))
@@ -204,7 +210,7 @@ MASK = dict(rle.encode(MOVING))
     ],
 )
 def test_bad_rows_are_named(prediction, reference, message):
-    [predicted], [given_reference] = rows([(frame([G], [ON_HOOK], [G]), None)])
+    [predicted], [given_reference] = split_rows([(make_frame([G], [ON_HOOK], [G]), None)])
     with pytest.raises(ValueError, match=message):
         score_predictions([predicted | prediction], [given_reference | reference])
 
@@ -232,24 +238,24 @@ def test_shapes_are_checked(maps, motion, message):
 
 
 def test_module_takes_frames_of_which_no_motion_is_known():
-    predictions, references = rows([(frame([G], [ON_GRASPER], [G], motion=N), None)] * 2)
+    predictions, references = split_rows([(make_frame([G], [ON_GRASPER], [G], motion=N), None)] * 2)
     expected = score_predictions(predictions, references, per_sample=True)
     assert expected["n_without_motion"] == 2
-    assert repr(computed("ras", listed(predictions), references, per_sample=True)) == repr(expected)
+    assert repr(compute_by_module("ras", convert_to_lists(predictions), references, per_sample=True)) == repr(expected)
 
 
 @pytest.mark.parametrize("row", [0, 1])
 def test_module_takes_no_empty_text_for_motion_that_is_not_known(row):
-    predictions, references = rows([(frame([], [], [G]), None)] * 2)
+    predictions, references = split_rows([(make_frame([], [], [G]), None)] * 2)
     references[row]["motion"] = {"size": list(SIZE), "counts": ""}
     with pytest.raises(ValueError, match=f"row {row + 1}, motion: the runs cover 0 pixels"):
-        computed("ras", predictions, references)
+        compute_by_module("ras", predictions, references)
 
 
-@pytest.mark.parametrize("first", [0, 5])  # a frame whose motion is not known comes first, too
-def test_module_agrees_with_the_function(first):
-    predictions, references = rows(FRAMES[first:] + FRAMES[:first])
+@pytest.mark.parametrize("start", [0, 5])  # a frame whose motion is not known comes first, too
+def test_module_agrees_with_the_function(start):
+    predictions, references = split_rows(FRAMES[start:] + FRAMES[:start])
     coarse = {"triplets": [G], "maps": [np.arange(49.0).reshape(7, 7)]}
     predictions, references = [*predictions, coarse], [*references, references[0] | {"window": [1, 0, 9, 9]}]
-    found = computed("ras", listed(predictions), references, per_sample=True, top_k=3)
-    assert repr(found) == repr(score_predictions(predictions, references, per_sample=True, top_k=3))
+    scores = compute_by_module("ras", convert_to_lists(predictions), references, per_sample=True, top_k=3)
+    assert repr(scores) == repr(score_predictions(predictions, references, per_sample=True, top_k=3))

@@ -1,4 +1,4 @@
-"""Readings of answers made from a grammar: what a sentence does decides, whatever it names and wherever it stands."""
+"""Readings of answers from a grammar: the effect of each sentence decides, for any noun and any position."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -33,34 +33,34 @@ EXAMPLES = 3  # shown of each group of failures
 
 @cache
 def read_cases() -> tuple[tuple[Case, str | int], ...]:
-    """Each case and its reading."""
+    """Return each case with its reading."""
     return tuple((case, read_case(case)) for case in make_cases())
 
 
 def read_case(case: Case) -> str | int:
-    """An option's index, yes, no or names where the reader answers; declined or unread where it does not."""
+    """Return the reading: an option's index, yes, no or names if the reader answers, otherwise declined or unread."""
     if case.reader == "choice":
         answer = parse_answer(case.text, case.options, case.question)
         return answer.outcome if answer.choice is None else answer.choice
     if case.reader == "yes_no":
-        said = explain_yes_no(case.text, case.question)
-        return str(said.answer if said.outcome == ANSWERED else said.outcome)
+        explained = explain_yes_no(case.text, case.question)
+        return str(explained.answer if explained.outcome == ANSWERED else explained.outcome)
     if case.reader == "diseases":
         extraction = extract_labels(case.text)
         names, outcome = extraction.labels, extraction.outcome
     else:
-        read = {"instruments": read_instruments, "triplets": read_triplets}[case.reader]
-        names, outcome = read(case.text).names, read(case.text).outcome
+        reader = {"instruments": read_instruments, "triplets": read_triplets}[case.reader]
+        names, outcome = reader(case.text).names, reader(case.text).outcome
     return "+".join(sorted(names)) or (NO_NAMES if outcome == ANSWERED else outcome)
 
 
 def is_wrong(case: Case, reading: str | int) -> bool:
-    """Whether the reader answers what no careful person would read. To answer nothing is never wrong."""
+    """Whether the reader gives an answer that no careful person would read. An unread answer is never wrong."""
     return reading not in case.allowed | NO_ANSWER
 
 
 def group_failures(failures: Iterable[tuple[Case, str | int]]) -> str:
-    """The failures by reader, act, form and change, the largest groups first, with examples."""
+    """Group the failures by reader, act, form and change, the largest groups first, with examples."""
     groups: dict[tuple[str, ...], list[tuple[Case, str | int]]] = defaultdict(list)
     for case, reading in failures:
         groups[case.reader, case.act, case.form].append((case, reading))
@@ -70,9 +70,9 @@ def group_failures(failures: Iterable[tuple[Case, str | int]]) -> str:
         changes = ", ".join(f"{name} {n}" for name, n in Counter(case.change for case, _ in group).most_common())
         lines += [f"\n{len(group)} x {' | '.join(key)}", f"    position: {positions}", f"    change: {changes}"]
         for case, reading in group[:: max(1, len(group) // EXAMPLES)][:EXAMPLES]:
-            asked = f"{case.question} {list(case.options) or ''}".strip()
+            prompt = f"{case.question} {list(case.options) or ''}".strip()
             expected = "/".join(sorted(map(str, case.allowed)))
-            lines.append(f"    {case.text!r}  [{asked}]  read {reading}, allowed {expected}")
+            lines.append(f"    {case.text!r}  [{prompt}]  read {reading}, allowed {expected}")
     return "\n".join(lines)
 
 
@@ -86,8 +86,8 @@ def test_the_grammar_makes_many_cases_of_every_act_in_every_form():
     assert {(act, form): counts[act, form] for act in acts for form in forms if counts[act, form] < 10} == {}
 
 
-# What each sentence does to X (options "X" and "No X"), Y (option "Y") or Z (no option): the options that may be read
-# as the finding that is present, and whether one of them must be; the words that may be read as whether there is X.
+# Effects on X (options "X" and "No X"), Y (option "Y") or Z (outside the options); the allowed readings of a presence
+# question, and whether one of them is required; the allowed readings of a yes/no question about X.
 EXPECTED = {
     "X is seen.": ([X, ASSERTS], {"X"}, True, {"yes"}),
     "X is not seen.": ([X, DENIES], {"No X"}, True, {"no"}),
@@ -110,14 +110,14 @@ EXPECTED = {
 
 
 def test_the_grammar_expects_what_a_person_reads():
-    for text, (said, options, clear, words) in EXPECTED.items():
-        sentences = [Sentence("", "", tuple(zip(said[::2], said[1::2], strict=True)))]
+    for text, (effects, options, clear, yes_no) in EXPECTED.items():
+        sentences = [Sentence("", "", tuple(zip(effects[::2], effects[1::2], strict=True)))]
         allowed, is_clear = allow_presence(sentences, {X: 0, Y: 2}, X, 1)
         assert ({("X", "No X", "Y")[at] if isinstance(at, int) else at for at in allowed}, is_clear) == (
             options,
             clear,
         ), text
-        assert allow_yes_no(sentences, X) == (words, len(words) == 1 and "declined" not in words), text
+        assert allow_yes_no(sentences, X) == (yes_no, len(yes_no) == 1 and "declined" not in yes_no), text
 
 
 @pytest.mark.parametrize("reader", [*CLOSED, "diseases", "instruments", "triplets"])

@@ -1,4 +1,4 @@
-"""Readers of answers take time in proportion to the text, whatever a model repeats."""
+"""Linear time of the answer readers on repetitive text."""
 
 from time import process_time
 
@@ -37,18 +37,18 @@ SIZE = 2_000  # characters; what takes under 5 ms at four times as many stays sm
 GROWTH = 8  # of the time for four times the text: between 4 and 16, which is the square
 
 
-def cpu_time(read, text):
+def measure_cpu_time(reader, text):
     start = process_time()
-    read(text)
+    reader(text)
     return process_time() - start
 
 
-def grows_too_fast(read, unit):
+def grows_too_fast(reader, unit):
     """Whether the time grew faster than the text in each of three trials."""
     text = unit * (SIZE // len(unit))
     for _ in range(3):
-        long = cpu_time(read, text * 4)
-        if long < 0.005 or long < GROWTH * cpu_time(read, text):
+        long = measure_cpu_time(reader, text * 4)
+        if long < 0.005 or long < GROWTH * measure_cpu_time(reader, text):
             return False
     return True
 

@@ -1,4 +1,4 @@
-"""Which part of a text is the answer, in every form that models mark their reasoning with; text without its markup."""
+"""Extraction of the answer from text with reasoning marked in any form, and removal of markup."""
 
 import pytest
 from hypothesis import given
@@ -44,9 +44,9 @@ PARTS = {  # text: (the answer in it, how it was found)
 
 def test_the_answer_is_found():
     spans = {text: find_answer_span(text) for text in PARTS}
-    assert {text: (text[start:end], how) for text, (start, end, how) in spans.items()} == PARTS
-    found = {text: "" if how == "open reasoning" else part for text, (part, how) in PARTS.items()}
-    assert {text: extract_answer(text) for text in PARTS} == found
+    assert {text: (text[start:end], kind) for text, (start, end, kind) in spans.items()} == PARTS
+    answers = {text: "" if kind == "open reasoning" else answer for text, (answer, kind) in PARTS.items()}
+    assert {text: extract_answer(text) for text in PARTS} == answers
 
 
 @given(st.text(max_size=60), st.text("ab<>/[]|think answer\n◁▷", max_size=60))
@@ -99,9 +99,9 @@ NOTHING_STATED = [
 
 def test_a_statement_is_found():
     for text, stated in STATED.items():
-        assert stated in {(one.kind, one.text.strip()) for one in statements(readable(text))}, text
+        assert stated in {(item.kind, item.text.strip()) for item in statements(readable(text))}, text
     for text in NOTHING_STATED:
-        assert not [one for one in statements(readable(text)) if one.kind in ("final", "answer")], text
+        assert not [item for item in statements(readable(text)) if item.kind in ("final", "answer")], text
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_of_the_answer_itself_a_limit_is_read(before, behind, cut):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "values"),
     [
         ('{"answer": "B"}', ["B"]), ("{'final_answer': 'B'}", ["B"]), ('{"choice": ["B"]}', []),
             ('{"label": 1}', ["1"]),
@@ -128,5 +128,5 @@ def test_of_the_answer_itself_a_limit_is_read(before, behind, cut):
             ('{"answer": "A", "answer": "B"}', ["A", "B"]),
     ],
 )  # fmt: skip
-def test_json_fields_that_name_an_answer_are_read_whole_or_broken(text, said):
-    assert [one.text for one in fields(text)] == said
+def test_json_fields_that_name_an_answer_are_read_whole_or_broken(text, values):
+    assert [field.text for field in fields(text)] == values

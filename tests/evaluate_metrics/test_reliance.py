@@ -1,4 +1,4 @@
-"""What an image adds beside blind controls: against scipy and statsmodels, known models, and undefined cases."""
+"""Effect of an image against blind controls: against scipy and statsmodels, known models, and undefined cases."""
 
 import math
 
@@ -15,12 +15,12 @@ from medfaith.evaluate_metrics.confidence.reliance import compute_exceeding_p, r
 NAN = math.nan
 
 
-def patients(rng, n):
+def draw_patients(rng, n):
     return np.repeat(np.arange(n), rng.integers(1, 5, size=n))[:n]
 
 
-def right(rng, groups, share_right):
-    """Zeros and ones of which those of one patient go together; share_right of them are 1."""
+def draw_right(rng, groups, share_right):
+    """Draw zeros and ones that correlate within a patient; a share of `share_right` is 1."""
     z = rng.normal(size=len(groups))[groups] + rng.normal(size=len(groups))
     return (z < math.sqrt(2) * stats.norm.ppf(share_right)) * 1.0
 
@@ -28,17 +28,17 @@ def right(rng, groups, share_right):
 @pytest.mark.parametrize(("n_hits", "n"), [(0, 40), (40, 40), (13, 40), (59, 60)])
 def test_a_share_without_groups_is_statsmodels_wilson(n_hits, n):
     hits = np.repeat([1.0, 0.0, NAN], [n_hits, n - n_hits, 3])
-    found = share(hits)
-    assert found[1:3] == pytest.approx(proportion_confint(n_hits, n, method="wilson"), abs=1e-9)
-    assert (found.value, found.n_hits, found.n, found.n_groups) == (n_hits / n, n_hits, n, n)
-    assert str(share(hits, range(len(hits)))) == str(found)  # a group of one is no group
+    interval = share(hits)
+    assert interval[1:3] == pytest.approx(proportion_confint(n_hits, n, method="wilson"), abs=1e-9)
+    assert (interval.value, interval.n_hits, interval.n, interval.n_groups) == (n_hits / n, n_hits, n, n)
+    assert str(share(hits, range(len(hits)))) == str(interval)  # singleton groups equal no groups
 
 
 def test_rows_of_a_patient_that_agree_count_as_one():
     hits, groups = np.repeat(np.arange(40) % 4 == 0, 3), np.repeat(np.arange(40), 3)
-    found, alone = share(hits, groups), share(hits[::3])
-    assert (found.value, found.n, found.n_groups) == (0.25, 120, 40)
-    assert found[1:3] == pytest.approx(alone[1:3], abs=0.01)
+    interval, unclustered = share(hits, groups), share(hits[::3])
+    assert (interval.value, interval.n, interval.n_groups) == (0.25, 120, 40)
+    assert interval[1:3] == pytest.approx(unclustered[1:3], abs=0.01)
     all_right = share(np.ones(120), groups)
     assert all_right.low == pytest.approx(
         compute_wilson_interval(1, 40)[0], abs=0.01
@@ -47,8 +47,8 @@ def test_rows_of_a_patient_that_agree_count_as_one():
 
 def test_p_is_scipys_on_the_excess_of_each_patient_and_of_one_against():
     rng = np.random.default_rng(2)
-    groups = patients(rng, 150)
-    after, before = right(rng, groups, 0.75), right(rng, groups, 0.55)
+    groups = draw_patients(rng, 150)
+    after, before = draw_right(rng, groups, 0.75), draw_right(rng, groups, 0.55)
     sums, sizes = np.bincount(groups, weights=after - before), np.bincount(groups)
     excess = np.append(sums - 0.05 * sizes, -1.05 * sizes.mean())
     scipys = stats.permutation_test((excess,), np.sum, permutation_type="samples", vectorized=True, rng=1)
@@ -57,7 +57,7 @@ def test_p_is_scipys_on_the_excess_of_each_patient_and_of_one_against():
     assert ours == pytest.approx(float(scipys.pvalue), abs=0.02)
 
 
-def verdict_of(image, controls, margin, groups=None, seed=42):
+def judge(image, controls, margin, groups=None, seed=42):
     return verdicts([reliance(image, controls, margin=margin, groups=groups, seed=seed)])[0].name
 
 
@@ -66,54 +66,54 @@ def test_how_many_patients_who_all_agree_are_a_proof(n_groups, verdict):
     groups = np.repeat(np.arange(n_groups), 50)
     ones, zeros = np.ones(len(groups)), {"blank": np.zeros(len(groups))}
     assert reliance(ones, zeros, margin=0.02, groups=groups).found.difference == 1
-    assert [verdict_of(ones, zeros, 0.02, of) for of in (groups, None)] == [verdict, "uses"]
+    assert [judge(ones, zeros, 0.02, group_ids) for group_ids in (groups, None)] == [verdict, "uses"]
 
 
 @pytest.mark.parametrize(("n_videos", "verdict"), [(4, "open"), (5, "uses")])
 def test_four_videos_show_nothing_however_clear_their_rows_are(n_videos, verdict):
-    """Their interval lies above the margin, since rows of a video agree no more than others."""
+    """The interval is above the margin, since rows correlate no more within a video than across videos."""
     blind, groups = {"blank": np.tile([0.0, 0.0, 1.0], 20)}, np.repeat(np.arange(n_videos), 60 // n_videos)
     assert reliance(np.ones(60), blind, margin=0.02, groups=groups).found.low > 0.02
-    assert verdict_of(np.ones(60), blind, 0.02, groups) == verdict
+    assert judge(np.ones(60), blind, 0.02, groups) == verdict
 
 
 @pytest.mark.parametrize(("n", "changed", "verdict"), [(80, 0, "no use"), (40, 0, "open"), (80, 1, "open")])
 def test_where_no_row_differs_rows_count_singly(n, changed, verdict):
-    """Five videos whose rows all stay as they are: their interval is wide, and yet nothing changed in 80 rows."""
+    """Five videos with unchanged rows: the interval is wide, although no difference occurs in 80 rows."""
     scores, groups = np.tile([0.0, 1.0, 0.5, 0.5], n // 4), np.arange(n) % 5
     controls = {"none": scores, "blank": np.where(np.arange(n) < changed, 1.0, scores)}
-    found = reliance(scores, controls, margin=0.05, groups=groups)
-    assert found.found.low < -0.05
-    assert changed or found.p_equal == pytest.approx(0.95**n)
-    assert verdict_of(scores, controls, 0.05, groups) == verdict
+    result = reliance(scores, controls, margin=0.05, groups=groups)
+    assert result.found.low < -0.05
+    assert changed or result.p_equal == pytest.approx(0.95**n)
+    assert judge(scores, controls, 0.05, groups) == verdict
 
 
 def test_a_rare_great_loss_that_is_not_seen_is_allowed_for():
-    """60 rows that each gain 0.03 more than the margin: one in 50 that loses all would not show a third of the time."""
-    assert verdict_of(np.full(60, 0.88), {"blank": np.full(60, 0.8)}, 0.05) == "open"
+    """60 rows each gain 0.03 more than the margin; a total loss in 1 of 50 rows is unseen a third of the time."""
+    assert judge(np.full(60, 0.88), {"blank": np.full(60, 0.8)}, 0.05) == "open"
 
 
 def test_the_best_blind_control_decides():
-    """The image has to be above every one; that some control is weak shows nothing."""
+    """The image has to score above every control; a weak control proves nothing."""
     rng = np.random.default_rng(1)
-    groups = patients(rng, 400)
-    image, weak, strong = (right(rng, groups, p) for p in (0.8, 0.3, 0.8))
-    found = reliance(image, {"none": weak, "other": strong}, margin=0.05, groups=groups)
-    alone = reliance(image, {"none": weak}, margin=0.05, groups=groups)
-    assert (found.best, alone.best) == ("other", "none")
-    assert [one.name for one in verdicts([found, alone])] == ["open", "uses"]
-    assert verdict_of(weak, {"none": image, "other": strong}, 0.05, groups) == "harmed"
-    assert found.n_enough == math.ceil(found.found.n * (found.could_find / 0.05) ** 2) > found.found.n
+    groups = draw_patients(rng, 400)
+    image, weak, strong = (draw_right(rng, groups, p) for p in (0.8, 0.3, 0.8))
+    result = reliance(image, {"none": weak, "other": strong}, margin=0.05, groups=groups)
+    weak_result = reliance(image, {"none": weak}, margin=0.05, groups=groups)
+    assert (result.best, weak_result.best) == ("other", "none")
+    assert [verdict.name for verdict in verdicts([result, weak_result])] == ["open", "uses"]
+    assert judge(weak, {"none": image, "other": strong}, 0.05, groups) == "harmed"
+    assert result.n_enough == math.ceil(result.found.n * (result.could_find / 0.05) ** 2) > result.found.n
 
 
 def test_no_use_is_paid_for_by_every_control_and_says_how_many_rows_do():
     image = np.repeat([1.0, 0.0], 150)
     blind = np.where(np.random.default_rng(4).random(300) < 0.04, 1 - image, image)
-    one, three = (reliance(image, dict.fromkeys(names, blind), margin=0.05) for names in ("a", "abc"))
-    assert three.p_equal == pytest.approx(3 * one.p_equal)
-    assert verdicts([one])[0].name == "no use"
-    assert one.could_find < 0.05
-    assert one.n_enough == math.ceil(300 * (one.could_find / (0.05 - abs(one.found.difference))) ** 2)
+    single, triple = (reliance(image, dict.fromkeys(names, blind), margin=0.05) for names in ("a", "abc"))
+    assert triple.p_equal == pytest.approx(3 * single.p_equal)
+    assert verdicts([single])[0].name == "no use"
+    assert single.could_find < 0.05
+    assert single.n_enough == math.ceil(300 * (single.could_find / (0.05 - abs(single.found.difference))) ** 2)
 
 
 @pytest.mark.parametrize(
@@ -128,25 +128,25 @@ def test_no_use_is_paid_for_by_every_control_and_says_how_many_rows_do():
     ],
 )
 def test_a_verdict_holds_over_all_benchmarks(p_above, p_below, p_equal, names, p_holm):
-    one = reliance([1.0, 0.0], {"blank": [1.0, 0.0]}, margin=0.1)
-    found = [
-        one._replace(p_above=above, p_below=below, p_equal=equal)
+    result = reliance([1.0, 0.0], {"blank": [1.0, 0.0]}, margin=0.1)
+    results = [
+        result._replace(p_above=above, p_below=below, p_equal=equal)
         for above, below, equal in zip(p_above, p_below, p_equal, strict=True)
     ]
-    verdict = verdicts(found)
-    assert [one.name for one in verdict] == names
-    assert [one.p_holm for one in verdict] == pytest.approx(p_holm, nan_ok=True)
+    verdict = verdicts(results)
+    assert [result.name for result in verdict] == names
+    assert [result.p_holm for result in verdict] == pytest.approx(p_holm, nan_ok=True)
 
 
 def test_what_is_undefined_is_nan_and_rows_without_a_value_are_left_out():
     image, blind = [1.0, NAN, 0.0, 1.0], [0.0, 1.0, NAN, 1.0]
-    found = reliance(image, {"blank": blind}, margin=0.05)
-    assert (found.found.n, found.found.n_nan, found.found.difference) == (2, 2, 0.5)
+    result = reliance(image, {"blank": blind}, margin=0.05)
+    assert (result.found.n, result.found.n_nan, result.found.difference) == (2, 2, 0.5)
     for scores, groups in (([NAN] * 4, None), (blind, ["a"] * 4)):
         undefined = reliance(image, {"blank": scores}, margin=0.05, groups=groups)
         assert np.isnan([undefined.p_above, undefined.p_below, undefined.p_equal, undefined.n_enough]).all()
         assert verdicts([undefined])[0].name == "undefined"
-    assert verdict_of(image, {"blank": blind, "other": [NAN] * 4}, 0.05) == "undefined"
+    assert judge(image, {"blank": blind, "other": [NAN] * 4}, 0.05) == "undefined"
     assert np.isnan([*share([NAN])[:3], share([1, 0], ["a", "a"]).low]).all()
 
 
@@ -164,8 +164,8 @@ def test_bad_input_is_named(call, message):
         call()
 
 
-def numbers(found):
-    return [value for value in found if not isinstance(value, str)]
+def select_numbers(interval):
+    return [value for value in interval if not isinstance(value, str)]
 
 
 scores = st.lists(st.sampled_from([0.0, 1.0, 0.25, NAN]), min_size=24, max_size=24)
@@ -175,27 +175,27 @@ scores = st.lists(st.sampled_from([0.0, 1.0, 0.25, NAN]), min_size=24, max_size=
 @given(scores, scores, st.permutations(range(24)), st.sampled_from([1, 3]))
 def test_invariants(image, blind, order, size):
     groups = [i // size for i in range(24)]
-    how = {"margin": 0.125, "groups": groups}
-    found = reliance(image, {"blank": blind}, **how)
+    options = {"margin": 0.125, "groups": groups}
+    result = reliance(image, {"blank": blind}, **options)
     shuffled = [[values[i] for i in order] for values in (image, blind, groups)]
     renamed = [f"patient {-group}" for group in shuffled[2]]
-    again = reliance(shuffled[0], {"blank": shuffled[1]}, margin=0.125, groups=renamed)
-    assert numbers(again.found) == pytest.approx(numbers(found.found), nan_ok=True)
-    assert again[2:] == pytest.approx(found[2:], rel=0.011, nan_ok=True)  # p_equal lies on a grid of 1%
-    mirrored = reliance(blind, {"blank": image}, **how)
-    assert (mirrored.p_above, mirrored.p_below) == pytest.approx((found.p_below, found.p_above), nan_ok=True)
-    assert mirrored.found.difference == pytest.approx(-found.found.difference, nan_ok=True)
-    assert verdicts([reliance(image, {"blank": blind, "same": image}, **how)])[0].name != "uses"
-    assert reliance(image, {"same": image}, **how).found.difference == 0 or np.isnan(image).all()
+    shuffled_result = reliance(shuffled[0], {"blank": shuffled[1]}, margin=0.125, groups=renamed)
+    assert select_numbers(shuffled_result.found) == pytest.approx(select_numbers(result.found), nan_ok=True)
+    assert shuffled_result[2:] == pytest.approx(result[2:], rel=0.011, nan_ok=True)  # p_equal has a grid of 1%
+    mirrored = reliance(blind, {"blank": image}, **options)
+    assert (mirrored.p_above, mirrored.p_below) == pytest.approx((result.p_below, result.p_above), nan_ok=True)
+    assert mirrored.found.difference == pytest.approx(-result.found.difference, nan_ok=True)
+    assert verdicts([reliance(image, {"blank": blind, "same": image}, **options)])[0].name != "uses"
+    assert reliance(image, {"same": image}, **options).found.difference == 0 or np.isnan(image).all()
 
 
 @pytest.mark.parametrize(("accuracy", "fewest", "most"), [(0.5, 0, 1), (0.9, 8, 10)])
 def test_a_model_that_guesses_anew_rarely_seems_to_see_and_one_that_sees_does(accuracy, fewest, most):
     """A small part of benchmarks/audit_coverage.py."""
     rng = np.random.default_rng(0)
-    groups = patients(rng, 120)
+    groups = draw_patients(rng, 120)
     names = []
     for seed in range(10):
-        image, none, blank = (right(rng, groups, p) for p in (accuracy, 0.5, 0.5))
-        names.append(verdict_of(image, {"none": none, "blank": blank}, 0.05, groups, seed))
+        image, no_image, blank = (draw_right(rng, groups, p) for p in (accuracy, 0.5, 0.5))
+        names.append(judge(image, {"none": no_image, "blank": blank}, 0.05, groups, seed))
     assert fewest <= names.count("uses") <= most

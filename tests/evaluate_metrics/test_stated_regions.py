@@ -1,4 +1,4 @@
-"""Boxes and polygons that models state, in the words of each family."""
+"""Boxes and polygons in the notation of each model family."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def test_a_box_that_is_written_is_read_to_within_a_bin(kind: str, numbers: list[
     (x0, x1), (y0, y1) = sorted(numbers[:2]), sorted(numbers[2:])
     units = UNITS.get(kind, (1000, 1000))
     exact = (x0 * units[0], y0 * units[1], x1 * units[0], y1 * units[1])
-    stated = [f"{one:.4f}" if kind == "plain" else int(one) for one in exact]
+    stated = [f"{number:.4f}" if kind == "plain" else int(number) for number in exact]
     if stated[0] == stated[2] or stated[1] == stated[3]:
         return
-    found = read_regions(WRITTEN[kind].format(*stated), kind, SIZE, SHOWN)
-    (shape,) = found.shapes
-    assert found.outcome == FOUND
+    reading = read_regions(WRITTEN[kind].format(*stated), kind, SIZE, SHOWN)
+    (shape,) = reading.shapes
+    assert reading.outcome == FOUND
     assert shape.label == ("" if kind == "plain" else "heart")
     expected = np.array([[x0, y0], [x1, y1]]) * SIZE[::-1]
     bins = np.array(SIZE[::-1]) / (10_000 if kind == "plain" else np.array(units))

@@ -1,4 +1,4 @@
-"""Reading free text about instruments and triplets, and the JSON protocol: tables of texts, spans, invariants."""
+"""Free text about instruments and triplets, and the JSON protocol: tables of texts, spans, invariants."""
 
 import json
 import re
@@ -67,7 +67,7 @@ FOUND = [
     ((G, H), ["The grasper isn't moving while the hook is dissecting.",
         "Grasper: used to hold the gallbladder.\nHook: used to dissect."]),
     ((BAG,), ["The gallbladder has been removed and is in the specimen bag."]),
-    # ticks and crosses, tables, a colon and what is said of the name
+    # ticks and crosses, tables, a name with a colon and its state
     ((H,), ["✓ Hook\n✗ Grasper\n✗ Bag", "✅ Hook ❌ Grasper ❌ Bag",
         "Hook ✔ Grasper ✘ Bag ✘", "Grasper ❌, Hook ✅, Bag ❌",
         "- [x] Hook\n- [ ] Grasper",
@@ -90,7 +90,7 @@ FOUND = [
         '[{"name": "hook", "visible": true}, {"name": "grasper", "visible": false}]',
         '```json\n{\n  "absent": [\n    "grasper",\n    "bag"\n  ],\n  "present": [\n    "hook"\n  ]\n}\n```']),
     ((G, H), ['{"grasper": 0.9, "hook": 0.7}']),
-    # what is usual
+    # usual appearance and use
     ((G,), ["It could be mistaken for a bipolar, but it is a grasper."]),
     ((H,), ["The hook is dissecting. The scissors would be used later."]),
     ((H,), ["Surgeons typically use graspers and clippers. Here a hook is seen.",
@@ -164,7 +164,7 @@ def test_every_instrument_is_read_by_its_own_name():
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "said", "denied"),
+    ("reader", "text", "mentions", "denied"),
     [
         (read_instruments, "<think>hook</think> **Ein Großer “Grasper”** – İ, no hook", ["Grasper"], ["hook"]),
         (read_instruments, "the l-hook cautery’s tip, specimen_bag", ["l-hook cautery", "specimen_bag"], []),
@@ -176,9 +176,9 @@ def test_every_instrument_is_read_by_its_own_name():
         ),
     ],
 )
-def test_spans_are_those_of_the_text_as_given(read, text, said, denied):
-    reading = read(text)
-    assert [text[m.start : m.end] for m in reading.mentions] == said
+def test_spans_are_those_of_the_text_as_given(reader, text, mentions, denied):
+    reading = reader(text)
+    assert [text[m.start : m.end] for m in reading.mentions] == mentions
     assert [text[m.start : m.end] for m in reading.denied] == denied
 
 

@@ -1,4 +1,4 @@
-"""QCCV-Neg: which questions and options each trigger reads, the published cases, and what must always hold."""
+"""QCCV-Neg: questions and options that each trigger reads, the published cases, and invariants."""
 
 import pytest
 from hypothesis import given
@@ -40,7 +40,7 @@ QUESTIONS = [
 
 
 def read_polarity(question: str, trigger: str) -> str | None:
-    """What the verifier took the question for, seen from outside: with slot0 only absence puts the distractor."""
+    """Infer the question's polarity from the verdict: with slot0, only an absence question selects the distractor."""
     verdict = verify(question, ["Atelectasis", "Edema", "No edema"], 2, trigger=trigger, replacement="slot0")
     return {0: "absence", 1: "presence"}.get(verdict.choice or 0) if verdict.fired else None
 
@@ -49,8 +49,8 @@ POLARITY = {question: polarities for polarities, questions in QUESTIONS for ques
 
 
 def test_question_polarity():
-    found = {q: tuple(read_polarity(q, trigger) for trigger in ("original", "extended")) for q in POLARITY}
-    assert found == POLARITY
+    polarities = {q: tuple(read_polarity(q, trigger) for trigger in ("original", "extended")) for q in POLARITY}
+    assert polarities == POLARITY
 
 
 # form -> (original presence, original absence, extended presence, extended absence); Tables 20 and 21
@@ -71,10 +71,13 @@ NEGATIONS = {form: fired for fired, forms in FORMS for form in forms}
 def test_negation_forms():
     ways = [(trigger, question) for trigger in ("original", "extended") for question in (PRESENCE, ABSENCE)]
     verdicts = {
-        form: [verify(asked, ["Edema", form, "Atelectasis"], 1, trigger=trigger) for trigger, asked in ways]
+        form: [verify(prompt, ["Edema", form, "Atelectasis"], 1, trigger=trigger) for trigger, prompt in ways]
         for form in NEGATIONS
     }
-    assert {form: tuple(one == Verdict(0, True, "fired") for one in of) for form, of in verdicts.items()} == NEGATIONS
+    assert {
+        form: tuple(verdict == Verdict(0, True, "fired") for verdict in form_verdicts)
+        for form, form_verdicts in verdicts.items()
+    } == NEGATIONS
 
 
 ORIGINAL = {"trigger": "original", "replacement": "slot0"}
@@ -92,7 +95,7 @@ VERDICTS = [
     (PRESENCE, AORTA, 0, EXTENDED, 1, "fired"),
     (ABSENCE, ["No pneumothorax", "Pneumothorax", "Pleural effusion"], 0, ORIGINAL, 1, "fired"),
     (ABSENCE, ["No pleural effusion", "Pleural effusion", "Focal consolidation"], 0, ORIGINAL, 1, "fired"),
-    (ABSENCE, DRIFT, 2, ORIGINAL, 0, "fired"),  # slot 0 is not the target: wrong, as published
+    (ABSENCE, DRIFT, 2, ORIGINAL, 0, "fired"),  # slot 0 is not the target: wrong, matches the paper
     (ABSENCE, DRIFT, 2, AGNOSTIC, 1, "fired"),
     (ABSENCE, DRIFT, 2, EXTENDED, 1, "fired"),
     # section 6.3: the one worsened case of the pooled 30k run; the gold is the negated option
@@ -124,15 +127,15 @@ VERDICTS = [
 
 
 def test_verdicts():
-    for question, options, choice, how, expected, reason in VERDICTS:
-        found = verify(question, options, choice, **how)
-        assert found == Verdict(expected, reason == "fired", reason), (question, options, choice, how)
+    for question, options, choice, variant, expected, reason in VERDICTS:
+        verdict = verify(question, options, choice, **variant)
+        assert verdict == Verdict(expected, reason == "fired", reason), (question, options, choice, variant)
 
 
-@pytest.mark.parametrize("how", [{"trigger": "newest"}, {"replacement": "slot1"}])
-def test_unknown_variants_are_refused(how):
+@pytest.mark.parametrize("variant", [{"trigger": "newest"}, {"replacement": "slot1"}])
+def test_unknown_variants_are_refused(variant):
     with pytest.raises(ValueError, match="expected"):
-        verify(PRESENCE, ["Edema", "No edema"], 1, **how)
+        verify(PRESENCE, ["Edema", "No edema"], 1, **variant)
 
 
 FINDINGS = ["Edema", "Pleural effusion", "Focal consolidation", "Atelectasis", "Pulmonary edema", "Cardiomegaly"]
@@ -153,14 +156,14 @@ any_options = st.lists(st.one_of(st.text(max_size=20), st.sampled_from([*FINDING
 
 
 @given(any_question, any_options, st.integers(-2, 7), st.sampled_from(VARIANTS))
-def test_only_the_prediction_of_the_one_negated_option_changes(question, options, choice, how):
-    verdict = verify(question, options, choice, **how)
+def test_only_the_prediction_of_the_one_negated_option_changes(question, options, choice, variant):
+    verdict = verify(question, options, choice, **variant)
     assert verdict.reason in REASONS
     assert verdict.fired == (verdict.reason == "fired") == (verdict.choice != choice)
-    assert verify(question, options, verdict.choice, **how).choice == verdict.choice  # idempotent
+    assert verify(question, options, verdict.choice, **variant).choice == verdict.choice  # idempotent
     if verdict.fired:
         assert verdict.choice in range(len(options))
-        assert [i for i in range(len(options)) if verify(question, options, i, **how).fired] == [choice]
+        assert [i for i in range(len(options)) if verify(question, options, i, **variant).fired] == [choice]
 
 
 @given(st.sampled_from(list(POLARITY)), answer_sets(), st.data())
@@ -170,7 +173,7 @@ def test_extended_slot_agnostic_is_equivariant_under_permutation(question, case,
     order = data.draw(st.permutations(range(len(options))))
     shuffled = [options[i] for i in order]
     verdict, moved = (
-        verify(question, *one, **EXTENDED) for one in ((options, choice), (shuffled, order.index(choice)))
+        verify(question, *arguments, **EXTENDED) for arguments in ((options, choice), (shuffled, order.index(choice)))
     )
     assert (options[verdict.choice or 0], verdict.reason) == (shuffled[moved.choice or 0], moved.reason)
 

@@ -1,5 +1,4 @@
-"""Reading yes and no: the reply and what sentences say,
-with and without the question; what must hold for any text."""
+"""Reading of yes and no: the reply and the sentences, with and without the question; invariants for arbitrary text."""
 
 import pytest
 from hypothesis import given
@@ -78,7 +77,7 @@ def test_yes_and_no_are_read():
 
 
 def read(text, question=""):
-    """Yes, no, declined, or the reason why it is unread."""
+    """Return yes, no, declined, or the reason for an unread answer."""
     answer = explain_yes_no(text, question)
     return answer.answer or answer.reason or answer.outcome
 
@@ -98,7 +97,7 @@ def test_dressing_changes_nothing(word, dress, think):
     assert extract_answer(f"{thought}{word}") == word
 
 
-ASKED = {  # what was asked: what an answer says of it
+ASKED = {  # by question and reading: answers
     "Is there pleural effusion?": {
         "yes": ["There is a small effusion but no consolidation.",
         "The film demonstrates bilateral pleural effusions.",
