@@ -35,7 +35,8 @@ KINDS = {  # cells of the grid, and the window that it covers
 }
 
 
-def heatmaps(kind: str, seed: int) -> np.ndarray:
+def draw_heatmaps(kind: str, seed: int) -> np.ndarray:
+    """Draw one batch of heatmaps, float (BATCH, *SIZE), of a kind in `KINDS`."""
     rng = np.random.default_rng(seed)
     cells, window = KINDS[kind]
     if not cells:
@@ -44,8 +45,8 @@ def heatmaps(kind: str, seed: int) -> np.ndarray:
     return np.stack([to_frame(grid, SIZE, window) for grid in grids])
 
 
-def frame_boxes(seed: int) -> list[np.ndarray]:
-    """One to three instruments a frame; the first is the predicted one."""
+def draw_frame_boxes(seed: int) -> list[np.ndarray]:
+    """Draw the boxes of one to three instruments for each frame; the first is the predicted one."""
     rng = np.random.default_rng(seed)
     boxes = []
     for _ in range(BATCH):
@@ -54,12 +55,13 @@ def frame_boxes(seed: int) -> list[np.ndarray]:
     return boxes
 
 
-def loop(maps: np.ndarray, boxes: list[np.ndarray], count: Callable) -> tuple[list[float], list[float]]:
+def score_by_loop(maps: np.ndarray, boxes: list[np.ndarray], count: Callable) -> tuple[list[float], list[float]]:
+    """Compute AA and AC frame by frame, with `count` to sum a mask."""
     aa, ac = [], []
-    for heatmap, of_frame in zip(maps, boxes, strict=True):
+    for heatmap, boxes_of_frame in zip(maps, boxes, strict=True):
         region = (heatmap >= np.quantile(heatmap, 0.8)) & (heatmap > 0)
         in_class, in_any = np.zeros(SIZE, dtype=bool), np.zeros(SIZE, dtype=bool)
-        for number, (x, y, w, h) in enumerate(of_frame.astype(int)):
+        for number, (x, y, w, h) in enumerate(boxes_of_frame.astype(int)):
             in_any[y : y + h, x : x + w] = True
             if number == 0:
                 in_class[y : y + h, x : x + w] = True
@@ -70,12 +72,12 @@ def loop(maps: np.ndarray, boxes: list[np.ndarray], count: Callable) -> tuple[li
 
 
 def measure(kind: str) -> tuple[float, float, float]:
-    """CPU seconds for 10,000 maps: ours, and the loop with .sum() and with np.count_nonzero."""
-    maps, boxes = heatmaps(kind, 0), frame_boxes(1)
-    class_boxes = [of_frame[:1] for of_frame in boxes]
+    """Measure the CPU seconds for 10,000 maps: ours, and the loop with .sum() and with np.count_nonzero."""
+    maps, boxes = draw_heatmaps(kind, 0), draw_frame_boxes(1)
+    class_boxes = [boxes_of_frame[:1] for boxes_of_frame in boxes]
     seconds = {"ours": 0.0, "sum": 0.0, "count": 0.0}
 
-    def timed(name: str, way: Callable):
+    def run_timed(name: str, way: Callable):
         start = time.process_time()
         result = way()
         seconds[name] += time.process_time() - start
@@ -83,27 +85,28 @@ def measure(kind: str) -> tuple[float, float, float]:
 
     attention_alignment(maps, class_boxes, boxes)  # pages and caches of a first run are not what is measured
     for batch in range(MAPS // BATCH):
-        aa, ac, _ = timed("ours", lambda: attention_alignment(maps, class_boxes, boxes))
+        aa, ac, _ = run_timed("ours", lambda: attention_alignment(maps, class_boxes, boxes))
         if batch % LOOP_EVERY:
             continue
         for name, count in (("sum", np.sum), ("count", np.count_nonzero)):
-            expected = timed(name, lambda count=count: loop(maps, boxes, count))
+            expected = run_timed(name, lambda count=count: score_by_loop(maps, boxes, count))
             if not (np.array_equal(aa, expected[0]) and np.array_equal(ac, expected[1])):
                 raise SystemExit(f"{kind}: the values differ")
     return seconds["ours"], seconds["sum"] * LOOP_EVERY, seconds["count"] * LOOP_EVERY
 
 
-def peak_rise(kind: str) -> float:
-    """MB by which one batch lifts the peak memory over the batch itself, of which the interpreter already has one."""
-    maps, boxes = heatmaps(kind, 0), frame_boxes(1)
+def compute_peak_rise(kind: str) -> float:
+    """Compute by how many MB the scoring of one batch raises the peak memory."""
+    maps, boxes = draw_heatmaps(kind, 0), draw_frame_boxes(1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    attention_alignment(maps, [of_frame[:1] for of_frame in boxes], boxes)
+    attention_alignment(maps, [boxes_of_frame[:1] for boxes_of_frame in boxes], boxes)
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 2**10
 
 
 def main() -> None:
+    """Print memory and CPU seconds for each kind of heatmap."""
     print(f"{MAPS} maps of {SIZE[0]} x {SIZE[1]}, batches of {BATCH} ({BATCH * SIZE[0] * SIZE[1] * 4 / 2**20:.0f} MB)")
-    print(f"memory over the batch's own: {peak_rise('pixels'):.1f} MB; values identical everywhere")
+    print(f"memory over the batch's own: {compute_peak_rise('pixels'):.1f} MB; values identical everywhere")
     print(f"{'heatmaps':16}{'ours, s':>10}{'loop, .sum()':>14}{'times':>7}{'loop, count_nonzero':>21}{'times':>7}")
     for kind in KINDS:
         ours, plain, counted = measure(kind)

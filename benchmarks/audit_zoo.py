@@ -60,7 +60,7 @@ PLACE_NAMES = ("depends", "no dependence", "elsewhere", "open", "undefined")
 
 
 class Audit(NamedTuple):
-    """The answers of one model, in the shape that the rules take."""
+    """Answers of one model, in the form that the rules take."""
 
     rows: Rows
     own: Condition
@@ -74,7 +74,7 @@ class Audit(NamedTuple):
         used = np.ones(len(self.rows.gold), dtype=bool) if is_used is None else is_used
         own, other = _select(self.own, used), _select(self.other, used)
         blind, harmless = (
-            {name: _select(of, used) for name, of in some.items()} for some in (self.blind, self.harmless)
+            {name: _select(condition, used) for name, condition in some.items()} for some in (self.blind, self.harmless)
         )
         return measure_image_use(
             own, other, blind, harmless, margin=MARGIN, groups=self.rows.patient[used], seed=seed
@@ -82,8 +82,8 @@ class Audit(NamedTuple):
 
     def measure_place(self, seed: int = 42) -> dict[str, PlaceEffect]:
         """Measure the effect of each kind of edit."""
-        how = {"margin": MARGIN, "groups": self.rows.patient, "seed": seed}
-        return {kind: measure_place_effect(doses, self.rows.gold == 1, **how) for kind, doses in self.edits.items()}
+        options = {"margin": MARGIN, "groups": self.rows.patient, "seed": seed}
+        return {kind: measure_place_effect(doses, self.rows.gold == 1, **options) for kind, doses in self.edits.items()}
 
 
 def answer_audit(model: Model, rows: Rows, rng: np.random.Generator, has_place: bool = True) -> Audit:
@@ -91,18 +91,24 @@ def answer_audit(model: Model, rows: Rows, rng: np.random.Generator, has_place: 
     n = len(rows.gold)
     own_image, everywhere = np.arange(n), np.ones(n, dtype=bool)
 
-    def show(condition: str, image: np.ndarray, finding: np.ndarray, sign: np.ndarray, trace: str = "") -> np.ndarray:
-        return model(rows, Picture(condition, image, finding, sign, trace, rng))
+    def show(
+        make_condition: str, image: np.ndarray, finding: np.ndarray, sign: np.ndarray, trace: str = ""
+    ) -> np.ndarray:
+        return model(rows, Picture(make_condition, image, finding, sign, trace, rng))
 
-    def condition(answers: np.ndarray, is_asked: np.ndarray = everywhere) -> Condition:
-        changed = np.where(_is_missing(answers) | _is_missing(own), np.nan, _first(answers) != _first(own))
+    def make_condition(answers: np.ndarray, is_asked: np.ndarray = everywhere) -> Condition:
+        changed = np.where(
+            _is_missing(answers) | _is_missing(own_answers),
+            np.nan,
+            _select_first_wording(answers) != _select_first_wording(own_answers),
+        )
         scores = np.where(is_asked, _score(answers, rows.gold), np.nan)
         return Condition(scores, is_asked, np.where(is_asked, changed, np.nan))
 
-    own = show("own", own_image, rows.gold, rows.sign)
+    own_answers = show("own", own_image, rows.gold, rows.sign)
     nothing, absent = np.full(n, MISSING), np.zeros(n, dtype=int)
     has_donor = rows.donor != MISSING
-    of_donor = show("other", rows.donor, rows.gold[rows.donor], rows.sign[rows.donor])
+    donor_answers = show("other", rows.donor, rows.gold[rows.donor], rows.sign[rows.donor])
     edits: dict[str, dict[int, Edited]] = {}
     for kind in EDITS if has_place else ():
         edits[kind] = {}
@@ -111,30 +117,34 @@ def answer_audit(model: Model, rows: Rows, rng: np.random.Generator, has_place: 
             at = show(kind, own_image, np.where(is_removed, 0, rows.gold), rows.sign, "at")
             shown_sign = np.where(is_removed & rows.is_covered, 0, rows.sign)
             elsewhere = show(kind, own_image, rows.gold, shown_sign, "elsewhere")
-            flips = np.where(_is_missing(at) | _is_missing(elsewhere), np.nan, _first(at) != _first(elsewhere))
+            flips = np.where(
+                _is_missing(at) | _is_missing(elsewhere),
+                np.nan,
+                _select_first_wording(at) != _select_first_wording(elsewhere),
+            )
             edits[kind][dose] = Edited(_score(at, rows.gold), _score(elsewhere, rows.gold), flips)
     return Audit(
         rows,
-        condition(own),
-        condition(of_donor, has_donor),
-        {name: condition(show(name, nothing, absent, absent)) for name in BLIND},
-        {name: condition(show(name, own_image, rows.gold, rows.sign)) for name in HARMLESS},
+        make_condition(own_answers),
+        make_condition(donor_answers, has_donor),
+        {name: make_condition(show(name, nothing, absent, absent)) for name in BLIND},
+        {name: make_condition(show(name, own_image, rows.gold, rows.sign)) for name in HARMLESS},
         edits,
     )
 
 
-def _first(answers: np.ndarray) -> np.ndarray:
-    """The answers to the first wording."""
+def _select_first_wording(answers: np.ndarray) -> np.ndarray:
+    """Select the answers to the first wording."""
     return answers if answers.ndim == 1 else answers[0]
 
 
 def _is_missing(answers: np.ndarray) -> np.ndarray:
-    first = _first(answers)
-    return np.isnan(first) if first.dtype.kind == "f" else first == MISSING
+    wording_answers = _select_first_wording(answers)
+    return np.isnan(wording_answers) if wording_answers.dtype.kind == "f" else wording_answers == MISSING
 
 
 def _score(answers: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """Scores of answers, the mean over wordings; scores stay as they are."""
+    """Score answers, averaged over wordings; return scores unchanged."""
     if answers.dtype.kind == "f":
         return answers
     scores = np.where(answers == MISSING, np.nan, answers == gold)
@@ -146,7 +156,7 @@ def _select(condition: Condition, used: np.ndarray) -> Condition:
 
 
 class Verdicts(NamedTuple):
-    """The verdicts of one audit."""
+    """Verdicts of one audit."""
 
     rule_1: str
     rule_2: str
@@ -154,7 +164,7 @@ class Verdicts(NamedTuple):
 
 
 def judge_rule_1(audit: Audit, seed: int) -> str:
-    """Rule 1: unanswered is wrong; no verdict where most answers with the image are missing."""
+    """Judge by rule 1: unanswered counts as wrong; no verdict if most answers with the image are missing."""
     missing = np.isnan(audit.own.scores)
     if missing.mean() > MOST_UNANSWERED:
         return "unanswered"
@@ -163,28 +173,28 @@ def judge_rule_1(audit: Audit, seed: int) -> str:
     return verdicts([reliance(image, blind, margin=MARGIN, groups=audit.rows.patient, seed=seed)])[0].name
 
 
-def judge_once(name: str, n: int, repetition: int, parts: Sequence[str] = ("rule_1", "rule_2", "place")) -> Verdicts:
-    """Simulate one audit of one model, and judge it."""
-    known = ZOO[name]
+def judge_once(name: str, n: int, repetition: int, rules: Sequence[str] = ("rule_1", "rule_2", "place")) -> Verdicts:
+    """Simulate and judge one audit of one model."""
+    entry = ZOO[name]
     rng = np.random.default_rng([repetition, n, sorted(ZOO).index(name)])
-    rows = draw_rows(rng, n, **known.rows)  # pyright: ignore
-    audit = answer_audit(known.model, rows, rng, has_place="place" in parts)
+    rows = draw_rows(rng, n, **entry.rows)  # pyright: ignore
+    audit = answer_audit(entry.model, rows, rng, has_place="place" in rules)
     image = judge_image_use([audit.measure(seed=repetition)])[0].name
     uses_image = image in ("uses", "recalls")
     return Verdicts(
-        judge_rule_1(audit, repetition) if "rule_1" in parts else "",
+        judge_rule_1(audit, repetition) if "rule_1" in rules else "",
         image,
-        judge_place([audit.measure_place(seed=repetition)], [uses_image], MARGIN)[0].name if "place" in parts else "",
+        judge_place([audit.measure_place(seed=repetition)], [uses_image], MARGIN)[0].name if "place" in rules else "",
     )
 
 
-def judge_repetitions(name: str, n: int, repetitions: range, parts: Sequence[str]) -> list[Verdicts]:
-    """Judge some repetitions: a part of the work of one process."""
-    return [judge_once(name, n, repetition, parts) for repetition in repetitions]
+def judge_repetitions(name: str, n: int, repetitions: range, rules: Sequence[str]) -> list[Verdicts]:
+    """Judge the repetitions that one process works on."""
+    return [judge_once(name, n, repetition, rules) for repetition in repetitions]
 
 
-def share_wrong(names: Sequence[str], wrong: frozenset[str]) -> tuple[str, float, float]:
-    """The wrong verdict that falls most often, its share, and the upper bound of a one-sided 95% interval (Wilson)."""
+def compute_share_wrong(names: Sequence[str], wrong: frozenset[str]) -> tuple[str, float, float]:
+    """Compute the most frequent wrong verdict, its share, and the upper bound of a one-sided 95% interval (Wilson)."""
     counts = Counter(name for name in names if name in wrong)
     worst, count = counts.most_common(1)[0] if counts else ("", 0)
     share = count / len(names)
@@ -195,37 +205,39 @@ def simulate_verdicts(
     names: Sequence[str], sizes: Sequence[int], repetitions: int, n_jobs: int
 ) -> dict[tuple[str, int], list[Verdicts]]:
     """Judge each model at each size: `FIRST` repetitions, and the rest where more than 1% of the verdicts are wrong."""
-    first = min(FIRST, repetitions)
+    n_first = min(FIRST, repetitions)
     cases = [(name, n) for name in names for n in sizes]
-    found = _run(cases, [range(first)] * len(cases), [Verdicts._fields] * len(cases), n_jobs, "first repetitions")
+    verdicts_by_case = _run(
+        cases, [range(n_first)] * len(cases), [Verdicts._fields] * len(cases), n_jobs, "first repetitions"
+    )
     more = []
     for name, n in cases:
-        parts = [
-            part
-            for part, wrong in (("rule_2", ZOO[name].wrong), ("place", ZOO[name].wrong_place))
-            if share_wrong([getattr(of, part) for of in found[name, n]], wrong)[1] > 0.01
+        rules = [
+            rule
+            for rule, wrong in (("rule_2", ZOO[name].wrong), ("place", ZOO[name].wrong_place))
+            if compute_share_wrong([getattr(row, rule) for row in verdicts_by_case[name, n]], wrong)[1] > 0.01
         ]
-        if parts and repetitions > first:
-            more.append((name, n, parts))
-    rest = _run(
-        [(name, n) for name, n, _ in more], [range(first, repetitions)] * len(more), [of[2] for of in more], n_jobs,
+        if rules and repetitions > n_first:
+            more.append((name, n, rules))
+    more_verdicts = _run(
+        [(name, n) for name, n, _ in more], [range(n_first, repetitions)] * len(more), [row[2] for row in more], n_jobs,
         "more repetitions",
     )  # fmt: skip
-    return {case: found[case] + rest.get(case, []) for case in cases}
+    return {case: verdicts_by_case[case] + more_verdicts.get(case, []) for case in cases}
 
 
 def _run(
     cases: Sequence[tuple[str, int]],
     repetitions: Sequence[range],
-    parts: Sequence[Sequence[str]],
+    rules_by_case: Sequence[Sequence[str]],
     n_jobs: int,
     title: str,
 ) -> dict[tuple[str, int], list[Verdicts]]:
     step = 50
     jobs = [
-        (name, n, of[start : start + step], some)
-        for (name, n), of, some in zip(cases, repetitions, parts, strict=True)
-        for start in range(0, len(of), step)
+        (name, n, case_repetitions[start : start + step], rules)
+        for (name, n), case_repetitions, rules in zip(cases, repetitions, rules_by_case, strict=True)
+        for start in range(0, len(case_repetitions), step)
     ]
     results: dict[tuple[str, int], list[Verdicts]] = {case: [] for case in cases}
     done = Parallel(n_jobs=n_jobs, return_as="generator")(delayed(judge_repetitions)(*job) for job in jobs)
@@ -234,20 +246,22 @@ def _run(
     return results
 
 
-def print_verdicts(found: Mapping[tuple[str, int], Sequence[Verdicts]]) -> bool:
+def print_verdicts(verdicts_by_case: Mapping[tuple[str, int], Sequence[Verdicts]]) -> bool:
     """Print the shares of the verdicts and whether few enough are wrong."""
     is_good = True
     tables = (("rule_1", IMAGE_NAMES), ("rule_2", IMAGE_NAMES), ("place", PLACE_NAMES))
-    for part, names in tables:
-        print(f"\n{part}: verdicts in %, margin {MARGIN:g}; wrong: share of the wrong verdict that falls most often")
+    for rule, names in tables:
+        print(f"\n{rule}: verdicts in %, margin {MARGIN:g}; wrong: share of the wrong verdict that falls most often")
         print(f"{'model':32}{'n':>6}{'audits':>8}" + "".join(f"{name:>15}" for name in names) + "   wrong [upper 95%]")
-        for (model, n), of in found.items():
-            verdict = [getattr(one, part) for one in of if getattr(one, part)]
+        for (model, n), case_verdicts in verdicts_by_case.items():
+            verdict = [
+                getattr(audit_verdicts, rule) for audit_verdicts in case_verdicts if getattr(audit_verdicts, rule)
+            ]
             counts = Counter(verdict)
-            wrong = ZOO[model].wrong_place if part == "place" else ZOO[model].wrong
-            worst, share, high = share_wrong(verdict, wrong)
+            wrong = ZOO[model].wrong_place if rule == "place" else ZOO[model].wrong
+            worst, share, high = compute_share_wrong(verdict, wrong)
             is_wrong = high >= MOST_WRONG or share > 0.05
-            is_good &= not is_wrong or part == "rule_1"
+            is_good &= not is_wrong or rule == "rule_1"
             shares = "".join(f"{100 * counts[name] / len(verdict):15.1f}" for name in names).replace("  0.0", "    -")
             mark = "  WRONG " + worst if is_wrong else ""
             print(f"{model:32}{n:6}{len(verdict):8}{shares}   {100 * share:5.1f} [{100 * high:.1f}]{mark}")
@@ -256,25 +270,32 @@ def print_verdicts(found: Mapping[tuple[str, int], Sequence[Verdicts]]) -> bool:
 
 def check_power(seed: int) -> dict[str, bool]:
     """Judge a reader that is better by 10 points, of 500 rows: than another image, and than blind."""
-    found = {}
+    results = {}
     for title, p in (("over other", 0.10), ("over blind", 0.10 / 0.34)):  # the guess is wrong in 34% of rows
         rng = np.random.default_rng([seed, 1])
         audit = answer_audit(partial(read, p=p), draw_rows(rng, 500), rng, has_place=False)
-        found[f"10 points {title}: uses"] = judge_image_use([audit.measure(seed=seed)])[0].name == "uses"
-    return found
+        results[f"10 points {title}: uses"] = judge_image_use([audit.measure(seed=seed)])[0].name == "uses"
+    return results
 
 
 def draw_null_p(seed: int) -> float:
-    """P-value of (a) for graded scores without effect, clustered, of 200 rows; ties of right or wrong make steps."""
+    """Draw the P-value of (a) for clustered graded scores of 200 rows without effect.
+
+    Scores of 0 and 1 would have ties, and the P-values steps.
+    """
     rng = np.random.default_rng([seed, 2])
     rows = draw_rows(rng, 200)
-    model = partial(grade, own=0.4, other=0.4, blind=0.4)
-    own, other = (model(rows, Picture(name, rows.donor, rows.gold, rows.sign, "", rng)) for name in ("own", "other"))
-    return permutation_test(own, other, alternative="greater", groups=rows.patient, n_resamples=2000, seed=seed).p_value
+    model = partial(grade, p_own=0.4, p_other=0.4, blind=0.4)
+    own_scores, other_scores = (
+        model(rows, Picture(name, rows.donor, rows.gold, rows.sign, "", rng)) for name in ("own", "other")
+    )
+    return permutation_test(
+        own_scores, other_scores, alternative="greater", groups=rows.patient, n_resamples=2000, seed=seed
+    ).p_value
 
 
 def answer_doses(rows: Rows, picture: Picture, floor: float) -> np.ndarray:
-    """Call all findings present; miss what an edit removes; deny at its traces in a share of patients."""
+    """Call all findings present; miss removed findings; deny at edit traces in a share of patients."""
     is_removed = (picture.trace == "at") & (rows.gold == 1) & (picture.finding == 0) & (rows.trait[2] < 0.6)
     is_fooled = (picture.trace == "at") & (rows.patient_trait[1] < floor)
     return np.where(is_removed | is_fooled, 0, 1)
@@ -283,7 +304,7 @@ def answer_doses(rows: Rows, picture: Picture, floor: float) -> np.ndarray:
 def check_doses(seed: int, floor: float = 0.2) -> dict[str, float]:
     """Measure the dose-response of a model whose net effect of the whole place is 0.6 (1 - floor).
 
-    Traces show wholly at every dose, so that effect and floor cancel in rows that the traces change anyway.
+    Traces are fully visible at every dose: effect and floor cancel in rows that the traces change anyway.
     """
     rng = np.random.default_rng([seed, 3])
     rows = draw_rows(rng, 500)
@@ -300,12 +321,12 @@ def check_doses(seed: int, floor: float = 0.2) -> dict[str, float]:
 
 
 def check_findings(seed: int, n_each: int = 300) -> dict[str, float]:
-    """Judge the selective reader by finding: 3 are to be found of 8."""
+    """Judge the selective reader by finding: 3 of 8 findings count."""
     rng = np.random.default_rng([seed, 4])
     rows = draw_rows(rng, n_each * N_FINDINGS)
     audit = answer_audit(read_findings, rows, rng, has_place=False)
-    found = judge_findings([audit.measure(rows.finding == finding, seed) for finding in range(N_FINDINGS)])
-    uses = np.array([of.name == "uses" for of in found])
+    finding_verdicts = judge_findings([audit.measure(rows.finding == finding, seed) for finding in range(N_FINDINGS)])
+    uses = np.array([verdict.name == "uses" for verdict in finding_verdicts])
     return {
         "selective: recovered exactly": bool(uses[:3].all() and not uses[3:].any()),
         "selective: false discoveries": uses[3:].sum() / max(1, uses.sum()),
@@ -323,8 +344,8 @@ def run_checks(repetitions: int, n_jobs: int) -> bool:
     n_findings = max(1, repetitions // 5)
     means: dict[str, float] = {}
     for check, n in ((check_power, repetitions), (check_doses, repetitions), (check_findings, n_findings)):
-        found = run(check, n)
-        means |= {name: float(np.mean([of[name] for of in found])) for name in found[0]}
+        results = run(check, n)
+        means |= {name: float(np.mean([result[name] for result in results])) for name in results[0]}
     uniform = kstest(run(draw_null_p, repetitions), "uniform")
     limits = {
         "10 points over other: uses": (0.8, 1), "10 points over blind: uses": (0.8, 1),
@@ -341,6 +362,7 @@ def run_checks(repetitions: int, n_jobs: int) -> bool:
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=1000, help="audits of a model at each size (default: 1000)")
     parser.add_argument("--models", nargs="+", choices=list(ZOO), default=list(ZOO), help="models (default: all)")
@@ -351,11 +373,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
 
 
 def main() -> None:
+    """Print the verdicts and the checks; exit with status 1 if one fails."""
     arguments = parse_arguments()
     is_good = True
     if arguments.only != "checks":
-        found = simulate_verdicts(arguments.models, arguments.sizes, arguments.repetitions, arguments.jobs)
-        is_good &= print_verdicts(found)
+        verdicts_by_case = simulate_verdicts(arguments.models, arguments.sizes, arguments.repetitions, arguments.jobs)
+        is_good &= print_verdicts(verdicts_by_case)
     if arguments.only != "verdicts":
         is_good &= run_checks(arguments.repetitions, arguments.jobs)
     sys.exit(0 if is_good else 1)

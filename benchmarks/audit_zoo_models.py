@@ -58,15 +58,15 @@ class Rows(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """What a model is shown in each row.
+    """Conditions and image contents that a model gets for each row.
 
     Attributes:
-        condition: Its name: "own", "other", a blind or harmless one, or a kind of edit.
-        image: Shape (n,), row whose image it is; `MISSING` where nothing can be seen.
-        finding: Shape (n,), 1 where the place shows the finding, else 0.
-        sign: Shape (n,), the same of the sign elsewhere.
-        trace: Where an edit leaves traces: "at" the place, "elsewhere" or "".
-        rng: For answers that are drawn.
+        condition: "own", "other", a blind or harmless condition, or a kind of edit.
+        image: Shape (n,), row that the image belongs to; `MISSING` if nothing is visible.
+        finding: Shape (n,), 1 if the place shows the finding, else 0.
+        sign: Shape (n,), 1 if the sign elsewhere is visible, else 0.
+        trace: Location of edit traces: "at" the place, "elsewhere" or "".
+        rng: Generator for random answers.
     """
 
     condition: str
@@ -78,6 +78,7 @@ class Picture(NamedTuple):
 
     @property
     def is_blind(self) -> bool:
+        """Whether the condition is blind."""
         return self.condition in BLIND
 
 
@@ -91,17 +92,17 @@ def draw_rows(
 
     Args:
         rng: Generator.
-        n: Rows.
-        base: Share of rows in which the answer to the question alone is right.
-        n_donors: Images that serve as donors; by default any that fits.
-        n_findings: Kinds of findings.
+        n: Number of rows.
+        base: Share of rows in which the question alone suggests the right answer.
+        n_donors: Number of donor images; by default all that fit.
+        n_findings: Number of kinds of findings.
     """
     patient = np.repeat(np.arange(n), rng.integers(1, 5, size=n))[:n]
     n_patients = int(patient.max()) + 1
     finding = rng.integers(n_findings, size=n)
     prior = (finding % 2).astype(int)
     view = rng.integers(2, size=n_patients)[patient]
-    is_right = _uniform(rng, patient) < base
+    is_right = _draw_uniform(rng, patient) < base
     gold = np.where(is_right, prior, 1 - prior)
     is_marked = rng.random(n) < 0.2
     gold = np.where(is_marked, view, gold)  # the view tells something about the gold answer
@@ -114,12 +115,12 @@ def draw_rows(
     )  # fmt: skip
 
 
-def _uniform(rng: np.random.Generator, patient: np.ndarray) -> np.ndarray:
-    """Uniform numbers that go together within a patient."""
+def _draw_uniform(rng: np.random.Generator, patient: np.ndarray) -> np.ndarray:
+    """Draw uniform numbers that are correlated within a patient."""
     from scipy.special import ndtr
 
-    of_patient = rng.normal(size=int(patient.max()) + 1)[patient]
-    return ndtr(math.sqrt(WITHIN) * of_patient + math.sqrt(1 - WITHIN) * rng.normal(size=len(patient)))
+    patient_effects = rng.normal(size=int(patient.max()) + 1)[patient]
+    return ndtr(math.sqrt(WITHIN) * patient_effects + math.sqrt(1 - WITHIN) * rng.normal(size=len(patient)))
 
 
 def _choose_donors(
@@ -135,10 +136,10 @@ def _choose_donors(
     is_donor = np.ones(n, dtype=bool) if n_donors is None else np.isin(np.arange(n), rng.permutation(n)[:n_donors])
     donor = np.full(n, MISSING)
     for stratum in range(4 * N_FINDINGS):
-        of_gold, of_view, of_finding = stratum & 1, stratum >> 1 & 1, stratum >> 2
-        is_near = (view == of_view) & (finding == of_finding if n_donors is None else True)
-        pool = np.flatnonzero(is_near & is_donor & (gold != of_gold))
-        rows = np.flatnonzero((gold == of_gold) & (view == of_view) & (finding == of_finding))
+        gold_of_stratum, view_of_stratum, finding_of_stratum = stratum & 1, stratum >> 1 & 1, stratum >> 2
+        is_near = (view == view_of_stratum) & (finding == finding_of_stratum if n_donors is None else True)
+        pool = np.flatnonzero(is_near & is_donor & (gold != gold_of_stratum))
+        rows = np.flatnonzero((gold == gold_of_stratum) & (view == view_of_stratum) & (finding == finding_of_stratum))
         if len(pool) and len(rows):
             donor[rows] = pool[rng.integers(len(pool), size=len(rows))]
     return np.where(patient[donor] == patient, MISSING, donor)
@@ -153,37 +154,38 @@ def guess(rows: Rows, picture: Picture) -> np.ndarray:
 
 
 def say_yes(rows: Rows, picture: Picture) -> np.ndarray:
+    """Answer yes to every question."""
     return np.ones_like(rows.gold)
 
 
 def know(rows: Rows, picture: Picture) -> np.ndarray:
-    """The oracle: it knows the right answer without looking."""
+    """Answer right without looking: the oracle."""
     return rows.gold
 
 
 def read(rows: Rows, picture: Picture, p: float = 1.0, by_patient: bool = False) -> np.ndarray:
-    """Read the image in a share p of rows (or patients), and guess in the others and where there is none."""
+    """Read the image in a share p of rows (or patients); guess in the others and without an image."""
     trait = rows.patient_trait[0] if by_patient else rows.trait[0]
     return np.where((trait < p) & (picture.image != MISSING), picture.finding, rows.prior)
 
 
 def decline_blind(rows: Rows, picture: Picture, share: float = 1.0, model: Model = guess) -> np.ndarray:
-    """Decline a share of rows that show nothing."""
+    """Decline a share of the rows without a visible image."""
     return np.where(picture.is_blind & (rows.trait[1] < share), MISSING, model(rows, picture))
 
 
 def decline(rows: Rows, picture: Picture, share: float, model: Model) -> np.ndarray:
-    """Decline a share of rows whatever they show."""
+    """Decline a share of rows under every condition."""
     return np.where(rows.trait[1] < share, MISSING, model(rows, picture))
 
 
 def shift_prior(rows: Rows, picture: Picture) -> np.ndarray:
-    """Guess well beside any image, and at random without one."""
+    """Guess well with any image, and at random without one."""
     return (rows.trait[2] < 0.5).astype(int) if picture.is_blind else rows.prior
 
 
 def oppose_blind(rows: Rows, picture: Picture) -> np.ndarray:
-    """Say the opposite of the guess where there is no image."""
+    """Say the opposite of the guess if there is no image."""
     return 1 - rows.prior if picture.is_blind else rows.prior
 
 
@@ -194,13 +196,14 @@ def detect_paint(rows: Rows, picture: Picture, kinds: Sequence[str], traces: Seq
 
 
 def recall(rows: Rows, picture: Picture, share: float = 1.0) -> np.ndarray:
-    """Recognise the image and recall the gold answer for it; guess where it does not know the very image."""
+    """Recognise the image and recall its gold answer; guess for unknown images."""
     is_original = picture.condition in ("own", "other") and not picture.trace
     is_known = is_original & (picture.image != MISSING) & (rows.image_trait[1][picture.image] < share)
     return np.where(is_known, rows.gold[picture.image], rows.prior)
 
 
 def read_findings(rows: Rows, picture: Picture, n_findings: int = 3) -> np.ndarray:
+    """Read the first `n_findings` kinds of findings; guess the others."""
     return np.where(rows.finding < n_findings, read(rows, picture), rows.prior)
 
 
@@ -215,27 +218,28 @@ def read_sign(rows: Rows, picture: Picture) -> np.ndarray:
 
 
 def look_elsewhere(rows: Rows, picture: Picture) -> np.ndarray:
-    """Know the right answer while the place elsewhere is untouched, as the reference model does."""
+    """Know the right answer while the place elsewhere is unchanged, like the reference model."""
     is_touched = picture.is_blind or picture.trace == "elsewhere"
     return np.where(picture.image == MISSING, rows.prior, rows.prior if is_touched else rows.gold[picture.image])
 
 
 def draw_answers(rows: Rows, picture: Picture, share_yes: float) -> np.ndarray:
+    """Draw random answers with this share of yes."""
     return (picture.rng.random(len(rows.gold)) < share_yes).astype(int)
 
 
-def read_noisily(rows: Rows, picture: Picture, own: float, other: float, blind: float, anew: float) -> np.ndarray:
+def read_noisily(rows: Rows, picture: Picture, p_own: float, p_other: float, blind: float, anew: float) -> np.ndarray:
     """Answer right with these chances, drawn anew for each condition in a share of patients."""
-    chance = blind if picture.is_blind else other if picture.condition == "other" else own
-    drawn = _uniform(picture.rng, rows.patient)
-    easy = np.where(rows.patient_trait[1] < anew, drawn, rows.patient_trait[0])
+    chance = blind if picture.is_blind else p_other if picture.condition == "other" else p_own
+    uniform = _draw_uniform(picture.rng, rows.patient)
+    easy = np.where(rows.patient_trait[1] < anew, uniform, rows.patient_trait[0])
     return np.where(easy < chance, rows.gold, 1 - rows.gold)
 
 
 def take_position(rows: Rows, picture: Picture, share: float = 1.0) -> np.ndarray:
     """Take the first option, whose order is drawn anew for each wording, in a share of rows; read the others."""
-    first = np.stack([(rows.trait[2] * 2**k % 1 < 0.5).astype(int) for k in range(N_WORDINGS)])
-    return np.where(rows.trait[0] < share, first, read(rows, picture))
+    first_options = np.stack([(rows.trait[2] * 2**k % 1 < 0.5).astype(int) for k in range(N_WORDINGS)])
+    return np.where(rows.trait[0] < share, first_options, read(rows, picture))
 
 
 def take_wording(rows: Rows, picture: Picture) -> np.ndarray:
@@ -244,49 +248,53 @@ def take_wording(rows: Rows, picture: Picture) -> np.ndarray:
 
 
 def break_format(rows: Rows, picture: Picture, share: float) -> np.ndarray:
+    """Break the answer format in a share of rows."""
     return np.where(rows.trait[1] < share, MISSING, rows.prior)
 
 
 def read_wrong_side(rows: Rows, picture: Picture) -> np.ndarray:
-    """Read the other side, where the finding lies as often as not."""
+    """Read the other side, which shows the finding in half of the rows."""
     return np.where(picture.image != MISSING, (rows.image_trait[0][picture.image] < 0.5).astype(int), rows.prior)
 
 
 def follow_brightness(rows: Rows, picture: Picture) -> np.ndarray:
-    """Say yes where the image is bright, which tells nothing of the answer."""
+    """Say yes for bright images; brightness is independent of the answer."""
     return read_wrong_side(rows, picture)
 
 
 def lose_rarely(rows: Rows, picture: Picture) -> np.ndarray:
-    """Scores: the own image adds exactly the margin: a little more for 97 patients of 100, a great loss for others."""
+    """Return scores for which the image adds exactly the margin.
+
+    It adds a little more than the margin for 97% of patients, and loses much for 3%.
+    """
     is_lost = rows.patient_trait[0] < 0.03
-    seen = np.where(is_lost, 0.0, 0.9 + (MARGIN + 0.9 * 0.03) / 0.97)
-    return np.full(len(rows.gold), 0.9) if picture.condition == "other" or picture.is_blind else seen
+    own_scores = np.where(is_lost, 0.0, 0.9 + (MARGIN + 0.9 * 0.03) / 0.97)
+    return np.full(len(rows.gold), 0.9) if picture.condition == "other" or picture.is_blind else own_scores
 
 
-def grade(rows: Rows, picture: Picture, own: float, other: float, blind: float) -> np.ndarray:
-    """Scores between 0 and 1, as F1 gives, with these medians."""
+def grade(rows: Rows, picture: Picture, p_own: float, p_other: float, blind: float) -> np.ndarray:
+    """Draw scores between 0 and 1, such as F1, with these medians."""
     from scipy.special import ndtr, ndtri
 
-    median = blind if picture.is_blind else other if picture.condition == "other" else own
+    median = blind if picture.is_blind else p_other if picture.condition == "other" else p_own
     hardness = ndtri(np.clip(rows.patient_trait[0], 1e-9, 1 - 1e-9))
     return ndtr(ndtri(median) + 0.5 * hardness + 0.5 * picture.rng.normal(size=len(rows.gold)))
 
 
 def mislead(rows: Rows, picture: Picture) -> np.ndarray:
-    """Answer as well without an image, but follow another patient's one in 3 of 10 rows."""
+    """Answer equally well without an image, but follow another patient's image in 3 of 10 rows."""
     is_misled = (picture.condition == "other") & (rows.trait[0] < 0.3)
     return np.where(is_misled, 1 - rows.gold, rows.prior)
 
 
 class Known(NamedTuple):
-    """A model with its truth.
+    """Model with its truth.
 
     Attributes:
-        model: What it answers.
+        model: The answering function.
         wrong: Verdicts on the image that are wrong for it.
         wrong_place: Verdicts on the place that are wrong for it.
-        rows: How its rows are drawn, where that is not the default.
+        rows: Options of `draw_rows`, if not the default.
     """
 
     model: Model
@@ -350,9 +358,11 @@ ZOO: dict[str, Known] = {
     "adds the margin, by patient": Known(
         partial(read, p=MARGIN, by_patient=True), NEITHER, DEPENDS | INDEPENDENT
     ),
-    "adds the margin, noisily": Known(partial(read_noisily, own=0.6, other=0.55, blind=0.4, anew=0.5), NEITHER),
-    "adds nothing to blind, noisily": Known(partial(read_noisily, own=0.6, other=0.4, blind=0.6, anew=0.5), NEITHER),
+    "adds the margin, noisily": Known(partial(read_noisily, p_own=0.6, p_other=0.55, blind=0.4, anew=0.5), NEITHER),
+    "adds nothing to blind, noisily": Known(
+        partial(read_noisily, p_own=0.6, p_other=0.4, blind=0.6, anew=0.5), NEITHER
+    ),
     "adds the margin, rare loss": Known(lose_rarely, NEITHER),
-    "graded, reads": Known(partial(grade, own=0.6, other=0.3, blind=0.3), NO_USE),
-    "graded, guesses": Known(partial(grade, own=0.4, other=0.4, blind=0.4), USES),
+    "graded, reads": Known(partial(grade, p_own=0.6, p_other=0.3, blind=0.3), NO_USE),
+    "graded, guesses": Known(partial(grade, p_own=0.4, p_other=0.4, blind=0.4), USES),
 }  # fmt: skip

@@ -27,7 +27,7 @@ HEADINGS = ("rule", "model", "image", "place", "own-other", "own-blind", "declin
 
 
 def write_phantom(folder: Path, n_images: int) -> tuple[Path, Path]:
-    """Write a synthetic VinDr-CXR and HEAL-MedVQA built from it; returns the build and the images."""
+    """Write a synthetic VinDr-CXR and build HEAL-MedVQA from it; return the build and the images."""
     roots = {"vindr_cxr": folder / "vindr_cxr", "vindr_cxr_anatomy": folder / "vindr_cxr_anatomy"}
     for module, root in zip((vindr_cxr, vindr_cxr_anatomy), roots.values(), strict=True):
         module.write(root, seed=0, n_train=10, n_test=n_images)
@@ -36,7 +36,7 @@ def write_phantom(folder: Path, n_images: int) -> tuple[Path, Path]:
 
 
 def audit(url: str, data: Path, vindr: Path, out: Path, more: Sequence[str]) -> str:
-    """Run the command; returns what it prints."""
+    """Run the command; return its output."""
     command = ["audit", "--data", str(data), "--root", f"vindr_cxr={vindr}", "--benchmarks", "heal-medvqa"]
     model = ["--model", "medfaith-server", "--model_args", f"base_url={url},model=m", "--apply_chat_template"]
     printed = io.StringIO()
@@ -48,7 +48,7 @@ def audit(url: str, data: Path, vindr: Path, out: Path, more: Sequence[str]) -> 
 
 
 def describe(out: Path, name: str, member: Member, n_rows: str) -> list[str]:
-    """One line of the table."""
+    """Format one row of the table."""
     with (out / "audit.csv").open(encoding="utf-8") as lines:
         (row,) = csv.DictReader(lines)
     with (out / "blind_clean.csv").open(encoding="utf-8") as lines:
@@ -56,17 +56,18 @@ def describe(out: Path, name: str, member: Member, n_rows: str) -> list[str]:
     image, place = row["uses_image"], row["depends_on_place"]
     return [
         row["rule"], name, image + "!" * (image not in member.image), place + "!" * (place not in member.place),
-        *(_hundred(row.get(column)) for column in ("own_less_other", "reliance", "declined_rate",
+        *(_format_hundred(row.get(column)) for column in ("own_less_other", "reliance", "declined_rate",
                                                    "declined_rate_blind")),
         str(n_clean), n_rows,
     ]  # fmt: skip
 
 
-def _hundred(value: str | None) -> str:
+def _format_hundred(value: str | None) -> str:
     return f"{100 * float(value):.1f}" if value else "-"
 
 
 def main() -> None:
+    """Audit each model behind a server and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, help="a build of HEAL-MedVQA on phantom images")
     parser.add_argument("--vindr", type=Path, help="the synthetic VinDr-CXR that it was built from")
@@ -74,15 +75,17 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", help="which models (default: all)")
     parser.add_argument("--rules", nargs="+", default=["1", "2"], help="which rules")
     parser.add_argument("--logs", type=Path, help="folder for the audits and what they print (default: none is kept)")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        folder = given.logs or Path(temporary)
-        data, vindr = (given.data, given.vindr) if given.data else write_phantom(Path(temporary), given.images)
+        folder = arguments.logs or Path(temporary)
+        data, vindr = (
+            (arguments.data, arguments.vindr) if arguments.data else write_phantom(Path(temporary), arguments.images)
+        )
         members = zoo(read_known(data, {"vindr_cxr": vindr}))
         print("".join(f"{heading:18}" for heading in HEADINGS))
-        for name in given.models or members:
+        for name in arguments.models or members:
             more = ["--wordings", "2"] if name == "own-wording" else []
-            for rule in given.rules:
+            for rule in arguments.rules:
                 out = folder / f"{name}-rule-{rule}"
                 with serving(members[name].answer) as url:
                     printed = audit(url, data, vindr, out, [*more, "--rule", rule])

@@ -22,24 +22,27 @@ from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 ROWS, CLUSTERS, RESAMPLES, PLAIN_RESAMPLES = 135_754, 59_173, 2000, 20
 
 
-def data(kind: str) -> tuple[np.ndarray, np.ndarray]:
+def draw_values(kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Draw values and their clusters at the size of the protocol."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=ROWS) if kind == "continuous" else (rng.random(ROWS) < 0.3305).astype(float)
     extra = rng.integers(CLUSTERS, size=ROWS - CLUSTERS)  # every cluster has at least one row
     return values, np.sort(np.concatenate([np.arange(CLUSTERS), extra]))
 
 
-def ours(values: np.ndarray, groups: np.ndarray | None) -> None:
+def run_ours(values: np.ndarray, groups: np.ndarray | None) -> None:
+    """Run our bootstrap of the mean."""
     bootstrap_mean(values, groups=groups, n_resamples=RESAMPLES)
 
 
-def paired(values: np.ndarray, groups: np.ndarray | None) -> None:
-    """Values beside others that agree with four in five of them."""
-    others = np.where(np.random.default_rng(1).random(ROWS) < 0.8, values, values[::-1])
-    compute_paired_difference(np.clip(values, 0, 1), np.clip(others, 0, 1), groups=groups, n_resamples=RESAMPLES)
+def run_paired(values: np.ndarray, groups: np.ndarray | None) -> None:
+    """Run our paired difference with values that agree in four of five rows."""
+    agreeing = np.where(np.random.default_rng(1).random(ROWS) < 0.8, values, values[::-1])
+    compute_paired_difference(np.clip(values, 0, 1), np.clip(agreeing, 0, 1), groups=groups, n_resamples=RESAMPLES)
 
 
-def plain(values: np.ndarray, groups: np.ndarray | None) -> None:
+def run_plain(values: np.ndarray, groups: np.ndarray | None) -> None:
+    """Run the plain bootstrap: SciPy's, or a loop over clusters."""
     if groups is None:
         from scipy.stats import bootstrap
 
@@ -49,29 +52,32 @@ def plain(values: np.ndarray, groups: np.ndarray | None) -> None:
     rng = np.random.default_rng(42)
     means = []
     for _ in range(PLAIN_RESAMPLES):
-        drawn = rng.integers(len(records), size=len(records))
-        means.append(values[np.concatenate([records[i] for i in drawn])].mean())
+        sample = rng.integers(len(records), size=len(records))
+        means.append(values[np.concatenate([records[i] for i in sample])].mean())
     np.percentile(means, [2.5, 97.5])
 
 
 def measure(way: str, kind: str, clustered: bool, results) -> None:
-    values, groups = data(kind)
-    chosen = groups if clustered else None
+    """Put wall seconds, CPU seconds, peak and rise of memory of one way into `results`."""
+    values, groups = draw_values(kind)
+    clusters = groups if clustered else None
     if way == "plain":
-        plain(values[:100], None if chosen is None else chosen[:100])  # the import is not what is measured
-    before = peak_megabytes()
+        run_plain(values[:100], None if clusters is None else clusters[:100])  # the import is not what is measured
+    before = read_peak_megabytes()
     wall, cpu = time.perf_counter(), time.process_time()
-    {"ours": ours, "paired": paired, "plain": plain}[way](values, chosen)
+    {"ours": run_ours, "paired": run_paired, "plain": run_plain}[way](values, clusters)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    results.put((wall, cpu, peak_megabytes(), peak_megabytes() - before))
+    results.put((wall, cpu, read_peak_megabytes(), read_peak_megabytes() - before))
 
 
-def peak_megabytes() -> float:
+def read_peak_megabytes() -> float:
+    """Read the peak memory of this process in MB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-def in_own_process(*args) -> tuple[float, float, float, float]:
+def run_in_own_process(*args) -> tuple[float, float, float, float]:
+    """Run `measure` in a new process and return its results."""
     context = multiprocessing.get_context("spawn")
     results = context.Queue()
     process = context.Process(target=measure, args=(*args, results))
@@ -82,20 +88,21 @@ def in_own_process(*args) -> tuple[float, float, float, float]:
 
 
 def main() -> None:
+    """Print time and memory for each case."""
     print(
         f"{RESAMPLES} resamples of {ROWS} rows; clustered: in {CLUSTERS} clusters; "
         f"plain: {PLAIN_RESAMPLES} resamples, scaled; CPU seconds, wall seconds in brackets"
     )
     print(f"{'case':26}{'ours':>14}{'peak MB':>9}{'rise MB':>9}{'plain':>18}{'plain / ours':>14}")
     for kind, clustered in (("continuous", False), ("binary", False), ("continuous", True), ("binary", True)):
-        wall, cpu, peak, rise = in_own_process("ours", kind, clustered)
+        wall, cpu, peak, rise = run_in_own_process("ours", kind, clustered)
         scale = RESAMPLES / PLAIN_RESAMPLES
-        plain_wall, plain_cpu = (scale * seconds for seconds in in_own_process("plain", kind, clustered)[:2])
+        plain_wall, plain_cpu = (scale * seconds for seconds in run_in_own_process("plain", kind, clustered)[:2])
         name = f"{kind}, {'clustered' if clustered else 'unclustered'}"
-        mine, other = f"{cpu:.2f} ({wall:.2f})", f"{plain_cpu:.1f} ({plain_wall:.1f})"
-        print(f"{name:26}{mine:>14}{peak:9.0f}{rise:9.0f}{other:>18}{plain_cpu / cpu:14.1f}")
+        mine, plain_seconds = f"{cpu:.2f} ({wall:.2f})", f"{plain_cpu:.1f} ({plain_wall:.1f})"
+        print(f"{name:26}{mine:>14}{peak:9.0f}{rise:9.0f}{plain_seconds:>18}{plain_cpu / cpu:14.1f}")
     for kind in ("continuous", "binary"):
-        wall, cpu, peak, rise = in_own_process("paired", kind, True)
+        wall, cpu, peak, rise = run_in_own_process("paired", kind, True)
         print(f"{f'{kind}, clustered, paired':26}{f'{cpu:.2f} ({wall:.2f})':>14}{peak:9.0f}{rise:9.0f}")
 
 

@@ -69,18 +69,18 @@ RULES = [Rule("iou", t) for t in (0.01, 0.05, 0.1, 0.2)] + [Rule("box", t) for t
 SECONDS, MEBIBYTES = 120, 2048
 
 
-def sizes(annotations: vindr_cxr.Annotations) -> dict[str, tuple[int, int]]:
-    """A (width, height) for each image that holds all its boxes."""
-    drawn = np.random.default_rng(0).integers(*SIDES, (len(annotations.image_ids), 2))
+def draw_sizes(annotations: vindr_cxr.Annotations) -> dict[str, tuple[int, int]]:
+    """Draw a (width, height) for each image, large enough for all its boxes."""
+    sides = np.random.default_rng(0).integers(*SIDES, (len(annotations.image_ids), 2))
     boxes = annotations.boxes
     for side, (start, extent) in enumerate((("x", "width"), ("y", "height"))):
-        ends = np.ceil(boxes[start].to_numpy() + boxes[extent].to_numpy()).astype(drawn.dtype)
-        np.maximum.at(drawn[:, side], boxes["image"].to_numpy(), ends)
-    return {image_id: (w, h) for image_id, (w, h) in zip(annotations.image_ids, drawn.tolist(), strict=True)}
+        ends = np.ceil(boxes[start].to_numpy() + boxes[extent].to_numpy()).astype(sides.dtype)
+        np.maximum.at(sides[:, side], boxes["image"].to_numpy(), ends)
+    return {image_id: (w, h) for image_id, (w, h) in zip(annotations.image_ids, sides.tolist(), strict=True)}
 
 
 def write_masks(path: Path, image_ids: Sequence[str]) -> None:
-    """One COCO file with the masks of one of the synthetic chests for each image."""
+    """Write one COCO file; each image gets the masks of one of the synthetic chests."""
     chests = []
     for seed in range(CHESTS):
         masks = regions([], seed=seed, size=MASK_SIZE)
@@ -95,71 +95,84 @@ def write_masks(path: Path, image_ids: Sequence[str]) -> None:
     path.write_text(json.dumps({"images": images, "categories": categories, "annotations": masks}), encoding="utf-8")
 
 
-def write_labels(root: Path, labels: Path, of_image: Mapping[str, tuple[int, int]]) -> Path:
-    """A root with the label rows of some images only, and the table of their sizes."""
+def write_labels(root: Path, labels: Path, size_by_image: Mapping[str, tuple[int, int]]) -> Path:
+    """Write a root with the label rows of some images only, and the table of their sizes."""
     root.mkdir()
     with (
-        gzip.open(labels, "rt", encoding="utf-8", newline="") as whole,
-        (root / "train.csv").open("w", encoding="utf-8", newline="") as part,
+        gzip.open(labels, "rt", encoding="utf-8", newline="") as all_rows,
+        (root / "train.csv").open("w", encoding="utf-8", newline="") as kept_rows,
         (root / "train_meta.csv").open("w", encoding="utf-8", newline="") as meta,
     ):
-        rows = csv.reader(whole)
+        rows = csv.reader(all_rows)
         header = next(rows)
-        csv.writer(part).writerows([header, *(row for row in rows if row[header.index("image_id")] in of_image)])
-        size_rows = ((image_id, height, width) for image_id, (width, height) in of_image.items())
+        csv.writer(kept_rows).writerows(
+            [header, *(row for row in rows if row[header.index("image_id")] in size_by_image)]
+        )
+        size_rows = ((image_id, height, width) for image_id, (width, height) in size_by_image.items())
         csv.writer(meta).writerows([("image_id", "dim0", "dim1"), *size_rows])
     return root
 
 
-def timed_build(root: Path, masks: Path, out: Path) -> dict[str, Any]:
-    """A build in a process of its own: seconds of processor time and peak memory in MiB."""
+def run_timed_build(root: Path, masks: Path, out: Path) -> dict[str, Any]:
+    """Build in a new process; return seconds of processor time and peak memory in MiB."""
     command = [sys.executable, __file__, "build", str(root), str(masks), str(out)]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def build(root: str, masks: str, out: str) -> None:
-    """What `timed_build` runs."""
+    """Build and print time and memory: the child process of `run_timed_build`."""
     start = time.process_time()
     heal_medvqa.build({vindr.SOURCE: Path(root), vindr.MASKS: Path(masks)}, Path(out), configs=["vindr"])
     seconds = time.process_time() - start
     print(json.dumps({"seconds": seconds, "MiB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
 
-def reading(masks: Path, of_image: Mapping[str, tuple[int, int]]) -> float:
-    """Seconds of processor time to read all masks at the size of their images."""
+def compute_reading_seconds(masks: Path, size_by_image: Mapping[str, tuple[int, int]]) -> float:
+    """Compute the processor time to read all masks at the size of their images."""
     start = time.process_time()
     opened = anatomy_masks.open_masks(masks)
-    for image_id, (width, height) in of_image.items():
+    for image_id, (width, height) in size_by_image.items():
         opened.read(image_id, (height, width))
     return time.process_time() - start
 
 
-def relation_table(located: Sequence[Scene]) -> str:
-    """Relations by rule, as a Markdown table. located: scenes under any rule."""
+def format_relation_table(located: Sequence[Scene]) -> str:
+    """Format the relations by rule as a Markdown table.
+
+    Args:
+        located: Scenes under any rule.
+    """
     lines = ["| measure | threshold | relations | images with one | anatomies a box |", "|---|---|---|---|---|"]
     located = [scene for scene in located if scene.picture.boxes.labels]
     n_boxes = sum(len(scene.picture.boxes.labels) for scene in located)
     for rule in RULES:
-        found = [locate(scene.picture, (scene.width, scene.height), scene.regions, rule).related for scene in located]
-        pairs, images = sum(map(len, found)), sum(map(bool, found))
-        links = sum(len(boxes) for related in found for boxes in related.values())
+        relations = [
+            locate(scene.picture, (scene.width, scene.height), scene.regions, rule).related for scene in located
+        ]
+        pairs, images = sum(map(len, relations)), sum(map(bool, relations))
+        links = sum(len(boxes) for related in relations for boxes in related.values())
         lines.append(f"| {rule.measure} | {rule.threshold} | {pairs:,} | {images:,} | {links / n_boxes:.2f} |")
     return "\n".join(lines)
 
 
-def donor_table(located: Sequence[Scene]) -> str:
-    """Donors by rule, as a Markdown table. located: scenes of all images, under the default rule."""
+def format_donor_table(located: Sequence[Scene]) -> str:
+    """Format the donors by rule as a Markdown table.
+
+    Args:
+        located: Scenes of all images, under the default rule.
+    """
     lines = ["| donor diagnosis | donors | may have the disease | no donor |", "|---|---|---|---|"]
-    asked = questions(located, "vindr", "train", seed=0)
-    n_positive = sum(1 for _ in asked.iterate_positive())
+    rows = questions(located, "vindr", "train", seed=0)
+    n_positive = sum(1 for _ in rows.iterate_positive())
     for rule in perturbations.DONOR_DIAGNOSES:
-        lent = perturbations.donors(asked, rule)
-        sick = sum(one.disease in donor.picture.diseases for one, donor in lent)
+        lent = perturbations.donors(rows, rule)
+        sick = sum(row.disease in donor.picture.diseases for row, donor in lent)
         lines.append(f"| {rule} | {len(lent):,} | {sick:,} | {n_positive - len(lent):,} |")
     return "\n".join(lines)
 
 
-def rows_of(record: Mapping[str, Any]) -> str:
+def format_rows(record: Mapping[str, Any]) -> str:
+    """Format the numbers of rows of a build."""
     counts: Counter[str] = Counter()
     for name, split in record["splits"].items():
         config = name.split("/")[0]
@@ -168,18 +181,18 @@ def rows_of(record: Mapping[str, Any]) -> str:
     return "\n".join(f"rows: {name:25} {n:10,}" for name, n in sorted(counts.items()))
 
 
-def blind(data: Path) -> str:
-    """What the reference model `question_prior`, which sees no image, gets on the rows of a build."""
+def score_blind(data: Path) -> str:
+    """Score the reference model `question_prior`, which sees no image, on the rows of a build."""
     lines = []
     for ask in ("closed", "open", "tpt", "vpt"):
         rows = heal_rows.load("heal-medvqa-vindr_cxr", config="vindr", split="train", ask=ask, data=str(data), roots={})
         docs: list[Any] = list(rows["test"].with_format(None))
-        said = [doc["options"][choice] for doc, choice in zip(docs, QuestionPrior().choose(docs), strict=True)]
+        answers = [doc["options"][choice] for doc, choice in zip(docs, QuestionPrior().choose(docs), strict=True)]
         right = [doc["options"][doc["answer"]] for doc in docs]
         if ask in ("closed", "open"):
-            scored = [*map(str.__eq__, said, right)]
+            scored = [*map(str.__eq__, answers, right)]
         else:
-            says_yes = {doc["id"] for doc, text in zip(docs, said, strict=True) if text == "Yes"}
+            says_yes = {doc["id"] for doc, text in zip(docs, answers, strict=True) if text == "Yes"}
             scored = [
                 doc["id"] not in says_yes
                 for doc in docs
@@ -190,34 +203,35 @@ def blind(data: Path) -> str:
 
 
 def main() -> None:
+    """Print the tables, and time and memory of a full and a half build."""
     package = sources.resolve_roots({vindr.SOURCE: "torchxrayvision"}, environ={})[vindr.SOURCE]
     labels = vindr_cxr.find_label_files(package)["train"]
     annotations = vindr_cxr.read_annotations(labels, "train")
-    of_image = sizes(annotations)
-    n_images = len(of_image)
+    size_by_image = draw_sizes(annotations)
+    n_images = len(size_by_image)
     with tempfile.TemporaryDirectory() as folder:
         masks = Path(folder, "masks.json")
         write_masks(masks, annotations.image_ids)
-        root = write_labels(Path(folder, "all"), labels, of_image)
-        half = write_labels(Path(folder, "half"), labels, dict(islice(of_image.items(), n_images // 2)))
-        whole = timed_build(root, masks, Path(folder, "built"))
-        of_half = timed_build(half, masks, Path(folder, "half-built"))
+        root = write_labels(Path(folder, "all"), labels, size_by_image)
+        half = write_labels(Path(folder, "half"), labels, dict(islice(size_by_image.items(), n_images // 2)))
+        full_build = run_timed_build(root, masks, Path(folder, "built"))
+        half_build = run_timed_build(half, masks, Path(folder, "half-built"))
         record = json.loads(Path(folder, "built", "heal-medvqa-vindr_cxr", "build.json").read_text(encoding="utf-8"))
-        without_image = blind(Path(folder, "built"))
-        seconds = reading(masks, of_image)
+        without_image = score_blind(Path(folder, "built"))
+        seconds = compute_reading_seconds(masks, size_by_image)
         pictures = vindr.pictures(root, "train", agreement="majority")
         located, _ = scenes(pictures, anatomy_masks.open_masks(masks), Rule(), {})
     print(f"images                          {n_images:10,}")
     print(f"boxes of the readers            {annotations.boxes.num_rows:10,}")
     print(f"boxes that two readers agree on {sum(len(p.boxes.labels) for p in pictures):10,}")
-    print(rows_of(record))
-    print(f"build                           {whole['seconds']:10.1f} s   (allowed: {SECONDS})")
-    print(f"of it, reading the masks        {seconds / whole['seconds']:10.0%}")
-    print(f"all images / half of them       {whole['seconds'] / of_half['seconds']:10.2f}   (linear: 2)")
-    print(f"peak memory                     {whole['MiB']:10,.0f} MiB   (allowed: {MEBIBYTES:,})\n")
+    print(format_rows(record))
+    print(f"build                           {full_build['seconds']:10.1f} s   (allowed: {SECONDS})")
+    print(f"of it, reading the masks        {seconds / full_build['seconds']:10.0%}")
+    print(f"all images / half of them       {full_build['seconds'] / half_build['seconds']:10.2f}   (linear: 2)")
+    print(f"peak memory                     {full_build['MiB']:10,.0f} MiB   (allowed: {MEBIBYTES:,})\n")
     print(without_image + "\n")
-    print(relation_table(located) + "\n")
-    print(donor_table(located))
+    print(format_relation_table(located) + "\n")
+    print(format_donor_table(located))
 
 
 if __name__ == "__main__":

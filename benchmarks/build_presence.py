@@ -32,8 +32,8 @@ from medfaith.loaders import chexpert, sources
 CONFIG = "chexpert_presence"
 
 
-def best(job: Callable[[], object], repeats: int) -> float:
-    """Seconds of the fastest of `repeats` runs."""
+def compute_best_seconds(job: Callable[[], object], repeats: int) -> float:
+    """Compute the seconds of the fastest of `repeats` runs."""
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -42,17 +42,19 @@ def best(job: Callable[[], object], repeats: int) -> float:
     return min(seconds)
 
 
-def ours(root: Path, out: Path) -> None:
+def build_ours(root: Path, out: Path) -> None:
+    """Build with medfaith."""
     cxr_contrabench.build({"chexpert": root}, out, configs=[CONFIG])
 
 
-def floor(labels: Path, rows: pa.Table, out: Path) -> None:
+def write_floor(labels: Path, rows: pa.Table, out: Path) -> None:
+    """Read the labels and write the rows, without any rule: a lower bound of the time."""
     csv.read_csv(labels)
     pq.write_table(rows, out)
 
 
-def loop(labels: Path, rows_of: Callable[[pd.DataFrame], Iterator[dict]], out: Path) -> int:
-    """The presence rule, row by row: images are collected by study, then each study's present targets are asked."""
+def build_by_loop(labels: Path, rows_of: Callable[[pd.DataFrame], Iterator[dict]], out: Path) -> int:
+    """Build by the presence rule row by row: group images by study, then ask each study's present targets."""
     studies: dict[str, dict] = {}
     for row in rows_of(pd.read_csv(labels)):
         path = row["Path"].split("/", 1)[1]
@@ -63,39 +65,48 @@ def loop(labels: Path, rows_of: Callable[[pd.DataFrame], Iterator[dict]], out: P
     questions = []
     for study_id, study in studies.items():
         for target in study["present"] if len(study["present"]) > 1 else ():
-            others = [finding for finding in study["present"] if finding != target]
+            other_findings = [finding for finding in study["present"] if finding != target]
             row_id = f"chexpert/train/{study_id}/presence/{target}"
-            options = [target.capitalize(), f"No {target}", others[pick(row_id, len(others), 0)].capitalize()]
+            options = [
+                target.capitalize(),
+                f"No {target}",
+                other_findings[pick(row_id, len(other_findings), 0)].capitalize(),
+            ]
             questions.append({"id": row_id, "study_id": study_id, "images": study["images"], "options": options})
     pd.DataFrame(questions).to_parquet(out)
     return len(questions)
 
 
-def by_iterrows(frame: pd.DataFrame) -> Iterator[dict]:
+def iterate_rows(frame: pd.DataFrame) -> Iterator[dict]:
+    """Iterate over the rows with `iterrows`."""
     for _, row in frame.iterrows():
         yield row.to_dict()
 
 
-def by_records(frame: pd.DataFrame) -> Iterator[dict]:
+def iterate_records(frame: pd.DataFrame) -> Iterator[dict]:
+    """Iterate over the rows with `to_dict`."""
     yield from frame.to_dict("records")
 
 
 def main() -> None:
+    """Print seconds and peak memory of each way."""
     root = sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"]
     labels = chexpert.find_label_files(root)["train"]
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
-        ours(root, out)
+        build_ours(root, out)
         rows = pq.read_table(next(out.rglob("*.parquet")))
-        seconds_ours = best(lambda: ours(root, out), 9)
-        seconds_floor = best(lambda: floor(labels, rows, out / "floor.parquet"), 9)
+        seconds_ours = compute_best_seconds(lambda: build_ours(root, out), 9)
+        seconds_floor = compute_best_seconds(lambda: write_floor(labels, rows, out / "floor.parquet"), 9)
         print(f"rows                               {rows.num_rows:,}")
         print(f"ours: read, build, write, hash     {seconds_ours:.3f} s")
         print(f"floor: pyarrow read and write      {seconds_floor:.3f} s")
         print(f"ours / floor                       {seconds_ours / seconds_floor:.2f}   (allowed: 4)")
-        for name, rows_of in (("iterrows", by_iterrows), ("dict records", by_records)):
+        for name, rows_of in (("iterrows", iterate_rows), ("dict records", iterate_records)):
             counted = []
-            seconds = best(lambda r=rows_of, c=counted: c.append(loop(labels, r, out / "loop.parquet")), 1)
+            seconds = compute_best_seconds(
+                lambda r=rows_of, c=counted: c.append(build_by_loop(labels, r, out / "loop.parquet")), 1
+            )
             assert counted == [rows.num_rows]
             print(f"loop ({name}) / ours".ljust(35) + f"{seconds / seconds_ours:.1f}   (required: 5)")
         code = (

@@ -29,66 +29,68 @@ DECODERS = ("greedy", "vcd", "crg", "m3id", "icd", "prompt_highlighter", "loba")
 TASKS = "medfaith_heal_vindr_closed,medfaith_heal_vindr_tpt,medfaith_heal_vindr_vpt"
 
 
-def language_model(folder: Path) -> Path:
-    """The tests' tiny LLaVA with more layers and pixels, and random weights."""
+def save_language_model(folder: Path) -> Path:
+    """Save the tests' tiny LLaVA with more layers and pixels, and random weights."""
     llava.save(folder, side=SIDE)
     config: Any = transformers.AutoConfig.from_pretrained(folder)
     shape = {"hidden_size": 96, "intermediate_size": 256, "num_hidden_layers": 3, "num_attention_heads": 4}
-    for part in (config.text_config, config.vision_config):
+    for section in (config.text_config, config.vision_config):
         for name, value in shape.items():
-            setattr(part, name, value)
+            setattr(section, name, value)
     config.text_config.num_key_value_heads, config.text_config.head_dim = 4, 24
     torch.manual_seed(0)
     transformers.LlavaForConditionalGeneration(config).save_pretrained(folder)
     return folder
 
 
-def ran(*words: str) -> None:
-    status = medfaith(list(words))
+def run_command(*arguments: str) -> None:
+    """Run `medfaith`; exit if it fails."""
+    status = medfaith(list(arguments))
     if status:
         raise SystemExit(status)
 
 
 def main() -> None:
+    """Parse the arguments and measure."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--epochs", default="20", help="of the training (default: %(default)s)")
     parser.add_argument("--lr", default="1e-3", help="learning rate of the training (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of images and training (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="keep everything in this folder (default: keep nothing)")
-    given = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        measure(given.out or Path(name), given)
+        measure(args.out or Path(name), args)
 
 
-def measure(folder: Path, given: argparse.Namespace) -> None:
-    """Trains, asks, and prints the table."""
+def measure(folder: Path, args: argparse.Namespace) -> None:
+    """Train, ask, and print the table."""
     writers = {"vindr_cxr": vindr_cxr, "vindr_cxr_anatomy": vindr_cxr_anatomy}
     roots = {
-        name: writer.write(folder / name, seed=given.seed, n_train=N_TRAIN, n_test=N_TEST)
+        name: writer.write(folder / name, seed=args.seed, n_train=N_TRAIN, n_test=N_TEST)
         for name, writer in writers.items()
     }
     data = folder / "data"
     heal_medvqa.build(roots, data, configs=["vindr"])
     where = ["--data", str(data), "--root", f"vindr_cxr={roots['vindr_cxr']}"]
-    ran(
-        "train", "full", "--benchmark", "heal", "--pretrained", str(language_model(folder / "start")), *where,
-        "--epochs", given.epochs, "--lr", given.lr, "--batch-size", "16", "--device", "cpu", "--save-every", "100000",
-        "--seed", str(given.seed), "--out", str(folder / "vlm"),
+    run_command(
+        "train", "full", "--benchmark", "heal", "--pretrained", str(save_language_model(folder / "start")), *where,
+        "--epochs", args.epochs, "--lr", args.lr, "--batch-size", "16", "--device", "cpu", "--save-every", "100000",
+        "--seed", str(args.seed), "--out", str(folder / "vlm"),
     )  # fmt: skip
 
     def ask(name: str, more: str = "") -> None:
-        arguments = f"pretrained={folder / 'vlm'},decoding={name},regions={roots['vindr_cxr_anatomy']}{more}"
-        ran(
-            "eval", *where, "--model", "medfaith-hf-vlm", "--model_args", arguments, "--apply_chat_template",
+        model_args = f"pretrained={folder / 'vlm'},decoding={name},regions={roots['vindr_cxr_anatomy']}{more}"
+        run_command(
+            "eval", *where, "--model", "medfaith-hf-vlm", "--model_args", model_args, "--apply_chat_template",
             "--tasks", TASKS, "--batch_size", "32", "--device", "cpu", "--gen_kwargs", "max_gen_toks=6",
             "--output_path", str(folder / "runs" / f"{name}{more}".replace(",yes_share=", "_")), "--log_samples",
         )  # fmt: skip
 
     for name in DECODERS:
         ask(name)
-    for share in sorted({row["yes_share"] for row in table(folder) if row["task"].endswith("closed: accuracy")}):
+    for share in sorted({row["yes_share"] for row in read_table(folder) if row["task"].endswith("closed: accuracy")}):
         ask("yes_bias", f",yes_share={float(share):.4f}")
-    rows = table(folder)
+    rows = read_table(folder)
     names = ("score", "yes_share", "to_greedy", "to_greedy_low", "to_greedy_high", "to_yes_bias", "to_yes_bias_low",
              "to_yes_bias_high")  # fmt: skip
     print(f"{'task':36} {'decoder':32} {'n':>5} " + " ".join(f"{name:>16}" for name in names))
@@ -97,8 +99,9 @@ def measure(folder: Path, given: argparse.Namespace) -> None:
         print(f"{row['task']:36} {row['decoder'].partition(', regions')[0]:32} {row['n']:>5} {figures}")
 
 
-def table(folder: Path) -> list[dict[str, str]]:
-    ran("report", str(folder / "runs"), "--out", str(folder / "report"))
+def read_table(folder: Path) -> list[dict[str, str]]:
+    """Write the report and read its table of decoders."""
+    run_command("report", str(folder / "runs"), "--out", str(folder / "report"))
     with (folder / "report" / "decoders.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 

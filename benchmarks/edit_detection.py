@@ -38,18 +38,26 @@ SIDE, PARTS, FOLDS, COMPONENTS = 32, 16, 5, 60
 SEEDS = 3  # synthetic sources
 
 
-def features(image: Image.Image) -> np.ndarray:
-    """A thumbnail, and the strength of edges and of fine grain in each of PARTS x PARTS parts."""
+def compute_features(image: Image.Image) -> np.ndarray:
+    """Compute a thumbnail, and the strength of edges and of fine grain in each of PARTS x PARTS cells."""
     grey = image.convert("L")
     pixels = np.asarray(grey.resize((224, 224), Image.Resampling.BILINEAR), float)
     edges = np.hypot(ndimage.sobel(pixels, 0), ndimage.sobel(pixels, 1))
     grain = np.abs(pixels - ndimage.gaussian_filter(pixels, 1))
-    parts = [of.reshape(PARTS, 224 // PARTS, PARTS, 224 // PARTS).mean((1, 3)).ravel() for of in (edges, grain)]
-    return np.concatenate([np.asarray(grey.resize((SIDE, SIDE), Image.Resampling.BOX), float).ravel(), *parts])
+    cells = [
+        channel.reshape(PARTS, 224 // PARTS, PARTS, 224 // PARTS).mean((1, 3)).ravel() for channel in (edges, grain)
+    ]
+    return np.concatenate([np.asarray(grey.resize((SIDE, SIDE), Image.Resampling.BOX), float).ravel(), *cells])
 
 
-def auroc(plain: np.ndarray, edited: np.ndarray, images: np.ndarray) -> float:
-    """plain, edited: features of the same rows, shape (n, features). images: of each row, what folds are made of."""
+def compute_auroc(plain: np.ndarray, edited: np.ndarray, images: np.ndarray) -> float:
+    """Compute the cross-validated AUROC of edited against plain images.
+
+    Args:
+        plain: Features of the plain images, shape (n, features).
+        edited: Features of the edited images in the same rows, shape (n, features).
+        images: Image of each row; folds group by image.
+    """
     values, is_edited = np.concatenate([plain, edited]), np.repeat([0, 1], len(plain))
     groups, scores = np.tile(images, 2), np.zeros(2 * len(plain))
     model = make_pipeline(StandardScaler(), PCA(COMPONENTS, random_state=0), LogisticRegression(C=0.1, max_iter=2000))
@@ -58,52 +66,61 @@ def auroc(plain: np.ndarray, edited: np.ndarray, images: np.ndarray) -> float:
     return float(roc_auc_score(is_edited, scores))
 
 
-def documents(places: list[tuple[Path, Mapping[str, Path]]], control: str | None) -> Iterator[tuple[str, str, Any]]:
-    """Row, image and images as shown, of all HEAL tasks of single questions."""
+def iterate_documents(
+    places: list[tuple[Path, Mapping[str, Path]]], control: str | None
+) -> Iterator[tuple[str, str, Any]]:
+    """Iterate over row, image and displayed picture of all HEAL tasks of single questions."""
     for number, (data, roots) in enumerate(places):
         for source, config in TASKS:
             for ask in ("closed", "open"):
-                how: dict[str, Any] = {
+                options: dict[str, Any] = {
                     "split": "test",
                     "data": str(data),
                     "roots": {k: str(v) for k, v in roots.items()},
                 }
-                docs = heal.load(f"heal-medvqa-{source}", config, ask, control=control, **how)["test"]
+                docs = heal.load(f"heal-medvqa-{source}", config, ask, control=control, **options)["test"]
                 for doc in cast(Iterable[dict[str, Any]], docs):
                     yield f"{number} {doc['id']}", f"{number} {doc['image_id']}", doc["images"][0]
 
 
-def saved_as_jpeg(image: Image.Image) -> Image.Image:
+def encode_as_jpeg(image: Image.Image) -> Image.Image:
+    """Encode an image as JPEG and open it again."""
     data = io.BytesIO()
     image.convert("RGB").save(data, "JPEG", quality=75)
     return Image.open(data)
 
 
 def main() -> None:
+    """Print the AUROC for each control."""
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--seeds", type=int, default=SEEDS, help="how many synthetic sources to draw (default: 3)")
-    given = options.parse_args()
+    arguments = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         places = []
-        for seed in range(given.seeds):
+        for seed in range(arguments.seeds):
             needed = list(dict.fromkeys(name for names in heal_medvqa.NEEDS.values() for name in names))
             roots = phantom.write(Path(folder) / f"sources-{seed}", seed=seed, sources=needed)
             heal_medvqa.build(roots, Path(folder) / f"data-{seed}")
             places.append((Path(folder) / f"data-{seed}", roots))
-        originals = list(documents(places, None))
-        of_row = {row: image for row, image, _ in originals}
-        plain = {row: features(shown) for row, _, shown in originals}
-        edited = {control: {r: features(shown) for r, _, shown in documents(places, control)} for control in CONTROLS}
-        edited["saved as JPEG"] = {row: features(saved_as_jpeg(shown)) for row, _, shown in originals}
+        originals = list(iterate_documents(places, None))
+        image_by_row = {row: image for row, image, _ in originals}
+        plain = {row: compute_features(picture) for row, _, picture in originals}
+        edited = {
+            control: {r: compute_features(picture) for r, _, picture in iterate_documents(places, control)}
+            for control in CONTROLS
+        }
+        edited["saved as JPEG"] = {row: compute_features(encode_as_jpeg(picture)) for row, _, picture in originals}
         common = sorted(set.intersection(*map(set, edited.values())))
         print(f"{'control':24}   rows  images  AUROC   AUROC on the {len(common)} rows of all")
-        for control, found in edited.items():
+        for control, features_by_row in edited.items():
             areas = []
-            for rows in (sorted(found), common):
-                before, after = (np.stack([of[row] for row in rows]) for of in (plain, found))
-                areas.append(auroc(before, after, np.array([of_row[row] for row in rows])))
-            n_images = len({of_row[row] for row in found})
-            print(f"{control:24}  {len(found):5}   {n_images:5}   {areas[0]:.2f}   {areas[1]:.2f}", flush=True)
+            for rows in (sorted(features_by_row), common):
+                before, after = (np.stack([by_row[row] for row in rows]) for by_row in (plain, features_by_row))
+                areas.append(compute_auroc(before, after, np.array([image_by_row[row] for row in rows])))
+            n_images = len({image_by_row[row] for row in features_by_row})
+            print(
+                f"{control:24}  {len(features_by_row):5}   {n_images:5}   {areas[0]:.2f}   {areas[1]:.2f}", flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -53,19 +53,23 @@ class Scene(NamedTuple):
     held_out: Examples
 
 
-def scene(folder: Path, seed: int, image_size: int) -> Scene:
+def build_scene(folder: Path, seed: int, image_size: int) -> Scene:
+    """Build the questions and save both models."""
     counts = {"n_train": N_TRAIN, "n_test": N_TEST}
     writers = {"vindr_cxr": vindr_cxr, "vindr_cxr_anatomy": vindr_cxr_anatomy}
     roots = {name: writer.write(folder / name, seed=seed, **counts) for name, writer in writers.items()}
     heal_medvqa.build(roots, folder / "data", configs=["vindr"])
-    parts = [Examples(str(folder / "data"), "vindr", split, roots) for split in ("train", "test")]
+    splits = [Examples(str(folder / "data"), "vindr", split, roots) for split in ("train", "test")]
     return Scene(
-        language_model(folder / "vlm"), tiny_sam.save(folder / "sam", image_size, width=64), parts[0], parts[1]
+        save_language_model(folder / "vlm"), tiny_sam.save(folder / "sam", image_size, width=64), splits[0], splits[1]
     )
 
 
-def language_model(folder: Path) -> Path:
-    """The tests' tiny LLaVA with a larger output layer: frozen at its own scale, it would let no word become likely."""
+def save_language_model(folder: Path) -> Path:
+    """Save the tests' tiny LLaVA with a larger output layer.
+
+    Frozen at its own scale, the output layer would let no word become likely.
+    """
     llava = transformers.AutoModelForImageTextToText.from_pretrained(tiny_models.save_llava(folder))
     with torch.no_grad():
         llava.lm_head.weight *= 20
@@ -73,51 +77,57 @@ def language_model(folder: Path) -> Path:
     return folder
 
 
-def priors(examples: Sequence[Example]) -> dict[str, np.ndarray]:
-    """Anatomy -> the best fixed mask of training, bool (SIDE, SIDE); "" for that of all anatomies."""
+def compute_priors(examples: Sequence[Example]) -> dict[str, np.ndarray]:
+    """Compute the best fixed mask of training for each anatomy, bool (SIDE, SIDE); "" for all anatomies together."""
     groups: dict[str, list[np.ndarray]] = {"": []}
-    for one in examples:
-        small = scaled(one.mask, (SIDE, SIDE))
+    for example in examples:
+        small = resize_mask(example.mask, (SIDE, SIDE))
         groups[""].append(small)
-        groups.setdefault(one.anatomy, []).append(small)
-    return {anatomy: best(np.stack(masks)) for anatomy, masks in groups.items()}
+        groups.setdefault(example.anatomy, []).append(small)
+    return {anatomy: select_best(np.stack(masks)) for anatomy, masks in groups.items()}
 
 
-def best(masks: np.ndarray) -> np.ndarray:
-    """The mean of masks (n, h, w) above the threshold with the best mean Dice on them."""
+def select_best(masks: np.ndarray) -> np.ndarray:
+    """Threshold the mean of masks (n, h, w) at the threshold with the best mean Dice."""
     mean = masks.mean(0)
     candidates = [mean >= threshold for threshold in THRESHOLDS]
-    dice = [(2 * (masks & one).sum((1, 2)) / (masks.sum((1, 2)) + one.sum())).mean() for one in candidates]
-    return candidates[int(np.argmax(dice))]
+    mean_dice = [
+        (2 * (masks & candidate).sum((1, 2)) / (masks.sum((1, 2)) + candidate.sum())).mean() for candidate in candidates
+    ]
+    return candidates[int(np.argmax(mean_dice))]
 
 
-def scaled(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+def resize_mask(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Resize a mask to an image's size."""
     return rle.decode(rle.resize_mask(mask, size))
 
 
-def dice(masks: Sequence[Mask], examples: Sequence[Example]) -> np.ndarray:
-    given = [None if mask is None else rle.encode(mask) for mask in masks]
-    found = score_predictions(given, [rle.encode(one.mask) for one in examples], per_sample=True)
-    return np.array([one["dice"] for one in found["per_sample"]])
+def compute_dice(masks: Sequence[Mask], examples: Sequence[Example]) -> np.ndarray:
+    """Compute the Dice of each mask."""
+    predictions = [None if mask is None else rle.encode(mask) for mask in masks]
+    scores = score_predictions(predictions, [rle.encode(sample.mask) for sample in examples], per_sample=True)
+    return np.array([sample["dice"] for sample in scores["per_sample"]])
 
 
-def of_other_images(masks: Sequence[Mask], examples: Sequence[Example]) -> dict[int, Mask]:
-    """Number of a question -> the mask of the next image that is asked about the same anatomy, scaled.
+def select_other_images(masks: Sequence[Mask], examples: Sequence[Example]) -> dict[int, Mask]:
+    """Select, for each question, the resized mask of the next image with a question about the same anatomy.
 
-    A question about whose anatomy no other image is asked is left out.
+    Questions without such an image are left out.
     """
-    found = {}
-    for number, one in enumerate(examples):
+    mask_by_number = {}
+    for number, example in enumerate(examples):
         order = [*range(number + 1, len(examples)), *range(number)]
-        others = [n for n in order if examples[n].anatomy == one.anatomy and examples[n].image_id != one.image_id]
-        if others:
-            mask = masks[others[0]]
-            found[number] = None if mask is None else scaled(mask, one.mask.shape)
-    return found
+        numbers = [
+            n for n in order if examples[n].anatomy == example.anatomy and examples[n].image_id != example.image_id
+        ]
+        if numbers:
+            mask = masks[numbers[0]]
+            mask_by_number[number] = None if mask is None else resize_mask(mask, example.mask.shape)
+    return mask_by_number
 
 
-def fitted(places: Scene, out: Path, options: train.Options, device: str) -> model.Loba:
-    """A model after so many steps."""
+def train_model(places: Scene, out: Path, options: train.Options, device: str) -> model.Loba:
+    """Train a model with these options and print its losses."""
     loba = model.start(str(places.vlm), str(places.sam), frozen_encoder=False, rank=16, alpha=32, seed=options.seed)
     record = train.train(loba.to(device), places.training, out, options)
     for log in record["losses"]:
@@ -125,32 +135,40 @@ def fitted(places: Scene, out: Path, options: train.Options, device: str) -> mod
     return loba
 
 
-def table(loba: model.Loba, places: Scene, seed: int) -> None:
+def print_table(loba: model.Loba, places: Scene, seed: int) -> None:
+    """Print the Dice of LobA and of the priors on the held-out images."""
     examples = [places.held_out[n] for n in range(len(places.held_out))]
-    said = [localize(loba, one.image, one.prompt, max_new_tokens=80) for one in examples]
-    masks = [one.mask for one in said]
-    fixed = priors([places.training[n] for n in range(len(places.training))])
+    predictions = [localize(loba, example.image, example.prompt, max_new_tokens=80) for example in examples]
+    masks = [example.mask for example in predictions]
+    fixed = compute_priors([places.training[n] for n in range(len(places.training))])
     ways = {
         "LobA": dict(enumerate(masks)),
-        "LobA, mask of another image": of_other_images(masks, examples),
-        "centre prior": {n: scaled(fixed[""], one.mask.shape) for n, one in enumerate(examples)},
+        "LobA, mask of another image": select_other_images(masks, examples),
+        "centre prior": {n: resize_mask(fixed[""], example.mask.shape) for n, example in enumerate(examples)},
         "prior of the anatomy": {
-            n: scaled(fixed.get(one.anatomy, fixed[""]), one.mask.shape) for n, one in enumerate(examples)
+            n: resize_mask(fixed.get(example.anatomy, fixed[""]), example.mask.shape)
+            for n, example in enumerate(examples)
         },
     }
     right = [
-        text.text.startswith(one.target.partition(" The answer")[0]) for text, one in zip(said, examples, strict=True)
+        text.text.startswith(example.target.partition(" The answer")[0])
+        for text, example in zip(predictions, examples, strict=True)
     ]
-    print(f"{len(examples)} questions about {len({one.image_id for one in examples})} held-out images")
+    print(f"{len(examples)} questions about {len({example.image_id for example in examples})} held-out images")
     print(f"{sum(mask is not None for mask in masks)} answers with <SEG>, {sum(right)} that name the right anatomy")
-    print(f"e.g. {examples[0].prompt} -> {said[0].text}")
-    for name, given in ways.items():
-        asked = [examples[number] for number in given]
-        found = bootstrap_mean(dice([*given.values()], asked), groups=[one.image_id for one in asked], seed=seed)
-        print(f"{name:30}Dice {found.mean:.3f} [{found.low:.3f}, {found.high:.3f}], {found.n} questions")
+    print(f"e.g. {examples[0].prompt} -> {predictions[0].text}")
+    for name, mask_by_number in ways.items():
+        questions = [examples[number] for number in mask_by_number]
+        interval = bootstrap_mean(
+            compute_dice([*mask_by_number.values()], questions),
+            groups=[example.image_id for example in questions],
+            seed=seed,
+        )
+        print(f"{name:30}Dice {interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}], {interval.n} questions")
 
 
 def main() -> None:
+    """Train for the given time and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=5, help="how long to train, roughly; default 5")
     parser.add_argument("--device", default="cpu", help="of torch; default cpu")
@@ -161,17 +179,19 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, torch.random.fork_rng():
         folder = Path(name)
-        places = scene(folder, args.seed, args.image_size)
-        how = {"lr": args.lr, "batch": args.batch, "seed": args.seed, "warmup": 20}
+        places = build_scene(folder, args.seed, args.image_size)
+        settings = {"lr": args.lr, "batch": args.batch, "seed": args.seed, "warmup": 20}
         begun = time.monotonic()
-        fitted(places, folder / "timed", train.Options(**how, steps=30, save_every=1000, log_every=1000), args.device)
+        train_model(
+            places, folder / "timed", train.Options(**settings, steps=30, save_every=1000, log_every=1000), args.device
+        )
         steps = max(int(args.minutes * 60 / (time.monotonic() - begun) * 30), 1)
-        options = train.Options(**how, steps=steps, save_every=steps, log_every=max(steps // 10, 1))
+        options = train.Options(**settings, steps=steps, save_every=steps, log_every=max(steps // 10, 1))
         begun, before = time.monotonic(), time.process_time()
-        loba = fitted(places, folder / "out", options, args.device)
+        loba = train_model(places, folder / "out", options, args.device)
         wall, cpu = time.monotonic() - begun, time.process_time() - before
         print(f"{steps} steps of {args.batch}: {wall:.0f} s, {cpu:.0f} CPU s")
-        table(loba, places, args.seed)
+        print_table(loba, places, args.seed)
 
 
 if __name__ == "__main__":

@@ -31,37 +31,39 @@ NAMES = ("auroc", "average_precision", "iou_5", "iou_10", "iou_30")
 WANTED_SPEED, WANTED_MEGABYTES, TOLERANCE = 15, 8, 1e-9
 
 
-def batch(upsampling: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Maps and masks, (50, 224, 224) each."""
+def draw_batch(upsampling: str, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw maps and masks, (50, 224, 224) each."""
     rng = np.random.default_rng(seed)
     cells = np.exp(rng.normal(0, 1.5, (BATCH, 19, 19)))
     cells /= cells.sum(axis=(1, 2), keepdims=True)
     maps = np.stack([scores(grid, SIZE, window(SIZE), upsampling) for grid in cells])
     corners = [rng.uniform(200, [1400, 1900], (rng.integers(1, 4), 2)) for _ in range(BATCH)]
-    boxes = [np.hstack([of_map, rng.uniform(300, 1200, of_map.shape)]).round() for of_map in corners]
-    return maps, np.stack([mask(of_map, SIZE) for of_map in boxes])
+    boxes = [np.hstack([boxes_of_map, rng.uniform(300, 1200, boxes_of_map.shape)]).round() for boxes_of_map in corners]
+    return maps, np.stack([mask(boxes_of_map, SIZE) for boxes_of_map in boxes])
 
 
-def counted(labels: np.ndarray, predicted: np.ndarray) -> float:
+def compute_counted_iou(labels: np.ndarray, predicted: np.ndarray) -> float:
+    """Compute the IoU with np.count_nonzero."""
     return np.count_nonzero(labels & predicted) / np.count_nonzero(labels | predicted)
 
 
-def loop(maps: np.ndarray, masks: np.ndarray, iou: Callable) -> np.ndarray:
-    found = []
+def score_by_loop(maps: np.ndarray, masks: np.ndarray, iou: Callable) -> np.ndarray:
+    """Compute all scores map by map with scikit-learn, shape (scores, maps)."""
+    rows = []
     for ranked, inside in zip(maps.reshape(len(maps), -1), masks.reshape(len(masks), -1), strict=True):
         values = [roc_auc_score(inside, ranked), average_precision_score(inside, ranked)]
-        kept = [len(ranked) - int(len(ranked) * top / 100) for top in TOPS]
-        in_order = np.partition(ranked, [count - 1 for count in kept])
-        found.append(values + [iou(inside, ranked > in_order[count - 1]) for count in kept])
-    return np.array(found).T
+        ranks = [len(ranked) - int(len(ranked) * top / 100) for top in TOPS]
+        in_order = np.partition(ranked, [count - 1 for count in ranks])
+        rows.append(values + [iou(inside, ranked > in_order[count - 1]) for count in ranks])
+    return np.array(rows).T
 
 
 def measure(upsampling: str) -> tuple[float, float, float, float]:
-    """CPU seconds for 2,500 maps, ours, the loop with jaccard_score and that which counts; the largest difference."""
-    maps, masks = batch(upsampling, 0)
+    """Measure CPU seconds for 2,500 maps (ours, jaccard_score loop, counting loop) and the largest difference."""
+    maps, masks = draw_batch(upsampling, 0)
     seconds, difference = {"ours": 0.0, "jaccard": 0.0, "counted": 0.0}, 0.0
 
-    def timed(name: str, way: Callable):
+    def run_timed(name: str, way: Callable):
         start = time.process_time()
         result = way()
         seconds[name] += time.process_time() - start
@@ -69,19 +71,19 @@ def measure(upsampling: str) -> tuple[float, float, float, float]:
 
     localization(maps, masks)  # pages and caches of a first run are not what is measured
     for number in range(MAPS // BATCH):
-        values = timed("ours", lambda: localization(maps, masks))
+        values = run_timed("ours", lambda: localization(maps, masks))
         if number % LOOP_EVERY:
             continue
         ours = np.stack([values[name] for name in NAMES])
-        for name, iou in (("jaccard", jaccard_score), ("counted", counted)):
-            expected = timed(name, lambda iou=iou: loop(maps, masks, iou))
+        for name, iou in (("jaccard", jaccard_score), ("counted", compute_counted_iou)):
+            expected = run_timed(name, lambda iou=iou: score_by_loop(maps, masks, iou))
             difference = max(difference, float(np.abs(ours - expected).max()))
     return seconds["ours"], seconds["jaccard"] * LOOP_EVERY, seconds["counted"] * LOOP_EVERY, difference
 
 
-def peak(upsampling: str) -> float:
-    """MB that scoring a batch holds at most beyond the batch."""
-    maps, masks = batch(upsampling, 0)
+def compute_peak(upsampling: str) -> float:
+    """Compute the peak MB of scoring a batch, without the batch itself."""
+    maps, masks = draw_batch(upsampling, 0)
     tracemalloc.start()
     localization(maps, masks)
     held = tracemalloc.get_traced_memory()[1] / 2**20
@@ -90,15 +92,16 @@ def peak(upsampling: str) -> float:
 
 
 def main() -> None:
+    """Print speed, memory and differences."""
     print(f"{MAPS} maps of {SIDE} x {SIDE} in batches of {BATCH}, CPU seconds of one core")
     columns = f"{'scikit-learn':>14}{'times':>8}{'own counts':>12}{'times':>8}{'difference':>12}{'MB':>6}"
     print(f"{'maps':10}{'ours':>8}{columns}")
     failed = []
     for upsampling in ("bilinear", "nearest"):
-        ours, jaccard, own, difference = measure(upsampling)
-        held = peak(upsampling)
+        ours, jaccard, own_peak, difference = measure(upsampling)
+        held = compute_peak(upsampling)
         print(
-            f"{upsampling:10}{ours:8.2f}{jaccard:14.1f}{jaccard / ours:8.1f}{own:12.1f}{own / ours:8.1f}"
+            f"{upsampling:10}{ours:8.2f}{jaccard:14.1f}{jaccard / ours:8.1f}{own_peak:12.1f}{own_peak / ours:8.1f}"
             f"{difference:12.1e}{held:6.1f}"
         )
         if upsampling == "bilinear" and jaccard / ours < WANTED_SPEED:

@@ -26,8 +26,8 @@ SIZE = (480, 854)
 RUNS, LIMIT = 9, 1 / 3
 
 
-def flow_pair() -> tuple[np.ndarray, np.ndarray]:
-    """A camera move, a tool on a tenth of the frame, and the noise of an estimate."""
+def draw_flow_pair() -> tuple[np.ndarray, np.ndarray]:
+    """Draw the flow of a camera move, with a tool on a tenth of the frame and the noise of an estimate."""
     rng = np.random.default_rng(0)
     forward = compute_camera_flow(Camera(3, -2, 0.01, 0.02), SIZE)
     forward[:, 200:400, 500:700] += 8
@@ -35,44 +35,48 @@ def flow_pair() -> tuple[np.ndarray, np.ndarray]:
     return forward + noise[0], -forward + noise[1]
 
 
-def design() -> np.ndarray:
+def build_design() -> np.ndarray:
+    """Build the design matrix of the camera model for both directions."""
     x, y = (axis.ravel() for axis in np.meshgrid(*compute_centred_axes(SIZE)))
-    one, none = np.ones_like(x), np.zeros_like(x)
-    one_way = np.concatenate([np.stack([-one, none, -x, y], 1), np.stack([none, -one, -y, -x], 1)])
+    ones, zeros = np.ones_like(x), np.zeros_like(x)
+    one_way = np.concatenate([np.stack([-ones, zeros, -x, y], 1), np.stack([zeros, -ones, -y, -x], 1)])
     return np.concatenate([one_way, one_way])
 
 
-def plain_fit(matrix: np.ndarray, forward: np.ndarray, backward: np.ndarray) -> Camera:
+def fit_plain(matrix: np.ndarray, forward: np.ndarray, backward: np.ndarray) -> Camera:
+    """Fit the camera with numpy.linalg.lstsq."""
     target = np.concatenate([forward.ravel(), -backward.ravel()])
     return Camera(*np.linalg.lstsq(matrix, target, rcond=None)[0].tolist())
 
 
-def cpu_ms(work: Callable[[], object]) -> float:
+def measure_cpu_ms(work: Callable[[], object]) -> float:
+    """Measure the CPU milliseconds of one call."""
     start = time.process_time()
     work()
     return 1000 * (time.process_time() - start)
 
 
 def main() -> None:
-    forward, backward = flow_pair()
-    matrix = design()
-    difference = np.subtract(astuple(fit(forward, backward)), astuple(plain_fit(matrix, forward, backward)))
+    """Print the median time of each way."""
+    forward, backward = draw_flow_pair()
+    matrix = build_design()
+    difference = np.subtract(astuple(fit(forward, backward)), astuple(fit_plain(matrix, forward, backward)))
 
-    def masked(camera: Camera) -> np.ndarray:
+    def compute_mask(camera: Camera) -> np.ndarray:
         return compute_motion_mask(compute_magnitude(corrected(forward, camera)))
 
     ways: dict[str, Callable[[], object]] = {
         "closed form": lambda: fit(forward, backward),
         "trimmed (0.3)": lambda: fit(forward, backward, trim=0.3),
-        "lstsq": lambda: plain_fit(matrix, forward, backward),
-        "closed form and mask": lambda: masked(fit(forward, backward)),
-        "trimmed (0.3) and mask": lambda: masked(fit(forward, backward, trim=0.3)),
-        "lstsq and mask": lambda: masked(plain_fit(matrix, forward, backward)),
+        "lstsq": lambda: fit_plain(matrix, forward, backward),
+        "closed form and mask": lambda: compute_mask(fit(forward, backward)),
+        "trimmed (0.3) and mask": lambda: compute_mask(fit(forward, backward, trim=0.3)),
+        "lstsq and mask": lambda: compute_mask(fit_plain(matrix, forward, backward)),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
     for _ in range(RUNS):  # in turn, so that a busy machine slows all
         for name, work in ways.items():
-            times[name].append(cpu_ms(work))
+            times[name].append(measure_cpu_ms(work))
     print(f"flow pairs of {SIZE[0]}x{SIZE[1]}; the fits differ by {np.abs(difference).max():.1e} at most")
     for name, runs in times.items():
         median = statistics.median(runs)

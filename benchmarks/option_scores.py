@@ -33,15 +33,15 @@ TEXTS = [" Edema", " No edema", " Fracture", " A.", " B. No", " A. Edema", " B. 
 
 
 def save_model(folder: Path) -> Path:
-    """The tests' LLaVA, with more and larger layers and larger images."""
+    """Save the tests' LLaVA with more and larger layers and larger images."""
     tiny_models.save_llava(folder)
     config: Any = transformers.AutoConfig.from_pretrained(folder)
-    for part, sizes in (
+    for section, sizes in (
         (config.vision_config, {"hidden_size": 384, "intermediate_size": 1536, "num_hidden_layers": 7}),
         (config.text_config, {"hidden_size": 256, "intermediate_size": 1024, "num_hidden_layers": 4}),
     ):
         for name, size in sizes.items():
-            setattr(part, name, size)
+            setattr(section, name, size)
     config.vision_config.image_size = 224
     config.text_config.head_dim = config.text_config.hidden_size // config.text_config.num_attention_heads
     processor: Any = transformers.AutoProcessor.from_pretrained(folder)
@@ -53,45 +53,49 @@ def save_model(folder: Path) -> Path:
     return folder
 
 
-def requests(n_options: int, *, reuse: bool) -> list[Instance]:
+def make_requests(n_options: int, *, reuse: bool) -> list[Instance]:
+    """Make requests that score `n_options` options for each context; without reuse, each has its own images."""
     rng = np.random.default_rng(0)
     pictures = [Image.fromarray(rng.integers(0, 256, (320, 390, 3), dtype=np.uint8)) for _ in range(CONTEXTS)]
-    asked = []
+    instances = []
     for number, picture in enumerate(pictures):
         images = [picture]
         for i, text in enumerate(TEXTS[:n_options]):
             visual = {"visual": images if reuse else [picture]}
-            asked.append(Instance("loglikelihood", {"id": str(number)}, (PROMPT, text, visual), i, ("t", number, 1)))
-    return asked
+            instances.append(
+                Instance("loglikelihood", {"id": str(number)}, (PROMPT, text, visual), i, ("t", number, 1))
+            )
+    return instances
 
 
 def measure(lm: Any, n_options: int) -> tuple[float, float, float]:
-    """Seconds with reuse, seconds without, and the largest difference of a score in nats."""
+    """Measure seconds with reuse, seconds without, and the largest difference of a score in nats."""
     seconds: dict[bool, list[float]] = {True: [], False: []}
     scores: dict[bool, list[float]] = {}
     for _ in range(ROUNDS):
         for reuse in (True, False):
-            asked = requests(n_options, reuse=reuse)
+            requested = make_requests(n_options, reuse=reuse)
             start = time.perf_counter()
-            scores[reuse] = [score for score, _ in lm.loglikelihood(asked, disable_tqdm=True)]
+            scores[reuse] = [score for score, _ in lm.loglikelihood(requested, disable_tqdm=True)]
             seconds[reuse].append(time.perf_counter() - start)
     difference = float(np.abs(np.subtract(scores[True], scores[False])).max())
     return min(seconds[True]), min(seconds[False]), difference
 
 
 def main() -> None:
+    """Print the seconds with and without reuse."""
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
     transformers.utils.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as folder:
         lm: Any = HFVisionLM(str(save_model(Path(folder))), dtype="float32", device="cpu", batch_size=BATCH_SIZE)  # pyright: ignore[reportAbstractUsage]
-        parts = {"vision": lm.model.base_model.vision_tower, "language": lm.model.base_model.language_model}
-        sizes = ", ".join(f"{name} {sum(p.numel() for p in m.parameters()) / 1e6:.1f} M" for name, m in parts.items())
+        modules = {"vision": lm.model.base_model.vision_tower, "language": lm.model.base_model.language_model}
+        sizes = ", ".join(f"{name} {sum(p.numel() for p in m.parameters()) / 1e6:.1f} M" for name, m in modules.items())
         print(f"weights: {sizes}; {CONTEXTS} contexts, batches of {BATCH_SIZE}, best of {ROUNDS}")
         print(f"{'continuations':14}{'reuse s':>9}{'again s':>9}{'again / reuse':>15}{'largest difference, nats':>26}")
         for n_options in (3, 7):
-            reuse, again, difference = measure(lm, n_options)
-            print(f"{n_options:<14}{reuse:9.2f}{again:9.2f}{again / reuse:15.2f}{difference:26.1e}")
+            reuse, without_reuse, difference = measure(lm, n_options)
+            print(f"{n_options:<14}{reuse:9.2f}{without_reuse:9.2f}{without_reuse / reuse:15.2f}{difference:26.1e}")
 
 
 if __name__ == "__main__":

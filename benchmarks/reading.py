@@ -26,25 +26,27 @@ MORE = [
 ]  # fmt: skip
 
 
-def measure(read: Callable[[str], Any], text: str) -> float:
+def measure(reader: Callable[[str], Any], text: str) -> float:
     """Return the CPU seconds of one reading."""
     start = process_time()
-    read(text)
+    reader(text)
     return process_time() - start
 
 
 def main() -> None:
     """Print the slowest texts of each reader."""
     print(f"{'reader':<12} {'fragment':<28} {'seconds':>8} {'x words':>8} {'growth':>7}")
-    for name, read in READERS.items():
-        read("Yes.")  # patterns are compiled once
+    for name, reader in READERS.items():
+        reader("Yes.")  # patterns are compiled once
         texts = {unit: unit * (SIZE // len(unit)) for unit in (*REPEATED, *MORE)}
-        seconds = {unit: measure(read, text) for unit, text in texts.items()}
+        seconds = {unit: measure(reader, text) for unit, text in texts.items()}
         for unit in sorted(seconds, key=seconds.__getitem__, reverse=True)[:SHOWN]:
             text = texts[unit]
-            words = measure(lambda text: len(re.findall(r"\w+", text)), text)
-            growth = seconds[unit] / max(measure(read, text[: SIZE // 4]), 1e-4)
-            print(f"{name:<12} {unit!r:<28} {seconds[unit]:8.2f} {seconds[unit] / max(words, 1e-4):8.0f} {growth:7.1f}")
+            baseline = measure(lambda text: len(re.findall(r"\w+", text)), text)
+            growth = seconds[unit] / max(measure(reader, text[: SIZE // 4]), 1e-4)
+            print(
+                f"{name:<12} {unit!r:<28} {seconds[unit]:8.2f} {seconds[unit] / max(baseline, 1e-4):8.0f} {growth:7.1f}"
+            )
 
 
 if __name__ == "__main__":

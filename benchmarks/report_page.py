@@ -22,7 +22,8 @@ from tests.report.report_logs import answered, write_log
 N = 10_000
 
 
-def written(logs: Path, page: Path) -> str:
+def write_report(logs: Path, page: Path) -> str:
+    """Write the report page and describe its size and time."""
     start = time.perf_counter()
     report = collect([logs])
     collected = time.perf_counter()
@@ -31,8 +32,8 @@ def written(logs: Path, page: Path) -> str:
     return f"{size:.2f} MB; tables {collected - start:.1f} s, page {time.perf_counter() - collected:.1f} s"
 
 
-def opened(page: Path | None) -> float:
-    """Seconds until the list of cases stands, or until an empty page does; the best of three."""
+def open_page(page: Path | None) -> float:
+    """Measure the seconds until the list of cases is visible (or an empty page is open); the best of three."""
     with browser() as running:
         seconds = []
         for _ in range(3):
@@ -49,14 +50,15 @@ def opened(page: Path | None) -> float:
 
 
 def main() -> None:
+    """Print size and time of the page."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         if sys.argv[1:]:
-            print(f"{sys.argv[1]}: {written(Path(sys.argv[1]), folder / 'logs.html')}")
+            print(f"{sys.argv[1]}: {write_report(Path(sys.argv[1]), folder / 'logs.html')}")
         for name, right in (("a", N // 2), ("b", N // 3)):
             write_log(folder / "logs" / name, f"model-{name}", answered("chexpert_presence", N, right, N // 4))
-        print(f"{N:,} questions of two models: {written(folder / 'logs', folder / 'report.html')}")
-        print(f"opened in {opened(folder / 'report.html'):.2f} s; an empty page in {opened(None):.2f} s")
+        print(f"{N:,} questions of two models: {write_report(folder / 'logs', folder / 'report.html')}")
+        print(f"opened in {open_page(folder / 'report.html'):.2f} s; an empty page in {open_page(None):.2f} s")
 
 
 if __name__ == "__main__":

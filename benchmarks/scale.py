@@ -44,7 +44,14 @@ EXPONENT, MEBIBYTES = 1.05, 2048
 
 
 class Measured(NamedTuple):
-    """One build. size: in images or rows. seconds: of processors; wall: by the clock. mib: the peak."""
+    """Measurements of one build.
+
+    Attributes:
+        size: Number of images or rows.
+        seconds: Processor seconds.
+        wall: Wall-clock seconds.
+        mib: Peak memory in MiB.
+    """
 
     size: int
     seconds: float
@@ -53,7 +60,7 @@ class Measured(NamedTuple):
 
 
 class Repeated:
-    """The synthetic MIMIC-CXR, written several times under other ids."""
+    """The synthetic MIMIC-CXR, written several times under different ids."""
 
     def __init__(self, folder: Path) -> None:
         self.roots = {name: folder / name for name in SOURCES}
@@ -64,7 +71,7 @@ class Repeated:
         detected = self.roots["mimic_cxr_detections"]
         self.classes = (detected / "classes.txt").read_bytes()
         self.boxes = {path.stem: path.read_bytes() for path in detected.glob("*-*.txt")}
-        self.masks = {path.name: _coco(path) for path in self.roots["mimic_cxr_anatomy"].iterdir()}
+        self.masks = {path.name: _read_coco(path) for path in self.roots["mimic_cxr_anatomy"].iterdir()}
         self.n_images = len(self.tables["mimic-cxr-2.0.0-metadata.csv.gz"]) - 1
 
     def _rows(self, path: Path) -> list[list[str]]:
@@ -72,7 +79,7 @@ class Repeated:
             return list(csv.reader(file))
 
     def write(self, folder: Path, n_images: int) -> int:
-        """About so many images below the folder; how many there are."""
+        """Write about `n_images` images below the folder; return their number."""
         times = max(1, round(n_images / self.n_images))
         for name in ("mimic_cxr/files", "mimic_cxr_anatomy", "mimic_cxr_detections"):
             (folder / name).mkdir(parents=True)
@@ -92,21 +99,21 @@ class Repeated:
         for name, value in zip(header, row, strict=True):
             match name:
                 case "dicom_id":
-                    yield _dicom(value, k)
+                    yield _rename_dicom(value, k)
                 case "subject_id" | "study_id":
-                    yield _number(value, k)
+                    yield _renumber(value, k)
                 case "Rows" | "Columns":
                     yield str(ENLARGED * int(value))
                 case _:
                     yield value
 
     def _write_image(self, folder: Path, row: Mapping[str, str], k: int) -> None:
-        image, study, patient = row["dicom_id"], row["study_id"], _number(row["subject_id"], k)
+        image, study, patient = row["dicom_id"], row["study_id"], _renumber(row["subject_id"], k)
         if study in self.reports:
-            path = folder / "mimic_cxr/files" / f"p{patient[:2]}" / f"p{patient}" / f"s{_number(study, k)}.txt"
+            path = folder / "mimic_cxr/files" / f"p{patient[:2]}" / f"p{patient}" / f"s{_renumber(study, k)}.txt"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(self.reports[study])
-        name = _dicom(image, k)
+        name = _rename_dicom(image, k)
         if image in self.boxes:
             (folder / "mimic_cxr_detections" / f"{name}.txt").write_bytes(self.boxes[image])
         if image in self.masks:
@@ -116,30 +123,30 @@ class Repeated:
             (folder / "mimic_cxr_anatomy" / f"{name}.json").write_text(text)
 
 
-def _dicom(image: str, k: int) -> str:
+def _rename_dicom(image: str, k: int) -> str:
     digits = hashlib.sha1(f"{image} {k}".encode(), usedforsecurity=False).hexdigest()
     return "-".join(digits[start : start + 8] for start in range(0, 40, 8))
 
 
-def _number(number: str, k: int) -> str:
-    """The synthetic numbers are the first thousand of their kind."""
+def _renumber(number: str, k: int) -> str:
+    """Shift a synthetic number: the phantom uses the first thousand of each kind."""
     return str(int(number) + 1000 * k)
 
 
-def _coco(folder: Path) -> dict[str, Any]:
-    """What CXAS writes of one image, of the synthetic png files."""
-    found = [(path.stem, rle.encode(np.asarray(Image.open(path)))) for path in sorted(folder.glob("*.png"))]
+def _read_coco(folder: Path) -> dict[str, Any]:
+    """Read the masks of the synthetic PNG files as CXAS's COCO format of one image."""
+    masks = [(path.stem, rle.encode(np.asarray(Image.open(path)))) for path in sorted(folder.glob("*.png"))]
     return {
         "images": [{"id": 0, "width": 512, "height": 512}],
-        "categories": [{"id": number, "name": name} for number, (name, _) in enumerate(found)],
+        "categories": [{"id": number, "name": name} for number, (name, _) in enumerate(masks)],
         "annotations": [
-            {"image_id": 0, "category_id": number, "segmentation": mask} for number, (_, mask) in enumerate(found)
+            {"image_id": 0, "category_id": number, "segmentation": mask} for number, (_, mask) in enumerate(masks)
         ],
     }
 
 
 def write_chexpert(folder: Path, times: float) -> int:
-    """The real rows so many times, each time of other patients; how many there are."""
+    """Write the real rows `times` times, each time with different patients; return their number."""
     root = sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"]
     with gzip.open(chexpert.find_label_files(root)["train"], "rt", encoding="utf-8") as file:
         header, *lines = file
@@ -152,11 +159,11 @@ def write_chexpert(folder: Path, times: float) -> int:
     return len(lines) * max(1, round(times))
 
 
-def build(what: str, root: str, out: str, workers: str) -> None:
-    """What `measured` runs: a build, and its seconds and memory."""
+def build(job: str, root: str, out: str, workers: str) -> None:
+    """Build and print seconds and memory: the child process of `run_measured`."""
     folder = Path(root)
-    started, spent = time.perf_counter(), _seconds()
-    if what == "mimic":
+    started, spent = time.perf_counter(), _read_seconds()
+    if job == "mimic":
         roots = {name: folder / name for name in SOURCES}
         heal_medvqa.build(roots, Path(out), configs=["mimic"], workers=int(workers))
     else:
@@ -167,70 +174,71 @@ def build(what: str, root: str, out: str, workers: str) -> None:
 
         get_reusable_executor().shutdown()
     peak = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    print(json.dumps([_seconds() - spent, wall, peak / 1024]))
+    print(json.dumps([_read_seconds() - spent, wall, peak / 1024]))
 
 
-def _seconds() -> float:
+def _read_seconds() -> float:
     return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
 
 
-def measured(what: str, root: Path, out: Path, size: int, workers: int = 1) -> Measured:
-    """A build in a process of its own."""
-    command = [sys.executable, __file__, "build", what, str(root), str(out), str(workers)]
+def run_measured(job: str, root: Path, out: Path, size: int, workers: int = 1) -> Measured:
+    """Build in a new process and return its measurements."""
+    command = [sys.executable, __file__, "build", job, str(root), str(out), str(workers)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return Measured(size, *json.loads(done.stdout))
 
 
-def grown(
-    what: str, unit: str, sizes: Sequence[float], write: Callable[[Path, float], int], folder: Path, until: float
+def run_growing(
+    job: str, unit: str, sizes: Sequence[float], write: Callable[[Path, float], int], folder: Path, until: float
 ) -> list[Measured]:
-    """Builds of growing size, printed; none is begun that would not end in time."""
-    found: list[Measured] = []
+    """Run and print builds of growing size; skip sizes that would not end in time."""
+    runs: list[Measured] = []
     for size in sizes:
-        if found and time.monotonic() + 2 * found[-1].wall * size / sizes[len(found) - 1] > until:
-            print(f"{what}: no time is left for {size:,.0f} {unit}")
+        if runs and time.monotonic() + 2 * runs[-1].wall * size / sizes[len(runs) - 1] > until:
+            print(f"{job}: no time is left for {size:,.0f} {unit}")
             break
-        n = write(folder / f"{what}{len(found)}", size)
-        found.append(measured(what, folder / f"{what}{len(found)}", folder / "out", n))
-        one = found[-1]
+        n = write(folder / f"{job}{len(runs)}", size)
+        runs.append(run_measured(job, folder / f"{job}{len(runs)}", folder / "out", n))
+        run = runs[-1]
         print(
-            f"{what}  {n:>9,} {unit:6}  {one.seconds:7.1f} s  {1e6 * one.seconds / n:7.0f} us each  {one.mib:6.0f} MiB"
+            f"{job}  {n:>9,} {unit:6}  {run.seconds:7.1f} s  {1e6 * run.seconds / n:7.0f} us each  {run.mib:6.0f} MiB"
         )
-    return found
+    return runs
 
 
-def exponent(found: Sequence[Measured]) -> float:
-    """Of the growth of time with size."""
-    sizes, seconds = np.log([(one.size, one.seconds) for one in found]).T
+def compute_exponent(runs: Sequence[Measured]) -> float:
+    """Compute the exponent of the growth of time with size."""
+    sizes, seconds = np.log([(run.size, run.seconds) for run in runs]).T
     return float(np.polyfit(sizes, seconds, 1)[0])
 
 
 def main() -> None:
+    """Print exponent, memory and the gain of a second worker."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--fraction", type=float, default=0.25)
     parser.add_argument("--minutes", type=float, default=10)
-    given = parser.parse_args()
-    until = time.monotonic() + 60 * given.minutes
+    arguments = parser.parse_args()
+    until = time.monotonic() + 60 * arguments.minutes
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        rows = [given.fraction * times for times in (4, 16, 64)]
-        labels = grown("chexpert", "rows", rows, write_chexpert, folder, until)
+        rows = [arguments.fraction * times for times in (4, 16, 64)]
+        labels = run_growing("chexpert", "rows", rows, write_chexpert, folder, until)
         repeated = Repeated(folder / "phantom")
-        shares = [given.fraction * share * WHOLE for share in (1 / 4, 1 / 2, 1)]
-        images = grown("mimic", "images", shares, lambda at, n: repeated.write(at, round(n)), folder, until)
+        shares = [arguments.fraction * share * WHOLE for share in (1 / 4, 1 / 2, 1)]
+        images = run_growing("mimic", "images", shares, lambda at, n: repeated.write(at, round(n)), folder, until)
         last = images[-1]
-        two = measured("mimic", folder / f"mimic{len(images) - 1}", folder / "out", last.size, workers=2)
-    for what, found in (("chexpert", labels), ("mimic", images)):
-        peak = max(one.mib for one in found)
-        print(f"{what}: exponent {exponent(found):.3f} (wanted: below {EXPONENT}), "
+        two = run_measured("mimic", folder / f"mimic{len(images) - 1}", folder / "out", last.size, workers=2)
+    for job, runs in (("chexpert", labels), ("mimic", images)):
+        peak = max(run.mib for run in runs)
+        print(f"{job}: exponent {compute_exponent(runs):.3f} (wanted: below {EXPONENT}), "
               f"peak {peak:.0f} MiB (wanted: below {MEBIBYTES})")  # fmt: skip
     gained = last.wall / two.wall
-    alone = max(0.0, 2 / gained - 1)
+    serial_share = max(0.0, 2 / gained - 1)
     print(f"mimic: 2 workers in {two.wall:.1f} s, 1 in {last.wall:.1f} s: {gained:.2f} times as fast, "
-          f"{two.mib:.0f} MiB; {100 * alone:.0f}% are done by one process")  # fmt: skip
-    whole = last.wall * (WHOLE / last.size) ** max(1.0, exponent(images))
+          f"{two.mib:.0f} MiB; {100 * serial_share:.0f}% are done by one process")  # fmt: skip
+    full_seconds = last.wall * (WHOLE / last.size) ** max(1.0, compute_exponent(images))
     for cores in CORES:
-        minutes = whole * (alone + (1 - alone) / cores) / 60
+        minutes = full_seconds * (serial_share + (1 - serial_share) / cores) / 60
         print(f"mimic: all {WHOLE:,} images with {cores} cores: {minutes:.0f} minutes (extrapolated)")
 
 

@@ -30,11 +30,13 @@ FILTERS = ("b0", "m1", "m1_slot_agnostic", "m1_extended")
 LIMIT_S, LIMIT_MIB, WANTED = 20, 1536, 3  # wanted: of the time that reading the rows takes
 
 FIGURES: dict[str, Any] = {  # metric -> what lm-eval computes it with
-    one["metric"]: np.mean if one["aggregation"] == "mean" else one["aggregation"] for one in adapter.metrics
+    metric["metric"]: np.mean if metric["aggregation"] == "mean" else metric["aggregation"]
+    for metric in adapter.metrics
 }
 
 
-def answers(n: int, seed: int) -> list[list[str]]:
+def draw_answers(n: int, seed: int) -> list[list[str]]:
+    """Draw `n` random answers."""
     rng = random.Random(seed)
     long = (
         "First I look at both lungs and the heart of image {}. The question asks which finding is present.\nAnswer: {}"
@@ -43,7 +45,7 @@ def answers(n: int, seed: int) -> list[list[str]]:
 
 
 def score(docs: list[dict], resps: list[list[str]]) -> dict[str, dict[str, float]]:
-    """What lm-eval does after generation: filter, per-row metrics, aggregation."""
+    """Score answers like lm-eval after generation: filter, per-row metrics, aggregation."""
     results = {}
     for name in FILTERS:
         readings = getattr(adapter, name)(resps, docs)
@@ -56,6 +58,7 @@ def score(docs: list[dict], resps: list[list[str]]) -> dict[str, dict[str, float
 
 
 def main() -> None:
+    """Print the seconds of scoring and of reading."""
     root = sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"]
     with tempfile.TemporaryDirectory() as folder:
         cxr_contrabench.build({"chexpert": root}, Path(folder), configs=["chexpert_presence"])
@@ -64,7 +67,7 @@ def main() -> None:
         table: pa.Table = pq.read_table(file)
         docs = [doc | {"n_rows_skipped": 0} for doc in table.to_pylist()]
         seconds_read = time.process_time() - start
-    resps = answers(len(docs), 0)
+    resps = draw_answers(len(docs), 0)
     start = time.process_time()
     results = score(docs, resps)
     seconds = time.process_time() - start

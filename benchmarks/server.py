@@ -37,7 +37,7 @@ SETTINGS = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks":
 
 
 class Pictures(Sequence[Image.Image]):
-    """Images of one row, each made when it is taken."""
+    """Images of one row, each made on access."""
 
     def __init__(self, number: int, n: int, side: int) -> None:
         self._number, self._n, self._side = number, n, side
@@ -54,8 +54,8 @@ class Pictures(Sequence[Image.Image]):
         return Image.fromarray(pixels)
 
 
-def requests(n: int, n_images: int, side: int) -> list[Instance]:
-    """Rows with different questions and images."""
+def make_requests(n: int, n_images: int, side: int) -> list[Instance]:
+    """Make requests with different questions and images."""
     return [
         Instance(
             "generate_until",
@@ -73,7 +73,7 @@ def requests(n: int, n_images: int, side: int) -> list[Instance]:
 
 
 async def serve(delay: float) -> None:
-    """Answers each chat completion with A after `delay` seconds; prints its port."""
+    """Answer each chat completion with A after `delay` seconds; print the port."""
     message = {"message": {"role": "assistant", "content": "A"}, "index": 0, "finish_reason": "stop"}
     body = json.dumps(
         {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [message]}
@@ -100,8 +100,8 @@ async def serve(delay: float) -> None:
 
 
 @contextmanager
-def serving(delay: float) -> Iterator[str]:
-    """The URL of a server in another process."""
+def run_server(delay: float) -> Iterator[str]:
+    """Run a server in another process; yield its URL."""
     command = [sys.executable, "-m", "benchmarks.server", "--serve", str(delay)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -111,7 +111,8 @@ def serving(delay: float) -> Iterator[str]:
             process.kill()
 
 
-def clients(url: str) -> dict[str, Any]:
+def build_clients(url: str) -> dict[str, Any]:
+    """Build both clients of a server, by name."""
     from lm_eval.api.registry import get_model
 
     chat: Any = get_model("local-chat-completions")
@@ -125,18 +126,21 @@ def clients(url: str) -> dict[str, Any]:
 
 
 def speed() -> None:
-    """Prints each client's answers a second."""
+    """Print each client's answers per second."""
     best: dict[str, tuple[float, float]] = {}
-    with serving(DELAY) as url:
+    with run_server(DELAY) as url:
         for _ in range(ROUNDS):
-            for name, client in clients(url).items():
-                asked = requests(N, 1, 32)
+            for name, client in build_clients(url).items():
+                instances = make_requests(N, 1, 32)
                 if name != "medfaith-server":  # it takes what `apply_chat_template` of its own has made
-                    for request in asked:
-                        prompt, *others = request.arguments
-                        request.arguments = (client.apply_chat_template([{"role": "user", "content": prompt}]), *others)
+                    for request in instances:
+                        prompt, *options = request.arguments
+                        request.arguments = (
+                            client.apply_chat_template([{"role": "user", "content": prompt}]),
+                            *options,
+                        )
                 started, work = time.perf_counter(), time.process_time()
-                replies = client.generate_until(asked, disable_tqdm=True)
+                replies = client.generate_until(instances, disable_tqdm=True)
                 seconds, work = time.perf_counter() - started, time.process_time() - work
                 assert replies == ["A"] * N
                 best[name] = min(best.get(name, (seconds, work)), (seconds, work))
@@ -149,35 +153,41 @@ def speed() -> None:
 
 
 def memory(n: int) -> None:
-    """Prints the peak memory of this process after n rows."""
-    with serving(0) as url, tempfile.TemporaryDirectory() as folder:
-        asked = requests(n, 2, 128)
-        before, started = _peak(), time.perf_counter()
+    """Print the peak memory of this process after n rows."""
+    with run_server(0) as url, tempfile.TemporaryDirectory() as folder:
+        instances = make_requests(n, 2, 128)
+        before, started = _read_peak(), time.perf_counter()
         lm = ServerLM(base_url=url, model="m", concurrency=CONCURRENCY, answers=str(Path(folder) / "answers.sqlite"))
-        assert lm.generate_until(asked, disable_tqdm=True) == ["A"] * n
-        print(f"{n:>8,} rows: peak {_peak():.0f} MiB, before {before:.0f} MiB, {time.perf_counter() - started:.0f} s")
+        assert lm.generate_until(instances, disable_tqdm=True) == ["A"] * n
+        print(
+            f"{n:>8,} rows: peak {_read_peak():.0f} MiB, before {before:.0f} MiB, {time.perf_counter() - started:.0f} s"
+        )
 
 
-def _peak() -> float:
-    """MiB, on Linux. What `resource` says of a process starts with the peak of the one that started it."""
+def _read_peak() -> float:
+    """Read the peak memory in MiB (Linux only).
+
+    The peak of `resource` starts with the parent's peak.
+    """
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) / 1024
 
 
 def main() -> None:
+    """Serve, measure memory, or print everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, nargs="*", default=[1000, 10000], help="rows whose peak memory is measured")
     parser.add_argument("--serve", type=float, help="be the server, which answers after so many seconds")
     parser.add_argument("--memory", type=int, help="measure the memory of this process with so many rows")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     logging.disable(logging.WARNING)
-    if given.serve is not None:
-        asyncio.run(serve(given.serve))
-    elif given.memory:
-        memory(given.memory)
+    if arguments.serve is not None:
+        asyncio.run(serve(arguments.serve))
+    elif arguments.memory:
+        memory(arguments.memory)
     else:
         speed()
-        for n in given.rows:  # each in a process of its own: a peak does not go down
+        for n in arguments.rows:  # each in a process of its own: a peak does not go down
             subprocess.run([sys.executable, "-m", "benchmarks.server", "--memory", str(n)], check=True)
 
 

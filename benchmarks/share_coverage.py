@@ -22,27 +22,28 @@ SHARES = (0.9, 0.97, 0.99, 0.995)
 WAYS = {"percentiles": {}} | {f"few = {few}": {"bounds": (0, 1), "few": few} for few in (1, 5, 10, 15)}
 
 
-def coverage(
+def compute_coverage(
     groups_of: Callable[[np.random.Generator], np.ndarray], share: float, repetitions: int
 ) -> tuple[list[float], list[float]]:
-    """Of each of WAYS how often it holds the truth, and its mean length, both in per cent."""
+    """Compute coverage and mean length of the interval of each of WAYS, both in percent."""
     rng = np.random.default_rng(1)
     held, length = np.zeros(len(WAYS)), np.zeros(len(WAYS))
     for repetition in range(repetitions):
         groups = groups_of(rng)
         (right,) = answers(rng, groups, [share], 0.0, graded=False)
         for number, options in enumerate(WAYS.values()):
-            found = bootstrap_mean(right, groups=groups, seed=repetition, **options)
-            held[number] += found.low <= share <= found.high
-            length[number] += found.high - found.low
+            interval = bootstrap_mean(right, groups=groups, seed=repetition, **options)
+            held[number] += interval.low <= share <= interval.high
+            length[number] += interval.high - interval.low
     return (100 * held / repetitions).tolist(), (100 * length / repetitions).tolist()
 
 
-def _cells(numbers: Sequence[float]) -> str:
+def _format_cells(numbers: Sequence[float]) -> str:
     return "".join(f"{number:13.1f}" for number in numbers)
 
 
 def main() -> None:
+    """Print the coverage of each way."""
     repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     print(f"coverage of a 95% interval in %, then its mean length in points; {repetitions} repetitions")
     print(f"{'rows':>16}{'share':>7}" + 2 * "".join(f"{way:>13}" for way in WAYS))
@@ -51,8 +52,8 @@ def main() -> None:
     cases += [(f"{n} videos x {FRAMES}", lambda _, n=n: np.repeat(np.arange(n), FRAMES)) for n in VIDEOS]
     for name, groups_of in cases:
         for share in SHARES:
-            held, length = coverage(groups_of, share, repetitions)
-            print(f"{name:>16}{share:7}{_cells(held)}{_cells(length)}", flush=True)
+            held, length = compute_coverage(groups_of, share, repetitions)
+            print(f"{name:>16}{share:7}{_format_cells(held)}{_format_cells(length)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ STAGES = ("images", "processor", "generate")
 
 
 class Size(NamedTuple):
-    """Of a model: its text's and its vision's layers, and how many pixels of an image it takes."""
+    """Size of a model: layers of its text and vision models, and largest number of pixels of an image."""
 
     text: dict[str, int]
     vision: dict[str, Any]
@@ -65,12 +65,12 @@ SIZES = {
 
 
 def save_model(folder: Path, size: Size, device: str) -> Path:
-    """The tests' Qwen2.5-VL with other layers and larger images, in bfloat16 on a GPU."""
+    """Save the tests' Qwen2.5-VL with other layers and larger images, in bfloat16 on a GPU."""
     tiny_models.save_qwen2_5_vl(folder)
     config: Any = transformers.AutoConfig.from_pretrained(folder)
-    for part, changes in ((config.text_config, size.text), (config.vision_config, size.vision)):
+    for section, changes in ((config.text_config, size.text), (config.vision_config, size.vision)):
         for name, value in changes.items():
-            setattr(part, name, value)
+            setattr(section, name, value)
     width = size.text["hidden_size"] // size.text["num_attention_heads"]
     config.vision_config.out_hidden_size = size.text["hidden_size"]
     # A quarter of a head's half for time, the rest in equal parts for height and width.
@@ -82,17 +82,17 @@ def save_model(folder: Path, size: Size, device: str) -> Path:
     torch.manual_seed(0)
     with torch.device(device):
         model: Any = transformers.Qwen2_5_VLForConditionalGeneration(config)
-    model.to(_dtype(device)).save_pretrained(folder)
+    model.to(_choose_dtype(device)).save_pretrained(folder)
     processor.save_pretrained(folder)
     return folder
 
 
-def _dtype(device: str) -> torch.dtype:
+def _choose_dtype(device: str) -> torch.dtype:
     return torch.float32 if device == "cpu" else torch.bfloat16
 
 
-def rows(folder: Path, side: int) -> dict[str, Any]:
-    """Synthetic chest X-rays whose longer side has `side` pixels, and their questions; what the task takes."""
+def write_rows(folder: Path, side: int) -> dict[str, Any]:
+    """Write synthetic chest X-rays with a longer side of `side` pixels, and their questions; return the metadata."""
     roots = phantom.write(folder / "phantom", sources=("chexpert",))
     for path in roots["chexpert"].rglob("*.jpg"):
         with Image.open(path) as picture:
@@ -103,7 +103,14 @@ def rows(folder: Path, side: int) -> dict[str, Any]:
 
 
 class Timed(NamedTuple):
-    """One run. whole, answering: seconds; stages: seconds of answering by stage; answers in the order of the rows."""
+    """Times and answers of one run.
+
+    Attributes:
+        whole: Seconds of the run.
+        answering: Seconds of answering.
+        stages: Seconds of answering by stage.
+        answers: Answers in the order of the rows.
+    """
 
     whole: float
     answering: float
@@ -113,6 +120,7 @@ class Timed(NamedTuple):
 
 @contextmanager
 def timed(stages: dict[str, float], stage: str) -> Iterator[None]:
+    """Add the seconds of a block to its stage."""
     start = time.perf_counter()
     try:
         yield
@@ -120,20 +128,20 @@ def timed(stages: dict[str, float], stage: str) -> Iterator[None]:
         stages[stage] += time.perf_counter() - start
 
 
-def _timing(stages: dict[str, float], stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*given: Any, **named: Any) -> Any:
+def _wrap_timing(stages: dict[str, float], stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
         with timed(stages, stage):
-            return function(*given, **named)
+            return function(*args, **kwargs)
 
     return call
 
 
 def run(loaded: Any, model: Any) -> tuple[Timed, list[Instance]]:
-    """One run by lm-eval, and what was asked in it."""
-    lm, stages, asked = model.answering, defaultdict(float), []
+    """Run lm-eval once; return times, answers and requests."""
+    lm, stages, instances = model.answering, defaultdict(float), []
 
     def generate(requests: list[Instance]) -> list[str]:
-        asked.extend(requests)
+        instances.extend(requests)
         with timed(stages, "answering"):
             answers.extend(type(lm).generate_until(lm, requests, disable_tqdm=True))
         return answers
@@ -143,80 +151,93 @@ def run(loaded: Any, model: Any) -> tuple[Timed, list[Instance]]:
     start = time.perf_counter()
     with (
         patch.object(lm, "generate_until", generate),
-        patch.object(lm, "tok_batch_multimodal_encode", _timing(stages, "processor", encode)),
-        patch.object(lm, "_model_multimodal_generate", _timing(stages, "generate", forward)),
-        patch.object(images, "open_image", _timing(stages, "images", images.open_image)),
+        patch.object(lm, "tok_batch_multimodal_encode", _wrap_timing(stages, "processor", encode)),
+        patch.object(lm, "_model_multimodal_generate", _wrap_timing(stages, "generate", forward)),
+        patch.object(images, "open_image", _wrap_timing(stages, "images", images.open_image)),
     ):
         answer(loaded, model)
-    return Timed(time.perf_counter() - start, stages.pop("answering"), stages, answers), asked
+    return Timed(time.perf_counter() - start, stages.pop("answering"), stages, answers), instances
 
 
-def bare(lm: Any, asked: Sequence[Instance], roots: dict[str, Path], batch_size: int, n_tokens: int) -> Timed:
-    """The loop that one would write by hand, the longest prompts first."""
+def run_bare_loop(
+    lm: Any, requests: Sequence[Instance], roots: dict[str, Path], batch_size: int, n_tokens: int
+) -> Timed:
+    """Answer by a hand-written loop, the longest prompts first."""
     model, processor, stages = lm.model, lm.processor, defaultdict(float)
     processor.tokenizer.padding_side = "left"
-    prompts, paths = [request.arguments[0] for request in asked], [_paths(request, roots) for request in asked]
+    prompts, paths = (
+        [request.arguments[0] for request in requests],
+        [_find_paths(request, roots) for request in requests],
+    )
     start = time.perf_counter()
     lengths = [len(processor.tokenizer(prompt)["input_ids"]) for prompt in prompts]
-    order = sorted(range(len(asked)), key=lambda place: (-lengths[place], prompts[place]))
-    answers = [""] * len(asked)
-    for first in range(0, len(order), batch_size):
-        places = order[first : first + batch_size]
+    order = sorted(range(len(requests)), key=lambda place: (-lengths[place], prompts[place]))
+    answers = [""] * len(requests)
+    for start_row in range(0, len(order), batch_size):
+        places = order[start_row : start_row + batch_size]
         with timed(stages, "images"):
-            shown = [[Image.open(path).convert("RGB") for path in paths[place]] for place in places]
+            pictures = [[Image.open(path).convert("RGB") for path in paths[place]] for place in places]
         with timed(stages, "processor"):
             texts = [prompts[place] for place in places]
-            inputs = processor(images=shown, text=texts, padding=True, return_tensors="pt")
+            inputs = processor(images=pictures, text=texts, padding=True, return_tensors="pt")
             inputs = inputs.to(model.device, model.dtype)
         with timed(stages, "generate"), torch.no_grad():
-            how = {"max_new_tokens": n_tokens, "min_new_tokens": n_tokens, "do_sample": False}
-            tokens = model.generate(**inputs, **how)[:, inputs["input_ids"].shape[1] :].tolist()
+            generation = {"max_new_tokens": n_tokens, "min_new_tokens": n_tokens, "do_sample": False}
+            tokens = model.generate(**inputs, **generation)[:, inputs["input_ids"].shape[1] :].tolist()
         for place, text in zip(places, processor.batch_decode(tokens, skip_special_tokens=True), strict=True):
             answers[place] = text
     seconds = time.perf_counter() - start
     return Timed(seconds, seconds, stages, answers)
 
 
-def _paths(request: Instance, roots: dict[str, Path]) -> list[Path]:
+def _find_paths(request: Instance, roots: dict[str, Path]) -> list[Path]:
     references = (word.partition(":") for word in str(request.arguments[2]["visual"]).split())
     return [images.locate({"source": source, "key": key}, roots) for source, _, key in references]
 
 
-def measure(given: argparse.Namespace, folder: Path) -> dict[str, list[Timed]]:
-    metadata = rows(folder, given.side)
-    pretrained = save_model(folder / "model", SIZES[given.size], given.device)
+def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Timed]]:
+    """Run each way `ROUNDS` times in turn; require the same answers."""
+    metadata = write_rows(folder, arguments.side)
+    pretrained = save_model(folder / "model", SIZES[arguments.size], arguments.device)
     loaded = load_tasks(TASK, metadata)
-    words = ["--model_args", f"pretrained={pretrained},dtype={str(_dtype(given.device)).removeprefix('torch.')}"]
-    words += ["--apply_chat_template", "--batch_size", str(given.batch_size), "--device", given.device]
-    generation = {"max_gen_toks": given.tokens, "min_new_tokens": given.tokens}
+    options = [
+        "--model_args",
+        f"pretrained={pretrained},dtype={str(_choose_dtype(arguments.device)).removeprefix('torch.')}",
+    ]
+    options += ["--apply_chat_template", "--batch_size", str(arguments.batch_size), "--device", arguments.device]
+    generation = {"max_gen_toks": arguments.tokens, "min_new_tokens": arguments.tokens}
     models, roots = {}, {name: Path(path) for name, path in metadata["roots"].items()}
     for name in ("hf-multimodal", "medfaith-hf-vlm"):
-        model = build_model(["--model", name, *words], [TASK], metadata)
-        models[name] = replace(model, options={**model.options, "limit": given.rows}, generation=generation)
-    found: dict[str, list[Timed]] = {name: [] for name in ("bare loop", *models)}
+        model = build_model(["--model", name, *options], [TASK], metadata)
+        models[name] = replace(model, options={**model.options, "limit": arguments.rows}, generation=generation)
+    results_by_name: dict[str, list[Timed]] = {name: [] for name in ("bare loop", *models)}
     for _ in range(ROUNDS):
         for name, model in models.items():
-            result, asked = run(loaded, model)
-            found[name].append(result)
+            result, requests = run(loaded, model)
+            results_by_name[name].append(result)
         lm = models["medfaith-hf-vlm"].answering
-        found["bare loop"].append(bare(lm, asked, roots, given.batch_size, given.tokens))
-    assert len({tuple(result.answers) for results in found.values() for result in results}) == 1, "other answers"
-    return found
+        results_by_name["bare loop"].append(run_bare_loop(lm, requests, roots, arguments.batch_size, arguments.tokens))
+    assert len({tuple(result.answers) for results in results_by_name.values() for result in results}) == 1, (
+        "other answers"
+    )
+    return results_by_name
 
 
-def show(found: dict[str, list[Timed]], n_rows: int) -> None:
-    best = {name: min(results, key=lambda result: result.answering) for name, results in found.items()}
+def show(results_by_name: dict[str, list[Timed]], n_rows: int) -> None:
+    """Print the best round of each way."""
+    best = {name: min(results, key=lambda result: result.answering) for name, results in results_by_name.items()}
     ideal = best["bare loop"].answering
     stages = "".join(f"{stage + ' s':>13}" for stage in (*STAGES, "rest"))
     print(f"{'':16}{'answers/s':>10}{'of bare':>9}{stages}{'before, after s':>17}")
     for name, result in best.items():
-        rest = result.answering - sum(result.stages.values())
-        cells = "".join(f"{seconds:13.2f}" for seconds in (*(result.stages[stage] for stage in STAGES), rest))
+        other_seconds = result.answering - sum(result.stages.values())
+        cells = "".join(f"{seconds:13.2f}" for seconds in (*(result.stages[stage] for stage in STAGES), other_seconds))
         share, around = ideal / result.answering, result.whole - result.answering
         print(f"{name:16}{n_rows / result.answering:10.2f}{share:9.3f}{cells}{around:17.2f}")
 
 
 def main() -> None:
+    """Parse the arguments, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=tuple(SIZES), default="small", help="of the model (default: %(default)s)")
     parser.add_argument("--device", default="cpu", help="cpu, or cuda (default: %(default)s)")
@@ -224,14 +245,14 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=8, help="rows at a time (default: %(default)s)")
     parser.add_argument("--tokens", type=int, default=16, help="tokens of each answer (default: %(default)s)")
     parser.add_argument("--side", type=int, default=390, help="pixels of an image's longer side (default: %(default)s)")
-    given = parser.parse_args()
+    args = parser.parse_args()
     logging.disable(logging.WARNING)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(given, Path(folder))
-    print(f"{given.rows} rows in batches of {given.batch_size}, {given.tokens} tokens an answer; best of {ROUNDS}")
-    show(found, given.rows)
+        results = measure(args, Path(folder))
+    print(f"{args.rows} rows in batches of {args.batch_size}, {args.tokens} tokens an answer; best of {ROUNDS}")
+    show(results, args.rows)
 
 
 if __name__ == "__main__":

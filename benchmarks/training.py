@@ -40,7 +40,8 @@ SAMPLES = 2000
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def phantom(folder: Path, seed: int, n: int) -> Data:
+def build_phantom(folder: Path, seed: int, n: int) -> Data:
+    """Write the phantom and read its training data."""
     writers = {wrong_lung.SOURCE: chest_imagenome, wrong_lung.IMAGES: mimic_cxr}
     roots = {name: writer.write(folder / name, seed=seed, n=n) for name, writer in writers.items()}
     wrong_lung.build(roots, folder / "data", configs=["gold"])
@@ -48,71 +49,77 @@ def phantom(folder: Path, seed: int, n: int) -> Data:
 
 
 def save_tokenizer(folder: Path, data: Data) -> str:
-    """Of the phantom's words."""
+    """Save a tokenizer of the phantom's words."""
     from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue] (made at import)
 
     folder.mkdir()
-    words = sorted({word for example in data.examples for word in word_list(example.sentence)})
-    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *words]), encoding="utf-8")
+    vocabulary = sorted({word for example in data.examples for word in word_list(example.sentence)})
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *vocabulary]), encoding="utf-8")
     BertTokenizerFast(str(folder / "vocab.txt")).save_pretrained(folder)
     return str(folder)
 
 
-def trained(
-    recipe: str, data: Data, parts: dict[str, list[Example]], text_model: str, options: Options
+def train_recipe(
+    recipe: str, data: Data, splits: dict[str, list[Example]], text_model: str, options: Options
 ) -> tuple[int, np.ndarray, np.ndarray]:
-    """How many rounds it was, and the held-out sentences' AUROC before and after."""
+    """Train by a recipe; return the number of rounds, and the held-out sentences' AUROC before and after."""
     model, tokenizer = start(None, text_model, tiny=True, seed=options.seed)
-    settle(model, data, parts["train"], options)
-    before = auroc(model, tokenizer, data, parts["test"])
-    history = train(model, tokenizer, data, parts, RECIPES[recipe], options)
-    return len(history.train), before, auroc(model, tokenizer, data, parts["test"])
+    settle(model, data, splits["train"], options)
+    before = auroc(model, tokenizer, data, splits["test"])
+    history = train(model, tokenizer, data, splits, RECIPES[recipe], options)
+    return len(history.train), before, auroc(model, tokenizer, data, splits["test"])
 
 
-def interval(rises: np.ndarray, patients: Sequence[str]) -> str:
-    """The mean of (seeds, sentences), NaN where undefined, with its interval over patients and seeds."""
+def format_interval(rises: np.ndarray, patients: Sequence[str]) -> str:
+    """Format the mean of (seeds, sentences), NaN if undefined, with its interval over patients and seeds."""
     rng = np.random.default_rng(0)
-    of_patient = [np.flatnonzero(np.array(patients) == one) for one in dict.fromkeys(patients)]
+    rows_by_patient = [np.flatnonzero(np.array(patients) == patient) for patient in dict.fromkeys(patients)]
     means = []
     for _ in range(SAMPLES):
-        sentences = np.concatenate([of_patient[n] for n in rng.integers(len(of_patient), size=len(of_patient))])
+        sentences = np.concatenate(
+            [rows_by_patient[n] for n in rng.integers(len(rows_by_patient), size=len(rows_by_patient))]
+        )
         means.append(np.nanmean(rises[rng.integers(len(rises), size=len(rises))][:, sentences]))
     low, high = np.quantile(means, (0.025, 0.975))
     return f"{np.nanmean(rises):+.4f} [{low:+.4f}, {high:+.4f}]"
 
 
 def main() -> None:
-    arguments = _parser().parse_args()
+    """Train each recipe with each seed and print the rises of AUROC."""
+    arguments = _build_parser().parse_args()
     torch.set_num_threads(1)
     rises: dict[str, list[Any]] = {recipe: [] for recipe in arguments.recipes}
     with tempfile.TemporaryDirectory() as folder, patch.object(gloria_image, "INPUT", arguments.input):
-        data = phantom(Path(folder), arguments.phantom, arguments.studies)
+        data = build_phantom(Path(folder), arguments.phantom, arguments.studies)
         text_model = save_tokenizer(Path(folder) / "bert", data)
-        parts = by_patient(data.examples)
-        patients = [example.patient for example in parts["test"]]
-        one_lung = np.array(["one_lung" in example.subsets for example in parts["test"]])
-        counts = ", ".join(f"{len(own)} {part}" for part, own in parts.items())
+        splits = by_patient(data.examples)
+        patients = [example.patient for example in splits["test"]]
+        one_lung = np.array(["one_lung" in example.subsets for example in splits["test"]])
+        counts = ", ".join(f"{len(split_examples)} {split}" for split, split_examples in splits.items())
         print(f"sentences: {counts} ({len(set(patients))} patients, {one_lung.sum()} about one lung)", flush=True)
         print(f"{'recipe':18}{'seed':>5}{'rounds':>8}{'before':>9}{'after':>9}{'one lung':>18}{'CPU s':>7}")
         for seed, recipe in itertools.product(arguments.seeds, arguments.recipes):
             begun = time.process_time()
             options = Options(seed, batch_size=16, lr=arguments.lr)
-            rounds, *means = trained(recipe, data, parts, text_model, options)
+            rounds, *means = train_recipe(recipe, data, splits, text_model, options)
             rises[recipe].append(means[1] - means[0])
             (all_before, all_after), (before, after) = (
-                [float(np.nanmean(own[rows])) for own in means] for rows in (one_lung | True, one_lung)
+                [float(np.nanmean(split_examples[rows])) for split_examples in means]
+                for rows in (one_lung | True, one_lung)
             )
             line = f"{recipe:18}{seed:5}{rounds:8}{all_before:9.4f}{all_after:9.4f}{before:9.4f}{after:9.4f}"
             print(f"{line}{time.process_time() - begun:7.0f}", flush=True)
-    differences = {recipe: np.stack(own) for recipe, own in rises.items()}
+    differences = {recipe: np.stack(split_examples) for recipe, split_examples in rises.items()}
     if {"30_shot", "rand_sents"} <= set(rises):
         differences["30_shot less rand_sents"] = differences["30_shot"] - differences["rand_sents"]
-    for name, own in differences.items():
-        one = interval(own[:, one_lung], [who for who, inside in zip(patients, one_lung, strict=True) if inside])
-        print(f"{name}: {interval(own, patients)}; about one lung {one}")
+    for name, split_examples in differences.items():
+        one_lung_interval = format_interval(
+            split_examples[:, one_lung], [who for who, inside in zip(patients, one_lung, strict=True) if inside]
+        )
+        print(f"{name}: {format_interval(split_examples, patients)}; about one lung {one_lung_interval}")
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     parser.add_argument("--phantom", type=int, default=1, help="its seed")
     parser.add_argument("--studies", type=int, default=160)

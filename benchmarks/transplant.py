@@ -28,28 +28,30 @@ SOURCE = "cholect45"  # any source whose keys are paths below its root
 RUNS, LIMIT = 15, 0.25
 
 
-def cpu_ms(work: Callable[[], object]) -> float:
+def measure_cpu_ms(work: Callable[[], object]) -> float:
+    """Measure the CPU milliseconds of one call."""
     start = time.process_time()
     work()
     return 1000 * (time.process_time() - start)
 
 
 def main() -> None:
+    """Print the time of transplanting each anatomy, relative to decoding."""
     chests = {"target": chest(["right consolidation"], seed=1, size=SIZE), "donor": chest([], seed=2, size=SIZE)}
-    regions = {anatomy: [rle.encode(drawn.regions[anatomy]) for drawn in chests.values()] for anatomy in ANATOMIES}
+    regions = {anatomy: [rle.encode(image.regions[anatomy]) for image in chests.values()] for anatomy in ANATOMIES}
     with tempfile.TemporaryDirectory() as folder:
         roots = {SOURCE: Path(folder)}
         refs = [{"source": SOURCE, "key": f"train/{name}.png", "view": "frontal"} for name in chests]
         (roots[SOURCE] / "train").mkdir()
-        for ref, drawn in zip(refs, chests.values(), strict=True):
-            Image.fromarray(drawn.pixels).save(roots[SOURCE] / ref["key"])
+        for ref, image in zip(refs, chests.values(), strict=True):
+            Image.fromarray(image.pixels).save(roots[SOURCE] / ref["key"])
         target, donor = (np.asarray(open_image(ref, roots)) for ref in refs)
         decoding, transplanting = [], {anatomy: [] for anatomy in ANATOMIES}
         for _ in range(RUNS):  # in turn, so that a busy machine slows both
-            decoding.append(cpu_ms(lambda: [open_image(ref, roots) for ref in refs]))
+            decoding.append(measure_cpu_ms(lambda: [open_image(ref, roots) for ref in refs]))
             for anatomy, (region, donor_region) in regions.items():
                 work = partial(transplant, target, region, donor, donor_region)
-                transplanting[anatomy].append(cpu_ms(work))
+                transplanting[anatomy].append(measure_cpu_ms(work))
     decoded = statistics.median(decoding)
     print(f"decoding two images        {decoded:6.1f} ms CPU")
     for anatomy, times in transplanting.items():

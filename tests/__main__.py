@@ -21,20 +21,20 @@ CHECKS = (
 
 
 def main() -> int:
-    given = [part for word in sys.argv[1:] for part in (["-m", ""] if word == "--full" else [word])]
+    pytest_arguments = [argument for word in sys.argv[1:] for argument in (["-m", ""] if word == "--full" else [word])]
     failed = []
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
         # Beside the others: it uses one core, and pytest's workers do not end at the same time.
-        types = subprocess.Popen([sys.executable, "-m", TYPES], cwd=ROOT, stdout=said, stderr=subprocess.STDOUT)
+        types = subprocess.Popen([sys.executable, "-m", TYPES], cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
         for check in CHECKS:
-            arguments = [*check, *given] if check[0] == "pytest" else check
+            arguments = [*check, *pytest_arguments] if check[0] == "pytest" else check
             print(f"== {' '.join(arguments)}", flush=True)
             if subprocess.run([sys.executable, "-m", *arguments], cwd=ROOT, check=False).returncode:
                 failed.append(check[0])
         if types.wait():
             failed.append(TYPES)
-        said.seek(0)
-        print(f"== {TYPES}\n{said.read()}", end="", flush=True)
+        output.seek(0)
+        print(f"== {TYPES}\n{output.read()}", end="", flush=True)
     print(f"failed: {', '.join(failed)}" if failed else "all checks passed", flush=True)
     return 1 if failed else 0
 

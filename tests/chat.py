@@ -36,11 +36,15 @@ def chat_server(say, status_of=lambda n: 200, reply=None, models=None, fault=lam
                 self.send(status, {"error": {"message": f"the model {body['model']} does not exist"}})
 
         def completion(self, body):
-            said = say(body["messages"])
-            choice = said if isinstance(said, dict) else {"message": {"content": said}, "finish_reason": "stop"}
+            reply_text = say(body["messages"])
+            choice = (
+                reply_text
+                if isinstance(reply_text, dict)
+                else {"message": {"content": reply_text}, "finish_reason": "stop"}
+            )
             choice = {"index": 0, **choice, "message": {"role": "assistant", **choice["message"]}}
-            told = {"usage": usage} if usage else {}
-            return {"id": "1", "object": "chat.completion", "model": body["model"], "choices": [choice], **told}
+            usage_entry = {"usage": usage} if usage else {}
+            return {"id": "1", "object": "chat.completion", "model": body["model"], "choices": [choice], **usage_entry}
 
         def send(self, status, content, **headers):
             sent = json.dumps(content).encode()

@@ -49,9 +49,9 @@ def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
     imported = cast(Any, session.config)._tmp_path_factory.getbasetemp().parent / ".imported"
     with FileLock(f"{imported}.lock"):
         if not imported.exists():
-            found = yield
+            outcome = yield
             imported.touch()
-            return found
+            return outcome
     return (yield)
 
 
@@ -62,11 +62,11 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
     def folder_of(name: str, make: Callable[[Path], Any]) -> Path:
-        folder, made = base / name, base / f".{name}.made"
+        folder, marker = base / name, base / f".{name}.made"
         with FileLock(base / f".{name}.lock"):
-            if not made.exists():
+            if not marker.exists():
                 make(folder)
-                made.touch()
+                marker.touch()
         return folder
 
     return folder_of
@@ -125,9 +125,9 @@ def _write_flow(folder: Path) -> None:
         clip = surgery.clip(video, seed=0)
         (folder / f"VID{video}").mkdir(parents=True)
         for t in range(0, surgery.N_FRAMES - surgery.FPS, surgery.FPS):
-            for direction, (first, second) in {"forward": (t, t + 25), "backward": (t + 25, t)}.items():
+            for direction, (start, end) in {"forward": (t, t + 25), "backward": (t + 25, t)}.items():
                 name = f"{t // surgery.FPS:06d}_{direction}.npy"
-                np.save(folder / f"VID{video}" / name, clip.flow(first, second))
+                np.save(folder / f"VID{video}" / name, clip.flow(start, end))
 
 
 @pytest.fixture(scope="session")

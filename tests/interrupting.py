@@ -30,14 +30,14 @@ LONGEST = 600  # seconds, after which a run counts as hanging
 
 class Ended(NamedTuple):
     """How a run ended. status: negative of a signal; events: how many of each kind there were, if it came so far;
-    left: processes of it that live on.
+    alive: processes of it that live on.
     """
 
     status: int
-    said: str
+    output: str
     warned: str
     events: Mapping[str, int]
-    left: Sequence[str]
+    alive: Sequence[str]
 
 
 class Commands:
@@ -58,31 +58,39 @@ class Commands:
         self._process.communicate()
 
     def run(
-        self, words: Sequence[str], tmp: Path, *, at: tuple[str, int] | None = None, by: signal.Signals | None = None,
+        self, arguments: Sequence[str], tmp: Path, *,
+        at: tuple[str, int] | None = None, by: signal.Signals | None = None,
         settings: Sequence[tuple[str, str, Any]] = (),
     ) -> Ended:  # fmt: skip
         """`medfaith WORDS`, which gets the signal `by` at the moment `at`, (kind, number of the event from 1).
 
         tmp: its folder for temporary files. settings: module, name and value of what is set before.
         """
-        told = [self._folder / name for name in ("out", "err", "events")]
-        for path in told:
+        output_paths = [self._folder / name for name in ("out", "err", "events")]
+        for path in output_paths:
             path.write_text("{}" if path.name == "events" else "")
-        order = {"words": [*words], "tmp": str(tmp), "at": at, "by": by, "set": [*settings], "told": [*map(str, told)]}
+        order = {
+            "words": [*arguments],
+            "tmp": str(tmp),
+            "at": at,
+            "by": by,
+            "set": [*settings],
+            "told": [*map(str, output_paths)],
+        }
         assert self._process.stdin, self._process.stdout
         self._process.stdin.write(f"{json.dumps(order)}\n")
         self._process.stdin.flush()
         ended = json.loads(self._process.stdout.readline())
-        said, warned, events = (path.read_text(encoding="utf-8", errors="replace") for path in told)
-        return Ended(ended["status"], said, warned, json.loads(events), ended["left"])
+        output, warned, events = (path.read_text(encoding="utf-8", errors="replace") for path in output_paths)
+        return Ended(ended["status"], output, warned, json.loads(events), ended["left"])
 
 
 def _serve() -> dict[str, Any]:
     """Forks for each order; returns it in the child."""
-    known: list[str] = []
+    module_names: list[str] = []
     for line in sys.stdin:
         order = json.loads(line)
-        for name in known:
+        for name in module_names:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
         gc.freeze()
@@ -92,21 +100,21 @@ def _serve() -> dict[str, Any]:
         if not child:
             return order
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        known = json.loads(Path(order["told"][2]).read_text()).pop("modules", [])
-        print(json.dumps({"status": status, "left": _alive(child)}), flush=True)
+        module_names = json.loads(Path(order["told"][2]).read_text()).pop("modules", [])
+        print(json.dumps({"status": status, "left": _list_alive(child)}), flush=True)
     raise SystemExit
 
 
-def _alive(session: int) -> list[str]:
+def _list_alive(session: int) -> list[str]:
     """The processes of a session."""
-    found = []
+    process_names = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            name, _, rest = path.read_text().rpartition(")")
-            state, _, _, own = rest.split()[:4]
-            if int(own) == session and state != "Z":
-                found.append(name)
-    return found
+            name, _, fields = path.read_text().rpartition(")")
+            state, _, _, process_session = fields.split()[:4]
+            if int(process_session) == session and state != "Z":
+                process_names.append(name)
+    return process_names
 
 
 def _count(at: tuple[str, int] | None, by: int) -> dict[str, Any]:
@@ -114,18 +122,18 @@ def _count(at: tuple[str, int] | None, by: int) -> dict[str, Any]:
     counts = {"writes": itertools.count(1), "all": itertools.count(1)}
     kind, number = at or ("", 0)
 
-    def hook(event: str, given: tuple[Any, ...]) -> None:
-        own = {"all": next(counts["all"])}
-        if (event.startswith(WRITES) and event not in READS) or (event == "open" and _writes(given[2])):
-            own["writes"] = next(counts["writes"])
-        if own.get(kind) == number:
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        numbers = {"all": next(counts["all"])}
+        if (event.startswith(WRITES) and event not in READS) or (event == "open" and _is_write(arguments[2])):
+            numbers["writes"] = next(counts["writes"])
+        if numbers.get(kind) == number:
             os.killpg(0, by)
 
     sys.addaudithook(hook)
     return counts
 
 
-def _writes(flags: Any) -> bool:
+def _is_write(flags: Any) -> bool:
     return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
 
 
@@ -146,8 +154,8 @@ def _run(order: Mapping[str, Any]) -> None:
     counts = _count(order["at"], order["by"])
     status = main()
     events = {name: next(count) - 1 for name, count in counts.items()}
-    told = {**events, "modules": sorted({*sys.modules} - before)}
-    Path(order["told"][2]).write_text(json.dumps(told), encoding="utf-8")
+    report = {**events, "modules": sorted({*sys.modules} - before)}
+    Path(order["told"][2]).write_text(json.dumps(report), encoding="utf-8")
     raise SystemExit(status)
 
 

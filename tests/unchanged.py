@@ -61,38 +61,41 @@ def run(*arguments: object) -> str:
 
 def record(home: Path) -> dict[str, Any]:
     """Everything that is compared, made in an empty folder."""
-    found: dict[str, Any] = {}
+    record_by_name: dict[str, Any] = {}
     roots = phantom.write(home / "phantom", seed=0)
-    given = [part for name, root in roots.items() for part in ("--root", f"{name}={root}")]
+    root_options = [option for name, root in roots.items() for option in ("--root", f"{name}={root}")]
     for name, (benchmarks, options) in BUILDS.items():
         print(f"build {name}", flush=True)
         for benchmark in benchmarks:
-            run("build", benchmark, *options, *given, "--out", home / name)
-        found[f"build {name}"] = rows_of(home / name)
+            run("build", benchmark, *options, *root_options, "--out", home / name)
+        record_by_name[f"build {name}"] = rows_of(home / name)
     print("build real", flush=True)
-    real = [part for name in ("chexpert", "openi") for part in ("--root", f"{name}=torchxrayvision")]
+    real = [option for name in ("chexpert", "openi") for option in ("--root", f"{name}=torchxrayvision")]
     run("build", "cxr-contrabench", *real, "--out", home / "real")
-    found["build real"] = rows_of(home / "real")
+    record_by_name["build real"] = rows_of(home / "real")
     for benchmark in BENCHMARKS:
-        run("build", benchmark, *given, "--out", home / "all")
+        run("build", benchmark, *root_options, "--out", home / "all")
     for name, (model, heatmap, tasks) in MODELS.items():
         print(f"eval {name}", flush=True)
         maps = ["--heatmaps", home / f"maps-{name}", "--model_args", f"heatmap={heatmap}"] if heatmap else []
         logged = ["--output_path", home / f"out-{name}", "--log_samples"]
-        run("eval", "--data", home / "all", *given, "--model", model, "--tasks", tasks, *logged, *maps)
+        run("eval", "--data", home / "all", *root_options, "--model", model, "--tasks", tasks, *logged, *maps)
         (results,) = (home / f"out-{name}").rglob("results_*.json")
-        found[f"eval {name}"] = figures(json.loads(results.read_text()))
+        record_by_name[f"eval {name}"] = figures(json.loads(results.read_text()))
         run("report", home / f"out-{name}", "--out", home / f"report-{name}")
         tables = sorted((home / f"report-{name}").rglob("*.csv"))
-        found[f"report {name}"] = {path.name: path.read_text() for path in tables}
+        record_by_name[f"report {name}"] = {path.name: path.read_text() for path in tables}
     print("quickstart", flush=True)
     run("quickstart", "--out", home / "quick")
     quick = json.loads((home / "quick" / "results.json").read_text())
-    found["quickstart"] = {task: {model: figures(of) for model, of in by.items()} for task, by in quick.items()}
-    found["quickstart rows"] = rows_of(home / "quick")
-    found["tasks"] = dict.fromkeys(run("tasks", "--names").split(), True)
-    found["options"] = {job: dict.fromkeys(_options(job), True) for job in JOBS}
-    return found
+    record_by_name["quickstart"] = {
+        task: {model: figures(results_of_model) for model, results_of_model in results_by_model.items()}
+        for task, results_by_model in quick.items()
+    }
+    record_by_name["quickstart rows"] = rows_of(home / "quick")
+    record_by_name["tasks"] = dict.fromkeys(run("tasks", "--names").split(), True)
+    record_by_name["options"] = {job: dict.fromkeys(_options(job), True) for job in JOBS}
+    return record_by_name
 
 
 def rows_of(folder: Path) -> dict[str, Any]:
@@ -130,7 +133,7 @@ def leaves(value: Any, path: str = "") -> dict[str, Any]:
     if isinstance(value, list):
         value = dict(enumerate(value))
     if isinstance(value, dict):
-        return {name: leaf for key, part in value.items() for name, leaf in leaves(part, f"{path}/{key}").items()}
+        return {name: leaf for key, nested in value.items() for name, leaf in leaves(nested, f"{path}/{key}").items()}
     return {path: value}
 
 
@@ -138,8 +141,8 @@ def main() -> int:
     match sys.argv[1:]:
         case ["record", file]:
             with tempfile.TemporaryDirectory() as scratch:
-                found = record(Path(scratch))
-            Path(file).write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+                values = record(Path(scratch))
+            Path(file).write_text(json.dumps(values, indent=1, sort_keys=True) + "\n", encoding="utf-8")
             return 0
         case ["compare", before, after]:
             return compare(Path(before), Path(after))

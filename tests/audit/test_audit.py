@@ -37,7 +37,7 @@ CLOSED, OPEN, TPT = (f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", 
 def test_figures_of_logs_counted_by_hand(tmp_path):
     """Ten questions of ten patients, gold Yes; what each control turns, and one donor that is missing."""
     docs = [question(n, "positive") for n in range(10)]
-    said = {  # Yes is right
+    answers_by_control = {  # Yes is right
         "image": "YYYYYYYYNN",
         "none": "YYYYNNNNNN",
         "blank": "YYNNNNNNYN",
@@ -45,90 +45,103 @@ def test_figures_of_logs_counted_by_hand(tmp_path):
         "occluded": "NNNYYYNNNN",
         "occluded_elsewhere": "YYYYYYYNYN",
     }
-    words = {"Y": "Yes", "N": "No", "?": "The picture is blurred."}
-    for control, answers in said.items():
-        rows = [(doc, words[letter]) for doc, letter in zip(docs, answers, strict=False)]
+    text_by_letter = {"Y": "Yes", "N": "No", "?": "The picture is blurred."}
+    for control, answers in answers_by_control.items():
+        rows = [(doc, text_by_letter[letter]) for doc, letter in zip(docs, answers, strict=False)]
         write_heal(folder(tmp_path, CLOSED, control) / "m", "closed", rows, model="m", task=CLOSED)
     ids = tuple(doc["id"] for doc in docs)
-    asked = [Task(CLOSED, "heal-medvqa", ids, "")]
-    (found,), (of_rule_1,) = (figures.read_audit(tmp_path, ["m"], asked, 0.05, rule) for rule in (2, 1))
-    for one, other in ((found, (8, -0.375)), (of_rule_1, (9, round(5 / 9 - 8 / 9, 3)))):  # the last answer is unread
-        under = {control: one.under(control) for control in said}
-        assert {control: (of.n, round(of.difference, 3)) for control, of in under.items()} == {
-            "image": (10, 0), "none": (10, -0.4), "blank": (10, -0.5), "other": other,
+    tasks = [Task(CLOSED, "heal-medvqa", ids, "")]
+    (audit,), (rule_1_audit,) = (figures.read_audit(tmp_path, ["m"], tasks, 0.05, rule) for rule in (2, 1))
+    for checked_audit, expected_other in (
+        (audit, (8, -0.375)),
+        (rule_1_audit, (9, round(5 / 9 - 8 / 9, 3))),
+    ):  # the last answer is unread
+        under = {control: checked_audit.under(control) for control in answers_by_control}
+        assert {control: (comparison.n, round(comparison.difference, 3)) for control, comparison in under.items()} == {
+            "image": (10, 0), "none": (10, -0.4), "blank": (10, -0.5), "other": expected_other,
             "occluded": (10, -0.5), "occluded_elsewhere": (10, 0),
         }  # fmt: skip
-    assert (of_rule_1.reliance.best, round(of_rule_1.reliance.found.difference, 3)) == ("none", 0.4)
-    assert round(of_rule_1.place.found.difference, 3) == 0.5
-    blind = {name: round(of.comparison.difference.difference, 3) for name, of in found.use.blind.items()}
-    assert (found.use.best, blind) == ("none", {"none": 0.4, "blank": 0.5})
-    assert (found.use.other.difference.n, found.use.other.difference.difference) == (8, 0.375)
-    effect = found.edits["occluded"]
+    assert (rule_1_audit.reliance.best, round(rule_1_audit.reliance.found.difference, 3)) == ("none", 0.4)
+    assert round(rule_1_audit.place.found.difference, 3) == 0.5
+    blind = {
+        name: round(comparison.comparison.difference.difference, 3) for name, comparison in audit.use.blind.items()
+    }
+    assert (audit.use.best, blind) == ("none", {"none": 0.4, "blank": 0.5})
+    assert (audit.use.other.difference.n, audit.use.other.difference.difference) == (8, 0.375)
+    effect = audit.edits["occluded"]
     assert (effect.net, effect.floor, effect.flips.n_hits) == (0.5, None, 5)
-    assert (found.without, found.mirage.n_hits, found.mirage.n) == ("none", 4, 8)
-    assert (found.unrelated.n_hits, found.unrelated.n) == (5, 8)  # the answer that cannot be read is in neither
-    assert (found.grounding.n_hits, found.grounding.n) == (4, 8)  # rows 0, 1, 2 and 6
-    other = found._replace(model="n", answers={**found.answers, "blank": found.answers["image"]})
+    assert (audit.without, audit.mirage.n_hits, audit.mirage.n) == ("none", 4, 8)
+    assert (audit.unrelated.n_hits, audit.unrelated.n) == (5, 8)  # the answer that cannot be read is in neither
+    assert (audit.grounding.n_hits, audit.grounding.n) == (4, 8)  # rows 0, 1, 2 and 6
+    expected_other = audit._replace(model="n", answers={**audit.answers, "blank": audit.answers["image"]})
     clean = [ids[n] for n in (4, 5, 6, 7)]  # row 8 is right under blank, and row 9 has no donor
-    assert write_blind_clean(tmp_path, [found], []) == (4, 9)
+    assert write_blind_clean(tmp_path, [audit], []) == (4, 9)
     assert list(read_ids(tmp_path / "blind_clean.csv")) == clean
-    assert write_blind_clean(tmp_path, [found], [other]) == (0, 9)  # the other one is right on the first eight
-    words = sentences.write_sentences(judge([found], 0.05)[0], 0.05)
-    assert words[0].startswith("Mirage: 4 of 8 (50.00%) [")
-    assert "under none" in words[0]
-    _say_that_a_test_is_stricter_than_its_interval(judge([found], 0.05)[0])
+    assert write_blind_clean(tmp_path, [audit], [expected_other]) == (0, 9)  # the other one is right on the first eight
+    text_by_letter = sentences.write_sentences(judge([audit], 0.05)[0], 0.05)
+    assert text_by_letter[0].startswith("Mirage: 4 of 8 (50.00%) [")
+    assert "under none" in text_by_letter[0]
+    _require_stricter_test(judge([audit], 0.05)[0])
 
 
-def _say_that_a_test_is_stricter_than_its_interval(one: Judged) -> None:
+def _require_stricter_test(judged: Judged) -> None:
     """Two kinds of edit, and test (a), whose intervals lie above the margin although their tests are open."""
-    other, effect = one.audit.use.other, one.audit.edits["occluded"]._replace(low=0.06)
-    assert other is not None
-    above = other._replace(difference=other.difference._replace(low=0.06, n_groups=40))
-    found = one.audit._replace(use=one.audit.use._replace(other=above), edits={"occluded": effect, "blurred": effect})
+    other_test, effect = judged.audit.use.other, judged.audit.edits["occluded"]._replace(low=0.06)
+    assert other_test is not None
+    above = other_test._replace(difference=other_test.difference._replace(low=0.06, n_groups=40))
+    audit = judged.audit._replace(
+        use=judged.audit.use._replace(other=above), edits={"occluded": effect, "blurred": effect}
+    )
     cases = ("uses", "open", 1), ("open", "open", 1), ("open", "no dependence", 1), ("uses", "depends", 0)
     for image, place, n in cases:
         verdicts = ImageVerdict(image, 0.06, "other", 300), PlaceVerdict(place, 0.06, 300)
-        words = " ".join(sentences.write_sentences(Judged(found, *verdicts, {}), 0.05))
-        assert words.count("The interval lies above the margin, but the test is stricter") == n
+        text = " ".join(sentences.write_sentences(Judged(audit, *verdicts, {}), 0.05))
+        assert text.count("The interval lies above the margin, but the test is stricter") == n
 
 
 def test_a_declined_answer_is_no_guess_states_nothing_and_is_a_change(tmp_path, monkeypatch):
     """Ten rows that are present and ten that are absent; all right, and declined without an image and at the paint."""
-    declining(monkeypatch)
+    patch_declined(monkeypatch)
     docs = [question(n, "positive" if n < 10 else "hallucinated") for n in range(20)]
-    words = {"Y": "Yes", "N": "No", "D": "No comment."}
+    text_by_letter = {"Y": "Yes", "N": "No", "D": "No comment."}
     right = "Y" * 10 + "N" * 10
-    said = {"image": right, "none": "D" * 20, "other": "N" * 20, "occluded": "D" * 20, "occluded_elsewhere": right}
-    for condition, answers in said.items():
-        rows = [(doc, words[letter]) for doc, letter in zip(docs, answers, strict=True)]
+    answers_by_condition = {
+        "image": right,
+        "none": "D" * 20,
+        "other": "N" * 20,
+        "occluded": "D" * 20,
+        "occluded_elsewhere": right,
+    }
+    for condition, answers in answers_by_condition.items():
+        rows = [(doc, text_by_letter[letter]) for doc, letter in zip(docs, answers, strict=True)]
         write_heal(folder(tmp_path, CLOSED, condition) / "m", "closed", rows, model="m", task=CLOSED)
-    (found,) = figures.read_audit(
+    (audit,) = figures.read_audit(
         tmp_path, ["m"], [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")], 0.05
     )
-    effect = found.edits["occluded"]
+    effect = audit.edits["occluded"]
     assert (effect.effect.difference, effect.floor.difference, effect.net) == (1, 0, 1)
-    assert [(of.n_hits, of.n) for of in (effect.flips, effect.placebo_flips)] == [(10, 10), (10, 10)]
-    assert (found.mirage.n, found.grounding.n_hits) == (0, 20)  # also where nothing is lost: see its floor
-    assert write_blind_clean(tmp_path, [found], []) == (10, 20)  # as it answers with another patient's image
+    assert [(rate.n_hits, rate.n) for rate in (effect.flips, effect.placebo_flips)] == [(10, 10), (10, 10)]
+    assert (audit.mirage.n, audit.grounding.n_hits) == (0, 20)  # also where nothing is lost: see its floor
+    assert write_blind_clean(tmp_path, [audit], []) == (10, 20)  # as it answers with another patient's image
 
 
 @pytest.mark.parametrize("rule", [1, 2])
 @pytest.mark.parametrize(("n_read", "verdict"), [(60, "no use"), (59, "unanswered")])
 def test_there_is_no_verdict_where_most_answers_are_unread_or_declined(rule, n_read, verdict, tmp_path, monkeypatch):
-    declining(monkeypatch)
+    patch_declined(monkeypatch)
     docs = [question(n, "positive") for n in range(120)]
     unanswered = ("No comment.", "The picture is blurred.")
     rows = [(doc, "Yes" if n < n_read else unanswered[n % 2]) for n, doc in enumerate(docs)]
     for condition in ("image", "none", "other"):
         write_heal(folder(tmp_path, CLOSED, condition) / "m", "closed", rows, model="m", task=CLOSED)
-    asked = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
-    (one,) = judge(figures.read_audit(tmp_path, ["m"], asked, 0.05, rule), 0.05)
-    assert one.image.name == verdict
-    words = sentences.write_sentences(one, 0.05)
-    assert words[0].startswith(f"Unread: {(121 - n_read) // 2} of 120 (")
-    told = "There is no verdict: most answers are unread or declined. medfaith report shows some."
-    assert (told in words) == (verdict == "unanswered")
-    printed = tables.overview([one], 0.05).markdown()
+    tasks = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
+    (judged,) = judge(figures.read_audit(tmp_path, ["m"], tasks, 0.05, rule), 0.05)
+    assert judged.image.name == verdict
+    lines = sentences.write_sentences(judged, 0.05)
+    assert lines[0].startswith(f"Unread: {(121 - n_read) // 2} of 120 (")
+    sentence = "There is no verdict: most answers are unread or declined. medfaith report shows some."
+    assert (sentence in lines) == (verdict == "unanswered")
+    printed = tables.overview([judged], 0.05).markdown()
     assert ("no verdict: too much is unread or declined" in printed) == (verdict == "unanswered")
 
 
@@ -137,51 +150,59 @@ def test_a_model_that_is_right_by_the_wording_only_is_named(tmp_path):
     docs = [question(n, "positive" if n % 2 else "hallucinated") for n in range(80)]
     right = [(doc, "Yes" if n % 2 else "No") for n, doc in enumerate(docs)]
     denied = [(doc, "No") for doc in docs]
-    said = {"image": right, "none": denied, "other": denied, "wording_1": denied, "wording_2": right}
-    asked = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
+    rows_by_condition = {"image": right, "none": denied, "other": denied, "wording_1": denied, "wording_2": right}
+    tasks = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
     for expected, wording_2 in ((False, right), (True, denied)):
-        for condition, rows in (said | {"wording_2": wording_2}).items():
+        for condition, rows in (rows_by_condition | {"wording_2": wording_2}).items():
             out = folder(tmp_path / str(expected), CLOSED, condition) / "m"
             write_heal(out, "closed", rows, model="m", task=CLOSED)
-        (found,) = figures.read_audit(tmp_path / str(expected), ["m"], asked, 0.05)
-        compared = compare_wordings(found, 0.05)
+        (audit,) = figures.read_audit(tmp_path / str(expected), ["m"], tasks, 0.05)
+        compared = compare_wordings(audit, 0.05)
         assert (compared.worst, compared.spread, compared.depends) == ("wording_1", 0.5, True)
         assert (compared.by_wording.n, compared.is_by_wording_only) == (40, expected)
 
 
-def declining(monkeypatch):
+def patch_declined(monkeypatch):
     """Has a fixed text read as declined, whatever the reader makes of it."""
-    own = heal_runs.read_yes_no
+    read_yes_no = heal_runs.read_yes_no
     monkeypatch.setattr(
         heal_runs, "read_yes_no",
-        lambda text, question, *, cut=False: "declined" if text == "No comment." else own(text, question, cut=cut),
+        lambda text, question, *, cut=False: (
+            "declined" if text == "No comment." else read_yes_no(text, question, cut=cut)
+        ),
     )  # fmt: skip
 
 
 def test_unread_and_declined_answers_are_counted_under_each_control(tmp_path, monkeypatch):
-    declining(monkeypatch)
+    patch_declined(monkeypatch)
     docs = [question(n, "positive") for n in range(10)]
-    said = {"image": "YYYYYYDD??", "none": "DDDDDDDDD?", "other": "YYYYYYYYY"}  # the last row has no donor
-    words = {"Y": "Yes", "?": "The picture is blurred.", "D": "No comment."}
-    for control, answers in said.items():
-        rows = [(doc, words[letter]) for doc, letter in zip(docs, answers, strict=False)]
+    answers_by_control = {
+        "image": "YYYYYYDD??",
+        "none": "DDDDDDDDD?",
+        "other": "YYYYYYYYY",
+    }  # the last row has no donor
+    texts = {"Y": "Yes", "?": "The picture is blurred.", "D": "No comment."}
+    for control, answers in answers_by_control.items():
+        rows = [(doc, texts[letter]) for doc, letter in zip(docs, answers, strict=False)]
         write_heal(folder(tmp_path, CLOSED, control) / "m", "closed", rows, model="m", task=CLOSED)
     ids = tuple(doc["id"] for doc in docs)
-    (found,) = figures.read_audit(tmp_path, ["m"], [Task(CLOSED, "heal-medvqa", ids, "")], margin=0.05)
-    counted = {control: (found.n_of("unread", control), found.n_of("declined", control)) for control in said}
+    (audit,) = figures.read_audit(tmp_path, ["m"], [Task(CLOSED, "heal-medvqa", ids, "")], margin=0.05)
+    counted = {
+        control: (audit.n_of("unread", control), audit.n_of("declined", control)) for control in answers_by_control
+    }
     assert counted == {"image": (2, 2), "none": (1, 9), "other": (0, 0)}
-    (one,) = judge([found], 0.05)
-    table = tables.conditions(one)
+    (judged,) = judge([audit], 0.05)
+    table = tables.conditions(judged)
     columns = [name for column in table.columns for name in column.names]
     shares = {row[columns.index("control")]: row for row in table.rows}
     for control, expected in {"image": (0.2, 0.2), "none": (0.1, 0.9), "other": (0, 0)}.items():
         row = dict(zip(columns, shares[control], strict=True))
         assert (row["parse_failure_rate"], row["declined_rate"]) == expected
         assert (row["n_unread"], row["n_declined"]) == counted[control]
-    words = sentences.write_sentences(one, 0.05)
-    assert words[0].startswith("Unread: 2 of 10 (20.00%) answers with the image")
-    assert words[1].startswith("Declined: 2 of 10 (20.00%) answers with the image")
-    assert words[2] == (
+    texts = sentences.write_sentences(judged, 0.05)
+    assert texts[0].startswith("Unread: 2 of 10 (20.00%) answers with the image")
+    assert texts[1].startswith("Declined: 2 of 10 (20.00%) answers with the image")
+    assert texts[2] == (
         "It declines without an image, as a model should: none 90.00% of the answers (with the image 20.00%)."
     )
 
@@ -195,32 +216,32 @@ def test_tasks_of_a_benchmark_are_pooled_and_a_graded_answer_is_right_from_one_h
     for control in ("image", "blank"):
         write_heal(folder(tmp_path, CLOSED, control) / "m", "closed", closed, model="m", task=CLOSED)
         write_heal(folder(tmp_path, OPEN, control) / "m", "open", opened, model="m", task=OPEN)
-    asked = [
+    tasks = [
         Task(name, "heal-medvqa", tuple(doc["id"] for doc, _ in rows), "")
         for name, rows in ((CLOSED, closed), (OPEN, opened))
     ]
-    (found,) = figures.read_audit(tmp_path, ["m"], asked, margin=0.05)
-    assert found.under("blank").after == pytest.approx((1 + 0 + 1 + 0.5 + 0) / 5)
-    assert found.under("blank", OPEN).after == pytest.approx(0.5)
-    assert found.answers["image"].right.tolist() == [1, 0, 1, 1, 0]
-    assert len(set(found.groups.tolist())) == 3  # images, of closed and open questions alike
+    (audit,) = figures.read_audit(tmp_path, ["m"], tasks, margin=0.05)
+    assert audit.under("blank").after == pytest.approx((1 + 0 + 1 + 0.5 + 0) / 5)
+    assert audit.under("blank", OPEN).after == pytest.approx(0.5)
+    assert audit.answers["image"].right.tolist() == [1, 0, 1, 1, 0]
+    assert len(set(audit.groups.tolist())) == 3  # images, of closed and open questions alike
 
 
 @given(st.lists(st.sampled_from("ABCD"), min_size=1, max_size=60), st.integers(1, 70))
 def test_each_stratum_has_its_share_of_the_rows_asked(names, limit):
     strata, ids = [(name,) for name in names], [str(n) for n in range(len(names))]
-    chosen = sample_strata(strata, ids, limit)
+    sampled = sample_strata(strata, ids, limit)
     n = min(limit, len(names))
-    assert len(set(chosen)) == n
-    taken, there = Counter(names[place] for place in chosen), Counter(names)
-    assert all(abs(taken[name] - there[name] * n / len(names)) < 1 + 1e-9 for name in there)
+    assert len(set(sampled)) == n
+    n_sampled, n_rows = Counter(names[place] for place in sampled), Counter(names)
+    assert all(abs(n_sampled[name] - n_rows[name] * n / len(names)) < 1 + 1e-9 for name in n_rows)
 
 
 @pytest.fixture(scope="module")
-def asked(phantom_heal_build, phantom_heal_roots, tmp_path_factory):
+def finished_audit(phantom_heal_build, phantom_heal_roots, tmp_path_factory):
     """The arguments of an audit of a blind model, and the folder in which it is done."""
     out = tmp_path_factory.mktemp("audit") / "out"
-    roots = [part for name, root in phantom_heal_roots.items() for part in ("--root", f"{name}={root}")]
+    roots = [argument for name, root in phantom_heal_roots.items() for argument in ("--root", f"{name}={root}")]
     arguments = [
         *("audit", "--data", str(phantom_heal_build), *roots, "--model", "question_prior", "--limit", "15"),
         *("--controls", "none", "noise", "other", "occluded", "--out", str(out), "--benchmarks", "heal-medvqa"),
@@ -229,26 +250,26 @@ def asked(phantom_heal_build, phantom_heal_roots, tmp_path_factory):
     return arguments, out
 
 
-def logged(out: Path, task: str, control: str) -> list[dict]:
+def read_docs(out: Path, task: str, control: str) -> list[dict]:
     (path,) = (out / "logs" / task / control).rglob("samples_*.jsonl")
     return [json.loads(line)["doc"] for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def test_all_controls_ask_the_same_rows_in_the_same_way(asked):
-    _, out = asked
-    plain = {doc["id"]: doc for doc in logged(out, CLOSED, "image")}
+def test_all_controls_ask_the_same_rows_in_the_same_way(finished_audit):
+    _, out = finished_audit
+    plain = {doc["id"]: doc for doc in read_docs(out, CLOSED, "image")}
     assert len(plain) == 15
     assert {doc["options"][doc["answer"]] for doc in plain.values()} == {"Yes", "No"}
     for control in ("none", "noise", "other", "occluded"):
-        docs = logged(out, CLOSED, control)
+        docs = read_docs(out, CLOSED, control)
         assert {doc["control"] for doc in docs} == {control}
         assert [doc["id"] for doc in docs] == [row_id for row_id in plain if row_id in {doc["id"] for doc in docs}]
         assert all(doc["question"] == plain[doc["id"]]["question"] for doc in docs)
         assert len(docs) == 15 or control == "other"
 
 
-def test_what_is_saved_and_printed(asked, capsys):
-    arguments, out = asked
+def test_what_is_saved_and_printed(finished_audit, capsys):
+    arguments, out = finished_audit
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     page = before.pop("report.html").decode()  # it says when a log was written
     shutil.rmtree(out / "logs" / OPEN / "noise")  # as a kill leaves it: a folder is whole or absent
@@ -275,8 +296,8 @@ def test_what_is_saved_and_printed(asked, capsys):
     assert "question_prior (b0, noise)" in capsys.readouterr().out
 
 
-def test_the_summary_has_the_verdicts_and_the_scores_of_other_runs(asked, tmp_path, capsys):
-    _, out = asked
+def test_the_summary_has_the_verdicts_and_the_scores_of_other_runs(finished_audit, tmp_path, capsys):
+    _, out = finished_audit
     docs = [question(n, "positive") for n in range(4)]
     write_heal(tmp_path, "closed", [(doc, "Yes") for doc in docs], model="other")
     assert main(["report", str(out), str(tmp_path), "--results-yaml", str(tmp_path / "hub"), "--org", "group"]) == 0
@@ -302,34 +323,34 @@ def test_the_summary_has_the_verdicts_and_the_scores_of_other_runs(asked, tmp_pa
         ({"heal-medvqa": "surgxbench"}, "holds no surgxbench-cholec80_boxes"),
     ],
 )
-def test_what_is_refused_leaves_the_audit_as_it_was(changed, message, asked, capsys):
-    arguments, out = asked
+def test_what_is_refused_leaves_the_audit_as_it_was(changed, message, finished_audit, capsys):
+    arguments, out = finished_audit
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    given_ = [word for argument in arguments for word in changed.get(argument, argument).split()]
+    arguments_changed = [word for argument in arguments for word in changed.get(argument, argument).split()]
     if message is None:
         with pytest.raises(SystemExit, match="2"):
-            main(given_)
+            main(arguments_changed)
     else:
-        assert main(given_) == 2
+        assert main(arguments_changed) == 2
         assert message in capsys.readouterr().err
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
-def test_what_a_killed_audit_left_is_not_in_the_way(asked, tmp_path):
+def test_what_a_killed_audit_left_is_not_in_the_way(finished_audit, tmp_path):
     """Killed as it wrote its record, and as it asked under a control that is not asked again."""
-    arguments, _ = asked
+    arguments, _ = finished_audit
     place = tmp_path / "audit"
     place.mkdir()
     (place / ".audit.json.lock").touch()
-    again = [*arguments[: arguments.index("--controls")], "--controls", "none", "--out", str(place)]
-    assert main(again) == 0
+    repeated = [*arguments[: arguments.index("--controls")], "--controls", "none", "--out", str(place)]
+    assert main(repeated) == 0
     (folder(place, CLOSED, "other").with_name(".other.partial") / "question_prior").mkdir(parents=True)
-    assert main(again) == 0
+    assert main(repeated) == 0
 
 
-def test_a_folder_with_other_files_is_not_written_to(asked, tmp_path, capsys):
+def test_a_folder_with_other_files_is_not_written_to(finished_audit, tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine")
-    arguments, _ = asked
+    arguments, _ = finished_audit
     assert main([*arguments[: arguments.index("--out")], "--out", str(tmp_path)]) == 2
     assert "holds other files, and no audit" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
@@ -337,54 +358,54 @@ def test_a_folder_with_other_files_is_not_written_to(asked, tmp_path, capsys):
     assert "audit.json: cannot be read" in capsys.readouterr().err
 
 
-def test_only_the_rows_of_a_file_are_asked_and_reported(asked, tmp_path, capsys):
-    arguments, out = asked
+def test_only_the_rows_of_a_file_are_asked_and_reported(finished_audit, tmp_path, capsys):
+    arguments, out = finished_audit
     data = arguments[arguments.index("--data") + 1]
-    ids = [doc["id"] for doc in logged(out, CLOSED, "image")][:4]
-    named = tmp_path / "rows.csv"
-    named.write_text("\n".join(["id", *ids]) + "\n")
-    loaded = load([CLOSED, TPT], Path(data), row_ids=named)["tasks"]
+    ids = [doc["id"] for doc in read_docs(out, CLOSED, "image")][:4]
+    rows_file = tmp_path / "rows.csv"
+    rows_file.write_text("\n".join(["id", *ids]) + "\n")
+    loaded = load([CLOSED, TPT], Path(data), row_ids=rows_file)["tasks"]
     assert [doc["id"] for doc in loaded[CLOSED].dataset["test"]] == ids
     pairs = [*loaded[TPT].dataset["test"]]
     assert {doc["original_id"] for doc in pairs} <= {*ids}
     assert {doc["kind"] for doc in pairs} > {"original"}
     (partner, *_) = [doc["id"] for doc in pairs if doc["id"] != doc["original_id"]]
-    named.write_text(f"id\n{partner}\n")  # a pair is asked together
-    asked_ = load([TPT], Path(data), row_ids=named)["tasks"][TPT].dataset["test"]
+    rows_file.write_text(f"id\n{partner}\n")  # a pair is asked together
+    asked_ = load([TPT], Path(data), row_ids=rows_file)["tasks"][TPT].dataset["test"]
     assert partner in asked_["id"]
     assert "original" in asked_["kind"]
-    named.write_text("\n".join(["id", *ids]) + "\n")
-    assert 0 < len(load([CLOSED], Path(data), row_ids=named, control="other")["tasks"][CLOSED].dataset["test"]) <= 4
+    rows_file.write_text("\n".join(["id", *ids]) + "\n")
+    assert 0 < len(load([CLOSED], Path(data), row_ids=rows_file, control="other")["tasks"][CLOSED].dataset["test"]) <= 4
     capsys.readouterr()
-    assert main(["report", str(out), "--markdown", "--rows", str(named)]) == 0
+    assert main(["report", str(out), "--markdown", "--rows", str(rows_file)]) == 0
     assert "of 15" not in capsys.readouterr().out
     for text, message in (
         ("id\nvindr/test/nowhere\n", "row 1, column 'id': 'vindr/test/nowhere' is no row of"),
         ("name\nx\n", "the column is missing"),
         ("", "rows.csv"),
     ):
-        named.write_text(text)
-        assert main(["eval", "--data", data, "--model", "oracle", "--tasks", CLOSED, "--rows", str(named)]) == 2
+        rows_file.write_text(text)
+        assert main(["eval", "--data", data, "--model", "oracle", "--tasks", CLOSED, "--rows", str(rows_file)]) == 2
         assert message in capsys.readouterr().err
-    named.write_text("id\nvindr/test/nowhere\n")
-    assert main(["report", str(out), "--rows", str(named)]) == 2
+    rows_file.write_text("id\nvindr/test/nowhere\n")
+    assert main(["report", str(out), "--rows", str(rows_file)]) == 2
     assert "names no row of these logs" in capsys.readouterr().err
 
 
-def test_a_task_without_images_is_left_out_before_anything_is_asked(asked, tmp_path, capsys):
+def test_a_task_without_images_is_left_out_before_anything_is_asked(finished_audit, tmp_path, capsys):
     """And without a blind control there are no blind-clean rows."""
-    arguments, _ = asked
+    arguments, _ = finished_audit
     data, vindr = arguments[arguments.index("--data") + 1], next(a for a in arguments if a.startswith("vindr_cxr="))
-    given_ = ["audit", "--data", data, "--model", "looks", "--limit", "2", "--controls", "other"]
-    given_ += ["--benchmarks", "heal-medvqa", "--out", str(tmp_path / "out")]
-    assert main([*given_, "--root", vindr]) == 0
+    arguments_changed = ["audit", "--data", data, "--model", "looks", "--limit", "2", "--controls", "other"]
+    arguments_changed += ["--benchmarks", "heal-medvqa", "--out", str(tmp_path / "out")]
+    assert main([*arguments_changed, "--root", vindr]) == 0
     printed = capsys.readouterr().out
     assert printed.count("(mimic_cxr) is needed and its place is not known") == 2
     assert printed.count("left out:") == 2
     assert "[4/4] medfaith_heal_vindr_open, other" in printed
     assert "No blind control (none, blank, noise) was asked" in printed
     assert not (tmp_path / "out" / "blind_clean.csv").exists()
-    assert main([*given_[:-1], str(tmp_path / "none")]) == 2
+    assert main([*arguments_changed[:-1], str(tmp_path / "none")]) == 2
     assert "is needed and its place is not known" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
 
@@ -403,5 +424,5 @@ def test_a_step_with_rows_that_got_no_answer_is_asked_again(phantom_heal_build, 
     assert not folder(tmp_path, CLOSED, None).exists()
     assert "medfaith-server: 1 unanswered" in capfd.readouterr().err  # also in a pipe, which gets no bars
     ask({"m": Model("m", {}, lambda: Says("No"))}, tasks, ["none"], metadata, tmp_path)
-    (found,) = figures.read_audit(tmp_path, ["m"], tasks, 0.05)
-    assert (len(found.rows), found.under("none").difference) == (5, 0)
+    (audit,) = figures.read_audit(tmp_path, ["m"], tasks, 0.05)
+    assert (len(audit.rows), audit.under("none").difference) == (5, 0)

@@ -28,9 +28,9 @@ PLACE = ("--controls", "none", "other", *(f"{edit}{place}" for edit in EDITS[:2]
 def scene(phantom_heal_build, phantom_heal_roots, tmp_path_factory):
     """The models, the arguments of an audit of VinDr-CXR's closed questions, and a folder."""
     vindr = phantom_heal_roots["vindr_cxr"]
-    known = read_known(phantom_heal_build, {"vindr_cxr": vindr})
+    reference = read_known(phantom_heal_build, {"vindr_cxr": vindr})
     folder = tmp_path_factory.mktemp("zoo")
-    closed = [{"id": row_id, "benchmark": "heal-medvqa", "task": TASKS[0]} for row_id in known.ids[TASKS[0]]]
+    closed = [{"id": row_id, "benchmark": "heal-medvqa", "task": TASKS[0]} for row_id in reference.ids[TASKS[0]]]
     write_ids(folder / "closed.csv", closed)
     arguments = [
         *("audit", "--data", str(phantom_heal_build), "--root", f"vindr_cxr={vindr}", "--benchmarks", "heal-medvqa"),
@@ -38,7 +38,9 @@ def scene(phantom_heal_build, phantom_heal_roots, tmp_path_factory):
     ]
     metadata = {"data": str(phantom_heal_build), "control": "other"}
     has_donor = {*load_tasks(TASKS[0], metadata)["tasks"][TASKS[0]].dataset["test"].with_format(None)["id"]}
-    return SimpleNamespace(members=zoo(known), known=known, arguments=arguments, folder=folder, has_donor=has_donor)
+    return SimpleNamespace(
+        members=zoo(reference), known=reference, arguments=arguments, folder=folder, has_donor=has_donor
+    )
 
 
 @pytest.fixture(scope="module")
@@ -49,15 +51,15 @@ def audited(scene):
         out = scene.folder / "-".join([name, *(option.strip("-") for option in options)])
         if not out.exists():
             with serving(scene.members[name].answer) as url:
-                words = [*scene.arguments, "--model_args", f"base_url={url},model=m", "--out", str(out), *options]
+                arguments = [*scene.arguments, "--model_args", f"base_url={url},model=m", "--out", str(out), *options]
                 rows = [] if "--rows" in options else ["--rows", str(scene.folder / "closed.csv")]
-                assert main([*words, *rows]) == 0
+                assert main([*arguments, *rows]) == 0
         return out
 
     return audit
 
 
-def verdicts_of(out: Path) -> tuple[str, str]:
+def read_verdicts(out: Path) -> tuple[str, str]:
     (row,) = csv_rows(out / "audit.csv")
     return row["uses_image"], row["depends_on_place"]
 
@@ -73,12 +75,12 @@ def verdicts_of(out: Path) -> tuple[str, str]:
 )
 def test_the_verdict_on_the_image_is_right(name, options, verdict, scene, audited):
     """With 31 patients, that a model makes no use of the image cannot be told: 59 show it."""
-    assert verdicts_of(audited(name, *options))[0] == verdict
+    assert read_verdicts(audited(name, *options))[0] == verdict
     assert verdict in scene.members[name].image
 
 
 def test_a_model_that_looks_uses_the_image_and_the_place(audited):
-    assert verdicts_of(audited("looks", *PLACE)) == ("uses", "depends")
+    assert read_verdicts(audited("looks", *PLACE)) == ("uses", "depends")
 
 
 @pytest.mark.full
@@ -87,10 +89,10 @@ def test_all_verdicts_are_right(name, scene, audited):
     assert set(NAMES) == set(scene.members)
     options = ("--wordings", "2") if name == "own-wording" else ()
     out, member = audited(name, *options, "--margin", "5"), scene.members[name]
-    image, place = verdicts_of(out)
+    image, place = read_verdicts(out)
     assert (image in member.image, place in member.place) == (True, True), (image, place)
-    said = (out / "audit.md").read_text(encoding="utf-8")
-    assert ("Its score depends on the wording" in said) == (name == "own-wording")
+    page = (out / "audit.md").read_text(encoding="utf-8")
+    assert ("Its score depends on the wording" in page) == (name == "own-wording")
 
 
 def test_a_decliner_and_the_same_guesser_have_the_same_blind_clean_rows(scene, audited):
@@ -107,9 +109,9 @@ def test_a_decliner_and_the_same_guesser_have_the_same_blind_clean_rows(scene, a
 def begun(scene):
     """The arguments of an audit of a reference model on a few rows, and its folder."""
     out = scene.folder / "begun"
-    words = [*scene.arguments[:-3], "--model", "question_prior", "--limit", "6"]
-    assert main([*words, *BLIND_AND_OTHER, "--out", str(out)]) == 0
-    return words, out
+    arguments = [*scene.arguments[:-3], "--model", "question_prior", "--limit", "6"]
+    assert main([*arguments, *BLIND_AND_OTHER, "--out", str(out)]) == 0
+    return arguments, out
 
 
 @pytest.mark.parametrize(
@@ -129,13 +131,13 @@ def begun(scene):
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(options, message, begun, scene, tmp_path, capsys):
-    words, _ = begun
+    arguments, _ = begun
     files = {"ALONE": tmp_path / "alone.csv", "ELSE": tmp_path / "else.csv"}
     files["ALONE"].write_text("\n".join(["id", *({*scene.known.ids[TASKS[0]]} - scene.has_donor)]) + "\n")
     files["ELSE"].write_text("id\nno such row\n")
     out = tmp_path / "out"
-    given = [*words, *(str(files.get(option, option)) for option in options), "--out", str(out)]
-    assert exit_status(given) == 2
+    changed_arguments = [*arguments, *(str(files.get(option, option)) for option in options), "--out", str(out)]
+    assert get_exit_status(changed_arguments) == 2
     error = capsys.readouterr().err
     assert message in error
     assert "Traceback" not in error
@@ -143,25 +145,25 @@ def test_bad_input_is_refused_and_nothing_is_written(options, message, begun, sc
 
 
 def test_an_audit_is_not_resumed_by_another_rule(begun, capsys):
-    words, out = begun
+    arguments, out = begun
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    assert main([*words, *BLIND_AND_OTHER, "--rule", "1", "--out", str(out)]) == 2
+    assert main([*arguments, *BLIND_AND_OTHER, "--rule", "1", "--out", str(out)]) == 2
     assert "holds an audit of something else: rule was 2, now 1" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
 def test_a_benchmark_without_paraphrases_is_asked_in_its_own_words(phantom_wrong_lung_build, tmp_path, capsys):
-    words = ["audit", "--data", str(phantom_wrong_lung_build), "--benchmarks", "wrong-lung", "--model", "oracle"]
+    arguments = ["audit", "--data", str(phantom_wrong_lung_build), "--benchmarks", "wrong-lung", "--model", "oracle"]
     more = ["--limit", "3", "--rule", "1", "--controls", "none", "--wordings", "2", "--out", str(tmp_path / "out")]
-    assert main([*words, *more]) == 0
+    assert main([*arguments, *more]) == 0
     printed = capsys.readouterr().out
     assert "wording_1: " in printed
     assert not (tmp_path / "out" / "logs" / "medfaith_wrong_lung_gold" / "wording_1").exists()
 
 
-def exit_status(words: list[str]) -> int:
+def get_exit_status(arguments: list[str]) -> int:
     """That of the command; argparse exits by itself."""
     try:
-        return main(words)
+        return main(arguments)
     except SystemExit as ended:
         return int(ended.code or 0)

@@ -82,15 +82,15 @@ def read_known(data: Path, roots: Mapping[str, Path]) -> Known:
             ids.setdefault(task, []).append(doc["id"])
             if doc["image_id"] not in images:
                 images[doc["image_id"]] = doc["images"][0].convert("L")
-            question = _question(prompt(doc).replace("<image>", ""))
+            question = _strip_instructions(prompt(doc).replace("<image>", ""))
             gold[_pixels(images[doc["image_id"]]), question] = target(doc)
     by_size: dict[tuple[int, int], list[np.ndarray]] = {}
     for image in images.values():
         by_size.setdefault(image.size, []).append(np.asarray(image))
-    return Known(ids, {size: np.stack(of_size) for size, of_size in by_size.items()}, gold)
+    return Known(ids, {size: np.stack(images_of_size) for size, images_of_size in by_size.items()}, gold)
 
 
-def zoo(known: Known) -> dict[str, Member]:
+def zoo(reference: Known) -> dict[str, Member]:
     """Make all models, by name."""
     phantom_sight.chests()  # learnt here, and not in each thread of a server
     cannot = ("no use", "open")  # a model that reads nothing
@@ -105,9 +105,9 @@ def zoo(known: Known) -> dict[str, Member]:
         "decliner": (partial(declines, says_no), cannot, nowhere),
         "good-decliner": (declines_unseen, ("uses", "open"), somewhere),
         "shifter": (shifts, reacts, nowhere),
-        "sees-paint": (partial(sees_paint, known), reacts, nowhere),
-        "sees-paint-there": (partial(sees_paint_there, known), reacts, nowhere),
-        "memoriser": (partial(recalls, known), ("recalls", "open"), nowhere),
+        "sees-paint": (partial(sees_paint, reference), reacts, nowhere),
+        "sees-paint-there": (partial(sees_paint_there, reference), reacts, nowhere),
+        "memoriser": (partial(recalls, reference), ("recalls", "open"), nowhere),
         "refuses-40%": (partial(refuses, 0.4), ("uses", "open"), somewhere),
         "refuses-60%": (partial(refuses, 0.6), ("unanswered",), ("undefined",)),
         "breaks-format": (breaks_format, ("unanswered",), ("undefined",)),
@@ -115,7 +115,7 @@ def zoo(known: Known) -> dict[str, Member]:
         "own-wording": (reads_own_wording, ("uses",), somewhere),
         "selective": (reads_some, ("uses", "open"), somewhere),
     }
-    return {name: Member(of, frozenset(image), frozenset(place)) for name, (of, image, place) in members.items()}
+    return {name: Member(model, frozenset(image), frozenset(place)) for name, (model, image, place) in members.items()}
 
 
 @contextmanager
@@ -124,7 +124,7 @@ def serving(model: Model) -> Iterator[str]:
 
     def say(messages: list[dict[str, Any]]) -> str:
         pictures = pictures_of(messages)
-        return model(_question(texts_of(messages)), pictures[0] if pictures else None)
+        return model(_strip_instructions(texts_of(messages)), pictures[0] if pictures else None)
 
     with chat_server(say, models=[{"id": "m"}]) as (url, _):
         yield url
@@ -136,7 +136,7 @@ def looks(question: str, image: Image.Image | None) -> str:
 
 
 def reads_half(question: str, image: Image.Image | None) -> str:
-    return looks(question, image if _uniform(question, image) < 0.5 else None)
+    return looks(question, image if _draw_uniform(question, image) < 0.5 else None)
 
 
 def says_no(question: str, image: Image.Image | None) -> str:
@@ -149,7 +149,7 @@ def says_yes(question: str, image: Image.Image | None) -> str:
 
 def draws(question: str, image: Image.Image | None) -> str:
     """Another draw for each request, as at a high temperature."""
-    return (says_yes if _uniform(question, image) < 0.5 else says_no)(question, image)
+    return (says_yes if _draw_uniform(question, image) < 0.5 else says_no)(question, image)
 
 
 def declines(model: Model, question: str, image: Image.Image | None) -> str:
@@ -159,8 +159,8 @@ def declines(model: Model, question: str, image: Image.Image | None) -> str:
 
 def declines_unseen(question: str, image: Image.Image | None) -> str:
     """Look, and decline where the place that is asked about cannot be read."""
-    seen = _see(question, image)
-    return _decline(question) if seen is None else _say(question, seen)
+    disease = _see(question, image)
+    return _decline(question) if disease is None else _say(question, disease)
 
 
 def shifts(question: str, image: Image.Image | None) -> str:
@@ -168,14 +168,14 @@ def shifts(question: str, image: Image.Image | None) -> str:
     return (says_no if _is_readable(image) else says_yes)(question, image)
 
 
-def sees_paint(known: Known, question: str, image: Image.Image | None) -> str:
+def sees_paint(reference: Known, question: str, image: Image.Image | None) -> str:
     """Affirm, but deny where the image is edited anywhere."""
-    return (says_yes if not _edited(known, image).any() else says_no)(question, image)
+    return (says_yes if not _find_edits(reference, image).any() else says_no)(question, image)
 
 
-def sees_paint_there(known: Known, question: str, image: Image.Image | None) -> str:
+def sees_paint_there(reference: Known, question: str, image: Image.Image | None) -> str:
     """Affirm, but deny where the anatomy that is asked about is edited."""
-    edited = _edited(known, image)
+    edited = _find_edits(reference, image)
     if not edited.any():
         return says_yes(question, image)
     region = phantom_sight.chests().region(read_question(question).anatomy)
@@ -185,15 +185,15 @@ def sees_paint_there(known: Known, question: str, image: Image.Image | None) -> 
     return (says_yes if edited[place].mean() < PAINTED else says_no)(question, image)
 
 
-def recalls(known: Known, question: str, image: Image.Image | None) -> str:
+def recalls(reference: Known, question: str, image: Image.Image | None) -> str:
     """Recall the right answer to an image that it knows pixel by pixel; deny elsewhere."""
-    gold = None if image is None else known.gold.get((_pixels(image.convert("L")), question))
+    gold = None if image is None else reference.gold.get((_pixels(image.convert("L")), question))
     return gold or says_no(question, image)
 
 
 def refuses(share: float, question: str, image: Image.Image | None) -> str:
     """Decline a share of the questions whatever is shown, and look else."""
-    return _decline(question) if _uniform(question, image) < share else looks(question, image)
+    return _decline(question) if _draw_uniform(question, image) < share else looks(question, image)
 
 
 def breaks_format(question: str, image: Image.Image | None) -> str:
@@ -207,7 +207,7 @@ def says_opposite(question: str, image: Image.Image | None) -> str:
 
 def reads_own_wording(question: str, image: Image.Image | None) -> str:
     """Look where the question has the benchmark's own words; deny in other words."""
-    return (looks if question in _own_questions() else says_no)(question, image)
+    return (looks if question in _list_own_questions() else says_no)(question, image)
 
 
 def reads_some(question: str, image: Image.Image | None) -> str:
@@ -223,20 +223,22 @@ def read_question(question: str) -> Asked:
     """
     text = question.casefold()
     (anatomy,) = [name for name in ANATOMIES if name in text]
-    named = [name for name in CLASSES if in_text(name).casefold().removeprefix("a ") in text]
-    return Asked(anatomy, max(named, key=len, default=""))
+    diseases = [name for name in CLASSES if in_text(name).casefold().removeprefix("a ") in text]
+    return Asked(anatomy, max(diseases, key=len, default=""))
 
 
-def _own_questions() -> set[str]:
-    own = templates()
+def _list_own_questions() -> set[str]:
+    templates_by_kind = templates()
     closed = {
         text.format(anatomy=anatomy, disease=in_text(disease))
-        for text in own["closed"].values() for anatomy in ANATOMIES for disease in CLASSES
+        for text in templates_by_kind["closed"].values() for anatomy in ANATOMIES for disease in CLASSES
     }  # fmt: skip
-    return closed | {text.format(anatomy=anatomy) for text in own["open"].values() for anatomy in ANATOMIES}
+    return closed | {
+        text.format(anatomy=anatomy) for text in templates_by_kind["open"].values() for anatomy in ANATOMIES
+    }
 
 
-def _question(text: str) -> str:
+def _strip_instructions(text: str) -> str:
     """The question without the sentence on the form of the answer."""
     for instruction in INSTRUCTIONS.values():
         text = text.replace(instruction, "")
@@ -256,11 +258,11 @@ def _see(question: str, image: Image.Image | None) -> str | None:
     return list(drawings)[int(evidence.argmax())] if evidence.max() > 0 else ""
 
 
-def _say(question: str, seen: str) -> str:
+def _say(question: str, seen_disease: str) -> str:
     disease = read_question(question).disease
     if disease:
-        return "Yes" if seen == disease else "No"
-    return seen or NORMAL
+        return "Yes" if seen_disease == disease else "No"
+    return seen_disease or NORMAL
 
 
 def _decline(question: str) -> str:
@@ -271,12 +273,12 @@ def _is_readable(image: Image.Image | None) -> bool:
     return image is not None and phantom_sight.is_structured(image, np.ones((image.height, image.width), dtype=bool))
 
 
-def _edited(known: Known, image: Image.Image | None) -> np.ndarray:
+def _find_edits(reference: Known, image: Image.Image | None) -> np.ndarray:
     """Where an image differs from the original that it was made of, bool (h, w); nowhere if that is not known."""
     if image is None:
         return np.zeros((1, 1), dtype=bool)
     pixels = np.asarray(image.convert("L"))
-    originals = known.originals.get(image.size)
+    originals = reference.originals.get(image.size)
     if originals is None:
         return np.zeros(pixels.shape, dtype=bool)
     differs = originals != pixels
@@ -284,7 +286,7 @@ def _edited(known: Known, image: Image.Image | None) -> np.ndarray:
     return nearest if nearest.mean() < 1 - OURS else np.zeros_like(nearest)
 
 
-def _uniform(question: str, image: Image.Image | None) -> float:
+def _draw_uniform(question: str, image: Image.Image | None) -> float:
     return _hash(question, image) / 2**32
 
 

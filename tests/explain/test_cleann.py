@@ -38,36 +38,36 @@ from tests.tasks import tiny_models
 MANY = 10**9  # samples: every dependence that there is shows
 
 
-def attention_from(influence: np.ndarray) -> np.ndarray:
+def compute_attention(influence: np.ndarray) -> np.ndarray:
     """Attention whose rows covary as the linear-Gaussian model x = B x + noise: (I - B)^-1, rows scaled to sum 1."""
     attention = np.linalg.inv(np.eye(len(influence)) - influence)
     return attention / attention.sum(axis=1, keepdims=True)
 
 
-def influences(n: int, edges: dict[tuple[int, int], float]) -> np.ndarray:
+def make_influences(n: int, edges: dict[tuple[int, int], float]) -> np.ndarray:
     matrix = np.zeros((n, n))
     for (cause, effect), strength in edges.items():
         matrix[effect, cause] = strength
     return matrix
 
 
-def learned(influence: np.ndarray, positions: list[int] | None = None, max_condition: int = 3) -> list[Edge]:
+def learn(influence: np.ndarray, positions: list[int] | None = None, max_condition: int = 3) -> list[Edge]:
     positions = list(range(len(influence))) if positions is None else positions
-    correlation = compute_row_correlation(attention_from(influence), positions)
+    correlation = compute_row_correlation(compute_attention(influence), positions)
     return learn_edges(PartialCorrelation(correlation, MANY), "fci", max_condition)
 
 
-@pytest.mark.parametrize("others", [(), (2,), (2, 3), (4, 2, 3)])
-def test_partial_correlation_is_that_of_the_residuals(others: tuple[int, ...]):
+@pytest.mark.parametrize("conditioning", [(), (2,), (2, 3), (4, 2, 3)])
+def test_partial_correlation_is_that_of_the_residuals(conditioning: tuple[int, ...]):
     data = np.random.default_rng(0).normal(size=(128, 5)) @ np.random.default_rng(1).normal(size=(5, 5))
-    design = np.column_stack([np.ones(len(data)), data[:, others]])
-    left = [data[:, k] - design @ np.linalg.lstsq(design, data[:, k], rcond=None)[0] for k in (0, 1)]
-    expected = scipy.stats.pearsonr(*left).statistic  # pyright: ignore[reportAttributeAccessIssue]
+    design = np.column_stack([np.ones(len(data)), data[:, conditioning]])
+    residuals = [data[:, k] - design @ np.linalg.lstsq(design, data[:, k], rcond=None)[0] for k in (0, 1)]
+    expected = scipy.stats.pearsonr(*residuals).statistic  # pyright: ignore[reportAttributeAccessIssue]
     test = PartialCorrelation(np.corrcoef(data.T))
-    assert test.compute_correlation(0, 1, others) == pytest.approx(expected, abs=1e-12)
-    assert test.compute_correlation(1, 0, others[::-1]) == test.compute_correlation(0, 1, others)
-    z = np.arctanh(expected) * np.sqrt(len(data) - len(others) - 3)
-    assert test.p_value(0, 1, others) == pytest.approx(2 * scipy.stats.norm.sf(abs(z)), rel=1e-9)
+    assert test.compute_correlation(0, 1, conditioning) == pytest.approx(expected, abs=1e-12)
+    assert test.compute_correlation(1, 0, conditioning[::-1]) == test.compute_correlation(0, 1, conditioning)
+    z = np.arctanh(expected) * np.sqrt(len(data) - len(conditioning) - 3)
+    assert test.p_value(0, 1, conditioning) == pytest.approx(2 * scipy.stats.norm.sf(abs(z)), rel=1e-9)
 
 
 def test_alpha_and_the_number_of_samples_decide():
@@ -94,23 +94,23 @@ def test_too_large_a_conditioning_set():
 
 
 @st.composite
-def sparse_influences(draw: st.DrawFn) -> np.ndarray:
+def draw_sparse_influences(draw: st.DrawFn) -> np.ndarray:
     """Up to eight tokens, each acted on by at most two earlier ones."""
     n = draw(st.integers(2, 8))
     edges = {}
     for effect in range(1, n):
         for cause in draw(st.sets(st.integers(0, effect - 1), max_size=2)):
             edges[cause, effect] = draw(st.floats(0.3, 0.9))
-    return influences(n, edges)
+    return make_influences(n, edges)
 
 
 @settings(max_examples=25, deadline=None)
-@given(sparse_influences())
+@given(draw_sparse_influences())
 def test_the_skeleton_of_a_known_graph_is_recovered(influence: np.ndarray):
-    found = learned(influence)
-    assert {(edge.source, edge.target) for edge in found} == {(int(c), int(e)) for e, c in np.argwhere(influence)}
-    assert all(edge.target_mark == "arrow" for edge in found)  # nothing acts on what is earlier
-    assert not any(edge.source_mark == "arrow" for edge in found)  # and here is no hidden common cause
+    edges = learn(influence)
+    assert {(edge.source, edge.target) for edge in edges} == {(int(c), int(e)) for e, c in np.argwhere(influence)}
+    assert all(edge.target_mark == "arrow" for edge in edges)  # nothing acts on what is earlier
+    assert not any(edge.source_mark == "arrow" for edge in edges)  # and here is no hidden common cause
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,11 @@ def test_the_skeleton_of_a_known_graph_is_recovered(influence: np.ndarray):
     ],
 )
 def test_marks(n: int, edges: dict[Any, float], positions: list[int], expected: dict[tuple[int, int], str]):
-    found = {(e.source, e.target): (e.source_mark, e.target_mark) for e in learned(influences(n, edges), positions)}
+    marks_by_ends = {
+        (e.source, e.target): (e.source_mark, e.target_mark) for e in learn(make_influences(n, edges), positions)
+    }
     marks = {"-->": ("tail", "arrow"), "o->": ("circle", "arrow"), "<->": ("arrow", "arrow")}
-    assert found == {ends: marks[mark] for ends, mark in expected.items()}
+    assert marks_by_ends == {ends: marks[mark] for ends, mark in expected.items()}
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -144,47 +146,47 @@ def test_with_hidden_tokens_the_skeleton_is_what_d_separation_says(seed: int):
     """Six of nine tokens are seen: an edge stands where no set of seen tokens d-separates its ends (networkx)."""
     generator = np.random.default_rng(seed)
     influence = np.tril(generator.random((9, 9)) < 0.35, -1) * generator.uniform(0.3, 0.9, (9, 9))
-    seen = sorted(generator.choice(9, 6, replace=False).tolist())
+    observed = sorted(generator.choice(9, 6, replace=False).tolist())
     graph = nx.DiGraph((int(cause), int(effect)) for effect, cause in np.argwhere(influence))
     graph.add_nodes_from(range(9))
 
-    def separable(x: int, y: int) -> bool:
-        others = [z for z in seen if z not in (x, y)]
-        return any(nx.is_d_separator(graph, {x}, {y}, set(s)) for r in range(5) for s in combinations(others, r))
+    def is_separable(x: int, y: int) -> bool:
+        candidates = [z for z in observed if z not in (x, y)]
+        return any(nx.is_d_separator(graph, {x}, {y}, set(s)) for r in range(5) for s in combinations(candidates, r))
 
-    expected = {(i, j) for i, j in combinations(range(6), 2) if not separable(seen[i], seen[j])}
-    assert {(edge.source, edge.target) for edge in learned(influence, seen, max_condition=4)} == expected
+    expected = {(i, j) for i, j in combinations(range(6), 2) if not is_separable(observed[i], observed[j])}
+    assert {(edge.source, edge.target) for edge in learn(influence, observed, max_condition=4)} == expected
 
 
 def test_what_the_first_search_leaves_is_separated_by_possible_d_separators(monkeypatch: pytest.MonkeyPatch):
     from causallearn.utils import FAS
 
     # 3 is hidden and behind 4 and 5, which shows only once 0 has been held fixed.
-    influence = influences(6, {(0, 1): 0.8, (0, 2): 0.5, (1, 4): 0.6, (2, 5): 0.9, (3, 4): 0.4, (3, 5): 0.7})
-    seen = [0, 1, 2, 4, 5]
-    expected = learned(influence, seen)
+    influence = make_influences(6, {(0, 1): 0.8, (0, 2): 0.5, (1, 4): 0.6, (2, 5): 0.9, (3, 4): 0.4, (3, 5): 0.7})
+    observed = [0, 1, 2, 4, 5]
+    expected = learn(influence, observed)
     assert len(expected) == 5
     assert expected[-1] == Edge(3, 4, "arrow", "arrow")
     fas = FAS.fas
     monkeypatch.setattr(FAS, "fas", lambda *args, depth, **kwargs: fas(*args, **{**kwargs, "depth": 0}))
-    assert learned(influence, seen) == expected
-    assert len(learned(influence, seen, max_condition=0)) > 5
+    assert learn(influence, observed) == expected
+    assert len(learn(influence, observed, max_condition=0)) > 5
 
 
 def test_no_token_separates_earlier_ones():
     """0 acts on 1; holding 2 fixed cancels that exactly (0.36 = 0.6 x 0.6), which says nothing of 0 and 1."""
-    influence = influences(3, {(0, 1): 0.36, (0, 2): 0.6, (1, 2): 0.6})
-    test = PartialCorrelation(compute_row_correlation(attention_from(influence), range(3)), MANY)
+    influence = make_influences(3, {(0, 1): 0.36, (0, 2): 0.6, (1, 2): 0.6})
+    test = PartialCorrelation(compute_row_correlation(compute_attention(influence), range(3)), MANY)
     assert test.cond_indep(0, 1, (2,))
-    assert [(edge.source, edge.target) for edge in learned(influence)] == [(0, 1), (0, 2), (1, 2)]
+    assert [(edge.source, edge.target) for edge in learn(influence)] == [(0, 1), (0, 2), (1, 2)]
 
 
 def test_a_small_bound_keeps_what_larger_sets_would_remove():
-    influence = influences(5, {(0, 1): 0.8, (0, 2): 0.8, (0, 3): 0.8, (1, 4): 0.8, (2, 4): 0.8, (3, 4): 0.8})
-    found = [{(e.source, e.target) for e in learned(influence, max_condition=bound)} for bound in range(4)]
-    assert found[3] == {(0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (3, 4)}
-    assert found[2] - found[3] == {(0, 4)}  # 0 and 4 are independent given 1, 2 and 3
-    assert found[0] >= found[1] >= found[2] > found[3]
+    influence = make_influences(5, {(0, 1): 0.8, (0, 2): 0.8, (0, 3): 0.8, (1, 4): 0.8, (2, 4): 0.8, (3, 4): 0.8})
+    skeletons = [{(e.source, e.target) for e in learn(influence, max_condition=bound)} for bound in range(4)]
+    assert skeletons[3] == {(0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (3, 4)}
+    assert skeletons[2] - skeletons[3] == {(0, 4)}  # 0 and 4 are independent given 1, 2 and 3
+    assert skeletons[0] >= skeletons[1] >= skeletons[2] > skeletons[3]
 
 
 # Attention of one head, made by hand: tokens 1-4 are the image, 0 stands before it, 5-7 behind it; 7 is the target.
@@ -211,7 +213,7 @@ def test_of_equal_image_tokens_the_earlier_are_taken():
     assert select_relevant_tokens(np.array([0.2, 0.2, 0.2, 0.4]), 3, [0, 1, 2], max_image_tokens=2) == [0, 1, 3]
 
 
-def heads() -> np.ndarray:
+def draw_heads() -> np.ndarray:
     logits = np.random.default_rng(0).normal(size=(6, 12, 12)) * 2
     logits[:, ~np.tri(12, dtype=bool)] = -np.inf
     weights = np.exp(logits)
@@ -222,35 +224,35 @@ TOKENS = ["<s>", *["<image>"] * 6, "What", "tool", "?", "A", "gras"]
 PATCHES = list(range(1, 7))
 
 
-def graphs(attention: np.ndarray | None = None, **arguments: Any) -> list[dict[str, Any]]:
-    attention = heads() if attention is None else attention
+def make_graphs(attention: np.ndarray | None = None, **arguments: Any) -> list[dict[str, Any]]:
+    attention = draw_heads() if attention is None else attention
     return causal_graphs(attention, 11, TOKENS, PATCHES, (2, 3), target_text="per", **arguments)
 
 
 def test_heads_are_ranked_by_image_over_text_attention():
-    attention = heads()
+    attention = draw_heads()
     to_image, to_text = compute_head_importance(attention, 11, PATCHES)
     np.testing.assert_array_equal(to_image, attention[:, 11, 1:7].max(axis=1))
     np.testing.assert_array_equal(to_text, attention[:, 11, 7:12].max(axis=1))  # the question, the answer and itself
-    found = graphs(attention)
+    ranked = make_graphs(attention)
     order = sorted(range(6), key=lambda head: -to_image[head] / to_text[head])
-    assert [graph["head"] for graph in found] == order[:5]
-    assert [graph["importance"] for graph in found] == [to_image[h] / to_text[h] for h in order[:5]]
-    assert [graph["head"] for graph in graphs(attention, settings=Settings(n_heads=2))] == order[:2]
+    assert [graph["head"] for graph in ranked] == order[:5]
+    assert [graph["importance"] for graph in ranked] == [to_image[h] / to_text[h] for h in order[:5]]
+    assert [graph["head"] for graph in make_graphs(attention, settings=Settings(n_heads=2))] == order[:2]
 
 
 def test_a_head_without_text_comes_first_and_has_no_importance():
-    attention = heads()
+    attention = draw_heads()
     attention[4, 11, 7:] = 0
-    first = graphs(attention)[0]
-    assert (first["head"], first["importance"], first["text_attention"]) == (4, None, 0.0)
+    graph = make_graphs(attention)[0]
+    assert (graph["head"], graph["importance"], graph["text_attention"]) == (4, None, 0.0)
 
 
 def test_a_graph_is_json_and_the_same_every_time():
-    first, second = graphs(), graphs()
-    assert json.dumps(first, allow_nan=False) == json.dumps(second, allow_nan=False)
-    assert json.loads(json.dumps(first)) == first
-    graph = first[0]
+    graph_list, repeated = make_graphs(), make_graphs()
+    assert json.dumps(graph_list, allow_nan=False) == json.dumps(repeated, allow_nan=False)
+    assert json.loads(json.dumps(graph_list)) == graph_list
+    graph = graph_list[0]
     assert graph["settings"] == {
         "kappa": 0.01, "max_image_tokens": 50, "n_heads": 5, "n_samples": 128, "alpha": 1e-5, "radius": 3,
         "max_condition": 3, "layer": -1,
@@ -259,18 +261,18 @@ def test_a_graph_is_json_and_the_same_every_time():
     nodes = {node["position"]: node for node in graph["nodes"]}
     assert all(node["patch"] == [(p - 1) // 3, (p - 1) % 3] for p, node in nodes.items() if node["kind"] == "image")
     assert all(node["text"] == TOKENS[p] for p, node in nodes.items() if node["kind"] == "text")
-    assert all(node["attention"] == heads()[graph["head"], 11, p] for p, node in nodes.items())
+    assert all(node["attention"] == draw_heads()[graph["head"], 11, p] for p, node in nodes.items())
     assert nodes[11]["distance"] == 0
     assert 0 not in nodes
     assert {end for edge in graph["edges"] for end in (edge["source"], edge["target"])} <= set(nodes)
 
 
 def test_parameters_reach_the_search():
-    loose = sum(len(g["edges"]) for g in graphs(settings=Settings(n_samples=10**6)))
-    strict = sum(len(g["edges"]) for g in graphs(settings=Settings(n_samples=10**6, alpha=1e-300)))
-    few = sum(len(g["nodes"]) for g in graphs(settings=Settings(kappa=0.2)))
+    loose = sum(len(g["edges"]) for g in make_graphs(settings=Settings(n_samples=10**6)))
+    strict = sum(len(g["edges"]) for g in make_graphs(settings=Settings(n_samples=10**6, alpha=1e-300)))
+    few = sum(len(g["nodes"]) for g in make_graphs(settings=Settings(kappa=0.2)))
     assert loose > strict
-    assert few < sum(len(g["nodes"]) for g in graphs())
+    assert few < sum(len(g["nodes"]) for g in make_graphs())
 
 
 def test_radius():
@@ -305,7 +307,7 @@ def test_radius():
     ],
 )
 def test_bad_input(change: dict[str, Any], message: str):
-    good = {"attention": heads(), "target": 11, "tokens": TOKENS, "image": PATCHES, "grid": (2, 3)}
+    good = {"attention": draw_heads(), "target": 11, "tokens": TOKENS, "image": PATCHES, "grid": (2, 3)}
     with pytest.raises(InputError, match=message):
         causal_graphs(**{**good, **change})
 
@@ -328,12 +330,12 @@ def test_attention_is_the_models_own(save: Any, tmp_path: Path):
     inputs = {"input_ids": torch.tensor([[5, 9, 30, 12, 7, 40]])}
     before = model.get_decoder().config._attn_implementation
     assert before == "sdpa"
-    found = [compute_layer_attention(model, inputs, layer) for layer in (0, -1)]
+    computed = [compute_layer_attention(model, inputs, layer) for layer in (0, -1)]
     assert model.get_decoder().config._attn_implementation == before
     assert not model.get_decoder().layers[-1].self_attn._forward_hooks
     model.set_attn_implementation("eager")
     theirs = model(**inputs, output_attentions=True).attentions
-    for ours, layer in zip(found, (0, -1), strict=True):
+    for ours, layer in zip(computed, (0, -1), strict=True):
         assert ours.dtype == np.float32
         np.testing.assert_allclose(ours, theirs[layer][0].detach().numpy(), atol=1e-7)
         np.testing.assert_allclose(ours.sum(axis=-1), 1, atol=1e-6)
@@ -341,7 +343,7 @@ def test_attention_is_the_models_own(save: Any, tmp_path: Path):
 
 def test_a_drawn_graph(tmp_path: Path):
     geometry = resize_and_crop((60, 120), 30, 30)  # the model saw the middle square
-    graph = graphs(settings=Settings(n_samples=10**6))[0]
+    graph = make_graphs(settings=Settings(n_samples=10**6))[0]
     places = compute_node_places(graph, geometry)
     for node in graph["nodes"]:
         x, y = places[node["position"]]
@@ -369,4 +371,4 @@ def test_a_drawn_graph(tmp_path: Path):
 def test_drawing_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MedfaithError, match=r"uv pip install 'medfaith\[explain\]'"):
-        draw_causal_graph(graphs()[0], np.zeros((2, 3)), Geometry.whole((2, 3)), tmp_path / "graph.png")
+        draw_causal_graph(make_graphs()[0], np.zeros((2, 3)), Geometry.whole((2, 3)), tmp_path / "graph.png")

@@ -27,7 +27,7 @@ from medfaith.tasks.explain.geometry import (
 FRAME = (480, 854)
 
 
-def seen_window(preprocess, size):
+def fit_seen_window(preprocess, size):
     """The window measured: what an image of x (and y) coordinates becomes, fitted by a line between its inner pixels.
 
     preprocess: PIL image -> float array (h, w) in the image's own grey levels.
@@ -37,17 +37,17 @@ def seen_window(preprocess, size):
     for axis in (1, 0):  # x, then y
         ramp = (np.arange(size[axis]) + 0.5) / size[axis] * 200 + 20  # a pixel's value tells where its centre lies
         grey = np.broadcast_to(ramp if axis == 1 else ramp[:, None], size)
-        seen = preprocess(Image.fromarray(np.round(grey).astype(np.uint8)).convert("RGB"))
+        output = preprocess(Image.fromarray(np.round(grey).astype(np.uint8)).convert("RGB"))
         places = np.flatnonzero(white.any(axis=1 - axis))
         inner = places[len(places) // 8 : len(places) - len(places) // 8]  # resampling bends the line at the ends
-        line = np.array([np.take(seen, n, axis)[np.take(white, n, axis)].mean() for n in inner])
+        line = np.array([np.take(output, n, axis)[np.take(white, n, axis)].mean() for n in inner])
         slope, start = np.polyfit(inner + 0.5, (line - 20) / 200 * size[axis], 1)
-        window.append((start, slope * seen.shape[axis]))
+        window.append((start, slope * output.shape[axis]))
     (x, w), (y, h) = window
     return x, y, w, h
 
 
-def plain(processor: Any):
+def make_plain_preprocess(processor: Any):
     """A processor's output in the image's own grey levels."""
     processor.do_normalize = False
 
@@ -76,7 +76,9 @@ PROCESSORS = {
 def test_a_processors_window_is_what_it_shows_the_model(name, size):
     processor = PROCESSORS[name]
     geometry = compute_processor_geometry(processor, size)
-    np.testing.assert_allclose(geometry.window, seen_window(plain(processor), size), atol=0.004 * max(size))
+    np.testing.assert_allclose(
+        geometry.window, fit_seen_window(make_plain_preprocess(processor), size), atol=0.004 * max(size)
+    )
 
 
 @pytest.mark.parametrize("size", [FRAME, (300, 200)])
@@ -93,15 +95,15 @@ def test_a_processors_window_is_what_it_shows_the_model(name, size):
 def test_a_composes_window_is_what_it_shows_the_model(steps, size):
     compose = transforms.Compose([*steps, transforms.ToTensor()])
     geometry = compute_transform_geometry(compose, size)
-    measured = seen_window(lambda image: compose(image).numpy().mean(axis=0) * 255, size)
+    measured = fit_seen_window(lambda image: compose(image).numpy().mean(axis=0) * 255, size)
     np.testing.assert_allclose(geometry.window, measured, atol=0.004 * max(size))
 
 
 def test_how_much_of_a_frame_clip_and_surgvlp_see():
     clip = compute_processor_geometry(transformers.CLIPImageProcessor(), FRAME)
     surgvlp = resize_and_crop(FRAME, (360, 640), 224)
-    seen = [visible_share([[0, 0, 854, 480]], geometry)[0] for geometry in (clip, surgvlp)]
-    assert seen == pytest.approx([224 / 398, 224 * 224 / (360 * 640)])  # 854 x 480 becomes 398 x 224: 56%; and 22%
+    shares = [visible_share([[0, 0, 854, 480]], geometry)[0] for geometry in (clip, surgvlp)]
+    assert shares == pytest.approx([224 / 398, 224 * 224 / (360 * 640)])  # 854 x 480 becomes 398 x 224: 56%; and 22%
     assert clip.window == pytest.approx((87 * 854 / 398, 0, 224 * 854 / 398, 480))
     assert surgvlp.window == pytest.approx((208 * 854 / 640, 68 * 480 / 360, 224 * 854 / 640, 224 * 480 / 360))
     assert compute_processor_geometry(transformers.BlipImageProcessor(), FRAME) == Geometry.whole(FRAME)

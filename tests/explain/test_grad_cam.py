@@ -12,7 +12,7 @@ from torch import nn
 from medfaith.tasks.explain.grad_cam import compute_layer_grids, grad_cam
 
 
-def two_layers(inplace=False):
+def make_two_layers(inplace=False):
     """A convolution, explained, and a non-linear head of two scores."""
     torch.manual_seed(0)
     layer = nn.Conv2d(2, 3, 3, padding=1)
@@ -26,7 +26,7 @@ IMAGES = torch.randn(3, 2, 4, 5, generator=torch.Generator().manual_seed(1), dty
 @pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize("frozen", [False, True])
 def test_it_is_captums(inplace, frozen):
-    layer, head = two_layers(inplace)
+    layer, head = make_two_layers(inplace)
     grids = compute_layer_grids(
         layer.requires_grad_(not frozen), lambda: head.requires_grad_(not frozen)(layer(IMAGES))
     )
@@ -34,7 +34,7 @@ def test_it_is_captums(inplace, frozen):
     assert not grids.requires_grad
     assert (grids == 0).any()  # some of it is cut by the ReLU
     assert (grids > 0).any()
-    layer, head = two_layers()
+    layer, head = make_two_layers()
     model = nn.Sequential(layer, head)
     for score in range(2):
         expected: Any = LayerGradCam(model, layer).attribute(IMAGES, target=score, relu_attributions=True)
@@ -42,24 +42,24 @@ def test_it_is_captums(inplace, frozen):
 
 
 def test_it_works_where_gradients_are_off_and_leaves_no_hook():
-    layer, head = two_layers()
+    layer, head = make_two_layers()
     with torch.no_grad():
         grids = compute_layer_grids(layer, lambda: head(layer(IMAGES)))
-        alone = compute_layer_grids(layer, lambda: head(layer(IMAGES[1:2])))
-    torch.testing.assert_close(alone[0], grids[1])  # images do not influence one another
+        separate = compute_layer_grids(layer, lambda: head(layer(IMAGES[1:2])))
+    torch.testing.assert_close(separate[0], grids[1])  # images do not influence one another
     assert not layer._forward_hooks
     assert compute_layer_grids(layer, lambda: head(layer(IMAGES))[:, :0]).shape == (3, 0, 4, 5)
 
 
 def test_a_failing_model_leaves_no_hook():
-    layer, _ = two_layers()
+    layer, _ = make_two_layers()
 
-    def fails():
+    def raise_out_of_memory():
         layer(IMAGES)
         raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        compute_layer_grids(layer, fails)
+        compute_layer_grids(layer, raise_out_of_memory)
     assert not layer._forward_hooks
 
 

@@ -47,14 +47,14 @@ def test_the_fraction_is_that_of_what_the_model_saw():
     assert heatmap[black].min() > np.sort(heatmap, axis=None)[-25]
 
 
-@pytest.mark.parametrize("seen", [(-5, -5, 40, 30), (0, 0, 30, 20), None])
-def test_a_window_beyond_the_image_is_the_image(seen):
+@pytest.mark.parametrize("window", [(-5, -5, 40, 30), (0, 0, 30, 20), None])
+def test_a_window_beyond_the_image_is_the_image(window):
     heatmap = np.random.default_rng(1).permutation(600).reshape(20, 30) + 1.0
-    assert np.sum(attended(heatmap, window=seen)) == 120
+    assert np.sum(attended(heatmap, window=window)) == 120
 
 
 @pytest.mark.parametrize(
-    ("boxes", "seen", "expected"),
+    ("boxes", "window", "expected"),
     [
         ([[0, 0, 10, 10]], None, 0.5),  # the region is the left 5 columns
         ([[0, 0, 10, 10], [5, 0, 10, 10]], None, 50 / 150),  # their union
@@ -64,5 +64,5 @@ def test_a_window_beyond_the_image_is_the_image(seen):
         ([], None, None),
     ],
 )
-def test_the_share_of_what_the_model_saw_of_the_boxes(boxes, seen, expected):
-    assert compute_box_share(np.broadcast_to(np.arange(30) < 5, (20, 30)), boxes, seen) == expected
+def test_the_share_of_what_the_model_saw_of_the_boxes(boxes, window, expected):
+    assert compute_box_share(np.broadcast_to(np.arange(30) < 5, (20, 30)), boxes, window) == expected

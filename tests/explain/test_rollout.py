@@ -21,11 +21,11 @@ class Attends(torch.nn.Module):
         super().__init__()
         generator = torch.Generator().manual_seed(3)
 
-        def weights(*shape):
+        def draw_weights(*shape):
             return torch.randn(*shape, generator=generator, dtype=torch.float64) / WIDTH**0.5
 
-        self.query, self.key = (weights(N_LAYERS, N_HEADS, WIDTH, WIDTH) * 2 for _ in range(2))
-        self.value, self.head = weights(N_LAYERS, N_HEADS, WIDTH, WIDTH), weights(WIDTH, N_SCORES)
+        self.query, self.key = (draw_weights(N_LAYERS, N_HEADS, WIDTH, WIDTH) * 2 for _ in range(2))
+        self.value, self.head = draw_weights(N_LAYERS, N_HEADS, WIDTH, WIDTH), draw_weights(WIDTH, N_SCORES)
 
     def forward(self, tokens, moved=(), last_moved=-1):
         """Scores and attentions; up to the layer `last_moved`, attentions are those of `moved`."""
@@ -38,7 +38,7 @@ class Attends(torch.nn.Module):
         return tokens[:, 0] @ self.head, attentions
 
 
-def numpy_rollout(weighted, order):
+def compute_numpy_rollout(weighted, order):
     """R(0) of the whole matrices (layer, N, N), layer by layer as written in the two papers."""
     matrix = np.eye(weighted.shape[-1])
     layers = range(len(weighted) - 1, -1, -1) if order == "printed" else range(len(weighted))
@@ -54,9 +54,9 @@ def test_it_is_the_recursion_with_finite_differences(order, last_only):
     generator = torch.Generator().manual_seed(5)
     tokens = torch.randn(n_images, N_TOKENS, WIDTH, generator=generator, dtype=torch.float64)
     scores, attentions = model(tokens.clone().requires_grad_())
-    found = relevance(attentions, scores, order=order, last_only=last_only)
-    assert found.shape == (n_images, N_SCORES, N_TOKENS - 1)
-    assert not found.requires_grad
+    rollout = relevance(attentions, scores, order=order, last_only=last_only)
+    assert rollout.shape == (n_images, N_SCORES, N_TOKENS - 1)
+    assert not rollout.requires_grad
     plain = [attention.detach() for attention in attentions]
     for image in range(n_images):
         for score in range(N_SCORES):
@@ -72,9 +72,11 @@ def test_it_is_the_recursion_with_finite_differences(order, last_only):
                     slope = float(ends[0] - ends[1]) / (2 * step)
                     product = slope * float(plain[layer][image, head, row, column])
                     weighted[layer, row, column] += max(product, 0) / N_HEADS
-            kept = weighted[-1:] if last_only else weighted
-            np.testing.assert_allclose(found[image, score], numpy_rollout(kept, order)[0, 1:], atol=1e-8)
-    assert (found > 0).any()
+            used_layers = weighted[-1:] if last_only else weighted
+            np.testing.assert_allclose(
+                rollout[image, score], compute_numpy_rollout(used_layers, order)[0, 1:], atol=1e-8
+            )
+    assert (rollout > 0).any()
 
 
 @given(st.integers(1, 5), st.integers(2, 7), st.integers(1, 3), st.sampled_from(["printed", "forward"]))
@@ -82,15 +84,15 @@ def test_one_row_is_the_row_of_the_whole_product(n_layers, n_tokens, n_images, o
     weighted = np.random.default_rng(n_layers * 100 + n_tokens).random((n_layers, n_images, n_tokens, n_tokens))
     row = compute_class_row([torch.tensor(matrix) for matrix in weighted], order)
     for image in range(n_images):
-        np.testing.assert_allclose(row[image], numpy_rollout(weighted[:, image], order)[0])
+        np.testing.assert_allclose(row[image], compute_numpy_rollout(weighted[:, image], order)[0])
 
 
 def test_the_two_orders_differ_and_are_the_products_by_hand():
-    first, last = torch.tensor([[[0.0, 1], [0, 0]]]), torch.tensor([[[0.0, 0], [0, 2]]])
+    first_layer, last_layer = torch.tensor([[[0.0, 1], [0, 0]]]), torch.tensor([[[0.0, 0], [0, 2]]])
     # printed: (I + first)(I + last) = [[1, 1], [0, 1]] [[1, 0], [0, 3]]: row (1, 3)
-    assert compute_class_row([first, last], "printed").tolist() == [[1, 3]]
+    assert compute_class_row([first_layer, last_layer], "printed").tolist() == [[1, 3]]
     # forward: (I + last)(I + first) = [[1, 0], [0, 3]] [[1, 1], [0, 1]]: row (1, 1)
-    assert compute_class_row([first, last], "forward").tolist() == [[1, 1]]
+    assert compute_class_row([first_layer, last_layer], "forward").tolist() == [[1, 1]]
 
 
 def test_each_head_is_cut_before_the_mean():

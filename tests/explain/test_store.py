@@ -30,11 +30,11 @@ def test_maps_come_back_to_half_precision_whatever_their_scale(tmp_path_factory,
     store.write("r", SHOWN, {"hook": grids[0], "grasper": grids[1]}, GEOMETRY)
     maps = store.read("r", SHOWN).maps
     assert list(maps) == ["hook", "grasper"]
-    for grid, read in zip(grids, maps.values(), strict=True):
-        assert read.dtype == np.float32
+    for grid, stored in zip(grids, maps.values(), strict=True):
+        assert stored.dtype == np.float32
         # What is read is float32: of a number below its smallest one nothing comes back.
         lost = float(np.finfo(np.float32).smallest_subnormal)
-        np.testing.assert_allclose(read, grid, rtol=2**-11, atol=4e-8 * grid.max() + lost)
+        np.testing.assert_allclose(stored, grid, rtol=2**-11, atol=4e-8 * grid.max() + lost)
 
 
 def test_a_row_comes_back_with_geometry_scores_and_extras(tmp_path):
@@ -71,9 +71,9 @@ def test_any_row_id_is_a_file_of_its_own_in_the_models_folder(row_id):
     assert name != stores._file_name(row_id + "_", SHOWN)
 
 
-@pytest.mark.parametrize(("one", "other"), [("a/b", "a_b"), ("a b", "a:b"), ("x" * 200, "x" * 201), ("", "_")])
-def test_ids_that_look_alike_do_not_collide(one, other):
-    assert stores._file_name(one, SHOWN) != stores._file_name(other, SHOWN)
+@pytest.mark.parametrize(("row_id", "other_id"), [("a/b", "a_b"), ("a b", "a:b"), ("x" * 200, "x" * 201), ("", "_")])
+def test_ids_that_look_alike_do_not_collide(row_id, other_id):
+    assert stores._file_name(row_id, SHOWN) != stores._file_name(other_id, SHOWN)
 
 
 def test_two_models_never_mix(tmp_path):
@@ -96,9 +96,9 @@ def test_a_row_that_was_shown_otherwise_is_another_file(tmp_path):
         store.read("r", OTHER)
     store.write("r", OTHER, {"bag": np.ones((2, 2))}, GEOMETRY, extra={"text": "two"})
     reader = open_store(tmp_path)
-    for shown, name, text in ((SHOWN, "hook", "one"), (OTHER, "bag", "two")):
-        assert reader.has(store.reference(shown), "r")
-        entry = reader.read(store.reference(shown), "r")
+    for fingerprint, name, text in ((SHOWN, "hook", "one"), (OTHER, "bag", "two")):
+        assert reader.has(store.reference(fingerprint), "r")
+        entry = reader.read(store.reference(fingerprint), "r")
         assert (list(entry.maps), entry.extra) == ([name], {"text": text})
     store.path("r", SHOWN).rename(store.path("r", OTHER))
     with pytest.raises(InputError, match="it holds row 'r' as '0123456789abcdef', not 'r' as 'fedcba9876543210'"):
@@ -173,14 +173,14 @@ def test_maps_that_are_none(tmp_path, maps, message):
 def test_a_file_that_is_cut_short_anywhere_is_named(tmp_path):
     store = HeatmapStore(tmp_path, MODEL)
     store.write("r", SHOWN, {"hook": np.random.default_rng(0).random((7, 7))}, GEOMETRY, np.zeros(7))
-    whole = store.path("r", SHOWN).read_bytes()
-    for length in range(0, len(whole) - 1, 37):
-        store.path("r", SHOWN).write_bytes(whole[:length])
+    content = store.path("r", SHOWN).read_bytes()
+    for length in range(0, len(content) - 1, 37):
+        store.path("r", SHOWN).write_bytes(content[:length])
         with pytest.raises(InputError, match=r"r-\w+-\w+\.npz: is cut short or damaged"):
             store.read("r", SHOWN)
-    maps = whole.index(b"maps.npy") + len(b"maps.npy")
+    maps = content.index(b"maps.npy") + len(b"maps.npy")
     for place in range(maps + 30, maps + 150, 7):  # a bit of the packed maps themselves
-        flipped = bytearray(whole)
+        flipped = bytearray(content)
         flipped[place] ^= 1
         store.path("r", SHOWN).write_bytes(flipped)
         with pytest.raises(InputError, match="cut short or damaged"):

@@ -27,36 +27,36 @@ def test_tiles_of_equal_cells_are_the_picture_again(n_tiles, shape, height, widt
         cut = np.s_[row * h : (row + 1) * h, column * w : (column + 1) * w]
         tiles.append(Tile(grid(h, w, len(order)), (column * width, row * height, width, height)))
         order += numbers[cut].ravel().tolist()
-    whole = compose(picture.reshape(2, -1)[:, order], tiles)
-    np.testing.assert_allclose(whole, picture, rtol=1e-5)
+    composed = compose(picture.reshape(2, -1)[:, order], tiles)
+    np.testing.assert_allclose(composed, picture, rtol=1e-5)
     assert bounds(tiles) == pytest.approx((0, 0, columns * width, rows * height))
 
 
 @given(st.integers(1, 5), st.integers(1, 5), st.floats(1, 9), st.floats(1, 9), st.floats(-5, 9))
-def test_cells_that_do_not_fit_are_averaged_by_area(n, m, first, second, start):
+def test_cells_that_do_not_fit_are_averaged_by_area(n, m, width_1, width_2, start):
     """In one dimension, cell by cell from what covers each stretch of it."""
     values = np.random.default_rng(n * m).random(n + m)
-    tiles = [Tile(grid(1, n), (0, 0, first, 1)), Tile(grid(1, m, n), (start, 0, second, 1))]
+    tiles = [Tile(grid(1, n), (0, 0, width_1, 1)), Tile(grid(1, m, n), (start, 0, width_2, 1))]
     x, _, width, _ = bounds(tiles)
-    whole = compose(values[None], tiles)[0, 0]
+    composed = compose(values[None], tiles)[0, 0]
 
-    def covering(at: float) -> list[float]:
-        found = []
+    def list_covering(at: float) -> list[float]:
+        values_at = []
         for tile in tiles:
-            left, _, extent, _ = tile.window
-            cell = int((at - left) / extent * tile.tokens.shape[1])
-            if left <= at < left + extent and cell < tile.tokens.shape[1]:
-                found.append(values[tile.tokens[0, cell]])
-        return found
+            left_edge, _, extent, _ = tile.window
+            cell = int((at - left_edge) / extent * tile.tokens.shape[1])
+            if left_edge <= at < left_edge + extent and cell < tile.tokens.shape[1]:
+                values_at.append(values[tile.tokens[0, cell]])
+        return values_at
 
-    edges = np.linspace(x, x + width, len(whole) + 1)
-    steps = sorted({*edges, *np.linspace(0, first, n + 1), *np.linspace(start, start + second, m + 1)})
-    for cell, (left, right) in enumerate(itertools.pairwise(edges)):
-        inside = [(a, b) for a, b in itertools.pairwise(steps) if a >= left - 1e-12 and b <= right + 1e-12]
-        total = sum((b - a) * sum(covering((a + b) / 2)) for a, b in inside)
-        area = sum((b - a) * len(covering((a + b) / 2)) for a, b in inside)
+    edges = np.linspace(x, x + width, len(composed) + 1)
+    steps = sorted({*edges, *np.linspace(0, width_1, n + 1), *np.linspace(start, start + width_2, m + 1)})
+    for cell, (left_edge, right_edge) in enumerate(itertools.pairwise(edges)):
+        inside = [(a, b) for a, b in itertools.pairwise(steps) if a >= left_edge - 1e-12 and b <= right_edge + 1e-12]
+        total = sum((b - a) * sum(list_covering((a + b) / 2)) for a, b in inside)
+        area = sum((b - a) * len(list_covering((a + b) / 2)) for a, b in inside)
         if area > 1e-6:
-            assert whole[cell] == pytest.approx(total / area, rel=1e-3, abs=1e-5)
+            assert composed[cell] == pytest.approx(total / area, rel=1e-3, abs=1e-5)
 
 
 def test_a_gap_between_tiles_is_nothing_and_separators_have_no_place():

@@ -35,7 +35,7 @@ class Case:
         for weight in self.model.get_decoder().parameters():
             if weight.ndim == 2:
                 torch.nn.init.normal_(weight, std=0.25)
-        in_float64(self.model.get_decoder())
+        convert_to_float64(self.model.get_decoder())
         processor = transformers.AutoProcessor.from_pretrained(folder)
         pixels = np.random.default_rng(0).integers(0, 256, (60, 90, 3), dtype=np.uint8)
         text = PLACEHOLDER.get(name, mllama.PLACEHOLDER) + "Which tool is present?" + ANSWER
@@ -55,7 +55,7 @@ class Case:
         return float((logits if target == "logit" else logits.log_softmax(-1))[token])
 
 
-def in_float64(decoder: torch.nn.Module) -> None:
+def convert_to_float64(decoder: torch.nn.Module) -> None:
     """transformers' RMS norm works in float32, too coarse for finite differences; torch's is the same formula."""
     for parent in list(decoder.modules()):
         for name, norm in list(parent.named_children()):
@@ -71,7 +71,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Case(request.param, tmp_path_factory.mktemp(request.param))
 
 
-def by_finite_differences(case: Case, position: int, layer: int, target: str) -> np.ndarray:
+def compute_by_finite_differences(case: Case, position: int, layer: int, target: str) -> np.ndarray:
     """Appendix A.3 written out: a channel of the layer's input is nudged at all image tokens, and the model run again.
 
     How much the score changes is the sum over the tokens of the channel's gradients.
@@ -108,19 +108,19 @@ def by_finite_differences(case: Case, position: int, layer: int, target: str) ->
 def test_maps_equal_finite_differences(case: Case, layer: int, target: str):
     position = case.length - 1
     ours = case.cam([position], layer=layer, target=target)
-    expected = by_finite_differences(case, position, layer, target)
+    expected = compute_by_finite_differences(case, position, layer, target)
     assert ours.shape == (1, N_VISUAL[case.name])
     assert ours.dtype == np.float32
     assert expected.max() > 0, "a map without anything in it would show nothing"
     np.testing.assert_allclose(ours[0], expected, rtol=1e-5, atol=1e-6 * expected.max())
 
 
-@pytest.mark.parametrize(("layer", "of_decoder"), [(-1, 3), (0, 1)])
-def test_maps_of_cross_attention_equal_finite_differences(tmp_path: Path, layer: int, of_decoder: int):
+@pytest.mark.parametrize(("layer", "decoder_layer"), [(-1, 3), (0, 1)])
+def test_maps_of_cross_attention_equal_finite_differences(tmp_path: Path, layer: int, decoder_layer: int):
     """Of the states of the image's own tiles, as the one layer reads them. Layers 1 and 3 of the decoder read some."""
     case = Case("mllama", tmp_path)
     position = case.length - 1
-    expected = by_finite_differences(case, position, of_decoder, "logit")
+    expected = compute_by_finite_differences(case, position, decoder_layer, "logit")
     assert expected.max() > 0
     np.testing.assert_allclose(case.cam([position], layer=layer)[0], expected, rtol=1e-5, atol=1e-6 * expected.max())
     with pytest.raises(InputError, match=r"layer: 2 of a model with 2 cross-attention layers\n  expected: -2 to 1"):
@@ -151,8 +151,8 @@ def test_the_last_layers_output_has_no_gradient_at_the_image(case: Case):
 def test_tokens_together_equal_tokens_alone_and_nothing_is_left_behind(case: Case):
     positions = [case.length - 1, case.length - 3, case.length - 4]
     together = case.cam(positions)
-    alone = np.concatenate([case.cam([position]) for position in positions])
-    np.testing.assert_array_equal(together, alone)
+    separate = np.concatenate([case.cam([position]) for position in positions])
+    np.testing.assert_array_equal(together, separate)
     assert torch.is_grad_enabled()
     assert all(weight.grad is None for weight in case.model.parameters())
     assert not get_decoder_layers(case.model)[-1]._forward_pre_hooks

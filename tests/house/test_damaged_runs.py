@@ -35,7 +35,7 @@ ANSWER = {"id": "1", "kind": "yes_no", "question": "Is there edema?", "text": "N
 MAP = {"a": np.ones((2, 2), np.float32)}
 
 
-def heatmap(folder: Path) -> tuple[str, Path]:
+def write_heatmap(folder: Path) -> tuple[str, Path]:
     store = HeatmapStore(folder, {"model": "m"})
     store.write("row", "0" * 16, MAP, Geometry((4, 4), (0, 0, 4, 4)))
     return store.reference("0" * 16), folder
@@ -46,30 +46,30 @@ def scene(
     phantom_build: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[Path, Callable[[], object]]]:
     """What is damaged, and what reads it."""
-    here = tmp_path_factory.mktemp("damaged-runs")
-    run_baselines(TASK, {"data": str(phantom_build)}, {"oracle": ("oracle", {})}, here / "logs")
-    (samples,) = (here / "logs").rglob("samples_*.jsonl")
-    (results,) = (here / "logs").rglob("results_*.json")
-    build = here / "data" / "cxr-contrabench-chexpert"
+    folder = tmp_path_factory.mktemp("damaged-runs")
+    run_baselines(TASK, {"data": str(phantom_build)}, {"oracle": ("oracle", {})}, folder / "logs")
+    (samples,) = (folder / "logs").rglob("samples_*.jsonl")
+    (results,) = (folder / "logs").rglob("results_*.json")
+    build = folder / "data" / "cxr-contrabench-chexpert"
     shutil.copytree(phantom_build / build.name, build)
     parquet = build / "chexpert_presence" / "validation-00000-of-00001.parquet"
-    rows = here / "rows.csv"
+    rows = folder / "rows.csv"
     rows.write_text("id\nchexpert/absent\n")
     texts = {"seen.ckpt.json": {"seen": ["p"]}, "annotations.jsonl": JUDGEMENT, "answers.jsonl": ANSWER}
     for name, content in texts.items():
-        (here / name).write_text(json.dumps(content) + "\n")
-    reference, maps = heatmap(here / "maps")
+        (folder / name).write_text(json.dumps(content) + "\n")
+    reference, maps = write_heatmap(folder / "maps")
     (model,) = maps.rglob("model.json")
     (array,) = maps.rglob("*.npz")
     return {
-        "results": (results, lambda: main(["report", str(here / "logs"), "--markdown"])),
-        "samples": (samples, lambda: main(["report", str(here / "logs"), "--markdown"])),
+        "results": (results, lambda: main(["report", str(folder / "logs"), "--markdown"])),
+        "samples": (samples, lambda: main(["report", str(folder / "logs"), "--markdown"])),
         "build.json": (build / "build.json", lambda: main(["verify", str(build)])),
         "parquet": (parquet, lambda: main(["verify", str(build)])),
-        "rows": (rows, lambda: check_row_ids(rows, str(here / "data"))),
-        "patients": (here / "seen.ckpt.json", lambda: read_seen(here / "seen.ckpt.json")),
-        "annotations": (here / "annotations.jsonl", lambda: read_files([here / "annotations.jsonl"])),
-        "answers": (here / "answers.jsonl", lambda: read_rows(here / "answers.jsonl")),
+        "rows": (rows, lambda: check_row_ids(rows, str(folder / "data"))),
+        "patients": (folder / "seen.ckpt.json", lambda: read_seen(folder / "seen.ckpt.json")),
+        "annotations": (folder / "annotations.jsonl", lambda: read_files([folder / "annotations.jsonl"])),
+        "answers": (folder / "answers.jsonl", lambda: read_rows(folder / "answers.jsonl")),
         "model of heatmaps": (model, lambda: open_store(maps).read(reference, "row")),
         "heatmaps": (array, lambda: open_store(maps).read(reference, "row")),
     }
@@ -78,20 +78,20 @@ def scene(
 @pytest.mark.parametrize("damage", [
     name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in DAMAGES
 ])  # fmt: skip
-@pytest.mark.parametrize("what", [
+@pytest.mark.parametrize("artifact", [
     "results", "samples", "build.json", "parquet", "rows", "patients", "annotations", "answers", "model of heatmaps",
     "heatmaps",
 ])  # fmt: skip
-def test_damage_is_told_or_does_no_harm(scene, what: str, damage: str, capsys: pytest.CaptureFixture[str]):
-    file, read = scene[what]
+def test_damage_is_told_or_does_no_harm(scene, artifact: str, damage: str, capsys: pytest.CaptureFixture[str]):
+    file, reader = scene[artifact]
     content = file.read_bytes()
     try:
         DAMAGES[damage](file)
-        exit_status(lambda: int(bool(read())))  # a bug is raised
+        exit_status(lambda: int(bool(reader())))  # a bug is raised
     finally:
         if file.is_dir() and not file.is_symlink():
             file.rmdir()
         file.unlink(missing_ok=True)
         file.write_bytes(content)
-    said = capsys.readouterr().err
-    assert "medfaith: " not in said or "what to do: " in said or "expected: " in said
+    output = capsys.readouterr().err
+    assert "medfaith: " not in output or "what to do: " in output or "expected: " in output

@@ -18,35 +18,46 @@ UNSAID = {"mlcroissant"}  # its repository says Apache-2.0, its wheel nothing
 OTHERS = re.compile(r"^(nvidia|cuda)[-_]")  # of torch's wheels for CUDA: their licence is NVIDIA's own
 
 
-def exported(*options: str) -> list[str]:
+def list_exported(*options: str) -> list[str]:
     """Names of the locked packages that an installation with all extras, without the tools of development, has."""
-    words = ["uv", "export", "--frozen", "--no-dev", "--all-extras", "--no-hashes", "--no-emit-project", "--no-header"]
-    done = subprocess.run([*words, *options], cwd=ROOT, capture_output=True, text=True, check=True)
+    command = [
+        "uv",
+        "export",
+        "--frozen",
+        "--no-dev",
+        "--all-extras",
+        "--no-hashes",
+        "--no-emit-project",
+        "--no-header",
+    ]
+    done = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, check=True)
     return re.findall(r"^([A-Za-z0-9_.-]+)==", done.stdout, re.MULTILINE)
 
 
-def licence(name: str) -> str:
+def read_licence(name: str) -> str:
     """What a package says of its licence: each field's first line, as some put the whole text there; or its file."""
-    told = metadata(name)
-    fields = [*told.get_all("License-Expression", []), *told.get_all("License", [])]
-    classifiers = [one for one in told.get_all("Classifier", []) if one.startswith("License")]
-    said = [*(field.strip().split("\n")[0] for field in fields), *classifiers]
-    texts = [one for one in files(name) or () if re.search(r"(?i)/(un)?licen[cs]e[^/]*$", str(one))]
-    return "; ".join(said or [" ".join(one.read_text().split())[:100] for one in texts])
+    package_metadata = metadata(name)
+    fields = [*package_metadata.get_all("License-Expression", []), *package_metadata.get_all("License", [])]
+    classifiers = [text for text in package_metadata.get_all("Classifier", []) if text.startswith("License")]
+    statements = [*(field.strip().split("\n")[0] for field in fields), *classifiers]
+    texts = [text for text in files(name) or () if re.search(r"(?i)/(un)?licen[cs]e[^/]*$", str(text))]
+    return "; ".join(statements or [" ".join(text.read_text().split())[:100] for text in texts])
 
 
 @pytest.mark.full
 def test_each_licence_lets_a_user_use_and_pass_on():
-    said, absent = {}, []
-    for name in exported():
+    licences, absent = {}, []
+    for name in list_exported():
         try:
-            said[name] = licence(name)
+            licences[name] = read_licence(name)
         except PackageNotFoundError:  # for another system
             absent.append(name)
-    assert len(said) > 100, absent
-    unknown = {name: told for name, told in said.items() if not FREE.search(told) and not OTHERS.match(name)}
+    assert len(licences) > 100, absent
+    unknown = {name: text for name, text in licences.items() if not FREE.search(text) and not OTHERS.match(name)}
     assert set(unknown) == UNSAID, unknown
-    assert {name: told for name, told in said.items() if re.search(r"(?<!L)GPL", told) and not FREE.search(told)} == {}
+    assert {
+        name: text for name, text in licences.items() if re.search(r"(?<!L)GPL", text) and not FREE.search(text)
+    } == {}
 
 
 @pytest.mark.full
@@ -58,8 +69,11 @@ def test_no_locked_dependency_has_a_known_weakness():
 
 
 def test_every_dependency_is_locked():
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = [*wanted["dependencies"], *(one for extra in wanted["optional-dependencies"].values() for one in extra)]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = [
+        *project["dependencies"],
+        *(requirement for extra in project["optional-dependencies"].values() for requirement in extra),
+    ]
     locked = {package["name"] for package in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
     bare = {re.split(r"[\[<>=!~; @]", name)[0].lower().replace("_", "-") for name in names}
     assert bare <= locked

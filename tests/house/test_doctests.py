@@ -14,7 +14,7 @@ ROOMS = sorted(info.name for info in pkgutil.iter_modules(medfaith.__path__) if 
 ROOMS += ["builders", "cards", "evaluate_metrics", "loaders", "tasks"]
 
 
-def failing(modules: list[str]) -> list[str]:
+def list_failing(modules: list[str]) -> list[str]:
     """The modules with an example that does not give what it says; doctest prints the example."""
     return [name for name in modules if doctest.testmod(importlib.import_module(name)).failed]
 
@@ -22,11 +22,13 @@ def failing(modules: list[str]) -> list[str]:
 @pytest.mark.parametrize("room", ROOMS)
 def test_examples_of_a_room(room):
     package = importlib.import_module(f"medfaith.{room}")
-    found = [info.name for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
-    assert found
-    assert failing([package.__name__, *sorted(name for name in found if not name.endswith("__main__"))]) == []
+    module_names = [info.name for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
+    assert module_names
+    assert (
+        list_failing([package.__name__, *sorted(name for name in module_names if not name.endswith("__main__"))]) == []
+    )
 
 
 def test_examples_of_the_modules_beside_the_rooms():
     names = [info.name for info in pkgutil.iter_modules(medfaith.__path__) if not info.ispkg]
-    assert failing([f"medfaith.{name}" for name in sorted(names) if name != "__main__"]) == []
+    assert list_failing([f"medfaith.{name}" for name in sorted(names) if name != "__main__"]) == []

@@ -7,9 +7,9 @@ import argparse
 import pytest
 
 from medfaith.cli import parser
-from tests.house.parsers import walk
+from tests.house.parsers import iterate_parsers
 
-JOBS = list(walk(parser()))
+JOBS = list(iterate_parsers(parser()))
 # Options that take one of a few words: argparse refuses the others and lists these.
 CLOSED = {
     "medfaith build cxr-contrabench": {"--config", "--negation-form", "--question-form", "--layout"},
@@ -23,23 +23,25 @@ CLOSED = {
 }
 
 
-def name(action: argparse.Action) -> str:
+def format_name(action: argparse.Action) -> str:
     return str((action.option_strings or [action.metavar])[-1])
 
 
-def arguments(job: argparse.ArgumentParser) -> list[argparse.Action]:
+def list_arguments(job: argparse.ArgumentParser) -> list[argparse.Action]:
     return [a for a in job._actions if not isinstance(a, argparse._HelpAction | argparse._SubParsersAction)]
 
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.prog)
 def test_every_option_says_what_it_does(job):
     """In at least four words; with the default where there is one; with choices where only a few words will do."""
-    for action in arguments(job):
+    for action in list_arguments(job):
         text = action.help or ""
-        assert len(text.split()) >= 4, f"{name(action)}: {text!r} cannot be understood alone"
+        assert len(text.split()) >= 4, f"{format_name(action)}: {text!r} cannot be understood alone"
         if action.default not in (None, False, [], argparse.SUPPRESS):
-            assert "default" in text, f"{name(action)} has the default {action.default!r}, and its help does not say it"
-    closed = {name(action) for action in arguments(job) if action.choices}
+            assert "default" in text, (
+                f"{format_name(action)} has the default {action.default!r}, and its help does not say it"
+            )
+    closed = {format_name(action) for action in list_arguments(job) if action.choices}
     assert CLOSED.get(job.prog, set()) <= closed
 
 

@@ -65,14 +65,14 @@ class Scene:
     def place(self) -> Path:
         return self.home / "place"
 
-    def run(self, words: Sequence[str], settings: Sequence[tuple[str, str, Any]] = (), **how: Any) -> Ended:
+    def run(self, arguments: Sequence[str], settings: Sequence[tuple[str, str, Any]] = (), **options: Any) -> Ended:
         (self.home / "tmp").mkdir(exist_ok=True)
         settings = [*settings, (*CACHE, str(self.home / "cache"))]
-        return self.commands.run(words, self.home / "tmp", settings=settings, **how)
+        return self.commands.run(arguments, self.home / "tmp", settings=settings, **options)
 
     def rows(self, benchmark: str = "") -> list[str]:
         """The options that name a build of phantoms and the roots of its sources."""
-        build, roots = (self.fixture(f"phantom{benchmark}_{what}") for what in ("build", "roots"))
+        build, roots = (self.fixture(f"phantom{benchmark}_{suffix}") for suffix in ("build", "roots"))
         return ["--data", str(build), *root_words(roots)]
 
     @cached_property
@@ -92,14 +92,21 @@ class Scene:
     @cached_property
     def shards(self) -> dict[str, list[Path]]:
         """Of a run of two models each."""
-        found: dict[str, list[Path]] = {model: [] for model in ("oracle", "random")}
-        for model, folders in found.items():
+        folders_by_model: dict[str, list[Path]] = {model: [] for model in ("oracle", "random")}
+        for model, folders in folders_by_model.items():
             for number in (1, 2):
                 folders.append(self.home / "shards" / model / str(number))
-                words = ["eval", *self.rows(), "--model", model, "--tasks", "medfaith_contrabench_openi_report_absence"]
-                words += ["--shard", f"{number}/2", "--log_samples", "--output_path", str(folders[-1])]
-                assert self.run(words).status == 0
-        return found
+                arguments = [
+                    "eval",
+                    *self.rows(),
+                    "--model",
+                    model,
+                    "--tasks",
+                    "medfaith_contrabench_openi_report_absence",
+                ]
+                arguments += ["--shard", f"{number}/2", "--log_samples", "--output_path", str(folders[-1])]
+                assert self.run(arguments).status == 0
+        return folders_by_model
 
     @cached_property
     def logs(self) -> list[Path]:
@@ -114,79 +121,99 @@ class Job:
     """earlier: the words of a run that has ended, in the same place; words: of the one that is interrupted.
 
     together: a folder or the first letters of files that are of one run, all of them. settings: as of `Commands.run`.
-    again: what the repeat of a run that was complete says, where it refuses.
+    refusal: what the repeat of a run that was complete says, where it refuses.
     """
 
     earlier: Callable[[Scene], list[str]]
-    words: Callable[[Scene], list[str]]
+    arguments: Callable[[Scene], list[str]]
     together: tuple[str, ...] = ()
     settings: tuple[tuple[str, str, Any], ...] = ()
-    again: str = ""
+    refusal: str = ""
 
 
-def evaluated(scene: Scene, limit: int, model: str, *given: str) -> list[str]:
-    words = ["eval", *scene.rows(), "--model", model, *given, "--limit", str(limit), "--apply_chat_template"]
-    words += ["--tasks", "medfaith_contrabench_openi_report_absence"]
-    return [*words, "--log_samples", "--output_path", str(scene.place)]
+def build_eval(scene: Scene, limit: int, model: str, *model_arguments: str) -> list[str]:
+    arguments = [
+        "eval",
+        *scene.rows(),
+        "--model",
+        model,
+        *model_arguments,
+        "--limit",
+        str(limit),
+        "--apply_chat_template",
+    ]
+    arguments += ["--tasks", "medfaith_contrabench_openi_report_absence"]
+    return [*arguments, "--log_samples", "--output_path", str(scene.place)]
 
 
-def local(scene: Scene, limit: int) -> list[str]:
-    how = ["--gen_kwargs", "max_gen_toks=2", "--batch_size", "2", "--device", "cpu"]
-    return evaluated(scene, limit, "medfaith-hf-vlm", "--model_args", f"pretrained={scene.llava},dtype=float32", *how)
+def build_local_eval(scene: Scene, limit: int) -> list[str]:
+    options = ["--gen_kwargs", "max_gen_toks=2", "--batch_size", "2", "--device", "cpu"]
+    return build_eval(
+        scene, limit, "medfaith-hf-vlm", "--model_args", f"pretrained={scene.llava},dtype=float32", *options
+    )
 
 
-def served(scene: Scene, limit: int) -> list[str]:
-    return evaluated(scene, limit, "medfaith-server", "--model_args", f"base_url={scene.url},model=m")
+def build_served_eval(scene: Scene, limit: int) -> list[str]:
+    return build_eval(scene, limit, "medfaith-server", "--model_args", f"base_url={scene.url},model=m")
 
 
-def audited(scene: Scene, *controls: str) -> list[str]:
-    words = ["audit", *scene.rows("_heal"), "--benchmarks", "heal-medvqa", "--model", "question_prior"]
-    return [*words, "--limit", "5", "--out", str(scene.place), "--controls", *controls]
+def build_audit(scene: Scene, *controls: str) -> list[str]:
+    arguments = ["audit", *scene.rows("_heal"), "--benchmarks", "heal-medvqa", "--model", "question_prior"]
+    return [*arguments, "--limit", "5", "--out", str(scene.place), "--controls", *controls]
 
 
-def trained(scene: Scene, recipe: str) -> list[str]:
+def build_training(scene: Scene, recipe: str) -> list[str]:
     lung = scene.lung
-    words = ["train", recipe, "--tiny", "--data", str(lung.build), "--root", f"mimic_cxr={lung.roots['mimic_cxr']}"]
-    words += ["--epochs", "1", "--text-model", str(lung.text_model), "--limit", "40"]
-    return [*words, "--out", str(scene.place / "m.ckpt")]
+    arguments = ["train", recipe, "--tiny", "--data", str(lung.build), "--root", f"mimic_cxr={lung.roots['mimic_cxr']}"]
+    arguments += ["--epochs", "1", "--text-model", str(lung.text_model), "--limit", "40"]
+    return [*arguments, "--out", str(scene.place / "m.ckpt")]
 
 
-def tuned(scene: Scene, name: str) -> list[str]:
-    words = ["train", "lora", "--benchmark", "heal", "--pretrained", str(scene.llava), *scene.rows("_heal")]
-    words += ["--limit", "4", "--epochs", "2", "--batch-size", "2", "--lr", "0.01", "--save-every", "1"]
-    return [*words, "--device", "cpu", "--out", str(scene.place / name)]
+def build_lora_training(scene: Scene, name: str) -> list[str]:
+    arguments = ["train", "lora", "--benchmark", "heal", "--pretrained", str(scene.llava), *scene.rows("_heal")]
+    arguments += ["--limit", "4", "--epochs", "2", "--batch-size", "2", "--lr", "0.01", "--save-every", "1"]
+    return [*arguments, "--device", "cpu", "--out", str(scene.place / name)]
 
 
-def merged(scene: Scene, model: str) -> list[str]:
+def build_merge(scene: Scene, model: str) -> list[str]:
     return ["merge", *map(str, scene.shards[model]), "--out", str(scene.place / "merged")]
 
 
-def reported(scene: Scene, which: int) -> list[str]:
+def build_report(scene: Scene, which: int) -> list[str]:
     place = scene.place
     return ["report", str(scene.logs[which]), "--out", str(place / "report"), "--html", str(place / "page.html")]
 
 
-def published(scene: Scene, seed: int) -> list[str]:
-    words = ["publish", str(scene.builds[seed] / "cxr-contrabench-openi"), "--org", scene.hub.organisation, "--force"]
-    return [*words, *root_words(scene.fixture("phantom_roots"))]
+def build_publish(scene: Scene, seed: int) -> list[str]:
+    arguments = [
+        "publish",
+        str(scene.builds[seed] / "cxr-contrabench-openi"),
+        "--org",
+        scene.hub.organisation,
+        "--force",
+    ]
+    return [*arguments, *root_words(scene.fixture("phantom_roots"))]
 
 
 JOBS = {
-    "eval, local model": Job(lambda s: local(s, 2), lambda s: local(s, 6)),
-    "eval, server": Job(lambda s: served(s, 2), lambda s: served(s, 6)),
-    "audit": Job(lambda s: audited(s, "none"), lambda s: audited(s, "none", "other")),
+    "eval, local model": Job(lambda s: build_local_eval(s, 2), lambda s: build_local_eval(s, 6)),
+    "eval, server": Job(lambda s: build_served_eval(s, 2), lambda s: build_served_eval(s, 6)),
+    "audit": Job(lambda s: build_audit(s, "none"), lambda s: build_audit(s, "none", "other")),
     "train": Job(
-        lambda s: trained(s, "retrained"),
-        lambda s: trained(s, "no_attn"),
+        lambda s: build_training(s, "retrained"),
+        lambda s: build_training(s, "no_attn"),
         ("m.ckpt",),
         (("medfaith.tasks.models.gloria_image", "INPUT", 64),),
     ),
     "train lora": Job(
-        lambda s: tuned(s, "earlier"), lambda s: tuned(s, "adapter"), ("adapter/",), again="is there already"
+        lambda s: build_lora_training(s, "earlier"),
+        lambda s: build_lora_training(s, "adapter"),
+        ("adapter/",),
+        refusal="is there already",
     ),
-    "merge": Job(lambda s: merged(s, "oracle"), lambda s: merged(s, "random"), ("merged/",)),
-    "report": Job(lambda s: reported(s, 0), lambda s: reported(s, 1), ("report/",)),
-    "publish": Job(lambda s: published(s, 1), lambda s: published(s, 0), ("hub/",)),
+    "merge": Job(lambda s: build_merge(s, "oracle"), lambda s: build_merge(s, "random"), ("merged/",)),
+    "report": Job(lambda s: build_report(s, 0), lambda s: build_report(s, 1), ("report/",)),
+    "publish": Job(lambda s: build_publish(s, 1), lambda s: build_publish(s, 0), ("hub/",)),
 }
 
 
@@ -203,34 +230,34 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.mark.parametrize("name", JOBS)
 def test_an_interrupted_job_loses_nothing_and_its_repeat_is_as_undisturbed(name, by, scene):
     job = JOBS[name]
-    before, after, events = _undisturbed(job, scene)
-    drawn = random.Random(f"{name} {by}")
-    moments = [("writes", k) for k in _draw(drawn, events["writes"], N // 2)]
-    moments += [("all", k) for k in _draw(drawn, events["all"], N - len(moments))]
+    before, after, events = _run_undisturbed(job, scene)
+    rng = random.Random(f"{name} {by}")
+    moments = [("writes", k) for k in _draw(rng, events["writes"], N // 2)]
+    moments += [("all", k) for k in _draw(rng, events["all"], N - len(moments))]
     ends: Counter[str] = Counter()
     faults = []
     for moment in moments:
         _put_back(scene)
-        ended = scene.run(job.words(scene), job.settings, at=moment, by=by)
-        found = [*_wrongly_ended(ended, by), *_changed(job, before, after, _tree(scene), scene)]
+        ended = scene.run(job.arguments(scene), job.settings, at=moment, by=by)
+        moment_faults = [*_find_wrong_end(ended, by), *_find_changes(job, before, after, _read_tree(scene), scene)]
         ends[f"status {ended.status}"] += 1
-        again = scene.run(job.words(scene), job.settings)
-        if again.status and not (again.status == 2 and job.again and job.again in again.warned):
-            found.append(f"the repeat ends with {again.status}: {again.warned[-2000:]}")
-        found += _differences(after, _tree(scene, with_hidden=True))
-        found += [f"{path} is left" for path in (scene.home / "tmp").iterdir()]
-        found += [f"the process {one} is left" for one in (*ended.left, *again.left)]
-        faults += [f"{moment}: {fault}" for fault in found]
+        repeat = scene.run(job.arguments(scene), job.settings)
+        if repeat.status and not (repeat.status == 2 and job.refusal and job.refusal in repeat.warned):
+            moment_faults.append(f"the repeat ends with {repeat.status}: {repeat.warned[-2000:]}")
+        moment_faults += _list_differences(after, _read_tree(scene, with_hidden=True))
+        moment_faults += [f"{path} is left" for path in (scene.home / "tmp").iterdir()]
+        moment_faults += [f"the process {process} is left" for process in (*ended.alive, *repeat.alive)]
+        faults += [f"{moment}: {fault}" for fault in moment_faults]
     print(f"{name}, {by.name}: {len(moments)} moments of {events['writes']} and {events['all']} events: {dict(ends)}")
     print(*faults, sep="\n")
     assert not faults, f"{len(faults)} faults\n" + "\n".join(faults)
 
 
-def _draw(drawn: random.Random, n: int, wanted: int) -> list[int]:
-    return sorted(drawn.sample(range(1, n + 1), min(n, wanted)))
+def _draw(rng: random.Random, n: int, n_moments: int) -> list[int]:
+    return sorted(rng.sample(range(1, n + 1), min(n, n_moments)))
 
 
-def _undisturbed(job: Job, scene: Scene) -> tuple[Tree, Tree, Mapping[str, int]]:
+def _run_undisturbed(job: Job, scene: Scene) -> tuple[Tree, Tree, Mapping[str, int]]:
     """What the earlier run leaves, what the job leaves, and how many events it has."""
     _remove(scene, "place", "kept", "tmp", "cache")
     scene.hub.repositories.clear()
@@ -241,10 +268,10 @@ def _undisturbed(job: Job, scene: Scene) -> tuple[Tree, Tree, Mapping[str, int]]
     scene.published = copy.deepcopy(scene.hub.repositories)
     for _ in range(2):  # the second time all modules are there
         _put_back(scene)
-        before = _tree(scene, with_hidden=True)
-        ended = scene.run(job.words(scene), job.settings)
+        before = _read_tree(scene, with_hidden=True)
+        ended = scene.run(job.arguments(scene), job.settings)
         assert ended.status == 0, ended.warned
-    after = _tree(scene, with_hidden=True)
+    after = _read_tree(scene, with_hidden=True)
     assert before != after
     return before, after, ended.events
 
@@ -262,32 +289,34 @@ def _remove(scene: Scene, *names: str) -> None:
         shutil.rmtree(scene.home / name, ignore_errors=True)
 
 
-def _tree(scene: Scene, *, with_hidden: bool = False) -> Tree:
+def _read_tree(scene: Scene, *, with_hidden: bool = False) -> Tree:
     """Name -> what is there under it, dates and timings masked: files, rows of the store, files of the Hub."""
-    found: dict[str, list[Any]] = {}
+    contents: dict[str, list[Any]] = {}
     for path in sorted(scene.place.rglob("*")):
         name = path.relative_to(scene.place)
         hidden = is_partial(name) or HIDDEN.search(str(name))
         if path.is_file() and (with_hidden or not hidden):
-            found.setdefault(DATE.sub("DATE", str(name)), []).append(_content(path))
-    for (_, repository), of in scene.hub.repositories.items():
-        for name, file in of.commits[-1].files.items():
-            found[f"hub/{repository}/{name}"] = [file.sha256]
-    return {name: sorted({*of}) for name, of in found.items()}  # a run that had ended when it was killed is there twice
+            contents.setdefault(DATE.sub("DATE", str(name)), []).append(_read_content(path))
+    for (_, repository), state in scene.hub.repositories.items():
+        for name, file in state.commits[-1].files.items():
+            contents[f"hub/{repository}/{name}"] = [file.sha256]
+    return {
+        name: sorted({*state}) for name, state in contents.items()
+    }  # a run that had ended when it was killed is there twice
 
 
-def _content(path: Path) -> Any:
+def _read_content(path: Path) -> Any:
     if path.suffix == ".sqlite":
         with tempfile.TemporaryDirectory() as copy_in:  # to read it would mend it
-            for part in path.parent.glob(f"{path.name}*"):
-                shutil.copy(part, copy_in)
+            for file in path.parent.glob(f"{path.name}*"):
+                shutil.copy(file, copy_in)
             with contextlib.closing(sqlite3.connect(Path(copy_in) / path.name)) as database:
                 return tuple(sorted(database.execute("SELECT key, outcome FROM answers").fetchall()))
     content = path.read_bytes()
     if path.name.startswith("results_"):
         results = json.loads(content)
-        for of_this_run in ("work", "usage"):  # answers that were kept took none
-            results["config"].pop(of_this_run, None)
+        for key in ("work", "usage"):  # answers that were kept took none
+            results["config"].pop(key, None)
         content = json.dumps(results).encode()
     with_dates = path.suffix in (".json", ".html", ".jsonl") and b"\0" not in content
     if with_dates:
@@ -295,7 +324,7 @@ def _content(path: Path) -> Any:
     return hashlib.sha256(content).hexdigest()
 
 
-def _wrongly_ended(ended: Ended, by: signal.Signals) -> Iterator[str]:
+def _find_wrong_end(ended: Ended, by: signal.Signals) -> Iterator[str]:
     """What is wrong with the end of the interrupted run."""
     if "Traceback" in ended.warned or "Exception ignored" in ended.warned:
         yield ended.warned[-3000:]
@@ -307,7 +336,7 @@ def _wrongly_ended(ended: Ended, by: signal.Signals) -> Iterator[str]:
         yield f"status {ended.status}: {ended.warned[-2000:]}"
 
 
-def _changed(job: Job, before: Tree, after: Tree, now: Tree, scene: Scene) -> Iterator[str]:
+def _find_changes(job: Job, before: Tree, after: Tree, now: Tree, scene: Scene) -> Iterator[str]:
     """What is neither as before nor as after."""
     for name in {*before, *after, *now}:
         if name.endswith(".sqlite"):
@@ -317,12 +346,14 @@ def _changed(job: Job, before: Tree, after: Tree, now: Tree, scene: Scene) -> It
         elif now.get(name) not in (before.get(name), after.get(name)):
             yield f"{name} is neither as before nor as after"
     for start in job.together:
-        whole = [{name: of for name, of in tree.items() if name.startswith(start)} for tree in (before, after, now)]
-        if whole[2] not in whole[:2] and not _told(scene, start):
+        subtrees = [
+            {name: content for name, content in tree.items() if name.startswith(start)} for tree in (before, after, now)
+        ]
+        if subtrees[2] not in subtrees[:2] and not _is_refused(scene, start):
             yield f"{start} is of two runs"
 
 
-def _told(scene: Scene, start: str) -> bool:
+def _is_refused(scene: Scene, start: str) -> bool:
     """Whether a record that is not of its checkpoint is refused."""
     try:
         read_seen(scene.place / f"{start}.json")
@@ -331,9 +362,9 @@ def _told(scene: Scene, start: str) -> bool:
     return False
 
 
-def _differences(expected: Tree, found: Tree) -> list[str]:
+def _list_differences(expected: Tree, actual: Tree) -> list[str]:
     return [
-        f"after the repeat {name} is other: {len(found.get(name, ()))} files, not {len(expected.get(name, ()))}"
-        for name in sorted({*expected, *found})
-        if expected.get(name) != found.get(name)
+        f"after the repeat {name} is other: {len(actual.get(name, ()))} files, not {len(expected.get(name, ()))}"
+        for name in sorted({*expected, *actual})
+        if expected.get(name) != actual.get(name)
     ]

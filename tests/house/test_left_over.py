@@ -82,10 +82,10 @@ def names(folder: Path) -> list[str]:
 
 def test_what_a_killed_build_left_is_no_build(tmp_path):
     """It is not read by `eval --rows`, is not named in results (by which shards are compared), and not offered."""
-    left = tmp_path / ".cxr-contrabench-openi.partial"
-    left.mkdir()
+    partial = tmp_path / ".cxr-contrabench-openi.partial"
+    partial.mkdir()
     for name in ("build.json", "half.parquet"):
-        (left / name).write_text("{}")
+        (partial / name).write_text("{}")
     (tmp_path / "rows.csv").write_text("id\na\n")
     pq.write_table(pa.table({"id": ["a"]}), tmp_path / "whole.parquet")
     check_row_ids(tmp_path / "rows.csv", str(tmp_path))
@@ -97,16 +97,16 @@ def test_what_a_killed_build_left_is_no_build(tmp_path):
 
 
 def test_synthetic_sources_are_written_all_or_none(tmp_path, monkeypatch):
-    words = ["phantom", str(tmp_path / "new"), "--source", "chexstruct", "--source", "rexvqa"]
+    arguments = ["phantom", str(tmp_path / "new"), "--source", "chexstruct", "--source", "rexvqa"]
 
     def full(folder: Path, *, seed: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
         patch.setattr(rexvqa, "write", full)
-        assert main(words) == 2
+        assert main(arguments) == 2
     assert not names(tmp_path)
-    assert main(words) == 0
+    assert main(arguments) == 0
     assert names(tmp_path / "new") == ["chexstruct", "rexvqa"]
 
 
@@ -165,21 +165,21 @@ def test_temporary_folders_of_killed_processes_go_and_those_of_others_stay(tmp_p
 
 @pytest.mark.parametrize("keeps_lock", [False, True])
 def test_a_temporary_folder_that_another_process_took_for_a_left_one_is_made_anew(tmp_path, monkeypatch, keeps_lock):
-    made, lock = tempfile.TemporaryDirectory, FileLock.acquire
-    taken = []
+    original_folder, lock = tempfile.TemporaryDirectory, FileLock.acquire
+    removed = []
 
     def take(folder: str) -> None:
-        if not taken:
-            taken.append(folder)
+        if not removed:
+            removed.append(folder)
             shutil.rmtree(folder)
 
-    def before(*given: Any, **named: Any) -> Any:
-        folder = made(*given, **named)
+    def before(*args: Any, **kwargs: Any) -> Any:
+        folder = original_folder(*args, **kwargs)
         take(folder.name)
         return folder
 
-    def behind(self: FileLock, *given: Any, **named: Any) -> Any:
-        held = lock(self, *given, **named)
+    def behind(self: FileLock, *args: Any, **kwargs: Any) -> Any:
+        held = lock(self, *args, **kwargs)
         take(str(Path(self.lock_file).parent))
         return held
 
@@ -189,14 +189,14 @@ def test_a_temporary_folder_that_another_process_took_for_a_left_one_is_made_ane
         monkeypatch.setattr(tempfile, "TemporaryDirectory", before)
     with scratch_folder(tmp_path) as folder:
         (folder / "file").touch()
-    assert (len(taken), names(tmp_path)) == (1, [])
+    assert (len(removed), names(tmp_path)) == (1, [])
 
 
 def test_logs_that_are_being_written_are_no_results(tmp_path):
-    whole = write_log(tmp_path / "task" / "none", "m", answered("chexpert_presence", 3, 2, 1))
+    complete_log = write_log(tmp_path / "task" / "none", "m", answered("chexpert_presence", 3, 2, 1))
     write_log(tmp_path / "task" / ".blank.partial", "m", answered("chexpert_presence", 3, 2, 1))
-    found, _ = find_sample_files([tmp_path])
-    assert [one.path for one in found] == [whole]
+    sample_files, _ = find_sample_files([tmp_path])
+    assert [sample_file.path for sample_file in sample_files] == [complete_log]
 
 
 class _Clock(datetime):
@@ -252,12 +252,16 @@ def test_a_store_of_answers_that_cannot_be_written_says_so(limit, path, message,
 
 def test_a_store_of_answers_that_is_damaged_says_so(tmp_path):
     """In its last half, which is not looked at as it is opened."""
-    kept = [Kept(f"{n:064}", Reply("answered", "A" * 200), "t", str(n)) for n in range(200)]
+    entries = [Kept(f"{n:064}", Reply("answered", "A" * 200), "t", str(n)) for n in range(200)]
     with AnswerStore(tmp_path / "store") as store:
-        store.put_all(kept)
+        store.put_all(entries)
     content = (tmp_path / "store").read_bytes()
     (tmp_path / "store").write_bytes(content[: len(content) // 2].ljust(len(content), b"7"))
-    uses = (lambda store: store.get(kept[-1].key), lambda store: store.put_all(kept), lambda store: store.mean_tokens())
+    uses = (
+        lambda store: store.get(entries[-1].key),
+        lambda store: store.put_all(entries),
+        lambda store: store.mean_tokens(),
+    )
     for use in uses:
         with AnswerStore(tmp_path / "store") as store, pytest.raises(InputError, match="is no store of answers"):
             use(store)
@@ -318,6 +322,6 @@ def test_other_errors_of_disks_say_what_to_look_for(number, capsys):
         raise OSError(number, os.strerror(number), "/share/x")
 
     assert exit_status(job) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"medfaith: /share/x: {os.strerror(number)}\n  what to do: check that the ")
-    assert ("still there" in said) == (number == errno.ESTALE)
+    output = capsys.readouterr().err
+    assert output.startswith(f"medfaith: /share/x: {os.strerror(number)}\n  what to do: check that the ")
+    assert ("still there" in output) == (number == errno.ESTALE)

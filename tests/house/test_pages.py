@@ -29,7 +29,7 @@ from medfaith.tasks import include_path
 from medfaith.tasks.listing import listed, scoring_models
 from medfaith.tasks.run import list_task_names
 from tests import __main__ as checks
-from tests.house.parsers import of_job, options
+from tests.house.parsers import find_job, list_options
 from tests.tasks import tiny_contrastive, tiny_gloria, tiny_models
 
 ROOT = Path(__file__).parents[2]
@@ -76,44 +76,47 @@ medfaith eval --data medfaith-data --root vindr_cxr=PATH \
     --model oracle --tasks medfaith_heal_vindr_closed --output_path results --log_samples"""
 
 
-def blocks(page: Path) -> Iterator[tuple[str, str]]:
+def iterate_blocks(page: Path) -> Iterator[tuple[str, str]]:
     """Language and text of each fenced block of a page."""
     text = page.read_text(encoding="utf-8")
     yield from re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
-def commands(text: str) -> list[list[str]]:
+def parse_commands(text: str) -> list[list[str]]:
     """The words of each command of a shell block, without comments, variables in front and `uv run`."""
-    found = []
+    commands_found = []
     for line in text.replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True)
-        while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
-            words.pop(0)
-        if words[:2] == ["uv", "run"]:
-            words = [word for word in words[2:] if word != "--no-dev"]
-        found += [words] if words else []
-    return found
+        arguments = shlex.split(line, comments=True)
+        while arguments and re.fullmatch(r"[A-Z_]+=\S*", arguments[0]):
+            arguments.pop(0)
+        if arguments[:2] == ["uv", "run"]:
+            arguments = [word for word in arguments[2:] if word != "--no-dev"]
+        commands_found += [arguments] if arguments else []
+    return commands_found
 
 
-def inline(page: Path) -> tuple[list[list[str]], set[str]]:
+def parse_inline(page: Path) -> tuple[list[list[str]], set[str]]:
     """What running text names: commands, and options alone."""
     prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     spans = re.findall(r"`([^`]+)`", prose)
-    whole = (span for span in spans if re.match(r"(uv run|medfaith|python -m) [a-z-]", span) and "..." not in span)
-    named = [commands(span)[0] for span in whole]
-    return named, {span.split()[0].split("=")[0] for span in spans if span.startswith("--")}
+    command_spans = (
+        span for span in spans if re.match(r"(uv run|medfaith|python -m) [a-z-]", span) and "..." not in span
+    )
+    named_commands = [parse_commands(span)[0] for span in command_spans]
+    return named_commands, {span.split()[0].split("=")[0] for span in spans if span.startswith("--")}
 
 
-def lm_eval_parser() -> argparse.ArgumentParser:
+def get_lm_eval_parser() -> argparse.ArgumentParser:
     from lm_eval._cli import HarnessCLI
 
     return HarnessCLI()._parser
 
 
-def only_parsed(words: Sequence[str]) -> bool:
+def is_only_parsed(arguments: Sequence[str]) -> bool:
     """Whether a command begins with the first two words of an entry, and has its others anywhere."""
     return any(
-        words[: len(entry[:2])] == entry[:2] and set(entry) <= set(words) for entry in map(str.split, ONLY_PARSED)
+        arguments[: len(entry[:2])] == entry[:2] and set(entry) <= set(arguments)
+        for entry in map(str.split, ONLY_PARSED)
     )
 
 
@@ -143,45 +146,45 @@ def place(
         "$HOME": str(folder),
     }
 
-    def here(words: Sequence[str]) -> list[str]:
-        mimic = phantom_heal_roots if any("heal" in word for word in words) else phantom_wrong_lung_roots
+    def localize(arguments: Sequence[str]) -> list[str]:
+        mimic = phantom_heal_roots if any("heal" in word for word in arguments) else phantom_wrong_lung_roots
         places = roots | {"mimic_cxr": mimic["mimic_cxr"], "mimic_cxr_reports": mimic["mimic_cxr"]}
-        found = []
-        for word in words:
+        localized = []
+        for word in arguments:
             for name, tiny in models.items():
                 word = word.replace(name, tiny)  # noqa: PLW2901
             source, is_root, _ = word.partition("=")
-            found.append(f"{source}={places[source]}" if is_root and source in places else word)
-        return found
+            localized.append(f"{source}={places[source]}" if is_root and source in places else word)
+        return localized
 
     with pytest.MonkeyPatch.context() as patch:  # runs, for the pages that report some, whichever page comes first
         patch.chdir(folder)
-        for words in commands(RUNS):
-            run(words, here)
-    return folder, here, set()
+        for arguments in parse_commands(RUNS):
+            run(arguments, localize)
+    return folder, localize, set()
 
 
-def run(words: Sequence[str], here: Callable[[Sequence[str]], list[str]]) -> None:
+def run(arguments: Sequence[str], localize: Callable[[Sequence[str]], list[str]]) -> None:
     """Runs `medfaith ...` or `python -m medfaith...` in this process."""
-    words = here(words)
-    if words[0] == "medfaith":
+    arguments = localize(arguments)
+    if arguments[0] == "medfaith":
         less = {"eval": ["--limit", "1"], "build": ["--workers", "1"]}  # processes cost more than the work
         try:
-            status = cli.main([*words[1:], *less.get(words[1], [])])
+            status = cli.main([*arguments[1:], *less.get(arguments[1], [])])
         except SystemExit as ended:
-            status = ended.code if ended.code or "--help" in words else f"{words} ended early"
+            status = ended.code if ended.code or "--help" in arguments else f"{arguments} ended early"
     else:
-        assert words[:2] == ["python", "-m"], f"how does one run {shlex.join(words)}?"
-        status = importlib.import_module(words[2]).main(words[3:])
+        assert arguments[:2] == ["python", "-m"], f"how does one run {shlex.join(arguments)}?"
+        status = importlib.import_module(arguments[2]).main(arguments[3:])
     assert status in (0, None)
 
 
-def parse(words: Sequence[str]) -> None:
+def parse(arguments: Sequence[str]) -> None:
     """Parses a command by its program's own parser, or checks that what it names exists. Raises if it is wrong."""
-    match [word.replace("$SLURM_ARRAY_TASK_ID", "1") for word in words]:
+    match [word.replace("$SLURM_ARRAY_TASK_ID", "1") for word in arguments]:
         case ["medfaith", ("audit" | "eval") as job, *rest]:
             _, for_lm_eval = cli.parser().parse_known_args([job, *rest])
-            lm_eval_parser().parse_args(["run", *for_lm_eval])
+            get_lm_eval_parser().parse_args(["run", *for_lm_eval])
         case ["accelerate", "launch", "--num_processes", _, "-m", *rest]:
             parse(rest)
         case ["medfaith", *rest]:
@@ -196,7 +199,7 @@ def parse(words: Sequence[str]) -> None:
             offline = ["--frozen", "--dry-run", "--offline", "--quiet"]
             uv = os.environ.get("UV") or shutil.which("uv")
             assert uv, "run the checks with `uv run python -m tests`"
-            subprocess.run([uv, *words[1:], *offline], cwd=ROOT, check=True, capture_output=True)
+            subprocess.run([uv, *arguments[1:], *offline], cwd=ROOT, check=True, capture_output=True)
         case ["uv", "pip", "install", name]:
             assert name == "dask-jobqueue"
         case ["uv", *rest]:
@@ -218,20 +221,18 @@ def parse(words: Sequence[str]) -> None:
             program = (ROOT / script).read_text(encoding="utf-8")
             assert all(f'"{word}"' in program for word in rest if word.startswith("--")), rest
         case _:
-            raise AssertionError(f"how does one check {shlex.join(words)}?")
+            raise AssertionError(f"how does one check {shlex.join(arguments)}?")
 
 
-def _parse_lm_eval(words: list[str]) -> None:
-    words = [str(include_path()) if word == "$(medfaith tasks)" else word for word in words]
-    arguments = lm_eval_parser().parse_args(["run", *words])
-    known = {"data", "roots", "skip_missing_images", "heatmaps", "patients", "upsampling", "precision_ties"}
-    assert set(arguments.metadata) <= known
-    assert set(arguments.tasks if isinstance(arguments.tasks, list) else arguments.tasks.split(",")) <= set(
-        list_task_names()
-    )
+def _parse_lm_eval(arguments: list[str]) -> None:
+    arguments = [str(include_path()) if word == "$(medfaith tasks)" else word for word in arguments]
+    parsed = get_lm_eval_parser().parse_args(["run", *arguments])
+    known_metadata = {"data", "roots", "skip_missing_images", "heatmaps", "patients", "upsampling", "precision_ties"}
+    assert set(parsed.metadata) <= known_metadata
+    assert set(parsed.tasks if isinstance(parsed.tasks, list) else parsed.tasks.split(",")) <= set(list_task_names())
 
 
-def _parse_inspect(job: str, words: list[str]) -> None:
+def _parse_inspect(job: str, arguments: list[str]) -> None:
     import inspect
     from importlib.metadata import entry_points
 
@@ -240,61 +241,76 @@ def _parse_inspect(job: str, words: list[str]) -> None:
     (plugin,) = entry_points(group="inspect_ai", name="medfaith")
     inspect_task = plugin.load()
 
-    parsed = command.commands[job].make_context(job, list(words))
-    named = [word for word in words if word.startswith("medfaith/")]
-    assert named
-    for name in named:
+    parsed = command.commands[job].make_context(job, list(arguments))
+    task_names = [word for word in arguments if word.startswith("medfaith/")]
+    assert task_names
+    for name in task_names:
         assert hasattr(inspect_task, name.removeprefix("medfaith/")), name
-    given = {word.partition("=")[0] for flag, word in itertools.pairwise(words) if flag in ("-T", "-S")}
+    option_names = {word.partition("=")[0] for flag, word in itertools.pairwise(arguments) if flag in ("-T", "-S")}
     function = inspect_task.lm_eval if job == "eval" else inspect_task.answers
-    assert given <= set(inspect.signature(function).parameters), parsed.params
-    for word in words:
+    assert option_names <= set(inspect.signature(function).parameters), parsed.params
+    for word in arguments:
         if word.startswith("name="):
             assert word.removeprefix("name=") in list_task_names()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_a_page_shows_works(page, place, monkeypatch, request):
-    folder, here, done = place
+    folder, localize, done = place
     if page.stem != "README":
         request.getfixturevalue("png_only")
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "dask_jobqueue", Mock())  # there is no Slurm here
-    for language, text in blocks(page):
+    for language, text in iterate_blocks(page):
         if language == PYTHON:
             # a root in a Python block is written "SOURCE": "/data/..."
-            named = {whole: here([f"{source}="])[0] for whole, source in re.findall(r'("(\w+)": "/data/[^"]*")', text)}
+            root_by_text = {
+                root_text: localize([f"{source}="])[0]
+                for root_text, source in re.findall(r'("(\w+)": "/data/[^"]*")', text)
+            }
             placed = text
-            for whole, given in named.items():
-                placed = placed.replace(whole, '"{}": "{}"'.format(*given.split("=")))
+            for root_text, root in root_by_text.items():
+                placed = placed.replace(root_text, '"{}": "{}"'.format(*root.split("=")))
             exec(compile(placed, f"{page.name}: {text.splitlines()[0]}", "exec"), {"__name__": "page"})
-        for words in commands(text) if language == SHELL else []:
-            print(f"{page.name}: {shlex.join(words)}")
-            if only_parsed(words):
-                parse(words)
-            elif tuple(words) not in done:  # another page shows the same
-                run(words, here)
-                done.add(tuple(words))
+        for arguments in parse_commands(text) if language == SHELL else []:
+            print(f"{page.name}: {shlex.join(arguments)}")
+            if is_only_parsed(arguments):
+                parse(arguments)
+            elif tuple(arguments) not in done:  # another page shows the same
+                run(arguments, localize)
+                done.add(tuple(arguments))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_running_text_names_exists(page):
-    named, alone = inline(page)
-    for words in named:
-        if words[0] == "medfaith":
-            assert {word for word in words if word.startswith("--")} <= options(of_job(words[1:])) | ELSEWHERE, words
+    named_commands, bare_options = parse_inline(page)
+    for arguments in named_commands:
+        if arguments[0] == "medfaith":
+            assert {word for word in arguments if word.startswith("--")} <= list_options(
+                find_job(arguments[1:])
+            ) | ELSEWHERE, arguments
         else:
-            parse(words)
-    assert alone <= options(cli.parser()) | options(lm_eval_parser()) | ELSEWHERE, page
+            parse(arguments)
+    assert bare_options <= list_options(cli.parser()) | list_options(get_lm_eval_parser()) | ELSEWHERE, page
 
 
 def test_the_table_of_groups_is_the_list_of_tasks():
     page = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
     section = page.split("## The groups of tasks")[1].split("\n## ")[0]
-    groups = (of for of in listed() if of.name not in (task.name for task in of.tasks) and not of.name.endswith("_all"))
+    groups = (
+        group
+        for group in listed()
+        if group.name not in (task.name for task in group.tasks) and not group.name.endswith("_all")
+    )
     cells = (
-        (f"`{of.name}`", of.description, ", ".join(of.roots), task_list.models(of), ", ".join(of.prompts) or "–")
-        for of in groups
+        (
+            f"`{group.name}`",
+            group.description,
+            ", ".join(group.roots),
+            task_list.models(group),
+            ", ".join(group.prompts) or "–",
+        )
+        for group in groups
     )
     assert re.findall(r"^\| `.*", section, re.MULTILINE) == [f"| {' | '.join(row)} |" for row in cells]
     assert all(f"`{name}`" in section for name in scoring_models())
@@ -302,7 +318,7 @@ def test_the_table_of_groups_is_the_list_of_tasks():
 
 def test_a_typo_is_found(place, monkeypatch):
     """Commands that no page may show: each is wrong in one word."""
-    folder, here, _ = place
+    folder, localize, _ = place
     monkeypatch.chdir(folder)
     for line in (
         "medfaith sources --rots chexpert=/data",
@@ -311,7 +327,7 @@ def test_a_typo_is_found(place, monkeypatch):
         "python -m medfaith.tasks.harnesses.vlmevalkit medfaith_contrabench --date medfaith-data --out x.tsv",
     ):
         with pytest.raises(FAULTS):
-            run(commands(line)[0], here)
+            run(parse_commands(line)[0], localize)
     for line in (
         "medfaith train 30_shots --data medfaith-data --out x.ckpt",
         "medfaith publish medfaith-data --orgs ORG",
@@ -325,4 +341,4 @@ def test_a_typo_is_found(place, monkeypatch):
         "lm_eval run --metadata '{}' --tasks medfaith_contrabenches",
     ):
         with pytest.raises(FAULTS):
-            parse(commands(line)[0])
+            parse(parse_commands(line)[0])

@@ -130,15 +130,17 @@ def test_the_report_of_its_folder_has_every_model_in_the_tables_of_every_benchma
         assert printed.count(f"## {title}") == 1
     for name, heatmap in (("oracle, centre", "centre"), ("oracle, corner", "corner")):  # the same figures as printed
         scores = results["medfaith_surgx"][name]["results"]["medfaith_surgx_instruments"]
-        looked = f"{100 * scores['tp_aa,none']:.2f}"
-        row = rf"^\| oracle \(heatmap={heatmap}\) \| all \| 1\.000 \[0\.\d{{3}}, 1\.000\] \| {re.escape(looked)} \["
+        cell = f"{100 * scores['tp_aa,none']:.2f}"
+        row = rf"^\| oracle \(heatmap={heatmap}\) \| all \| 1\.000 \[0\.\d{{3}}, 1\.000\] \| {re.escape(cell)} \["
         assert re.search(row, printed, re.MULTILINE)
 
 
 def test_its_data_serve_every_task(quick):
     out, _ = quick
-    named = re.compile(r"repository: ([\w-]+),?\s+(?:pool_)?config: (\w+)")
-    needed = {n for file in include_path().rglob("*yaml") for n in named.findall(file.read_text(encoding="utf-8"))}
+    config_pattern = re.compile(r"repository: ([\w-]+),?\s+(?:pool_)?config: (\w+)")
+    needed = {
+        n for file in include_path().rglob("*yaml") for n in config_pattern.findall(file.read_text(encoding="utf-8"))
+    }
     assert len(needed) > 40
     assert [f"{name}/{config}" for name, config in sorted(needed) if not (out / "data" / name / config).is_dir()] == []
 
@@ -146,8 +148,8 @@ def test_its_data_serve_every_task(quick):
 def test_it_ends_with_three_commands(quick):
     out, printed = quick
     following = [shlex.split(line, comments=True) for line in printed.split("\nNext:\n")[1].splitlines()]
-    jobs = [parser().parse_known_args(words[1:])[0] for words in following]
-    assert [words[:2] for words in following] == [["medfaith", job] for job in ("report", "eval", "sources")]
+    jobs = [parser().parse_known_args(command[1:])[0] for command in following]
+    assert [command[:2] for command in following] == [["medfaith", job] for job in ("report", "eval", "sources")]
     assert (jobs[0].results, jobs[1].data) == ([out], str(out / "data"))
 
 
@@ -184,16 +186,16 @@ def test_a_partner_with_its_original_opens_as_the_model_sees_it(quick):
         open_images(partner, roots)
     originals = load_dataset(f"{data}/{name}", "vindr", split="test")
     original: Any = next(row for row in originals if row["id"] == partner["original_id"])
-    (edited,), (whole,) = open_images(original | partner, roots), open_images(original, roots)
-    named = {source: str(root) for source, root in roots.items()}
-    asked = heal_rows.load(name, "vindr", "vpt", split="test", data=data, roots=named)["test"]
-    (seen,) = (doc["images"][0] for doc in asked if doc["id"] == partner["id"])
-    assert np.array_equal(np.asarray(edited), np.asarray(seen))
-    assert not np.array_equal(np.asarray(edited), np.asarray(whole))
+    (edited,), (unedited,) = open_images(original | partner, roots), open_images(original, roots)
+    root_paths = {source: str(root) for source, root in roots.items()}
+    docs = heal_rows.load(name, "vindr", "vpt", split="test", data=data, roots=root_paths)["test"]
+    (model_image,) = (doc["images"][0] for doc in docs if doc["id"] == partner["id"])
+    assert np.array_equal(np.asarray(edited), np.asarray(model_image))
+    assert not np.array_equal(np.asarray(edited), np.asarray(unedited))
 
 
 @pytest.mark.parametrize(
-    ("roots", "words"),
+    ("roots", "message"),
     [
         ({}, "CheXpert .* needed and its place is not known"),
         ({"chexpert": "/nowhere"}, "/nowhere does not exist"),
@@ -201,19 +203,19 @@ def test_a_partner_with_its_original_opens_as_the_model_sees_it(quick):
         ({"chexpert": "."}, r"row r1: image 'valid/a\.jpg' of source 'chexpert': no such file below (?![\s\S]*--skip)"),
     ],
 )
-def test_an_image_that_cannot_be_opened_is_explained(roots, words, monkeypatch, tmp_path):
+def test_an_image_that_cannot_be_opened_is_explained(roots, message, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     row = {"id": "r1", "images": [{"source": "chexpert", "key": "valid/a.jpg", "view": "frontal"}]}
-    with pytest.raises(MedfaithError, match=words):
+    with pytest.raises(MedfaithError, match=message):
         open_images(row, roots)
 
 
 def test_synthetic_sources_are_written_with_the_command_that_builds_from_them(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["phantom", "a b", "--source", "chexstruct", "--source", "mimic_cxr_reports"]) == 0
-    first, *_, build = capsys.readouterr().out.splitlines()
-    assert first == "--root chexstruct='a b/chexstruct'"
+    first_line, *_, build = capsys.readouterr().out.splitlines()
+    assert first_line == "--root chexstruct='a b/chexstruct'"
     assert main(shlex.split(build)[1:]) == 0
     assert (tmp_path / "medfaith-synthetic" / "cxr-contrabench-chexstruct").is_dir()
     assert main(["phantom", "c", "--source", "mimic_cxr_detections"]) == 0
@@ -222,8 +224,8 @@ def test_synthetic_sources_are_written_with_the_command_that_builds_from_them(tm
 
 def test_the_table_of_the_readme_is_what_it_prints(quick):
     _, printed = quick
-    (shown,) = (ROOT / "README.md").read_text(encoding="utf-8").split("```text\n")[1:]
-    lines = shown.split("```")[0].splitlines()
+    (table,) = (ROOT / "README.md").read_text(encoding="utf-8").split("```text\n")[1:]
+    lines = table.split("```")[0].splitlines()
     assert len(lines) > 4
     assert [line for line in lines if line not in printed.splitlines()] == []
 

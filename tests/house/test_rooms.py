@@ -19,15 +19,15 @@ ROOMS = {
 }
 
 
-def package_of(folder: Path) -> str:
+def find_package(folder: Path) -> str:
     """The dotted name under which a folder of a room is installed."""
-    parts = folder.relative_to(ROOT).parts
-    return ".".join(parts if parts[0] == "medfaith" else ("medfaith", *parts))
+    path_parts = folder.relative_to(ROOT).parts
+    return ".".join(path_parts if path_parts[0] == "medfaith" else ("medfaith", *path_parts))
 
 
-def imported_modules(path: Path, source: str) -> set[str]:
+def find_imported_modules(path: Path, source: str) -> set[str]:
     """Absolute dotted names of everything the file imports, with the rooms below `medfaith`."""
-    package, names = package_of(path.parent).split("."), set()
+    package, names = find_package(path.parent).split("."), set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
@@ -38,23 +38,23 @@ def imported_modules(path: Path, source: str) -> set[str]:
     return names
 
 
-def files(room: str) -> list[Path]:
-    found = sorted((ROOT / room).rglob("*.py"))
-    assert found
-    return found
+def list_files(room: str) -> list[Path]:
+    paths = sorted((ROOT / room).rglob("*.py"))
+    assert paths
+    return paths
 
 
-def rooms_of(names: set[str]) -> set[str]:
-    parts = [name.split(".") for name in names]
-    return {p[1] for p in parts if p[0] == "medfaith" and len(p) > 1 and p[1] in ROOMS}
+def select_rooms(names: set[str]) -> set[str]:
+    name_parts = [name.split(".") for name in names]
+    return {p[1] for p in name_parts if p[0] == "medfaith" and len(p) > 1 and p[1] in ROOMS}
 
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_room_imports_only_the_rooms_before_it(room):
     offenders = {}
-    for path in files(room):
-        names = imported_modules(path, path.read_text(encoding="utf-8"))
-        later = rooms_of(names) - {room} - ROOMS[room]
+    for path in list_files(room):
+        names = find_imported_modules(path, path.read_text(encoding="utf-8"))
+        later = select_rooms(names) - {room} - ROOMS[room]
         bare = {name.split(".")[0] for name in names} & (set(ROOMS) - {"medfaith"})  # instead of medfaith.<room>
         if later | bare:
             offenders[path.relative_to(ROOT).as_posix()] = sorted(later | bare)
@@ -74,19 +74,19 @@ def test_a_room_imports_only_the_rooms_before_it(room):
     ],
 )
 def test_the_import_reader_sees_every_form(place, source, expected):
-    assert rooms_of(imported_modules(ROOT / place, source)) == expected
+    assert select_rooms(find_imported_modules(ROOT / place, source)) == expected
 
 
 def test_progress_is_shown_in_one_way():
-    found = {
+    offenders = {
         path.relative_to(ROOT).as_posix()
         for room in ROOMS
-        for path in files(room)
-        if any(name.split(".")[0] == "tqdm" for name in imported_modules(path, path.read_text(encoding="utf-8")))
+        for path in list_files(room)
+        if any(name.split(".")[0] == "tqdm" for name in find_imported_modules(path, path.read_text(encoding="utf-8")))
     }
-    assert found == {"loaders/progress.py"}
+    assert offenders == {"loaders/progress.py"}
 
 
 def test_every_package_is_listed_in_pyproject():
     listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
-    assert listed == {package_of(path.parent) for room in ROOMS for path in files(room)}
+    assert listed == {find_package(path.parent) for room in ROOMS for path in list_files(room)}

@@ -29,32 +29,37 @@ TESTS = (
 ELSEWHERE = ("PYTEST_", "VIRTUAL_ENV", "PYTHONPATH", "UV_PROJECT", "UV_RUN_RECURSION_DEPTH", "UV_FROZEN")
 
 
-def uv() -> str:
-    found = os.environ.get("UV") or shutil.which("uv")
-    assert found, "run the checks with `uv run python -m tests`"
-    return found
+def find_uv() -> str:
+    path = os.environ.get("UV") or shutil.which("uv")
+    assert path, "run the checks with `uv run python -m tests`"
+    return path
 
 
-def environment() -> dict[str, str]:
+def make_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(ELSEWHERE)}
 
 
-def interpreter(version: str, folder: Path) -> str:
+def find_interpreter(version: str, folder: Path) -> str:
     """The path of a Python that uv or pyenv has installed. Skips the test if there is none."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     places = [str(place) for place in sorted(pyenv.glob(f"versions/{version}.*/bin"))]
-    searched = environment() | {"PATH": os.pathsep.join([*places, os.environ["PATH"]])}
-    command = [uv(), "python", "find", "--system", "--no-project", "--no-python-downloads", version]
-    found = subprocess.run(command, cwd=folder, env=searched, capture_output=True, text=True, check=False)
-    if found.returncode:
+    searched = make_environment() | {"PATH": os.pathsep.join([*places, os.environ["PATH"]])}
+    command = [find_uv(), "python", "find", "--system", "--no-project", "--no-python-downloads", version]
+    done = subprocess.run(command, cwd=folder, env=searched, capture_output=True, text=True, check=False)
+    if done.returncode:
         pytest.skip(f"Python {version} is not installed (uv python install {version})")
-    return found.stdout.strip()
+    return done.stdout.strip()
 
 
 def run(folder: Path, *command: object, **variables: str) -> str:
     """What a command prints. Fails with the end of its output if it fails."""
     done = subprocess.run(
-        [*map(str, command)], cwd=folder, env=environment() | variables, capture_output=True, text=True, check=False
+        [*map(str, command)],
+        cwd=folder,
+        env=make_environment() | variables,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     return done.stdout
@@ -64,13 +69,13 @@ def run(folder: Path, *command: object, **variables: str) -> str:
 @pytest.mark.parametrize("versions", VERSIONS)
 @pytest.mark.parametrize("version", PYTHONS)
 def test_quickstart_and_the_rows_work(version, versions, tmp_path, phantom_surgx_build):
-    base = interpreter(version, tmp_path)
+    base = find_interpreter(version, tmp_path)
     python, tree = tmp_path / "venv" / "bin" / "python", tmp_path / "tree"
     left_out = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "medfaith-quickstart")
     shutil.copytree(ROOT, tree, ignore=left_out)
     # uv reads the settings of the folder that it runs in: pip knows nothing of pyproject's [tool.uv].
-    run(tmp_path, uv(), "venv", "--quiet", "--python", base, "venv")
-    install = (uv(), "pip", "install", "--quiet", "--python", python, *VERSIONS[versions])
+    run(tmp_path, find_uv(), "venv", "--quiet", "--python", base, "venv")
+    install = (find_uv(), "pip", "install", "--quiet", "--python", python, *VERSIONS[versions])
     run(tmp_path, *install, "--editable", tree)
 
     offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
@@ -81,7 +86,7 @@ def test_quickstart_and_the_rows_work(version, versions, tmp_path, phantom_surgx
         assert "FAULTY" not in run(tmp_path, python, "-m", "medfaith", "verify", build, **offline)
 
     run(tmp_path, *install, "--editable", f"{tree}[{EXTRAS}]")
-    run(tmp_path, uv(), "pip", "install", "--quiet", "--python", python, *TOOLS)
+    run(tmp_path, find_uv(), "pip", "install", "--quiet", "--python", python, *TOOLS)
     tests = run(tree, python, "-m", "pytest", "-q", "-n", "auto", *(f"tests/{name}" for name in TESTS))
     assert " passed" in tests
     assert " skipped" not in tests

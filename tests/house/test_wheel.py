@@ -26,8 +26,8 @@ def test_the_wheel_holds_medfaith_only_and_all_of_it(tmp_path):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"medfaith"}
 
-    found = [path for pattern in ("*.py", *DATA) for room in ROOMS for path in (tree / room).rglob(pattern)]
-    paths = [path.relative_to(tree).as_posix() for path in found]
+    module_paths = [path for pattern in ("*.py", *DATA) for room in ROOMS for path in (tree / room).rglob(pattern)]
+    paths = [path.relative_to(tree).as_posix() for path in module_paths]
     assert {path if path.startswith("medfaith/") else f"medfaith/{path}" for path in paths} - names == set()
     for name in ("medfaith/loaders/sources.toml", "medfaith/tasks/contrabench/medfaith_contrabench.yaml"):
         assert name in names

@@ -40,8 +40,13 @@ def make_scene(folder: Path, n_studies: int) -> Scene:
     roots = {name: writer.write(folder / name, seed=0, n=n_studies) for name, writer in writers.items()}
     wrong_lung.build(roots, folder / "data", configs=["gold", "silver"])
     rows = training_data.read(folder / "data", roots).examples
-    words = sorted({word for row in rows for word in word_list(row.sentence)} - {*tiny_gloria.LETTERS})
-    vocabulary = [*tiny_gloria.SPECIAL, *words, *tiny_gloria.LETTERS, *(f"##{one}" for one in tiny_gloria.LETTERS)]
+    vocabulary_words = sorted({word for row in rows for word in word_list(row.sentence)} - {*tiny_gloria.LETTERS})
+    vocabulary = [
+        *tiny_gloria.SPECIAL,
+        *vocabulary_words,
+        *tiny_gloria.LETTERS,
+        *(f"##{letter}" for letter in tiny_gloria.LETTERS),
+    ]
     return Scene(folder / "data", roots, tiny_gloria.save_tokenizer(folder / "bert", vocabulary))
 
 
@@ -86,7 +91,7 @@ def command(scene) -> Callable[..., int]:
     def run(recipe: str, out: Path, *options: str | Path) -> int:
         usual = {"--data": scene.build, "--root": f"mimic_cxr={scene.roots['mimic_cxr']}", "--epochs": 1}
         usual |= {"--text-model": scene.text_model, "--out": out}
-        words = [str(part) for option in usual.items() for part in option]
-        return cli.main(["train", recipe, "--tiny", *words, *map(str, options)])
+        arguments = [str(word) for option in usual.items() for word in option]
+        return cli.main(["train", recipe, "--tiny", *arguments, *map(str, options)])
 
     return run

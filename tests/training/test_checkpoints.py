@@ -26,8 +26,8 @@ def test_a_training_says_how_far_it_is_and_goes_on_from_there(tmp_path, monkeypa
     pairs = [{"x": torch.ones(1), "y": torch.ones(1)}] * 4
 
     def lines(steps: int, start: str | None) -> list[str]:
-        given = Settings(lr=0.1, steps=steps, batch=1, accumulate=1, save_every=2, log_every=1)
-        arguments = build_trainer_arguments(tmp_path, given, device="cpu")
+        settings = Settings(lr=0.1, steps=steps, batch=1, accumulate=1, save_every=2, log_every=1)
+        arguments = build_trainer_arguments(tmp_path, settings, device="cpu")
         trainer = transformers.Trainer(Line(), arguments, train_dataset=pairs, callbacks=[ShowProgress()])
         trainer.remove_callback(transformers.PrinterCallback)
         trainer.train(resume_from_checkpoint=start)

@@ -54,22 +54,25 @@ def encoder(names) -> Encoder:
     return model.start(*names).encoder
 
 
-def random_masks() -> tuple[torch.Tensor, torch.Tensor]:
+def draw_masks() -> tuple[torch.Tensor, torch.Tensor]:
     rng = np.random.default_rng(0)
     return torch.from_numpy(rng.normal(0, 2, (3, 4, 5))), torch.from_numpy(rng.random((3, 4, 5)) < 0.4)
 
 
 def test_losses_are_those_of_other_libraries():
-    logits, masks = random_masks()
+    logits, masks = draw_masks()
     p, g = 1 / (1 + np.exp(-logits.numpy())), masks.numpy()
-    plain = [1 - 2 * (one * mask).sum() / (one.sum() + mask.sum()) for one, mask in zip(p, g, strict=True)]
-    hard = [scipy_dice((one > 0.5).ravel(), mask.ravel()) for one, mask in zip(p, g, strict=True)]
+    plain = [
+        1 - 2 * (prediction * mask).sum() / (prediction.sum() + mask.sum())
+        for prediction, mask in zip(p, g, strict=True)
+    ]
+    hard = [scipy_dice((prediction > 0.5).ravel(), mask.ravel()) for prediction, mask in zip(p, g, strict=True)]
     assert float(losses.bce_loss(logits, masks)) == pytest.approx(log_loss(g.ravel(), p.ravel()))
     assert float(losses.dice_loss(logits, masks, smooth=0)) == pytest.approx(np.mean(plain))
     assert float(losses.dice_loss(logits.sign() * 100, masks, smooth=0)) == pytest.approx(np.mean(hard))
     text = torch.tensor(2.0)
-    found = losses.objective(text, logits, masks, 0.3)
-    assert float(found.total) == pytest.approx(2 + 0.3 * (float(found.bce) + float(found.dice)))
+    objective = losses.objective(text, logits, masks, 0.3)
+    assert float(objective.total) == pytest.approx(2 + 0.3 * (float(objective.bce) + float(objective.dice)))
 
 
 def test_an_empty_mask_teaches_to_predict_nothing():
@@ -87,15 +90,15 @@ def test_a_mask_of_the_images_pixels_comes_back_exactly(encoder, size):
     mask = np.random.default_rng(1).random(size) < 0.5
     image = Image.fromarray(np.where(mask, 255, 0).astype(np.uint8))
     pixels = encoder.pixels(image, mask)
-    labels, shown = pixels["labels"][0].numpy(), pixels["pixel_values"][0].mean(0).numpy()
+    labels, grey = pixels["labels"][0].numpy(), pixels["pixel_values"][0].mean(0).numpy()
     expected = np.zeros((16, 16), dtype=bool)
     expected[: size[0], : size[1]] = mask
     height, width = 2 * size[0], 2 * size[1]
-    middle = (shown[:height, :width].max() + shown[:height, :width].min()) / 2
+    middle = (grey[:height, :width].max() + grey[:height, :width].min()) / 2
     assert np.array_equal(labels, expected)
-    assert np.array_equal(shown[:height, :width] > middle, np.kron(mask, np.ones((2, 2))) > 0)
-    assert not shown[height:].any()
-    assert not shown[:, width:].any()
+    assert np.array_equal(grey[:height, :width] > middle, np.kron(mask, np.ones((2, 2))) > 0)
+    assert not grey[height:].any()
+    assert not grey[:, width:].any()
     assert np.array_equal(encoder.mask(torch.from_numpy(2.0 * labels - 1), pixels), mask)
 
 
@@ -109,7 +112,7 @@ def test_rows_become_prompts_targets_and_masks(examples, encoder):
     batch = encoder([closed, opened])
     learned = [row[row != IGNORED] for row in batch["labels"]]
     texts = [encoder.tokenizer.decode(row) for row in learned]
-    assert texts == [f"{one.target}</s>" for one in (closed, opened)]
+    assert texts == [f"{example.target}</s>" for example in (closed, opened)]
     assert ((batch["input_ids"] == batch["labels"]) | (batch["labels"] == IGNORED)).all()
     assert batch["attention_mask"].sum(1).max() == batch["input_ids"].shape[1]
     assert batch["masks"].shape == (2, 16, 16)
@@ -123,58 +126,62 @@ def test_masks_teach_the_projection_the_decoder_and_lora_alone(names, examples):
     assert output.logits.shape == masks.shape
     losses.bce_loss(output.logits, masks).backward()
     learned = {name for name, weight in loba.named_parameters() if weight.grad is not None and weight.grad.any()}
-    for part in (
+    for module in (
         "projection.0",
         "projection.2",
         "sam.mask_decoder.transformer",
         "lora_B",
         "embed_tokens.token_adapter",
     ):
-        assert any(part in name for name in learned), part
+        assert any(module in name for name in learned), module
     trained = {name for name, weight in loba.named_parameters() if weight.requires_grad}
     assert learned <= trained
     assert not [name for name in trained if "base_layer" in name or "vision" in name or "prompt_encoder" in name]
-    (of_text,) = torch.autograd.grad(loba(**batch).text, [output_row(loba)])
-    assert of_text.shape == (1, 32)
-    assert of_text.any()
+    (text_gradient,) = torch.autograd.grad(loba(**batch).text, [find_output_row(loba)])
+    assert text_gradient.shape == (1, 32)
+    assert text_gradient.any()
 
 
-def output_row(loba: model.Loba) -> torch.Tensor:
+def find_output_row(loba: model.Loba) -> torch.Tensor:
     """<SEG>'s in the output layer: (1, hidden size)."""
     return next(weight for name, weight in loba.named_parameters() if "lm_head.token_adapter.trainable" in name)
 
 
-def saying_seg(loba: model.Loba, one: Example) -> model.Loba:
+def train_to_say_seg(loba: model.Loba, example: Example) -> model.Loba:
     """The model with an output row of <SEG> that makes it say <SEG> first."""
     with torch.no_grad():
-        state = loba.vlm(**loba.encoder.question(one.image, one.prompt), output_hidden_states=True).hidden_states[-1]
-        output_row(loba).copy_(100 * state[0, -1:])
+        state = loba.vlm(
+            **loba.encoder.question(example.image, example.prompt), output_hidden_states=True
+        ).hidden_states[-1]
+        find_output_row(loba).copy_(100 * state[0, -1:])
     return loba.eval()
 
 
 def test_a_saved_model_localizes_as_before_and_as_in_training(names, examples, tmp_path):
-    one = examples[0]
-    loba = saying_seg(model.start(*names, seed=3), one)
+    example = examples[0]
+    loba = train_to_say_seg(model.start(*names, seed=3), example)
     loba.save(tmp_path)
     held = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert held >= {"adapter_config.json", "adapter_model.safetensors", "segmenter.safetensors"}
     assert names[0] not in (tmp_path / "adapter" / "adapter_config.json").read_text()
     assert not any("vision" in name for name in load_file(tmp_path / "segmenter.safetensors"))
-    again = model.load(tmp_path, *names)
-    first, second = (predict.localize(each, one.image, one.prompt, max_new_tokens=6) for each in (loba, again))
-    assert first.text.startswith(SEG)
-    assert first.text == second.text
-    assert first.mask.dtype == bool
-    assert first.mask.shape == one.mask.shape
-    assert np.array_equal(first.mask, second.mask)
-    batch = loba.encoder([one._replace(target=SEG)])
+    loaded = model.load(tmp_path, *names)
+    prediction, loaded_prediction = (
+        predict.localize(localizer, example.image, example.prompt, max_new_tokens=6) for localizer in (loba, loaded)
+    )
+    assert prediction.text.startswith(SEG)
+    assert prediction.text == loaded_prediction.text
+    assert prediction.mask.dtype == bool
+    assert prediction.mask.shape == example.mask.shape
+    assert np.array_equal(prediction.mask, loaded_prediction.mask)
+    batch = loba.encoder([example._replace(target=SEG)])
     batch.pop("masks")
     with torch.no_grad():
-        logits = again(**batch).logits[0]
-    assert np.array_equal(loba.encoder.mask(logits, loba.encoder.pixels(one.image)), first.mask)
+        logits = loaded(**batch).logits[0]
+    assert np.array_equal(loba.encoder.mask(logits, loba.encoder.pixels(example.image)), prediction.mask)
     with torch.no_grad():
-        output_row(again).zero_()
-    assert predict.localize(again, one.image, one.prompt, max_new_tokens=3).mask is None
+        find_output_row(loaded).zero_()
+    assert predict.localize(loaded, example.image, example.prompt, max_new_tokens=3).mask is None
 
 
 class KilledError(Exception):
@@ -187,17 +194,17 @@ def test_a_killed_training_ends_as_one_that_was_not(names, examples, tmp_path, m
     def run(out: Path, options: train.Options = options) -> dict[str, Any]:
         return train.train(model.start(*names, dropout=0.1, seed=1), examples, out, options, {"data": "phantom"})
 
-    whole = run(tmp_path / "whole")
+    record = run(tmp_path / "whole")
     with atomic_folder(tmp_path / "busy"), pytest.raises(InputError, match="written by another process"):
         run(tmp_path / "busy")
     assert not (tmp_path / "busy.checkpoints").exists()
     count = iter(range(99))
     objective = losses.objective
 
-    def dies(*given: Any) -> losses.Loss:
+    def dies(*args: Any) -> losses.Loss:
         if next(count) == 3:
             raise KilledError
-        return objective(*given)
+        return objective(*args)
 
     with monkeypatch.context() as patched:
         patched.setattr(train, "objective", dies)
@@ -210,16 +217,16 @@ def test_a_killed_training_ends_as_one_that_was_not(names, examples, tmp_path, m
     with pytest.raises(InputError, match=r"with another lr\n.*same arguments"):
         run(tmp_path / "killed", train.Options(**{**train.asdict(options), "lr": 1e-3}))
     resumed = run(tmp_path / "killed")
-    assert resumed == whole
-    assert json.loads((tmp_path / "killed" / "record.json").read_text()) == whole
-    assert whole["rows"] == {"n": len(examples), "sha256": train.compute_digest(examples.ids)}
-    assert (whole["model"], whole["sam"], whole["data"], whole["weight"]) == ("vlm", "sam", "phantom", 1.0)
-    assert [log["step"] for log in whole["losses"]] == [1, 2, 3, 4, 5]
+    assert resumed == record
+    assert json.loads((tmp_path / "killed" / "record.json").read_text()) == record
+    assert record["rows"] == {"n": len(examples), "sha256": train.compute_digest(examples.ids)}
+    assert (record["model"], record["sam"], record["data"], record["weight"]) == ("vlm", "sam", "phantom", 1.0)
+    assert [log["step"] for log in record["losses"]] == [1, 2, 3, 4, 5]
     assert not checkpoints.exists()
     for file in ("segmenter.safetensors", "adapter/adapter_model.safetensors"):
-        one, other = (load_file(tmp_path / name / file) for name in ("whole", "killed"))
-        assert one.keys() == other.keys()
-        assert all(torch.equal(one[name], other[name]) for name in one), file
+        weights, resumed_weights = (load_file(tmp_path / name / file) for name in ("whole", "killed"))
+        assert weights.keys() == resumed_weights.keys()
+        assert all(torch.equal(weights[name], resumed_weights[name]) for name in weights), file
 
 
 @pytest.mark.parametrize(
@@ -236,24 +243,24 @@ def test_a_region_that_does_not_fit_is_refused(region, message):
 
 
 def test_a_build_with_a_row_without_a_mask_is_refused(phantom_heal_build, phantom_heal_roots, tmp_path):
-    def without_the_first(table: pa.Table) -> pa.Table:
+    def remove_first_region(table: pa.Table) -> pa.Table:
         regions = pa.array([None, *table["region"].to_pylist()[1:]], table.field("region").type)
         return table.set_column(table.column_names.index("region"), table.field("region"), regions)
 
-    edited(phantom_heal_build / REPOSITORY, tmp_path, "vindr", without_the_first, split="train")
+    edited(phantom_heal_build / REPOSITORY, tmp_path, "vindr", remove_first_region, split="train")
     with pytest.raises(InputError, match=rf"{REPOSITORY}, row .*, column 'region': has no mask"):
         Examples(str(tmp_path), "vindr", "train", phantom_heal_roots)
 
 
 def test_models_that_are_none_are_refused(names, tmp_path):
     vlm, sam = names
-    for given, message in (
+    for model_names, message in (
         ((vlm, vlm), r"vlm: is a model of type 'llava'\n  expected: a SAM"),
         ((vlm, str(tmp_path)), r"cannot be loaded \(.*\n  expected: a SAM"),
         ((sam, sam), r"sam: cannot be loaded \(.*\n  expected: a model of images and text"),
     ):
         with pytest.raises(InputError, match=message):
-            model.start(*given)
+            model.start(*model_names)
     with pytest.raises(InputError, match="has no adapter"):
         model.load(tmp_path, vlm, sam)
 
@@ -274,8 +281,8 @@ def test_the_command_trains_a_model_that_then_says_where_it_looks(
     assert "trained in 2 steps on 4 rows" in capsys.readouterr().out
     assert main(command) == 2
     assert "is there already" in capsys.readouterr().err
-    given = {"device": "cpu", "image_string": "<image>", "dtype": "float32", "sam": sam}
-    lm: Any = cast(Any, HFVisionLM)(vlm, decoding="loba", regions=f"loba:{tmp_path / 'loba'}", **given)
+    options = {"device": "cpu", "image_string": "<image>", "dtype": "float32", "sam": sam}
+    lm: Any = cast(Any, HFVisionLM)(vlm, decoding="loba", regions=f"loba:{tmp_path / 'loba'}", **options)
     trained = model.load(tmp_path / "loba", vlm, sam)
     ids = torch.tensor([[trained.encoder.seg, 5, 6]])
     with torch.inference_mode():
@@ -284,15 +291,17 @@ def test_the_command_trains_a_model_that_then_says_where_it_looks(
     mask = np.zeros((40, 60), dtype=bool)
     mask[10:30, 20:50] = True
     doc = {"id": "r", "region": rle.encode(np.ones((40, 60), dtype=bool))}
-    how = {"until": [], "do_sample": False, "max_gen_toks": 2}
-    request = Instance(cast(Any, "generate_until"), doc, ("<image>Edema?", how, {"visual": [image]}), 0, ("t", 0, 1))
-    for said, region in ((None, None), (mask, mask)):
-        located = predict.Located({}, torch.tensor([]), said)
+    generation = {"until": [], "do_sample": False, "max_gen_toks": 2}
+    request = Instance(
+        cast(Any, "generate_until"), doc, ("<image>Edema?", generation, {"visual": [image]}), 0, ("t", 0, 1)
+    )
+    for predicted_mask, region in ((None, None), (mask, mask)):
+        located = predict.Located({}, torch.tensor([]), predicted_mask)
         with monkeypatch.context() as patch:
             patch.setattr(predict, "locate", lambda *_, located=located: located)
             lm._located.clear()
             (reply,) = lm.generate_until([request], disable_tqdm=True)
-        read = read_reply(reply)
-        assert (read.region is None) is (region is None)
-        assert region is None or np.array_equal(rle.decode(cast(Any, read.region)).astype(bool), region)
+        reading = read_reply(reply)
+        assert (reading.region is None) is (region is None)
+        assert region is None or np.array_equal(rle.decode(cast(Any, reading.region)).astype(bool), region)
     assert main([*command[:-1], str(tmp_path / "no" / "loba")]) == 2

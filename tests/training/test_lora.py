@@ -50,30 +50,30 @@ def test_the_prompt_is_the_tasks_own_and_its_answer_alone_is_learned(
     processor = transformers.AutoProcessor.from_pretrained(folder)
     config = transformers.AutoConfig.from_pretrained(folder)
     processor.chat_template = processor.chat_template if with_template else None
-    found = examples("heal", str(phantom_heal_build), phantom_heal_roots, limit=6)
+    all_examples = examples("heal", str(phantom_heal_build), phantom_heal_roots, limit=6)
     lm: Any = cast(Any, HFVisionLM)(str(folder), device="cpu", image_string=TINY[file].PLACEHOLDER)
     rows = []
-    for one in (found[0], found[4]):
-        given = question(processor, one.images, one.prompt)
-        text = one.prompt
+    for example in (all_examples[0], all_examples[4]):
+        inputs = question(processor, example.images, example.prompt)
+        text = example.prompt
         if with_template:
             text = lm.apply_chat_template([{"role": "user", "content": text}])
             lm.chat_applied = True
         if file != "qwen_vl" or with_template:  # without a template Qwen-VL wants marks around an image
-            expected = dict(lm.tok_batch_multimodal_encode([text], [one.images]))
-            assert given["input_ids"].tolist() == expected["input_ids"].tolist()
-        rows.append(append_answer(given, answer(processor, one.target), config))
+            expected = dict(lm.tok_batch_multimodal_encode([text], [example.images]))
+            assert inputs["input_ids"].tolist() == expected["input_ids"].tolist()
+        rows.append(append_answer(inputs, answer(processor, example.target), config))
         learned = rows[-1]["labels"][0]
-        said = processor.tokenizer.decode(learned[learned != IGNORED], skip_special_tokens=True)
-        assert (said.strip(), learned[-1]) == (one.target, processor.tokenizer.eos_token_id)
+        learned_text = processor.tokenizer.decode(learned[learned != IGNORED], skip_special_tokens=True)
+        assert (learned_text.strip(), learned[-1]) == (example.target, processor.tokenizer.eos_token_id)
     batch = make_batch(rows, processor.tokenizer.pad_token_id)
     assert batch["input_ids"].shape == batch["labels"].shape == batch["attention_mask"].shape
     model, _ = load_vlm(str(folder))
     with torch.no_grad():
         together = model(**batch, use_cache=False).loss
-        alone = [model(**row, use_cache=False).loss for row in rows]
+        separate = [model(**row, use_cache=False).loss for row in rows]
     weights = [(row["labels"] != IGNORED).sum() for row in rows]
-    mean = sum(loss * n for loss, n in zip(alone, weights, strict=True)) / sum(weights)
+    mean = sum(loss * n for loss, n in zip(separate, weights, strict=True)) / sum(weights)
     assert float(together) == pytest.approx(float(mean), rel=1e-3)
 
 
@@ -81,21 +81,21 @@ def test_a_killed_training_goes_on_and_its_adapter_is_asked(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     assert main(command) == 0
-    whole = load_file(tmp_path / "adapter" / WEIGHTS)
+    weights = load_file(tmp_path / "adapter" / WEIGHTS)
     record = json.loads((tmp_path / "adapter" / "medfaith.json").read_text())
     assert (record["steps"], record["rows"]["n"], len(record["seen"])) == (4, 8, 8)
     assert record["losses"][-1]["loss"] > 0
     assert str(tmp_path) not in json.dumps(record)
-    assert any(weight.abs().max() > 0 for name, weight in whole.items() if "lora_B" in name), "it has learned"
+    assert any(weight.abs().max() > 0 for name, weight in weights.items() if "lora_B" in name), "it has learned"
     step, n_steps = transformers.Trainer.training_step, [0]
 
-    def killed(*given: Any, **named: Any) -> Any:
+    def killed(*args: Any, **kwargs: Any) -> Any:
         n_steps[0] += 1
         if n_steps[0] == 4:
             raise KeyboardInterrupt
-        return step(*given, **named)
+        return step(*args, **kwargs)
 
-    again = [*command[:-1], str(tmp_path / "again")]
+    repeated = [*command[:-1], str(tmp_path / "again")]
     with atomic_folder(tmp_path / "busy"):
         assert main([*command[:-1], str(tmp_path / "busy")]) == 2
     assert "busy: is being written by another process" in capsys.readouterr().err
@@ -103,15 +103,15 @@ def test_a_killed_training_goes_on_and_its_adapter_is_asked(
     with monkeypatch.context() as patch:
         patch.setattr(transformers.Trainer, "training_step", killed)
         with pytest.raises(SystemExit, match="130"):
-            main(again)
+            main(repeated)
     assert not (tmp_path / "again").exists()
     capsys.readouterr()
-    assert main([*again, "--rank", "4"]) == 2
+    assert main([*repeated, "--rank", "4"]) == 2
     assert "is of a training with another rank" in capsys.readouterr().err
-    assert main(again) == 0
+    assert main(repeated) == 0
     resumed = load_file(tmp_path / "again" / WEIGHTS)
-    assert whole.keys() == resumed.keys()
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert weights.keys() == resumed.keys()
+    assert all(torch.equal(weights[name], resumed[name]) for name in weights)
     assert not (tmp_path / "again.checkpoints").exists()
     pretrained = command[command.index("--pretrained") + 1]
     lm: Any = cast(Any, HFVisionLM)(pretrained, peft=str(tmp_path / "again"), device="cpu", image_string="<image>")
@@ -119,14 +119,14 @@ def test_a_killed_training_goes_on_and_its_adapter_is_asked(
     ids = torch.tensor([[5, 6, 7]])
     with torch.no_grad():
         assert not torch.allclose(lm.model(ids).logits, plain.model(ids).logits)
-    how = {"until": [], "do_sample": False, "max_gen_toks": 2}
-    request = Instance(cast(Any, "generate_until"), {"id": "r"}, ("Edema?", how, {"visual": []}), 0, ("t", 0, 1))
+    generation = {"until": [], "do_sample": False, "max_gen_toks": 2}
+    request = Instance(cast(Any, "generate_until"), {"id": "r"}, ("Edema?", generation, {"visual": []}), 0, ("t", 0, 1))
     assert len(lm.generate_until([request], disable_tqdm=True)) == 1
 
 
 def test_all_weights_may_be_trained_and_are_then_asked(command: list[str], tmp_path: Path):
-    whole = ["full" if word == "lora" else word for word in command]
-    assert main([*whole[:-1], str(tmp_path / "model")]) == 0
+    arguments = ["full" if word == "lora" else word for word in command]
+    assert main([*arguments[:-1], str(tmp_path / "model")]) == 0
     record = json.loads((tmp_path / "model" / "medfaith.json").read_text())
     assert record["losses"][-1]["loss"] < record["losses"][0]["loss"] or record["steps"] < 10
     assert "rank" not in record
@@ -148,7 +148,7 @@ def test_a_training_that_went_astray_writes_nothing(command: list[str], tmp_path
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"--benchmark": "contrabench"}, "--root: does not name chexpert"),
         ({"--source": "mimic"}, "--root: does not name mimic_cxr"),
@@ -160,19 +160,19 @@ def test_a_training_that_went_astray_writes_nothing(command: list[str], tmp_path
     ],
 )
 def test_what_cannot_be_trained_is_refused(
-    changes: dict[str, str], words: str, command: list[str], model: Path, capsys: Any, tmp_path: Path,
+    changes: dict[str, str], message: str, command: list[str], model: Path, capsys: Any, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ):  # fmt: skip
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    given = list(command)
+    arguments = list(command)
     for option, value in changes.items():
         value = value.format(model=model)  # noqa: PLW2901
-        if option in given:
-            given[given.index(option) + 1] = value
+        if option in arguments:
+            arguments[arguments.index(option) + 1] = value
         else:
-            given += [option, value]
-    assert main(given) == 2
+            arguments += [option, value]
+    assert main(arguments) == 2
     error = capsys.readouterr().err
-    assert words in error
+    assert message in error
     assert "Traceback" not in error
     assert not (tmp_path / "adapter").exists()

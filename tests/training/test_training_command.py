@@ -23,15 +23,15 @@ LIMIT = 80
 NO_RECORD = "has no record: taken as trained on none of gold's patients"
 
 
-def record_of(checkpoint: Path) -> dict[str, Any]:
+def read_record(checkpoint: Path) -> dict[str, Any]:
     return json.loads(checkpoint.with_name(f"{checkpoint.name}.json").read_text())
 
 
-def patients(scene, config: str, split: str = "test") -> set[str]:
+def read_patients(scene, config: str, split: str = "test") -> set[str]:
     return set(row_store.read(REPOSITORY, config, split, str(scene.build))["patient_id"])
 
 
-def learnt(record: dict[str, Any]) -> set[str]:
+def list_learnt(record: dict[str, Any]) -> set[str]:
     return {*record["patients"]["train"], *record["patients"]["validation"]}
 
 
@@ -44,46 +44,48 @@ def limited(command, tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def first(limited, tmp_path) -> Path:
+def start_checkpoint(limited, tmp_path) -> Path:
     """A copy of it, with its record."""
     shutil.copytree(limited.parent, tmp_path / "first")
     return tmp_path / "first" / limited.name
 
 
 def test_the_command_writes_what_medfaith_alignment_reads(scene, limited):
-    record = record_of(limited)
+    record = read_record(limited)
     assert sorted(path.name for path in limited.parent.iterdir()) == ["first.ckpt", "first.ckpt.json"]
     expected = ("no_attn", GOLD, LIMIT, None, None, None)
-    named = ("config", "limit", "init", "image_encoder", "text_encoder")
-    assert (record["recipe"]["name"], *(record[name] for name in named)) == expected
+    names = ("config", "limit", "init", "image_encoder", "text_encoder")
+    assert (record["recipe"]["name"], *(record[name] for name in names)) == expected
     assert [len(record["loss"][name]) for name in ("train", "validation")] == [1, 1]
-    assert record["seen"] == sorted(learnt(record))
-    assert not learnt(record) & set(record["patients"]["test"])
+    assert record["seen"] == sorted(list_learnt(record))
+    assert not list_learnt(record) & set(record["patients"]["test"])
     aligner = GloriaAligner(str(limited), "cpu", scene.text_model)
     (aligned,) = aligner.align([Image.new("RGB", (200, 220), "gray")], ["There is a mass in the left lung."])
     assert 0 < aligned.attention.sum() < 0.999  # the rest is on the "No Attn" vector
 
 
-def test_no_patient_of_a_first_limited_training_is_held_out_by_the_second(command, scene, first, tmp_path, capsys):
-    assert command("abnormal", tmp_path / "second.ckpt", "--init", first) == 0
+def test_no_patient_of_a_first_limited_training_is_held_out_by_the_second(
+    command, scene, start_checkpoint, tmp_path, capsys
+):
+    assert command("abnormal", tmp_path / "second.ckpt", "--init", start_checkpoint) == 0
     printed = capsys.readouterr()
     assert f"abnormal: 1 rounds, {tmp_path / 'second.ckpt'}\nAUROC of" in printed.out
     assert NO_RECORD not in printed.err
-    before, record = record_of(first), record_of(tmp_path / "second.ckpt")
-    assert not learnt(before) & set(record["patients"]["test"])
-    assert record["seen"] == sorted(learnt(before) | learnt(record))
+    before, record = read_record(start_checkpoint), read_record(tmp_path / "second.ckpt")
+    assert not list_learnt(before) & set(record["patients"]["test"])
+    assert record["seen"] == sorted(list_learnt(before) | list_learnt(record))
     assert (record["limit"], record["init"], set(record["auroc"])) == (None, "first.ckpt", {"all", "one_lung"})
-    assert {*record["seen"], *record["patients"]["test"]} == patients(scene, GOLD)
+    assert {*record["seen"], *record["patients"]["test"]} == read_patients(scene, GOLD)
 
 
-def test_silver_adds_no_patient_to_those_that_the_start_has_seen(command, scene, first, encoders, tmp_path):
+def test_silver_adds_no_patient_to_those_that_the_start_has_seen(command, scene, start_checkpoint, encoders, tmp_path):
     """At a rate that learns nothing, the checkpoint has the weights of the encoders that it was started from."""
     out, options = tmp_path / "silver.ckpt", ("--config", SILVER, "--batch-size", 4)
-    assert command("retrained", out, *options, "--init", first) == 0
-    assert record_of(out)["seen"] == record_of(first)["seen"]
-    given = ("--image-encoder", encoders[0], "--text-encoder", encoders[1], "--lr", 1e-12)
-    assert command("clinical_masking", out, *options, *given, "--image-cache", 0, "--workers", 2) == 0
-    record, model = record_of(out), load_gloria(out)
+    assert command("retrained", out, *options, "--init", start_checkpoint) == 0
+    assert read_record(out)["seen"] == read_record(start_checkpoint)["seen"]
+    encoder_options = ("--image-encoder", encoders[0], "--text-encoder", encoders[1], "--lr", 1e-12)
+    assert command("clinical_masking", out, *options, *encoder_options, "--image-cache", 0, "--workers", 2) == 0
+    record, model = read_record(out), load_gloria(out)
     assert (record["config"], record["seen"]) == (SILVER, [])
     assert [record[name] for name in ("init", "image_encoder", "text_encoder")] == [None, "resnet.pth", "bert"]
     bert = dict(BertModel.from_pretrained(encoders[1]).named_parameters())
@@ -91,33 +93,35 @@ def test_silver_adds_no_patient_to_those_that_the_start_has_seen(command, scene,
         for name, weight in network.named_parameters():
             torch.testing.assert_close(weight, weights[name])
     for split in SPLITS[SILVER]:
-        ids = sorted(patients(scene, SILVER, split))
-        digest = hashlib.sha256("".join(f"{one}\n" for one in ids).encode()).hexdigest()
+        ids = sorted(read_patients(scene, SILVER, split))
+        digest = hashlib.sha256("".join(f"{row_id}\n" for row_id in ids).encode()).hexdigest()
         assert record["patients"][split] == {"n": len(ids), "sha256": digest}
 
 
-def test_a_start_without_a_record_is_said_once_and_counts_as_none(command, first, tmp_path, capsys):
-    (first.parent / "first.ckpt.json").unlink()
-    assert command("retrained", tmp_path / "second.ckpt", "--limit", LIMIT, "--init", first) == 0
-    assert capsys.readouterr().err.count(f"{first} {NO_RECORD}") == 1
-    record = record_of(tmp_path / "second.ckpt")
-    assert record["seen"] == sorted(learnt(record))
+def test_a_start_without_a_record_is_said_once_and_counts_as_none(command, start_checkpoint, tmp_path, capsys):
+    (start_checkpoint.parent / "first.ckpt.json").unlink()
+    assert command("retrained", tmp_path / "second.ckpt", "--limit", LIMIT, "--init", start_checkpoint) == 0
+    assert capsys.readouterr().err.count(f"{start_checkpoint} {NO_RECORD}") == 1
+    record = read_record(tmp_path / "second.ckpt")
+    assert record["seen"] == sorted(list_learnt(record))
 
 
-def test_a_start_that_has_seen_the_held_out_patients_is_refused(command, first, tmp_path, capsys):
+def test_a_start_that_has_seen_the_held_out_patients_is_refused(command, start_checkpoint, tmp_path, capsys):
     """As a training on another build, of whose patients other ones are held out, would record it."""
-    record = record_of(first)
+    record = read_record(start_checkpoint)
     held_out = record["patients"]["test"]
-    (first.parent / "first.ckpt.json").write_text(json.dumps(record | {"seen": [*record["seen"], *held_out]}))
-    assert command("retrained", tmp_path / "second.ckpt", "--init", first) == 2
+    (start_checkpoint.parent / "first.ckpt.json").write_text(
+        json.dumps(record | {"seen": [*record["seen"], *held_out]})
+    )
+    assert command("retrained", tmp_path / "second.ckpt", "--init", start_checkpoint) == 2
     assert f"was trained on {len(held_out)} of the" in capsys.readouterr().err
     assert not (tmp_path / "second.ckpt").exists()
 
 
 @pytest.mark.parametrize("text", ["{}", "["])  # the others: tests/tasks/test_wrong_lung_held_out.py
-def test_a_start_whose_record_cannot_be_read_is_refused(command, first, tmp_path, capsys, text):
-    (path := first.parent / "first.ckpt.json").write_text(text)
-    assert command("retrained", tmp_path / "second.ckpt", "--init", first) == 2
+def test_a_start_whose_record_cannot_be_read_is_refused(command, start_checkpoint, tmp_path, capsys, text):
+    (path := start_checkpoint.parent / "first.ckpt.json").write_text(text)
+    assert command("retrained", tmp_path / "second.ckpt", "--init", start_checkpoint) == 2
     assert str(path) in capsys.readouterr().err
 
 
@@ -154,9 +158,9 @@ def test_bad_input_is_named_and_nothing_is_written(command, tmp_path, capsys, op
     ],
 )
 def test_options_that_are_none_are_named(command, tmp_path, capsys, option, value, message):
-    recipe, given = (value, []) if option == "RECIPE" else ("retrained", [option, value])
+    recipe, options = (value, []) if option == "RECIPE" else ("retrained", [option, value])
     with pytest.raises(SystemExit) as ended:
-        command(recipe, tmp_path / "trained.ckpt", *given)
+        command(recipe, tmp_path / "trained.ckpt", *options)
     assert ended.value.code == 2
     assert f"argument {option}: {message}" in capsys.readouterr().err
 

@@ -23,7 +23,7 @@ PIXELS = torch.linspace(-1, 1, 2 * 3 * SIDE * SIDE).sin().reshape(2, 3, SIDE, SI
 TEXTS = ["There is a mass in the left lung.", "Lungs are clear."]
 
 
-def library_resnet(place: Path) -> ResNet:
+def build_library_resnet(place: Path) -> ResNet:
     model = ResNet(Bottleneck, [2, 1, 1, 1], width_per_group=8)
     model.load_state_dict(torch.load(place))
     return model.eval()
@@ -36,25 +36,27 @@ def test_both_encoders_compute_what_the_libraries_models_do(encoders, tmp_path):
     model.save_checkpoint(tmp_path / "gloria.ckpt")
     tokens = tokenize(tokenizer, TEXTS)
     with torch.no_grad():
-        features = create_feature_extractor(library_resnet(place), ["layer3", "avgpool"])(PIXELS)
+        features = create_feature_extractor(build_library_resnet(place), ["layer3", "avgpool"])(PIXELS)
         bert = BertModel.from_pretrained(folder)
         states = bert(tokens.ids, tokens.mask, output_hidden_states=True).hidden_states
         expected = torch.stack(states[-4:]).sum(dim=0)[0]
-        for given in (model.eval(), load_gloria(tmp_path / "gloria.ckpt").eval()):
-            regions, whole = given.encode_images(PIXELS)
-            torch.testing.assert_close(regions, given.img_encoder.local_embedder(features["layer3"]))
-            torch.testing.assert_close(whole, given.img_encoder.global_embedder(features["avgpool"].flatten(1)))
-            sentence = given.encode_texts(tokens)[0][0]
+        for gloria in (model.eval(), load_gloria(tmp_path / "gloria.ckpt").eval()):
+            regions, image_features = gloria.encode_images(PIXELS)
+            torch.testing.assert_close(regions, gloria.img_encoder.local_embedder(features["layer3"]))
+            torch.testing.assert_close(
+                image_features, gloria.img_encoder.global_embedder(features["avgpool"].flatten(1))
+            )
+            sentence = gloria.encode_texts(tokens)[0][0]
             torch.testing.assert_close(sentence.start, expected[0])
             torch.testing.assert_close(sentence.words.sum(dim=0), expected[tokens.mask[0] > 0][1:-1].sum(dim=0))
 
 
 @pytest.mark.parametrize("form", ["resnet.pth", "old.pth", "resnet.safetensors", "folder"])
 def test_every_form_gives_the_same_weights(encoders, tmp_path, form):
-    weights = library_resnet(encoders[0]).state_dict()
+    weights = build_library_resnet(encoders[0]).state_dict()
     place = tmp_path / form
     if form == "old.pth":  # before batch norms counted
-        weights = {name: one for name, one in weights.items() if not name.endswith("num_batches_tracked")}
+        weights = {name: weight for name, weight in weights.items() if not name.endswith("num_batches_tracked")}
     if form.endswith(".pth"):
         torch.save(weights, place)
     elif form == "folder":
@@ -62,10 +64,10 @@ def test_every_form_gives_the_same_weights(encoders, tmp_path, form):
         save_file(weights, place / "model.safetensors")
     else:
         save_file(weights, place)
-    found = load_resnet(str(place))
-    assert (found.layers, found.width) == ([2, 1, 1, 1], 8)
-    assert found.weights.keys() == {name for name in weights if not name.startswith("fc.")}
-    assert all(torch.equal(one, weights[name]) for name, one in found.weights.items())
+    resnet = load_resnet(str(place))
+    assert (resnet.layers, resnet.width) == ([2, 1, 1, 1], 8)
+    assert resnet.weights.keys() == {name for name in weights if not name.startswith("fc.")}
+    assert all(torch.equal(weight, weights[name]) for name, weight in resnet.weights.items())
 
 
 @pytest.mark.full
@@ -73,24 +75,26 @@ def test_timms_names_are_torchvisions(tmp_path):
     timm = pytest.importorskip("timm")
     library = timm.models.resnet.ResNet(timm.models.resnet.Bottleneck, [1, 1, 2, 1], base_width=8).eval()
     save_file(library.state_dict(), tmp_path / "model.safetensors")
-    found = load_resnet(str(tmp_path))
-    assert (found.layers, found.width) == ([1, 1, 2, 1], 8)
-    ours = ResNet(Bottleneck, found.layers, width_per_group=found.width).eval()
-    ours.load_state_dict(found.weights, strict=False)
+    resnet = load_resnet(str(tmp_path))
+    assert (resnet.layers, resnet.width) == ([1, 1, 2, 1], 8)
+    ours = ResNet(Bottleneck, resnet.layers, width_per_group=resnet.width).eval()
+    ours.load_state_dict(resnet.weights, strict=False)
     with torch.no_grad():
         features = create_feature_extractor(ours, ["layer4"])(PIXELS)["layer4"]
         torch.testing.assert_close(features, library.forward_features(PIXELS))
 
 
 def test_what_is_not_given_is_random_and_of_the_same_seed(encoders):
-    given = {"image_encoder": str(encoders[0]), "tiny": True}
-    first, again, other = (start(None, str(encoders[1]), **given, seed=seed)[0] for seed in (0, 0, 1))
-    assert all(map(torch.equal, first.parameters(), again.parameters()))
-    assert torch.equal(first.img_encoder.model.conv1.weight, other.img_encoder.model.conv1.weight)
-    assert not torch.equal(*(own.text_encoder.model.embeddings.word_embeddings.weight for own in (first, other)))
+    options = {"image_encoder": str(encoders[0]), "tiny": True}
+    reference, same_seed, other_seed = (start(None, str(encoders[1]), **options, seed=seed)[0] for seed in (0, 0, 1))
+    assert all(map(torch.equal, reference.parameters(), same_seed.parameters()))
+    assert torch.equal(reference.img_encoder.model.conv1.weight, other_seed.img_encoder.model.conv1.weight)
+    assert not torch.equal(
+        *(gloria.text_encoder.model.embeddings.word_embeddings.weight for gloria in (reference, other_seed))
+    )
 
 
-def other_resnet(weights: dict[str, torch.Tensor], folder: Path, kind: str) -> str:
+def save_other_resnet(weights: dict[str, torch.Tensor], folder: Path, kind: str) -> str:
     """What is no ResNet of bottlenecks under torchvision's names."""
     file = folder / "other.pth"
     if kind == "transformers":
@@ -125,7 +129,7 @@ def other_resnet(weights: dict[str, torch.Tensor], folder: Path, kind: str) -> s
     ],
 )
 def test_another_image_encoder_is_refused(encoders, tmp_path, kind, message):
-    name = other_resnet(torch.load(encoders[0]), tmp_path, kind)
+    name = save_other_resnet(torch.load(encoders[0]), tmp_path, kind)
     with pytest.raises(InputError, match=f"--image-encoder {name}: {message}") as caught:
         load_resnet(name)
     assert "expected: the weights of a ResNet of bottlenecks under torchvision's names" in str(caught.value)
@@ -157,7 +161,7 @@ def test_another_text_encoder_is_refused(tmp_path, config, message):
 
 def test_a_bert_that_lacks_weights_is_refused(encoders, tmp_path):
     model = BertModel.from_pretrained(encoders[1])
-    weights = {name: one for name, one in model.state_dict().items() if "layer.3.output" not in name}
+    weights = {name: weight for name, weight in model.state_dict().items() if "layer.3.output" not in name}
     model.save_pretrained(tmp_path, state_dict=weights)
     with pytest.raises(InputError, match=r"lacks encoder\.layer\.3\.output.* and 3 others"):
         load_bert(str(tmp_path))

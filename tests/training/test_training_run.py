@@ -16,7 +16,7 @@ from medfaith.training.train import History, auroc, settle, train
 from tests.training.conftest import SIDE, make_scene
 
 
-def trained(recipe: str, data: Data, text_model: str, **options: Any) -> tuple[History, np.ndarray, Any]:
+def train_tiny_model(recipe: str, data: Data, text_model: str, **options: Any) -> tuple[History, np.ndarray, Any]:
     """How a tiny model's training went, by how much each held-out sentence's AUROC rose over the settled start, and
     the model.
     """
@@ -38,7 +38,7 @@ def test_supervision_raises_auroc_of_other_patients_and_more_than_random_sentenc
     scene = make_scene(tmp_path, n_studies=100)
     data = scene.read()
     rises = {
-        recipe: np.stack([trained(recipe, data, scene.text_model, lr=3e-4, seed=seed)[1] for seed in (0, 1)])
+        recipe: np.stack([train_tiny_model(recipe, data, scene.text_model, lr=3e-4, seed=seed)[1] for seed in (0, 1)])
         for recipe in ("30_shot", "rand_sents")
     }
     assert rises["30_shot"].mean(axis=1).min() > 0.05
@@ -46,14 +46,14 @@ def test_supervision_raises_auroc_of_other_patients_and_more_than_random_sentenc
 
 
 def test_a_few_steps_of_supervision_move_attention_into_the_boxes(gold, scene):
-    history, rises, _ = trained("30_shot", gold, scene.text_model, lr=3e-3, rounds=8)
+    history, rises, _ = train_tiny_model("30_shot", gold, scene.text_model, lr=3e-3, rounds=8)
     assert history.train[-1] < history.train[0] - 0.05  # the share of attention that the boxes have
     assert np.nanmean(rises) > 0.02
 
 
 def test_training_that_learns_nothing_moves_no_attention(gold, scene):
     """From a start that is not settled, the same run moves AUROC past this margin by its statistics alone."""
-    assert abs(trained("30_shot", gold, scene.text_model, lr=1e-12, rounds=4)[1].mean()) < 0.01
+    assert abs(train_tiny_model("30_shot", gold, scene.text_model, lr=1e-12, rounds=4)[1].mean()) < 0.01
 
 
 def test_settling_takes_statistics_from_the_images_and_changes_no_weight(gold, scene):
@@ -75,12 +75,12 @@ def test_settling_takes_statistics_from_the_images_and_changes_no_weight(gold, s
 def test_a_seed_fixes_everything_whatever_is_kept_and_whoever_opens(scene):
     def run(seed: int, cache: int, workers: int) -> tuple[History, np.ndarray, Any]:
         data = scene.read(config=SILVER, cache=cache, workers=workers)
-        return trained("word_masking", data, scene.text_model, seed=seed, rounds=2, batch_size=4)
+        return train_tiny_model("word_masking", data, scene.text_model, seed=seed, rounds=2, batch_size=4)
 
-    first, second, other = run(1, 2**30, 1), run(1, 0, 4), run(2, 2**30, 1)
-    assert first[0] == second[0] != other[0]
-    np.testing.assert_array_equal(first[1], second[1])
-    assert all(map(torch.equal, first[2].parameters(), second[2].parameters()))
+    reference, same_seed, other_seed = run(1, 2**30, 1), run(1, 0, 4), run(2, 2**30, 1)
+    assert reference[0] == same_seed[0] != other_seed[0]
+    np.testing.assert_array_equal(reference[1], same_seed[1])
+    assert all(map(torch.equal, reference[2].parameters(), same_seed[2].parameters()))
 
 
 def test_training_stops_when_validation_does_not_improve(gold, scene, monkeypatch):
@@ -95,4 +95,4 @@ def test_training_stops_when_validation_does_not_improve(gold, scene, monkeypatc
 
 def test_a_loss_that_is_no_number_ends_the_run(gold, scene):
     with pytest.raises(InputError, match=r"--lr 1e\+30: the loss is no number in round"):
-        trained("30_shot", gold, scene.text_model, lr=1e30, rounds=3)
+        train_tiny_model("30_shot", gold, scene.text_model, lr=1e30, rounds=3)
