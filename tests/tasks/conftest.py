@@ -20,7 +20,7 @@ from tests.tasks.shard_scene import BENCHMARKS, PRESENCE, ask
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_lm_eval() -> Iterator[None]:
-    """Cache lm-eval's index of task files, whose 13,000 files and ours take long to read; each process reads them once."""
+    """Cache the index of lm-eval's 13,000 task files and of ours, which it builds anew for every command."""
     build, cached_folders = TaskIndex.build, {Path(lm_eval.tasks.__file__).parent, include_path()}
     read_once = functools.cache(lambda path: build([path]))
 

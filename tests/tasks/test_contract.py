@@ -47,7 +47,7 @@ def test_every_task_and_group_resolves_its_functions_and_says_what_it_asks(confi
         assert 20 <= len(metadata["description"]) <= WIDTH - 4, path
         types = {*metadata.get("only_models", ()), *metadata.get("heatmap_models", ())}
         assert types <= set(tasks.EXPLAINED), path
-        # The row loader merges this metadata with that of the run, which may set `heatmaps`.
+        # The row loader merges this metadata with the run's, which may set `heatmaps`.
         assert set(metadata) <= {"version", "description", "only_models", "heatmap_models"}, path
         versions.setdefault(path.parent.name, set()).add(metadata["version"])
     assert {len(file_versions) for file_versions in versions.values()} == {1}

@@ -246,20 +246,13 @@ def test_every_control_is_described_with_its_benchmarks(capsys):
 
 
 def test_the_command_keeps_the_control_of_every_answer_and_the_report_names_it(phantom_build, tmp_path, capsys):
-    command = [
-        "eval",
-        "--data",
-        str(phantom_build),
-        "--tasks",
-        "medfaith_contrabench_chexpert_presence",
-        "--log_samples",
-    ]
-    command += ["--output_path", str(tmp_path), "--limit", "5", "--control", "none"]
-    assert main([*command, "--model", "oracle"]) == 0
+    argv = ["eval", "--data", str(phantom_build), "--tasks", "medfaith_contrabench_chexpert_presence", "--log_samples"]
+    argv += ["--output_path", str(tmp_path), "--limit", "5", "--control", "none"]
+    assert main([*argv, "--model", "oracle"]) == 0
     samples = samples_of(tmp_path, "chexpert_presence")
     assert {(sample["doc"]["control"], sample["doc"]["images"]) for sample in samples} == {("none", "")}
     assert not [sample for sample in samples if "<image>" in sample["arguments"]["gen_args_0"]["arg_0"]]
     assert [row[1] for row in rows_of(write_report([tmp_path]), "Table 9")] == ["B0 (control none)"]
     capsys.readouterr()
-    assert main([*command, "--model", "hf-multimodal"]) == 2
+    assert main([*argv, "--model", "hf-multimodal"]) == 2
     assert "--control blank, or --model medfaith-hf-vlm" in capsys.readouterr().err

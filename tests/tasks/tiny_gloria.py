@@ -55,9 +55,8 @@ def weights(no_attn: bool = False, seed: int = 0) -> dict[str, Any]:
         for prefix, tensors in tensors_by_prefix.items()
         for name, tensor in tensors.items()
     }
-    tensors_by_name["gloria.text_encoder.model.embeddings.position_ids"] = torch.arange(128)[
-        None
-    ]  # as in transformers at that time
+    # transformers kept position_ids in checkpoints at that time
+    tensors_by_name["gloria.text_encoder.model.embeddings.position_ids"] = torch.arange(128)[None]
     return tensors_by_name | ({"gloria.no_attn_vec": torch.randn(DIM)} if no_attn else {})
 
 
