@@ -26,7 +26,7 @@ def images_table(rows: Sequence[tuple[str, int, Labels]]) -> pa.Table:
     return pa.table(names | labels)
 
 
-def studies(of_study: Mapping[str, Labels], n_views: int = 1) -> pa.Table:
+def studies(labels_by_study: Mapping[str, Labels], n_views: int = 1) -> pa.Table:
     """Studies of one image each, or every other one of up to `n_views`."""
-    rows = [(s, v, of) for i, (s, of) in enumerate(of_study.items()) for v in range(1, 2 + i % n_views)]
+    rows = [(s, v, labels) for i, (s, labels) in enumerate(labels_by_study.items()) for v in range(1, 2 + i % n_views)]
     return chexpert.studies(images_table(rows), "train.csv")

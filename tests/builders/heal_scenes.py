@@ -31,8 +31,8 @@ def scene(
     """An image with one box for each of its relations; `touched` are the pairs that a single reader's boxes touch."""
     pairs = sorted(related)
     boxes, contested = (
-        Boxes(tuple(disease for _, disease in of), np.tile([0.0, 0.0, 1.0, 1.0], (len(of), 1)))
-        for of in (pairs, sorted(touched))
+        Boxes(tuple(disease for _, disease in some_pairs), np.tile([0.0, 0.0, 1.0, 1.0], (len(some_pairs), 1)))
+        for some_pairs in (pairs, sorted(touched))
     )
     return Scene(
         Picture(name, "vindr_cxr", f"train/{name}.dicom", view, patient or name, None, boxes, (), contested),
@@ -48,7 +48,7 @@ def scene(
 @st.composite
 def splits(draw: st.DrawFn) -> list[Scene]:
     """The scenes of one split: some without relations, some with a touch only, some without all anatomies."""
-    made = []
+    scenes = []
     for number in range(draw(st.integers(0, 12))):
         anatomies = draw(st.lists(st.sampled_from(ANATOMIES), min_size=1, max_size=len(ANATOMIES), unique=True))
         pairs = st.sampled_from([(anatomy, disease) for anatomy in anatomies for disease in DISEASES])
@@ -58,7 +58,7 @@ def splits(draw: st.DrawFn) -> list[Scene]:
         view = draw(st.sampled_from(("AP", "PA")))
         share = st.sampled_from((0.1, 0.2, 0.25, 0.5))
         extents = {anatomy: (draw(share), draw(share)) for anatomy in anatomies}
-        made.append(
+        scenes.append(
             scene(f"i{number}", related, touched, anatomies=anatomies, patient=patient, view=view, extents=extents)
         )
-    return made
+    return scenes

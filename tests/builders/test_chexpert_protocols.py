@@ -56,9 +56,9 @@ LABEL = st.sampled_from([1.0, 0.0, -1.0, None])
     st.integers(0, 3),
 )
 def test_rules_agree_with_a_row_by_row_oracle(values, config, seed):
-    of_study = {f"patient{i:05d}/study1": v for i, v in enumerate(values)}
-    made = chexpert.questions(studies(of_study), config, "train", seed=seed, wording=ORIGINAL)
-    rows, expected = made.to_pylist(), naive_questions(config, of_study)
+    labels_by_study = {f"patient{i:05d}/study1": v for i, v in enumerate(values)}
+    table = chexpert.questions(studies(labels_by_study), config, "train", seed=seed, wording=ORIGINAL)
+    rows, expected = table.to_pylist(), naive_questions(config, labels_by_study)
     assert [row["id"] for row in rows] == list(expected)
     for row in rows:
         target, eligible = expected[row["id"]]
@@ -67,19 +67,19 @@ def test_rules_agree_with_a_row_by_row_oracle(values, config, seed):
         distractors = row["options"][2:] if config != "chexpert_positive_only" else row["options"][1:]
         assert {d.lower() for d in distractors} <= eligible
         assert len(set(distractors)) == len(distractors) == (2 if config == "chexpert_positive_only" else 1)
-    assert find_violations(made) == []
+    assert find_violations(table) == []
 
 
 def test_the_distractor_is_the_documented_choice_and_follows_the_seed():
     values = dict.fromkeys(chexpert.FINDINGS, 1.0)
     table = studies({"patient00001/study1": values})
-    seen = set()
+    distractors = set()
     for seed in range(20):
         row = chexpert.questions(table, "chexpert_presence", "train", seed=seed, wording=ORIGINAL).to_pylist()[3]
-        others = [f for f in chexpert.FINDINGS if f != row["finding"]]
-        assert row["options"][2] == format_positive_option(others[pick(row["id"], 5, seed)])
-        seen.add(row["options"][2])
-    assert len(seen) > 2
+        other_findings = [f for f in chexpert.FINDINGS if f != row["finding"]]
+        assert row["options"][2] == format_positive_option(other_findings[pick(row["id"], 5, seed)])
+        distractors.add(row["options"][2])
+    assert len(distractors) > 2
 
 
 def test_rows_do_not_depend_on_the_order_of_the_file():
@@ -93,12 +93,12 @@ def test_rows_do_not_depend_on_the_order_of_the_file():
     shuffled = rows.copy()
     rng.shuffle(shuffled)
     for config in CONFIGS:
-        both = [
+        rows_by_order = [
             {r["id"]: r for r in chexpert.questions(chexpert.studies(images_table(x), ""), config, "train").to_pylist()}
             for x in (rows, shuffled)
         ]
-        assert both[0] == both[1]
-        for row in both[0].values():  # view order is numeric: view10 comes after view2
+        assert rows_by_order[0] == rows_by_order[1]
+        for row in rows_by_order[0].values():  # view order is numeric: view10 comes after view2
             assert [image["key"][-len("_frontal.jpg") - 1] for image in row["images"]] == ["1", "2", "0"]
 
 

@@ -63,11 +63,11 @@ def sick_donor(rows):
 
 def lent_in_vain(rows):
     """A donor with the disease where the question asks for it: the same question is asked of that image, too."""
-    of_place = {}
+    image_by_place = {}
     for row in rows:
         _, _, image, _, place = row["original_id"].split("/", 4)
-        if of_place.setdefault(place, image) != image:
-            row["donor"]["key"] = f"test/{of_place[place]}.dicom"
+        if image_by_place.setdefault(place, image) != image:
+            row["donor"]["key"] = f"test/{image_by_place[place]}.dicom"
 
 
 def sided(rows):
@@ -76,8 +76,8 @@ def sided(rows):
 
 def exchange(rows):
     """The boxes of two sentences of different reports."""
-    one, other = rows[0], next(row for row in rows if row["study_id"] != rows[0]["study_id"])
-    one["boxes"], other["boxes"] = other["boxes"], one["boxes"]
+    first_row, second_row = rows[0], next(row for row in rows if row["study_id"] != rows[0]["study_id"])
+    first_row["boxes"], second_row["boxes"] = second_row["boxes"], first_row["boxes"]
 
 
 def less_lung(rows):
@@ -197,18 +197,20 @@ EDITS = {
 }  # fmt: skip
 CASES = [
     pytest.param(build, config, *case, id=f"{config}: {name}")
-    for (build, config), of_config in EDITS.items()
-    for name, case in of_config.items()
+    for (build, config), cases_by_name in EDITS.items()
+    for name, case in cases_by_name.items()
 ]
 
 
-@pytest.mark.parametrize(("build", "config", "change", "words"), CASES)
-def test_verify_finds(request, tmp_path, build, config, change, words):
+@pytest.mark.parametrize(("build", "config", "change", "message"), CASES)
+def test_verify_finds(request, tmp_path, build, config, change, message):
     fixture, name = BUILDS[build]
     folder = shutil.copytree(request.getfixturevalue(fixture) / name, tmp_path / name)
     forge(folder, config, change)
-    found = problems(folder)
-    assert words in " | ".join(found[config, "test"])
-    faulty = {key for key, of_split in found.items() if "are missing or faulty" in " ".join(of_split)}
+    messages = problems(folder)
+    assert message in " | ".join(messages[config, "test"])
+    faulty = {key for key, split_messages in messages.items() if "are missing or faulty" in " ".join(split_messages)}
     assert faulty == {(partner, "test") for partner in PARTNERS.get(config, ())}
-    assert not [of_split for (_, split), of_split in found.items() if split == "train" and of_split]
+    assert not [
+        split_messages for (_, split), split_messages in messages.items() if split == "train" and split_messages
+    ]

@@ -42,16 +42,16 @@ def test_all_alternatives_come_up_alike(n):
 def test_a_shuffle_is_a_permutation_that_does_not_depend_on_the_order(items, name, seed, random):
     result = shuffled(items, name, seed)
     assert sorted(result) == sorted(items)
-    again = list(items)
-    random.shuffle(again)
-    assert shuffled(again, name, seed) == result
+    reordered = list(items)
+    random.shuffle(reordered)
+    assert shuffled(reordered, name, seed) == result
 
 
 @given(st.lists(st.integers(), unique=True, min_size=2), st.text(), SEEDS)
 def test_what_else_is_shuffled_does_not_change_the_order_of_two(items, name, seed):
-    first, second, *_ = items
-    order = [item for item in shuffled(items, name, seed) if item in (first, second)]
-    assert shuffled([first, second], name, seed) == order
+    item_a, item_b, *_ = items
+    order = [item for item in shuffled(items, name, seed) if item in (item_a, item_b)]
+    assert shuffled([item_a, item_b], name, seed) == order
     assert len({tuple(shuffled(range(20), name, seed)) for name in "abc" for seed in range(3)}) == 9
 
 

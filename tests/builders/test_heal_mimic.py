@@ -113,16 +113,16 @@ def test_the_text_of_a_phantom_report_confirms_what_it_states():
 
 def by_study(roots, **arguments):
     options = {"views": mimic_cxr.FRONTAL, "labeler": "chexpert", "detection_threshold": 0.25} | arguments
-    of_split, skipped, _ = pictures(roots, **options)
-    return [picture for split in of_split.values() for picture in split], skipped
+    pictures_by_split, skipped, _ = pictures(roots, **options)
+    return [picture for split in pictures_by_split.values() for picture in split], skipped
 
 
 def test_pictures_of_the_phantom(phantom_heal_roots):
     """Boxes that the report does not confirm are dropped; confirmed diseases without a box lie one knows not where."""
-    found, skipped = by_study(phantom_heal_roots)
+    all_pictures, skipped = by_study(phantom_heal_roots)
     studies = {str(study.id): study for study in mimic_cxr_reports.studies(0)}
     missed = 0
-    for picture in found:
+    for picture in all_pictures:
         study = studies[picture.key.split("/")[3][1:]]
         assert study.has_report
         stated = {finding.label for finding in study.findings} - set(UNASKED)
@@ -143,7 +143,7 @@ def test_options_of_the_pictures(phantom_heal_roots):
     assert {picture.view for picture in only} == {"PA"}
     assert {picture.view for picture in everything} == {"AP", "PA"}
     strict, _ = by_study(phantom_heal_roots, detection_threshold=0.7)
-    n_boxes, n_strict = (sum(len(p.boxes.labels) for p in of) for of in (everything, strict))
+    n_boxes, n_strict = (sum(len(p.boxes.labels) for p in some_pictures) for some_pictures in (everything, strict))
     assert 0 < n_strict < n_boxes
     with pytest.raises(InputError, match="--view LORDOTIC: no image has this ViewPosition"):
         by_study(phantom_heal_roots, views=("LORDOTIC",))
@@ -158,12 +158,14 @@ def test_images_without_any_report_are_not_built_on(phantom_heal_roots, tmp_path
 
 
 def test_reports_may_lie_in_a_folder_of_their_own(phantom_heal_roots, tmp_path):
-    own = phantom.write(tmp_path, seed=0, sources=("mimic_cxr_reports",))
+    report_roots = phantom.write(tmp_path, seed=0, sources=("mimic_cxr_reports",))
     for path in (phantom_heal_roots["mimic_cxr"]).glob("files/p*/p*/*.txt"):
-        assert (own["mimic_cxr_reports"] / path.relative_to(phantom_heal_roots["mimic_cxr"])).is_file()
+        assert (report_roots["mimic_cxr_reports"] / path.relative_to(phantom_heal_roots["mimic_cxr"])).is_file()
     jpg = {name: root for name, root in phantom_heal_roots.items() if name != "mimic_cxr_reports"}
-    (here, _), (there, _) = by_study(jpg), by_study(jpg | own)
-    assert [(p.key, p.boxes.labels, p.unlocated) for p in here] == [(p.key, p.boxes.labels, p.unlocated) for p in there]
+    (together, _), (separate, _) = by_study(jpg), by_study(jpg | report_roots)
+    assert [(p.key, p.boxes.labels, p.unlocated) for p in together] == [
+        (p.key, p.boxes.labels, p.unlocated) for p in separate
+    ]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def mask(shape: tuple[int, int], *rectangles: tuple[int, int, int, int]) -> np.n
 
 def located(boxes, masks: dict[str, np.ndarray], rule: Rule, unlocated: tuple[str, ...] = ()):
     height, width = next(iter(masks.values())).shape
-    regions = {name: rle.encode(of_name) for name, of_name in masks.items()}
+    regions = {name: rle.encode(region_mask) for name, region_mask in masks.items()}
     return locate(picture(boxes, unlocated), (width, height), regions, rule)
 
 
@@ -114,12 +114,12 @@ def by_counting(boxes, masks, rule: Rule):
     touched = set()
     for number, (disease, box) in enumerate(boxes):
         for name, region in masks.items():
-            drawn = mask(region.shape, box)
-            common = np.count_nonzero(drawn & region)
-            whole = np.count_nonzero(drawn | region) if rule.measure == "iou" else np.count_nonzero(drawn)
+            box_mask = mask(region.shape, box)
+            common = np.count_nonzero(box_mask & region)
+            n_pixels = np.count_nonzero(box_mask | region) if rule.measure == "iou" else np.count_nonzero(box_mask)
             if common:
                 touched.add((name, disease))
-                if common >= rule.threshold * whole:
+                if common >= rule.threshold * n_pixels:
                     related.setdefault((name, disease), []).append(number)
     return {pair: tuple(numbers) for pair, numbers in related.items()}, touched
 
@@ -167,14 +167,14 @@ def test_boxes_are_cut_to_the_image(box, cut, counted):
 def test_contested_boxes_touch_and_relate_to_nothing():
     agreed = picture([(P, (0, 0, 10, 10))])
     contested = Boxes((C,), np.array([[10.0, 0.0, 10.0, 10.0]]))
-    regions = {name: rle.encode(of_name) for name, of_name in MASKS.items()}
-    found = locate(replace(agreed, contested=contested), (40, 20), regions, Rule())
-    assert found.related == {(LUNG, P): (0,)}
-    assert found.touched == {(LUNG, P), (HEART, C)}
+    regions = {name: rle.encode(region_mask) for name, region_mask in MASKS.items()}
+    relations = locate(replace(agreed, contested=contested), (40, 20), regions, Rule())
+    assert relations.related == {(LUNG, P): (0,)}
+    assert relations.touched == {(LUNG, P), (HEART, C)}
 
 
 @pytest.mark.parametrize(("places", "related"), [("any", {LUNG, HEART}), ("anatomical", {HEART})])
 def test_a_class_may_be_kept_to_where_it_can_lie(places, related):
-    found = located([("Cardiomegaly", (0, 0, 20, 10))], MASKS, Rule("iou", 0.05, places))
-    assert {anatomy for anatomy, _ in found.related} == related
-    assert {anatomy for anatomy, _ in found.touched} == {LUNG, HEART}
+    relations = located([("Cardiomegaly", (0, 0, 20, 10))], MASKS, Rule("iou", 0.05, places))
+    assert {anatomy for anatomy, _ in relations.related} == related
+    assert {anatomy for anatomy, _ in relations.touched} == {LUNG, HEART}

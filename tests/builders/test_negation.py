@@ -255,8 +255,17 @@ def negex():
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer")
     ruler = nlp.add_pipe("entity_ruler", config={"phrase_matcher_attr": "LOWER"})
-    words = ("pneumothorax", "effusion", "consolidation", "edema", "atelectasis", "scarring", "nodule", "cardiomegaly")
-    ruler.add_patterns([{"label": "FINDING", "pattern": word} for word in words])
+    findings = (
+        "pneumothorax",
+        "effusion",
+        "consolidation",
+        "edema",
+        "atelectasis",
+        "scarring",
+        "nodule",
+        "cardiomegaly",
+    )
+    ruler.add_patterns([{"label": "FINDING", "pattern": word} for word in findings])
     nlp.add_pipe("negex", config={"ent_types": ["FINDING"]})
     return lambda text: [entity._.negex for entity in nlp(text).ents]
 
@@ -282,9 +291,9 @@ def shifted(mentions: list[Mention], by: int) -> list[Mention]:
 
 
 @given(sentences, sentences)
-def test_sentences_are_independent(first, second):
-    together = find_mentions(f"{first}. {second}")
-    assert together == find_mentions(first) + shifted(find_mentions(second), len(first) + 2)
+def test_sentences_are_independent(sentence_a, sentence_b):
+    together = find_mentions(f"{sentence_a}. {sentence_b}")
+    assert together == find_mentions(sentence_a) + shifted(find_mentions(sentence_b), len(sentence_a) + 2)
 
 
 @given(sentences)
@@ -297,7 +306,7 @@ def test_case_and_white_space_do_not_matter(text):
 def test_mentions_are_in_order_apart_and_of_known_findings(text):
     mentions = find_mentions(text)
     assert all(0 <= m.start < m.end <= len(text) for m in mentions)
-    assert all(first.end <= second.start for first, second in pairwise(mentions))
+    assert all(mention.end <= following.start for mention, following in pairwise(mentions))
     assert {m.finding for m in mentions} <= set(FINDINGS) - {""}
     assert all(m.cue for m in mentions if m.status != PRESENT)
 

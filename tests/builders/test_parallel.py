@@ -56,17 +56,17 @@ def deaf(task: range) -> list[int]:
     return [signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())] * len(task)
 
 
-def scenes_or_killed(marker: Path, task: Any, **how: Any) -> Any:
+def scenes_or_killed(marker: Path, task: Any, **options: Any) -> Any:
     """In the place of `_scenes`: ends its process at a task of 4 pictures, once."""
     if len(task[0]) == 4 and not marker.exists():
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return SCENES(task, **how)
+    return SCENES(task, **options)
 
 
-def done(workers: Workers, work: Callable[[range], list[int]] = squares, **how: Any) -> list[int]:
-    with workers.map(work, iter(TASKS), title="squares", unit="numbers", total=23, **how) as results:
-        return [square for of_task in results for square in of_task]
+def done(workers: Workers, work: Callable[[range], list[int]] = squares, **options: Any) -> list[int]:
+    with workers.map(work, iter(TASKS), title="squares", unit="numbers", total=23, **options) as results:
+        return [square for task_squares in results for square in task_squares]
 
 
 def test_only_the_process_that_gives_the_work_hears_ctrl_c():
@@ -75,13 +75,13 @@ def test_only_the_process_that_gives_the_work_hears_ctrl_c():
 
 
 @pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("how", [{}, {"small": True}, {"gpu": True}])
-def test_the_results_are_in_order_and_an_error_arrives_as_it_was_raised_whoever_works(count, how):
-    assert done(Workers(count), **how) == [number * number for number in range(23)]
+@pytest.mark.parametrize("options", [{}, {"small": True}, {"gpu": True}])
+def test_the_results_are_in_order_and_an_error_arrives_as_it_was_raised_whoever_works(count, options):
+    assert done(Workers(count), **options) == [number * number for number in range(23)]
     # An error ends the processes, and new ones are dear: they get the error of most parts, a cluster gets all.
-    for fault in FAULTS if how or count == 1 else FAULTS[:1]:
+    for fault in FAULTS if options or count == 1 else FAULTS[:1]:
         with pytest.raises(type(fault)) as raised:
-            done(Workers(count), partial(squares, fault=fault), **how)
+            done(Workers(count), partial(squares, fault=fault), **options)
         assert str(raised.value) == str(fault)
 
 
@@ -92,10 +92,10 @@ def when_told(file: Path, task: range) -> list[int]:
 
 
 def test_tasks_are_drawn_as_workers_become_free(tmp_path):
-    drawn = []
-    tasks = (drawn.append(task) or task for task in pieces(range(1000), 10))
+    drawn_tasks = []
+    tasks = (drawn_tasks.append(task) or task for task in pieces(range(1000), 10))
     with Workers(2).map(partial(when_told, tmp_path / "go"), tasks, title="", unit="", total=1000) as results:
-        assert 0 < len(drawn) < 20
+        assert 0 < len(drawn_tasks) < 20
         (tmp_path / "go").touch()
         assert len(list(results)) == 100
 
@@ -144,13 +144,13 @@ class Cluster:
             time.sleep(0.05)
         self.address = json.loads(self._file.read_text())["address"]
 
-    def begin(self, what: str, *words: Any) -> None:
-        command = [sys.executable, "-m", "dask", what, "--no-dashboard", *map(str, words)]
+    def begin(self, role: str, *arguments: Any) -> None:
+        command = [sys.executable, "-m", "dask", role, "--no-dashboard", *map(str, arguments)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # the workers import this file
         self._processes.append(subprocess.Popen(command, env=environment, stdout=self._log, stderr=self._log))
 
-    def begin_worker(self, *words: str) -> None:
-        self.begin("worker", self.address, "--no-nanny", "--nthreads", "1", "--host", "127.0.0.1", *words)
+    def begin_worker(self, *arguments: str) -> None:
+        self.begin("worker", self.address, "--no-nanny", "--nthreads", "1", "--host", "127.0.0.1", *arguments)
 
     def end(self) -> None:
         for process in reversed(self._processes):

@@ -59,33 +59,35 @@ def test_the_seeded_samples_have_the_seeds_of_table_8():
     seeds = dict(zip(("rexvqa_10k_s1", "rexvqa_10k_s2", "rexvqa_10k_s3"), (20260326, 20260327, 20260328), strict=True))
     plain = ("rexvqa_1k", "rexvqa_5k", "rexvqa_10k")
     assert [(config, seed) for config, (_, seed) in SLICES.items()] == [*((c, None) for c in plain), *seeds.items()]
-    first, second = ids("rexvqa_10k_s1"), ids("rexvqa_10k_s2")
-    assert 8_000 < len(set(first) & set(second)) < 8_700  # of 12,000, two tenths of 12 overlap by 25/36
+    sample, other_sample = ids("rexvqa_10k_s1"), ids("rexvqa_10k_s2")
+    assert 8_000 < len(set(sample) & set(other_sample)) < 8_700  # of 12,000, two tenths of 12 overlap by 25/36
     few = [{ids(config, MANY[:30], seed)[0] for seed in range(5)} for config in SLICES]
     assert [len(firsts) for firsts in few[3:]] == [1, 1, 1]  # whatever the build's seed, which moves the others
     assert min(len(firsts) for firsts in few[:3]) > 1
 
 
 def test_a_sample_is_the_documented_permutation():
-    found = sample_order([f"q{i}" for i in range(50)], 7, "rexvqa").tolist()
+    order = sample_order([f"q{i}" for i in range(50)], 7, "rexvqa").tolist()
     digests = [blake2b(f"7:rexvqa:q{i}".encode(), digest_size=8).digest() for i in range(50)]
-    assert found == sorted(range(50), key=lambda i: digests[i])
+    assert order == sorted(range(50), key=lambda i: digests[i])
 
 
 @given(st.sets(st.text(max_size=4), max_size=30), st.randoms(use_true_random=False))
 def test_a_sample_does_not_depend_on_the_order_of_the_file(names, random):
-    first, second = sorted(names), sorted(names)
-    random.shuffle(second)
-    assert [first[i] for i in sample_order(first, 3, "x")] == [second[i] for i in sample_order(second, 3, "x")]
-    assert sorted(sample_order(first, 3, "x").tolist()) == list(range(len(first)))
+    sorted_names, shuffled_names = sorted(names), sorted(names)
+    random.shuffle(shuffled_names)
+    assert [sorted_names[i] for i in sample_order(sorted_names, 3, "x")] == [
+        shuffled_names[i] for i in sample_order(shuffled_names, 3, "x")
+    ]
+    assert sorted(sample_order(sorted_names, 3, "x").tolist()) == list(range(len(sorted_names)))
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_row_keeps_question_and_options():
-    asked = item(4, "Which finding is absent?", ("Mass", "Edema", "No edema"), answer=1)
-    table = questions([asked], "rexvqa_1k")
+    source_item = item(4, "Which finding is absent?", ("Mass", "Edema", "No edema"), answer=1)
+    table = questions([source_item], "rexvqa_1k")
     assert table.schema == QUESTION.arrow_schema
     assert table.to_pylist() == [
         {"id": "rexvqa/test/q4", "protocol": "rexvqa_1k", "polarity": "absence", "study_id": "S2",
@@ -115,11 +117,11 @@ def test_the_build_s_words_do_not_reach_the_source_s_rows(phantom_items, tmp_pat
     for number, wording in enumerate((None, Wording("clear_of", "p2", "shuffled"))):
         out = tmp_path_factory.mktemp(f"out{number}")
         (folder,) = cxr_contrabench.build({"rexvqa": root}, out, options=wording)
-        found = {v.config: v for v in cxr_contrabench.verify(folder)}
-        assert list(found) == list(SLICES)
-        assert all(not v.problems for v in found.values())
+        verdicts = {v.config: v for v in cxr_contrabench.verify(folder)}
+        assert list(verdicts) == list(SLICES)
+        assert all(not v.problems for v in verdicts.values())
         expected = questions(phantom_items, "rexvqa_1k")
-        assert found["rexvqa_1k"].summary["sha256"] == compute_rowset_sha256(expected)
+        assert verdicts["rexvqa_1k"].summary["sha256"] == compute_rowset_sha256(expected)
 
 
 # --- what the words say -----------------------------------------------------------------------------------------------
@@ -198,8 +200,8 @@ def assert_agrees(question: str, options: list[str]) -> None:
 
 
 def test_marks_agree_with_the_verifier_on_the_phantom(phantom_items):
-    for one in phantom_items:
-        assert_agrees(one.question, list(one.options))
+    for phantom_item in phantom_items:
+        assert_agrees(phantom_item.question, list(phantom_item.options))
 
 
 @pytest.mark.parametrize(

@@ -76,14 +76,14 @@ def test_no_schema_has_a_list_of_fixed_length(name):
 
 def test_no_code_makes_a_feature_of_fixed_length():
     """`List(feature, length)`, also in schemas that are made within functions."""
-    found = []
+    positions = []
     for path in sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             called = getattr(node, "func", None)
             name = getattr(called, "attr", getattr(called, "id", None))
             if name == "List" and isinstance(node, ast.Call) and len(node.args) + len(node.keywords) > 1:
-                found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    assert found == []
+                positions.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert positions == []
 
 
 def test_the_lengths_that_verify_checks_are_those_of_fields_of_boxes_and_masks():
@@ -95,7 +95,7 @@ def test_the_lengths_that_verify_checks_are_those_of_fields_of_boxes_and_masks()
 def test_the_files_of_a_build_hold_plain_lists(build, request):
     files = sorted(request.getfixturevalue(build).rglob("*.parquet"))
     assert files
-    assert {file: found for file in files if (found := of_schema(pq.read_schema(file)))} == {}
+    assert {file: columns for file in files if (columns := of_schema(pq.read_schema(file)))} == {}
 
 
 @pytest.mark.parametrize("build", BUILDS[1:])
@@ -148,5 +148,5 @@ def test_hashes_of_rows_do_not_depend_on_how_lists_are_stored(rows, start):
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_benchmark_has_plain_lists(name):
     benchmark = BENCHMARKS[name]
-    found = {config: of_schema(benchmark.family(config).features.arrow_schema) for config in benchmark.needs}
-    assert {config for config, lists in found.items() if lists} == set()
+    lists_by_config = {config: of_schema(benchmark.family(config).features.arrow_schema) for config in benchmark.needs}
+    assert {config for config, lists in lists_by_config.items() if lists} == set()

@@ -37,8 +37,8 @@ def test_rows_say_what_the_clip_shows(phantom_surgx_build, phantom_surgx_roots, 
         boxes = [(box["label"], tuple(box["xywh"])) for box in row["boxes"]]
         assert sorted(boxes) == sorted(clip.boxes(t))
         if config != "instruments":
-            named = {(tr["instrument"], tr["verb"], tr["target"]) for tr in row["triplets"]}
-            assert named == set(clip.triplets(t))
+            triplets = {(tr["instrument"], tr["verb"], tr["target"]) for tr in row["triplets"]}
+            assert triplets == set(clip.triplets(t))
             assert all(
                 tuple(TRIPLETS[tr["id"]]) == (tr["instrument"], tr["verb"], tr["target"]) for tr in row["triplets"]
             )
@@ -53,7 +53,7 @@ def test_the_successor_is_the_next_second_or_one_frame_later_in_the_video(
     keys = {row["image"]["key"] for row in rows}
     for row in rows:
         if row["successor"] is None:
-            assert row["frame"] == max(other["frame"] for other in rows if other["video"] == row["video"])
+            assert row["frame"] == max(other_row["frame"] for other_row in rows if other_row["video"] == row["video"])
         else:
             assert row["successor"]["key"] == f"data/VID{row['video']:02d}/{row['frame'] + 1:06d}.png"
             assert row["successor"]["key"] in keys
@@ -65,9 +65,9 @@ def test_the_successor_is_the_next_second_or_one_frame_later_in_the_video(
     assert {row["successor"]["source"] for row in rows} == {"cholec80"}
     row = rows[3]
     assert row["successor"]["key"] == f"videos/video42.mp4/{25 * row['frame'] + 1:06d}"
-    shown = np.asarray(images.open_image(row["successor"], phantom_surgx_roots)).astype(float)
-    drawn = [surgery.clip(42, seed=0).frame(25 * row["frame"] + step).astype(float) for step in (1, 12)]
-    near, far = (np.abs(shown - frame).mean() for frame in drawn)
+    successor_pixels = np.asarray(images.open_image(row["successor"], phantom_surgx_roots)).astype(float)
+    frames = [surgery.clip(42, seed=0).frame(25 * row["frame"] + step).astype(float) for step in (1, 12)]
+    near, far = (np.abs(successor_pixels - frame).mean() for frame in frames)
     assert near < far
 
 
@@ -112,9 +112,9 @@ def test_frames_labelled_five_times_a_second_join_at_the_seconds(phantom_surgx_r
         roots["cholec80_boxes"],
         lambda header, rows: [header, *(renumbered(row, more) for row in rows for more in range(0, 25, 5))],
     )
-    one, other = (surgxbench.build(of, tmp_path / name, configs=["triplets"])[0]
-                  for name, of in (("dense", roots), ("plain", phantom_surgx_roots)))  # fmt: skip
-    assert rows_of(one, "triplets") == rows_of(other, "triplets")
+    dense, plain = (surgxbench.build(build_roots, tmp_path / name, configs=["triplets"])[0]
+                  for name, build_roots in (("dense", roots), ("plain", phantom_surgx_roots)))  # fmt: skip
+    assert rows_of(dense, "triplets") == rows_of(plain, "triplets")
 
 
 # --- other input ------------------------------------------------------------------------------------------------------

@@ -19,12 +19,12 @@ def test_flow_is_read_from_files(tmp_path, extension):
     forward = moving(2.0)
     forward[0, 0, 1] = 1.7e9 if extension == "flo" else np.nan  # unknown
     write_flow(tmp_path, "VID42", 7, forward, extension)
-    [(found, back)] = FlowFiles(tmp_path).flows("VID42", [Pair(7, "a", "b", SIZE)])
+    [(read_forward, read_backward)] = FlowFiles(tmp_path).flows("VID42", [Pair(7, "a", "b", SIZE)])
     expected = forward.copy()
     expected[:, 0, 1] = np.nan  # a vector is known as a whole
-    assert np.array_equal(found, expected, equal_nan=True)
-    assert np.array_equal(back, -expected, equal_nan=True)
-    assert found.dtype == np.float32
+    assert np.array_equal(read_forward, expected, equal_nan=True)
+    assert np.array_equal(read_backward, -expected, equal_nan=True)
+    assert read_forward.dtype == np.float32
 
 
 def save(array: np.ndarray, *, more: np.ndarray | None = None) -> bytes:

@@ -19,15 +19,15 @@ SIZE = (60, 106)
 CAMERA = Camera(3, -2, 0.02, 0.01)
 
 
-def tool(own=(6.0, -4.0)) -> tuple[np.ndarray, np.ndarray]:
-    """A tool of a tenth of the frame and the flow of a frame in which it moves by `own`, against the picture."""
+def tool(shift=(6.0, -4.0)) -> tuple[np.ndarray, np.ndarray]:
+    """A tool of a tenth of the frame and the flow of a frame in which it moves by `shift`, against the picture."""
     mask = np.zeros(SIZE, dtype=bool)
     mask[20:40, 60:92] = True
-    return mask, compute_camera_flow(CAMERA, SIZE) + mask * np.array(own, dtype=np.float32)[:, None, None]
+    return mask, compute_camera_flow(CAMERA, SIZE) + mask * np.array(shift, dtype=np.float32)[:, None, None]
 
 
-def iou(one: np.ndarray, other: np.ndarray) -> float:
-    return (one & other).sum() / (one | other).sum()
+def iou(mask: np.ndarray, other_mask: np.ndarray) -> float:
+    return (mask & other_mask).sum() / (mask | other_mask).sum()
 
 
 @given(
@@ -46,7 +46,7 @@ def test_a_pure_camera_move_leaves_nothing(camera, size, trim):
 
 
 @pytest.mark.parametrize(
-    ("trim", "given", "figure"),
+    ("trim", "options", "figure"),
     [
         (0.0, {}, 0.503),  # as published: the plain fit is pulled, so that the background fills the top 20% up
         (0.0, {"gamma": 0.9}, 0.994),
@@ -55,10 +55,10 @@ def test_a_pure_camera_move_leaves_nothing(camera, size, trim):
         (0.2, {"gamma": 0.0}, 1.0),
     ],
 )
-def test_how_well_a_tool_is_recovered(trim, given, figure):
+def test_how_well_a_tool_is_recovered(trim, options, figure):
     """The IoU of the mask with a tool of 10% of the frame that moves by 7.2 pixels."""
     mask, forward = tool()
-    described = describe(forward, -forward, trim=trim, **given)
+    described = describe(forward, -forward, trim=trim, **options)
     assert iou(rle.decode(described["motion"]), mask) == pytest.approx(figure, abs=1e-3)
     if trim:
         assert described["camera"] == pytest.approx(asdict(CAMERA), abs=1e-5)
@@ -75,9 +75,9 @@ def test_the_quantile_keeps_more_than_a_small_tool_only_above_the_floor():
 
 
 def test_a_black_or_static_frame_selects_nothing():
-    seen = clip(42, seed=0)
-    t = next(t for t in range(350) if seen.is_black(t))
-    assert rle.area(describe(seen.flow(t, t + 1), seen.flow(t + 1, t))["motion"]) == 0
+    video = clip(42, seed=0)
+    t = next(t for t in range(350) if video.is_black(t))
+    assert rle.area(describe(video.flow(t, t + 1), video.flow(t + 1, t))["motion"]) == 0
     for flow in (0.0, 0.3):
         jitter = (flow * np.random.default_rng(0).uniform(-1, 1, (2, *SIZE))).astype(np.float32)
         assert rle.area(describe(jitter, -jitter)["motion"]) == 0
@@ -86,7 +86,7 @@ def test_a_black_or_static_frame_selects_nothing():
 
 
 @pytest.mark.parametrize(
-    ("residual", "given", "expected"),
+    ("residual", "options", "expected"),
     [  # four of the five: numpy's linear quantile of 0..4 at 0.8 is 3.2
         ([0, 1, 2, 3, 4], {}, [0, 0, 0, 0, 1]),
         ([0, 1, 2, 3, 4], {"gamma": 0.75}, [0, 0, 0, 1, 1]),  # 3 equals the quantile
@@ -102,8 +102,8 @@ def test_a_black_or_static_frame_selects_nothing():
         ([np.nan] * 5, {}, [0] * 5),
     ],
 )
-def test_the_mask_of_a_residual(residual, given, expected):
-    assert compute_motion_mask(np.array([residual]), **given).tolist() == [[bool(n) for n in expected]]
+def test_the_mask_of_a_residual(residual, options, expected):
+    assert compute_motion_mask(np.array([residual]), **options).tolist() == [[bool(n) for n in expected]]
 
 
 @given(

@@ -26,12 +26,12 @@ def of_video(*numbers: int) -> list[dict[str, str]]:
 
 
 def of_seconds(*seconds: int) -> list[dict[str, str]]:
-    return [{"source": "cholect45", "key": cholect45.key(42, second), "view": ""} for second in seconds]
+    return [{"source": "cholect45", "key": cholect45.key(42, t), "view": ""} for t in seconds]
 
 
 REFERENCES = {
-    "next in the video": of_video(*(25 * second + step for second in SECONDS for step in (0, 1))),
-    "next second": of_seconds(*(second + step for second in SECONDS[:-1] for step in (0, 1))),
+    "next in the video": of_video(*(25 * t + step for t in SECONDS for step in (0, 1))),
+    "next second": of_seconds(*(t + step for t in SECONDS[:-1] for step in (0, 1))),
     "some": of_video(3, 4, 50, 51, 349),
     "one": of_seconds(5),
     "none": [],
@@ -54,32 +54,32 @@ def test_a_video_is_decoded_in_one_pass_and_a_shared_picture_once(phantom_surgx_
     assert len(list(motion_rows._open_in_turn(REFERENCES["next in the video"], phantom_surgx_roots))) == 28
     assert (begun, opened) == ([0], [])
     assert len(list(motion_rows._open_in_turn(REFERENCES["next second"], phantom_surgx_roots))) == 26
-    assert opened == [cholect45.key(42, second) for second in SECONDS]
+    assert opened == [cholect45.key(42, t) for t in SECONDS]
 
 
 @pytest.mark.parametrize(("name", "so_far"), [("next in the video", 27), ("next second", 2)])
 def test_pictures_are_opened_when_they_are_asked_for(phantom_surgx_roots, monkeypatch, name, so_far):
     """Of three pictures: two seconds share the second of them; in the video the third is the 26th frame."""
-    seen = []
+    calls = []
     number, open_image = cholec80._number, images.open_image
-    monkeypatch.setattr(cholec80, "_number", lambda *args: seen.append("frame") or number(*args))
-    monkeypatch.setattr(images, "open_image", lambda *args: seen.append("image") or open_image(*args))
+    monkeypatch.setattr(cholec80, "_number", lambda *args: calls.append("frame") or number(*args))
+    monkeypatch.setattr(images, "open_image", lambda *args: calls.append("image") or open_image(*args))
     pictures = motion_rows._open_in_turn(REFERENCES[name], phantom_surgx_roots)
-    assert seen == []
+    assert calls == []
     for _ in range(3):
         next(pictures)
-    assert so_far - 1 <= len(seen) <= so_far
+    assert so_far - 1 <= len(calls) <= so_far
 
 
 def outcome(pictures) -> list[bytes | str]:
     """The pictures as bytes, up to the error's message."""
-    found: list[bytes | str] = []
+    outcomes: list[bytes | str] = []
     try:
         for image in pictures:
-            found.append(image.tobytes())
+            outcomes.append(image.tobytes())
     except ImageError as error:
-        found.append(str(error))
-    return found
+        outcomes.append(str(error))
+    return outcomes
 
 
 def one_by_one(references, roots):
@@ -130,8 +130,8 @@ def test_a_frame_beyond_the_end_is_named_after_those_before_it(phantom_surgx_roo
 class Differences(Raft):
     """In RAFT's place, where only the pictures matter: their differences as flow."""
 
-    def between(self, first, second):
-        difference = (second[..., :2].astype(np.float32) - first[..., :2]).transpose(0, 3, 1, 2)
+    def between(self, frames, next_frames):
+        difference = (next_frames[..., :2].astype(np.float32) - frames[..., :2]).transpose(0, 3, 1, 2)
         return difference, -difference
 
 
@@ -141,14 +141,14 @@ def test_every_row_gets_the_flow_of_its_own_pictures(phantom_surgx_roots, tmp_pa
     (folder,) = surgxbench.build(roots, tmp_path, configs=["triplets"], options=Options(successor=successor))
     rows = pq.read_table(next(folder.glob("triplets/*.parquet"))).to_pylist()
     monkeypatch.setattr(motion_rows, "Raft", Differences)
-    made, _ = add_motion(rows, roots, MotionOptions("raft"), successor=successor)
+    result_rows, _ = add_motion(rows, roots, MotionOptions("raft"), successor=successor)
     assert sum(row["successor"] is not None for row in rows) == {"second": 26, "frame": 28}[successor]
-    for row, found in zip(rows, made, strict=True):
+    for row, result in zip(rows, result_rows, strict=True):
         if row["successor"] is None:
-            assert found == row
+            assert result == row
             continue
         key = cholec80.key(row["video"], 25 * row["frame"])
-        first = row["image"] if successor == "second" else {"source": "cholec80", "key": key, "view": ""}
-        pictures = (np.asarray(images.open_image(ref, roots))[None] for ref in (first, row["successor"]))
+        reference = row["image"] if successor == "second" else {"source": "cholec80", "key": key, "view": ""}
+        pictures = (np.asarray(images.open_image(ref, roots))[None] for ref in (reference, row["successor"]))
         forward, backward = Differences(motion_rows._refuse_pairs).between(*pictures)
-        assert found == row | describe(forward[0], backward[0])
+        assert result == row | describe(forward[0], backward[0])

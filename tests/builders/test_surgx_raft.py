@@ -43,9 +43,9 @@ def opener(images: np.ndarray):
     ],
 )
 def test_padding_to_what_raft_takes(size, expected):
-    left, right, top, bottom = padding(size)
-    assert (left, right, top, bottom) == expected
-    height, width = size[0] + top + bottom, size[1] + left + right
+    left_pad, right_pad, top_pad, bottom_pad = padding(size)
+    assert (left_pad, right_pad, top_pad, bottom_pad) == expected
+    height, width = size[0] + top_pad + bottom_pad, size[1] + left_pad + right_pad
     assert height % 8 == width % 8 == 0
     assert min(height, width) >= 128
 
@@ -64,12 +64,12 @@ def test_raft_gives_what_its_model_gives_on_frames_padded_by_hand(weights):
     padded = np.pad(images, [(0, 0), (14, 14), (1, 1), (0, 0)], mode="edge")
     assert padded.shape[1:3] == (128, 136)
     tensor = torch.from_numpy(padded).permute(0, 3, 1, 2)
-    for found, firsts, seconds in ((forward, [0, 1], [1, 2]), (backward, [1, 2], [0, 1])):
-        first, second = Raft_Large_Weights[rafts.WEIGHTS].transforms()(tensor[firsts], tensor[seconds])
+    for flow, firsts, seconds in ((forward, [0, 1], [1, 2]), (backward, [1, 2], [0, 1])):
+        frame_batch, next_batch = Raft_Large_Weights[rafts.WEIGHTS].transforms()(tensor[firsts], tensor[seconds])
         with torch.no_grad():
-            expected = model(first, second, num_flow_updates=2)[-1][:, :, 14:114, 1:135].numpy()
+            expected = model(frame_batch, next_batch, num_flow_updates=2)[-1][:, :, 14:114, 1:135].numpy()
         assert np.abs(expected).max() > 0.01
-        assert np.abs(found - expected).max() < 1e-3
+        assert np.abs(flow - expected).max() < 1e-3
     assert Raft_Large_Weights[rafts.WEIGHTS] is Raft_Large_Weights.DEFAULT
 
 
@@ -81,14 +81,14 @@ def test_images_are_opened_batch_by_batch_and_the_batch_size_changes_nothing(wei
             opened.append((video, pair.frame))
             yield images_of_pair
 
-    one = list(Raft(opener(images), weights=weights, updates=1, batch_size=1).flows("VID01", pairs_of(3)))
+    unbatched = list(Raft(opener(images), weights=weights, updates=1, batch_size=1).flows("VID01", pairs_of(3)))
     stream = Raft(open_pairs, weights=weights, updates=1, batch_size=2).flows("VID01", pairs_of(3))
     two = [next(stream)]
     assert opened == [("VID01", 0), ("VID01", 1)]
     two += stream
     assert opened == [("VID01", frame) for frame in range(3)]
-    assert np.abs(np.array(two) - np.array(one)).max() < 1e-3
-    assert not np.allclose(one[0][0], one[1][0])
+    assert np.abs(np.array(two) - np.array(unbatched)).max() < 1e-3
+    assert not np.allclose(unbatched[0][0], unbatched[1][0])
 
 
 def test_the_device_is_the_gpu_if_there_is_one(weights, monkeypatch):
@@ -104,13 +104,13 @@ def test_the_device_is_the_gpu_if_there_is_one(weights, monkeypatch):
 
 
 def test_weights_are_part_of_the_identity_and_batches_are_not(weights, tmp_path):
-    other = tmp_path / "other.pth"
-    other.write_bytes(b"other")
+    other_weights = tmp_path / "other.pth"
+    other_weights.write_bytes(b"other")
     opened = opener(frames(2))
     raft = Raft(opened, weights=weights)
     assert raft.identity("VID01", []).startswith("raft_large, sha256 ")
     assert raft.identity("VID01", []) == Raft(opened, weights=weights, batch_size=9).identity("VID02", [])
-    assert raft.identity("VID01", []) != Raft(opened, weights=other).identity("VID01", [])
+    assert raft.identity("VID01", []) != Raft(opened, weights=other_weights).identity("VID01", [])
     assert raft.identity("VID01", []) != Raft(opened, weights=weights, updates=3).identity("VID01", [])
     assert Raft(opened).identity("VID01", []) == "raft_large, C_T_SKHT_V2, 12 updates"
 
@@ -149,22 +149,22 @@ def test_raft_without_torch_says_what_to_install(weights, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "message"),
+    ("image", "next_image", "message"),
     [
         (np.zeros((128, 128), np.uint8), frames(1, (128, 128))[0], r"000000\.png: an image of shape \(128, 128\)"),
         (frames(1)[0], frames(1)[0].astype(np.float32), r"(?s)000001\.png: .*float32.*expected: \(H, W, 3\), uint8"),
         (frames(1, (128, 128))[0], frames(1, (128, 136))[0], r"video VID01, row frame 0: data/VID01/000000\.png is of"),
     ],
 )
-def test_images_that_are_no_pair(weights, first, second, message):
+def test_images_that_are_no_pair(weights, image, next_image, message):
     with pytest.raises(InputError, match=message):
-        next(Raft(lambda video, pairs: iter([(first, second)]), weights=weights).flows("VID01", pairs_of(1)))
+        next(Raft(lambda video, pairs: iter([(image, next_image)]), weights=weights).flows("VID01", pairs_of(1)))
 
 
 def test_frames_of_several_sizes_in_one_batch(weights):
     pairs = [tuple(frames(2, (128, 128))), tuple(frames(2, (128, 136)))]
     with pytest.raises(InputError, match=r"video VID01: frames of several sizes \(height, width\)"):
-        next(Raft(lambda video, of: iter(pairs), weights=weights).flows("VID01", pairs_of(2)))
+        next(Raft(lambda video, video_pairs: iter(pairs), weights=weights).flows("VID01", pairs_of(2)))
 
 
 def test_an_image_that_does_not_open_is_the_callers_error(weights):

@@ -37,12 +37,12 @@ ALL = [("VID42", 0), ("VID42", 1), ("VID42", 2), ("VID43", 0), ("VID43", 1)]
 
 
 def test_the_motion_of_videos():
-    found, counted = compute_video_motion(VIDEOS, Analytic(), trim=0.2)
-    assert [(video, frame) for video, of_video in found.items() for frame in of_video] == ALL
+    motion, counted = compute_video_motion(VIDEOS, Analytic(), trim=0.2)
+    assert [(video, frame) for video, video_motion in motion.items() for frame in video_motion] == ALL
     expected = np.zeros(SIZE, dtype=bool)
     expected[8:16, 8:16] = True
-    for of_video in found.values():
-        for frame, described in of_video.items():
+    for video_motion in motion.values():
+        for frame, described in video_motion.items():
             assert np.array_equal(rle.decode(described["motion"]), expected)
             assert described["camera"] == pytest.approx({"pan": frame, "tilt": 0, "zoom": 0.01, "roll": 0}, abs=1e-5)
     assert counted == {}
@@ -69,19 +69,19 @@ def test_a_killed_run_goes_on_at_the_first_unfinished_video(tmp_path):
     assert killed.asked == ALL[:4]
     assert [path.name[:5] for path in cache.glob("[!.]*")] == ["VID42"]
     assert not list(cache.glob("*.partial"))
-    again = Analytic()
-    found = compute_video_motion(VIDEOS, again, cache=cache)
-    assert again.asked == ALL[3:]
-    assert found == compute_video_motion(VIDEOS, Analytic())
+    resumed = Analytic()
+    motion = compute_video_motion(VIDEOS, resumed, cache=cache)
+    assert resumed.asked == ALL[3:]
+    assert motion == compute_video_motion(VIDEOS, Analytic())
     third = Analytic()
-    assert compute_video_motion(VIDEOS, third, cache=cache) == found
+    assert compute_video_motion(VIDEOS, third, cache=cache) == motion
     assert third.asked == []
-    [whole] = cache.glob("VID43*")
-    half = whole.read_bytes()[:-40]
-    whole.unlink()
-    (cache / f".{whole.name}.partial").write_bytes(half)  # as a kill leaves it
+    [finished] = cache.glob("VID43*")
+    half = finished.read_bytes()[:-40]
+    finished.unlink()
+    (cache / f".{finished.name}.partial").write_bytes(half)  # as a kill leaves it
     fourth = Analytic()
-    assert compute_video_motion(VIDEOS, fourth, cache=cache) == found
+    assert compute_video_motion(VIDEOS, fourth, cache=cache) == motion
     assert fourth.asked == ALL[3:]
 
 
@@ -97,25 +97,27 @@ def test_a_killed_run_goes_on_at_the_first_unfinished_video(tmp_path):
     ],
 )
 def test_other_settings_are_never_mixed_in(tmp_path, changed):
-    first, other = Analytic(), Analytic()
-    given = {"pairs_by_video": VIDEOS, "flow": other} | changed
-    kept = compute_video_motion(VIDEOS, first, cache=tmp_path)
-    assert compute_video_motion(**given, cache=tmp_path) == compute_video_motion(**given)
-    assert len(given["flow"].asked) == 2 * sum(map(len, given["pairs_by_video"].values()))
-    again = Analytic()
-    assert compute_video_motion(VIDEOS, again, cache=tmp_path) == kept
-    assert again.asked == []
+    flow, changed_flow = Analytic(), Analytic()
+    arguments = {"pairs_by_video": VIDEOS, "flow": changed_flow} | changed
+    motion = compute_video_motion(VIDEOS, flow, cache=tmp_path)
+    assert compute_video_motion(**arguments, cache=tmp_path) == compute_video_motion(**arguments)
+    assert len(arguments["flow"].asked) == 2 * sum(map(len, arguments["pairs_by_video"].values()))
+    repeated = Analytic()
+    assert compute_video_motion(VIDEOS, repeated, cache=tmp_path) == motion
+    assert repeated.asked == []
 
 
 def test_flow_files_that_changed_are_read_again(tmp_path):
     for frame in range(2):
         write_flow(tmp_path / "flow", "VID43", frame, moving(frame))
     videos = {"VID43": pairs_of(2, SIZE)}
-    first, _ = compute_video_motion(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
+    motion, _ = compute_video_motion(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
     write_flow(tmp_path / "flow", "VID43", 1, moving(9).astype(np.float64))
-    second, _ = compute_video_motion(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
-    assert second["VID43"][0] == first["VID43"][0]
-    assert second["VID43"][1]["camera"]["pan"] == pytest.approx(first["VID43"][1]["camera"]["pan"] + 8, abs=1e-4)
+    changed_motion, _ = compute_video_motion(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
+    assert changed_motion["VID43"][0] == motion["VID43"][0]
+    assert changed_motion["VID43"][1]["camera"]["pan"] == pytest.approx(
+        motion["VID43"][1]["camera"]["pan"] + 8, abs=1e-4
+    )
 
 
 def test_the_cache_holds_no_path_of_this_machine(tmp_path):
@@ -174,7 +176,7 @@ class Wrong(Analytic):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({"gamma": 1.1}, "gamma 1.1: is out of range\n  expected: a quantile from 0 to 1"),
         ({"gamma": -0.1}, "gamma -0.1: is out of range"),
@@ -188,6 +190,6 @@ class Wrong(Analytic):
         ({"flow": Wrong(np.full_like(moving(1.0), np.nan))}, "video VID42, row frame 0: known flow on 0 pixels"),
     ],
 )
-def test_bad_videos_and_flow(given, message):
+def test_bad_videos_and_flow(arguments, message):
     with pytest.raises(InputError, match=message):
-        compute_video_motion(**{"pairs_by_video": VIDEOS, "flow": Analytic()} | given)
+        compute_video_motion(**{"pairs_by_video": VIDEOS, "flow": Analytic()} | arguments)

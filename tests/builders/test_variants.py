@@ -64,17 +64,17 @@ def test_a_variant_changes_one_thing_of_the_plain_config_of_its_build(phantom_ro
     assert {(row["negation_form"], row["question_form"], row["layout"]) for row in plain} == {
         ("clear_of", "p1", "original")
     }
-    for row, other in zip(plain, paraphrased, strict=True):
+    for row, variant in zip(plain, paraphrased, strict=True):
         assert row["options"][1].startswith("Clear of ")
         assert row["question"] == QUESTION_FORMS["presence"]["p1"]
-        assert other == row | {"question": QUESTION_FORMS["presence"]["p2"], "question_form": "p2"}
+        assert variant == row | {"question": QUESTION_FORMS["presence"]["p2"], "question_form": "p2"}
 
 
 def test_variants_need_the_validation_file(phantom_roots, tmp_path):
     train = phantom_roots["chexpert"] / "CheXpert-v1.0-small" / "train.csv"
     (folder,) = cxr_contrabench.build({"chexpert": train}, tmp_path)
-    made = {config for config, _ in problems(folder)}
-    assert made == {"chexpert_presence", "chexpert_absence", "chexpert_positive_only", "chexpert_lora_train"}
+    configs = {config for config, _ in problems(folder)}
+    assert configs == {"chexpert_presence", "chexpert_absence", "chexpert_positive_only", "chexpert_lora_train"}
     for file, config, needed in (
         (train, "chexpert_absence_p1", "valid.csv"),
         (train.with_name("valid.csv"), "chexpert_lora_train", "train.csv"),

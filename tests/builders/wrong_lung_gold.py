@@ -34,15 +34,15 @@ def gold(
     *,
     study: int = 1,
     patient: int | None = None,
-    said: Sequence[tuple[str, str]] = (("normal", "yes"),),
+    conditions: Sequence[tuple[str, str]] = (("normal", "yes"),),
     boxes: Mapping[str, tuple[float, float, float, float]] = ANATOMY,
 ) -> GoldSentence:
     """The sentence `number` of a study, whose image shows ANATOMY; every condition is said of all `names`."""
-    mentions = tuple(Mention(name, label, context, True) for label, context in said for name in names)
+    mentions = tuple(Mention(name, label, context, True) for label, context in conditions for name in names)
     patient_id = f"{10_000_000 + (study if patient is None else patient)}"
-    of_names = {name: boxes[name] for name in names}
+    named_boxes = {name: boxes[name] for name in names}
     return GoldSentence(f"{50_000_000 + study}|{number}", patient_id, f"{50_000_000 + study}", dicom(study), text,
-                        of_names, mentions)  # fmt: skip
+                        named_boxes, mentions)  # fmt: skip
 
 
 def image(sentence: GoldSentence, size: tuple[int, int] = SIZE) -> dict[str, Any]:
@@ -51,6 +51,6 @@ def image(sentence: GoldSentence, size: tuple[int, int] = SIZE) -> dict[str, Any
     return ids | {"key": mimic_cxr.key(**ids), "view": "AP", "height": size[0], "width": size[1], "split": "test"}
 
 
-def rows(*of_gold: GoldSentence, size: tuple[int, int] = SIZE) -> list[Sentence]:
-    images = {one.image_id: image(one, size) for one in of_gold}
-    return sentences(of_gold, images, benchmark="wrong-lung")[0]
+def rows(*gold_sentences: GoldSentence, size: tuple[int, int] = SIZE) -> list[Sentence]:
+    images = {sentence.image_id: image(sentence, size) for sentence in gold_sentences}
+    return sentences(gold_sentences, images, benchmark="wrong-lung")[0]

@@ -24,8 +24,8 @@ def test_published_figures_are_of_configs_and_consistent(benchmark):
 def verdicts(tmp_path_factory):
     roots = sources.resolve_roots(dict.fromkeys(("chexpert", "openi"), "torchxrayvision"), environ={})
     folders = cxr_contrabench.build(roots, tmp_path_factory.mktemp("real"), card=cards.read_body, workers=2)
-    found = [v for folder in folders for v in cxr_contrabench.verify(folder, cards.read_references())]
-    return {f"{v.config}/{v.split}": v for v in found}
+    all_verdicts = [v for folder in folders for v in cxr_contrabench.verify(folder, cards.read_references())]
+    return {f"{v.config}/{v.split}": v for v in all_verdicts}
 
 
 def test_the_real_labels_give_the_rows_of_the_references(verdicts):

@@ -60,9 +60,9 @@ print(json.dumps(found))
 
 def environment(home: Path) -> dict[str, str]:
     """Of a process that reaches nothing and finds nothing of the checkout."""
-    kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+    inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     offline = {"HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False", "NO_PROXY": "127.0.0.1"}
-    return {**kept, **offline, "HF_HOME": str(home), "HF_MODULES_CACHE": str(home / "modules"), "PYTHONPATH": ""}
+    return {**inherited, **offline, "HF_HOME": str(home), "HF_MODULES_CACHE": str(home / "modules"), "PYTHONPATH": ""}
 
 
 @pytest.fixture(scope="module")
@@ -155,10 +155,10 @@ def test_files_of_other_folders_lie_flat_beside_the_module_and_are_named_by_it(t
     score = "from ..n.score import a\n\n\ndef b():\n    from .late import z\n    return z\n"
     deep = {"n/score.py": "from .deep import a\n", "n/deep.py": "a = 1\n", "m/late.py": "z = 2\n"}
     bundle = spaces.bundle(written(tmp_path, {"m/m.py": module, "m/score.py": score, **deep}))
-    named = "".join(f"from .{name} import __name__ as _{name}\n" for name in ("late", "n_deep", "n_score"))
+    imports = "".join(f"from .{name} import __name__ as _{name}\n" for name in ("late", "n_deep", "n_score"))
     comment = "# evaluate fetches only the files that this one names."
     assert set(bundle) == {"m.py", "score.py", "n_score.py", "late.py", "n_deep.py"}
-    assert bundle["m.py"] == f"import evaluate\nfrom .score import a, b as c\n\n{comment}\n{named}\nX = 1\n"
+    assert bundle["m.py"] == f"import evaluate\nfrom .score import a, b as c\n\n{comment}\n{imports}\nX = 1\n"
     assert bundle["score.py"] == score.replace("..n.score", ".n_score")
     assert (bundle["n_score.py"], bundle["n_deep.py"]) == ("from .n_deep import a\n", "a = 1\n")
 
@@ -182,15 +182,15 @@ def test_what_no_space_can_have_is_refused(tmp_path, files, message):
 
 def third_party(path: Path) -> set[str]:
     """Distributions that a file imports; a sibling that it imports is there."""
-    found = set()
+    modules = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level:
             assert (path.parent / f"{node.module}.py").exists(), node.module
         elif isinstance(node, ast.ImportFrom):
-            found.add(str(node.module).split(".")[0])
+            modules.add(str(node.module).split(".")[0])
         elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
-    return found - set(sys.stdlib_module_names)
+            modules |= {alias.name.split(".")[0] for alias in node.names}
+    return modules - set(sys.stdlib_module_names)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -213,8 +213,8 @@ def test_the_header_is_one_that_the_hub_takes(staged, name):
 @pytest.mark.parametrize("metric", METRICS, ids=NAMES)
 def test_a_card_says_range_direction_published_values_and_limits(metric):
     body = (metric / "README.md").read_text(encoding="utf-8").split("---\n", 2)[2]
-    parts = re.split(r"^## (.+)$", body, flags=re.MULTILINE)[1:]
-    section = dict(zip(parts[::2], parts[1::2], strict=True))
+    headings = re.split(r"^## (.+)$", body, flags=re.MULTILINE)[1:]
+    section = dict(zip(headings[::2], headings[1::2], strict=True))
     assert [heading for heading in section if heading in HEADINGS] == HEADINGS
     for heading, pattern in (("Outputs", r"\*\*Range\.\*\* \S"), ("Outputs", r"\*\*Direction\.\*\* \S"),
                              ("Published values", r"(Table|Figure)s? \d+"), ("Limits", r"\n- \S")):  # fmt: skip
@@ -240,10 +240,10 @@ def page(staged, tmp_path_factory):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    of = environment(tmp_path_factory.mktemp("home"))
-    of |= {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
-    command, how = [sys.executable, "-u", "-c", PAGE], {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    started = subprocess.Popen(command, cwd=staged / "clinic" / "ivt", env=of, text=True, **how)
+    variables = environment(tmp_path_factory.mktemp("home"))
+    variables |= {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
+    command, streams = [sys.executable, "-u", "-c", PAGE], {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    started = subprocess.Popen(command, cwd=staged / "clinic" / "ivt", env=variables, text=True, **streams)
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("NO_PROXY", "127.0.0.1")
@@ -256,21 +256,21 @@ def page(staged, tmp_path_factory):
 
 def address(page: subprocess.Popen[str]) -> str:
     """Where a page that starts is served; gives it two minutes."""
-    seen, late = [], threading.Timer(120, page.kill)
+    lines, late = [], threading.Timer(120, page.kill)
     late.start()
     for line in page.stdout or ():
-        seen.append(line)
-        if found := re.search(r"http://127\.0\.0\.1:\d+", line):
+        lines.append(line)
+        if match := re.search(r"http://127\.0\.0\.1:\d+", line):
             late.cancel()
-            return found[0]
-    raise AssertionError("".join(seen))
+            return match[0]
+    raise AssertionError("".join(lines))
 
 
 @pytest.mark.parametrize("example", [0, 2])
 def test_the_page_shows_an_example_and_gives_the_metrics_scores(page, loaded, staged, example):
-    shown = json.loads((staged / "clinic" / "ivt" / "example.json").read_text(encoding="utf-8"))["examples"]
+    examples = json.loads((staged / "clinic" / "ivt" / "example.json").read_text(encoding="utf-8"))["examples"]
     typed = page.predict(example, api_name="/example")
-    assert json.loads(typed) == shown[example]["inputs"]
+    assert json.loads(typed) == examples[example]["inputs"]
     table, scores = page.predict(example, typed, api_name="/score")
     expected = loaded["ivt"]["scores"][example]
     assert scores == null_for_nan(expected)
@@ -283,9 +283,9 @@ def test_the_page_shows_an_example_and_gives_the_metrics_scores(page, loaded, st
 def null_for_nan(value):
     """What JSON makes of scores."""
     if isinstance(value, dict):
-        return {key: null_for_nan(one) for key, one in value.items()}
+        return {key: null_for_nan(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [null_for_nan(one) for one in value]
+        return [null_for_nan(item) for item in value]
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

@@ -24,10 +24,10 @@ def publications(builds):
 def refused(publications, staged):
     """The refusal of a staged folder. made: the build that medfaith made it of, where it is as it was made."""
 
-    def check(folder, *texts, made=None):
-        again = partial(shutil.copytree, folder if made else staged[folder.name], dirs_exist_ok=True)
+    def check(folder, *texts, publication=None):
+        restage = partial(shutil.copytree, folder if publication else staged[folder.name], dirs_exist_ok=True)
         with pytest.raises(InputError) as error:
-            guard.check(folder, made or publications[folder.name], texts, again, MACHINE)
+            guard.check(folder, publication or publications[folder.name], texts, restage, MACHINE)
         return error.value
 
     return check

@@ -73,12 +73,12 @@ def image_bytes(kind: str) -> bytes:
 
 def with_rows(publication: Publication, change: Callable[[pa.Table], pa.Table]) -> Publication:
     """The build as if its first split had other rows."""
-    first, *others = list(publication.tables())
-    config, split, table = first
+    first_split, *other_splits = list(publication.tables())
+    config, split, table = first_split
 
     class Changed(Publication):
         def tables(self):
-            return iter([(config, split, change(table)), *others])
+            return iter([(config, split, change(table)), *other_splits])
 
     return Changed(**{name: getattr(publication, name) for name in publication.__dataclass_fields__})
 

@@ -78,10 +78,10 @@ KINDS: dict[str, str | Callable[[Publication], str]] = {
 }
 
 
-def staged_of(name: str, made: Publication, folder: Path) -> Path:
+def stage_build(name: str, publication: Publication, folder: Path) -> Path:
     """What medfaith stages of a build, in a folder."""
     (staged := folder / name).mkdir()
-    staging.generate(made, f"phantom-org/{name}", False, staged)
+    staging.generate(publication, f"phantom-org/{name}", False, staged)
     return staged
 
 
@@ -106,8 +106,8 @@ PLACES += [(place, kind) for place in (reason, term) for kind in ("a report", "a
 def test_a_text_that_a_build_brings_along_is_refused(place, kind, publications, refused, tmp_path):
     text = KINDS[kind]
     text = text if isinstance(text, str) else text(publications[HEAL])
-    made = with_record(publications[HEAL], lambda record: place(record, text))
-    assert TOKEN not in str(refused(staged_of(HEAL, made, tmp_path), REPORT, made=made))
+    publication = with_record(publications[HEAL], lambda record: place(record, text))
+    assert TOKEN not in str(refused(stage_build(HEAL, publication, tmp_path), REPORT, publication=publication))
 
 
 # Column of openi_report_absence, and a value that no template makes.
@@ -140,8 +140,8 @@ VALUES = {
 @pytest.mark.parametrize("kind", VALUES)
 def test_a_value_that_no_template_makes_is_refused(kind, publications):
     column, value = VALUES[kind]
-    made = with_rows(publications[OPENI], lambda table: with_value(table, 7, column, value))
-    (leak,) = guard.words.find_leaks(made)
+    publication = with_rows(publications[OPENI], lambda table: with_value(table, 7, column, value))
+    (leak,) = guard.words.find_leaks(publication)
     assert (leak.row, leak.column, "no template makes" in leak.found) == (7, column, True)
 
 
@@ -215,30 +215,30 @@ RECORDS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
 @pytest.mark.parametrize("kind", RECORDS)
 def test_a_record_that_says_more_than_it_may_is_refused(kind, publications):
     name, change, column = RECORDS[kind]
-    first, *_ = guard.record.find_leaks(with_record(publications[name], change))
-    assert column in str(first.column)
+    leak, *_ = guard.record.find_leaks(with_record(publications[name], change))
+    assert column in str(leak.column)
 
 
 @pytest.mark.parametrize(
-    ("name", "made", "column"),
+    ("name", "change", "column"),
     [
         (OPENI, lambda built: with_rows(built, lambda table: with_value(table, 7, "question", QUOTE)), "question"),
         (CHEXPERT, lambda built: with_record(built, lambda record: record.update(note="x")), "note"),
     ],
     ids=["rows", "record"],
 )
-def test_the_guard_looks_at_rows_and_at_the_record(name, made, column, publications, refused, tmp_path):
-    changed = made(publications[name])
-    assert refused(staged_of(name, changed, tmp_path), made=changed).column == column
+def test_the_guard_looks_at_rows_and_at_the_record(name, change, column, publications, refused, tmp_path):
+    changed = change(publications[name])
+    assert refused(stage_build(name, changed, tmp_path), publication=changed).column == column
 
 
 @pytest.mark.parametrize("source", ["chexpert", "vindr_cxr_anatomy"])
 def test_a_file_of_the_users_is_named_nowhere(source, publications, tmp_path):
     """A mask file that was called like a person and a record number got into all three files."""
     name = CHEXPERT if source == "chexpert" else HEAL
-    named = {"Jane Doe 12345.json": "ab" * 32, "12345.json": "cd" * 32}
-    made = with_record(publications[name], lambda record: record["sources"][source]["files"].update(named))
-    folder = staged_of(name, made, tmp_path)
+    file_hashes = {"Jane Doe 12345.json": "ab" * 32, "12345.json": "cd" * 32}
+    publication = with_record(publications[name], lambda record: record["sources"][source]["files"].update(file_hashes))
+    folder = stage_build(name, publication, tmp_path)
     for file in ("README.md", "build.json", "croissant.json"):
         text = (folder / file).read_text(encoding="utf-8")
         assert not any(word in text for word in ("Jane", "12345", "abab"))
@@ -247,8 +247,8 @@ def test_a_file_of_the_users_is_named_nowhere(source, publications, tmp_path):
 
 def test_what_is_built_passes(staged, publications):
     for name, publication in publications.items():
-        again = partial(staging.generate, publication, f"phantom-org/{name}", False)
-        guard.check(staged[name], publication, [REPORT], again)
+        restage = partial(staging.generate, publication, f"phantom-org/{name}", False)
+        guard.check(staged[name], publication, [REPORT], restage)
 
 
 def test_rows_of_a_benchmark_without_a_vocabulary_are_refused(publications):
@@ -272,10 +272,12 @@ def test_a_recipe_is_held_against_the_reports_that_are_at_hand(
 ):
     texts = list(reports.texts(publications[WRONG_LUNG], phantom_wrong_lung_roots))
     assert any(text.where.startswith("sentence ") for text in texts)
-    own = publications["heal-medvqa-mimic_cxr"]
-    found = list(reports.texts(own, {**phantom_heal_roots, "mimic_cxr_reports": phantom_heal_roots["mimic_cxr"]}))
-    assert found
-    assert list(reports.texts(own, {})) == []
+    publication = publications["heal-medvqa-mimic_cxr"]
+    mimic_texts = list(
+        reports.texts(publication, {**phantom_heal_roots, "mimic_cxr_reports": phantom_heal_roots["mimic_cxr"]})
+    )
+    assert mimic_texts
+    assert list(reports.texts(publication, {})) == []
     with pytest.raises(InputError, match="are needed to check"):
         list(reports.texts(publications[OPENI], {}))
 

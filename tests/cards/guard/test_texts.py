@@ -54,9 +54,9 @@ PATHS = [
 
 @pytest.mark.parametrize("text", PATHS)
 def test_paths_of_a_machine_are_found(text):
-    found = paths.find(text)
-    assert found is not None
-    assert len(found.what) < SHOWN + 60
+    leak = paths.find(text)
+    assert leak is not None
+    assert len(leak.what) < SHOWN + 60
 
 
 WRITINGS = {
@@ -108,16 +108,16 @@ def quoted(published: str, report: str) -> list[str]:
 
 
 @given(WORDS, st.data(), st.sampled_from([" ", ", ", "\n", " - ", "; "]))
-def test_eight_words_of_a_report_are_found_however_they_are_set(words, data, between):
-    start = data.draw(st.integers(0, len(words) - RUN))
-    run = between.join(words[start : start + RUN]).upper()
-    assert quoted(f"So: {run}!", " ".join(words)) != []
+def test_eight_words_of_a_report_are_found_however_they_are_set(tokens, data, between):
+    start = data.draw(st.integers(0, len(tokens) - RUN))
+    run = between.join(tokens[start : start + RUN]).upper()
+    assert quoted(f"So: {run}!", " ".join(tokens)) != []
 
 
 @given(WORDS)
-def test_seven_words_in_a_row_are_not(words):
-    published = " ".join(f"{word} x{i}" if i % (RUN - 1) == RUN - 2 else word for i, word in enumerate(words))
-    assert quoted(published, " ".join(words)) == []
+def test_seven_words_in_a_row_are_not(tokens):
+    published = " ".join(f"{word} x{i}" if i % (RUN - 1) == RUN - 2 else word for i, word in enumerate(tokens))
+    assert quoted(published, " ".join(tokens)) == []
 
 
 def test_a_short_sentence_is_not_looked_for_in_reports():
@@ -126,9 +126,9 @@ def test_a_short_sentence_is_not_looked_for_in_reports():
 
 def test_both_places_are_named():
     text = "no focal consolidation pleural effusion or pneumothorax is seen"
-    (found,) = quoted(text, f"FINDINGS: {text}.")
-    assert "report 1" in found
-    assert "no focal consolidation" in found
+    (message,) = quoted(text, f"FINDINGS: {text}.")
+    assert "report 1" in message
+    assert "no focal consolidation" in message
 
 
 def test_a_text_is_read_once_and_a_report_named_once():
@@ -165,11 +165,11 @@ _ITEM = st.none() | st.fixed_dictionaries(
 @given(st.lists(st.none() | st.lists(_ITEM, max_size=3), max_size=6))
 def test_every_text_of_a_column_is_seen_with_its_first_row(rows):
     table = pa.table({"x": pa.array(rows, NESTED)})
-    seen = {}
+    first_rows = {}
     for _, values in columns.iterate_distinct(table):
         for text, row in values:
-            seen[text] = min(row, seen.get(text, row))
-    assert seen == {text: number for number, row in reversed([*enumerate(rows, 1)]) for text in leaves(row)}
+            first_rows[text] = min(row, first_rows.get(text, row))
+    assert first_rows == {text: number for number, row in reversed([*enumerate(rows, 1)]) for text in leaves(row)}
 
 
 def test_the_vocabulary_has_every_text_of_a_row():
@@ -188,10 +188,10 @@ TOKENS = {
 
 @pytest.mark.parametrize("text", TOKENS)
 def test_secrets_are_found(text):
-    found = secrets.find(f"So: {text} and more")
-    assert found is not None
-    assert TOKENS[text] in found.what
-    assert text not in found.what
+    leak = secrets.find(f"So: {text} and more")
+    assert leak is not None
+    assert TOKENS[text] in leak.what
+    assert text not in leak.what
 
 
 @pytest.mark.parametrize(
