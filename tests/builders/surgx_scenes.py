@@ -1,4 +1,4 @@
-"""Flow and boxed frames of SurgXBench, for its tests."""
+"""Synthetic flow fields and boxed frames for the SurgXBench tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pairs_of(n: int, size: tuple[int, int] | None = None) -> list[Pair]:
 
 
 def moving(pan: float) -> np.ndarray:
-    """A camera move and a tool of 8 x 8 pixels that moves against it."""
+    """Compute the flow of a camera move and of an 8 x 8 pixel tool that moves differently."""
     flow = compute_camera_flow(Camera(pan=pan, zoom=0.01), SIZE)
     flow[:, 8:16, 8:16] += 5
     return flow
@@ -32,7 +32,7 @@ def flo(flow: np.ndarray) -> bytes:
 
 
 def write_flow(folder: Path, video: str, frame: int, forward: np.ndarray, extension: str = "npy") -> None:
-    """The flow files of a frame, forward and (negated) backward."""
+    """Write the flow files of a frame: the forward flow, and its negation for backward."""
     (folder / video).mkdir(parents=True, exist_ok=True)
     for direction, field in (("forward", forward), ("backward", -forward)):
         path = folder / video / f"{frame:06d}_{direction}.{extension}"
@@ -45,7 +45,7 @@ def write_flow(folder: Path, video: str, frame: int, forward: np.ndarray, extens
 
 
 def rewrite_boxes(root: Path, change: Callable[[list[str], list[list[str]]], Iterable[Sequence[str]]]) -> None:
-    """Changes the rows of Cholec80-Boxes: a function of the header and the rows gives all of them."""
+    """Rewrite the rows of Cholec80-Boxes with `change`, which maps header and rows to the new lines."""
     path = root / "ROI_Labels.csv"
     with path.open(newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file, delimiter=";")
@@ -54,5 +54,5 @@ def rewrite_boxes(root: Path, change: Callable[[list[str], list[list[str]]], Ite
 
 
 def renumbered(row: list[str], by: int) -> list[str]:
-    """A row of Cholec80-Boxes whose frame number is `by` higher."""
+    """Increase the frame number of a Cholec80-Boxes row by `by`."""
     return [*row[:2], f"{row[2][:-9]}{int(row[2][-9:-4]) + by:05d}.png", *row[3:]]

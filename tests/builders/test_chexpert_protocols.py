@@ -1,4 +1,4 @@
-"""The three CheXpert protocols: their rules against a row-by-row oracle, and the paper's figures on the real labels."""
+"""The three CheXpert protocols: rules against a row-by-row oracle; the paper's figures on the real labels."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tests.builders.chexpert_scenes import images_table, studies
 from tests.builders.files import digests
 
 CONFIGS = list(chexpert.PROTOCOLS)
-ORIGINAL = Wording(layout="original")  # the target has a known place
+ORIGINAL = Wording(layout="original")  # the target has a fixed position
 
 
 def naive_questions(config: str, studies: Mapping[str, Mapping[str, float | None]]) -> dict[str, tuple[str, set[str]]]:
-    """Oracle, row by row: id -> (target, eligible distractors)."""
+    """Compute target and eligible distractors by id, row by row (the oracle)."""
     expected = {}
     for study, values in studies.items():
         present = [f for f in chexpert.FINDINGS if values.get(f) == 1.0]
@@ -144,7 +144,7 @@ def test_images_of_one_study_with_different_labels_are_refused():
 @pytest.mark.parametrize(
     ("config", "n_rows", "n_studies"),
     [
-        ("chexpert_presence", 135_754, 59_173),  # as published: section 5.3 and Table 10
+        ("chexpert_presence", 135_754, 59_173),  # published in section 5.3 and Table 10
         # The published rule; the paper's 25,900 / 15,119 is a subset it does not define.
         ("chexpert_absence", 43_742, 33_742),
     ],

@@ -1,4 +1,4 @@
-"""OpenI CheXStruct audit: the rules against a row-by-row oracle, the layout of the casebook, and the few-shot pools."""
+"""OpenI CheXStruct audit: rules against a row-by-row oracle, layout of the casebook, few-shot pools."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from medfaith.evaluate_metrics.polarity.verifier import verify
 from medfaith.loaders import chexstruct as reader
 
 PRESENCE, ABSENCE = PROTOCOLS
-ORIGINAL = Wording(layout="original")  # the target has a known place
+ORIGINAL = Wording(layout="original")  # the target has a fixed position
 KNOB, ASCENDING, DESCENDING, TORTUOUS, TRACHEA = FINDINGS
 
 
 def labels(**by_image: dict[str, int]) -> dict[str, dict[str, int]]:
-    """CXR<number> -> labels by display name, in the form that the reader returns."""
+    """Build labels by image and display name, in the form that the reader returns."""
     return {
         f"{name}_IM-0001-1001": {TARGETS[finding]: label for finding, label in labels_by_finding.items()}
         for name, labels_by_finding in by_image.items()
@@ -98,7 +98,7 @@ def test_a_card_of_the_casebook():
 @pytest.mark.parametrize("config", [PRESENCE, ABSENCE])
 @pytest.mark.parametrize("replacement", ["slot0", "slot_agnostic"])
 def test_the_first_positive_slot_is_the_target(config, replacement):
-    """The published verifier puts the first positive option on absence questions: here too that is the target."""
+    """On absence questions the published verifier uses the first positive option; it is the target here, too."""
     image_labels = {TRACHEA: int(config == PRESENCE), KNOB: int(config == ABSENCE)}
     (row,) = questions(labels(CXR2=image_labels), config, wording=ORIGINAL).to_pylist()
     verdict = verify(row["question"], row["options"], row["negated"], replacement=replacement)

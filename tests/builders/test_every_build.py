@@ -1,4 +1,4 @@
-"""Each benchmark's build from the phantom sources is sound, loads as the rows it holds, and names no place."""
+"""Each benchmark built from the phantom sources passes verify, loads with identical rows and contains no local path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from medfaith.loaders.errors import InputError, MissingSourceError
 from tests.builders.files import rows_of
 
 HEAL = [f"{config}{suffix}" for config in ("vindr", "mimic") for suffix in ("", "_tpt", "_vpt")]
-# Benchmark -> its configs where the sources of its fixture are there and none is named.
+# Benchmark -> fixture, and the configs built by default from the fixture's sources.
 BUILT = {
     "cxr-contrabench": ("phantom", [c for c, s in cxr_contrabench.CONFIGS.items() if s in ("chexpert", "openi")]),
     "heal-medvqa": ("phantom_heal", HEAL),
@@ -47,7 +47,7 @@ def test_a_build_is_sound_loads_and_names_no_place(request, name):
     assert built == set(configs)
 
 
-# --- what is refused before anything is read --------------------------------------------------------------------------
+# --- invalid options are refused before reading -----------------------------------------------------------------------
 
 BAD = [
     (name, field, option, bad)

@@ -1,4 +1,4 @@
-"""The LoRA set, its JSONL, and the few-shot pools; and that build.json and verify cover what is beside the Parquet."""
+"""The LoRA set, its JSONL and the few-shot pools; build.json and verify cover the files next to the Parquet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ POLARITIES = ("presence", "absence")
 
 
 def tables(n: int, **forms) -> tuple[pa.Table, pa.Table]:
-    """Presence and absence rows of `n` studies, two a patient."""
+    """Build presence and absence rows of `n` studies, two studies per patient."""
     study_labels = {
         "edema": 1.0,
         "pleural effusion": 1.0,
@@ -48,7 +48,7 @@ def tables(n: int, **forms) -> tuple[pa.Table, pa.Table]:
 @given(st.integers(4, 30), st.sets(st.integers(0, 14)), st.integers(0, 3), st.integers(1, 40))
 def test_the_set_is_balanced_seeded_and_without_held_out_patients(n, held_out, seed, size):
     presence, absence = tables(n)
-    held_out_studies = [f"patient{i:05d}/study9" for i in held_out]  # another study of the patient is held out
+    held_out_studies = [f"patient{i:05d}/study9" for i in held_out]  # hold out another study of the patient
     table = sample_lora_rows(presence, absence, held_out_studies, seed=seed, n=size)
     rows = table.to_pylist()
     patients = {f"patient{i:05d}" for i in held_out}
@@ -70,7 +70,7 @@ def test_the_seed_chooses_and_the_polarities_are_mixed():
 
 
 def test_the_phantom_s_set_shares_no_patient_with_validation(phantom_roots, tmp_path):
-    """A copy that was split anew: one train patient is in valid.csv too."""
+    """Use a copy with a new split: one train patient is in valid.csv, too."""
     source = phantom_roots["chexpert"] / "CheXpert-v1.0-small"
     for name in ("train.csv", "valid.csv"):
         shutil.copy(source / name, tmp_path / name)
@@ -88,7 +88,7 @@ def built(root: Path, out: Path) -> list[dict]:
 
 
 def test_the_set_of_the_real_labels(real_studies):
-    """2,000 + 2,000 of the 135,754 presence and 43,742 absence rows (Appendix H)."""
+    """Check 2,000 + 2,000 of the 135,754 presence and 43,742 absence rows (Appendix H)."""
     presence, absence = (chexpert.questions(real_studies, f"chexpert_{p}", "train") for p in POLARITIES)
     table = sample_lora_rows(presence, absence, [])
     assert Counter(table["polarity"].to_pylist()) == {"presence": 2000, "absence": 2000}
@@ -153,7 +153,7 @@ def test_build_json_lists_the_jsonl_and_verify_finds_another(phantom_build, tmp_
     assert (config, "sha256" in report[0], "not what the rows" in report[1]) == (LORA, True, True)
     path.write_bytes(b"".join(data.splitlines(keepends=True)[1:]))
     record["exports"][JSONL] = hashlib.sha256(path.read_bytes()).hexdigest()
-    (folder / "build.json").write_text(json.dumps(record))  # now the hash is that of the file
+    (folder / "build.json").write_text(json.dumps(record))  # the hash matches the changed file
     assert faults(folder) == {LORA: (f"{JSONL}: is not what the rows of {LORA} give",)}
     path.rename(folder / "chexpert_presence" / "train.jsonl")
     report = faults(folder)

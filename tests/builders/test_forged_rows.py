@@ -1,4 +1,4 @@
-"""What `verify` finds in rows that were edited by a careful forger, whose build.json fits them."""
+"""Problems that `verify` reports for forged rows whose build.json was updated to match."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BUILDS = {
     "t45": ("phantom_surgx_build", "surgxbench-cholect45"),
     "lung": ("phantom_wrong_lung_build", "wrong-lung-chest_imagenome"),
 }
-# Config -> those whose rows are proved by its rows, which say so where these are faulty.
+# Config -> configs whose rows verify checks against its rows; faults here make them fail, too.
 PARTNERS = {"vindr": {"vindr_tpt", "vindr_vpt"}, "gold": {c for c, original in ORIGINALS.items() if original == "gold"}}
 SMALL = dict(rle.encode(np.ones((3, 3), dtype=bool)))
 BOX = {"label": "trachea", "xywh": [0, 0, 1, 1]}
@@ -27,22 +27,22 @@ BELOW = "is not a path below the source's root (1 such)"
 
 
 def put(kind: str = "", /, **columns):
-    """Other values in the first row, or the first of a kind."""
+    """Change columns of the first row, or of the first row of a kind."""
     return lambda rows: next(row for row in rows if kind in ("", row.get("kind"))).update(columns)
 
 
 def box(name: str = "boxes", /, **columns):
-    """Other values in the first box, or label, of the first row that has one."""
+    """Change the first box (or label) of the first row that has one."""
     return lambda rows: next(row for row in rows if row[name])[name][0].update(columns)
 
 
 def inside(name: str, /, **columns):
-    """Other values within a struct of the first row."""
+    """Change fields of a struct in the first row."""
     return lambda rows: rows[0][name].update(columns)
 
 
 def every(change):
-    """Each row with other columns, which `change` makes of it."""
+    """Update each row with the columns that `change` returns."""
     return lambda rows: [row | change(row) for row in rows]
 
 
@@ -51,18 +51,18 @@ def empty(rows):
 
 
 def own_image(rows):
-    """The question's image as its donor."""
+    """Use the question's own image as its donor."""
     rows[0]["donor"]["key"] = f"test/{rows[0]['original_id'].split('/')[2]}.dicom"
 
 
 def sick_donor(rows):
-    """Donors that have every disease elsewhere."""
+    """Claim that the donor has every disease."""
     for row in rows:
         row["donor_diseases"] = list(vindr_cxr.CLASSES)
 
 
 def lent_in_vain(rows):
-    """A donor with the disease where the question asks for it: the same question is asked of that image, too."""
+    """Choose a donor that has the disease in the target region: the same question is asked about its image."""
     image_by_place = {}
     for row in rows:
         _, _, image, _, place = row["original_id"].split("/", 4)
@@ -75,7 +75,7 @@ def sided(rows):
 
 
 def exchange(rows):
-    """The boxes of two sentences of different reports."""
+    """Swap the boxes of two sentences of different reports."""
     first_row, second_row = rows[0], next(row for row in rows if row["study_id"] != rows[0]["study_id"])
     first_row["boxes"], second_row["boxes"] = second_row["boxes"], first_row["boxes"]
 

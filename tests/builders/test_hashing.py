@@ -1,4 +1,4 @@
-"""Choices by hash: stable values, all alternatives in use, nothing but the name and the seed in them."""
+"""Hash-based choices: stable values, all alternatives are used, only name and seed matter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_pick_is_one_of_the_alternatives(name, n, seed):
 
 @pytest.mark.parametrize(("name", "n", "seed", "expected"), [("", 7, 0, 6), ("a", 1000, 0, 77), ("a", 1000, 1, 709)])
 def test_picks_of_earlier_releases_stay(name, n, seed, expected):
-    """Another value here means that every build's rows change."""
+    """A different value here means that the rows of every build change."""
     assert pick(name, n, seed) == expected
 
 

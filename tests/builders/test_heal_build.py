@@ -1,4 +1,4 @@
-"""HEAL-MedVQA from the phantom sources to verified rows on disk, and what is wrong with other input."""
+"""HEAL-MedVQA from the phantom sources to verified rows on disk; errors on invalid input."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def test_a_full_disk_below_the_masks_is_told_and_changes_nothing(phantom_heal_ro
 
 
 def test_rows_are_true_of_what_the_phantom_draws(phantom_heal_build):
-    """Each positive pair was drawn where the row says; each hallucinated pair, and each normal anatomy, was not."""
+    """Positive pairs were drawn in the region of the row; hallucinated pairs and normal anatomies were not."""
     pairs_by_image = {
         radiograph.name: {(anatomy, f.label) for f in radiograph.findings for anatomy in f.anatomies}
         for radiographs in vindr_cxr.plan(0, 60, 40).values()
         for radiograph in radiographs
     }
-    # A box is a rectangle: it may well reach into the neighbouring anatomy of what was drawn.
+    # A box is a rectangle, so it may extend into a neighbouring anatomy.
     occupied = n_positive = 0
     for split in ("train", "test"):
         for row in rows_of(phantom_heal_build / VINDR, "vindr", split):
@@ -148,7 +148,7 @@ def _an_image_in_two_splits(root: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "change", "message"),
     [
-        # Nothing matches by name: the message says so, and counts what is not 0.
+        # No name matches: the message says so, and lists the counts above 0.
         ("vindr_cxr_anatomy", _masks_of_other_images,
          r"(?s)^(?!.*; 0 ).*: 0 images with masks give no question.*100 images without masks"
          r".*check that the masks and boxes are of these images"),
@@ -164,7 +164,7 @@ def test_sources_that_do_not_fit_are_refused(phantom_heal_roots, tmp_path, sourc
 
 
 def test_sizes_come_from_the_masks_where_there_are_no_images(phantom_heal_build, phantom_heal_roots, tmp_path):
-    """The annotation files alone are enough to build the same rows."""
+    """The annotation files alone suffice to build the same rows."""
     shutil.copytree(phantom_heal_roots["vindr_cxr"] / "annotations", tmp_path / "labels" / "annotations")
     folder = build(phantom_heal_roots | {"vindr_cxr": tmp_path / "labels"}, tmp_path / "out")
     assert digests(folder) == digests(phantom_heal_build / VINDR)
@@ -173,7 +173,7 @@ def test_sizes_come_from_the_masks_where_there_are_no_images(phantom_heal_build,
 def test_a_scaled_down_copy_is_refused_unless_it_says_the_original_sizes(
     phantom_heal_build, phantom_heal_roots, tmp_path
 ):
-    """Boxes are in pixels of the original images: on a smaller copy they would lie elsewhere."""
+    """Boxes are in pixels of the original images and would be misplaced on a smaller copy."""
     roots = copied(phantom_heal_roots, "vindr_cxr", tmp_path)
     small, sizes = roots["vindr_cxr"], ["image_id,dim0,dim1"]
     for path in sorted(small.glob("t*/*.dicom")):

@@ -1,4 +1,4 @@
-"""Which diseases the labels and the report of a study confirm, case by case."""
+"""Diseases that the labels and the report of a study confirm, case by case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTHING = dict.fromkeys(mimic_cxr.LABELS)
 @pytest.mark.parametrize(
     ("labels", "report", "expected"),
     [
-        # The label decides where there is one.
+        # A label decides if there is one.
         ({"Edema": 1.0}, None, {"Edema"}),
         ({"Edema": 1.0}, "No edema.", {"Edema"}),
         ({"Edema": 0.0}, "There is edema.", set()),
@@ -27,7 +27,7 @@ NOTHING = dict.fromkeys(mimic_cxr.LABELS)
         ({}, "There is edema.", set()),
         ({"Fracture": 1.0}, None, {"Clavicle fracture", "Rib fracture"}),
         ({"Fracture": 0.0}, "Rib fracture.", set()),
-        # The text says which bone the one label means.
+        # The text says which bone the label means.
         ({"Fracture": 1.0}, "Acute left rib fracture.", {"Rib fracture"}),
         ({"Fracture": 1.0}, "Left clavicle fracture.", {"Clavicle fracture"}),
         ({"Fracture": 1.0}, "There is a fracture.", {"Clavicle fracture", "Rib fracture"}),
@@ -60,7 +60,7 @@ NOTHING = dict.fromkeys(mimic_cxr.LABELS)
         ({}, "Subcutaneous emphysema.", set()),
         ({}, "Biapical pleural thickening.", {"Pleural thickening"}),
         ({}, "Patchy infiltrates.", {"Infiltration"}),
-        # ... unless it denies, doubts or remembers them, or asks for them.
+        # ... unless it negates, hedges or dates them, or names them in the indication.
         ({}, "No emphysema.", set()),
         ({}, "There is no evidence of mediastinal shift or pleural thickening.", set()),
         ({}, "Without infiltrate; calcifications are unchanged.", {"Calcification"}),
@@ -76,7 +76,7 @@ NOTHING = dict.fromkeys(mimic_cxr.LABELS)
         ({}, "Comparison: none. Infiltrate.", set()),
         ({}, "Indications of infiltrate.", {"Infiltration"}),
         ({}, "INDICATION: fibrosis\nFindings: Infiltrate.\nImpression: Emphysema.", {"Infiltration", "Emphysema"}),
-        # Without labels the text decides for all.
+        # Without labels the text decides for all classes.
         (None, "Edema and pneumothorax. No effusion.", {"Edema", "Pneumothorax"}),
         (None, "The heart is moderately enlarged. Left rib fractures.", {"Cardiomegaly", "Rib fracture"}),
         (None, "Fracture of the right clavicle.", {"Clavicle fracture"}),
@@ -104,7 +104,7 @@ def test_without_labels_and_report_nothing_is_known_and_every_class_that_is_aske
 
 
 def test_the_text_of_a_phantom_report_confirms_what_it_states():
-    """What it denies, doubts, or names in the indication is not confirmed."""
+    """Diseases that the report denies, doubts or names in the indication are not confirmed."""
     for seed in (0, 1):
         for study in mimic_cxr_reports.studies(seed):
             stated = {finding.label for finding in study.findings} - set(UNASKED)
@@ -118,7 +118,7 @@ def by_study(roots, **arguments):
 
 
 def test_pictures_of_the_phantom(phantom_heal_roots):
-    """Boxes that the report does not confirm are dropped; confirmed diseases without a box lie one knows not where."""
+    """Unconfirmed boxes are dropped; confirmed diseases without a box have no location."""
     all_pictures, skipped = by_study(phantom_heal_roots)
     studies = {str(study.id): study for study in mimic_cxr_reports.studies(0)}
     missed = 0
@@ -131,7 +131,7 @@ def test_pictures_of_the_phantom(phantom_heal_roots):
         assert not set(picture.boxes.labels) & set(picture.unlocated)
         assert not set(picture.boxes.labels) - stated
         missed += bool(set(picture.unlocated) & stated)
-    assert missed  # the detector overlooks some
+    assert missed  # the detector misses some
     assert skipped["studies without a report"] == 1
     assert skipped["images without labels and report"] == 1
     assert skipped["detected boxes that no report confirms"] > 0
@@ -174,7 +174,7 @@ def test_reports_may_lie_in_a_folder_of_their_own(phantom_heal_roots, tmp_path):
         ({"Edema": -1.0}, None, {"Edema"}),
         ({"Edema": 1.0}, None, set()),
         ({"Fracture": -1.0}, None, {"Clavicle fracture", "Rib fracture"}),
-        ({"Edema": None}, "Possible edema.", set()),  # the labeler knows the class: its blank decides
+        ({"Edema": None}, "Possible edema.", set()),  # the labeler covers the class, so its blank decides
         (None, "Possible edema.", {"Edema"}),
         ({"Edema": 0.0}, "Cannot exclude emphysema.", {"Emphysema"}),
         (None, "INDICATION: possible emphysema.\n\nFINDINGS: Clear lungs.", set()),

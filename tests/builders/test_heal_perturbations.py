@@ -1,4 +1,4 @@
-"""The perturbed partners of positive questions: which swaps and donors may be chosen, by brute force."""
+"""Perturbed partners of positive questions: eligible swaps and donors, by brute force."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def transplants(question_set, rule="image"):
 @FEW
 @given(splits(), SEEDS)
 def test_swaps(split, seed):
-    """Each differs in exactly one part, is logical, not touched, worded alike; and is there where one can be."""
+    """Each swap changes one part, is logical, untouched and worded alike; it exists if and only if one is possible."""
     question_set, originals = positives(split, seed)
     scenes = {s.picture.key: s for s in split}
     logical = {pair for s in split for pair in s.related if pair[1] not in UNASKED}
@@ -55,11 +55,11 @@ def test_swaps(split, seed):
                 assert (swap["anatomy"] != anatomy) + (swap["disease"] != disease) == 1
                 assert swap["template"] == row["template"]
                 assert swap["question"] == format_closed_question(row["template"], swap["anatomy"], swap["disease"])
-    assert not swaps_by_key  # none of another row
+    assert not swaps_by_key  # no swap of another row
 
 
 def nearest_donors(split, target, anatomy, disease, rule):
-    """The images that may lend a region, by the rules in words and a sort."""
+    """Select the images that may lend a region, by the documented rules and a full sort (the oracle)."""
     candidates = [
         s
         for s in split
@@ -78,13 +78,13 @@ def nearest_donors(split, target, anatomy, disease, rule):
     candidates = sorted(candidates, key=distance)
     if len(candidates) <= NEAREST:
         return candidates
-    limit = distance(candidates[NEAREST - 1]) + 1e-9  # of equally near ones, any
+    limit = distance(candidates[NEAREST - 1]) + 1e-9  # any of equally near donors
     return [s for s in candidates if distance(s) <= limit]
 
 
 @given(st.integers(0, 300), st.integers(1, 40), st.integers(1, 30), SEEDS)
 def test_the_nearest_are_those_of_a_stable_sort(n, n_shares, n_patients, seed):
-    """Also among many at one place, and with many images of the asker's own."""
+    """Include ties at one place and many images of the target's own patient."""
     rng = np.random.default_rng(seed)
     extents = np.log(rng.integers(1, n_shares + 1, (n, 2)) / n_shares)
     patients = [f"p{number}" for number in rng.integers(0, n_patients, n)]
@@ -169,7 +169,7 @@ def test_which_donor(other_images, donor_name, rule):
 
 
 def test_the_nearest_donors_share_the_work():
-    """20 images with the disease and 20 clean ones: each takes one of the 8 nearest, not all the same one."""
+    """With 20 ill and 20 clean images, each target takes one of its 8 nearest donors; not all take the same one."""
     ill = [scene(f"ill {n}", [ILL], extents={"heart": (0.5, 0.5)}) for n in range(20)]
     clean = [donor(f"{n:02}", view="frontal", extent=0.5 - 0.01 * n) for n in range(20)]
     question_set, _ = positives([*ill, *clean], 0)

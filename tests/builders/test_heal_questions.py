@@ -1,4 +1,4 @@
-"""Questions of HEAL-MedVQA over any set of scenes: what holds for each row, for each image and for the split."""
+"""HEAL-MedVQA questions over arbitrary scenes: invariants of each row, each image and the split."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def kinds(rows) -> list[str]:
 @FEW
 @given(splits(), SEEDS)
 def test_each_image_has_two_to_five_questions_in_the_order_of_the_images(split, seed):
-    """One whose only relations are unasked has none."""
+    """An image has no question if all of its relations are unasked."""
     rows = questions(split, "vindr", "train", seed=seed)
     rows_by_image = by_image(rows)
-    assert sum(map(len, rows_by_image.values())) == len(rows)  # an image's rows stand together
+    assert sum(map(len, rows_by_image.values())) == len(rows)  # an image's rows are contiguous
     order = [s.picture.key for s in split]
     assert list(rows_by_image) == sorted(rows_by_image, key=order.index)
     assert all(2 <= len(image_rows) <= MOST for image_rows in rows_by_image.values())
@@ -96,7 +96,7 @@ def test_yes_and_no_are_balanced_where_enough_images_have_no_relation(split, see
         free = set(s.regions) - {anatomy for anatomy, _ in s.touched}
         return not s.related and bool(free) and any(a in s.regions and (a, d) not in s.touched for a, d in logical)
 
-    if counts["positive"] > counts["hallucinated"]:  # then every image that could help was taken
+    if counts["positive"] > counts["hallucinated"]:  # every image that could help was used
         assert not [s for s in split if could_help(s) and s.picture.key not in used]
 
 
@@ -112,7 +112,7 @@ def test_rows_do_not_depend_on_the_order_of_the_images(split, seed, random):
 @FEW
 @given(splits(), splits(), SEEDS)
 def test_other_images_change_no_row_but_through_what_is_logical_and_the_balance(split, other_scenes, seed):
-    """An image with relations has the same rows in whatever company, as long as that adds no relation."""
+    """Rows of an image with relations do not depend on other images, unless these add a relation."""
     everything = [scene("all", list(product(heal_scenes.ANATOMIES, ASKED)))]
     renamed = [scene(f"other {n}", [], s.touched, anatomies=s.regions) for n, s in enumerate(other_scenes)]
 
@@ -134,7 +134,7 @@ def test_the_seed_changes_choices_and_no_id_names_it():
     assert rows == repeated_rows
     assert {row["id"] for row in rows} != {row["id"] for row in seeded_rows}
     common = {row["id"]: row for row in rows}.keys() & {row["id"] for row in seeded_rows}
-    assert common  # what both seeds ask has one name
+    assert common  # questions of both seeds have the same ids
     assert {row["template"] for row in rows if row["question_type"] == "closed"} == set(templates()["closed"])
     for row in rows:
         config, split, image, kind, *slugs = row["id"].split("/")
@@ -145,7 +145,7 @@ def test_the_seed_changes_choices_and_no_id_names_it():
 def test_a_rich_image_gets_from_two_to_five_questions_by_its_name():
     pairs = [("heart", "Edema"), ("aorta", "Calcification"), ("heart", "Nodule/Mass")]
     rows = by_image(questions([scene(f"i{n}", pairs) for n in range(60)], "vindr", "train", seed=0))
-    assert {len(image_rows) for image_rows in rows.values()} == {2, 3, 4}  # nothing is left to ask as absent
+    assert {len(image_rows) for image_rows in rows.values()} == {2, 3, 4}  # no absent pair remains
     absent = [scene(f"j{n}", [("aorta", "Edema")]) for n in range(60)]
     rows = by_image(questions([*(scene(f"i{n}", pairs) for n in range(60)), *absent], "vindr", "train", seed=0))
     plan = ["positive", "hallucinated", "abnormal", "positive", "normal"]
@@ -169,7 +169,7 @@ def test_an_unasked_finding_keeps_its_anatomy_from_being_normal():
 
 # --- wording ----------------------------------------------------------------------------------------------------------
 
-PAPER = {  # section 3, but for its capital letters
+PAPER = {  # section 3, except for capital letters
     "Does the right lower lung have lung opacity?": ("closed", "right lower lung", "Lung Opacity"),
     "Does the left lower lung suffer from pulmonary fibrosis?": ("closed", "left lower lung", "Pulmonary fibrosis"),
     "Are there any abnormalities in the heart?": ("open", "heart", None),
@@ -200,7 +200,7 @@ def test_every_question_names_its_anatomy_and_disease_once():
 
 
 def test_names_in_running_text():
-    """An article where the finding is one thing that can be counted, none where it is a state."""
+    """Countable findings have an article; states have none."""
     texts = {disease: in_text(disease) for disease in ASKED}
     countable = {"Clavicle fracture", "Enlarged PA", "Lung cavity", "Lung cyst", "Nodule/Mass", "Rib fracture"}
     assert {disease for disease, text in texts.items() if text.startswith(("a ", "an "))} == countable

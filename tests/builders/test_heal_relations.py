@@ -1,4 +1,4 @@
-"""Relations of boxes and masks: a table, and numpy counting pixels as the oracle."""
+"""Relations of boxes and masks: a table of cases, with numpy pixel counts as the oracle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def picture(boxes: list[tuple[str, tuple[float, ...]]], unlocated: tuple[str, ..
 
 
 def mask(shape: tuple[int, int], *rectangles: tuple[int, int, int, int]) -> np.ndarray:
-    """Rectangles (x, y, width, height) set in an image of `shape` = (height, width)."""
+    """Set rectangles (x, y, width, height) in an image of `shape` = (height, width)."""
     result = np.zeros(shape, dtype=bool)
     for x, y, w, h in rectangles:
         result[y : y + h, x : x + w] = True
@@ -38,12 +38,12 @@ def located(boxes, masks: dict[str, np.ndarray], rule: Rule, unlocated: tuple[st
     return locate(picture(boxes, unlocated), (width, height), regions, rule)
 
 
-# A lung of 10 x 10 pixels at the left of an image of 40 x 20, a heart of 10 x 10 beside it.
+# A lung of 10 x 10 pixels at the left of an image of 40 x 20, next to a heart of 10 x 10.
 MASKS = {LUNG: mask((20, 40), (0, 0, 10, 10)), HEART: mask((20, 40), (10, 0, 10, 10))}
 
 
 UPPER_HALF, ACROSS, INSIDE = (0, 0, 10, 5), (5, 0, 20, 10), (4, 4, 1, 1)
-# What it shows: boxes, rule, the numbers of the boxes by what they relate, what they touch.
+# Case -> boxes, rule, box numbers by related pair, touched pairs.
 RELATIONS = {
     "no box": ([], Rule(), {}, set()),
     "the whole of it, and the neighbour that it borders on is not touched":
@@ -77,7 +77,7 @@ def test_relations(boxes, rule, related, touched):
 
 
 def test_a_disease_that_lies_nobody_knows_where_touches_every_anatomy_and_relates_to_none():
-    """And a scene keeps its masks and their extents as shares of the image."""
+    """The scene also keeps its masks and their extents as shares of the image."""
     scene = located([(P, (0, 0, 10, 10))], MASKS, Rule(), unlocated=(P,))
     assert scene.related == {(LUNG, P): (0,)}
     assert scene.touched == {(LUNG, P), (HEART, P)}
@@ -92,7 +92,7 @@ SIZES = st.tuples(st.integers(1, 24), st.integers(1, 24))
 
 @st.composite
 def images(draw):
-    """(boxes of whole pixels within the image, masks by anatomy with a set pixel each)"""
+    """Draw boxes of whole pixels within the image, and masks by anatomy with at least one pixel each."""
     height, width = draw(SIZES)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     density = draw(st.sampled_from((0.05, 0.5, 1.0)))
@@ -109,7 +109,7 @@ def images(draw):
 
 
 def by_counting(boxes, masks, rule: Rule):
-    """(related, touched) from the pixels."""
+    """Compute (related, touched) from pixel counts (the oracle)."""
     related: dict[tuple[str, str], list[int]] = {}
     touched = set()
     for number, (disease, box) in enumerate(boxes):

@@ -1,4 +1,4 @@
-"""Assertion status of findings: tables of sentences written for this test, an independent oracle, and invariants."""
+"""Assertion status of findings: sentences written for this test, an independent oracle, and invariants."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def test_places_are_those_of_the_text():
     assert text[6:23] == "Pleural\n Effusion"
 
 
-# negspacy (NegEx) knows negated and not negated only. On these, written for this test, both must agree.
+# negspacy (NegEx) has two states, negated and not negated. On these sentences both must agree.
 AGREED = [
     "No pneumothorax, effusion or consolidation.",
     "There is no evidence of pneumothorax.",
@@ -236,12 +236,16 @@ AGREED = [
     "No consolidation and no pneumothorax, however there is scarring.",
     "Stable nodule. No pneumothorax or edema.",
 ]
-# Here NegEx and this module differ on purpose: (text, its decision for each mention, ours).
+# NegEx and this module differ on purpose: (text, NegEx's decision for each mention, ours).
 DIFFERENT = [
-    ("Clear of effusion.", [False], [ABSENT]),  # a cue that it lacks
-    ("Effusion is not seen.", [False], [ABSENT]),  # its post-negations are few
-    ("No effusion with stable cardiomegaly.", [True, True], [ABSENT, PRESENT]),  # "with" does not end its scope
-    ("No large effusion.", [True], [UNCERTAIN]),  # it has no size, no hedge and no history
+    ("Clear of effusion.", [False], [ABSENT]),  # NegEx does not have this cue
+    ("Effusion is not seen.", [False], [ABSENT]),  # NegEx has few post-negations
+    (
+        "No effusion with stable cardiomegaly.",
+        [True, True],
+        [ABSENT, PRESENT],
+    ),  # in NegEx "with" does not end the scope
+    ("No large effusion.", [True], [UNCERTAIN]),  # NegEx has no size, hedge or history
     ("No definite effusion.", [True], [UNCERTAIN]),
     ("Atelectasis versus consolidation.", [False, True], [UNCERTAIN, UNCERTAIN]),
     ("History of effusion.", [False], [HISTORICAL]),

@@ -1,4 +1,4 @@
-"""OpenI report-derived absence: the rules case by case, the rows, and what the real reports give."""
+"""OpenI report-derived absence: rules case by case, the rows, and counts on the real reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def report(
 
 ATELECTASIS = ("Pulmonary Atelectasis/base",)
 PTX, EFF, EDE, ATE = "pneumothorax", "pleural effusion", "pulmonary edema", "atelectasis"
-# What it shows: findings, impression, MeSH terms -> target, distractor and cue of each record.
+# Case -> findings, impression, MeSH terms; target, distractor and cue of each record.
 RULES = {
     "one": ("No pneumothorax. Basilar atelectasis.", "", ATELECTASIS, [(PTX, ATE, "no")]),
     "findings and impression, one record for each denied target":
@@ -101,12 +101,12 @@ def test_no_items_are_no_rows_and_vocabularies_fit():
 
 @pytest.fixture(scope="module")
 def real() -> list[Report]:
-    """The 3,955 real reports that the installed torchxrayvision carries (located, not imported)."""
+    """The 3,955 real reports bundled with the installed torchxrayvision (located, not imported)."""
     return read_reports(sources.resolve_roots({"openi": "torchxrayvision"}, environ={})["openi"])
 
 
 def test_what_the_documented_rules_give_on_the_real_reports(real):
-    """The paper has 359 records (311 with several images; 181, 114, 45 and 19 by target) by rules it does not print."""
+    """The paper has 359 records (311 with several images; 181, 114, 45, 19 by target); its rules are unpublished."""
     items = find_report_absences(real, seed=0)
     assert (len(items), len({item.uid for item in items})) == (1774, 922)
     assert sum(len(item.images) > 1 for item in items) == 1534

@@ -1,4 +1,4 @@
-"""Work in pieces gives the same by one process, threads, processes and a Dask cluster, or a message that helps."""
+"""Parallel work: equal results with one process, threads, processes and Dask, and clear errors on failure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FAULTS = [
 
 
 def squares(task: range, *, fault: Exception | None = None, killed: Path | None = None) -> list[int]:
-    """Of numbers; 13 raises the fault, or ends its process, once where `killed` is a file that is not yet there."""
+    """Compute squares; at 13, raise `fault`, or kill the process once if the file `killed` does not exist yet."""
     if 13 in task and fault is not None:
         raise fault
     if 13 in task and killed is not None and not killed.exists():
@@ -57,7 +57,7 @@ def deaf(task: range) -> list[int]:
 
 
 def scenes_or_killed(marker: Path, task: Any, **options: Any) -> Any:
-    """In the place of `_scenes`: ends its process at a task of 4 pictures, once."""
+    """Replace `_scenes`: kill the process at the first task of 4 pictures, once."""
     if len(task[0]) == 4 and not marker.exists():
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -70,7 +70,7 @@ def done(workers: Workers, work: Callable[[range], list[int]] = squares, **optio
 
 
 def test_only_the_process_that_gives_the_work_hears_ctrl_c():
-    """Else each of the others shows a traceback."""
+    """Otherwise each worker process would print a traceback."""
     assert (done(Workers(2), deaf), done(Workers(1), deaf)) == ([True] * 23, [False] * 23)
 
 
@@ -78,7 +78,7 @@ def test_only_the_process_that_gives_the_work_hears_ctrl_c():
 @pytest.mark.parametrize("options", [{}, {"small": True}, {"gpu": True}])
 def test_the_results_are_in_order_and_an_error_arrives_as_it_was_raised_whoever_works(count, options):
     assert done(Workers(count), **options) == [number * number for number in range(23)]
-    # An error ends the processes, and new ones are dear: they get the error of most parts, a cluster gets all.
+    # An error ends the processes, and new ones are slow to start: test one fault with processes, all otherwise.
     for fault in FAULTS if options or count == 1 else FAULTS[:1]:
         with pytest.raises(type(fault)) as raised:
             done(Workers(count), partial(squares, fault=fault), **options)
@@ -108,7 +108,7 @@ def test_a_killed_process_ends_in_a_message_and_the_next_work_has_new_ones(tmp_p
 
 @pytest.fixture
 def killing(monkeypatch, tmp_path) -> Path:
-    """A worker of HEAL-MedVQA's build is killed in the middle of the first split; the file then exists."""
+    """Kill a worker of HEAL-MedVQA's build in the middle of the first split; the marker file exists afterwards."""
     marker = tmp_path / "killed"
     monkeypatch.setattr(scenes, "PICTURES_A_TASK", 7)  # of 60 and 40
     monkeypatch.setattr(scenes, "_build_scenes", partial(scenes_or_killed, marker))
@@ -120,7 +120,7 @@ def build(roots: dict[str, Path], out: Path, *more: str) -> int:
 
 
 def vindr(out: Path) -> dict[str, str]:
-    """The files but for README.md, of which the command makes a card."""
+    """Compute the digests of all files except README.md, which the command replaces by a card."""
     return {name: digest for name, digest in digests(out / "heal-medvqa-vindr_cxr").items() if name != "README.md"}
 
 
@@ -133,7 +133,7 @@ def test_a_killed_process_leaves_the_build_before(phantom_heal_roots, phantom_he
 
 
 class Cluster:
-    """A Dask scheduler and its workers at 127.0.0.1, each a process of its own."""
+    """A Dask scheduler and its workers at 127.0.0.1, each in its own process."""
 
     def __init__(self, folder: Path) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -192,7 +192,7 @@ def test_dask_that_is_not_installed(monkeypatch, phantom_heal_roots, tmp_path, c
 @pytest.fixture(scope="module")
 def one_worker(empty) -> Cluster:
     empty.begin_worker()
-    while True:  # a busy machine takes its time
+    while True:  # a busy machine is slow
         with suppress(MedfaithError):
             Workers(dask=empty.address).check()
             return empty
@@ -205,7 +205,7 @@ def test_a_cluster_without_a_gpu_takes_nothing_that_needs_one(one_worker):
 
 @pytest.fixture(scope="module")
 def cluster(one_worker) -> Workers:
-    """Two workers; a GPU is said to be at one of them."""
+    """Two workers; one of them declares a GPU."""
     one_worker.begin_worker("--resources", "GPU=1")
     workers = Workers(dask=one_worker.address)
     while len(set(done(workers, pid))) < 2:
@@ -243,7 +243,7 @@ def test_a_cluster_writes_the_same_bytes(
 def test_a_killed_worker_of_a_cluster_changes_no_byte(
     cluster, phantom_heal_roots, phantom_heal_build, killing, tmp_path, capsys
 ):
-    """The last test of the cluster: one worker is left, to which the scheduler gives the other one's tasks."""
+    """Run last: it leaves one worker, which takes over the tasks of the killed one."""
     assert build(phantom_heal_roots, tmp_path, "--dask", cluster.dask) == 0
     assert killing.exists()
     assert vindr(tmp_path) == vindr(phantom_heal_build)

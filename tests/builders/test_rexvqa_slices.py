@@ -1,4 +1,4 @@
-"""ReXVQA slices: nested samples, words kept as they are, and marks that agree with the verifier of the metrics."""
+"""ReXVQA slices: nested samples, unchanged wording, and marks that agree with the verifier of the metrics."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_seeded_samples_have_the_seeds_of_table_8():
     sample, other_sample = ids("rexvqa_10k_s1"), ids("rexvqa_10k_s2")
     assert 8_000 < len(set(sample) & set(other_sample)) < 8_700  # of 12,000, two tenths of 12 overlap by 25/36
     few = [{ids(config, MANY[:30], seed)[0] for seed in range(5)} for config in SLICES]
-    assert [len(firsts) for firsts in few[3:]] == [1, 1, 1]  # whatever the build's seed, which moves the others
+    assert [len(firsts) for firsts in few[3:]] == [1, 1, 1]  # independent of the build's seed, unlike the other samples
     assert min(len(firsts) for firsts in few[:3]) > 1
 
 
@@ -124,7 +124,7 @@ def test_the_build_s_words_do_not_reach_the_source_s_rows(phantom_items, tmp_pat
         assert verdicts["rexvqa_1k"].summary["sha256"] == compute_rowset_sha256(expected)
 
 
-# --- what the words say -----------------------------------------------------------------------------------------------
+# --- marks of the wording ---------------------------------------------------------------------------------------------
 
 QUESTIONS = [
     ("Which of the following findings is present on this chest X-ray study?", "presence", ""),
@@ -146,7 +146,7 @@ QUESTIONS = [
     ("Which diagnosis is most likely?", "other", ""),
     ("Where is the catheter's tip?", "other", ""),
     ("Which lobe, noted on the frontal view, is affected?", "presence", ""),
-    ("Which nodule is shown?", "presence", ""),  # "no" and "not" are words, not beginnings of words
+    ("Which nodule is shown?", "presence", ""),  # "no" and "not" match as words, not as prefixes
     ("", "other", ""),
 ]
 
@@ -166,9 +166,9 @@ def test_polarity_and_cue_of_a_question(question, polarity, cue):
         (("Lungs are clear of edema", "Edema"), (0, 1, "edema")),
         (("Clear of edema", "Edema"), (0, 1, "edema")),
         (("No edema", "No mass", "Edema"), (-1, -1, "")),
-        (("No edema", "Normal heart", "Edema"), (-1, -1, "")),  # two that count as negated
-        (("Normal heart", "Mass"), (0, -1, "")),  # the one negated option, of a concept that its words do not name
-        (("No edema", "Edema", "An edema"), (0, -1, "edema")),  # two counterparts are none
+        (("No edema", "Normal heart", "Edema"), (-1, -1, "")),  # two options count as negated
+        (("Normal heart", "Mass"), (0, -1, "")),  # the only negated option; its concept is not in its wording
+        (("No edema", "Edema", "An edema"), (0, -1, "edema")),  # two counterparts count as none
         (("No edema", "Pulmonary edema"), (0, -1, "edema")),
         (("No absence of edema", "Edema"), (0, -1, "")),
         (("Edema", "Mass"), (-1, -1, "")),
@@ -180,7 +180,7 @@ def test_marks_of_an_answer_set(options, marks):
 
 
 def assert_agrees(question: str, options: list[str]) -> None:
-    """The extended, slot-agnostic verifier fires on the marked option exactly where the marks say that it can."""
+    """Assert that the slot-agnostic verifier fires on the marked option exactly if the marks predict it."""
     polarity, _ = read_question_polarity(question)
     marks = mark_options(options)
     reasons = {
@@ -215,7 +215,7 @@ def test_marks_agree_with_the_verifier_on_the_phantom(phantom_items):
     ],
 )
 def test_marks_know_the_verifier_s_words(ours, verifiers):
-    """builders/ may not import evaluate_metrics/, so that the patterns stand in both."""
+    """The patterns exist twice, because builders/ may not import evaluate_metrics/."""
     assert ours.pattern == verifiers.pattern
 
 

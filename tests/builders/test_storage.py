@@ -1,4 +1,4 @@
-"""Lists in rows have no fixed length, so that old readers can read them; builds that have some stay valid."""
+"""Lists in rows have variable length, for old readers; builds with fixed-length lists remain valid."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ READS_NULL_LISTS = int(pa.__version__.split(".")[0]) >= 26
 
 
 def fixed_lists(kind: pa.DataType, path: str) -> Iterator[str]:
-    """The paths of the lists of fixed length in a type."""
+    """Iterate over the paths of fixed-length lists in a type."""
     if pa.types.is_fixed_size_list(kind):
         yield path
     if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
@@ -49,7 +49,7 @@ def of_schema(schema: pa.Schema) -> list[str]:
 
 
 def as_earlier_builds(kind: pa.DataType, name: str = "") -> pa.DataType:
-    """The type that earlier builds have for a type of ours: boxes and sizes of masks have a fixed length."""
+    """Convert a type to the type in earlier builds, with boxes and mask sizes of fixed length."""
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(as_earlier_builds(field.type, field.name)) for field in kind])
     if pa.types.is_list(kind):
@@ -75,7 +75,7 @@ def test_no_schema_has_a_list_of_fixed_length(name):
 
 
 def test_no_code_makes_a_feature_of_fixed_length():
-    """`List(feature, length)`, also in schemas that are made within functions."""
+    """Find `List(feature, length)`, also in schemas built within functions."""
     positions = []
     for path in sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -1,4 +1,4 @@
-"""SurgXBench from the phantom sources to verified rows on disk, and what is wrong with other input."""
+"""SurgXBench from the phantom sources to verified rows on disk; errors on invalid input."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REPOSITORIES = {
 
 @pytest.mark.parametrize("config", REPOSITORIES)
 def test_rows_say_what_the_clip_shows(phantom_surgx_build, phantom_surgx_roots, config):
-    """Boxes, triplets and pictures of each row are those of the drawn video."""
+    """Boxes, triplets and images of each row match the drawn video."""
     clips = {video: surgery.clip(video, seed=0) for video in range(41, 46)}
     for row in rows_of(phantom_surgx_build / REPOSITORIES[config], config):
         t = row["frame"] if config == "instruments" else surgery.FPS * row["frame"]
@@ -75,7 +75,7 @@ def test_the_successor_is_the_next_second_or_one_frame_later_in_the_video(
 def test_motion_finds_what_moves_on_its_own_and_build_json_says_what_it_is_made_of(
     phantom_surgx_build, phantom_surgx_flow, config
 ):
-    """Exact flow over a second: most of what is masked is a tool, though tools are a small part of the frame."""
+    """With exact flow over a second, most masked pixels are tools, although tools cover little of the frame."""
     clips = {video: surgery.clip(video, seed=0) for video in (42, 43)}
     inside, tools = [], []
     for row in rows_of(phantom_surgx_build / REPOSITORIES[config], config):
@@ -101,7 +101,7 @@ def test_workers_and_a_second_build_give_the_same_bytes(
     phantom_surgx_build, phantom_surgx_roots, phantom_surgx_flow, tmp_path
 ):
     motion = MotionOptions(str(phantom_surgx_flow), trim=0.4, cache=tmp_path / "cache")
-    for name, workers in (("one", 2), ("two", 1)):  # the second one reads the motion from the cache
+    for name, workers in (("one", 2), ("two", 1)):  # the second build reads the motion from the cache
         surgxbench.build(phantom_surgx_roots, tmp_path / name, options=Options(motion=motion), workers=workers)
         assert digests(tmp_path / name) == digests(phantom_surgx_build)
 

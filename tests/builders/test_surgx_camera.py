@@ -1,4 +1,4 @@
-"""The camera fit of SurgXBench's appendix B, against known cameras and against numpy's least squares."""
+"""The camera fit of SurgXBench's appendix B, against known cameras and numpy's least squares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CAMERAS = st.builds(
 
 
 def inverse(camera: Camera, size: tuple[int, int]) -> np.ndarray:
-    """The exact backward flow of a camera move, (2, H, W): x' = (1 + M) x + c on the second frame's grid, solved."""
+    """Compute the exact backward flow of a camera, (2, H, W): x' = (1 + M) x + c on the second frame's grid, solved."""
     moved = np.array([[1 - camera.zoom, camera.roll], [-camera.roll, 1 - camera.zoom]])
     x, y = np.meshgrid(*compute_centred_axes(size))
     grid = np.stack([x, y])
@@ -32,7 +32,7 @@ def noisy(rng: np.random.Generator, camera: Camera, size=SIZE) -> np.ndarray:
 
 
 def least_squares(fields: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
-    """The design matrix of the four prototypes, solved by LAPACK: fields are the camera's flow (2, H, W) each."""
+    """Fit the four prototypes by LAPACK; each field is a camera flow of shape (2, H, W)."""
     x, y = (axis.ravel() for axis in np.meshgrid(*compute_centred_axes((fields[0].shape[1], fields[0].shape[2]))))
     ones, zeros = np.ones_like(x), np.zeros_like(x)
     u, v = np.stack([-ones, zeros, -x, y], 1), np.stack([zeros, -ones, -y, -x], 1)
@@ -89,7 +89,7 @@ def test_noisy_flow_agrees_with_numpys_least_squares(camera, seed, size, weighte
 
 
 def test_each_direction_counts_and_the_backward_flow_counts_negated():
-    """Two fields that disagree on the pan only: the fit lies between them, by their known vectors."""
+    """Two fields differ in the pan only: the fit is between them, weighted by their known vectors."""
     forward, backward = compute_camera_flow(Camera(pan=2), SIZE), -compute_camera_flow(Camera(pan=6), SIZE)
     assert astuple(fit(forward, backward)) == pytest.approx((4, 0, 0, 0), abs=1e-5)
     backward[:, 10:30] = np.nan  # half of the rows: 2 parts of 2 pixels against 1 of 6
@@ -98,10 +98,14 @@ def test_each_direction_counts_and_the_backward_flow_counts_negated():
 
 @pytest.mark.parametrize(
     ("camera", "off"),
-    [(Camera(pan=10, zoom=0.01), 0.073), (Camera(zoom=0.1), 2.72), (Camera(roll=0.05), 0.61)],  # as the module says
+    [
+        (Camera(pan=10, zoom=0.01), 0.073),
+        (Camera(zoom=0.1), 2.72),
+        (Camera(roll=0.05), 0.61),
+    ],  # stated in the module's docstring
 )
 def test_the_grids_of_the_two_directions_as_published(camera, off):
-    """The exact backward flow lies on the second frame's grid, where it is not minus the forward flow."""
+    """The exact backward flow is on the second frame's grid and differs from the negated forward flow."""
     size = (480, 854)
     forward, backward = compute_camera_flow(camera, size), inverse(camera, size)
     combined = compute_camera_flow(fit(forward, backward), size)
@@ -128,7 +132,7 @@ def test_unknown_vectors_and_pixels_of_no_weight_do_not_count():
 @given(CAMERAS, CAMERAS, st.floats(0.05, 0.3), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_the_trimmed_fit_is_exact_where_a_minority_moves_otherwise(camera, tool_camera, share, seed):
-    """A tool reaches in from any edge and covers up to 30% of the frame; it moves as another camera would."""
+    """A tool at any edge covers up to 30% of the frame and moves like a different camera."""
     rng = np.random.default_rng(seed)
     size = (48, 86)
     tool = np.zeros(size, dtype=bool)
@@ -146,7 +150,7 @@ def test_a_tool_pulls_the_plain_fit_and_not_the_trimmed_one():
     forward[:, :, :20] += 10  # 30% of the frame
     assert fit(forward, -forward).pan < 0
     assert fit(forward, -forward, trim=0.35).pan == pytest.approx(2, abs=1e-5)
-    assert fit(forward, -forward, trim=0.1).pan < 0.5  # less is trimmed than moves
+    assert fit(forward, -forward, trim=0.1).pan < 0.5  # the tool covers more than is trimmed
     # From the plain fit alone, refitting ends between these two motions.
     forward = np.zeros((2, 96, 170), dtype=np.float32)
     forward[:, :, :68] = np.array([45, -10])[:, None, None]
@@ -155,7 +159,7 @@ def test_a_tool_pulls_the_plain_fit_and_not_the_trimmed_one():
 
 @pytest.mark.parametrize("trim", [0.1, 0.3, 0.5])
 def test_the_trimmed_fit_has_settled(trim):
-    """Least squares on the vectors that are nearest to the fit is the fit."""
+    """Least squares on the vectors nearest to the fit reproduce the fit."""
     forward = noisy(np.random.default_rng(2), Camera(3, 1, 0.02, 0.01))
     forward[:, 5:20, :30] += np.random.default_rng(3).uniform(0, 8, (2, 15, 30))
     fitted = fit(forward, trim=trim)
@@ -172,7 +176,7 @@ def test_two_known_pixels_are_enough():
     for trim in (0.0, 0.5):
         assert astuple(fit(forward, trim=trim)) == pytest.approx(astuple(camera), abs=1e-5)
     backward = -forward
-    forward[:, 30, 60] += 1  # the two directions agree on one pixel and not on the other: neither is given up
+    forward[:, 30, 60] += 1  # the directions agree on one pixel only: both are kept
     backward[:, 30, 60] += 1
     assert astuple(fit(forward, backward, trim=0.5)) == pytest.approx(astuple(camera), abs=1e-5)
 

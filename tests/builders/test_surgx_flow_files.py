@@ -1,4 +1,4 @@
-"""Flow files in their three formats, and what is wrong with others."""
+"""Flow files in their three formats; errors on invalid files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_flow_is_read_from_files(tmp_path, extension):
     write_flow(tmp_path, "VID42", 7, forward, extension)
     [(read_forward, read_backward)] = FlowFiles(tmp_path).flows("VID42", [Pair(7, "a", "b", SIZE)])
     expected = forward.copy()
-    expected[:, 0, 1] = np.nan  # a vector is known as a whole
+    expected[:, 0, 1] = np.nan  # a vector with one unknown component is unknown
     assert np.array_equal(read_forward, expected, equal_nan=True)
     assert np.array_equal(read_backward, -expected, equal_nan=True)
     assert read_forward.dtype == np.float32

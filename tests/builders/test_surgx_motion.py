@@ -1,4 +1,4 @@
-"""What moves on its own: the camera taken away, the quantile and the floor, on fields that are known exactly."""
+"""Independent motion on known fields: camera removal, quantile and floor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CAMERA = Camera(3, -2, 0.02, 0.01)
 
 
 def tool(shift=(6.0, -4.0)) -> tuple[np.ndarray, np.ndarray]:
-    """A tool of a tenth of the frame and the flow of a frame in which it moves by `shift`, against the picture."""
+    """Compute the mask of a tool that covers a tenth of the frame and moves by `shift`, and the flow of the frame."""
     mask = np.zeros(SIZE, dtype=bool)
     mask[20:40, 60:92] = True
     return mask, compute_camera_flow(CAMERA, SIZE) + mask * np.array(shift, dtype=np.float32)[:, None, None]
@@ -48,7 +48,7 @@ def test_a_pure_camera_move_leaves_nothing(camera, size, trim):
 @pytest.mark.parametrize(
     ("trim", "options", "figure"),
     [
-        (0.0, {}, 0.503),  # as published: the plain fit is pulled, so that the background fills the top 20% up
+        (0.0, {}, 0.503),  # published setting: the plain fit is biased, and background fills up the top 20%
         (0.0, {"gamma": 0.9}, 0.994),
         (0.2, {}, 1.0),
         (0.2, {"gamma": 0.9}, 1.0),
@@ -56,7 +56,7 @@ def test_a_pure_camera_move_leaves_nothing(camera, size, trim):
     ],
 )
 def test_how_well_a_tool_is_recovered(trim, options, figure):
-    """The IoU of the mask with a tool of 10% of the frame that moves by 7.2 pixels."""
+    """IoU of the mask with a tool of 10% of the frame that moves by 7.2 pixels."""
     mask, forward = tool()
     described = describe(forward, -forward, trim=trim, **options)
     assert iou(rle.decode(described["motion"]), mask) == pytest.approx(figure, abs=1e-3)
@@ -65,7 +65,7 @@ def test_how_well_a_tool_is_recovered(trim, options, figure):
 
 
 def test_the_quantile_keeps_more_than_a_small_tool_only_above_the_floor():
-    """Top 20% of a frame in which 10% moves: the other 10% is picked from the background, unless the floor says no."""
+    """If 10% moves, the top 20% includes as much background, unless the floor excludes it."""
     mask, forward = tool()
     plain = rle.decode(describe(forward, -forward, floor=0)["motion"])
     assert plain.mean() == pytest.approx(0.2, abs=1e-3)
@@ -96,9 +96,9 @@ def test_a_black_or_static_frame_selects_nothing():
         ([0, 1, 2, 3, 4], {"gamma": 0.5, "floor": 2.5}, [0, 0, 0, 1, 1]),
         ([0, 0, 0, 0, 0], {"floor": 0.0}, [0, 0, 0, 0, 0]),
         ([0, 0, 0, 0, 0.4], {}, [0, 0, 0, 0, 0]),
-        ([9, 9, 9, 1, 1], {}, [1, 1, 1, 0, 0]),  # more than 20% share the highest
-        ([np.nan, 1, 2, 3, 4], {"gamma": 0.5}, [0, 0, 0, 1, 1]),  # of the known: 2.5
-        ([np.inf, 1, 2, 3, 4], {}, [0, 0, 0, 0, 1]),  # of the known: 3.4
+        ([9, 9, 9, 1, 1], {}, [1, 1, 1, 0, 0]),  # more than 20% have the maximum
+        ([np.nan, 1, 2, 3, 4], {"gamma": 0.5}, [0, 0, 0, 1, 1]),  # quantile of the known values: 2.5
+        ([np.inf, 1, 2, 3, 4], {}, [0, 0, 0, 0, 1]),  # quantile of the known values: 3.4
         ([np.nan] * 5, {}, [0] * 5),
     ],
 )

@@ -1,4 +1,4 @@
-"""The pictures that flow is made of: each as it opens by itself, though videos are decoded in one pass."""
+"""Image pairs for the flow: decoding videos in one pass equals opening each image separately."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_pictures_in_turn_are_those_that_open_one_by_one(phantom_surgx_roots, na
     references = REFERENCES[name]
     expected = [images.open_image(ref, phantom_surgx_roots).tobytes() for ref in references]
     assert [image.tobytes() for image in motion_rows._open_in_turn(references, phantom_surgx_roots)] == expected
-    assert len(set(expected)) >= 0.8 * len({ref["key"] for ref in references})  # a second is black
+    assert len(set(expected)) >= 0.8 * len({ref["key"] for ref in references})  # one second is black
 
 
 def test_a_video_is_decoded_in_one_pass_and_a_shared_picture_once(phantom_surgx_roots, monkeypatch):
@@ -59,7 +59,7 @@ def test_a_video_is_decoded_in_one_pass_and_a_shared_picture_once(phantom_surgx_
 
 @pytest.mark.parametrize(("name", "so_far"), [("next in the video", 27), ("next second", 2)])
 def test_pictures_are_opened_when_they_are_asked_for(phantom_surgx_roots, monkeypatch, name, so_far):
-    """Of three pictures: two seconds share the second of them; in the video the third is the 26th frame."""
+    """Three images: two seconds share the second image; in the video the third is the 26th frame."""
     calls = []
     number, open_image = cholec80._number, images.open_image
     monkeypatch.setattr(cholec80, "_number", lambda *args: calls.append("frame") or number(*args))
@@ -72,7 +72,7 @@ def test_pictures_are_opened_when_they_are_asked_for(phantom_surgx_roots, monkey
 
 
 def outcome(pictures) -> list[bytes | str]:
-    """The pictures as bytes, up to the error's message."""
+    """Collect the images as bytes, and the message of the error that ends them."""
     outcomes: list[bytes | str] = []
     try:
         for image in pictures:
@@ -88,7 +88,7 @@ def one_by_one(references, roots):
 
 @pytest.fixture
 def damaged(phantom_surgx_roots, tmp_path):
-    """Copies video 42, its frame `n` of the file overwritten in part, or the whole cut off there."""
+    """Copy video 42 and overwrite its frame `n` in part, or cut the file there."""
 
     def made(n: int, *, cut: bool = False) -> dict[str, Path]:
         path = tmp_path / "videos/video42.mp4"
@@ -99,7 +99,7 @@ def damaged(phantom_surgx_roots, tmp_path):
         data = bytearray(path.read_bytes())
         start = (packet.pos or 0) + packet.size // 3
         if cut:
-            header = data.index(b"moov")  # what follows it is needed to open the file at all
+            header = data.index(b"moov")  # the data after it is required to open the file
             data[start : header - 4] = bytes(header - 4 - start)
         else:
             data[start : start + 20] = np.random.default_rng(n).bytes(20)
@@ -112,7 +112,7 @@ def damaged(phantom_surgx_roots, tmp_path):
 @pytest.mark.parametrize("n", [2, 60, 120, 130, 149, 160, 240, 345])
 @pytest.mark.parametrize("cut", [False, True])
 def test_damage_stops_the_pictures_where_it_stops_them_one_by_one(damaged, n, cut):
-    """Also where the damage is in frames that no pair needs, between a pair and the keyframe before the next."""
+    """Includes damage in frames that no pair needs, between a pair and the next keyframe."""
     roots, references = damaged(n, cut=cut), of_video(0, 1, 125, 126, 150, 151, 325, 326)
     expected = outcome(one_by_one(references, roots))
     assert outcome(motion_rows._open_in_turn(references, roots)) == expected
@@ -128,7 +128,7 @@ def test_a_frame_beyond_the_end_is_named_after_those_before_it(phantom_surgx_roo
 
 
 class Differences(Raft):
-    """In RAFT's place, where only the pictures matter: their differences as flow."""
+    """A stand-in for RAFT that returns image differences as flow."""
 
     def between(self, frames, next_frames):
         difference = (next_frames[..., :2].astype(np.float32) - frames[..., :2]).transpose(0, 3, 1, 2)

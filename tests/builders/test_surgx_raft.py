@@ -1,4 +1,4 @@
-"""RAFT's call with random weights: padding, batches, device, identity, and what it refuses."""
+"""RAFT's call with random weights: padding, batches, device, identity, and errors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_padding_to_what_raft_takes(size, expected):
 
 
 def test_raft_gives_what_its_model_gives_on_frames_padded_by_hand(weights):
-    """Both directions, scaled by torchvision's own transforms, each pair on its own."""
+    """Both directions, scaled by torchvision's transforms, pair by pair."""
     import torch
     from torchvision.models.optical_flow import Raft_Large_Weights, raft_large
 

@@ -1,4 +1,4 @@
-"""Which second a boxed frame shows: what its number says, and what sources say that name each second's instruments."""
+"""Seconds of boxed frames: inferred from frame numbers, checked against sources that name instruments by second."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_steps_that_say_nothing_have_to_be_named():
             infer_numbering(frames_numbered(0, step, 3 * step))
 
 
-# --- what the instruments of each second say --------------------------------------------------------------------------
+# --- shifts found by the instruments of each second -------------------------------------------------------------------
 
 
 @given(st.integers(0, 300), st.integers(0, 300))
@@ -86,12 +86,12 @@ def test_the_sign_test_is_the_binomial_one(better, worse):
 
 
 def later(names_by_second: dict, seconds: int) -> dict:
-    """What is named, `seconds` later in each video."""
+    """Shift labels by `seconds` in each video."""
     return {(video, t + seconds): names for (video, t), names in names_by_second.items()}
 
 
 def drawn(seed: int) -> tuple[dict, dict]:
-    """What the clips of a seed show in each second: the instruments with a triplet, and those with a box."""
+    """Compute the instruments with a triplet and those with a box, by video and second, of a seed's clips."""
     clips = {video: surgery.clip(video, seed=seed) for video in (42, 43)}
     places = [(video, t) for video in clips for t in range(surgery.SECONDS)]
     triplet_names = {(v, k): frozenset(name for name, *_ in clips[v].triplets(25 * k)) for v, k in places}
@@ -111,7 +111,7 @@ def test_boxes_a_second_off_are_noticed_on_the_phantom(seed):
 
 
 def lasting(seed: int, n_seconds: int = 1500, mean_stay: float = 40.0) -> list[frozenset[str]]:
-    """The instruments in each second: they come and go, and stay for about 40 seconds."""
+    """Simulate the instruments in each second: they come and go, and stay for about 40 seconds."""
     change = np.random.default_rng(seed).random((n_seconds, 3)) < 1 / mean_stay
     present = np.cumsum(change, axis=0) % 2 == 1
     return [
@@ -124,7 +124,7 @@ def placed(names: list[frozenset[str]]) -> dict:
 
 
 def noisy(names: list[frozenset[str]], seed: int) -> list[frozenset[str]]:
-    """One second of eight named at random."""
+    """Replace the instruments of one second in eight by random ones."""
     rng = np.random.default_rng(seed)
     return [
         frozenset(rng.choice(INSTRUMENTS, 2).tolist()) if rng.random() < 1 / 8 else instruments for instruments in names
@@ -147,7 +147,7 @@ def test_instruments_that_stay_hide_a_shift_from_shares_and_not_from_the_test_no
 
 @pytest.mark.parametrize("seed", range(5))
 def test_annotators_who_differ_make_no_shift(seed):
-    """Boxes that are there a second sooner, a second longer, or both; and some of them at random."""
+    """Boxes start a second early, end a second late, or both; some are random."""
     truth = lasting(seed)
     sooner = [current | neighbour for current, neighbour in zip(truth, truth[1:] + truth[-1:], strict=True)]
     longer = [current | neighbour for current, neighbour in zip(truth, truth[:1] + truth[:-1], strict=True)]
@@ -179,7 +179,7 @@ def test_what_is_not_labelled_says_nothing():
 
 
 def test_sources_name_the_instruments_of_the_phantom(phantom_surgx_roots):
-    """Through the readers: boxes, triplets and tools of the same seconds, a second being 25 numbers."""
+    """Read boxes, triplets and tools of the same seconds; a second has 25 frame numbers."""
     boxes = [f for f in cholec80_boxes.read_frames(phantom_surgx_roots["cholec80_boxes"]) if f.video in (42, 43)]
     numbered = infer_numbering(boxes)
     boxed = collect_boxed_instruments(boxes, numbered, cholec80.INSTRUMENTS)
@@ -198,7 +198,7 @@ def test_sources_name_the_instruments_of_the_phantom(phantom_surgx_roots):
 
 
 def shifted(root: Path, folder: Path, by: int) -> Path:
-    """The csv of `root` in `folder`, of two videos, with all frame numbers `by` higher; no pictures."""
+    """Write the csv of `root` to `folder`: two videos, all frame numbers increased by `by`, no images."""
     folder.mkdir()
     shutil.copy(root / "ROI_Labels.csv", folder)
     rewrite_boxes(folder, lambda header, rows: [header, *(renumbered(r, by) for r in rows if r[0] in ("42", "43"))])
@@ -207,7 +207,7 @@ def shifted(root: Path, folder: Path, by: int) -> Path:
 
 @pytest.mark.parametrize("config", ["triplets", "triplets_t50"])
 def test_a_build_stops_at_boxes_a_second_off(phantom_surgx_roots, phantom_surgx_build, tmp_path, config):
-    """Numbers that begin with 25 look like those that begin with 0."""
+    """Frame numbers from 25 look like those from 0."""
     roots = phantom_surgx_roots | {
         "cholec80_boxes": shifted(phantom_surgx_roots["cholec80_boxes"], tmp_path / "boxes", 25)
     }
@@ -226,7 +226,7 @@ def test_a_build_stops_at_boxes_a_second_off(phantom_surgx_roots, phantom_surgx_
 
 
 def long_roots(folder: Path, n: int = 120, stay: int = 8) -> dict[str, Path]:
-    """A CholecT45 of one video whose instruments stay for eight seconds each, and boxes numbered by seconds from 1."""
+    """Write a CholecT45 of one video whose instruments stay for eight seconds each, and boxes numbered from 1."""
     t45, boxes = folder / "t45", folder / "boxes"
     (t45 / "data/VID42").mkdir(parents=True)
     boxes.mkdir()
@@ -261,7 +261,7 @@ def test_the_users_word_is_taken_and_what_speaks_against_it_counted(tmp_path, ca
 
 
 def test_frames_of_the_video_are_held_against_cholec80s_tools(phantom_surgx_roots, tmp_path):
-    """Where successors are frames of the video, which rest on the seconds; there is no other source for them."""
+    """Successors that are video frames depend on the seconds; no other source provides them."""
     boxes = phantom_surgx_roots["cholec80_boxes"]
     plain = shifted(boxes, tmp_path / "plain", 0)
     for video in (42, 43):
@@ -272,7 +272,7 @@ def test_frames_of_the_video_are_held_against_cholec80s_tools(phantom_surgx_root
     for video in (42, 43):
         path = cholec80.tool_file(phantom_surgx_roots["cholec80"], video)
         lines = path.read_text().splitlines(keepends=True)
-        if video == 43:  # one second's tools, turned round
+        if video == 43:  # invert the tools of one second
             number, *cells = lines[1].split()
             lines[1] = "\t".join([number, *("01"[cell == "0"] for cell in cells)]) + "\n"
         (cholec / "tool_annotations" / path.name).write_text("".join(lines))

@@ -1,4 +1,4 @@
-"""The motion of whole videos: runs that are killed and go on, and a cache that never mixes settings."""
+"""The motion of several videos: resuming killed runs, and a cache that never mixes settings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.builders.surgx_scenes import SIZE, moving, pairs_of, write_flow
 
 
 class Analytic:
-    """Flow known beforehand; counts what is asked of it, and may fail at a video's frame as a killed run would."""
+    """Known flow that records the requested frames and can fail at one, like a killed run."""
 
     def __init__(self, name="analytic", fails_at: tuple[str, int] | None = None) -> None:
         self.name, self.fails_at, self.asked = name, fails_at, []
@@ -79,7 +79,7 @@ def test_a_killed_run_goes_on_at_the_first_unfinished_video(tmp_path):
     [finished] = cache.glob("VID43*")
     half = finished.read_bytes()[:-40]
     finished.unlink()
-    (cache / f".{finished.name}.partial").write_bytes(half)  # as a kill leaves it
+    (cache / f".{finished.name}.partial").write_bytes(half)  # the state after a kill
     fourth = Analytic()
     assert compute_video_motion(VIDEOS, fourth, cache=cache) == motion
     assert fourth.asked == ALL[3:]

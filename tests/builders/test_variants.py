@@ -1,4 +1,4 @@
-"""Variants: each is its plain config's rows with one thing said or ordered differently."""
+"""Variants: each has its plain config's rows with one difference in wording or order."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_variant_pairs_with_its_plain_config(phantom_build, config):
             assert [after[i] for i in INDICES] == [before[i] for i in INDICES]
             form = NEGATION_FORMS[wording.negation_form].format(finding=before["finding"])
             assert after["options"][after["negated"]].lower() == form.lower()
-    share = sum(row["answer"] == 0 for row in plain) / len(plain)  # of those who always say A
+    share = sum(row["answer"] == 0 for row in plain) / len(plain)  # of readers that always answer A
     assert abs(share - 1 / 3) < 3 * (2 / 9 / len(plain)) ** 0.5  # three standard errors
 
 

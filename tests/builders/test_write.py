@@ -1,4 +1,4 @@
-"""Writing is atomic and deterministic; verifying finds what was changed."""
+"""Writing is atomic and deterministic; verify finds changes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def write(out: Path, *splits: Split, workers: int = 1) -> Path:
 
 
 def no_utf8() -> pa.Table:
-    """Rows whose ids are no text."""
+    """Build rows whose ids are not UTF-8."""
     ids = pa.Array.from_buffers(pa.string(), 5, pa.array([b"\xff"] * 5).buffers())
     return rows(5).set_column(0, FEATURES.arrow_schema.field("id"), ids)
 
@@ -82,7 +82,7 @@ def test_what_is_written_loads_and_verifies(tmp_path):
 
 
 def test_load_dataset_gives_the_rows_of_the_newest_build(tmp_path):
-    """Its cache is keyed by the README's header; the same number of rows and bytes must not hide a change."""
+    """The cache of datasets is keyed by the README header; equal row and byte counts must not hide a change."""
     for start in (0, 3):
         folder = write(tmp_path, Split("c", "train", lambda start=start: rows(3, start)))
         assert load_dataset(str(folder), "c", split="train")["id"][0] == f"row{start}"
@@ -120,7 +120,7 @@ def test_rows_in_parts_give_the_files_and_the_record_of_all_rows_at_once(tmp_pat
 
 def test_pages_end_where_they_are_full_and_not_where_parts_end(tmp_path, monkeypatch):
     monkeypatch.setattr("medfaith.builders.write.ROWS_PER_GROUP", 3000)
-    table = pa.table({"text": [f"question {i} " * 40 for i in range(7000)]})  # above the size of a page in each group
+    table = pa.table({"text": [f"question {i} " * 40 for i in range(7000)]})  # exceeds the page size in each group
     for name, size in (("whole", 7000), ("parts", 1000)):
         (tmp_path / name).mkdir()
         write_split(tmp_path / name, "c", "train", [table.slice(i, size) for i in range(0, 7000, size)])
@@ -167,7 +167,7 @@ def test_a_killed_build_leaves_the_old_one_and_the_next_cleans_up(folder, tmp_pa
 
 
 def test_the_name_always_holds_a_whole_build_while_it_is_replaced(folder, tmp_path):
-    """A reader that looks all the time while builds replace each other never finds the folder absent or half."""
+    """A concurrent reader never finds the folder missing or incomplete while builds replace each other."""
     code = (
         "import sys, pathlib\n"
         f"folder = pathlib.Path({str(folder)!r})\n"
@@ -339,7 +339,7 @@ def test_the_row_hash_is_of_content_and_order_only(rows_a, rows_b, cut):
     assert (compute_rowset_sha256(a) == compute_rowset_sha256(b)) == (rows_a == rows_b)
     chunked = pa.concat_tables([a.slice(0, cut), a.slice(cut)])
     assert compute_rowset_sha256(chunked) == compute_rowset_sha256(a)
-    padded = pa.concat_tables([b, a]).combine_chunks().slice(len(rows_b))  # buffers that do not start at zero
+    padded = pa.concat_tables([b, a]).combine_chunks().slice(len(rows_b))  # buffers with an offset
     assert compute_rowset_sha256(padded) == compute_rowset_sha256(a)
 
 

@@ -1,4 +1,4 @@
-"""That's the Wrong Lung! from the phantom sources to verified rows on disk, and what is wrong with other input."""
+"""That's the Wrong Lung! from the phantom sources to verified rows on disk; errors on invalid input."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_images_of_another_release_are_refused(phantom_wrong_lung_roots, tmp_pat
 
 @pytest.fixture
 def edited(phantom_wrong_lung_roots, tmp_path):
-    """The roots with a copy of Chest ImaGenome, of which a function has changed the lines of one file."""
+    """A factory of roots with a copy of Chest ImaGenome that has changed lines in one file."""
 
     def make(file: str, change) -> dict[str, Path]:
         roots = copied(phantom_wrong_lung_roots, "chest_imagenome", tmp_path)
@@ -123,7 +123,7 @@ def edited(phantom_wrong_lung_roots, tmp_path):
 
 
 def test_configs_without_rows_are_left_out_unless_they_are_asked_for(edited, tmp_path):
-    """Of one patient no other patient's sentence can be taken."""
+    """A single patient cannot get a sentence of another one."""
 
     def first_patient(header, lines):
         return header, *(line for line in lines if line.split("\t")[0] == lines[0].split("\t")[0])
@@ -137,7 +137,7 @@ def test_configs_without_rows_are_left_out_unless_they_are_asked_for(edited, tmp
 
 
 def moved(change, most: int):
-    """Moves the corners of the boxes in the first `most` rows."""
+    """Move the corners of the boxes in the first `most` rows."""
 
     def edit(header, lines):
         column = header.split("\t").index("coord_original")
@@ -158,7 +158,7 @@ def test_boxes_with_their_corners_in_another_order_stop_the_build(edited, tmp_pa
 
 
 def test_a_box_that_the_annotations_have_elsewhere_is_counted(edited, tmp_path):
-    """The first sentence's first box has a row for each of its two labels."""
+    """The first sentence's first box has one row for each of its two labels."""
     roots = edited("gold", moved(lambda c: [c[0] + 2, *c[1:]], 2))
     assert skipped(build(roots, tmp_path / "out", configs=["gold"]))[ELSEWHERE] == 1
 
@@ -184,7 +184,7 @@ def test_sentences_that_are_in_no_row_are_counted(repository, phantom_wrong_lung
 
 
 def test_boxes_that_the_annotations_have_not_are_counted(phantom_wrong_lung_roots, edited, repository, tmp_path):
-    """Of one image no box, of another not the first that gold has: the rows are the same, and need no swapped box."""
+    """Remove all boxes of one image and one box of another: the rows do not change and need no swapped box."""
     gold = chest_imagenome.read_gold(phantom_wrong_lung_roots["chest_imagenome"])
     first_sentence, other_sentence = (
         gold[0],
@@ -194,8 +194,11 @@ def test_boxes_that_the_annotations_have_not_are_counted(phantom_wrong_lung_root
 
     def without(header, lines):
         cells = [dict(zip(header.split(","), line.split(","), strict=False)) for line in lines]
-        gone = [first_sentence.image_id in o["image_id"] or (other_sentence.image_id in o["image_id"] and o["bbox_name"] == name)
-                for o in cells]  # fmt: skip
+        gone = [
+            first_sentence.image_id in o["image_id"]
+            or (other_sentence.image_id in o["image_id"] and o["bbox_name"] == name)
+            for o in cells
+        ]
         return header, *(line for line, left_out in zip(lines, gone, strict=True) if not left_out)
 
     folder = build(edited("anatomy", without), tmp_path / "out", configs=["swap_left_right"])

@@ -1,4 +1,4 @@
-"""Left for right: whole words in their case, and the reference code's letters."""
+"""Left-right swaps: whole words with their case, and the substring rule of the reference code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Perturbed partners: what each changes, what it keeps, what it cannot make, and what its draws depend on."""
+"""Perturbed partners: changed and kept columns, rows that cannot be made, and dependence of the random draws."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def anatomy_of(originals, names=tuple(ANATOMY)):
 
 
 def some_rows(n_studies=6):
-    """Two or more sentences a study, every study of another patient."""
+    """Build two or more sentences per study, each study from another patient."""
     names = [LUNGS, ("left lung", "left costophrenic angle"), ("trachea",), UPPER]
     texts = ["Clear lungs.", "Small left effusion.", "Midline trachea.", "Apical scars."]
     gold_sentences = [
@@ -126,7 +126,7 @@ def test_random_boxes_lie_at_the_same_shares_or_the_same_pixels():
     pixels, counted = perturbations.random_boxes([small_row, large_row], seed=0, place="pixels")
     assert [row["id"] for row in pixels] == [
         f"{large_row['id']}:random_boxes"
-    ]  # the trachea lies right of the small image
+    ]  # the trachea is outside the small image, to the right
     assert pixels[0]["boxes"] == small_row["boxes"]
     assert sum(counted.values()) == 1
 
@@ -170,7 +170,7 @@ def test_synthetic_rows_and_their_swapped_partners():
     ]
     swapped, counted = perturbations.synthetic_swapped_conditions(gold_sentences, seed=0)
     assert [row["original_id"] for row in swapped] == [row["id"] for row in partners]
-    # Both conditions of the first become the only other one there, which is denied.
+    # Both conditions of the first row become the only other condition there, which is negated.
     assert swapped[0]["sentence"] == "There is no atelectasis."
     assert swapped[0]["labels"] == [{"name": "atelectasis", "context": "no"}]
     assert swapped[1]["sentence"] in (

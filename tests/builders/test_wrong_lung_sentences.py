@@ -1,4 +1,4 @@
-"""Rows of the gold sentences and their subsets, against boxes and overlaps that are plain to see."""
+"""Rows and subsets of the gold sentences, against boxes and overlaps that can be checked by hand."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_row_is_what_the_sources_say():
         "patient_id": "10000009",
         "study_id": "50000003",
         "sentence": "Small effusion.",
-        # Both corners' pixels are in the box.
+        # The box includes the pixels of both corners.
         "boxes": [
             {"label": "left lung", "xywh": [220, 50, 160, 400]},
             {"label": "left costophrenic angle", "xywh": [340, 400, 40, 50]},
@@ -102,8 +102,8 @@ def test_what_is_left_out_is_counted():
     [
         ([(1, 1), (1, 2), (2, 1)], 0, 0),
         ([(1, 1), (1, 2), (2, 1), (1, 3), (1, 4), (2, 2)], 3, 0),
-        ([(1, 1), (1, 2), (2, 1), (1, 3), (1, 3)], 1, 0),  # an id that stands twice is one sentence
-        ([(1, 1), (1, 2), (2, 1), (3, 1), (3, 2)], 0, 0),  # of an image that gold has not
+        ([(1, 1), (1, 2), (2, 1), (1, 3), (1, 3)], 1, 0),  # a repeated id is one sentence
+        ([(1, 1), (1, 2), (2, 1), (3, 1), (3, 2)], 0, 0),  # its image is not in gold
         ([(1, 1), (2, 9)], 1, 2),
         ([], 0, 3),
     ],
@@ -134,13 +134,13 @@ def test_overlap_is_the_mean_jaccard_index_in_the_view_and_none_where_that_shows
     assert mean_overlap(report_rows) == pytest.approx(np.mean(ious), abs=1e-12)
     assert ious[2] == 0 < ious[0]
     assert math.isnan(mean_overlap(report_rows[:1]))
-    corner = {"trachea": (0, 0, 5, 5)}  # beyond the centre crop
+    corner = {"trachea": (0, 0, 5, 5)}  # outside the centre crop
     report_rows = [row for row, _ in rows(*(gold(i, names=["trachea"], boxes=corner) for i in range(3)))]
     assert not mask([report_rows[0]["boxes"][0]["xywh"]], SIZE).any()
     assert math.isnan(mean_overlap(report_rows))
     assert select_most_diverse(report_rows) == [False] * 3
     visible_rows = [row for row, _ in rows(gold(4, names=["left lung"]))]
-    assert mean_overlap(report_rows + visible_rows) == 0  # of the three pairs with the sentence that the view shows
+    assert mean_overlap(report_rows + visible_rows) == 0  # mean over the three pairs with the visible sentence
 
 
 def test_the_most_diverse_tenth_are_whole_reports():

@@ -1,4 +1,4 @@
-"""The silver sentences, from the phantom's scene graphs to verified rows; and that no gold patient is among them."""
+"""Silver sentences from the phantom's scene graphs to verified rows; no gold patient is included."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def repository(phantom_wrong_lung_roots, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def edited(phantom_wrong_lung_roots, tmp_path) -> Callable[[Edit], dict[str, Path]]:
-    """The roots with a copy of Chest ImaGenome that a function has changed."""
+    """A factory of roots with a changed copy of Chest ImaGenome."""
 
     def make(edit: Edit) -> dict[str, Path]:
         roots = copied(phantom_wrong_lung_roots, "chest_imagenome", tmp_path)
@@ -53,7 +53,7 @@ def edited(phantom_wrong_lung_roots, tmp_path) -> Callable[[Edit], dict[str, Pat
 
 
 def listed(root: Path, file: str) -> list[dict[str, str]]:
-    """The lines of a list of images: of a split, or of those to avoid."""
+    """Read the lines of an image list: of a split, or images_to_avoid.csv."""
     with (root / LISTS / FILES.get(file, file)).open(newline="") as opened:
         return list(csv.DictReader(opened))
 
@@ -65,7 +65,7 @@ def graph_of(root: Path, dicom_id: str) -> dict[str, Any] | None:
 
 
 def read_alone(root: Path, split: str) -> Iterator[tuple[str, dict[str, Any], dict[str, list[float]], set]]:
-    """By the release's description: image, its line, and of each sentence its boxes and labels, by its id."""
+    """Iterate over id, image line, boxes and labels of each sentence, by the description of the release (the oracle)."""
     for line in listed(root, split):
         graph = graph_of(root, line["dicom_id"])
         if graph is None:
@@ -121,7 +121,7 @@ def test_a_study_with_two_images_has_its_sentences_once_for_each_and_no_patient_
 
 @pytest.fixture(scope="module")
 def exchanged(phantom_wrong_lung_roots, tmp_path_factory) -> Path:
-    """A build of lists of which validation has the images of train, and train those of validation."""
+    """A build with the image lists of train and validation exchanged."""
     folder = tmp_path_factory.mktemp("exchanged")
     roots = copied(phantom_wrong_lung_roots, "chest_imagenome", folder)
     lists = roots["chest_imagenome"] / LISTS
@@ -135,7 +135,7 @@ def exchanged(phantom_wrong_lung_roots, tmp_path_factory) -> Path:
     ("fixture", "split"), [("repository", "train"), ("repository", "test"), ("exchanged", "validation")]
 )
 def test_the_most_diverse_reports_are_a_tenth_of_each_split(request, fixture, split):
-    """The phantom's own validation has fewer than ten rows, of which none is a tenth."""
+    """The phantom's own validation split has fewer than ten rows and therefore no tenth."""
     reports: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows_of(request.getfixturevalue(fixture), "silver", split):
         reports[row["image"]["key"]].append(row)
@@ -153,7 +153,7 @@ def test_the_most_diverse_reports_are_a_tenth_of_each_split(request, fixture, sp
 
 
 def test_a_build_is_sound_and_opens(repository, phantom_wrong_lung_roots, phantom_wrong_lung_build):
-    assert not (phantom_wrong_lung_build / REPOSITORY / "silver").exists()  # it is built only when it is asked for
+    assert not (phantom_wrong_lung_build / REPOSITORY / "silver").exists()  # silver is built only on request
     few = rows_of(repository, "silver", "validation")
     assert (len(few) < 10, any(row["subsets"]["mdrb"] for row in few)) == (True, False)
     assert problems(repository) == {("gold", "test"): (), **{("silver", split): () for split in FILES}}
@@ -200,7 +200,7 @@ def avoided(phantom_wrong_lung_roots) -> list[dict[str, str]]:
 
 
 def rewrite_avoided(change: Callable[[list[str]], list[str]]) -> Edit:
-    """Changes the lines of images_to_avoid.csv."""
+    """Return an edit that changes the lines of images_to_avoid.csv."""
 
     def edit(root: Path) -> None:
         path = root / LISTS / "images_to_avoid.csv"
@@ -211,7 +211,7 @@ def rewrite_avoided(change: Callable[[list[str]], list[str]]) -> Edit:
 
 
 def left_out(folder: Path) -> dict[str, int]:
-    """How many images of gold patients build.json counts, by split."""
+    """Count the images of gold patients that build.json reports as skipped, by split."""
     counted = skipped(folder)
     return {split: n for split in FILES if (n := counted.get(f"silver, {split}: {silver.OF_GOLD}"))}
 
@@ -239,7 +239,7 @@ def test_a_gold_patient_whom_images_to_avoid_has_not_is_left_out(repository, edi
 def test_a_patient_or_an_image_that_only_images_to_avoid_has_is_left_out(
     phantom_wrong_lung_roots, repository, edited, tmp_path, changed_ids
 ):
-    """By another study of the patient; and by the image alone."""
+    """Match by another study of the patient, and by the image alone."""
     first_line, *other_lines = listed(phantom_wrong_lung_roots["chest_imagenome"], "train")
     assert first_line["subject_id"] not in {line["subject_id"] for line in other_lines}
     added = ",".join(value for name, value in (first_line | changed_ids).items() if name)
@@ -270,7 +270,7 @@ def test_verify_finds_a_gold_patient(repository, tmp_path):
 
 
 def rewrite(change: Callable[[dict[str, bytes]], Any]) -> Edit:
-    """Changes the zip's files, by the name of the image."""
+    """Return an edit that changes the files of the zip, by image id."""
 
     def edit(root: Path) -> None:
         with zipfile.ZipFile(root / GRAPHS) as packed:
@@ -315,7 +315,7 @@ def test_patients_in_two_splits_are_counted(phantom_wrong_lung_roots, edited, tm
 
 
 def each(change: Callable[[dict[str, Any]], Any]) -> Edit:
-    """Changes every graph, or puts what `change` returns in its place."""
+    """Return an edit that changes every graph in place, or replaces it by the result of `change`."""
 
     def changed(data: bytes) -> bytes:
         graph = json.loads(data)

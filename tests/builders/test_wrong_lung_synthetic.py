@@ -1,4 +1,4 @@
-"""Sentences from labels: the paper's own examples (Table 5, Figure 10), the rules of A.3.1, and other conditions."""
+"""Sentences from labels: the paper's examples (Table 5, Figure 10), the rules of A.3.1, and other conditions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_papers_examples(conditions, expected):
         ({yes("normal"): ("left lung", "right clavicle")}, "The right clavicle and left lung are normal."),
         ({yes("edema"): ("left costophrenic angle", ANGLE)}, "There is edema in the costophrenic angles."),
         ({no("normal"): BOTH}, "There is no normal."),
-        # One label both ways: one clause each, beside one another.
+        # A label with both contexts: one clause each, in sequence.
         (
             {yes("edema"): ("left lung",), no("pneumonia"): BOTH, no("edema"): ("right lung",)},
             "There is edema in the left lung. There is no edema. There is no pneumonia.",
@@ -107,9 +107,9 @@ def test_another_condition_comes_from_exactly_the_same_anatomies_and_each_is_as_
 
 def test_a_condition_without_another_stays_and_two_that_become_one_are_said_once():
     for conditions in (
-        {yes("atelectasis"): ("left lung",)},  # nothing else was seen there
-        {yes("edema"): ("trachea",)},  # nothing was seen there
-        {yes("abnormal"): BOTH, no("edema"): BOTH, yes("pneumonia"): BOTH},  # only its own labels were
+        {yes("atelectasis"): ("left lung",)},  # no other condition has this location
+        {yes("edema"): ("trachea",)},  # no condition has this location
+        {yes("abnormal"): BOTH, no("edema"): BOTH, yes("pneumonia"): BOTH},  # only its own labels have this location
     ):
         assert replace_conditions(conditions, KNOWN, "row", seed=0) == conditions
     conditions_by_location = {frozenset(["left lung"]): [yes("edema")], frozenset(["trachea"]): [yes("edema")]}

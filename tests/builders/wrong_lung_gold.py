@@ -1,4 +1,4 @@
-"""Gold sentences of Chest ImaGenome without any file, for the tests of That's the Wrong Lung!"""
+"""Synthetic gold sentences of Chest ImaGenome for the tests of That's the Wrong Lung!; no files are read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def gold(
     conditions: Sequence[tuple[str, str]] = (("normal", "yes"),),
     boxes: Mapping[str, tuple[float, float, float, float]] = ANATOMY,
 ) -> GoldSentence:
-    """The sentence `number` of a study, whose image shows ANATOMY; every condition is said of all `names`."""
+    """Build the sentence `number` of a study whose image shows ANATOMY; all `names` have every condition."""
     mentions = tuple(Mention(name, label, context, True) for label, context in conditions for name in names)
     patient_id = f"{10_000_000 + (study if patient is None else patient)}"
     named_boxes = {name: boxes[name] for name in names}
@@ -46,7 +46,7 @@ def gold(
 
 
 def image(sentence: GoldSentence, size: tuple[int, int] = SIZE) -> dict[str, Any]:
-    """The row of `mimic_cxr.read_images` of a sentence's image."""
+    """Build the row of `mimic_cxr.read_images` for a sentence's image."""
     ids = {"subject_id": sentence.patient_id, "study_id": sentence.study_id, "dicom_id": sentence.image_id}
     return ids | {"key": mimic_cxr.key(**ids), "view": "AP", "height": size[0], "width": size[1], "split": "test"}
 

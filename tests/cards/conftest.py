@@ -1,4 +1,4 @@
-"""Every repository that medfaith builds, of synthetic sources."""
+"""Every repository that medfaith builds, from synthetic sources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def builds(
     phantom_surgx_roots: dict[str, Path],
     phantom_wrong_lung_build: Path,
 ) -> dict[str, Path]:
-    """The folder of each build by the repository's name."""
+    """The folder of each build by repository name."""
 
     def others(out: Path) -> None:
         cxr_contrabench.build(phantom_item_roots, out)
@@ -34,7 +34,7 @@ def builds(
 
 @pytest.fixture(scope="session")
 def staged(once: Any, builds: dict[str, Path]) -> dict[str, Path]:
-    """What would be uploaded of each build to the organisation `phantom-org`, by the repository's name."""
+    """The files staged for the organisation `phantom-org`, by repository name."""
 
     def stage(out: Path) -> None:
         for name, folder in builds.items():

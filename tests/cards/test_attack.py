@@ -1,4 +1,4 @@
-"""What somebody without the label files learns of a recipe: nothing of its rows but how many there are."""
+"""Information that a recipe leaks to somebody without the label files: only the number of rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RECIPES = (CHEXPERT, "cxr-contrabench-rexvqa", "heal-medvqa-vindr_cxr", "wrong-l
 
 
 class Recipe(NamedTuple):
-    """What everybody can read, and the build that it was made of."""
+    """The published folder and its build."""
 
     folder: Path
     built: publication.Publication
@@ -45,7 +45,7 @@ class Recipe(NamedTuple):
 
     @property
     def public(self) -> list[bytes]:
-        """Whatever an attacker may take for a key: every hash and name that is published, as text and as bytes."""
+        """Candidate keys of an attacker: every published hash and name, as text and as bytes."""
         text = (self.folder / "build.json").read_text(encoding="utf-8")
         names = {b"", *(name.encode() for name in re.findall(r'"([^"]+)"', text))}
         return [*names, *(bytes.fromhex(digits) for digits in re.findall(r"\b[0-9a-f]{64}\b", text))]
@@ -57,7 +57,7 @@ def recipe(request: pytest.FixtureRequest, builds: dict[str, Path], staged: dict
 
 
 def rows_of(recipe: Recipe) -> Iterator[tuple[str, str, str, bytes]]:
-    """Config, split, id and JSON of each row, in the order of the build."""
+    """Iterate over config, split, id and JSON of each row, in build order."""
     for config, split, rows in recipe.built.tables():
         yield from zip(
             itertools.repeat(config), itertools.repeat(split), rows["id"].to_pylist(), iterate_row_json(rows)
@@ -65,7 +65,7 @@ def rows_of(recipe: Recipe) -> Iterator[tuple[str, str, str, bytes]]:
 
 
 def test_the_order_is_that_of_the_keyed_hashes(recipe: Recipe):
-    """Not a source's own, nor that of a hash which anybody can compute: the rows that were drawn would follow."""
+    """The order of a source or of an unkeyed hash would reveal which rows were selected."""
     for config, rows in recipe.manifests.items():
         rows_by_split = [[*group] for _, group in itertools.groupby(rows, key=lambda row: row["split"])]
         assert len(rows_by_split) == len({row["split"] for row in rows}), config
@@ -83,7 +83,7 @@ def test_no_hash_stands_in_two_configs(recipe: Recipe):
 
 
 def test_no_id_and_no_row_can_be_tried_without_the_labels(recipe: Recipe):
-    """With all ids and rows at hand, more than any attacker has, and whatever is public for a key."""
+    """Try all ids and rows, more than any attacker has, with every public string as a key."""
     published = {row[name] for rows in recipe.manifests.values() for row in rows for name in ("id", "sha256")}
     tried = [text for _, _, row_id, row in rows_of(recipe) for text in (row_id.encode(), row)][::7]
     for text in tried:
@@ -136,7 +136,7 @@ def test_a_hidden_count_does_not_follow_from_the_others(counts: dict[str, int]):
 
 
 def rewritten(path: Path, to: Path, form: str) -> Path:
-    """The same labels, written otherwise."""
+    """Write the same labels in another form."""
     with path.open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     if form == "prefix":

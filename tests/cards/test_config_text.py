@@ -1,4 +1,4 @@
-"""What a card says of the configs and splits that its build has."""
+"""Card texts on the configs and splits of a build."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_tasks_are_those_that_a_build_has_rows_for(splits, tasks):
 
 
 def test_a_card_speaks_of_the_configs_of_its_build_alone(builds):
-    """As of the labels in torchxrayvision, which have no validation split."""
+    """The labels in torchxrayvision have no validation split."""
     built = publication.read(builds["cxr-contrabench-chexpert"])
     splits = {key: split for key, split in built.record["splits"].items() if key.endswith("presence/train")}
     partial_build = replace(

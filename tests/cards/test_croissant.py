@@ -1,4 +1,4 @@
-"""croissant.json: mlcroissant, which nobody here wrote, accepts it and reads the rows by it."""
+"""croissant.json: mlcroissant, an independent implementation, accepts it and reads the rows with it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_mlcroissant_reads_the_rows_of_the_parquet(name, staged):
 
 
 def plain(value: Any) -> Any:
-    """A record of mlcroissant as a row: without the record set's name in its keys, text as str, numbers as Python's."""
+    """Convert a record of mlcroissant to a row: keys without the record set's name, text as str, Python numbers."""
     if isinstance(value, dict):
         return {key.rsplit("/", 1)[-1]: plain(nested) for key, nested in value.items()}
     if isinstance(value, list):
@@ -130,7 +130,7 @@ def test_a_copy_with_other_times_stages_the_same_bytes(name, staged, builds, tmp
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_key_of_a_record_set_is_one(name, staged):
-    """Variants have the ids of their originals, and a config's splits may have the same."""
+    """Variants share the ids of their originals, and the splits of a config may share ids."""
     for described in read(staged[name])["recordSet"]:
         columns = [key["@id"].removeprefix(f"{described['@id']}/") for key in described["key"]]
         keys: list[tuple] = []

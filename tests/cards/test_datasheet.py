@@ -1,4 +1,4 @@
-"""The card of a published repository: the Hub's libraries read it, and what it says is what the build is."""
+"""The card of a published repository: the Hub's libraries can read it, and it agrees with the build."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_row_of_the_build_gives_the_manifests_hash_as_the_card_says(name, stag
 
 @pytest.mark.parametrize("name", BODIES)
 def test_the_card_has_the_command_that_builds_it(name, builds, staged):
-    """What the command gives: tests/cli/test_build.py."""
+    """tests/cli/test_build.py covers the output of the command."""
     record = json.loads((builds[name] / "build.json").read_text(encoding="utf-8"))
     arguments = command.rebuild(record)
     assert command.format_command(arguments) in (staged[name] / "README.md").read_text(encoding="utf-8")
@@ -205,7 +205,7 @@ def test_the_readme_of_a_build_has_the_body_and_loads_as_it_says(name, builds, t
 
 
 def entries(bibtex):
-    """Key -> fields, with single spaces; `note` is each metric's own."""
+    """Parse BibTeX into fields by key, with single spaces; `note` is left out, because it differs by metric."""
     fields_by_key = {}
     for key, fields in re.findall(r"@\w+\{([\w-]+),\n(.*?)\n\}", bibtex, re.DOTALL):
         split = (" ".join(field.split()) for field in re.split(r",\n(?=  \w+ = )", fields))
@@ -238,7 +238,7 @@ def test_splits_that_count_the_same_stand_on_one_line():
 
 
 def test_a_licence_of_images_that_rows_reference_holds_too(builds):
-    """A build whose labels are open and whose record forgets where its images come from."""
+    """The labels are open, and the record does not name the source of the images."""
     built = publication.read(builds["cxr-contrabench-chexpert"])
     forgetful = replace(built, sources=(sources.source("chexstruct"),))
     assert (forgetful.policy, forgetful.withholds_ids) == ("recipe", True)

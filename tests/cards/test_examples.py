@@ -1,4 +1,4 @@
-"""The committed example rows are those that the synthetic sources give now."""
+"""The committed example rows equal those built from the synthetic sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hashes of rows, and how two sets of them are told apart."""
+"""Hashes of rows, and the comparison of two manifests."""
 
 from __future__ import annotations
 

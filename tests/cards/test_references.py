@@ -1,4 +1,4 @@
-"""Committed references and the paper's figures: what the real label files inside torchxrayvision must give."""
+"""Committed references and the paper's figures, on the real label files inside torchxrayvision."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def test_the_published_count_of_train_presence_is_reproduced(verdicts):
 
 
 def test_validation_absence_leaves_285_present_targets():
-    """Section 3.2: on 132 studies with all six targets labelled, 507 are absent, so that 285 are present."""
+    """Section 3.2: 132 studies have all six targets labelled; 507 labels are absent, therefore 285 present."""
     paper = PUBLISHED["chexpert_absence/validation"]
     assert 6 * paper["studies"] == paper["rows"] + 285

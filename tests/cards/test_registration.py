@@ -1,4 +1,4 @@
-"""eval.yaml, by the fields that the Hub's documentation has."""
+"""eval.yaml has the fields that the Hub documents."""
 
 from __future__ import annotations
 

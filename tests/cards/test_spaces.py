@@ -1,4 +1,4 @@
-"""Metrics as Spaces: what is staged loads without medfaith, its page runs, and its card says what it has to."""
+"""Metrics as Spaces: the staged folder loads without medfaith, its page runs, and its card is complete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = [metric.name for metric in METRICS]
 HEADINGS = ["How to use", "Inputs", "Outputs", "Published values", "Limits", "Citation"]
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 
-# What a Space has not: medfaith, and libraries that evaluate would take a long time to import.
+# Modules that a Space does not have: medfaith, and libraries that evaluate is slow to import.
 WITHOUT = """
 import importlib.abc, json, runpy, sys
 
@@ -59,7 +59,7 @@ print(json.dumps(found))
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Of a process that reaches nothing and finds nothing of the checkout."""
+    """Build the environment of a process without network access and without the checkout."""
     inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     offline = {"HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False", "NO_PROXY": "127.0.0.1"}
     return {**inherited, **offline, "HF_HOME": str(home), "HF_MODULES_CACHE": str(home / "modules"), "PYTHONPATH": ""}
@@ -67,7 +67,7 @@ def environment(home: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def staged(tmp_path_factory) -> Path:
-    """A folder in which every metric is staged as clinic/<metric>."""
+    """A folder with every metric staged as clinic/<metric>."""
     away = tmp_path_factory.mktemp("spaces")
     for metric in METRICS:
         into = away / "clinic" / metric.name
@@ -78,7 +78,7 @@ def staged(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def loaded(staged, tmp_path_factory) -> dict:
-    """What one process that has no medfaith makes of all the staged cards and example inputs."""
+    """Results of all staged cards and example inputs, from one process without medfaith."""
     command, env = [sys.executable, "-c", EXAMPLES, *NAMES], environment(tmp_path_factory.mktemp("home"))
     done = subprocess.run(command, cwd=staged, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
@@ -121,7 +121,7 @@ def test_a_static_space_shows_the_card_and_the_examples_with_their_scores(tmp_pa
     assert not (folder / "app.py").exists()
     assert "gradio" not in (folder / "requirements.txt").read_text(encoding="utf-8")
     page = (folder / "index.html").read_text(encoding="utf-8")
-    assert not re.search("<(script|link|img)|url\\(", page)  # it needs no other file
+    assert not re.search("<(script|link|img)|url\\(", page)  # the page is self-contained
     assert {"Examples", *HEADINGS} <= set(re.findall("<h2>(.+)</h2>", page))
     text = " ".join(html.unescape(re.sub("<[^>]+>", " ", page)).split())
     for example in json.loads((folder / "example.json").read_text(encoding="utf-8"))["examples"]:
@@ -140,7 +140,7 @@ def test_a_static_space_names_the_library_that_it_lacks(tmp_path, monkeypatch):
 
 
 def written(room: Path, files: dict[str, str]) -> Path:
-    """A metric `m` in a room of the given files."""
+    """Write the files of a metric `m` and return its folder."""
     for name, source in files.items():
         (room / name).parent.mkdir(exist_ok=True)
         (room / name).write_text(source, encoding="utf-8")
@@ -181,7 +181,7 @@ def test_what_no_space_can_have_is_refused(tmp_path, files, message):
 
 
 def third_party(path: Path) -> set[str]:
-    """Distributions that a file imports; a sibling that it imports is there."""
+    """List the third-party modules that a file imports; modules that it imports relatively must exist."""
     modules = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -227,14 +227,14 @@ def test_staging_gives_the_same_files_again(staged, tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-# The page, in a process of its own, asked by Gradio's client.
+# Run the page in its own process and query it by Gradio's client.
 
 PAGE = WITHOUT + "runpy.run_path('app.py', run_name='__main__')"
 
 
 @pytest.fixture(scope="module")
 def page(staged, tmp_path_factory):
-    """A client of the page of `ivt`."""
+    """A Gradio client of the running page of `ivt`."""
     from gradio_client import Client
 
     with socket.socket() as free:
@@ -255,7 +255,7 @@ def page(staged, tmp_path_factory):
 
 
 def address(page: subprocess.Popen[str]) -> str:
-    """Where a page that starts is served; gives it two minutes."""
+    """Read the address of a starting page from its output; wait two minutes at most."""
     lines, late = [], threading.Timer(120, page.kill)
     late.start()
     for line in page.stdout or ():
@@ -281,7 +281,7 @@ def test_the_page_shows_an_example_and_gives_the_metrics_scores(page, loaded, st
 
 
 def null_for_nan(value):
-    """What JSON makes of scores."""
+    """Replace NaN by None, as JSON does with scores."""
     if isinstance(value, dict):
         return {key: null_for_nan(item) for key, item in value.items()}
     if isinstance(value, list):

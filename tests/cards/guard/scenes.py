@@ -1,4 +1,4 @@
-"""Stagings of phantom builds, and changes to them as real mistakes would make them."""
+"""Staged phantom builds, and changes that imitate real mistakes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAL, SURGX, WRONG_LUNG = "heal-medvqa-vindr_cxr", "surgxbench-cholect45", "wron
 
 
 def opened(publication: Publication) -> Publication:
-    """As it would be if its sources' licences let rows out."""
+    """Return the publication as if the licences of its sources allowed publishing rows."""
     return replace(publication, sources=(source("openi"),), referenced=())
 
 
@@ -38,12 +38,12 @@ def first_parquet(staged: Path) -> Path:
 
 
 def rewrite(path: Path, change: Callable[[pa.Table], pa.Table], **options: Any) -> None:
-    """Writes a Parquet file again with another table."""
+    """Rewrite a Parquet file with another table."""
     pq.write_table(change(pq.ParquetFile(path).read()), path, **options)
 
 
 def insert_before_footer(path: Path, data: bytes) -> None:
-    """Puts bytes where no reader of the Parquet file looks."""
+    """Insert bytes that no reader of the Parquet file reads."""
     written = path.read_bytes()
     footer = len(written) - 8 - int.from_bytes(written[-8:-4], "little")
     path.write_bytes(written[:footer] + data + written[footer:])
@@ -51,7 +51,7 @@ def insert_before_footer(path: Path, data: bytes) -> None:
 
 
 def with_value(table: pa.Table, row: int, column: str, value: Any) -> pa.Table:
-    """With another value in a row (from 1). column: dotted, the first item of a list."""
+    """Replace a value in a row (counted from 1); `column` is a dotted path to the first item of each list."""
     rows = table.to_pylist()
     *outer, last = column.split(".")
     holder: Any = rows[row - 1]
@@ -72,7 +72,7 @@ def image_bytes(kind: str) -> bytes:
 
 
 def with_rows(publication: Publication, change: Callable[[pa.Table], pa.Table]) -> Publication:
-    """The build as if its first split had other rows."""
+    """Return the build with changed rows in its first split."""
     first_split, *other_splits = list(publication.tables())
     config, split, table = first_split
 
@@ -84,7 +84,7 @@ def with_rows(publication: Publication, change: Callable[[pa.Table], pa.Table]) 
 
 
 def with_record(publication: Publication, change: Callable[[dict[str, Any]], Any]) -> Publication:
-    """The build as if its build.json had something else."""
+    """Return the build with a changed build.json."""
     record = json.loads(json.dumps(publication.record))
     change(record)
     return replace(publication, record=record)

@@ -1,4 +1,4 @@
-"""Leaks, planted wherever something is published: each is refused, and what is built passes."""
+"""Planted leaks in every published part are refused; unchanged builds pass."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def row(publication: Publication) -> str:
     return json.dumps({name: value for name, value in rows_of(publication)[0].items() if name != "region"})
 
 
-# What is planted: a text, or what makes one of a build.
+# Kind of leak -> text, or a function that makes the text from a build.
 KINDS: dict[str, str | Callable[[Publication], str]] = {
     "an image in base64": base64.b64encode(PNG).decode(),
     "an image in a data URI": f"data:image/png;base64,{base64.b64encode(PNG).decode()[:40]}",
@@ -79,7 +79,7 @@ KINDS: dict[str, str | Callable[[Publication], str]] = {
 
 
 def stage_build(name: str, publication: Publication, folder: Path) -> Path:
-    """What medfaith stages of a build, in a folder."""
+    """Stage a build in a subfolder of `folder`."""
     (staged := folder / name).mkdir()
     staging.generate(publication, f"phantom-org/{name}", False, staged)
     return staged
@@ -97,7 +97,7 @@ def term(record: dict[str, Any], text: str) -> None:
     next(iter(next(iter(record["splits"].values()))["counts"].values()))[text] = 9
 
 
-# Where it is planted in a build's record, so that medfaith itself would write it. What a user says of a tool is free.
+# Places in a build's record that medfaith itself would publish. The name of the user's segmenter is free text.
 PLACES = [(segmenter, kind) for kind in KINDS]
 PLACES += [(place, kind) for place in (reason, term) for kind in ("a report", "an e-mail address", "an identifier")]
 
@@ -110,7 +110,7 @@ def test_a_text_that_a_build_brings_along_is_refused(place, kind, publications, 
     assert TOKEN not in str(refused(stage_build(HEAL, publication, tmp_path), REPORT, publication=publication))
 
 
-# Column of openi_report_absence, and a value that no template makes.
+# Kind -> column of openi_report_absence, and a value that no template produces.
 VALUES = {
     "a sentence of the report": ("cue", "There is a small left pleural effusion with adjacent atelectasis."),
     "a cue with a word more": ("cue", "no evidence of cancer"),
@@ -146,7 +146,7 @@ def test_a_value_that_no_template_makes_is_refused(kind, publications):
 
 
 def add(name: str, text: str) -> Callable[[Path], Any]:
-    """Adds a text to a file that medfaith writes, or a file."""
+    """Return an edit that appends text to a file, or creates the file."""
     return lambda folder: (folder / name).open("a", encoding="utf-8").write(text)
 
 
@@ -160,7 +160,7 @@ def link(folder: Path) -> None:
     card.symlink_to(elsewhere)
 
 
-# What is done to what is staged: any file, and any byte of one, that medfaith does not write.
+# Edits of a staged folder that add or change a file.
 FILES: dict[str, Callable[[Path], Any]] = {
     "a word on the card": add("README.md", f"\nFor example {TOKEN}\n"),
     "a space in build.json": add("build.json", " "),
@@ -189,7 +189,7 @@ def test_a_file_that_medfaith_did_not_write_is_refused(kind, staged, refused, tm
     assert TOKEN not in str(error)
 
 
-# What a build.json may not have, in place of what medfaith build writes.
+# Edits of build.json that make it invalid: repository, edit, expected column.
 RECORDS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     "an entry of its own": (CHEXPERT, lambda r: r.update(note="x"), "note"),
     "an option of its own": (CHEXPERT, lambda r: r["arguments"].update(note="x"), "arguments.note"),
@@ -234,7 +234,7 @@ def test_the_guard_looks_at_rows_and_at_the_record(name, change, column, publica
 
 @pytest.mark.parametrize("source", ["chexpert", "vindr_cxr_anatomy"])
 def test_a_file_of_the_users_is_named_nowhere(source, publications, tmp_path):
-    """A mask file that was called like a person and a record number got into all three files."""
+    """A mask file named after a person and a record number once got into all three files."""
     name = CHEXPERT if source == "chexpert" else HEAL
     file_hashes = {"Jane Doe 12345.json": "ab" * 32, "12345.json": "cd" * 32}
     publication = with_record(publications[name], lambda record: record["sources"][source]["files"].update(file_hashes))

@@ -1,4 +1,4 @@
-"""The guard's rules on single texts: what passes, what is refused, and that no place or writing hides it."""
+"""The guard's rules on single texts: accepted, refused, and refused in every place and notation."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_image_data_is_found_in_every_writing(kind, writing):
 
 @given(st.binary(min_size=60, max_size=300))
 def test_bytes_in_base64_are_found_whatever_they_are(data):
-    """Unless they look like words: a kind of character is missing, or there are separators as of a path."""
+    """Exceptions look like words: a character class is missing, or separators occur as in a path."""
     text = base64.b64encode(data).decode().rstrip("=")
     pieces = re.split(r"[/+]+", text)
     plain = re.search("[a-z]", text) and re.search("[A-Z]", text) and re.search("[0-9]", text)
