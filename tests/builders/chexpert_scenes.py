@@ -11,7 +11,7 @@ from medfaith.builders.cxr_contrabench import chexpert
 Labels = Mapping[str, float | None]  # by finding
 
 
-def images_table(rows: Sequence[tuple[str, int, Labels]]) -> pa.Table:
+def build_images_table(rows: Sequence[tuple[str, int, Labels]]) -> pa.Table:
     """Build label rows (study, view number, labels) in the form that the reader returns."""
     labels = {
         column: pa.array([values.get(finding) for *_, values in rows], pa.float64())
@@ -29,4 +29,4 @@ def images_table(rows: Sequence[tuple[str, int, Labels]]) -> pa.Table:
 def studies(labels_by_study: Mapping[str, Labels], n_views: int = 1) -> pa.Table:
     """Build studies with one image each; with `n_views` > 1, the number of images varies from 1 to `n_views`."""
     rows = [(s, v, labels) for i, (s, labels) in enumerate(labels_by_study.items()) for v in range(1, 2 + i % n_views)]
-    return chexpert.studies(images_table(rows), "train.csv")
+    return chexpert.studies(build_images_table(rows), "train.csv")

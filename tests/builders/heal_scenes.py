@@ -18,7 +18,7 @@ DISEASES = ("Calcification", "Edema", "Nodule/Mass", "Other lesion")
 REGION = rle.encode(np.ones((2, 2), dtype=bool))
 
 
-def scene(
+def make_scene(
     name: str,
     related: Collection[Pair] = (),
     touched: Collection[Pair] = (),
@@ -46,7 +46,7 @@ def scene(
 
 
 @st.composite
-def splits(draw: st.DrawFn) -> list[Scene]:
+def draw_split(draw: st.DrawFn) -> list[Scene]:
     """Draw the scenes of one split: some without relations, some with touches only, some without all anatomies."""
     scenes = []
     for number in range(draw(st.integers(0, 12))):
@@ -59,6 +59,6 @@ def splits(draw: st.DrawFn) -> list[Scene]:
         share = st.sampled_from((0.1, 0.2, 0.25, 0.5))
         extents = {anatomy: (draw(share), draw(share)) for anatomy in anatomies}
         scenes.append(
-            scene(f"i{number}", related, touched, anatomies=anatomies, patient=patient, view=view, extents=extents)
+            make_scene(f"i{number}", related, touched, anatomies=anatomies, patient=patient, view=view, extents=extents)
         )
     return scenes

@@ -22,14 +22,16 @@ from medfaith.builders.cxr_contrabench.wording import (
 )
 from medfaith.builders.hashing import pick
 from medfaith.loaders.errors import InputError
-from tests.builders.chexpert_scenes import images_table, studies
+from tests.builders.chexpert_scenes import build_images_table, studies
 from tests.builders.files import digests
 
 CONFIGS = list(chexpert.PROTOCOLS)
 ORIGINAL = Wording(layout="original")  # the target has a fixed position
 
 
-def naive_questions(config: str, studies: Mapping[str, Mapping[str, float | None]]) -> dict[str, tuple[str, set[str]]]:
+def compute_questions(
+    config: str, studies: Mapping[str, Mapping[str, float | None]]
+) -> dict[str, tuple[str, set[str]]]:
     """Compute target and eligible distractors by id, row by row (the oracle)."""
     expected = {}
     for study, values in studies.items():
@@ -58,7 +60,7 @@ LABEL = st.sampled_from([1.0, 0.0, -1.0, None])
 def test_rules_agree_with_a_row_by_row_oracle(values, config, seed):
     labels_by_study = {f"patient{i:05d}/study1": v for i, v in enumerate(values)}
     table = chexpert.questions(studies(labels_by_study), config, "train", seed=seed, wording=ORIGINAL)
-    rows, expected = table.to_pylist(), naive_questions(config, labels_by_study)
+    rows, expected = table.to_pylist(), compute_questions(config, labels_by_study)
     assert [row["id"] for row in rows] == list(expected)
     for row in rows:
         target, eligible = expected[row["id"]]
@@ -94,7 +96,10 @@ def test_rows_do_not_depend_on_the_order_of_the_file():
     rng.shuffle(shuffled)
     for config in CONFIGS:
         rows_by_order = [
-            {r["id"]: r for r in chexpert.questions(chexpert.studies(images_table(x), ""), config, "train").to_pylist()}
+            {
+                r["id"]: r
+                for r in chexpert.questions(chexpert.studies(build_images_table(x), ""), config, "train").to_pylist()
+            }
             for x in (rows, shuffled)
         ]
         assert rows_by_order[0] == rows_by_order[1]
@@ -135,7 +140,7 @@ def test_the_shuffled_layout_moves_options_by_id_alone():
 
 
 def test_images_of_one_study_with_different_labels_are_refused():
-    table = images_table([("patient00001/study1", 1, {"edema": 1.0}), ("patient00001/study1", 2, {"edema": 0.0})])
+    table = build_images_table([("patient00001/study1", 1, {"edema": 1.0}), ("patient00001/study1", 2, {"edema": 0.0})])
     with pytest.raises(InputError, match="differs from that of another image") as error:
         chexpert.studies(table, "train.csv")
     assert (error.value.row, error.value.column) == (2, "Edema")

@@ -19,7 +19,7 @@ ORIGINAL = Wording(layout="original")  # the target has a fixed position
 KNOB, ASCENDING, DESCENDING, TORTUOUS, TRACHEA = FINDINGS
 
 
-def labels(**by_image: dict[str, int]) -> dict[str, dict[str, int]]:
+def make_labels(**by_image: dict[str, int]) -> dict[str, dict[str, int]]:
     """Build labels by image and display name, in the form that the reader returns."""
     return {
         f"{name}_IM-0001-1001": {TARGETS[finding]: label for finding, label in labels_by_finding.items()}
@@ -46,7 +46,7 @@ def labels(**by_image: dict[str, int]) -> dict[str, dict[str, int]]:
 )
 def test_rules(image_labels, presence, absence):
     for config, expected in ((PRESENCE, presence), (ABSENCE, absence)):
-        rows = questions(labels(CXR7=image_labels), config, wording=ORIGINAL).to_pylist()
+        rows = questions(make_labels(CXR7=image_labels), config, wording=ORIGINAL).to_pylist()
         assert [row["finding"] for row in rows] == [target for target, _ in expected]
         for row, (_, distractor) in zip(rows, expected, strict=True):
             if distractor:
@@ -60,7 +60,7 @@ LABELS = st.lists(st.dictionaries(st.sampled_from(FINDINGS), st.sampled_from([0,
 @given(LABELS, st.sampled_from([PRESENCE, ABSENCE]), st.integers(0, 3))
 def test_rules_agree_with_a_row_by_row_oracle(images, config, seed):
     table = questions(
-        labels(**{f"CXR{i}": image_labels for i, image_labels in enumerate(images, 1)}),
+        make_labels(**{f"CXR{i}": image_labels for i, image_labels in enumerate(images, 1)}),
         config,
         seed=seed,
         wording=ORIGINAL,
@@ -88,7 +88,7 @@ def test_rules_agree_with_a_row_by_row_oracle(images, config, seed):
 
 def test_a_card_of_the_casebook():
     """Figure 14: "A. No tracheal deviation | B. Tracheal deviation | C. Aortic knob enlargement", gold B."""
-    (row,) = questions(labels(CXR1_1={TRACHEA: 1, KNOB: 0}), PRESENCE, wording=ORIGINAL).to_pylist()
+    (row,) = questions(make_labels(CXR1_1={TRACHEA: 1, KNOB: 0}), PRESENCE, wording=ORIGINAL).to_pylist()
     assert row["options"] == ["No tracheal deviation", "Tracheal deviation", "Aortic knob enlargement"]
     assert (row["answer"], row["negated"], row["counterpart"]) == (1, 0, 1)
     assert row["images"] == [{"source": "openi", "key": "CXR1_1_IM-0001-1001.png", "view": ""}]
@@ -100,14 +100,14 @@ def test_a_card_of_the_casebook():
 def test_the_first_positive_slot_is_the_target(config, replacement):
     """On absence questions the published verifier uses the first positive option; it is the target here, too."""
     image_labels = {TRACHEA: int(config == PRESENCE), KNOB: int(config == ABSENCE)}
-    (row,) = questions(labels(CXR2=image_labels), config, wording=ORIGINAL).to_pylist()
+    (row,) = questions(make_labels(CXR2=image_labels), config, wording=ORIGINAL).to_pylist()
     verdict = verify(row["question"], row["options"], row["negated"], replacement=replacement)
     assert (verdict.fired, verdict.choice) == (True, row["answer"])
 
 
 def test_options_are_shuffled_unless_their_order_is_asked_for_and_targets_are_measures_of_the_reader():
     labels_by_image = {f"CXR{i}": {KNOB: 1, TRACHEA: 0, TORTUOUS: 0} for i in range(1, 100)}
-    mixed = questions(labels(**labels_by_image), PRESENCE).to_pylist()
+    mixed = questions(make_labels(**labels_by_image), PRESENCE).to_pylist()
     assert len({(r["answer"], r["negated"]) for r in mixed}) == 6
     assert set(TARGETS.values()) <= set(reader.FINDINGS)
     assert list(FINDINGS) == sorted(FINDINGS)

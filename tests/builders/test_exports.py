@@ -27,7 +27,7 @@ JSONL = f"{LORA}/train.jsonl"
 POLARITIES = ("presence", "absence")
 
 
-def tables(n: int, **forms) -> tuple[pa.Table, pa.Table]:
+def build_tables(n: int, **forms) -> tuple[pa.Table, pa.Table]:
     """Build presence and absence rows of `n` studies, two studies per patient."""
     study_labels = {
         "edema": 1.0,
@@ -47,7 +47,7 @@ def tables(n: int, **forms) -> tuple[pa.Table, pa.Table]:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(4, 30), st.sets(st.integers(0, 14)), st.integers(0, 3), st.integers(1, 40))
 def test_the_set_is_balanced_seeded_and_without_held_out_patients(n, held_out, seed, size):
-    presence, absence = tables(n)
+    presence, absence = build_tables(n)
     held_out_studies = [f"patient{i:05d}/study9" for i in held_out]  # hold out another study of the patient
     table = sample_lora_rows(presence, absence, held_out_studies, seed=seed, n=size)
     rows = table.to_pylist()
@@ -62,7 +62,7 @@ def test_the_set_is_balanced_seeded_and_without_held_out_patients(n, held_out, s
 
 
 def test_the_seed_chooses_and_the_polarities_are_mixed():
-    presence, absence = tables(60)
+    presence, absence = build_tables(60)
     row_ids, other_ids = (sample_lora_rows(presence, absence, [], seed=seed, n=50)["id"].to_pylist() for seed in (0, 1))
     assert set(row_ids) != set(other_ids)
     polarities = ["/presence/" in row_id for row_id in row_ids]
@@ -74,15 +74,15 @@ def test_the_phantom_s_set_shares_no_patient_with_validation(phantom_roots, tmp_
     source = phantom_roots["chexpert"] / "CheXpert-v1.0-small"
     for name in ("train.csv", "valid.csv"):
         shutil.copy(source / name, tmp_path / name)
-    plain = built(tmp_path, tmp_path / "plain")
+    plain = build_lora_rows(tmp_path, tmp_path / "plain")
     moved = plain[0]["study_id"]
     lines = (tmp_path / "valid.csv").read_text().splitlines()
     stolen = lines[1].replace(lines[1].split("/study")[0].split("/")[-1], patient(moved)).replace("study1", "study7")
     (tmp_path / "valid.csv").write_text("\n".join([*lines, stolen]) + "\n")
-    assert patient(moved) not in {patient(row["study_id"]) for row in built(tmp_path, tmp_path / "moved")}
+    assert patient(moved) not in {patient(row["study_id"]) for row in build_lora_rows(tmp_path, tmp_path / "moved")}
 
 
-def built(root: Path, out: Path) -> list[dict]:
+def build_lora_rows(root: Path, out: Path) -> list[dict]:
     cxr_contrabench.build({"chexpert": root}, out, configs=[LORA])
     return rows_of(out / "cxr-contrabench-chexpert", LORA, "train")
 
@@ -101,7 +101,7 @@ def test_the_set_of_the_real_labels(real_studies):
 
 @pytest.mark.parametrize("wording", [Wording(), Wording("clear_of", "p3", "shuffled")])
 def test_a_line_asks_what_the_evaluation_asks(wording):
-    table = sample_lora_rows(*tables(20, wording=wording), [], n=20)
+    table = sample_lora_rows(*build_tables(20, wording=wording), [], n=20)
     lines = [json.loads(line) for line in format_chat_jsonl(table).decode().splitlines()]
     for line, row in zip(lines, table.to_pylist(), strict=True):
         user, assistant = line["messages"]
@@ -137,7 +137,7 @@ def test_a_pool_has_two_findings_where_the_rows_have(findings, seed, n):
 # --- build.json and verify --------------------------------------------------------------------------------------------
 
 
-def faults(folder: Path) -> dict[str, tuple[str, ...]]:
+def collect_problems(folder: Path) -> dict[str, tuple[str, ...]]:
     return {config: messages for (config, _), messages in problems(folder).items() if messages}
 
 
@@ -147,16 +147,16 @@ def test_build_json_lists_the_jsonl_and_verify_finds_another(phantom_build, tmp_
     data = path.read_bytes()
     assert record["exports"] == {JSONL: hashlib.sha256(data).hexdigest()}
     assert record["splits"][f"{LORA}/train"]["rows"] == data.count(b"\n")
-    assert faults(folder) == {}
+    assert collect_problems(folder) == {}
     path.write_bytes(data.replace(b'"content": "A"', b'"content": "B"', 1))
-    ((config, report),) = faults(folder).items()
+    ((config, report),) = collect_problems(folder).items()
     assert (config, "sha256" in report[0], "not what the rows" in report[1]) == (LORA, True, True)
     path.write_bytes(b"".join(data.splitlines(keepends=True)[1:]))
     record["exports"][JSONL] = hashlib.sha256(path.read_bytes()).hexdigest()
     (folder / "build.json").write_text(json.dumps(record))  # the hash matches the changed file
-    assert faults(folder) == {LORA: (f"{JSONL}: is not what the rows of {LORA} give",)}
+    assert collect_problems(folder) == {LORA: (f"{JSONL}: is not what the rows of {LORA} give",)}
     path.rename(folder / "chexpert_presence" / "train.jsonl")
-    report = faults(folder)
+    report = collect_problems(folder)
     assert "is missing" in report[LORA][0]
     assert "does not list it" in report["chexpert_presence"][0]
 
@@ -171,7 +171,7 @@ def test_bytes_do_not_depend_on_workers_nothing_else_is_left_and_pools_are_rows_
         folders = cxr_contrabench.build(roots, out, workers=workers)
         assert [f.name for f in folders] == [f"cxr-contrabench-{name}" for name in roots]
         assert {p.name for p in out.iterdir() if p.suffix != ".lock"} == {f.name for f in folders}
-        assert all(faults(folder) == {} for folder in folders)
+        assert all(collect_problems(folder) == {} for folder in folders)
         hashes.append(digests(out))
     assert hashes[0] == hashes[1]
     for source, config, plain in (

@@ -133,12 +133,12 @@ def test_options_are_recorded_and_change_the_rows(phantom_heal_build, phantom_he
 # --- other input ------------------------------------------------------------------------------------------------------
 
 
-def _masks_of_other_images(root: Path) -> None:
+def _rename_masks(root: Path) -> None:
     shutil.rmtree(root)
     vindr_cxr_anatomy.write(root, seed=7)
 
 
-def _an_image_in_two_splits(root: Path) -> None:
+def _add_image_to_test(root: Path) -> None:
     train, test = (root / "annotations" / f"annotations_{split}.csv" for split in ("train", "test"))
     _, *row = test.read_text().splitlines()[1].split(",")
     image, *_ = train.read_text().splitlines()[1].split(",")
@@ -149,10 +149,10 @@ def _an_image_in_two_splits(root: Path) -> None:
     ("source", "change", "message"),
     [
         # No name matches: the message says so, and lists the counts above 0.
-        ("vindr_cxr_anatomy", _masks_of_other_images,
+        ("vindr_cxr_anatomy", _rename_masks,
          r"(?s)^(?!.*; 0 ).*: 0 images with masks give no question.*100 images without masks"
          r".*check that the masks and boxes are of these images"),
-        ("vindr_cxr", _an_image_in_two_splits, "is in two splits"),
+        ("vindr_cxr", _add_image_to_test, "is in two splits"),
     ],
 )  # fmt: skip
 def test_sources_that_do_not_fit_are_refused(phantom_heal_roots, tmp_path, source, change, message):

@@ -111,7 +111,7 @@ def test_the_text_of_a_phantom_report_confirms_what_it_states():
             assert confirmed(None, mimic_cxr_reports.report(study, seed)) == stated, study.number
 
 
-def by_study(roots, **arguments):
+def collect_by_study(roots, **arguments):
     options = {"views": mimic_cxr.FRONTAL, "labeler": "chexpert", "detection_threshold": 0.25} | arguments
     pictures_by_split, skipped, _ = pictures(roots, **options)
     return [picture for split in pictures_by_split.values() for picture in split], skipped
@@ -119,7 +119,7 @@ def by_study(roots, **arguments):
 
 def test_pictures_of_the_phantom(phantom_heal_roots):
     """Unconfirmed boxes are dropped; confirmed diseases without a box have no location."""
-    all_pictures, skipped = by_study(phantom_heal_roots)
+    all_pictures, skipped = collect_by_study(phantom_heal_roots)
     studies = {str(study.id): study for study in mimic_cxr_reports.studies(0)}
     missed = 0
     for picture in all_pictures:
@@ -138,22 +138,22 @@ def test_pictures_of_the_phantom(phantom_heal_roots):
 
 
 def test_options_of_the_pictures(phantom_heal_roots):
-    everything, _ = by_study(phantom_heal_roots)
-    only, _ = by_study(phantom_heal_roots, views=("PA",))
+    everything, _ = collect_by_study(phantom_heal_roots)
+    only, _ = collect_by_study(phantom_heal_roots, views=("PA",))
     assert {picture.view for picture in only} == {"PA"}
     assert {picture.view for picture in everything} == {"AP", "PA"}
-    strict, _ = by_study(phantom_heal_roots, detection_threshold=0.7)
+    strict, _ = collect_by_study(phantom_heal_roots, detection_threshold=0.7)
     n_boxes, n_strict = (sum(len(p.boxes.labels) for p in some_pictures) for some_pictures in (everything, strict))
     assert 0 < n_strict < n_boxes
     with pytest.raises(InputError, match="--view LORDOTIC: no image has this ViewPosition"):
-        by_study(phantom_heal_roots, views=("LORDOTIC",))
+        collect_by_study(phantom_heal_roots, views=("LORDOTIC",))
 
 
 def test_images_without_any_report_are_not_built_on(phantom_heal_roots, tmp_path):
     without = shutil.ignore_patterns("s*.txt")
     jpg = shutil.copytree(phantom_heal_roots["mimic_cxr"], tmp_path / "jpg", ignore=without)
     with pytest.raises(InputError, match=r"none of its \d+ studies has a report") as error:
-        by_study({**phantom_heal_roots, "mimic_cxr": jpg})
+        collect_by_study({**phantom_heal_roots, "mimic_cxr": jpg})
     assert "--root mimic_cxr_reports=PATH" in str(error.value)
 
 
@@ -162,7 +162,7 @@ def test_reports_may_lie_in_a_folder_of_their_own(phantom_heal_roots, tmp_path):
     for path in (phantom_heal_roots["mimic_cxr"]).glob("files/p*/p*/*.txt"):
         assert (report_roots["mimic_cxr_reports"] / path.relative_to(phantom_heal_roots["mimic_cxr"])).is_file()
     jpg = {name: root for name, root in phantom_heal_roots.items() if name != "mimic_cxr_reports"}
-    (together, _), (separate, _) = by_study(jpg), by_study(jpg | report_roots)
+    (together, _), (separate, _) = collect_by_study(jpg), collect_by_study(jpg | report_roots)
     assert [(p.key, p.boxes.labels, p.unlocated) for p in together] == [
         (p.key, p.boxes.labels, p.unlocated) for p in separate
     ]

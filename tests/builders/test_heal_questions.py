@@ -20,27 +20,27 @@ from medfaith.builders.heal_medvqa.wording import (
 from medfaith.loaders.anatomy_masks import ANATOMIES
 from medfaith.loaders.vindr_cxr import CLASSES
 from tests.builders import heal_scenes
-from tests.builders.heal_scenes import FEW, scene, splits
+from tests.builders.heal_scenes import FEW, draw_split, make_scene
 
 SEEDS = st.integers(0, 20)
 CLOSED = ("positive", "hallucinated")
 ASKED = [disease for disease in CLASSES if disease not in UNASKED]
 
 
-def by_image(rows):
+def group_by_image(rows):
     return {key: list(image_rows) for key, image_rows in groupby(rows, key=lambda row: row["image"]["key"])}
 
 
-def kinds(rows) -> list[str]:
+def list_kinds(rows) -> list[str]:
     return [row["kind"] for row in rows]
 
 
 @FEW
-@given(splits(), SEEDS)
+@given(draw_split(), SEEDS)
 def test_each_image_has_two_to_five_questions_in_the_order_of_the_images(split, seed):
     """An image has no question if all of its relations are unasked."""
     rows = questions(split, "vindr", "train", seed=seed)
-    rows_by_image = by_image(rows)
+    rows_by_image = group_by_image(rows)
     assert sum(map(len, rows_by_image.values())) == len(rows)  # an image's rows are contiguous
     order = [s.picture.key for s in split]
     assert list(rows_by_image) == sorted(rows_by_image, key=order.index)
@@ -51,7 +51,7 @@ def test_each_image_has_two_to_five_questions_in_the_order_of_the_images(split, 
 
 
 @FEW
-@given(splits(), SEEDS)
+@given(draw_split(), SEEDS)
 def test_each_row_is_true(split, seed):
     scenes = {s.picture.key: s for s in split}
     logical = {pair for s in split for pair in s.related}
@@ -84,24 +84,24 @@ def test_each_row_is_true(split, seed):
 
 
 @FEW
-@given(splits(), SEEDS)
+@given(draw_split(), SEEDS)
 def test_yes_and_no_are_balanced_where_enough_images_have_no_relation(split, seed):
     rows = questions(split, "vindr", "train", seed=seed)
-    counts = Counter(kinds(rows))
+    counts = Counter(list_kinds(rows))
     assert counts["positive"] >= counts["hallucinated"]
-    used = by_image(rows)
+    used = group_by_image(rows)
     logical = count_cooccurring(split)
 
-    def could_help(s) -> bool:
+    def is_eligible(s) -> bool:
         free = set(s.regions) - {anatomy for anatomy, _ in s.touched}
         return not s.related and bool(free) and any(a in s.regions and (a, d) not in s.touched for a, d in logical)
 
     if counts["positive"] > counts["hallucinated"]:  # every image that could help was used
-        assert not [s for s in split if could_help(s) and s.picture.key not in used]
+        assert not [s for s in split if is_eligible(s) and s.picture.key not in used]
 
 
 @FEW
-@given(splits(), SEEDS, st.randoms(use_true_random=False))
+@given(draw_split(), SEEDS, st.randoms(use_true_random=False))
 def test_rows_do_not_depend_on_the_order_of_the_images(split, seed, random):
     rows = {row["id"]: row for row in questions(split, "vindr", "train", seed=seed)}
     reordered = list(split)
@@ -110,31 +110,31 @@ def test_rows_do_not_depend_on_the_order_of_the_images(split, seed, random):
 
 
 @FEW
-@given(splits(), splits(), SEEDS)
+@given(draw_split(), draw_split(), SEEDS)
 def test_other_images_change_no_row_but_through_what_is_logical_and_the_balance(split, other_scenes, seed):
     """Rows of an image with relations do not depend on other images, unless these add a relation."""
-    everything = [scene("all", list(product(heal_scenes.ANATOMIES, ASKED)))]
-    renamed = [scene(f"other {n}", [], s.touched, anatomies=s.regions) for n, s in enumerate(other_scenes)]
+    everything = [make_scene("all", list(product(heal_scenes.ANATOMIES, ASKED)))]
+    renamed = [make_scene(f"other {n}", [], s.touched, anatomies=s.regions) for n, s in enumerate(other_scenes)]
 
-    def with_relations(company):
+    def select_rows_with_relations(company):
         rows = questions([*split, *company, *everything], "vindr", "train", seed=seed)
         keys = {s.picture.key for s in split if list_asked_pairs(s)}
         return [row for row in rows if row["image"]["key"] in keys]
 
-    assert with_relations(renamed) == with_relations([])
+    assert select_rows_with_relations(renamed) == select_rows_with_relations([])
 
 
-def many():
+def make_many():
     related = [("heart", "Edema"), ("aorta", "Calcification"), ("left lower lung", "Nodule/Mass")]
-    return [scene(f"i{n}", related[: n % 4]) for n in range(40)]
+    return [make_scene(f"i{n}", related[: n % 4]) for n in range(40)]
 
 
 def test_the_seed_changes_choices_and_no_id_names_it():
-    rows, repeated_rows, seeded_rows = (list(questions(many(), "vindr", "train", seed=seed)) for seed in (0, 0, 1))
+    rows, repeated_rows, seeded_rows = (list(questions(make_many(), "vindr", "train", seed=seed)) for seed in (0, 0, 1))
     assert rows == repeated_rows
     assert {row["id"] for row in rows} != {row["id"] for row in seeded_rows}
     common = {row["id"]: row for row in rows}.keys() & {row["id"] for row in seeded_rows}
-    assert common  # questions of both seeds have the same ids
+    assert common  # a question of both seeds has one id
     assert {row["template"] for row in rows if row["question_type"] == "closed"} == set(templates()["closed"])
     for row in rows:
         config, split, image, kind, *slugs = row["id"].split("/")
@@ -144,24 +144,26 @@ def test_the_seed_changes_choices_and_no_id_names_it():
 
 def test_a_rich_image_gets_from_two_to_five_questions_by_its_name():
     pairs = [("heart", "Edema"), ("aorta", "Calcification"), ("heart", "Nodule/Mass")]
-    rows = by_image(questions([scene(f"i{n}", pairs) for n in range(60)], "vindr", "train", seed=0))
+    rows = group_by_image(questions([make_scene(f"i{n}", pairs) for n in range(60)], "vindr", "train", seed=0))
     assert {len(image_rows) for image_rows in rows.values()} == {2, 3, 4}  # no absent pair remains
-    absent = [scene(f"j{n}", [("aorta", "Edema")]) for n in range(60)]
-    rows = by_image(questions([*(scene(f"i{n}", pairs) for n in range(60)), *absent], "vindr", "train", seed=0))
+    absent = [make_scene(f"j{n}", [("aorta", "Edema")]) for n in range(60)]
+    rows = group_by_image(
+        questions([*(make_scene(f"i{n}", pairs) for n in range(60)), *absent], "vindr", "train", seed=0)
+    )
     plan = ["positive", "hallucinated", "abnormal", "positive", "normal"]
-    rich = [kinds(image_rows) for key, image_rows in rows.items() if key.startswith("train/i")]
+    rich = [list_kinds(image_rows) for key, image_rows in rows.items() if key.startswith("train/i")]
     assert {len(image_rows) for image_rows in rich} == {2, 3, 4, 5}
     assert all(image_rows == plan[: len(image_rows)] for image_rows in rich)
 
 
 def test_without_a_relation_to_ask_for_there_are_no_rows():
-    unasked = scene("a", [("trachea", "Other lesion")], anatomies=["trachea"])
-    for split in ([], [scene("a"), scene("b")], [unasked]):
+    unasked = make_scene("a", [("trachea", "Other lesion")], anatomies=["trachea"])
+    for split in ([], [make_scene("a"), make_scene("b")], [unasked]):
         assert not list(questions(split, "vindr", "train", seed=0))
 
 
 def test_an_unasked_finding_keeps_its_anatomy_from_being_normal():
-    split = [scene(f"i{n}", [("heart", "Edema")], [("aorta", "Other lesion")]) for n in range(40)]
+    split = [make_scene(f"i{n}", [("heart", "Edema")], [("aorta", "Other lesion")]) for n in range(40)]
     rows = questions(split, "vindr", "train", seed=0)
     normal = {row["anatomy"] for row in rows if row["kind"] == "normal"}
     assert normal == {"left lower lung", "right upper lung"}

@@ -18,7 +18,7 @@ LUNG, HEART = "left lower lung", "heart"
 P, C = "Pneumothorax", "Calcification"
 
 
-def picture(boxes: list[tuple[str, tuple[float, ...]]], unlocated: tuple[str, ...] = ()) -> Picture:
+def make_picture(boxes: list[tuple[str, tuple[float, ...]]], unlocated: tuple[str, ...] = ()) -> Picture:
     labels = tuple(label for label, _ in boxes)
     xywh = np.array([box for _, box in boxes], dtype=np.float64).reshape(-1, 4)
     return Picture("a", "vindr_cxr", "train/a.dicom", "frontal", "a", None, Boxes(labels, xywh), unlocated)
@@ -32,10 +32,10 @@ def mask(shape: tuple[int, int], *rectangles: tuple[int, int, int, int]) -> np.n
     return result
 
 
-def located(boxes, masks: dict[str, np.ndarray], rule: Rule, unlocated: tuple[str, ...] = ()):
+def locate_boxes(boxes, masks: dict[str, np.ndarray], rule: Rule, unlocated: tuple[str, ...] = ()):
     height, width = next(iter(masks.values())).shape
     regions = {name: rle.encode(region_mask) for name, region_mask in masks.items()}
-    return locate(picture(boxes, unlocated), (width, height), regions, rule)
+    return locate(make_picture(boxes, unlocated), (width, height), regions, rule)
 
 
 # A lung of 10 x 10 pixels at the left of an image of 40 x 20, next to a heart of 10 x 10.
@@ -70,7 +70,7 @@ RELATIONS = {
 
 @pytest.mark.parametrize(("boxes", "rule", "related", "touched"), RELATIONS.values(), ids=RELATIONS)
 def test_relations(boxes, rule, related, touched):
-    scene = located(boxes, MASKS, rule)
+    scene = locate_boxes(boxes, MASKS, rule)
     assert scene.related == related
     assert list(scene.related) == sorted(related)
     assert scene.touched == touched
@@ -78,7 +78,7 @@ def test_relations(boxes, rule, related, touched):
 
 def test_a_disease_that_lies_nobody_knows_where_touches_every_anatomy_and_relates_to_none():
     """The scene also keeps its masks and their extents as shares of the image."""
-    scene = located([(P, (0, 0, 10, 10))], MASKS, Rule(), unlocated=(P,))
+    scene = locate_boxes([(P, (0, 0, 10, 10))], MASKS, Rule(), unlocated=(P,))
     assert scene.related == {(LUNG, P): (0,)}
     assert scene.touched == {(LUNG, P), (HEART, P)}
     assert (scene.width, scene.height) == (40, 20)
@@ -108,7 +108,7 @@ def images(draw):
     return boxes, masks
 
 
-def by_counting(boxes, masks, rule: Rule):
+def count_relations(boxes, masks, rule: Rule):
     """Compute (related, touched) from pixel counts (the oracle)."""
     related: dict[tuple[str, str], list[int]] = {}
     touched = set()
@@ -128,8 +128,8 @@ def by_counting(boxes, masks, rule: Rule):
 def test_relations_are_those_that_counting_pixels_gives(image, measure, threshold):
     boxes, masks = image
     rule = Rule(measure, threshold)
-    scene = located(boxes, masks, rule)
-    related, touched = by_counting(boxes, masks, rule)
+    scene = locate_boxes(boxes, masks, rule)
+    related, touched = count_relations(boxes, masks, rule)
     assert scene.related == related
     assert scene.touched == touched
     assert set(scene.related) <= scene.touched
@@ -139,7 +139,7 @@ def test_relations_are_those_that_counting_pixels_gives(image, measure, threshol
 def test_a_higher_threshold_relates_less_and_touches_the_same(image):
     boxes, masks = image
     for measure in ("iou", "box"):
-        low, high = (located(boxes, masks, Rule(measure, threshold)) for threshold in (0.1, 0.3))
+        low, high = (locate_boxes(boxes, masks, Rule(measure, threshold)) for threshold in (0.1, 0.3))
         assert set(high.related) <= set(low.related)
         assert high.touched == low.touched
 
@@ -158,14 +158,14 @@ def test_a_higher_threshold_relates_less_and_touches_the_same(image):
 )
 def test_boxes_are_cut_to_the_image(box, cut, counted):
     skipped: Counter[str] = Counter()
-    boxes = within(picture([(P, box), ("Emphysema", (0, 0, 5, 5))]).boxes, (40, 20), skipped)
+    boxes = within(make_picture([(P, box), ("Emphysema", (0, 0, 5, 5))]).boxes, (40, 20), skipped)
     assert boxes.labels == ((P, "Emphysema") if cut else ("Emphysema",))
     assert boxes.xywh.tolist() == [*([list(cut)] if cut else []), [0, 0, 5, 5]]
     assert +skipped == counted
 
 
 def test_contested_boxes_touch_and_relate_to_nothing():
-    agreed = picture([(P, (0, 0, 10, 10))])
+    agreed = make_picture([(P, (0, 0, 10, 10))])
     contested = Boxes((C,), np.array([[10.0, 0.0, 10.0, 10.0]]))
     regions = {name: rle.encode(region_mask) for name, region_mask in MASKS.items()}
     relations = locate(replace(agreed, contested=contested), (40, 20), regions, Rule())
@@ -175,6 +175,6 @@ def test_contested_boxes_touch_and_relate_to_nothing():
 
 @pytest.mark.parametrize(("places", "related"), [("any", {LUNG, HEART}), ("anatomical", {HEART})])
 def test_a_class_may_be_kept_to_where_it_can_lie(places, related):
-    relations = located([("Cardiomegaly", (0, 0, 20, 10))], MASKS, Rule("iou", 0.05, places))
+    relations = locate_boxes([("Cardiomegaly", (0, 0, 20, 10))], MASKS, Rule("iou", 0.05, places))
     assert {anatomy for anatomy, _ in relations.related} == related
     assert {anatomy for anatomy, _ in relations.touched} == {LUNG, HEART}

@@ -15,7 +15,7 @@ PTX, EFF, CON, EDE = "pneumothorax", "pleural effusion", "focal consolidation", 
 ABSENT, PRESENT, UNCERTAIN, HISTORICAL = "absent", "present", "uncertain", "historical"
 
 
-def statuses(text: str) -> list[tuple[str, str]]:
+def list_statuses(text: str) -> list[tuple[str, str]]:
     return [(mention.finding, mention.status) for mention in find_mentions(text)]
 
 
@@ -185,7 +185,7 @@ CASES: dict[str, list[tuple[str, list[tuple[str, str]]]]] = {
 
 @pytest.mark.parametrize("group", CASES)
 def test_status(group):
-    assert [(text, statuses(text)) for text, _ in CASES[group]] == CASES[group]
+    assert [(text, list_statuses(text)) for text, _ in CASES[group]] == CASES[group]
 
 
 @pytest.mark.parametrize(
@@ -276,10 +276,10 @@ def negex():
 
 def test_agrees_with_negex_but_for_known_differences(negex):
     for text in AGREED:
-        assert [status == ABSENT for _, status in statuses(text)] == negex(text), text
+        assert [status == ABSENT for _, status in list_statuses(text)] == negex(text), text
     for text, theirs, ours in DIFFERENT:
         assert negex(text) == theirs
-        assert [status for _, status in statuses(text)] == ours
+        assert [status for _, status in list_statuses(text)] == ours
 
 
 WORDS = (
@@ -290,20 +290,20 @@ WORDS = (
 sentences = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
 
 
-def shifted(mentions: list[Mention], by: int) -> list[Mention]:
+def add_offset(mentions: list[Mention], by: int) -> list[Mention]:
     return [Mention(m.finding, m.status, m.cue, m.start + by, m.end + by) for m in mentions]
 
 
 @given(sentences, sentences)
 def test_sentences_are_independent(sentence_a, sentence_b):
     together = find_mentions(f"{sentence_a}. {sentence_b}")
-    assert together == find_mentions(sentence_a) + shifted(find_mentions(sentence_b), len(sentence_a) + 2)
+    assert together == find_mentions(sentence_a) + add_offset(find_mentions(sentence_b), len(sentence_a) + 2)
 
 
 @given(sentences)
 def test_case_and_white_space_do_not_matter(text):
-    assert statuses(text.upper()) == statuses(text)
-    assert statuses(text.replace(" ", " \n ")) == statuses(text)
+    assert list_statuses(text.upper()) == list_statuses(text)
+    assert list_statuses(text.replace(" ", " \n ")) == list_statuses(text)
 
 
 @given(st.one_of(sentences, st.text()))

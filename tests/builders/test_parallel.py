@@ -38,7 +38,7 @@ FAULTS = [
 ]
 
 
-def squares(task: range, *, fault: Exception | None = None, killed: Path | None = None) -> list[int]:
+def compute_squares(task: range, *, fault: Exception | None = None, killed: Path | None = None) -> list[int]:
     """Compute squares; at 13, raise `fault`, or kill the process once if the file `killed` does not exist yet."""
     if 13 in task and fault is not None:
         raise fault
@@ -48,15 +48,15 @@ def squares(task: range, *, fault: Exception | None = None, killed: Path | None 
     return [number * number for number in task]
 
 
-def pid(task: range) -> list[int]:
+def get_pids(task: range) -> list[int]:
     return [os.getpid()] * len(task)
 
 
-def deaf(task: range) -> list[int]:
+def is_deaf(task: range) -> list[int]:
     return [signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())] * len(task)
 
 
-def scenes_or_killed(marker: Path, task: Any, **options: Any) -> Any:
+def build_scenes_or_kill(marker: Path, task: Any, **options: Any) -> Any:
     """Replace `_scenes`: kill the process at the first task of 4 pictures, once."""
     if len(task[0]) == 4 and not marker.exists():
         marker.touch()
@@ -64,37 +64,37 @@ def scenes_or_killed(marker: Path, task: Any, **options: Any) -> Any:
     return SCENES(task, **options)
 
 
-def done(workers: Workers, work: Callable[[range], list[int]] = squares, **options: Any) -> list[int]:
+def map_squares(workers: Workers, work: Callable[[range], list[int]] = compute_squares, **options: Any) -> list[int]:
     with workers.map(work, iter(TASKS), title="squares", unit="numbers", total=23, **options) as results:
         return [square for task_squares in results for square in task_squares]
 
 
 def test_only_the_process_that_gives_the_work_hears_ctrl_c():
     """Otherwise each worker process would print a traceback."""
-    assert (done(Workers(2), deaf), done(Workers(1), deaf)) == ([True] * 23, [False] * 23)
+    assert (map_squares(Workers(2), is_deaf), map_squares(Workers(1), is_deaf)) == ([True] * 23, [False] * 23)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("options", [{}, {"small": True}, {"gpu": True}])
 def test_the_results_are_in_order_and_an_error_arrives_as_it_was_raised_whoever_works(count, options):
-    assert done(Workers(count), **options) == [number * number for number in range(23)]
+    assert map_squares(Workers(count), **options) == [number * number for number in range(23)]
     # An error ends the processes, and new ones are slow to start: test one fault with processes, all otherwise.
     for fault in FAULTS if options or count == 1 else FAULTS[:1]:
         with pytest.raises(type(fault)) as raised:
-            done(Workers(count), partial(squares, fault=fault), **options)
+            map_squares(Workers(count), partial(compute_squares, fault=fault), **options)
         assert str(raised.value) == str(fault)
 
 
-def when_told(file: Path, task: range) -> list[int]:
+def wait_and_square(file: Path, task: range) -> list[int]:
     while not file.exists():
         time.sleep(0.01)
-    return squares(task)
+    return compute_squares(task)
 
 
 def test_tasks_are_drawn_as_workers_become_free(tmp_path):
     drawn_tasks = []
     tasks = (drawn_tasks.append(task) or task for task in pieces(range(1000), 10))
-    with Workers(2).map(partial(when_told, tmp_path / "go"), tasks, title="", unit="", total=1000) as results:
+    with Workers(2).map(partial(wait_and_square, tmp_path / "go"), tasks, title="", unit="", total=1000) as results:
         assert 0 < len(drawn_tasks) < 20
         (tmp_path / "go").touch()
         assert len(list(results)) == 100
@@ -102,8 +102,8 @@ def test_tasks_are_drawn_as_workers_become_free(tmp_path):
 
 def test_a_killed_process_ends_in_a_message_and_the_next_work_has_new_ones(tmp_path):
     with pytest.raises(MedfaithError, match=r"(?s)a worker process was ended.*what to do: .*fewer than --workers 2"):
-        done(Workers(2), partial(squares, killed=tmp_path / "killed"))
-    assert done(Workers(2)) == done(Workers(1))
+        map_squares(Workers(2), partial(compute_squares, killed=tmp_path / "killed"))
+    assert map_squares(Workers(2)) == map_squares(Workers(1))
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def killing(monkeypatch, tmp_path) -> Path:
     """Kill a worker of HEAL-MedVQA's build in the middle of the first split; the marker file exists afterwards."""
     marker = tmp_path / "killed"
     monkeypatch.setattr(scenes, "PICTURES_A_TASK", 7)  # of 60 and 40
-    monkeypatch.setattr(scenes, "_build_scenes", partial(scenes_or_killed, marker))
+    monkeypatch.setattr(scenes, "_build_scenes", partial(build_scenes_or_kill, marker))
     return marker
 
 
@@ -119,7 +119,7 @@ def build(roots: dict[str, Path], out: Path, *more: str) -> int:
     return main(["build", "heal-medvqa", "--config", "vindr", *root_words(roots), "--out", str(out), *more])
 
 
-def vindr(out: Path) -> dict[str, str]:
+def hash_vindr(out: Path) -> dict[str, str]:
     """Compute the digests of all files except README.md, which the command replaces by a card."""
     return {name: digest for name, digest in digests(out / "heal-medvqa-vindr_cxr").items() if name != "README.md"}
 
@@ -129,7 +129,7 @@ def test_a_killed_process_leaves_the_build_before(phantom_heal_roots, phantom_he
     assert build(phantom_heal_roots, tmp_path, "--seed", "1", "--workers", "2") == 2
     assert "medfaith: a worker process was ended from outside" in capsys.readouterr().err
     assert killing.exists()
-    assert vindr(tmp_path) == vindr(phantom_heal_build)
+    assert hash_vindr(tmp_path) == hash_vindr(phantom_heal_build)
 
 
 class Cluster:
@@ -200,7 +200,7 @@ def one_worker(empty) -> Cluster:
 
 def test_a_cluster_without_a_gpu_takes_nothing_that_needs_one(one_worker):
     with pytest.raises(InputError, match=r"(?s)no worker offers the resource GPU.*what to do: .*--resources GPU=1"):
-        done(Workers(dask=one_worker.address), gpu=True)
+        map_squares(Workers(dask=one_worker.address), gpu=True)
 
 
 @pytest.fixture(scope="module")
@@ -208,23 +208,23 @@ def cluster(one_worker) -> Workers:
     """Two workers; one of them declares a GPU."""
     one_worker.begin_worker("--resources", "GPU=1")
     workers = Workers(dask=one_worker.address)
-    while len(set(done(workers, pid))) < 2:
+    while len(set(map_squares(workers, get_pids))) < 2:
         pass
     return workers
 
 
 def test_the_results_of_a_cluster(cluster, monkeypatch, tmp_path):
-    assert done(cluster) == done(Workers())
-    assert len(set(done(cluster, pid, gpu=True))) == 1
+    assert map_squares(cluster) == map_squares(Workers())
+    assert len(set(map_squares(cluster, get_pids, gpu=True))) == 1
     for fault in FAULTS:
         with pytest.raises(type(fault)) as raised:
-            done(cluster, partial(squares, fault=fault))
+            map_squares(cluster, partial(compute_squares, fault=fault))
         assert str(raised.value) == str(fault)
     with pytest.raises(InputError, match=r"(?s)absent: is not there for the worker on .*mount it there"):
-        done(cluster, reads=[tmp_path / "absent"])
+        map_squares(cluster, reads=[tmp_path / "absent"])
     monkeypatch.setattr(parallel, "version", lambda name: "9.9")
     with pytest.raises(InputError, match=r"(?s)the worker on .*: has medfaith .*expected: 9\.9"):
-        done(cluster)
+        map_squares(cluster)
 
 
 def test_a_cluster_writes_the_same_bytes(
@@ -246,5 +246,5 @@ def test_a_killed_worker_of_a_cluster_changes_no_byte(
     """Run last: it leaves one worker, which takes over the tasks of the killed one."""
     assert build(phantom_heal_roots, tmp_path, "--dask", cluster.dask) == 0
     assert killing.exists()
-    assert vindr(tmp_path) == vindr(phantom_heal_build)
-    assert len(set(done(cluster, pid))) == 1
+    assert hash_vindr(tmp_path) == hash_vindr(phantom_heal_build)
+    assert len(set(map_squares(cluster, get_pids))) == 1

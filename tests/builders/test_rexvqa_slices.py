@@ -22,7 +22,9 @@ from medfaith.loaders.phantom import rexvqa as phantom_rexvqa
 from medfaith.loaders.rexvqa import Item, label_file, read_items
 
 
-def item(number: int, question="Which finding is present?", options=("Edema", "No edema", "Mass"), **fields) -> Item:
+def make_item(
+    number: int, question="Which finding is present?", options=("Edema", "No edema", "Mass"), **fields
+) -> Item:
     values = {
         "id": f"q{number}", "study_id": f"S{number // 2}", "question": question, "options": options, "answer": 0,
         "task": "presence_assessment", "category": "Lung", "subcategory": "Edema of the Lung",
@@ -39,29 +41,29 @@ def phantom_items(tmp_path_factory) -> list[Item]:
 
 # --- samples ----------------------------------------------------------------------------------------------------------
 
-MANY = [item(i) for i in range(12_000)]
+MANY = [make_item(i) for i in range(12_000)]
 
 
-def ids(config: str, items=MANY, seed: int = 0) -> list[str]:
+def list_ids(config: str, items=MANY, seed: int = 0) -> list[str]:
     return questions(items, config, seed=seed)["id"].to_pylist()
 
 
 def test_slices_are_nested_have_the_published_sizes_and_of_a_small_copy_all_items():
-    small, middle, large = (ids(config) for config in ("rexvqa_1k", "rexvqa_5k", "rexvqa_10k"))
+    small, middle, large = (list_ids(config) for config in ("rexvqa_1k", "rexvqa_5k", "rexvqa_10k"))
     assert (len(small), len(middle), len(large)) == (1_000, 5_000, 10_000)
     assert large[:5_000] == middle
     assert middle[:1_000] == small
     assert len(set(large)) == 10_000
-    assert sorted(ids("rexvqa_5k", MANY[:30])) == sorted(f"rexvqa/test/q{i}" for i in range(30))
+    assert sorted(list_ids("rexvqa_5k", MANY[:30])) == sorted(f"rexvqa/test/q{i}" for i in range(30))
 
 
 def test_the_seeded_samples_have_the_seeds_of_table_8():
     seeds = dict(zip(("rexvqa_10k_s1", "rexvqa_10k_s2", "rexvqa_10k_s3"), (20260326, 20260327, 20260328), strict=True))
     plain = ("rexvqa_1k", "rexvqa_5k", "rexvqa_10k")
     assert [(config, seed) for config, (_, seed) in SLICES.items()] == [*((c, None) for c in plain), *seeds.items()]
-    sample, other_sample = ids("rexvqa_10k_s1"), ids("rexvqa_10k_s2")
+    sample, other_sample = list_ids("rexvqa_10k_s1"), list_ids("rexvqa_10k_s2")
     assert 8_000 < len(set(sample) & set(other_sample)) < 8_700  # of 12,000, two tenths of 12 overlap by 25/36
-    few = [{ids(config, MANY[:30], seed)[0] for seed in range(5)} for config in SLICES]
+    few = [{list_ids(config, MANY[:30], seed)[0] for seed in range(5)} for config in SLICES]
     assert [len(firsts) for firsts in few[3:]] == [1, 1, 1]  # independent of the build's seed, unlike the other samples
     assert min(len(firsts) for firsts in few[:3]) > 1
 
@@ -86,7 +88,7 @@ def test_a_sample_does_not_depend_on_the_order_of_the_file(names, random):
 
 
 def test_a_row_keeps_question_and_options():
-    source_item = item(4, "Which finding is absent?", ("Mass", "Edema", "No edema"), answer=1)
+    source_item = make_item(4, "Which finding is absent?", ("Mass", "Edema", "No edema"), answer=1)
     table = questions([source_item], "rexvqa_1k")
     assert table.schema == QUESTION.arrow_schema
     assert table.to_pylist() == [

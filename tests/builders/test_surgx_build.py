@@ -18,7 +18,7 @@ from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import InputError, MissingSourceError
 from medfaith.loaders.phantom import surgery
 from tests.builders.files import copied, digests, problems, record_of, root_words, rows_of, skipped
-from tests.builders.surgx_scenes import renumbered, rewrite_boxes
+from tests.builders.surgx_scenes import add_to_number, update_boxes
 
 REPOSITORIES = {
     "instruments": "surgxbench-cholec80_boxes",
@@ -108,9 +108,9 @@ def test_workers_and_a_second_build_give_the_same_bytes(
 
 def test_frames_labelled_five_times_a_second_join_at_the_seconds(phantom_surgx_roots, tmp_path):
     roots = copied(phantom_surgx_roots, "cholec80_boxes", tmp_path)
-    rewrite_boxes(
+    update_boxes(
         roots["cholec80_boxes"],
-        lambda header, rows: [header, *(renumbered(row, more) for row in rows for more in range(0, 25, 5))],
+        lambda header, rows: [header, *(add_to_number(row, more) for row in rows for more in range(0, 25, 5))],
     )
     dense, plain = (surgxbench.build(build_roots, tmp_path / name, configs=["triplets"])[0]
                   for name, build_roots in (("dense", roots), ("plain", phantom_surgx_roots)))  # fmt: skip
@@ -123,7 +123,7 @@ def test_frames_labelled_five_times_a_second_join_at_the_seconds(phantom_surgx_r
 def test_boxes_beyond_the_frame_are_clipped_or_left_out_and_counted(phantom_surgx_roots, tmp_path):
     roots = copied(phantom_surgx_roots, "cholec80_boxes", tmp_path)
     places = [["200", "100", "60", "60"], ["300", "10", "5", "5"]]  # beyond, and outside
-    rewrite_boxes(
+    update_boxes(
         roots["cholec80_boxes"],
         lambda header, rows: [header, *([*row[:5], *xywh] for row, xywh in zip(rows, places, strict=False)), *rows[2:]],
     )
@@ -188,6 +188,6 @@ def test_what_is_built_follows_the_sources_and_videos_without_boxes_are_refused(
     assert folder.name == "surgxbench-cholec80_boxes"
     assert surgxbench.BENCHMARK.find_incomplete(boxes) == {"triplets": ["cholect45"], "triplets_t50": ["cholect50"]}
     roots = copied(phantom_surgx_roots, "cholec80_boxes", tmp_path)
-    rewrite_boxes(roots["cholec80_boxes"], lambda header, rows: [header, *(row for row in rows if row[0] == "41")])
+    update_boxes(roots["cholec80_boxes"], lambda header, rows: [header, *(row for row in rows if row[0] == "41")])
     with pytest.raises(InputError, match="has no video that has boxes"):
         surgxbench.build(roots, tmp_path / "out", configs=["triplets"])

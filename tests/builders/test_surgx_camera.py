@@ -18,7 +18,7 @@ CAMERAS = st.builds(
 )
 
 
-def inverse(camera: Camera, size: tuple[int, int]) -> np.ndarray:
+def compute_backward_flow(camera: Camera, size: tuple[int, int]) -> np.ndarray:
     """Compute the exact backward flow of a camera, (2, H, W): x' = (1 + M) x + c on the second frame's grid, solved."""
     moved = np.array([[1 - camera.zoom, camera.roll], [-camera.roll, 1 - camera.zoom]])
     x, y = np.meshgrid(*compute_centred_axes(size))
@@ -27,11 +27,11 @@ def inverse(camera: Camera, size: tuple[int, int]) -> np.ndarray:
     return moved_grid - grid
 
 
-def noisy(rng: np.random.Generator, camera: Camera, size=SIZE) -> np.ndarray:
+def compute_noisy_flow(rng: np.random.Generator, camera: Camera, size=SIZE) -> np.ndarray:
     return (compute_camera_flow(camera, size) + rng.normal(0, 2, (2, *size))).astype(np.float32)
 
 
-def least_squares(fields: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
+def fit_least_squares(fields: list[np.ndarray], weights: np.ndarray) -> np.ndarray:
     """Fit the four prototypes by LAPACK; each field is a camera flow of shape (2, H, W)."""
     x, y = (axis.ravel() for axis in np.meshgrid(*compute_centred_axes((fields[0].shape[1], fields[0].shape[2]))))
     ones, zeros = np.ones_like(x), np.zeros_like(x)
@@ -79,10 +79,10 @@ def test_a_known_camera_is_recovered(camera, size, both_directions, trim):
 @settings(max_examples=60, deadline=None)
 def test_noisy_flow_agrees_with_numpys_least_squares(camera, seed, size, weighted, both_directions):
     rng = np.random.default_rng(seed)
-    forward, backward = noisy(rng, camera, size), -noisy(rng, camera, size)
+    forward, backward = compute_noisy_flow(rng, camera, size), -compute_noisy_flow(rng, camera, size)
     weights = rng.uniform(0.1, 3, size).astype(np.float32) if weighted else None
     fields = [forward, -backward] if both_directions else [forward]
-    expected = least_squares(fields, np.ones(size) if weights is None else weights)
+    expected = fit_least_squares(fields, np.ones(size) if weights is None else weights)
     assert astuple(fit(forward, backward if both_directions else None, weights=weights)) == pytest.approx(
         expected, abs=2e-5, rel=1e-5
     )
@@ -107,7 +107,7 @@ def test_each_direction_counts_and_the_backward_flow_counts_negated():
 def test_the_grids_of_the_two_directions_as_published(camera, off):
     """The exact backward flow is on the second frame's grid and differs from the negated forward flow."""
     size = (480, 854)
-    forward, backward = compute_camera_flow(camera, size), inverse(camera, size)
+    forward, backward = compute_camera_flow(camera, size), compute_backward_flow(camera, size)
     combined = compute_camera_flow(fit(forward, backward), size)
     assert np.abs(combined - (forward + compute_camera_flow(fit(-backward), size)) / 2).max() < 1e-4
     assert np.hypot(*(combined - forward)).max() == pytest.approx(off, rel=0.01)
@@ -160,12 +160,12 @@ def test_a_tool_pulls_the_plain_fit_and_not_the_trimmed_one():
 @pytest.mark.parametrize("trim", [0.1, 0.3, 0.5])
 def test_the_trimmed_fit_has_settled(trim):
     """Least squares on the vectors nearest to the fit reproduce the fit."""
-    forward = noisy(np.random.default_rng(2), Camera(3, 1, 0.02, 0.01))
+    forward = compute_noisy_flow(np.random.default_rng(2), Camera(3, 1, 0.02, 0.01))
     forward[:, 5:20, :30] += np.random.default_rng(3).uniform(0, 8, (2, 15, 30))
     fitted = fit(forward, trim=trim)
     residual = np.square(forward - compute_camera_flow(fitted, SIZE)).sum(0)
     nearest = residual <= np.sort(residual, axis=None)[residual.size - int(trim * residual.size) - 1]
-    assert astuple(fitted) == pytest.approx(least_squares([forward], nearest), abs=2e-4)
+    assert astuple(fitted) == pytest.approx(fit_least_squares([forward], nearest), abs=2e-4)
     assert astuple(fitted) != pytest.approx(astuple(fit(forward)), abs=1e-2)
 
 
@@ -176,7 +176,7 @@ def test_two_known_pixels_are_enough():
     for trim in (0.0, 0.5):
         assert astuple(fit(forward, trim=trim)) == pytest.approx(astuple(camera), abs=1e-5)
     backward = -forward
-    forward[:, 30, 60] += 1  # the directions agree on one pixel only: both are kept
+    forward[:, 30, 60] += 1  # the directions agree on one pixel only; both pixels are kept
     backward[:, 30, 60] += 1
     assert astuple(fit(forward, backward, trim=0.5)) == pytest.approx(astuple(camera), abs=1e-5)
 

@@ -19,14 +19,14 @@ SIZE = (60, 106)
 CAMERA = Camera(3, -2, 0.02, 0.01)
 
 
-def tool(shift=(6.0, -4.0)) -> tuple[np.ndarray, np.ndarray]:
+def make_tool(shift=(6.0, -4.0)) -> tuple[np.ndarray, np.ndarray]:
     """Compute the mask of a tool that covers a tenth of the frame and moves by `shift`, and the flow of the frame."""
     mask = np.zeros(SIZE, dtype=bool)
     mask[20:40, 60:92] = True
     return mask, compute_camera_flow(CAMERA, SIZE) + mask * np.array(shift, dtype=np.float32)[:, None, None]
 
 
-def iou(mask: np.ndarray, other_mask: np.ndarray) -> float:
+def compute_iou(mask: np.ndarray, other_mask: np.ndarray) -> float:
     return (mask & other_mask).sum() / (mask | other_mask).sum()
 
 
@@ -57,16 +57,16 @@ def test_a_pure_camera_move_leaves_nothing(camera, size, trim):
 )
 def test_how_well_a_tool_is_recovered(trim, options, figure):
     """IoU of the mask with a tool of 10% of the frame that moves by 7.2 pixels."""
-    mask, forward = tool()
+    mask, forward = make_tool()
     described = describe(forward, -forward, trim=trim, **options)
-    assert iou(rle.decode(described["motion"]), mask) == pytest.approx(figure, abs=1e-3)
+    assert compute_iou(rle.decode(described["motion"]), mask) == pytest.approx(figure, abs=1e-3)
     if trim:
         assert described["camera"] == pytest.approx(asdict(CAMERA), abs=1e-5)
 
 
 def test_the_quantile_keeps_more_than_a_small_tool_only_above_the_floor():
     """If 10% moves, the top 20% includes as much background, unless the floor excludes it."""
-    mask, forward = tool()
+    mask, forward = make_tool()
     plain = rle.decode(describe(forward, -forward, floor=0)["motion"])
     assert plain.mean() == pytest.approx(0.2, abs=1e-3)
     assert plain[mask].all()
@@ -124,7 +124,7 @@ def test_a_mask_is_what_is_above_the_rest(residual, gamma, floor):
 
 
 def test_unknown_vectors_are_in_no_mask():
-    mask, forward = tool()
+    mask, forward = make_tool()
     backward = -forward
     forward[1, 25:30, 60:92] = np.nan
     described = describe(forward, backward, trim=0.2)

@@ -21,19 +21,19 @@ from medfaith.loaders.errors import ImageError
 SECONDS = range(14)
 
 
-def of_video(*numbers: int) -> list[dict[str, str]]:
+def make_video_references(*numbers: int) -> list[dict[str, str]]:
     return [{"source": "cholec80", "key": cholec80.key(42, number), "view": ""} for number in numbers]
 
 
-def of_seconds(*seconds: int) -> list[dict[str, str]]:
+def make_second_references(*seconds: int) -> list[dict[str, str]]:
     return [{"source": "cholect45", "key": cholect45.key(42, t), "view": ""} for t in seconds]
 
 
 REFERENCES = {
-    "next in the video": of_video(*(25 * t + step for t in SECONDS for step in (0, 1))),
-    "next second": of_seconds(*(t + step for t in SECONDS[:-1] for step in (0, 1))),
-    "some": of_video(3, 4, 50, 51, 349),
-    "one": of_seconds(5),
+    "next in the video": make_video_references(*(25 * t + step for t in SECONDS for step in (0, 1))),
+    "next second": make_second_references(*(t + step for t in SECONDS[:-1] for step in (0, 1))),
+    "some": make_video_references(3, 4, 50, 51, 349),
+    "one": make_second_references(5),
     "none": [],
 }
 
@@ -71,7 +71,7 @@ def test_pictures_are_opened_when_they_are_asked_for(phantom_surgx_roots, monkey
     assert so_far - 1 <= len(calls) <= so_far
 
 
-def outcome(pictures) -> list[bytes | str]:
+def collect_outcomes(pictures) -> list[bytes | str]:
     """Collect the images as bytes, and the message of the error that ends them."""
     outcomes: list[bytes | str] = []
     try:
@@ -82,7 +82,7 @@ def outcome(pictures) -> list[bytes | str]:
     return outcomes
 
 
-def one_by_one(references, roots):
+def open_one_by_one(references, roots):
     return (images.open_image(ref, roots) for ref in references)
 
 
@@ -90,7 +90,7 @@ def one_by_one(references, roots):
 def damaged(phantom_surgx_roots, tmp_path):
     """Copy video 42 and overwrite its frame `n` in part, or cut the file there."""
 
-    def made(n: int, *, cut: bool = False) -> dict[str, Path]:
+    def make(n: int, *, cut: bool = False) -> dict[str, Path]:
         path = tmp_path / "videos/video42.mp4"
         path.parent.mkdir(exist_ok=True)
         shutil.copy(phantom_surgx_roots["cholec80"] / "videos/video42.mp4", path)
@@ -106,22 +106,24 @@ def damaged(phantom_surgx_roots, tmp_path):
         path.write_bytes(data)
         return {"cholec80": tmp_path}
 
-    return made
+    return make
 
 
 @pytest.mark.parametrize("n", [2, 60, 120, 130, 149, 160, 240, 345])
 @pytest.mark.parametrize("cut", [False, True])
 def test_damage_stops_the_pictures_where_it_stops_them_one_by_one(damaged, n, cut):
     """Includes damage in frames that no pair needs, between a pair and the next keyframe."""
-    roots, references = damaged(n, cut=cut), of_video(0, 1, 125, 126, 150, 151, 325, 326)
-    expected = outcome(one_by_one(references, roots))
-    assert outcome(motion_rows._open_in_turn(references, roots)) == expected
+    roots, references = damaged(n, cut=cut), make_video_references(0, 1, 125, 126, 150, 151, 325, 326)
+    expected = collect_outcomes(open_one_by_one(references, roots))
+    assert collect_outcomes(motion_rows._open_in_turn(references, roots)) == expected
     if isinstance(expected[-1], str):
         assert expected[-1].startswith(f"image {references[len(expected) - 1]['key']!r} of source 'cholec80': ")
 
 
 def test_a_frame_beyond_the_end_is_named_after_those_before_it(phantom_surgx_roots):
-    *good, message = outcome(motion_rows._open_in_turn(of_video(0, 25, 349, 350), phantom_surgx_roots))
+    *good, message = collect_outcomes(
+        motion_rows._open_in_turn(make_video_references(0, 25, 349, 350), phantom_surgx_roots)
+    )
     assert len(good) == 3
     assert str(message).startswith("image 'videos/video42.mp4/000350' of source 'cholec80': ")
     assert "has no frame 350" in str(message)

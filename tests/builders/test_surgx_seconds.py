@@ -33,10 +33,10 @@ from medfaith.loaders.cholec_triplets import INSTRUMENTS
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.phantom import surgery
 from tests.builders.files import record_of, root_words, rows_of, skipped
-from tests.builders.surgx_scenes import renumbered, rewrite_boxes
+from tests.builders.surgx_scenes import add_to_number, update_boxes
 
 
-def frames_numbered(*numbers: int) -> list[BoxedFrame]:
+def make_frames(*numbers: int) -> list[BoxedFrame]:
     return [BoxedFrame(42, number, f"Images/Video_42/Video_42_{number:05d}.png", ()) for number in numbers]
 
 
@@ -58,7 +58,7 @@ def frames_numbered(*numbers: int) -> list[BoxedFrame]:
     ],
 )
 def test_numbering(numbers, options, expected):
-    assert infer_numbering(frames_numbered(*numbers), **options) == expected
+    assert infer_numbering(make_frames(*numbers), **options) == expected
 
 
 def test_seconds_and_places_in_the_video():
@@ -73,7 +73,7 @@ def test_seconds_and_places_in_the_video():
 def test_steps_that_say_nothing_have_to_be_named():
     for step in (2, 10, 30):
         with pytest.raises(InputError, match=rf"in steps of {step}(.|\n)*--boxes-step"):
-            infer_numbering(frames_numbered(0, step, 3 * step))
+            infer_numbering(make_frames(0, step, 3 * step))
 
 
 # --- shifts found by the instruments of each second -------------------------------------------------------------------
@@ -85,12 +85,12 @@ def test_the_sign_test_is_the_binomial_one(better, worse):
     assert compute_sign_test(better, worse) == pytest.approx(expected, rel=1e-9)
 
 
-def later(names_by_second: dict, seconds: int) -> dict:
+def add_seconds(names_by_second: dict, seconds: int) -> dict:
     """Shift labels by `seconds` in each video."""
     return {(video, t + seconds): names for (video, t), names in names_by_second.items()}
 
 
-def drawn(seed: int) -> tuple[dict, dict]:
+def collect_drawn_instruments(seed: int) -> tuple[dict, dict]:
     """Compute the instruments with a triplet and those with a box, by video and second, of a seed's clips."""
     clips = {video: surgery.clip(video, seed=seed) for video in (42, 43)}
     places = [(video, t) for video in clips for t in range(surgery.SECONDS)]
@@ -101,16 +101,16 @@ def drawn(seed: int) -> tuple[dict, dict]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_boxes_a_second_off_are_noticed_on_the_phantom(seed):
-    triplet_names, boxed = drawn(seed)
+    triplet_names, boxed = collect_drawn_instruments(seed)
     assert find_better_shift(triplet_names, boxed) is None
     for off in (-1, 1):
-        shift = find_better_shift(triplet_names, later(boxed, off))
+        shift = find_better_shift(triplet_names, add_seconds(boxed, off))
         assert shift is not None
         assert (shift.seconds, shift.worse) == (off, 0)
-    assert find_better_shift(triplet_names, later(boxed, 3)) is None  # not a neighbour
+    assert find_better_shift(triplet_names, add_seconds(boxed, 3)) is None  # not a neighbour
 
 
-def lasting(seed: int, n_seconds: int = 1500, mean_stay: float = 40.0) -> list[frozenset[str]]:
+def sample_instruments(seed: int, n_seconds: int = 1500, mean_stay: float = 40.0) -> list[frozenset[str]]:
     """Simulate the instruments in each second: they come and go, and stay for about 40 seconds."""
     change = np.random.default_rng(seed).random((n_seconds, 3)) < 1 / mean_stay
     present = np.cumsum(change, axis=0) % 2 == 1
@@ -119,11 +119,11 @@ def lasting(seed: int, n_seconds: int = 1500, mean_stay: float = 40.0) -> list[f
     ]
 
 
-def placed(names: list[frozenset[str]]) -> dict:
+def put_in_video(names: list[frozenset[str]]) -> dict:
     return {(42, t): instruments for t, instruments in enumerate(names)}
 
 
-def noisy(names: list[frozenset[str]], seed: int) -> list[frozenset[str]]:
+def add_noise(names: list[frozenset[str]], seed: int) -> list[frozenset[str]]:
     """Replace the instruments of one second in eight by random ones."""
     rng = np.random.default_rng(seed)
     return [
@@ -134,13 +134,13 @@ def noisy(names: list[frozenset[str]], seed: int) -> list[frozenset[str]]:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("off", [-1, 1])
 def test_instruments_that_stay_hide_a_shift_from_shares_and_not_from_the_test_nor_does_noise(seed, off):
-    truth = lasting(seed)
-    triplet_names, boxed = placed(truth), later(placed(truth), off)
+    truth = sample_instruments(seed)
+    triplet_names, boxed = put_in_video(truth), add_seconds(put_in_video(truth), off)
     assert np.mean(compare_seconds(triplet_names, boxed)) > 0.9
     assert find_better_shift(triplet_names, boxed) == Shift(
         off, better=compare_seconds(triplet_names, boxed).count(False), worse=0
     )
-    shift = find_better_shift(triplet_names, later(placed(noisy(truth, seed)), off))
+    shift = find_better_shift(triplet_names, add_seconds(put_in_video(add_noise(truth, seed)), off))
     assert shift is not None
     assert shift.seconds == off
 
@@ -148,12 +148,12 @@ def test_instruments_that_stay_hide_a_shift_from_shares_and_not_from_the_test_no
 @pytest.mark.parametrize("seed", range(5))
 def test_annotators_who_differ_make_no_shift(seed):
     """Boxes start a second early, end a second late, or both; some are random."""
-    truth = lasting(seed)
+    truth = sample_instruments(seed)
     sooner = [current | neighbour for current, neighbour in zip(truth, truth[1:] + truth[-1:], strict=True)]
     longer = [current | neighbour for current, neighbour in zip(truth, truth[:1] + truth[:-1], strict=True)]
     sooner_or_longer = [early | late for early, late in zip(sooner, longer, strict=True)]
     for names in (truth, sooner, longer, sooner_or_longer):
-        assert find_better_shift(placed(truth), placed(noisy(names, seed))) is None
+        assert find_better_shift(put_in_video(truth), put_in_video(add_noise(names, seed))) is None
 
 
 @pytest.mark.parametrize(("n", "expected"), [(9, None), (10, Shift(1, 10, 0))])
@@ -162,14 +162,14 @@ def test_few_frames_that_tell_say_nothing(n, expected):
     assert 2.0**-10 < LEVEL < 2.0**-9
     hook, empty = frozenset({"hook"}), frozenset()
     names = [empty, empty, hook, hook] * n  # a hook that comes or goes every other second
-    triplet_names = placed(names[: 2 * n + 2])
-    boxed = later(triplet_names, 1)
+    triplet_names = put_in_video(names[: 2 * n + 2])
+    boxed = add_seconds(triplet_names, 1)
     assert compare_seconds(triplet_names, boxed).count(False) == n
     assert find_better_shift(triplet_names, boxed) == expected
 
 
 def test_what_is_not_labelled_says_nothing():
-    triplet_names = placed(lasting(0))
+    triplet_names = put_in_video(sample_instruments(0))
     assert find_better_shift(triplet_names, {}) is None
     assert find_better_shift({}, triplet_names) is None
     assert (
@@ -191,17 +191,17 @@ def test_sources_name_the_instruments_of_the_phantom(phantom_surgx_roots):
     }
     assert collect_boxed_instruments([BoxedFrame(42, 12, "", (("hook", (0, 0, 1, 1)),))], numbered, INSTRUMENTS) == {}
     assert find_better_shift(tools, boxed) is None
-    assert find_better_shift(tools, later(dict(boxed), -1)) is not None
+    assert find_better_shift(tools, add_seconds(dict(boxed), -1)) is not None
 
 
 # --- in a build -------------------------------------------------------------------------------------------------------
 
 
-def shifted(root: Path, folder: Path, by: int) -> Path:
+def copy_with_shift(root: Path, folder: Path, by: int) -> Path:
     """Write the csv of `root` to `folder`: two videos, all frame numbers increased by `by`, no images."""
     folder.mkdir()
     shutil.copy(root / "ROI_Labels.csv", folder)
-    rewrite_boxes(folder, lambda header, rows: [header, *(renumbered(r, by) for r in rows if r[0] in ("42", "43"))])
+    update_boxes(folder, lambda header, rows: [header, *(add_to_number(r, by) for r in rows if r[0] in ("42", "43"))])
     return folder
 
 
@@ -209,7 +209,7 @@ def shifted(root: Path, folder: Path, by: int) -> Path:
 def test_a_build_stops_at_boxes_a_second_off(phantom_surgx_roots, phantom_surgx_build, tmp_path, config):
     """Frame numbers from 25 look like those from 0."""
     roots = phantom_surgx_roots | {
-        "cholec80_boxes": shifted(phantom_surgx_roots["cholec80_boxes"], tmp_path / "boxes", 25)
+        "cholec80_boxes": copy_with_shift(phantom_surgx_roots["cholec80_boxes"], tmp_path / "boxes", 25)
     }
     message = (
         r"boxes: of 28 frames 8 have the instruments of their boxes and 28 those of the boxes a second later; "
@@ -225,7 +225,7 @@ def test_a_build_stops_at_boxes_a_second_off(phantom_surgx_roots, phantom_surgx_
     assert rows_of(folder, config) == [row | {"motion": None, "camera": None} for row in plain]
 
 
-def long_roots(folder: Path, n: int = 120, stay: int = 8) -> dict[str, Path]:
+def write_long_roots(folder: Path, n: int = 120, stay: int = 8) -> dict[str, Path]:
     """Write a CholecT45 of one video whose instruments stay for eight seconds each, and boxes numbered from 1."""
     t45, boxes = folder / "t45", folder / "boxes"
     (t45 / "data/VID42").mkdir(parents=True)
@@ -247,7 +247,7 @@ def long_roots(folder: Path, n: int = 120, stay: int = 8) -> dict[str, Path]:
 
 def test_the_users_word_is_taken_and_what_speaks_against_it_counted(tmp_path, capsys):
     """Most frames agree either way: 15 changes in 120 seconds, one of them at the end."""
-    command = ["build", "surgxbench", *root_words(long_roots(tmp_path)), "--config", "triplets", "--out"]
+    command = ["build", "surgxbench", *root_words(write_long_roots(tmp_path)), "--config", "triplets", "--out"]
     assert main([*command, str(tmp_path / "guessed")]) == 2
     error = capsys.readouterr().err
     assert "of 120 frames 105 have the instruments of their boxes and 120 those of the boxes a second later" in error
@@ -263,7 +263,7 @@ def test_the_users_word_is_taken_and_what_speaks_against_it_counted(tmp_path, ca
 def test_frames_of_the_video_are_held_against_cholec80s_tools(phantom_surgx_roots, tmp_path):
     """Successors that are video frames depend on the seconds; no other source provides them."""
     boxes = phantom_surgx_roots["cholec80_boxes"]
-    plain = shifted(boxes, tmp_path / "plain", 0)
+    plain = copy_with_shift(boxes, tmp_path / "plain", 0)
     for video in (42, 43):
         shutil.copytree(boxes / f"Images/Video_{video}", plain / f"Images/Video_{video}")
     cholec = tmp_path / "cholec80"
@@ -283,7 +283,7 @@ def test_frames_of_the_video_are_held_against_cholec80s_tools(phantom_surgx_root
     assert sorted(record_of(folder)["sources"]["cholec80"]["files"]) == ["video42-tool.txt", "video43-tool.txt"]
     (folder,) = surgxbench.build(roots, tmp_path / "seconds", configs=["instruments"])
     assert "cholec80" not in record_of(folder)["sources"]
-    later_boxes = roots | {"cholec80_boxes": shifted(boxes, tmp_path / "shifted", 25)}
+    later_boxes = roots | {"cholec80_boxes": copy_with_shift(boxes, tmp_path / "shifted", 25)}
     with pytest.raises(InputError, match=r"those of the boxes a second later(.|\n)*--boxes-first 25"):
         surgxbench.build(later_boxes, tmp_path / "none", **arguments)
     stated = arguments | {"options": Options(successor="frame", boxes_first=10**6)}

@@ -11,7 +11,7 @@ from medfaith.builders.surgxbench.flow_files import FlowFiles
 from medfaith.builders.surgxbench.videos import PARTLY_UNKNOWN, STILL, compute_video_motion
 from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError
-from tests.builders.surgx_scenes import SIZE, moving, pairs_of, write_flow
+from tests.builders.surgx_scenes import SIZE, compute_moving_flow, make_pairs, write_flow
 
 
 class Analytic:
@@ -28,11 +28,11 @@ class Analytic:
             if (video, pair.frame) == self.fails_at:
                 raise KeyboardInterrupt
             self.asked.append((video, pair.frame))
-            forward = moving(float(pair.frame))
+            forward = compute_moving_flow(float(pair.frame))
             yield forward, -forward
 
 
-VIDEOS = {"VID42": pairs_of(3, SIZE), "VID43": pairs_of(2, SIZE)}
+VIDEOS = {"VID42": make_pairs(3, SIZE), "VID43": make_pairs(2, SIZE)}
 ALL = [("VID42", 0), ("VID42", 1), ("VID42", 2), ("VID43", 0), ("VID43", 1)]
 
 
@@ -109,10 +109,10 @@ def test_other_settings_are_never_mixed_in(tmp_path, changed):
 
 def test_flow_files_that_changed_are_read_again(tmp_path):
     for frame in range(2):
-        write_flow(tmp_path / "flow", "VID43", frame, moving(frame))
-    videos = {"VID43": pairs_of(2, SIZE)}
+        write_flow(tmp_path / "flow", "VID43", frame, compute_moving_flow(frame))
+    videos = {"VID43": make_pairs(2, SIZE)}
     motion, _ = compute_video_motion(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
-    write_flow(tmp_path / "flow", "VID43", 1, moving(9).astype(np.float64))
+    write_flow(tmp_path / "flow", "VID43", 1, compute_moving_flow(9).astype(np.float64))
     changed_motion, _ = compute_video_motion(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
     assert changed_motion["VID43"][0] == motion["VID43"][0]
     assert changed_motion["VID43"][1]["camera"]["pan"] == pytest.approx(
@@ -121,8 +121,8 @@ def test_flow_files_that_changed_are_read_again(tmp_path):
 
 
 def test_the_cache_holds_no_path_of_this_machine(tmp_path):
-    write_flow(tmp_path / "flow", "VID43", 0, moving(1))
-    compute_video_motion({"VID43": pairs_of(1)}, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
+    write_flow(tmp_path / "flow", "VID43", 0, compute_moving_flow(1))
+    compute_video_motion({"VID43": make_pairs(1)}, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
     [path] = (tmp_path / "cache").glob("*.jsonl")
     header, line = (json.loads(text) for text in path.read_text().splitlines())
     assert {"version", "video", "flow", "gamma", "trim", "floor", "pairs"} == set(header)
@@ -184,10 +184,16 @@ class Wrong(Analytic):
         ({"trim": 0.6}, "trim 0.6: is out of range\n  expected: a share from 0 to 0.5"),
         ({"floor": -1.0}, "floor -1.0: is out of range\n  expected: pixels, 0 or more"),
         ({"floor": float("inf")}, "floor inf: is out of range"),
-        ({"pairs_by_video": {"../VID42": pairs_of(1)}}, r"video '\.\./VID42': no name for a file"),
-        ({"pairs_by_video": {"VID42": pairs_of(1) * 2}}, "video VID42, row frame 0: two pairs begin with one frame"),
-        ({"flow": Wrong(moving(0)[:, 1:])}, r"(?s)video VID42, row frame 0: a flow of \(23, 32\).*\(24, 32\)"),
-        ({"flow": Wrong(np.full_like(moving(1.0), np.nan))}, "video VID42, row frame 0: known flow on 0 pixels"),
+        ({"pairs_by_video": {"../VID42": make_pairs(1)}}, r"video '\.\./VID42': no name for a file"),
+        ({"pairs_by_video": {"VID42": make_pairs(1) * 2}}, "video VID42, row frame 0: two pairs begin with one frame"),
+        (
+            {"flow": Wrong(compute_moving_flow(0)[:, 1:])},
+            r"(?s)video VID42, row frame 0: a flow of \(23, 32\).*\(24, 32\)",
+        ),
+        (
+            {"flow": Wrong(np.full_like(compute_moving_flow(1.0), np.nan))},
+            "video VID42, row frame 0: known flow on 0 pixels",
+        ),
     ],
 )
 def test_bad_videos_and_flow(arguments, message):

@@ -15,7 +15,7 @@ INDICES = ("answer", "negated", "counterpart")
 WORDS = ("question", "options", "negation_form", "question_form", "layout", *INDICES)
 
 
-def rows(folder, config):
+def read_rows(folder, config):
     source, split = ("openi", "test") if config.startswith("openi") else ("chexpert", "validation")
     return rows_of(folder / f"cxr-contrabench-{source}", config, split)
 
@@ -32,7 +32,7 @@ def test_every_form_of_both_protocols_and_the_original_order_are_configs_once():
 @pytest.mark.parametrize("config", VARIANTS)
 def test_a_variant_pairs_with_its_plain_config(phantom_build, config):
     plain_name, wording = resolve_variant(config, Wording())
-    plain, varied = rows(phantom_build, plain_name), rows(phantom_build, config)
+    plain, varied = read_rows(phantom_build, plain_name), read_rows(phantom_build, config)
     assert len(plain) > 40
     for before, after in zip(plain, varied, strict=True):
         assert {k: v for k, v in before.items() if k not in WORDS} == {k: v for k, v in after.items() if k not in WORDS}
@@ -59,7 +59,7 @@ def test_a_variant_changes_one_thing_of_the_plain_config_of_its_build(phantom_ro
     chexpert = {"chexpert": phantom_roots["chexpert"]}
     configs = ["chexpert_presence", "chexpert_presence_p2", "chexpert_presence_original"]
     cxr_contrabench.build(chexpert, tmp_path, configs=configs, options=Wording("clear_of", "p1", "original"))
-    plain, paraphrased, original = (rows(tmp_path, config) for config in configs)
+    plain, paraphrased, original = (read_rows(tmp_path, config) for config in configs)
     assert original == plain
     assert {(row["negation_form"], row["question_form"], row["layout"]) for row in plain} == {
         ("clear_of", "p1", "original")

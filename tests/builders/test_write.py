@@ -55,7 +55,7 @@ def write(out: Path, *splits: Split, workers: int = 1) -> Path:
     )
 
 
-def no_utf8() -> pa.Table:
+def make_broken_rows() -> pa.Table:
     """Build rows whose ids are not UTF-8."""
     ids = pa.Array.from_buffers(pa.string(), 5, pa.array([b"\xff"] * 5).buffers())
     return rows(5).set_column(0, FEATURES.arrow_schema.field("id"), ids)
@@ -200,11 +200,11 @@ def test_a_full_disk_behind_a_link_is_not_taken_for_a_source(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "toy-none").symlink_to(tmp_path / "disk" / "there")
 
-    def full() -> pa.Table:
+    def raise_full_disk() -> pa.Table:
         raise OSError(errno.ENOSPC, "No space left", str(tmp_path / "disk" / ".there.partial" / "c" / "train-00000"))
 
     with pytest.raises(InputError, match=r"out: cannot be written .*(.|\n)*free some space"):
-        write(tmp_path / "out", Split("c", "train", full))
+        write(tmp_path / "out", Split("c", "train", raise_full_disk))
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_of_rows_with_other_columns_nothing_is_shown_that_the_record_claims(fold
         (lambda folder, path: path.unlink(), "no Parquet file"),
         (lambda folder, path: path.rename(path.with_name("train-00000-of-00002.parquet")), "1 of 2 Parquet files"),
         (lambda folder, path: path.rename(path.with_name("train-00000-of-²2.parquet")), "1 of 0 Parquet files"),
-        (lambda folder, path: pq.write_table(no_utf8(), path), "no readable Parquet .*UTF8"),
+        (lambda folder, path: pq.write_table(make_broken_rows(), path), "no readable Parquet .*UTF8"),
         (lambda folder, path: shutil.copy(path, folder / "c/more-00000-of-00001.parquet"), "holds c/more, which build"),
     ],
 )

@@ -125,10 +125,10 @@ def edited(phantom_wrong_lung_roots, tmp_path):
 def test_configs_without_rows_are_left_out_unless_they_are_asked_for(edited, tmp_path):
     """A single patient cannot get a sentence of another one."""
 
-    def first_patient(header, lines):
+    def keep_first_patient(header, lines):
         return header, *(line for line in lines if line.split("\t")[0] == lines[0].split("\t")[0])
 
-    roots = edited("gold", first_patient)
+    roots = edited("gold", keep_first_patient)
     built = {config for config, _ in problems(build(roots, tmp_path / "out"))}
     assert set(CONFIGS) - built == {"random_sentences", "random_boxes"}
     with pytest.raises(InputError, match="--config random_boxes: no sentence has a partner of this kind"):
@@ -136,7 +136,7 @@ def test_configs_without_rows_are_left_out_unless_they_are_asked_for(edited, tmp
     assert not (tmp_path / "other").exists()
 
 
-def moved(change, most: int):
+def move_boxes(change, most: int):
     """Move the corners of the boxes in the first `most` rows."""
 
     def edit(header, lines):
@@ -151,7 +151,7 @@ def moved(change, most: int):
 
 
 def test_boxes_with_their_corners_in_another_order_stop_the_build(edited, tmp_path):
-    roots = edited("gold", moved(lambda c: [c[1], c[0], c[3], c[2]], 10**6))
+    roots = edited("gold", move_boxes(lambda c: [c[1], c[0], c[3], c[2]], 10**6))
     with pytest.raises(InputError, match=r"of \d+ boxes of the sentences are not where the annotations file has them"):
         build(roots, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -159,7 +159,7 @@ def test_boxes_with_their_corners_in_another_order_stop_the_build(edited, tmp_pa
 
 def test_a_box_that_the_annotations_have_elsewhere_is_counted(edited, tmp_path):
     """The first sentence's first box has one row for each of its two labels."""
-    roots = edited("gold", moved(lambda c: [c[0] + 2, *c[1:]], 2))
+    roots = edited("gold", move_boxes(lambda c: [c[0] + 2, *c[1:]], 2))
     assert skipped(build(roots, tmp_path / "out", configs=["gold"]))[ELSEWHERE] == 1
 
 

@@ -28,7 +28,7 @@ from medfaith.builders.wrong_lung.sentences import (
 )
 from medfaith.evaluate_metrics.localization.input_view import mask
 from medfaith.loaders.errors import InputError
-from tests.builders.wrong_lung_gold import LUNGS, SIZE, dicom, gold, image, rows
+from tests.builders.wrong_lung_gold import LUNGS, SIZE, image, make_dicom_id, make_gold, rows
 
 
 def make_rows(*gold_sentences, images=None):
@@ -37,7 +37,7 @@ def make_rows(*gold_sentences, images=None):
 
 
 def test_a_row_is_what_the_sources_say():
-    sentence = gold(7, " Small  effusion.\n", ["left lung", "left costophrenic angle"], study=3, patient=9,
+    sentence = make_gold(7, " Small  effusion.\n", ["left lung", "left costophrenic angle"], study=3, patient=9,
                conditions=[("abnormal", "yes"), ("pleural effusion", "yes"), ("pneumothorax", "no")])  # fmt: skip
     (row, locations), = make_rows(sentence)[0]  # fmt: skip
     assert row == {
@@ -74,7 +74,7 @@ def test_a_row_is_what_the_sources_say():
     ],
 )
 def test_abnormal_and_one_lung(conditions, names, abnormal, one_lung, disagrees):
-    (row, _), = (result := make_rows(gold(1, names=names, conditions=conditions)))[0]  # fmt: skip
+    (row, _), = (result := make_rows(make_gold(1, names=names, conditions=conditions)))[0]  # fmt: skip
     assert row["subsets"] == {"abnormal": abnormal, "one_lung": one_lung, "mdrb": False}
     assert result[1][DISAGREEING] == disagrees
 
@@ -83,8 +83,9 @@ def test_what_is_left_out_is_counted():
     far = {"trachea": (400, 0, 450, 90)}
     edge = {"trachea": (-5, 450, 9, 520), "left lung": (0, 0, 399, 499), "right lung": (0, 600, 5, 700)}
     gold_sentences = [
-        gold(1, study=1), gold(1, study=2), gold(2, study=2), gold(1, names=["trachea"], study=3, boxes=far),
-        gold(1, names=list(edge), study=4, boxes=edge),
+        make_gold(1, study=1), make_gold(1, study=2), make_gold(2, study=2),
+        make_gold(1, names=["trachea"], study=3, boxes=far),
+        make_gold(1, names=list(edge), study=4, boxes=edge),
     ]  # fmt: skip
     images = {sentence.image_id: image(sentence) for sentence in gold_sentences if not sentence.study_id.endswith("2")}
     built_rows, counted = make_rows(*gold_sentences, images=images)
@@ -109,14 +110,14 @@ def test_what_is_left_out_is_counted():
     ],
 )
 def test_sentences_that_name_no_anatomy_are_counted_by_their_ids(listed, missing, unlisted):
-    gold_sentences = [gold(1, study=1), gold(2, study=1), gold(1, study=2)]
-    pairs = [(dicom(study), f"{50_000_000 + study}|{number}") for study, number in listed]
+    gold_sentences = [make_gold(1, study=1), make_gold(2, study=1), make_gold(1, study=2)]
+    pairs = [(make_dicom_id(study), f"{50_000_000 + study}|{number}") for study, number in listed]
     assert count_without_anatomy(gold_sentences, pairs) == Counter({NO_ANATOMY: missing, UNLISTED: unlisted})
 
 
 @pytest.mark.parametrize("field", ["patient_id", "study_id"])
 def test_an_image_of_another_study_is_refused(field):
-    sentence = gold(1)
+    sentence = make_gold(1)
     images = {sentence.image_id: image(sentence)}
     with pytest.raises(
         InputError, match=r"(?s)image 00000001-.*in Chest ImaGenome, and of study .*what to do: use the"
@@ -126,7 +127,8 @@ def test_an_image_of_another_study_is_refused(field):
 
 def test_overlap_is_the_mean_jaccard_index_in_the_view_and_none_where_that_shows_nothing():
     report = [
-        gold(1, names=LUNGS), gold(2, names=["right lung"]), gold(3, names=["left costophrenic angle", "left lung"]),
+        make_gold(1, names=LUNGS), make_gold(2, names=["right lung"]),
+        make_gold(3, names=["left costophrenic angle", "left lung"]),
     ]  # fmt: skip
     report_rows = [row for row, _ in rows(*report)]
     masks = [mask([box["xywh"] for box in row["boxes"]], SIZE).ravel() for row in report_rows]
@@ -135,20 +137,20 @@ def test_overlap_is_the_mean_jaccard_index_in_the_view_and_none_where_that_shows
     assert ious[2] == 0 < ious[0]
     assert math.isnan(mean_overlap(report_rows[:1]))
     corner = {"trachea": (0, 0, 5, 5)}  # outside the centre crop
-    report_rows = [row for row, _ in rows(*(gold(i, names=["trachea"], boxes=corner) for i in range(3)))]
+    report_rows = [row for row, _ in rows(*(make_gold(i, names=["trachea"], boxes=corner) for i in range(3)))]
     assert not mask([report_rows[0]["boxes"][0]["xywh"]], SIZE).any()
     assert math.isnan(mean_overlap(report_rows))
     assert select_most_diverse(report_rows) == [False] * 3
-    visible_rows = [row for row, _ in rows(gold(4, names=["left lung"]))]
+    visible_rows = [row for row, _ in rows(make_gold(4, names=["left lung"]))]
     assert mean_overlap(report_rows + visible_rows) == 0  # mean over the three pairs with the visible sentence
 
 
 def test_the_most_diverse_tenth_are_whole_reports():
     """30 sentences in reports of several: 3 are a tenth, and the report of the third has four."""
-    lone = [gold(1, study=1, names=["trachea"])]
-    disjoint = [gold(1, study=2, names=["left lung"]), gold(2, study=2, names=["right lung"])]  # IoU 0
-    near = [gold(i, study=3, names=names) for i, names in enumerate([LUNGS, LUNGS, ["left lung"], ["right lung"]])]
-    same = [gold(i, study=4 + i // 4) for i in range(24)]  # IoU 1
+    lone = [make_gold(1, study=1, names=["trachea"])]
+    disjoint = [make_gold(1, study=2, names=["left lung"]), make_gold(2, study=2, names=["right lung"])]  # IoU 0
+    near = [make_gold(i, study=3, names=names) for i, names in enumerate([LUNGS, LUNGS, ["left lung"], ["right lung"]])]
+    same = [make_gold(i, study=4 + i // 4) for i in range(24)]  # IoU 1
     all_rows = [row for row, _ in rows(*lone, *disjoint, *near, *same)]
     flags = [row["subsets"]["mdrb"] for row in all_rows]
     assert flags == [False] + [True] * 6 + [False] * 24

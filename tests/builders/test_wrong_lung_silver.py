@@ -52,22 +52,22 @@ def edited(phantom_wrong_lung_roots, tmp_path) -> Callable[[Edit], dict[str, Pat
     return make
 
 
-def listed(root: Path, file: str) -> list[dict[str, str]]:
+def read_list(root: Path, file: str) -> list[dict[str, str]]:
     """Read the lines of an image list: of a split, or images_to_avoid.csv."""
     with (root / LISTS / FILES.get(file, file)).open(newline="") as opened:
         return list(csv.DictReader(opened))
 
 
-def graph_of(root: Path, dicom_id: str) -> dict[str, Any] | None:
+def read_graph(root: Path, dicom_id: str) -> dict[str, Any] | None:
     with zipfile.ZipFile(root / GRAPHS) as packed:
         name = f"scene_graph/{dicom_id}_SceneGraph.json"
         return json.loads(packed.read(name)) if name in packed.namelist() else None
 
 
 def read_alone(root: Path, split: str) -> Iterator[tuple[str, dict[str, Any], dict[str, list[float]], set]]:
-    """Iterate over id, image line, boxes and labels of each sentence, by the description of the release (the oracle)."""
-    for line in listed(root, split):
-        graph = graph_of(root, line["dicom_id"])
+    """Iterate over id, image line, boxes and labels of each sentence, from the release's files (the oracle)."""
+    for line in read_list(root, split):
+        graph = read_graph(root, line["dicom_id"])
         if graph is None:
             continue
         places = {entry["object_id"]: entry for entry in graph["objects"]}
@@ -193,13 +193,13 @@ def add(split: str, *lines: dict[str, str]) -> Edit:
 def avoided(phantom_wrong_lung_roots) -> list[dict[str, str]]:
     """Lines of images_to_avoid.csv whose image has a scene graph with sentences."""
     root = phantom_wrong_lung_roots["chest_imagenome"]
-    lines = listed(root, "images_to_avoid.csv")
-    lines_with_graph = [line for line in lines if (graph_of(root, line["dicom_id"]) or {}).get("attributes")]
+    lines = read_list(root, "images_to_avoid.csv")
+    lines_with_graph = [line for line in lines if (read_graph(root, line["dicom_id"]) or {}).get("attributes")]
     assert lines_with_graph
     return lines_with_graph
 
 
-def rewrite_avoided(change: Callable[[list[str]], list[str]]) -> Edit:
+def update_avoided(change: Callable[[list[str]], list[str]]) -> Edit:
     """Return an edit that changes the lines of images_to_avoid.csv."""
 
     def edit(root: Path) -> None:
@@ -210,7 +210,7 @@ def rewrite_avoided(change: Callable[[list[str]], list[str]]) -> Edit:
     return edit
 
 
-def left_out(folder: Path) -> dict[str, int]:
+def count_left_out(folder: Path) -> dict[str, int]:
     """Count the images of gold patients that build.json reports as skipped, by split."""
     counted = skipped(folder)
     return {split: n for split in FILES if (n := counted.get(f"silver, {split}: {silver.OF_GOLD}"))}
@@ -218,8 +218,8 @@ def left_out(folder: Path) -> dict[str, int]:
 
 def test_images_of_gold_patients_are_left_out_and_counted(repository, edited, avoided, tmp_path):
     folder = build(edited(lambda root: [add(split, *avoided)(root) for split in FILES]), tmp_path / "out")
-    assert left_out(folder) == dict.fromkeys(FILES, len(avoided))
-    assert left_out(repository) == {}
+    assert count_left_out(folder) == dict.fromkeys(FILES, len(avoided))
+    assert count_left_out(repository) == {}
     assert all(rows_of(folder, "silver", name) == rows_of(repository, "silver", name) for name in FILES)
     assert set(problems(folder).values()) == {()}
 
@@ -227,9 +227,9 @@ def test_images_of_gold_patients_are_left_out_and_counted(repository, edited, av
 def test_a_gold_patient_whom_images_to_avoid_has_not_is_left_out(repository, edited, avoided, tmp_path):
     in_gold = {row["patient_id"] for row in rows_of(repository, "gold")}
     line = next(line for line in avoided if line["subject_id"] in in_gold)
-    forget = rewrite_avoided(lambda lines: [text for text in lines if not text.startswith(line["subject_id"])])
+    forget = update_avoided(lambda lines: [text for text in lines if not text.startswith(line["subject_id"])])
     folder = build(edited(lambda root: (add("train", line)(root), forget(root))), tmp_path / "out")
-    assert left_out(folder) == {"train": 1}
+    assert count_left_out(folder) == {"train": 1}
     assert rows_of(folder, "silver", "train") == rows_of(repository, "silver", "train")
 
 
@@ -240,11 +240,11 @@ def test_a_patient_or_an_image_that_only_images_to_avoid_has_is_left_out(
     phantom_wrong_lung_roots, repository, edited, tmp_path, changed_ids
 ):
     """Match by another study of the patient, and by the image alone."""
-    first_line, *other_lines = listed(phantom_wrong_lung_roots["chest_imagenome"], "train")
+    first_line, *other_lines = read_list(phantom_wrong_lung_roots["chest_imagenome"], "train")
     assert first_line["subject_id"] not in {line["subject_id"] for line in other_lines}
     added = ",".join(value for name, value in (first_line | changed_ids).items() if name)
-    folder = build(edited(rewrite_avoided(lambda lines: [*lines, added])), tmp_path / "out")
-    assert left_out(folder) == {"train": 1}
+    folder = build(edited(update_avoided(lambda lines: [*lines, added])), tmp_path / "out")
+    assert count_left_out(folder) == {"train": 1}
     before = [row["id"] for row in rows_of(repository, "silver", "train")]
     expected_ids = [row_id for row_id in before if row_id.split("|")[-1] != first_line["dicom_id"]]
     assert [row["id"] for row in rows_of(folder, "silver", "train")] == expected_ids != before
@@ -269,7 +269,7 @@ def test_verify_finds_a_gold_patient(repository, tmp_path):
     assert set(messages.values()) == {()}
 
 
-def rewrite(change: Callable[[dict[str, bytes]], Any]) -> Edit:
+def update_graphs(change: Callable[[dict[str, bytes]], Any]) -> Edit:
     """Return an edit that changes the files of the zip, by image id."""
 
     def edit(root: Path) -> None:
@@ -284,7 +284,7 @@ def rewrite(change: Callable[[dict[str, bytes]], Any]) -> Edit:
 
 
 def test_what_is_left_out_is_counted(phantom_wrong_lung_roots, repository, edited, tmp_path):
-    lines = listed(phantom_wrong_lung_roots["chest_imagenome"], "test")
+    lines = read_list(phantom_wrong_lung_roots["chest_imagenome"], "test")
     gone, blank = lines[0]["dicom_id"], lines[1]["dicom_id"]
 
     def change(files: dict[str, bytes]) -> None:
@@ -297,7 +297,7 @@ def test_what_is_left_out_is_counted(phantom_wrong_lung_roots, repository, edite
         files[blank] = json.dumps(graph).encode()
 
     unknown = lines[0] | {"dicom_id": "-".join(["0" * 8] * 5), "subject_id": "19999999"}
-    roots = edited(lambda root: (rewrite(change)(root), add("test", unknown)(root)))
+    roots = edited(lambda root: (update_graphs(change)(root), add("test", unknown)(root)))
     folder = build(roots, tmp_path / "out")
     counted = skipped(folder)
     reasons = (silver.NO_GRAPH, silver.NO_TEXT, silver.NO_IMAGE)
@@ -308,27 +308,27 @@ def test_what_is_left_out_is_counted(phantom_wrong_lung_roots, repository, edite
 
 
 def test_patients_in_two_splits_are_counted(phantom_wrong_lung_roots, edited, tmp_path):
-    line = listed(phantom_wrong_lung_roots["chest_imagenome"], "train")[0]
+    line = read_list(phantom_wrong_lung_roots["chest_imagenome"], "train")[0]
     other_line = line | {"dicom_id": "-".join(["0" * 8] * 5)}
     folder = build(edited(add("test", other_line)), tmp_path / "out")
     assert skipped(folder)[f"silver: {silver.IN_TWO}"] == 1
 
 
-def each(change: Callable[[dict[str, Any]], Any]) -> Edit:
+def update_each_graph(change: Callable[[dict[str, Any]], Any]) -> Edit:
     """Return an edit that changes every graph in place, or replaces it by the result of `change`."""
 
-    def changed(data: bytes) -> bytes:
+    def update_graph(data: bytes) -> bytes:
         graph = json.loads(data)
         return json.dumps(change(graph) or graph).encode()
 
-    return rewrite(lambda files: files.update({name: changed(data) for name, data in files.items()}))
+    return update_graphs(lambda files: files.update({name: update_graph(data) for name, data in files.items()}))
 
 
 BROKEN: dict[str, tuple[Edit, str]] = {
-    "a damaged graph": (rewrite(lambda files: files.update(dict.fromkeys(files, b"{broken"))), "is no JSON"),
-    "no graph of a split": (rewrite(lambda files: files.clear()), "no sentence of its images; "),
+    "a damaged graph": (update_graphs(lambda files: files.update(dict.fromkeys(files, b"{broken"))), "is no JSON"),
+    "no graph of a split": (update_graphs(lambda files: files.clear()), "no sentence of its images; "),
     "no list": (lambda root: (root / LISTS / "valid.csv").unlink(), "holds no silver_dataset/splits/valid.csv"),
-    "a graph of another patient": (each(lambda graph: graph | {"patient_id": 19999999}),
+    "a graph of another patient": (update_each_graph(lambda graph: graph | {"patient_id": 19999999}),
                                    "of patient 19999999 in Chest ImaGenome, and of study"),
 }  # fmt: skip
 

@@ -23,11 +23,11 @@ ANATOMY = {
 LUNGS = ("left lung", "right lung")
 
 
-def dicom(number: int) -> str:
+def make_dicom_id(number: int) -> str:
     return f"{number:08x}" + "-00000000" * 4
 
 
-def gold(
+def make_gold(
     number: int,
     text: str = "The lungs are clear.",
     names: Sequence[str] = LUNGS,
@@ -41,8 +41,8 @@ def gold(
     mentions = tuple(Mention(name, label, context, True) for label, context in conditions for name in names)
     patient_id = f"{10_000_000 + (study if patient is None else patient)}"
     named_boxes = {name: boxes[name] for name in names}
-    return GoldSentence(f"{50_000_000 + study}|{number}", patient_id, f"{50_000_000 + study}", dicom(study), text,
-                        named_boxes, mentions)  # fmt: skip
+    return GoldSentence(f"{50_000_000 + study}|{number}", patient_id, f"{50_000_000 + study}", make_dicom_id(study),
+                        text, named_boxes, mentions)  # fmt: skip
 
 
 def image(sentence: GoldSentence, size: tuple[int, int] = SIZE) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def recipe(request: pytest.FixtureRequest, builds: dict[str, Path], staged: dict
     return Recipe(staged[request.param], publication.read(builds[request.param]))
 
 
-def rows_of(recipe: Recipe) -> Iterator[tuple[str, str, str, bytes]]:
+def iterate_rows(recipe: Recipe) -> Iterator[tuple[str, str, str, bytes]]:
     """Iterate over config, split, id and JSON of each row, in build order."""
     for config, split, rows in recipe.built.tables():
         yield from zip(
@@ -85,7 +85,7 @@ def test_no_hash_stands_in_two_configs(recipe: Recipe):
 def test_no_id_and_no_row_can_be_tried_without_the_labels(recipe: Recipe):
     """Try all ids and rows, more than any attacker has, with every public string as a key."""
     published = {row[name] for rows in recipe.manifests.values() for row in rows for name in ("id", "sha256")}
-    tried = [text for _, _, row_id, row in rows_of(recipe) for text in (row_id.encode(), row)][::7]
+    tried = [text for _, _, row_id, row in iterate_rows(recipe) for text in (row_id.encode(), row)][::7]
     for text in tried:
         assert text.decode() not in published or not recipe.built.withholds_ids
         assert hashlib.sha256(text).hexdigest() not in published
@@ -99,7 +99,7 @@ def test_with_the_labels_every_hash_can_be_computed(recipe: Recipe):
             split,
             hmac.new(compute_config_key(key_of(recipe.built.record, split), config), row, hashlib.sha256).hexdigest(),
         )
-        for config, split, _, row in rows_of(recipe)
+        for config, split, _, row in iterate_rows(recipe)
     }
     published = {(row["config"], row["split"], row["sha256"]) for rows in recipe.manifests.values() for row in rows}
     assert published == expected
@@ -135,7 +135,7 @@ def test_a_hidden_count_does_not_follow_from_the_others(counts: dict[str, int]):
     assert all(published[name] == counts[name] for name in counts.keys() - unknown)
 
 
-def rewritten(path: Path, to: Path, form: str) -> Path:
+def write_labels(path: Path, to: Path, form: str) -> Path:
     """Write the same labels in another form."""
     with path.open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
@@ -158,7 +158,8 @@ def rewritten(path: Path, to: Path, form: str) -> Path:
 def test_the_key_is_that_of_the_labels_however_they_are_written(form: str, phantom_roots: Any, tmp_path: Path):
     path = next(phantom_roots["chexpert"].rglob("train.csv"))
     keys_by_file = {
-        file: compute_label_key(chexpert.read_labels(file, "train")) for file in (path, rewritten(path, tmp_path, form))
+        file: compute_label_key(chexpert.read_labels(file, "train"))
+        for file in (path, write_labels(path, tmp_path, form))
     }
     assert len({*keys_by_file.values()}) == 1
     table = chexpert.read_labels(path, "train")

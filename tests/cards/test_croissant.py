@@ -78,18 +78,18 @@ def test_mlcroissant_reads_the_rows_of_the_parquet(name, staged):
         config = record_set.id
         files = sorted((staged[name] / config).iterdir())
         expected = pa.concat_tables([pq.read_table(path) for path in files]).to_pylist()
-        rows: list[dict] = [plain(record) for record in dataset.records(config)]
+        rows: list[dict] = [convert_record(record) for record in dataset.records(config)]
         splits = [row.pop("split") for row in rows] if name.startswith("cxr-contrabench") else []
         assert rows == expected
         assert set(splits) <= {path.name.split("-")[0] for path in files}
 
 
-def plain(value: Any) -> Any:
+def convert_record(value: Any) -> Any:
     """Convert a record of mlcroissant to a row: keys without the record set's name, text as str, Python numbers."""
     if isinstance(value, dict):
-        return {key.rsplit("/", 1)[-1]: plain(nested) for key, nested in value.items()}
+        return {key.rsplit("/", 1)[-1]: convert_record(nested) for key, nested in value.items()}
     if isinstance(value, list):
-        return [plain(item) for item in value]
+        return [convert_record(item) for item in value]
     return value.decode() if isinstance(value, bytes) else value.item() if hasattr(value, "item") else value
 
 

@@ -204,7 +204,7 @@ def test_the_readme_of_a_build_has_the_body_and_loads_as_it_says(name, builds, t
     )
 
 
-def entries(bibtex):
+def parse_entries(bibtex):
     """Parse BibTeX into fields by key, with single spaces; `note` is left out, because it differs by metric."""
     fields_by_key = {}
     for key, fields in re.findall(r"@\w+\{([\w-]+),\n(.*?)\n\}", bibtex, re.DOTALL):
@@ -216,10 +216,14 @@ def entries(bibtex):
 def test_metrics_cite_the_papers_as_the_data_sets_do():
     benchmarks = tomllib.loads((cards.FOLDER / "benchmarks.toml").read_text(encoding="utf-8"))
     papers = {
-        key: fields for benchmark in benchmarks.values() for key, fields in entries(benchmark["bibtex"].strip()).items()
+        key: fields
+        for benchmark in benchmarks.values()
+        for key, fields in parse_entries(benchmark["bibtex"].strip()).items()
     }
     assert len(papers) == len(benchmarks)
-    cited = [entries((metric / f"{metric.name}.py").read_text(encoding="utf-8")) for metric in spaces.list_metrics()]
+    cited = [
+        parse_entries((metric / f"{metric.name}.py").read_text(encoding="utf-8")) for metric in spaces.list_metrics()
+    ]
     assert all(cited)
     assert papers.keys() <= {key for metric_entries in cited for key in metric_entries}
     for metric_entries in cited:

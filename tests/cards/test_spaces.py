@@ -58,7 +58,7 @@ print(json.dumps(found))
 )
 
 
-def environment(home: Path) -> dict[str, str]:
+def make_environment(home: Path) -> dict[str, str]:
     """Build the environment of a process without network access and without the checkout."""
     inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     offline = {"HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False", "NO_PROXY": "127.0.0.1"}
@@ -79,7 +79,7 @@ def staged(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def loaded(staged, tmp_path_factory) -> dict:
     """Results of all staged cards and example inputs, from one process without medfaith."""
-    command, env = [sys.executable, "-c", EXAMPLES, *NAMES], environment(tmp_path_factory.mktemp("home"))
+    command, env = [sys.executable, "-c", EXAMPLES, *NAMES], make_environment(tmp_path_factory.mktemp("home"))
     done = subprocess.run(command, cwd=staged, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -103,7 +103,7 @@ def test_a_space_is_files_that_name_only_one_another(staged, metric):
     paths = list(folder.rglob("*"))
     assert all(path.is_file() and not path.is_symlink() for path in paths)
     assert {"README.md", "app.py", "example.json", "requirements.txt", f"{metric.name}.py"} <= {p.name for p in paths}
-    imported = {name for path in folder.glob("*.py") for name in third_party(path)}
+    imported = {name for path in folder.glob("*.py") for name in list_third_party(path)}
     listed = (folder / "requirements.txt").read_text(encoding="utf-8").splitlines()
     assert [line.split(">=")[0] for line in listed] == sorted(imported)
     libraries = {"datasets", "evaluate", "gradio", "numpy"}
@@ -139,7 +139,7 @@ def test_a_static_space_names_the_library_that_it_lacks(tmp_path, monkeypatch):
         spaces.stage(METRICS[0], tmp_path, f"clinic/{NAMES[0]}", "static")
 
 
-def written(room: Path, files: dict[str, str]) -> Path:
+def write_metric(room: Path, files: dict[str, str]) -> Path:
     """Write the files of a metric `m` and return its folder."""
     for name, source in files.items():
         (room / name).parent.mkdir(exist_ok=True)
@@ -154,7 +154,7 @@ def test_files_of_other_folders_lie_flat_beside_the_module_and_are_named_by_it(t
     module = f"import evaluate\n{FULL}m.score import (\n    a,\n    b as c,\n)\n\nX = 1\n"
     score = "from ..n.score import a\n\n\ndef b():\n    from .late import z\n    return z\n"
     deep = {"n/score.py": "from .deep import a\n", "n/deep.py": "a = 1\n", "m/late.py": "z = 2\n"}
-    bundle = spaces.bundle(written(tmp_path, {"m/m.py": module, "m/score.py": score, **deep}))
+    bundle = spaces.bundle(write_metric(tmp_path, {"m/m.py": module, "m/score.py": score, **deep}))
     imports = "".join(f"from .{name} import __name__ as _{name}\n" for name in ("late", "n_deep", "n_score"))
     comment = "# evaluate fetches only the files that this one names."
     assert set(bundle) == {"m.py", "score.py", "n_score.py", "late.py", "n_deep.py"}
@@ -177,10 +177,10 @@ def test_files_of_other_folders_lie_flat_beside_the_module_and_are_named_by_it(t
 )
 def test_what_no_space_can_have_is_refused(tmp_path, files, message):
     with pytest.raises(ValueError, match=message):
-        spaces.bundle(written(tmp_path, files))
+        spaces.bundle(write_metric(tmp_path, files))
 
 
-def third_party(path: Path) -> set[str]:
+def list_third_party(path: Path) -> set[str]:
     """List the third-party modules that a file imports; modules that it imports relatively must exist."""
     modules = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -240,7 +240,7 @@ def page(staged, tmp_path_factory):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    variables = environment(tmp_path_factory.mktemp("home"))
+    variables = make_environment(tmp_path_factory.mktemp("home"))
     variables |= {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
     command, streams = [sys.executable, "-u", "-c", PAGE], {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     started = subprocess.Popen(command, cwd=staged / "clinic" / "ivt", env=variables, text=True, **streams)
@@ -248,13 +248,13 @@ def page(staged, tmp_path_factory):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("NO_PROXY", "127.0.0.1")
             patch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
-            yield Client(address(started), verbose=False, download_files=tmp_path_factory.mktemp("client"))
+            yield Client(read_address(started), verbose=False, download_files=tmp_path_factory.mktemp("client"))
     finally:
         started.kill()
     assert "Traceback" not in (printed := started.communicate()[0]), printed
 
 
-def address(page: subprocess.Popen[str]) -> str:
+def read_address(page: subprocess.Popen[str]) -> str:
     """Read the address of a starting page from its output; wait two minutes at most."""
     lines, late = [], threading.Timer(120, page.kill)
     late.start()
@@ -273,26 +273,26 @@ def test_the_page_shows_an_example_and_gives_the_metrics_scores(page, loaded, st
     assert json.loads(typed) == examples[example]["inputs"]
     table, scores = page.predict(example, typed, api_name="/score")
     expected = loaded["ivt"]["scores"][example]
-    assert scores == null_for_nan(expected)
+    assert scores == replace_nan(expected)
     rows = dict(table["data"])
     for key, value in expected.items():
         if isinstance(value, int | float):
             assert rows[key] == (f"{value:.4f}" if isinstance(value, float) else str(value))
 
 
-def null_for_nan(value):
+def replace_nan(value):
     """Replace NaN by None, as JSON does with scores."""
     if isinstance(value, dict):
-        return {key: null_for_nan(item) for key, item in value.items()}
+        return {key: replace_nan(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [null_for_nan(item) for item in value]
+        return [replace_nan(item) for item in value]
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
 ROW = {"classes": ["hook"], "video": "41"}
 
 
-def written_out(references: list[dict], **more: int) -> str:
+def encode_inputs(references: list[dict], **more: int) -> str:
     return json.dumps({"predictions": ["A hook."], "references": references, **more})
 
 
@@ -302,10 +302,10 @@ def written_out(references: list[dict], **more: int) -> str:
         ("{", "Expecting property name"),
         ("[1]", "expected one JSON object"),
         ('{"predictions": ["A hook."]}', "references: missing"),
-        (written_out([ROW | {"classes": ["x"]}]), "row 1: 'x'; expected one of the 7 classes"),
-        (written_out([ROW, ROW]), "Mismatch in the number"),
-        (written_out([{"video": "41"}]), "not of the form below"),
-        (written_out([ROW], q=5), "unexpected keyword argument 'q'"),
+        (encode_inputs([ROW | {"classes": ["x"]}]), "row 1: 'x'; expected one of the 7 classes"),
+        (encode_inputs([ROW, ROW]), "Mismatch in the number"),
+        (encode_inputs([{"video": "41"}]), "not of the form below"),
+        (encode_inputs([ROW], q=5), "unexpected keyword argument 'q'"),
     ],
 )
 def test_a_bad_input_gives_a_message_and_the_next_one_is_scored(page, loaded, typed, message):

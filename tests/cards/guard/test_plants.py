@@ -28,26 +28,26 @@ from tests.cards.guard.scenes import (
     REXVQA,
     SURGX,
     WRONG_LUNG,
-    first_parquet,
-    image_bytes,
-    insert_before_footer,
-    opened,
-    rewrite,
-    rows_of,
-    with_record,
-    with_rows,
-    with_value,
+    encode_image,
+    find_first_parquet,
+    open_licences,
+    put_before_footer,
+    put_value,
+    read_rows,
+    update_record,
+    update_rows,
+    write_changed,
 )  # fmt: skip
 
-PNG, TOKEN = image_bytes("PNG"), "hf_" + "aB3" * 12
+PNG, TOKEN = encode_image("PNG"), "hf_" + "aB3" * 12
 
 
-def identifier(publication: Publication) -> str:
-    return rows_of(publication)[0]["id"]
+def get_identifier(publication: Publication) -> str:
+    return read_rows(publication)[0]["id"]
 
 
-def row(publication: Publication) -> str:
-    return json.dumps({name: value for name, value in rows_of(publication)[0].items() if name != "region"})
+def get_row(publication: Publication) -> str:
+    return json.dumps({name: value for name, value in read_rows(publication)[0].items() if name != "region"})
 
 
 # Kind of leak -> text, or a function that makes the text from a build.
@@ -73,8 +73,8 @@ KINDS: dict[str, str | Callable[[Publication], str]] = {
     "a name of the user": "CXAS of jdoe",
     "a name of the machine": "CXAS on Ward7",
     "the key of the hashes": lambda publication: next(iter(publication.record.get("keys", {"": "0" * 65}).values())),
-    "an identifier": identifier,
-    "a row": row,
+    "an identifier": get_identifier,
+    "a row": get_row,
 }
 
 
@@ -85,28 +85,30 @@ def stage_build(name: str, publication: Publication, folder: Path) -> Path:
     return staged
 
 
-def segmenter(record: dict[str, Any], text: str) -> None:
+def put_segmenter(record: dict[str, Any], text: str) -> None:
     record["arguments"]["segmenter"] = text
 
 
-def reason(record: dict[str, Any], text: str) -> None:
+def put_reason(record: dict[str, Any], text: str) -> None:
     record.setdefault("skipped", {})[text] = 9
 
 
-def term(record: dict[str, Any], text: str) -> None:
+def put_term(record: dict[str, Any], text: str) -> None:
     next(iter(next(iter(record["splits"].values()))["counts"].values()))[text] = 9
 
 
 # Places in a build's record that medfaith itself would publish. The name of the user's segmenter is free text.
-PLACES = [(segmenter, kind) for kind in KINDS]
-PLACES += [(place, kind) for place in (reason, term) for kind in ("a report", "an e-mail address", "an identifier")]
+PLACES = [(put_segmenter, kind) for kind in KINDS]
+PLACES += [
+    (place, kind) for place in (put_reason, put_term) for kind in ("a report", "an e-mail address", "an identifier")
+]
 
 
 @pytest.mark.parametrize(("place", "kind"), PLACES)
 def test_a_text_that_a_build_brings_along_is_refused(place, kind, publications, refused, tmp_path):
     text = KINDS[kind]
     text = text if isinstance(text, str) else text(publications[HEAL])
-    publication = with_record(publications[HEAL], lambda record: place(record, text))
+    publication = update_record(publications[HEAL], lambda record: place(record, text))
     assert TOKEN not in str(refused(stage_build(HEAL, publication, tmp_path), REPORT, publication=publication))
 
 
@@ -140,7 +142,7 @@ VALUES = {
 @pytest.mark.parametrize("kind", VALUES)
 def test_a_value_that_no_template_makes_is_refused(kind, publications):
     column, value = VALUES[kind]
-    publication = with_rows(publications[OPENI], lambda table: with_value(table, 7, column, value))
+    publication = update_rows(publications[OPENI], lambda table: put_value(table, 7, column, value))
     (leak,) = guard.words.find_leaks(publication)
     assert (leak.row, leak.column, "no template makes" in leak.found) == (7, column, True)
 
@@ -150,11 +152,11 @@ def add(name: str, text: str) -> Callable[[Path], Any]:
     return lambda folder: (folder / name).open("a", encoding="utf-8").write(text)
 
 
-def of_rows(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], Any]:
-    return lambda folder: rewrite(first_parquet(folder), change)
+def update_parquet(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], Any]:
+    return lambda folder: write_changed(find_first_parquet(folder), change)
 
 
-def link(folder: Path) -> None:
+def put_link(folder: Path) -> None:
     card, elsewhere = folder / "README.md", folder.parent / "card"
     card.rename(elsewhere)
     card.symlink_to(elsewhere)
@@ -169,14 +171,14 @@ FILES: dict[str, Callable[[Path], Any]] = {
     "a hidden file": add(".cache", "x"),
     "a folder": lambda folder: (folder / "images").mkdir(),
     "a folder in place of a file": lambda f: (f / "build.json").unlink() or (f / "build.json").mkdir(),
-    "a link in place of a file": link,
+    "a link in place of a file": put_link,
     "a link to a folder": lambda folder: (folder / "more").symlink_to(folder.parent),
     "a pipe": lambda folder: os.mkfifo(folder / "pipe"),
-    "a missing split": lambda folder: first_parquet(folder).unlink(),
-    "an image inside Parquet": lambda folder: insert_before_footer(first_parquet(folder), PNG),
-    "Parquet that another program wrote": of_rows(lambda table: table),
-    "rows in another order": of_rows(lambda table: table.take(pa.array(range(len(table))[::-1]))),
-    "metadata of Parquet": of_rows(lambda table: table.replace_schema_metadata({b"note": b"x"})),
+    "a missing split": lambda folder: find_first_parquet(folder).unlink(),
+    "an image inside Parquet": lambda folder: put_before_footer(find_first_parquet(folder), PNG),
+    "Parquet that another program wrote": update_parquet(lambda table: table),
+    "rows in another order": update_parquet(lambda table: table.take(pa.array(range(len(table))[::-1]))),
+    "metadata of Parquet": update_parquet(lambda table: table.replace_schema_metadata({b"note": b"x"})),
 }  # fmt: skip
 
 
@@ -204,8 +206,8 @@ RECORDS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     "a count of another column": (
         REXVQA, lambda r: next(iter(r["splits"].values()))["counts"].update(finding={"edema": 7, "mass": 7}), "finding"
     ),
-    "a long term": (CHEXPERT, lambda r: term(r, "word " * 9), ".counts."),
-    "a long reason": (CHEXPERT, lambda r: reason(r, "word " * 30), "skipped."),
+    "a long term": (CHEXPERT, lambda r: put_term(r, "word " * 9), ".counts."),
+    "a long reason": (CHEXPERT, lambda r: put_reason(r, "word " * 30), "skipped."),
     "no count": (CHEXPERT, lambda r: next(iter(r["splits"].values())).update(studies="Jane"), "studies"),
     "no medfaith": (CHEXPERT, lambda r: r.pop("medfaith"), "medfaith"),
     "another medfaith": (CHEXPERT, lambda r: r.update(medfaith="of Jane Doe"), "medfaith"),
@@ -215,15 +217,15 @@ RECORDS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
 @pytest.mark.parametrize("kind", RECORDS)
 def test_a_record_that_says_more_than_it_may_is_refused(kind, publications):
     name, change, column = RECORDS[kind]
-    leak, *_ = guard.record.find_leaks(with_record(publications[name], change))
+    leak, *_ = guard.record.find_leaks(update_record(publications[name], change))
     assert column in str(leak.column)
 
 
 @pytest.mark.parametrize(
     ("name", "change", "column"),
     [
-        (OPENI, lambda built: with_rows(built, lambda table: with_value(table, 7, "question", QUOTE)), "question"),
-        (CHEXPERT, lambda built: with_record(built, lambda record: record.update(note="x")), "note"),
+        (OPENI, lambda built: update_rows(built, lambda table: put_value(table, 7, "question", QUOTE)), "question"),
+        (CHEXPERT, lambda built: update_record(built, lambda record: record.update(note="x")), "note"),
     ],
     ids=["rows", "record"],
 )
@@ -237,7 +239,9 @@ def test_a_file_of_the_users_is_named_nowhere(source, publications, tmp_path):
     """A mask file named after a person and a record number once got into all three files."""
     name = CHEXPERT if source == "chexpert" else HEAL
     file_hashes = {"Jane Doe 12345.json": "ab" * 32, "12345.json": "cd" * 32}
-    publication = with_record(publications[name], lambda record: record["sources"][source]["files"].update(file_hashes))
+    publication = update_record(
+        publications[name], lambda record: record["sources"][source]["files"].update(file_hashes)
+    )
     folder = stage_build(name, publication, tmp_path)
     for file in ("README.md", "build.json", "croissant.json"):
         text = (folder / file).read_text(encoding="utf-8")
@@ -253,7 +257,7 @@ def test_what_is_built_passes(staged, publications):
 
 def test_rows_of_a_benchmark_without_a_vocabulary_are_refused(publications):
     with pytest.raises(InputError, match="have no vocabulary"):
-        list(guard.words.find_leaks(opened(publications[HEAL])))
+        list(guard.words.find_leaks(open_licences(publications[HEAL])))
 
 
 @pytest.mark.full

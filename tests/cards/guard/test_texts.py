@@ -16,7 +16,7 @@ from medfaith.builders.schemas.contrabench import QUESTION
 from medfaith.cards.publish.guard import columns, paths, pixels, secrets
 from medfaith.cards.publish.guard.found import SHOWN, Value, shorten
 from medfaith.cards.publish.guard.quotes import RUN, Quotable, Text
-from tests.cards.guard.scenes import image_bytes
+from tests.cards.guard.scenes import encode_image
 
 HARMLESS = [
     "left/right", "w/o contrast", "1/2", "s/p", "and/or", "n/a", "A/P and lateral", "either / or", "presence /absence",
@@ -79,7 +79,7 @@ WRITINGS = {
 @pytest.mark.parametrize("writing", WRITINGS)
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "TIFF", "BMP"])
 def test_image_data_is_found_in_every_writing(kind, writing):
-    assert pixels.find(f"A card. {WRITINGS[writing](image_bytes(kind))} And more.") is not None
+    assert pixels.find(f"A card. {WRITINGS[writing](encode_image(kind))} And more.") is not None
 
 
 @given(st.binary(min_size=60, max_size=300))
@@ -101,7 +101,7 @@ def test_digests_pass(digests):
 WORDS = st.lists(st.text("abcdefghij", min_size=1, max_size=6), min_size=RUN, max_size=20)
 
 
-def quoted(published: str, report: str) -> list[str]:
+def find_quoted(published: str, report: str) -> list[str]:
     quotable = Quotable()
     quotable.add(Value("README.md", published))
     return [error.found for error in quotable.find_quoted([Text("report 1", report)])]
@@ -111,29 +111,29 @@ def quoted(published: str, report: str) -> list[str]:
 def test_eight_words_of_a_report_are_found_however_they_are_set(tokens, data, between):
     start = data.draw(st.integers(0, len(tokens) - RUN))
     run = between.join(tokens[start : start + RUN]).upper()
-    assert quoted(f"So: {run}!", " ".join(tokens)) != []
+    assert find_quoted(f"So: {run}!", " ".join(tokens)) != []
 
 
 @given(WORDS)
 def test_seven_words_in_a_row_are_not(tokens):
     published = " ".join(f"{word} x{i}" if i % (RUN - 1) == RUN - 2 else word for i, word in enumerate(tokens))
-    assert quoted(published, " ".join(tokens)) == []
+    assert find_quoted(published, " ".join(tokens)) == []
 
 
 def test_a_short_sentence_is_not_looked_for_in_reports():
-    assert quoted("no pleural effusion is seen", "No pleural effusion is seen.") == []
+    assert find_quoted("no pleural effusion is seen", "No pleural effusion is seen.") == []
 
 
 def test_both_places_are_named():
     text = "no focal consolidation pleural effusion or pneumothorax is seen"
-    (message,) = quoted(text, f"FINDINGS: {text}.")
+    (message,) = find_quoted(text, f"FINDINGS: {text}.")
     assert "report 1" in message
     assert "no focal consolidation" in message
 
 
 def test_a_text_is_read_once_and_a_report_named_once():
     text = " ".join(map(str, range(30)))
-    assert len(quoted(text, text)) == 1
+    assert len(find_quoted(text, text)) == 1
 
 
 @given(st.text(max_size=300))
@@ -148,10 +148,10 @@ NESTED = pa.list_(
 )
 
 
-def leaves(value):
+def iterate_leaves(value):
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
-            yield from leaves(inner)
+            yield from iterate_leaves(inner)
     elif isinstance(value, str):
         yield value
 
@@ -169,7 +169,9 @@ def test_every_text_of_a_column_is_seen_with_its_first_row(rows):
     for _, values in columns.iterate_distinct(table):
         for text, row in values:
             first_rows[text] = min(row, first_rows.get(text, row))
-    assert first_rows == {text: number for number, row in reversed([*enumerate(rows, 1)]) for text in leaves(row)}
+    assert first_rows == {
+        text: number for number, row in reversed([*enumerate(rows, 1)]) for text in iterate_leaves(row)
+    }
 
 
 def test_the_vocabulary_has_every_text_of_a_row():
