@@ -138,21 +138,21 @@ class Cluster:
     def __init__(self, folder: Path) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._file, self._log = folder / "scheduler.json", (folder / "log").open("wb")
-        self.begin("scheduler", "--port", "0", "--interface", "lo", "--scheduler-file", self._file)
+        self.start("scheduler", "--port", "0", "--interface", "lo", "--scheduler-file", self._file)
         while not self._file.exists() or not self._file.stat().st_size:
             assert self._processes[0].poll() is None
             time.sleep(0.05)
         self.address = json.loads(self._file.read_text())["address"]
 
-    def begin(self, role: str, *arguments: Any) -> None:
+    def start(self, role: str, *arguments: Any) -> None:
         command = [sys.executable, "-m", "dask", role, "--no-dashboard", *map(str, arguments)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # the workers import this file
         self._processes.append(subprocess.Popen(command, env=environment, stdout=self._log, stderr=self._log))
 
-    def begin_worker(self, *arguments: str) -> None:
-        self.begin("worker", self.address, "--no-nanny", "--nthreads", "1", "--host", "127.0.0.1", *arguments)
+    def start_worker(self, *arguments: str) -> None:
+        self.start("worker", self.address, "--no-nanny", "--nthreads", "1", "--host", "127.0.0.1", *arguments)
 
-    def end(self) -> None:
+    def close(self) -> None:
         for process in reversed(self._processes):
             process.kill()
             process.wait()
@@ -163,7 +163,7 @@ class Cluster:
 def empty(tmp_path_factory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("cluster"))
     yield cluster
-    cluster.end()
+    cluster.close()
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_dask_that_is_not_installed(monkeypatch, phantom_heal_roots, tmp_path, c
 
 @pytest.fixture(scope="module")
 def one_worker(empty) -> Cluster:
-    empty.begin_worker()
+    empty.start_worker()
     while True:  # a busy machine is slow
         with suppress(MedfaithError):
             Workers(dask=empty.address).check()
@@ -206,7 +206,7 @@ def test_a_cluster_without_a_gpu_takes_nothing_that_needs_one(one_worker):
 @pytest.fixture(scope="module")
 def cluster(one_worker) -> Workers:
     """Two workers; one of them declares a GPU."""
-    one_worker.begin_worker("--resources", "GPU=1")
+    one_worker.start_worker("--resources", "GPU=1")
     workers = Workers(dask=one_worker.address)
     while len(set(map_squares(workers, get_pids))) < 2:
         pass

@@ -130,11 +130,11 @@ def test_pages_end_where_they_are_full_and_not_where_parts_end(tmp_path, monkeyp
 def test_a_failing_split_leaves_the_old_build_and_no_trace(folder, tmp_path):
     before = digests(folder)
 
-    def fail() -> pa.Table:
+    def raise_error() -> pa.Table:
         raise RuntimeError("in the middle")
 
     with pytest.raises(RuntimeError, match="in the middle"):
-        write(tmp_path, Split("c", "train", lambda: rows(9)), Split("c", "test", fail))
+        write(tmp_path, Split("c", "train", lambda: rows(9)), Split("c", "test", raise_error))
     assert digests(folder) == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["toy-none"]
 

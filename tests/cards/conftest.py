@@ -23,11 +23,11 @@ def builds(
 ) -> dict[str, Path]:
     """The folder of each build by repository name."""
 
-    def others(out: Path) -> None:
+    def build_others(out: Path) -> None:
         cxr_contrabench.build(phantom_item_roots, out)
         surgxbench.build(phantom_surgx_roots, out)
 
-    places = (phantom_build, phantom_heal_build, phantom_wrong_lung_build, once("card-data", others))
+    places = (phantom_build, phantom_heal_build, phantom_wrong_lung_build, once("card-data", build_others))
     folders = [path.parent for place in places for path in place.glob("*/build.json")]
     return {folder.name: folder for folder in sorted(folders, key=lambda folder: folder.name)}
 
