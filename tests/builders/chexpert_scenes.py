@@ -1,4 +1,4 @@
-"""CheXpert labels without any file, for the tests of CXR-ContraBench."""
+"""Synthetic CheXpert label tables for the CXR-ContraBench tests; no files are read."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from medfaith.builders.cxr_contrabench import chexpert
 Labels = Mapping[str, float | None]  # by finding
 
 
-def images_table(rows: Sequence[tuple[str, int, Labels]]) -> pa.Table:
-    """Rows (study, view number, labels) in the form that the reader returns."""
+def build_images_table(rows: Sequence[tuple[str, int, Labels]]) -> pa.Table:
+    """Build label rows (study, view number, labels) in the form that the reader returns."""
     labels = {
         column: pa.array([values.get(finding) for *_, values in rows], pa.float64())
         for finding, column in chexpert.TARGETS.items()
@@ -26,7 +26,7 @@ def images_table(rows: Sequence[tuple[str, int, Labels]]) -> pa.Table:
     return pa.table(names | labels)
 
 
-def studies(of_study: Mapping[str, Labels], n_views: int = 1) -> pa.Table:
-    """Studies of one image each, or every other one of up to `n_views`."""
-    rows = [(s, v, of) for i, (s, of) in enumerate(of_study.items()) for v in range(1, 2 + i % n_views)]
-    return chexpert.studies(images_table(rows), "train.csv")
+def studies(labels_by_study: Mapping[str, Labels], n_views: int = 1) -> pa.Table:
+    """Build studies with one image each; with `n_views` > 1, the number of images varies from 1 to `n_views`."""
+    rows = [(s, v, labels) for i, (s, labels) in enumerate(labels_by_study.items()) for v in range(1, 2 + i % n_views)]
+    return chexpert.studies(build_images_table(rows), "train.csv")

@@ -1,4 +1,4 @@
-"""What several tests of builders read once."""
+"""Session fixtures shared by the builder tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from medfaith.loaders import sources
 
 @pytest.fixture(scope="session")
 def real_studies() -> pa.Table:
-    """The studies of CheXpert's real train labels, which the installed torchxrayvision carries."""
+    """Studies of CheXpert's real train labels, as bundled with the installed torchxrayvision."""
     path = labels.find_label_files(sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"])[
         "train"
     ]

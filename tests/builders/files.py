@@ -1,4 +1,4 @@
-"""What a build wrote, file by file, and how a forger would change it."""
+"""Helpers that read the files of a build and forge their rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from medfaith.builders.write import summarise
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """sha256 of each file by its path below the folder, without locks."""
+    """Compute the sha256 of each file by its path relative to the folder; lock files are skipped."""
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".lock"]
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
@@ -35,13 +35,13 @@ def skipped(repository: Path) -> dict[str, int]:
 
 
 def problems(repository: Path) -> dict[tuple[str, str], tuple[str, ...]]:
-    """What `verify` finds, by config and split."""
+    """Run `verify` and return its problems by config and split."""
     benchmark = BENCHMARKS[record_of(repository)["benchmark"]]
     return {(v.config, v.split): v.problems for v in benchmark.verify(repository)}
 
 
 def forge(repository: Path, config: str, change: Callable[[list[dict]], Any], split: str = "test") -> None:
-    """Changes the rows of a split, or puts what `change` returns in their place, and what build.json says of them."""
+    """Change the rows of a split in place, or replace them by the result of `change`, and update build.json."""
     rows, record = rows_of(repository, config, split), record_of(repository)
     family = BENCHMARKS[record["benchmark"]].family(config)
     table = pa.Table.from_pylist(change(rows) or rows, schema=family.features.arrow_schema)
@@ -53,7 +53,7 @@ def forge(repository: Path, config: str, change: Callable[[list[dict]], Any], sp
 def edited(
     repository: Path, folder: Path, config: str, change: Callable[[pa.Table], pa.Table], split: str = "test"
 ) -> Path:
-    """A copy in a folder with another table of a split. Its header differs, too: datasets caches by the header."""
+    """Copy a repository and change the table of one split; the README header changes, too (datasets caches by it)."""
     copy = Path(shutil.copytree(repository, folder / repository.name))
     (path,) = copy.glob(f"{config}/{split}-*.parquet")
     pq.write_table(change(pq.read_table(path)), path)
@@ -63,10 +63,10 @@ def edited(
 
 
 def copied(roots: Mapping[str, Path], source: str, folder: Path) -> dict[str, Path]:
-    """The roots, with a copy of one source below `folder` in place of its own, to be changed."""
+    """Copy one source below `folder` for a test to change; return the roots with the copy."""
     return {**roots, source: Path(shutil.copytree(roots[source], folder / source))}
 
 
 def root_words(roots: Mapping[str, Path]) -> list[str]:
-    """Roots as the command line takes them."""
+    """Format roots as --root arguments of the command line."""
     return [word for name, root in roots.items() for word in ("--root", f"{name}={root}")]

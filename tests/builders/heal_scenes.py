@@ -1,4 +1,4 @@
-"""Scenes of HEAL-MedVQA without any file, for its tests."""
+"""Synthetic HEAL-MedVQA scenes for the tests; no files are read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from medfaith.builders.heal_medvqa.relations import Boxes, Pair, Picture, Scene
 from medfaith.loaders import rle
 
-# Whole splits are slow to make; each holds many images.
+# Splits are slow to draw; each has many images.
 FEW = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 ANATOMIES = ("aorta", "heart", "left lower lung", "right upper lung")
 DISEASES = ("Calcification", "Edema", "Nodule/Mass", "Other lesion")
 REGION = rle.encode(np.ones((2, 2), dtype=bool))
 
 
-def scene(
+def make_scene(
     name: str,
     related: Collection[Pair] = (),
     touched: Collection[Pair] = (),
@@ -28,11 +28,11 @@ def scene(
     view: str = "frontal",
     extents: Mapping[str, tuple[float, float]] | None = None,
 ) -> Scene:
-    """An image with one box for each of its relations; `touched` are the pairs that a single reader's boxes touch."""
+    """Build an image with one box per relation; `touched` holds the pairs that only a single reader's boxes touch."""
     pairs = sorted(related)
     boxes, contested = (
-        Boxes(tuple(disease for _, disease in of), np.tile([0.0, 0.0, 1.0, 1.0], (len(of), 1)))
-        for of in (pairs, sorted(touched))
+        Boxes(tuple(disease for _, disease in some_pairs), np.tile([0.0, 0.0, 1.0, 1.0], (len(some_pairs), 1)))
+        for some_pairs in (pairs, sorted(touched))
     )
     return Scene(
         Picture(name, "vindr_cxr", f"train/{name}.dicom", view, patient or name, None, boxes, (), contested),
@@ -46,9 +46,9 @@ def scene(
 
 
 @st.composite
-def splits(draw: st.DrawFn) -> list[Scene]:
-    """The scenes of one split: some without relations, some with a touch only, some without all anatomies."""
-    made = []
+def draw_split(draw: st.DrawFn) -> list[Scene]:
+    """Draw the scenes of one split: some without relations, some with touches only, some without all anatomies."""
+    scenes = []
     for number in range(draw(st.integers(0, 12))):
         anatomies = draw(st.lists(st.sampled_from(ANATOMIES), min_size=1, max_size=len(ANATOMIES), unique=True))
         pairs = st.sampled_from([(anatomy, disease) for anatomy in anatomies for disease in DISEASES])
@@ -58,7 +58,7 @@ def splits(draw: st.DrawFn) -> list[Scene]:
         view = draw(st.sampled_from(("AP", "PA")))
         share = st.sampled_from((0.1, 0.2, 0.25, 0.5))
         extents = {anatomy: (draw(share), draw(share)) for anatomy in anatomies}
-        made.append(
-            scene(f"i{number}", related, touched, anatomies=anatomies, patient=patient, view=view, extents=extents)
+        scenes.append(
+            make_scene(f"i{number}", related, touched, anatomies=anatomies, patient=patient, view=view, extents=extents)
         )
-    return made
+    return scenes

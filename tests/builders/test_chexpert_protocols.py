@@ -1,4 +1,4 @@
-"""The three CheXpert protocols: their rules against a row-by-row oracle, and the paper's figures on the real labels."""
+"""The three CheXpert protocols: rules against a row-by-row oracle; the paper's figures on the real labels."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ from medfaith.builders.cxr_contrabench.wording import (
 )
 from medfaith.builders.hashing import pick
 from medfaith.loaders.errors import InputError
-from tests.builders.chexpert_scenes import images_table, studies
+from tests.builders.chexpert_scenes import build_images_table, studies
 from tests.builders.files import digests
 
 CONFIGS = list(chexpert.PROTOCOLS)
-ORIGINAL = Wording(layout="original")  # the target has a known place
+ORIGINAL = Wording(layout="original")  # the target has a fixed position
 
 
-def naive_questions(config: str, studies: Mapping[str, Mapping[str, float | None]]) -> dict[str, tuple[str, set[str]]]:
-    """Oracle, row by row: id -> (target, eligible distractors)."""
+def compute_questions(
+    config: str, studies: Mapping[str, Mapping[str, float | None]]
+) -> dict[str, tuple[str, set[str]]]:
+    """Compute target and eligible distractors by id, row by row (the oracle)."""
     expected = {}
     for study, values in studies.items():
         present = [f for f in chexpert.FINDINGS if values.get(f) == 1.0]
@@ -56,9 +58,9 @@ LABEL = st.sampled_from([1.0, 0.0, -1.0, None])
     st.integers(0, 3),
 )
 def test_rules_agree_with_a_row_by_row_oracle(values, config, seed):
-    of_study = {f"patient{i:05d}/study1": v for i, v in enumerate(values)}
-    made = chexpert.questions(studies(of_study), config, "train", seed=seed, wording=ORIGINAL)
-    rows, expected = made.to_pylist(), naive_questions(config, of_study)
+    labels_by_study = {f"patient{i:05d}/study1": v for i, v in enumerate(values)}
+    table = chexpert.questions(studies(labels_by_study), config, "train", seed=seed, wording=ORIGINAL)
+    rows, expected = table.to_pylist(), compute_questions(config, labels_by_study)
     assert [row["id"] for row in rows] == list(expected)
     for row in rows:
         target, eligible = expected[row["id"]]
@@ -67,19 +69,19 @@ def test_rules_agree_with_a_row_by_row_oracle(values, config, seed):
         distractors = row["options"][2:] if config != "chexpert_positive_only" else row["options"][1:]
         assert {d.lower() for d in distractors} <= eligible
         assert len(set(distractors)) == len(distractors) == (2 if config == "chexpert_positive_only" else 1)
-    assert find_violations(made) == []
+    assert find_violations(table) == []
 
 
 def test_the_distractor_is_the_documented_choice_and_follows_the_seed():
     values = dict.fromkeys(chexpert.FINDINGS, 1.0)
     table = studies({"patient00001/study1": values})
-    seen = set()
+    distractors = set()
     for seed in range(20):
         row = chexpert.questions(table, "chexpert_presence", "train", seed=seed, wording=ORIGINAL).to_pylist()[3]
-        others = [f for f in chexpert.FINDINGS if f != row["finding"]]
-        assert row["options"][2] == format_positive_option(others[pick(row["id"], 5, seed)])
-        seen.add(row["options"][2])
-    assert len(seen) > 2
+        other_findings = [f for f in chexpert.FINDINGS if f != row["finding"]]
+        assert row["options"][2] == format_positive_option(other_findings[pick(row["id"], 5, seed)])
+        distractors.add(row["options"][2])
+    assert len(distractors) > 2
 
 
 def test_rows_do_not_depend_on_the_order_of_the_file():
@@ -93,12 +95,15 @@ def test_rows_do_not_depend_on_the_order_of_the_file():
     shuffled = rows.copy()
     rng.shuffle(shuffled)
     for config in CONFIGS:
-        both = [
-            {r["id"]: r for r in chexpert.questions(chexpert.studies(images_table(x), ""), config, "train").to_pylist()}
+        rows_by_order = [
+            {
+                r["id"]: r
+                for r in chexpert.questions(chexpert.studies(build_images_table(x), ""), config, "train").to_pylist()
+            }
             for x in (rows, shuffled)
         ]
-        assert both[0] == both[1]
-        for row in both[0].values():  # view order is numeric: view10 comes after view2
+        assert rows_by_order[0] == rows_by_order[1]
+        for row in rows_by_order[0].values():  # view order is numeric: view10 comes after view2
             assert [image["key"][-len("_frontal.jpg") - 1] for image in row["images"]] == ["1", "2", "0"]
 
 
@@ -135,7 +140,7 @@ def test_the_shuffled_layout_moves_options_by_id_alone():
 
 
 def test_images_of_one_study_with_different_labels_are_refused():
-    table = images_table([("patient00001/study1", 1, {"edema": 1.0}), ("patient00001/study1", 2, {"edema": 0.0})])
+    table = build_images_table([("patient00001/study1", 1, {"edema": 1.0}), ("patient00001/study1", 2, {"edema": 0.0})])
     with pytest.raises(InputError, match="differs from that of another image") as error:
         chexpert.studies(table, "train.csv")
     assert (error.value.row, error.value.column) == (2, "Edema")
@@ -144,7 +149,7 @@ def test_images_of_one_study_with_different_labels_are_refused():
 @pytest.mark.parametrize(
     ("config", "n_rows", "n_studies"),
     [
-        ("chexpert_presence", 135_754, 59_173),  # as published: section 5.3 and Table 10
+        ("chexpert_presence", 135_754, 59_173),  # published in section 5.3 and Table 10
         # The published rule; the paper's 25,900 / 15,119 is a subset it does not define.
         ("chexpert_absence", 43_742, 33_742),
     ],

@@ -1,4 +1,4 @@
-"""Each benchmark's build from the phantom sources is sound, loads as the rows it holds, and names no place."""
+"""Each benchmark built from the phantom sources passes verify, loads with identical rows and contains no local path."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from medfaith.builders.verify import repositories
 from medfaith.loaders.errors import InputError, MissingSourceError
 from tests.builders.files import rows_of
 
-HEAL = [f"{config}{part}" for config in ("vindr", "mimic") for part in ("", "_tpt", "_vpt")]
-# Benchmark -> its configs where the sources of its fixture are there and none is named.
+HEAL = [f"{config}{suffix}" for config in ("vindr", "mimic") for suffix in ("", "_tpt", "_vpt")]
+# Benchmark -> fixture, and the configs built by default from the fixture's sources.
 BUILT = {
     "cxr-contrabench": ("phantom", [c for c, s in cxr_contrabench.CONFIGS.items() if s in ("chexpert", "openi")]),
     "heal-medvqa": ("phantom_heal", HEAL),
@@ -29,7 +29,7 @@ BUILT = {
 @pytest.mark.parametrize("name", BUILT)
 def test_a_build_is_sound_loads_and_names_no_place(request, name):
     fixture, configs = BUILT[name]
-    folder, roots = (request.getfixturevalue(f"{fixture}_{part}") for part in ("build", "roots"))
+    folder, roots = (request.getfixturevalue(f"{fixture}_{suffix}") for suffix in ("build", "roots"))
     places = [str(place) for place in (folder, *roots.values())]
     built = set()
     for repository in repositories(folder):
@@ -47,25 +47,31 @@ def test_a_build_is_sound_loads_and_names_no_place(request, name):
     assert built == set(configs)
 
 
-# --- what is refused before anything is read --------------------------------------------------------------------------
+# --- invalid options are refused before reading -----------------------------------------------------------------------
 
 BAD = [
-    (name, field, one, bad)
+    (name, field, option, bad)
     for name, benchmark in BENCHMARKS.items()
-    for of in (benchmark.options, *groups(benchmark.options).values())
-    for field, one in declared(of).items()
-    for bad in (["nothing"] if one.choices else [one.within[0] - 1, one.within[1] + 1, math.nan] if one.within else [])
+    for option_class in (benchmark.options, *groups(benchmark.options).values())
+    for field, option in declared(option_class).items()
+    for bad in (
+        ["nothing"]
+        if option.choices
+        else [option.within[0] - 1, option.within[1] + 1, math.nan]
+        if option.within
+        else []
+    )
 ]
 
 
-@pytest.mark.parametrize(("name", "field", "one", "bad"), BAD)
-def test_a_value_that_an_option_cannot_have_is_refused(tmp_path, name, field, one, bad):
-    options, values = BENCHMARKS[name].options(), {field: (bad,) if one.repeatable else bad}
-    for group, of in groups(type(options)).items():
-        if field in declared(of):  # its first option has no default
-            values = {group: of(**{next(iter(declared(of))): str(tmp_path)} | values)}
-    expected = f"one of {', '.join(one.choices)}" if one.choices else f"a number(,)? (from )?{one.within[0]}"
-    with pytest.raises(InputError, match=rf"(?s){one.flag} {bad}: .*\n  expected: {expected}"):
+@pytest.mark.parametrize(("name", "field", "option", "bad"), BAD)
+def test_a_value_that_an_option_cannot_have_is_refused(tmp_path, name, field, option, bad):
+    options, values = BENCHMARKS[name].options(), {field: (bad,) if option.repeatable else bad}
+    for group, option_class in groups(type(options)).items():
+        if field in declared(option_class):  # its first option has no default
+            values = {group: option_class(**{next(iter(declared(option_class))): str(tmp_path)} | values)}
+    expected = f"one of {', '.join(option.choices)}" if option.choices else f"a number(,)? (from )?{option.within[0]}"
+    with pytest.raises(InputError, match=rf"(?s){option.flag} {bad}: .*\n  expected: {expected}"):
         BENCHMARKS[name].build({}, tmp_path / "out", options=replace(options, **values))
     assert not (tmp_path / "out").exists()
 
@@ -84,8 +90,8 @@ def test_configs_that_there_are_not_and_sources_that_are_missing_are_named(tmp_p
 
 
 def test_where_no_config_has_all_sources_those_that_are_missing_are_named(tmp_path):
-    there = dict.fromkeys(("vindr_cxr_anatomy", "mimic_cxr", "mimic_cxr_detections"), tmp_path)
+    roots = dict.fromkeys(("vindr_cxr_anatomy", "mimic_cxr", "mimic_cxr_detections"), tmp_path)
     with pytest.raises(MissingSourceError, match=r"needs all sources of one of its configs") as error:
-        BENCHMARKS["heal-medvqa"].build(there, tmp_path / "out")
-    for source in ("vindr_cxr", "mimic_cxr_anatomy", *there):
-        assert (f"({source})" in str(error.value)) == (source not in there)
+        BENCHMARKS["heal-medvqa"].build(roots, tmp_path / "out")
+    for source in ("vindr_cxr", "mimic_cxr_anatomy", *roots):
+        assert (f"({source})" in str(error.value)) == (source not in roots)

@@ -1,4 +1,4 @@
-"""The LoRA set, its JSONL, and the few-shot pools; and that build.json and verify cover what is beside the Parquet."""
+"""The LoRA set, its JSONL and the few-shot pools; build.json and verify cover the files next to the Parquet."""
 
 from __future__ import annotations
 
@@ -27,10 +27,16 @@ JSONL = f"{LORA}/train.jsonl"
 POLARITIES = ("presence", "absence")
 
 
-def tables(n: int, **forms) -> tuple[pa.Table, pa.Table]:
-    """Presence and absence rows of `n` studies, two a patient."""
-    of_study = {"edema": 1.0, "pleural effusion": 1.0, "pneumothorax": 0.0, "consolidation": 0.0, "atelectasis": 0.0}
-    table = studies({f"patient{i // 2:05d}/study{1 + i % 2}": of_study for i in range(n)}, n_views=2)
+def build_tables(n: int, **forms) -> tuple[pa.Table, pa.Table]:
+    """Build presence and absence rows of `n` studies, two studies per patient."""
+    study_labels = {
+        "edema": 1.0,
+        "pleural effusion": 1.0,
+        "pneumothorax": 0.0,
+        "consolidation": 0.0,
+        "atelectasis": 0.0,
+    }
+    table = studies({f"patient{i // 2:05d}/study{1 + i % 2}": study_labels for i in range(n)}, n_views=2)
     presence, absence = (chexpert.questions(table, f"chexpert_{p}", "train", **forms) for p in POLARITIES)
     return presence, absence
 
@@ -41,53 +47,53 @@ def tables(n: int, **forms) -> tuple[pa.Table, pa.Table]:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(4, 30), st.sets(st.integers(0, 14)), st.integers(0, 3), st.integers(1, 40))
 def test_the_set_is_balanced_seeded_and_without_held_out_patients(n, held_out, seed, size):
-    presence, absence = tables(n)
-    others = [f"patient{i:05d}/study9" for i in held_out]  # another study of the patient is held out
-    made = sample_lora_rows(presence, absence, others, seed=seed, n=size)
-    rows = made.to_pylist()
+    presence, absence = build_tables(n)
+    held_out_studies = [f"patient{i:05d}/study9" for i in held_out]  # hold out another study of the patient
+    table = sample_lora_rows(presence, absence, held_out_studies, seed=seed, n=size)
+    rows = table.to_pylist()
     patients = {f"patient{i:05d}" for i in held_out}
-    left = sum(patient(study) not in patients for study in presence["study_id"].to_pylist())
-    assert Counter(row["polarity"] for row in rows) == Counter(dict.fromkeys(POLARITIES, min(left, size)))
+    n_left = sum(patient(study) not in patients for study in presence["study_id"].to_pylist())
+    assert Counter(row["polarity"] for row in rows) == Counter(dict.fromkeys(POLARITIES, min(n_left, size)))
     assert not {patient(row["study_id"]) for row in rows} & patients
     assert {row["id"] for row in rows} <= {*presence["id"].to_pylist(), *absence["id"].to_pylist()}
-    assert find_violations(made) == []
+    assert find_violations(table) == []
     shuffled = (t.take(list(reversed(range(t.num_rows)))) for t in (presence, absence))
-    assert sample_lora_rows(*shuffled, others, seed=seed, n=size).equals(made)
+    assert sample_lora_rows(*shuffled, held_out_studies, seed=seed, n=size).equals(table)
 
 
 def test_the_seed_chooses_and_the_polarities_are_mixed():
-    presence, absence = tables(60)
-    first, second = (sample_lora_rows(presence, absence, [], seed=seed, n=50)["id"].to_pylist() for seed in (0, 1))
-    assert set(first) != set(second)
-    polarities = ["/presence/" in row_id for row_id in first]
+    presence, absence = build_tables(60)
+    row_ids, other_ids = (sample_lora_rows(presence, absence, [], seed=seed, n=50)["id"].to_pylist() for seed in (0, 1))
+    assert set(row_ids) != set(other_ids)
+    polarities = ["/presence/" in row_id for row_id in row_ids]
     assert 15 < sum(polarities[:50]) < 35
 
 
 def test_the_phantom_s_set_shares_no_patient_with_validation(phantom_roots, tmp_path):
-    """A copy that was split anew: one train patient is in valid.csv too."""
+    """Use a copy with a new split: one train patient is in valid.csv, too."""
     source = phantom_roots["chexpert"] / "CheXpert-v1.0-small"
     for name in ("train.csv", "valid.csv"):
         shutil.copy(source / name, tmp_path / name)
-    plain = built(tmp_path, tmp_path / "plain")
+    plain = build_lora_rows(tmp_path, tmp_path / "plain")
     moved = plain[0]["study_id"]
     lines = (tmp_path / "valid.csv").read_text().splitlines()
     stolen = lines[1].replace(lines[1].split("/study")[0].split("/")[-1], patient(moved)).replace("study1", "study7")
     (tmp_path / "valid.csv").write_text("\n".join([*lines, stolen]) + "\n")
-    assert patient(moved) not in {patient(row["study_id"]) for row in built(tmp_path, tmp_path / "moved")}
+    assert patient(moved) not in {patient(row["study_id"]) for row in build_lora_rows(tmp_path, tmp_path / "moved")}
 
 
-def built(root: Path, out: Path) -> list[dict]:
+def build_lora_rows(root: Path, out: Path) -> list[dict]:
     cxr_contrabench.build({"chexpert": root}, out, configs=[LORA])
     return rows_of(out / "cxr-contrabench-chexpert", LORA, "train")
 
 
 def test_the_set_of_the_real_labels(real_studies):
-    """2,000 + 2,000 of the 135,754 presence and 43,742 absence rows (Appendix H)."""
+    """Check 2,000 + 2,000 of the 135,754 presence and 43,742 absence rows (Appendix H)."""
     presence, absence = (chexpert.questions(real_studies, f"chexpert_{p}", "train") for p in POLARITIES)
-    made = sample_lora_rows(presence, absence, [])
-    assert Counter(made["polarity"].to_pylist()) == {"presence": 2000, "absence": 2000}
-    assert len(set(made["finding"].to_pylist())) == 6
-    assert format_chat_jsonl(made).count(b"\n") == 4000
+    table = sample_lora_rows(presence, absence, [])
+    assert Counter(table["polarity"].to_pylist()) == {"presence": 2000, "absence": 2000}
+    assert len(set(table["finding"].to_pylist())) == 6
+    assert format_chat_jsonl(table).count(b"\n") == 4000
 
 
 # --- JSONL ------------------------------------------------------------------------------------------------------------
@@ -95,9 +101,9 @@ def test_the_set_of_the_real_labels(real_studies):
 
 @pytest.mark.parametrize("wording", [Wording(), Wording("clear_of", "p3", "shuffled")])
 def test_a_line_asks_what_the_evaluation_asks(wording):
-    made = sample_lora_rows(*tables(20, wording=wording), [], n=20)
-    lines = [json.loads(line) for line in format_chat_jsonl(made).decode().splitlines()]
-    for line, row in zip(lines, made.to_pylist(), strict=True):
+    table = sample_lora_rows(*build_tables(20, wording=wording), [], n=20)
+    lines = [json.loads(line) for line in format_chat_jsonl(table).decode().splitlines()]
+    for line, row in zip(lines, table.to_pylist(), strict=True):
         user, assistant = line["messages"]
         assert (user["role"], assistant["role"]) == ("user", "assistant")
         assert user["content"] == prompts.b0(row)
@@ -131,8 +137,8 @@ def test_a_pool_has_two_findings_where_the_rows_have(findings, seed, n):
 # --- build.json and verify --------------------------------------------------------------------------------------------
 
 
-def faults(folder: Path) -> dict[str, tuple[str, ...]]:
-    return {config: found for (config, _), found in problems(folder).items() if found}
+def collect_problems(folder: Path) -> dict[str, tuple[str, ...]]:
+    return {config: messages for (config, _), messages in problems(folder).items() if messages}
 
 
 def test_build_json_lists_the_jsonl_and_verify_finds_another(phantom_build, tmp_path):
@@ -141,33 +147,33 @@ def test_build_json_lists_the_jsonl_and_verify_finds_another(phantom_build, tmp_
     data = path.read_bytes()
     assert record["exports"] == {JSONL: hashlib.sha256(data).hexdigest()}
     assert record["splits"][f"{LORA}/train"]["rows"] == data.count(b"\n")
-    assert faults(folder) == {}
+    assert collect_problems(folder) == {}
     path.write_bytes(data.replace(b'"content": "A"', b'"content": "B"', 1))
-    ((config, found),) = faults(folder).items()
-    assert (config, "sha256" in found[0], "not what the rows" in found[1]) == (LORA, True, True)
+    ((config, report),) = collect_problems(folder).items()
+    assert (config, "sha256" in report[0], "not what the rows" in report[1]) == (LORA, True, True)
     path.write_bytes(b"".join(data.splitlines(keepends=True)[1:]))
     record["exports"][JSONL] = hashlib.sha256(path.read_bytes()).hexdigest()
-    (folder / "build.json").write_text(json.dumps(record))  # now the hash is that of the file
-    assert faults(folder) == {LORA: (f"{JSONL}: is not what the rows of {LORA} give",)}
+    (folder / "build.json").write_text(json.dumps(record))  # the hash matches the changed file
+    assert collect_problems(folder) == {LORA: (f"{JSONL}: is not what the rows of {LORA} give",)}
     path.rename(folder / "chexpert_presence" / "train.jsonl")
-    found = faults(folder)
-    assert "is missing" in found[LORA][0]
-    assert "does not list it" in found["chexpert_presence"][0]
+    report = collect_problems(folder)
+    assert "is missing" in report[LORA][0]
+    assert "does not list it" in report["chexpert_presence"][0]
 
 
 def test_bytes_do_not_depend_on_workers_nothing_else_is_left_and_pools_are_rows_of_their_protocols(
     phantom_roots, phantom_item_roots, tmp_path
 ):
     roots = phantom_roots | phantom_item_roots
-    made = []
+    hashes = []
     for workers in (1, 4):
         out = tmp_path / f"out{workers}"
         folders = cxr_contrabench.build(roots, out, workers=workers)
         assert [f.name for f in folders] == [f"cxr-contrabench-{name}" for name in roots]
         assert {p.name for p in out.iterdir() if p.suffix != ".lock"} == {f.name for f in folders}
-        assert all(faults(folder) == {} for folder in folders)
-        made.append(digests(out))
-    assert made[0] == made[1]
+        assert all(collect_problems(folder) == {} for folder in folders)
+        hashes.append(digests(out))
+    assert hashes[0] == hashes[1]
     for source, config, plain in (
         ("chexstruct", "fewshot_presence", "openi_chexstruct_presence"),
         ("openi", "fewshot_absence", "openi_report_absence"),

@@ -1,4 +1,4 @@
-"""Choices by hash: stable values, all alternatives in use, nothing but the name and the seed in them."""
+"""Hash-based choices: stable values, all alternatives are used, only name and seed matter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_pick_is_one_of_the_alternatives(name, n, seed):
 
 @pytest.mark.parametrize(("name", "n", "seed", "expected"), [("", 7, 0, 6), ("a", 1000, 0, 77), ("a", 1000, 1, 709)])
 def test_picks_of_earlier_releases_stay(name, n, seed, expected):
-    """Another value here means that every build's rows change."""
+    """A different value here means that the rows of every build change."""
     assert pick(name, n, seed) == expected
 
 
@@ -42,16 +42,16 @@ def test_all_alternatives_come_up_alike(n):
 def test_a_shuffle_is_a_permutation_that_does_not_depend_on_the_order(items, name, seed, random):
     result = shuffled(items, name, seed)
     assert sorted(result) == sorted(items)
-    again = list(items)
-    random.shuffle(again)
-    assert shuffled(again, name, seed) == result
+    reordered = list(items)
+    random.shuffle(reordered)
+    assert shuffled(reordered, name, seed) == result
 
 
 @given(st.lists(st.integers(), unique=True, min_size=2), st.text(), SEEDS)
 def test_what_else_is_shuffled_does_not_change_the_order_of_two(items, name, seed):
-    first, second, *_ = items
-    order = [item for item in shuffled(items, name, seed) if item in (first, second)]
-    assert shuffled([first, second], name, seed) == order
+    item_a, item_b, *_ = items
+    order = [item for item in shuffled(items, name, seed) if item in (item_a, item_b)]
+    assert shuffled([item_a, item_b], name, seed) == order
     assert len({tuple(shuffled(range(20), name, seed)) for name in "abc" for seed in range(3)}) == 9
 
 

@@ -1,4 +1,4 @@
-"""HEAL-MedVQA from the phantom sources to verified rows on disk, and what is wrong with other input."""
+"""HEAL-MedVQA from the phantom sources to verified rows on disk; errors on invalid input."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def test_what_was_left_out_is_what_the_phantom_plants(phantom_heal_build):
         "images in no question (nothing to ask for, or beyond the balance of Yes and No)": 19,
         "images without masks": 1,
     }
-    left = skipped(phantom_heal_build / MIMIC)
+    skip_counts = skipped(phantom_heal_build / MIMIC)
     studies = mimic_cxr_reports.studies(0)
     frontal = [view for s in studies for view, _ in s.images if view in ("AP", "PA")]
     unused = "images in no question (nothing to ask for, or beyond the balance of Yes and No)"
-    assert 0 < left.pop(unused) < len(frontal)
-    assert left.pop("detected boxes that no report confirms") > 0
-    assert left.pop("detected boxes: below threshold") > 0
-    assert left == {
+    assert 0 < skip_counts.pop(unused) < len(frontal)
+    assert skip_counts.pop("detected boxes that no report confirms") > 0
+    assert skip_counts.pop("detected boxes: below threshold") > 0
+    assert skip_counts == {
         "detected boxes: unknown image": 1,
         "empty mask: trachea": 1,
         "images without labels and report": 1,
@@ -50,26 +50,28 @@ def test_what_was_left_out_is_what_the_phantom_plants(phantom_heal_build):
 def test_a_full_disk_below_the_masks_is_told_and_changes_nothing(phantom_heal_roots, tmp_path, monkeypatch, capsys):
     (folder := tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    words = ["--config", "vindr", *root_words(phantom_heal_roots), "--out", str(tmp_path / "out")]
+    arguments = ["--config", "vindr", *root_words(phantom_heal_roots), "--out", str(tmp_path / "out")]
     with no_file_above(4096):
-        assert main(["build", "heal-medvqa", *words]) == 2
-    said = capsys.readouterr().err
-    assert re.fullmatch(rf"medfaith: {folder}: .*File too large.*nothing was changed\n  what to do: .*TMPDIR.*\n", said)
+        assert main(["build", "heal-medvqa", *arguments]) == 2
+    output = capsys.readouterr().err
+    assert re.fullmatch(
+        rf"medfaith: {folder}: .*File too large.*nothing was changed\n  what to do: .*TMPDIR.*\n", output
+    )
     assert [path.name for path in tmp_path.rglob("*")] == ["temporary"]
 
 
 def test_rows_are_true_of_what_the_phantom_draws(phantom_heal_build):
-    """Each positive pair was drawn where the row says; each hallucinated pair, and each normal anatomy, was not."""
-    drawn = {
+    """Positive pairs were drawn in the region of the row; hallucinated pairs and normal anatomies were not."""
+    pairs_by_image = {
         radiograph.name: {(anatomy, f.label) for f in radiograph.findings for anatomy in f.anatomies}
         for radiographs in vindr_cxr.plan(0, 60, 40).values()
         for radiograph in radiographs
     }
-    # A box is a rectangle: it may well reach into the neighbouring anatomy of what was drawn.
+    # A box is a rectangle, so it may extend into a neighbouring anatomy.
     occupied = n_positive = 0
     for split in ("train", "test"):
         for row in rows_of(phantom_heal_build / VINDR, "vindr", split):
-            pairs = drawn[Path(row["image"]["key"]).stem]
+            pairs = pairs_by_image[Path(row["image"]["key"]).stem]
             if row["kind"] == "positive":
                 n_positive += 1
                 assert row["diseases"][0] in {disease for _, disease in pairs}
@@ -82,7 +84,7 @@ def test_rows_are_true_of_what_the_phantom_draws(phantom_heal_build):
 
 
 def test_regions_are_the_masks_of_the_image_and_boxes_its_findings(phantom_heal_build, phantom_heal_roots):
-    radiographs = {r.name: r for of_split in vindr_cxr.plan(0, 60, 40).values() for r in of_split}
+    radiographs = {r.name: r for split_radiographs in vindr_cxr.plan(0, 60, 40).values() for r in split_radiographs}
     rows = rows_of(phantom_heal_build / VINDR, "vindr", "test")
     for row in rows[::7]:
         radiograph = radiographs[Path(row["image"]["key"]).stem]
@@ -96,7 +98,7 @@ def test_regions_are_the_masks_of_the_image_and_boxes_its_findings(phantom_heal_
 
 
 def test_no_file_holds_the_text_of_a_report(phantom_heal_build):
-    stated = (text for of_class in mimic_cxr_reports.STATED.values() for text in of_class)
+    stated = (text for class_texts in mimic_cxr_reports.STATED.values() for text in class_texts)
     sentences = [text.format(where="left lower lung", side="left").split(".")[0] for text in stated]
     folder = phantom_heal_build / MIMIC
     texts = [json.dumps(pq.read_table(path).to_pylist()) for path in folder.rglob("*.parquet")]
@@ -104,16 +106,16 @@ def test_no_file_holds_the_text_of_a_report(phantom_heal_build):
         assert not [word for word in (*sentences, "INDICATION", "FINAL REPORT") if word in text]
 
 
-def build(roots, out: Path, **how) -> Path:
-    (folder,) = heal_medvqa.build(roots, out, configs=["vindr"], **how)
+def build(roots, out: Path, **options) -> Path:
+    (folder,) = heal_medvqa.build(roots, out, configs=["vindr"], **options)
     return folder
 
 
 def test_the_bytes_do_not_depend_on_the_workers_and_do_on_the_seed(phantom_heal_build, phantom_heal_roots, tmp_path):
     expected = digests(phantom_heal_build / VINDR)
     assert digests(build(phantom_heal_roots, tmp_path / "two", workers=2)) == expected
-    other = digests(build(phantom_heal_roots, tmp_path / "seeded", seed=1))
-    assert {name for name in expected if name.endswith(".parquet")} <= {n for n in other if other[n] != expected[n]}
+    seeded = digests(build(phantom_heal_roots, tmp_path / "seeded", seed=1))
+    assert {name for name in expected if name.endswith(".parquet")} <= {n for n in seeded if seeded[n] != expected[n]}
 
 
 def test_options_are_recorded_and_change_the_rows(phantom_heal_build, phantom_heal_roots, tmp_path):
@@ -131,12 +133,12 @@ def test_options_are_recorded_and_change_the_rows(phantom_heal_build, phantom_he
 # --- other input ------------------------------------------------------------------------------------------------------
 
 
-def _masks_of_other_images(root: Path) -> None:
+def _rename_masks(root: Path) -> None:
     shutil.rmtree(root)
     vindr_cxr_anatomy.write(root, seed=7)
 
 
-def _an_image_in_two_splits(root: Path) -> None:
+def _add_image_to_test(root: Path) -> None:
     train, test = (root / "annotations" / f"annotations_{split}.csv" for split in ("train", "test"))
     _, *row = test.read_text().splitlines()[1].split(",")
     image, *_ = train.read_text().splitlines()[1].split(",")
@@ -144,25 +146,25 @@ def _an_image_in_two_splits(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "change", "words"),
+    ("source", "change", "message"),
     [
-        # Nothing matches by name: the message says so, and counts what is not 0.
-        ("vindr_cxr_anatomy", _masks_of_other_images,
+        # No name matches: the message says so, and lists the counts above 0.
+        ("vindr_cxr_anatomy", _rename_masks,
          r"(?s)^(?!.*; 0 ).*: 0 images with masks give no question.*100 images without masks"
          r".*check that the masks and boxes are of these images"),
-        ("vindr_cxr", _an_image_in_two_splits, "is in two splits"),
+        ("vindr_cxr", _add_image_to_test, "is in two splits"),
     ],
 )  # fmt: skip
-def test_sources_that_do_not_fit_are_refused(phantom_heal_roots, tmp_path, source, change, words):
+def test_sources_that_do_not_fit_are_refused(phantom_heal_roots, tmp_path, source, change, message):
     roots = copied(phantom_heal_roots, source, tmp_path)
     change(roots[source])
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         build(roots, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_sizes_come_from_the_masks_where_there_are_no_images(phantom_heal_build, phantom_heal_roots, tmp_path):
-    """The annotation files alone are enough to build the same rows."""
+    """The annotation files alone suffice to build the same rows."""
     shutil.copytree(phantom_heal_roots["vindr_cxr"] / "annotations", tmp_path / "labels" / "annotations")
     folder = build(phantom_heal_roots | {"vindr_cxr": tmp_path / "labels"}, tmp_path / "out")
     assert digests(folder) == digests(phantom_heal_build / VINDR)
@@ -171,7 +173,7 @@ def test_sizes_come_from_the_masks_where_there_are_no_images(phantom_heal_build,
 def test_a_scaled_down_copy_is_refused_unless_it_says_the_original_sizes(
     phantom_heal_build, phantom_heal_roots, tmp_path
 ):
-    """Boxes are in pixels of the original images: on a smaller copy they would lie elsewhere."""
+    """Boxes are in pixels of the original images and would be misplaced on a smaller copy."""
     roots = copied(phantom_heal_roots, "vindr_cxr", tmp_path)
     small, sizes = roots["vindr_cxr"], ["image_id,dim0,dim1"]
     for path in sorted(small.glob("t*/*.dicom")):
@@ -193,8 +195,8 @@ def test_a_split_without_partners_leaves_the_others_loadable_and_a_broken_file_i
     min((roots["vindr_cxr"] / "train").iterdir()).write_bytes(b"no image")
     path = roots["vindr_cxr_anatomy"] / vindr_cxr_anatomy.FILE
     coco, test = json.loads(path.read_text()), {file.stem for file in (roots["vindr_cxr"] / "test").iterdir()}
-    of_test = [image for image in coco["images"] if Path(image["file_name"]).stem in test]
-    dropped = {image["id"] for image in of_test[2:]}
+    test_images = [image for image in coco["images"] if Path(image["file_name"]).stem in test]
+    dropped = {image["id"] for image in test_images[2:]}
     coco["images"] = [image for image in coco["images"] if image["id"] not in dropped]
     coco["annotations"] = [a for a in coco["annotations"] if a["image_id"] not in dropped]
     path.write_text(json.dumps(coco))

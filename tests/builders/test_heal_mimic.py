@@ -1,4 +1,4 @@
-"""Which diseases the labels and the report of a study confirm, case by case."""
+"""Diseases that the labels and the report of a study confirm, case by case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTHING = dict.fromkeys(mimic_cxr.LABELS)
 @pytest.mark.parametrize(
     ("labels", "report", "expected"),
     [
-        # The label decides where there is one.
+        # A label decides if there is one.
         ({"Edema": 1.0}, None, {"Edema"}),
         ({"Edema": 1.0}, "No edema.", {"Edema"}),
         ({"Edema": 0.0}, "There is edema.", set()),
@@ -27,7 +27,7 @@ NOTHING = dict.fromkeys(mimic_cxr.LABELS)
         ({}, "There is edema.", set()),
         ({"Fracture": 1.0}, None, {"Clavicle fracture", "Rib fracture"}),
         ({"Fracture": 0.0}, "Rib fracture.", set()),
-        # The text says which bone the one label means.
+        # The text says which bone the label means.
         ({"Fracture": 1.0}, "Acute left rib fracture.", {"Rib fracture"}),
         ({"Fracture": 1.0}, "Left clavicle fracture.", {"Clavicle fracture"}),
         ({"Fracture": 1.0}, "There is a fracture.", {"Clavicle fracture", "Rib fracture"}),
@@ -60,7 +60,7 @@ NOTHING = dict.fromkeys(mimic_cxr.LABELS)
         ({}, "Subcutaneous emphysema.", set()),
         ({}, "Biapical pleural thickening.", {"Pleural thickening"}),
         ({}, "Patchy infiltrates.", {"Infiltration"}),
-        # ... unless it denies, doubts or remembers them, or asks for them.
+        # ... unless it negates, hedges or dates them, or names them in the indication.
         ({}, "No emphysema.", set()),
         ({}, "There is no evidence of mediastinal shift or pleural thickening.", set()),
         ({}, "Without infiltrate; calcifications are unchanged.", {"Calcification"}),
@@ -76,7 +76,7 @@ NOTHING = dict.fromkeys(mimic_cxr.LABELS)
         ({}, "Comparison: none. Infiltrate.", set()),
         ({}, "Indications of infiltrate.", {"Infiltration"}),
         ({}, "INDICATION: fibrosis\nFindings: Infiltrate.\nImpression: Emphysema.", {"Infiltration", "Emphysema"}),
-        # Without labels the text decides for all.
+        # Without labels the text decides for all classes.
         (None, "Edema and pneumothorax. No effusion.", {"Edema", "Pneumothorax"}),
         (None, "The heart is moderately enlarged. Left rib fractures.", {"Cardiomegaly", "Rib fracture"}),
         (None, "Fracture of the right clavicle.", {"Clavicle fracture"}),
@@ -104,25 +104,25 @@ def test_without_labels_and_report_nothing_is_known_and_every_class_that_is_aske
 
 
 def test_the_text_of_a_phantom_report_confirms_what_it_states():
-    """What it denies, doubts, or names in the indication is not confirmed."""
+    """Diseases that the report denies, doubts or names in the indication are not confirmed."""
     for seed in (0, 1):
         for study in mimic_cxr_reports.studies(seed):
             stated = {finding.label for finding in study.findings} - set(UNASKED)
             assert confirmed(None, mimic_cxr_reports.report(study, seed)) == stated, study.number
 
 
-def by_study(roots, **arguments):
+def collect_by_study(roots, **arguments):
     options = {"views": mimic_cxr.FRONTAL, "labeler": "chexpert", "detection_threshold": 0.25} | arguments
-    of_split, skipped, _ = pictures(roots, **options)
-    return [picture for split in of_split.values() for picture in split], skipped
+    pictures_by_split, skipped, _ = pictures(roots, **options)
+    return [picture for split in pictures_by_split.values() for picture in split], skipped
 
 
 def test_pictures_of_the_phantom(phantom_heal_roots):
-    """Boxes that the report does not confirm are dropped; confirmed diseases without a box lie one knows not where."""
-    found, skipped = by_study(phantom_heal_roots)
+    """Unconfirmed boxes are dropped; confirmed diseases without a box have no location."""
+    all_pictures, skipped = collect_by_study(phantom_heal_roots)
     studies = {str(study.id): study for study in mimic_cxr_reports.studies(0)}
     missed = 0
-    for picture in found:
+    for picture in all_pictures:
         study = studies[picture.key.split("/")[3][1:]]
         assert study.has_report
         stated = {finding.label for finding in study.findings} - set(UNASKED)
@@ -131,39 +131,41 @@ def test_pictures_of_the_phantom(phantom_heal_roots):
         assert not set(picture.boxes.labels) & set(picture.unlocated)
         assert not set(picture.boxes.labels) - stated
         missed += bool(set(picture.unlocated) & stated)
-    assert missed  # the detector overlooks some
+    assert missed  # the detector misses some
     assert skipped["studies without a report"] == 1
     assert skipped["images without labels and report"] == 1
     assert skipped["detected boxes that no report confirms"] > 0
 
 
 def test_options_of_the_pictures(phantom_heal_roots):
-    everything, _ = by_study(phantom_heal_roots)
-    only, _ = by_study(phantom_heal_roots, views=("PA",))
+    everything, _ = collect_by_study(phantom_heal_roots)
+    only, _ = collect_by_study(phantom_heal_roots, views=("PA",))
     assert {picture.view for picture in only} == {"PA"}
     assert {picture.view for picture in everything} == {"AP", "PA"}
-    strict, _ = by_study(phantom_heal_roots, detection_threshold=0.7)
-    n_boxes, n_strict = (sum(len(p.boxes.labels) for p in of) for of in (everything, strict))
+    strict, _ = collect_by_study(phantom_heal_roots, detection_threshold=0.7)
+    n_boxes, n_strict = (sum(len(p.boxes.labels) for p in some_pictures) for some_pictures in (everything, strict))
     assert 0 < n_strict < n_boxes
     with pytest.raises(InputError, match="--view LORDOTIC: no image has this ViewPosition"):
-        by_study(phantom_heal_roots, views=("LORDOTIC",))
+        collect_by_study(phantom_heal_roots, views=("LORDOTIC",))
 
 
 def test_images_without_any_report_are_not_built_on(phantom_heal_roots, tmp_path):
     without = shutil.ignore_patterns("s*.txt")
     jpg = shutil.copytree(phantom_heal_roots["mimic_cxr"], tmp_path / "jpg", ignore=without)
     with pytest.raises(InputError, match=r"none of its \d+ studies has a report") as error:
-        by_study({**phantom_heal_roots, "mimic_cxr": jpg})
+        collect_by_study({**phantom_heal_roots, "mimic_cxr": jpg})
     assert "--root mimic_cxr_reports=PATH" in str(error.value)
 
 
 def test_reports_may_lie_in_a_folder_of_their_own(phantom_heal_roots, tmp_path):
-    own = phantom.write(tmp_path, seed=0, sources=("mimic_cxr_reports",))
+    report_roots = phantom.write(tmp_path, seed=0, sources=("mimic_cxr_reports",))
     for path in (phantom_heal_roots["mimic_cxr"]).glob("files/p*/p*/*.txt"):
-        assert (own["mimic_cxr_reports"] / path.relative_to(phantom_heal_roots["mimic_cxr"])).is_file()
+        assert (report_roots["mimic_cxr_reports"] / path.relative_to(phantom_heal_roots["mimic_cxr"])).is_file()
     jpg = {name: root for name, root in phantom_heal_roots.items() if name != "mimic_cxr_reports"}
-    (here, _), (there, _) = by_study(jpg), by_study(jpg | own)
-    assert [(p.key, p.boxes.labels, p.unlocated) for p in here] == [(p.key, p.boxes.labels, p.unlocated) for p in there]
+    (together, _), (separate, _) = collect_by_study(jpg), collect_by_study(jpg | report_roots)
+    assert [(p.key, p.boxes.labels, p.unlocated) for p in together] == [
+        (p.key, p.boxes.labels, p.unlocated) for p in separate
+    ]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_reports_may_lie_in_a_folder_of_their_own(phantom_heal_roots, tmp_path):
         ({"Edema": -1.0}, None, {"Edema"}),
         ({"Edema": 1.0}, None, set()),
         ({"Fracture": -1.0}, None, {"Clavicle fracture", "Rib fracture"}),
-        ({"Edema": None}, "Possible edema.", set()),  # the labeler knows the class: its blank decides
+        ({"Edema": None}, "Possible edema.", set()),  # the labeler covers the class, so its blank decides
         (None, "Possible edema.", {"Edema"}),
         ({"Edema": 0.0}, "Cannot exclude emphysema.", {"Emphysema"}),
         (None, "INDICATION: possible emphysema.\n\nFINDINGS: Clear lungs.", set()),

@@ -1,4 +1,4 @@
-"""Relations of boxes and masks: a table, and numpy counting pixels as the oracle."""
+"""Relations of boxes and masks: a table of cases, with numpy pixel counts as the oracle."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ LUNG, HEART = "left lower lung", "heart"
 P, C = "Pneumothorax", "Calcification"
 
 
-def picture(boxes: list[tuple[str, tuple[float, ...]]], unlocated: tuple[str, ...] = ()) -> Picture:
+def make_picture(boxes: list[tuple[str, tuple[float, ...]]], unlocated: tuple[str, ...] = ()) -> Picture:
     labels = tuple(label for label, _ in boxes)
     xywh = np.array([box for _, box in boxes], dtype=np.float64).reshape(-1, 4)
     return Picture("a", "vindr_cxr", "train/a.dicom", "frontal", "a", None, Boxes(labels, xywh), unlocated)
 
 
 def mask(shape: tuple[int, int], *rectangles: tuple[int, int, int, int]) -> np.ndarray:
-    """Rectangles (x, y, width, height) set in an image of `shape` = (height, width)."""
+    """Set rectangles (x, y, width, height) in an image of `shape` = (height, width)."""
     result = np.zeros(shape, dtype=bool)
     for x, y, w, h in rectangles:
         result[y : y + h, x : x + w] = True
     return result
 
 
-def located(boxes, masks: dict[str, np.ndarray], rule: Rule, unlocated: tuple[str, ...] = ()):
+def locate_boxes(boxes, masks: dict[str, np.ndarray], rule: Rule, unlocated: tuple[str, ...] = ()):
     height, width = next(iter(masks.values())).shape
-    regions = {name: rle.encode(of_name) for name, of_name in masks.items()}
-    return locate(picture(boxes, unlocated), (width, height), regions, rule)
+    regions = {name: rle.encode(region_mask) for name, region_mask in masks.items()}
+    return locate(make_picture(boxes, unlocated), (width, height), regions, rule)
 
 
-# A lung of 10 x 10 pixels at the left of an image of 40 x 20, a heart of 10 x 10 beside it.
+# A lung of 10 x 10 pixels at the left of an image of 40 x 20, next to a heart of 10 x 10.
 MASKS = {LUNG: mask((20, 40), (0, 0, 10, 10)), HEART: mask((20, 40), (10, 0, 10, 10))}
 
 
 UPPER_HALF, ACROSS, INSIDE = (0, 0, 10, 5), (5, 0, 20, 10), (4, 4, 1, 1)
-# What it shows: boxes, rule, the numbers of the boxes by what they relate, what they touch.
+# Case -> boxes, rule, box numbers by related pair, touched pairs.
 RELATIONS = {
     "no box": ([], Rule(), {}, set()),
     "the whole of it, and the neighbour that it borders on is not touched":
@@ -70,15 +70,15 @@ RELATIONS = {
 
 @pytest.mark.parametrize(("boxes", "rule", "related", "touched"), RELATIONS.values(), ids=RELATIONS)
 def test_relations(boxes, rule, related, touched):
-    scene = located(boxes, MASKS, rule)
+    scene = locate_boxes(boxes, MASKS, rule)
     assert scene.related == related
     assert list(scene.related) == sorted(related)
     assert scene.touched == touched
 
 
 def test_a_disease_that_lies_nobody_knows_where_touches_every_anatomy_and_relates_to_none():
-    """And a scene keeps its masks and their extents as shares of the image."""
-    scene = located([(P, (0, 0, 10, 10))], MASKS, Rule(), unlocated=(P,))
+    """The scene also keeps its masks and their extents as shares of the image."""
+    scene = locate_boxes([(P, (0, 0, 10, 10))], MASKS, Rule(), unlocated=(P,))
     assert scene.related == {(LUNG, P): (0,)}
     assert scene.touched == {(LUNG, P), (HEART, P)}
     assert (scene.width, scene.height) == (40, 20)
@@ -92,7 +92,7 @@ SIZES = st.tuples(st.integers(1, 24), st.integers(1, 24))
 
 @st.composite
 def images(draw):
-    """(boxes of whole pixels within the image, masks by anatomy with a set pixel each)"""
+    """Draw boxes of whole pixels within the image, and masks by anatomy with at least one pixel each."""
     height, width = draw(SIZES)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     density = draw(st.sampled_from((0.05, 0.5, 1.0)))
@@ -108,18 +108,18 @@ def images(draw):
     return boxes, masks
 
 
-def by_counting(boxes, masks, rule: Rule):
-    """(related, touched) from the pixels."""
+def count_relations(boxes, masks, rule: Rule):
+    """Compute (related, touched) from pixel counts (the oracle)."""
     related: dict[tuple[str, str], list[int]] = {}
     touched = set()
     for number, (disease, box) in enumerate(boxes):
         for name, region in masks.items():
-            drawn = mask(region.shape, box)
-            common = np.count_nonzero(drawn & region)
-            whole = np.count_nonzero(drawn | region) if rule.measure == "iou" else np.count_nonzero(drawn)
+            box_mask = mask(region.shape, box)
+            common = np.count_nonzero(box_mask & region)
+            n_pixels = np.count_nonzero(box_mask | region) if rule.measure == "iou" else np.count_nonzero(box_mask)
             if common:
                 touched.add((name, disease))
-                if common >= rule.threshold * whole:
+                if common >= rule.threshold * n_pixels:
                     related.setdefault((name, disease), []).append(number)
     return {pair: tuple(numbers) for pair, numbers in related.items()}, touched
 
@@ -128,8 +128,8 @@ def by_counting(boxes, masks, rule: Rule):
 def test_relations_are_those_that_counting_pixels_gives(image, measure, threshold):
     boxes, masks = image
     rule = Rule(measure, threshold)
-    scene = located(boxes, masks, rule)
-    related, touched = by_counting(boxes, masks, rule)
+    scene = locate_boxes(boxes, masks, rule)
+    related, touched = count_relations(boxes, masks, rule)
     assert scene.related == related
     assert scene.touched == touched
     assert set(scene.related) <= scene.touched
@@ -139,7 +139,7 @@ def test_relations_are_those_that_counting_pixels_gives(image, measure, threshol
 def test_a_higher_threshold_relates_less_and_touches_the_same(image):
     boxes, masks = image
     for measure in ("iou", "box"):
-        low, high = (located(boxes, masks, Rule(measure, threshold)) for threshold in (0.1, 0.3))
+        low, high = (locate_boxes(boxes, masks, Rule(measure, threshold)) for threshold in (0.1, 0.3))
         assert set(high.related) <= set(low.related)
         assert high.touched == low.touched
 
@@ -158,23 +158,23 @@ def test_a_higher_threshold_relates_less_and_touches_the_same(image):
 )
 def test_boxes_are_cut_to_the_image(box, cut, counted):
     skipped: Counter[str] = Counter()
-    boxes = within(picture([(P, box), ("Emphysema", (0, 0, 5, 5))]).boxes, (40, 20), skipped)
+    boxes = within(make_picture([(P, box), ("Emphysema", (0, 0, 5, 5))]).boxes, (40, 20), skipped)
     assert boxes.labels == ((P, "Emphysema") if cut else ("Emphysema",))
     assert boxes.xywh.tolist() == [*([list(cut)] if cut else []), [0, 0, 5, 5]]
     assert +skipped == counted
 
 
 def test_contested_boxes_touch_and_relate_to_nothing():
-    agreed = picture([(P, (0, 0, 10, 10))])
+    agreed = make_picture([(P, (0, 0, 10, 10))])
     contested = Boxes((C,), np.array([[10.0, 0.0, 10.0, 10.0]]))
-    regions = {name: rle.encode(of_name) for name, of_name in MASKS.items()}
-    found = locate(replace(agreed, contested=contested), (40, 20), regions, Rule())
-    assert found.related == {(LUNG, P): (0,)}
-    assert found.touched == {(LUNG, P), (HEART, C)}
+    regions = {name: rle.encode(region_mask) for name, region_mask in MASKS.items()}
+    relations = locate(replace(agreed, contested=contested), (40, 20), regions, Rule())
+    assert relations.related == {(LUNG, P): (0,)}
+    assert relations.touched == {(LUNG, P), (HEART, C)}
 
 
 @pytest.mark.parametrize(("places", "related"), [("any", {LUNG, HEART}), ("anatomical", {HEART})])
 def test_a_class_may_be_kept_to_where_it_can_lie(places, related):
-    found = located([("Cardiomegaly", (0, 0, 20, 10))], MASKS, Rule("iou", 0.05, places))
-    assert {anatomy for anatomy, _ in found.related} == related
-    assert {anatomy for anatomy, _ in found.touched} == {LUNG, HEART}
+    relations = locate_boxes([("Cardiomegaly", (0, 0, 20, 10))], MASKS, Rule("iou", 0.05, places))
+    assert {anatomy for anatomy, _ in relations.related} == related
+    assert {anatomy for anatomy, _ in relations.touched} == {LUNG, HEART}

@@ -1,4 +1,4 @@
-"""Assertion status of findings: tables of sentences written for this test, an independent oracle, and invariants."""
+"""Assertion status of findings: sentences written for this test, an independent oracle, and invariants."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PTX, EFF, CON, EDE = "pneumothorax", "pleural effusion", "focal consolidation", 
 ABSENT, PRESENT, UNCERTAIN, HISTORICAL = "absent", "present", "uncertain", "historical"
 
 
-def statuses(text: str) -> list[tuple[str, str]]:
+def list_statuses(text: str) -> list[tuple[str, str]]:
     return [(mention.finding, mention.status) for mention in find_mentions(text)]
 
 
@@ -185,7 +185,7 @@ CASES: dict[str, list[tuple[str, list[tuple[str, str]]]]] = {
 
 @pytest.mark.parametrize("group", CASES)
 def test_status(group):
-    assert [(text, statuses(text)) for text, _ in CASES[group]] == CASES[group]
+    assert [(text, list_statuses(text)) for text, _ in CASES[group]] == CASES[group]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_places_are_those_of_the_text():
     assert text[6:23] == "Pleural\n Effusion"
 
 
-# negspacy (NegEx) knows negated and not negated only. On these, written for this test, both must agree.
+# negspacy (NegEx) has two states, negated and not negated. On these sentences both must agree.
 AGREED = [
     "No pneumothorax, effusion or consolidation.",
     "There is no evidence of pneumothorax.",
@@ -236,12 +236,16 @@ AGREED = [
     "No consolidation and no pneumothorax, however there is scarring.",
     "Stable nodule. No pneumothorax or edema.",
 ]
-# Here NegEx and this module differ on purpose: (text, its decision for each mention, ours).
+# NegEx and this module differ on purpose: (text, NegEx's decision for each mention, ours).
 DIFFERENT = [
-    ("Clear of effusion.", [False], [ABSENT]),  # a cue that it lacks
-    ("Effusion is not seen.", [False], [ABSENT]),  # its post-negations are few
-    ("No effusion with stable cardiomegaly.", [True, True], [ABSENT, PRESENT]),  # "with" does not end its scope
-    ("No large effusion.", [True], [UNCERTAIN]),  # it has no size, no hedge and no history
+    ("Clear of effusion.", [False], [ABSENT]),  # NegEx does not have this cue
+    ("Effusion is not seen.", [False], [ABSENT]),  # NegEx has few post-negations
+    (
+        "No effusion with stable cardiomegaly.",
+        [True, True],
+        [ABSENT, PRESENT],
+    ),  # in NegEx "with" does not end the scope
+    ("No large effusion.", [True], [UNCERTAIN]),  # NegEx has no size, hedge or history
     ("No definite effusion.", [True], [UNCERTAIN]),
     ("Atelectasis versus consolidation.", [False, True], [UNCERTAIN, UNCERTAIN]),
     ("History of effusion.", [False], [HISTORICAL]),
@@ -255,18 +259,27 @@ def negex():
     nlp = spacy.blank("en")
     nlp.add_pipe("sentencizer")
     ruler = nlp.add_pipe("entity_ruler", config={"phrase_matcher_attr": "LOWER"})
-    words = ("pneumothorax", "effusion", "consolidation", "edema", "atelectasis", "scarring", "nodule", "cardiomegaly")
-    ruler.add_patterns([{"label": "FINDING", "pattern": word} for word in words])
+    findings = (
+        "pneumothorax",
+        "effusion",
+        "consolidation",
+        "edema",
+        "atelectasis",
+        "scarring",
+        "nodule",
+        "cardiomegaly",
+    )
+    ruler.add_patterns([{"label": "FINDING", "pattern": word} for word in findings])
     nlp.add_pipe("negex", config={"ent_types": ["FINDING"]})
     return lambda text: [entity._.negex for entity in nlp(text).ents]
 
 
 def test_agrees_with_negex_but_for_known_differences(negex):
     for text in AGREED:
-        assert [status == ABSENT for _, status in statuses(text)] == negex(text), text
+        assert [status == ABSENT for _, status in list_statuses(text)] == negex(text), text
     for text, theirs, ours in DIFFERENT:
         assert negex(text) == theirs
-        assert [status for _, status in statuses(text)] == ours
+        assert [status for _, status in list_statuses(text)] == ours
 
 
 WORDS = (
@@ -277,27 +290,27 @@ WORDS = (
 sentences = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
 
 
-def shifted(mentions: list[Mention], by: int) -> list[Mention]:
+def add_offset(mentions: list[Mention], by: int) -> list[Mention]:
     return [Mention(m.finding, m.status, m.cue, m.start + by, m.end + by) for m in mentions]
 
 
 @given(sentences, sentences)
-def test_sentences_are_independent(first, second):
-    together = find_mentions(f"{first}. {second}")
-    assert together == find_mentions(first) + shifted(find_mentions(second), len(first) + 2)
+def test_sentences_are_independent(sentence_a, sentence_b):
+    together = find_mentions(f"{sentence_a}. {sentence_b}")
+    assert together == find_mentions(sentence_a) + add_offset(find_mentions(sentence_b), len(sentence_a) + 2)
 
 
 @given(sentences)
 def test_case_and_white_space_do_not_matter(text):
-    assert statuses(text.upper()) == statuses(text)
-    assert statuses(text.replace(" ", " \n ")) == statuses(text)
+    assert list_statuses(text.upper()) == list_statuses(text)
+    assert list_statuses(text.replace(" ", " \n ")) == list_statuses(text)
 
 
 @given(st.one_of(sentences, st.text()))
 def test_mentions_are_in_order_apart_and_of_known_findings(text):
     mentions = find_mentions(text)
     assert all(0 <= m.start < m.end <= len(text) for m in mentions)
-    assert all(first.end <= second.start for first, second in pairwise(mentions))
+    assert all(mention.end <= following.start for mention, following in pairwise(mentions))
     assert {m.finding for m in mentions} <= set(FINDINGS) - {""}
     assert all(m.cue for m in mentions if m.status != PRESENT)
 

@@ -1,4 +1,4 @@
-"""OpenI report-derived absence: the rules case by case, the rows, and what the real reports give."""
+"""OpenI report-derived absence: rules case by case, the rows, and counts on the real reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def report(
 
 ATELECTASIS = ("Pulmonary Atelectasis/base",)
 PTX, EFF, EDE, ATE = "pneumothorax", "pleural effusion", "pulmonary edema", "atelectasis"
-# What it shows: findings, impression, MeSH terms -> target, distractor and cue of each record.
+# Case -> findings, impression, MeSH terms; target, distractor and cue of each record.
 RULES = {
     "one": ("No pneumothorax. Basilar atelectasis.", "", ATELECTASIS, [(PTX, ATE, "no")]),
     "findings and impression, one record for each denied target":
@@ -73,8 +73,8 @@ def test_the_distractor_is_chosen_by_id_and_seed(seed):
 
 def test_a_record_does_not_depend_on_other_reports():
     reports = [report("No effusion. Atelectasis.", mesh=ATELECTASIS, number=n) for n in range(1, 6)]
-    alone = [item for one in reports for item in find_report_absences([one], 3)]
-    assert find_report_absences(reports, 3) == alone
+    separate = [item for single_report in reports for item in find_report_absences([single_report], 3)]
+    assert find_report_absences(reports, 3) == separate
 
 
 def test_rows():
@@ -101,12 +101,12 @@ def test_no_items_are_no_rows_and_vocabularies_fit():
 
 @pytest.fixture(scope="module")
 def real() -> list[Report]:
-    """The 3,955 real reports that the installed torchxrayvision carries (located, not imported)."""
+    """The 3,955 real reports bundled with the installed torchxrayvision (located, not imported)."""
     return read_reports(sources.resolve_roots({"openi": "torchxrayvision"}, environ={})["openi"])
 
 
 def test_what_the_documented_rules_give_on_the_real_reports(real):
-    """The paper has 359 records (311 with several images; 181, 114, 45 and 19 by target) by rules it does not print."""
+    """The paper has 359 records (311 with several images; 181, 114, 45, 19 by target); its rules are unpublished."""
     items = find_report_absences(real, seed=0)
     assert (len(items), len({item.uid for item in items})) == (1774, 922)
     assert sum(len(item.images) > 1 for item in items) == 1534
@@ -117,19 +117,21 @@ def test_what_the_documented_rules_give_on_the_real_reports(real):
 
 
 def test_the_seed_moves_distractors_only(real):
-    first, second = (find_report_absences(real[:400], seed) for seed in (0, 1))
-    assert [(i.id, i.images, i.target, i.cue) for i in first] == [(i.id, i.images, i.target, i.cue) for i in second]
-    assert [i.distractor for i in first] != [i.distractor for i in second]
+    items, seeded_items = (find_report_absences(real[:400], seed) for seed in (0, 1))
+    assert [(i.id, i.images, i.target, i.cue) for i in items] == [
+        (i.id, i.images, i.target, i.cue) for i in seeded_items
+    ]
+    assert [i.distractor for i in items] != [i.distractor for i in seeded_items]
 
 
 def test_distractors_of_the_paper_go_beyond_its_targets(real):
     """Each of its 114 effusion records needs a study with another finding; too few have another target (openi.py)."""
-    others = set(TARGETS) - {"pleural effusion"}
-    heads = {head for finding in others for head in MESH[finding]}
+    other_findings = set(TARGETS) - {"pleural effusion"}
+    heads = {head for finding in other_findings for head in MESH[finding]}
 
     def has_another_target(item: Report) -> bool:
         mentions = find_mentions(item.findings) + find_mentions(item.impression)
-        stated = any(m.finding in others and m.status == "present" for m in mentions)
+        stated = any(m.finding in other_findings and m.status == "present" for m in mentions)
         return stated or any(term.split("/")[0] in heads for term in item.mesh_major)
 
     assert sum(has_another_target(item) for item in real if item.images) == 103

@@ -1,4 +1,4 @@
-"""Work in pieces gives the same by one process, threads, processes and a Dask cluster, or a message that helps."""
+"""Parallel work: equal results with one process, threads, processes and Dask, and clear errors on failure."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ FAULTS = [
 ]
 
 
-def squares(task: range, *, fault: Exception | None = None, killed: Path | None = None) -> list[int]:
-    """Of numbers; 13 raises the fault, or ends its process, once where `killed` is a file that is not yet there."""
+def compute_squares(task: range, *, fault: Exception | None = None, killed: Path | None = None) -> list[int]:
+    """Compute squares; at 13, raise `fault`, or kill the process once if the file `killed` does not exist yet."""
     if 13 in task and fault is not None:
         raise fault
     if 13 in task and killed is not None and not killed.exists():
@@ -48,70 +48,70 @@ def squares(task: range, *, fault: Exception | None = None, killed: Path | None 
     return [number * number for number in task]
 
 
-def pid(task: range) -> list[int]:
+def get_pids(task: range) -> list[int]:
     return [os.getpid()] * len(task)
 
 
-def deaf(task: range) -> list[int]:
+def is_deaf(task: range) -> list[int]:
     return [signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())] * len(task)
 
 
-def scenes_or_killed(marker: Path, task: Any, **how: Any) -> Any:
-    """In the place of `_scenes`: ends its process at a task of 4 pictures, once."""
+def build_scenes_or_kill(marker: Path, task: Any, **options: Any) -> Any:
+    """Replace `_scenes`: kill the process at the first task of 4 pictures, once."""
     if len(task[0]) == 4 and not marker.exists():
         marker.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return SCENES(task, **how)
+    return SCENES(task, **options)
 
 
-def done(workers: Workers, work: Callable[[range], list[int]] = squares, **how: Any) -> list[int]:
-    with workers.map(work, iter(TASKS), title="squares", unit="numbers", total=23, **how) as results:
-        return [square for of_task in results for square in of_task]
+def map_squares(workers: Workers, work: Callable[[range], list[int]] = compute_squares, **options: Any) -> list[int]:
+    with workers.map(work, iter(TASKS), title="squares", unit="numbers", total=23, **options) as results:
+        return [square for task_squares in results for square in task_squares]
 
 
 def test_only_the_process_that_gives_the_work_hears_ctrl_c():
-    """Else each of the others shows a traceback."""
-    assert (done(Workers(2), deaf), done(Workers(1), deaf)) == ([True] * 23, [False] * 23)
+    """Otherwise each worker process would print a traceback."""
+    assert (map_squares(Workers(2), is_deaf), map_squares(Workers(1), is_deaf)) == ([True] * 23, [False] * 23)
 
 
 @pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("how", [{}, {"small": True}, {"gpu": True}])
-def test_the_results_are_in_order_and_an_error_arrives_as_it_was_raised_whoever_works(count, how):
-    assert done(Workers(count), **how) == [number * number for number in range(23)]
-    # An error ends the processes, and new ones are dear: they get the error of most parts, a cluster gets all.
-    for fault in FAULTS if how or count == 1 else FAULTS[:1]:
+@pytest.mark.parametrize("options", [{}, {"small": True}, {"gpu": True}])
+def test_the_results_are_in_order_and_an_error_arrives_as_it_was_raised_whoever_works(count, options):
+    assert map_squares(Workers(count), **options) == [number * number for number in range(23)]
+    # An error ends the processes, and new ones are slow to start: test one fault with processes, all otherwise.
+    for fault in FAULTS if options or count == 1 else FAULTS[:1]:
         with pytest.raises(type(fault)) as raised:
-            done(Workers(count), partial(squares, fault=fault), **how)
+            map_squares(Workers(count), partial(compute_squares, fault=fault), **options)
         assert str(raised.value) == str(fault)
 
 
-def when_told(file: Path, task: range) -> list[int]:
+def wait_and_square(file: Path, task: range) -> list[int]:
     while not file.exists():
         time.sleep(0.01)
-    return squares(task)
+    return compute_squares(task)
 
 
 def test_tasks_are_drawn_as_workers_become_free(tmp_path):
-    drawn = []
-    tasks = (drawn.append(task) or task for task in pieces(range(1000), 10))
-    with Workers(2).map(partial(when_told, tmp_path / "go"), tasks, title="", unit="", total=1000) as results:
-        assert 0 < len(drawn) < 20
+    drawn_tasks = []
+    tasks = (drawn_tasks.append(task) or task for task in pieces(range(1000), 10))
+    with Workers(2).map(partial(wait_and_square, tmp_path / "go"), tasks, title="", unit="", total=1000) as results:
+        assert 0 < len(drawn_tasks) < 20
         (tmp_path / "go").touch()
         assert len(list(results)) == 100
 
 
 def test_a_killed_process_ends_in_a_message_and_the_next_work_has_new_ones(tmp_path):
     with pytest.raises(MedfaithError, match=r"(?s)a worker process was ended.*what to do: .*fewer than --workers 2"):
-        done(Workers(2), partial(squares, killed=tmp_path / "killed"))
-    assert done(Workers(2)) == done(Workers(1))
+        map_squares(Workers(2), partial(compute_squares, killed=tmp_path / "killed"))
+    assert map_squares(Workers(2)) == map_squares(Workers(1))
 
 
 @pytest.fixture
 def killing(monkeypatch, tmp_path) -> Path:
-    """A worker of HEAL-MedVQA's build is killed in the middle of the first split; the file then exists."""
+    """Kill a worker of HEAL-MedVQA's build in the middle of the first split; the marker file exists afterwards."""
     marker = tmp_path / "killed"
     monkeypatch.setattr(scenes, "PICTURES_A_TASK", 7)  # of 60 and 40
-    monkeypatch.setattr(scenes, "_build_scenes", partial(scenes_or_killed, marker))
+    monkeypatch.setattr(scenes, "_build_scenes", partial(build_scenes_or_kill, marker))
     return marker
 
 
@@ -119,8 +119,8 @@ def build(roots: dict[str, Path], out: Path, *more: str) -> int:
     return main(["build", "heal-medvqa", "--config", "vindr", *root_words(roots), "--out", str(out), *more])
 
 
-def vindr(out: Path) -> dict[str, str]:
-    """The files but for README.md, of which the command makes a card."""
+def hash_vindr(out: Path) -> dict[str, str]:
+    """Compute the digests of all files except README.md, which the command replaces by a card."""
     return {name: digest for name, digest in digests(out / "heal-medvqa-vindr_cxr").items() if name != "README.md"}
 
 
@@ -129,30 +129,30 @@ def test_a_killed_process_leaves_the_build_before(phantom_heal_roots, phantom_he
     assert build(phantom_heal_roots, tmp_path, "--seed", "1", "--workers", "2") == 2
     assert "medfaith: a worker process was ended from outside" in capsys.readouterr().err
     assert killing.exists()
-    assert vindr(tmp_path) == vindr(phantom_heal_build)
+    assert hash_vindr(tmp_path) == hash_vindr(phantom_heal_build)
 
 
 class Cluster:
-    """A Dask scheduler and its workers at 127.0.0.1, each a process of its own."""
+    """A Dask scheduler and its workers at 127.0.0.1, each in its own process."""
 
     def __init__(self, folder: Path) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._file, self._log = folder / "scheduler.json", (folder / "log").open("wb")
-        self.begin("scheduler", "--port", "0", "--interface", "lo", "--scheduler-file", self._file)
+        self.start("scheduler", "--port", "0", "--interface", "lo", "--scheduler-file", self._file)
         while not self._file.exists() or not self._file.stat().st_size:
             assert self._processes[0].poll() is None
             time.sleep(0.05)
         self.address = json.loads(self._file.read_text())["address"]
 
-    def begin(self, what: str, *words: Any) -> None:
-        command = [sys.executable, "-m", "dask", what, "--no-dashboard", *map(str, words)]
+    def start(self, role: str, *arguments: Any) -> None:
+        command = [sys.executable, "-m", "dask", role, "--no-dashboard", *map(str, arguments)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}  # the workers import this file
         self._processes.append(subprocess.Popen(command, env=environment, stdout=self._log, stderr=self._log))
 
-    def begin_worker(self, *words: str) -> None:
-        self.begin("worker", self.address, "--no-nanny", "--nthreads", "1", "--host", "127.0.0.1", *words)
+    def start_worker(self, *arguments: str) -> None:
+        self.start("worker", self.address, "--no-nanny", "--nthreads", "1", "--host", "127.0.0.1", *arguments)
 
-    def end(self) -> None:
+    def close(self) -> None:
         for process in reversed(self._processes):
             process.kill()
             process.wait()
@@ -163,7 +163,7 @@ class Cluster:
 def empty(tmp_path_factory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("cluster"))
     yield cluster
-    cluster.end()
+    cluster.close()
 
 
 @pytest.mark.parametrize(
@@ -191,8 +191,8 @@ def test_dask_that_is_not_installed(monkeypatch, phantom_heal_roots, tmp_path, c
 
 @pytest.fixture(scope="module")
 def one_worker(empty) -> Cluster:
-    empty.begin_worker()
-    while True:  # a busy machine takes its time
+    empty.start_worker()
+    while True:  # a busy machine is slow
         with suppress(MedfaithError):
             Workers(dask=empty.address).check()
             return empty
@@ -200,31 +200,31 @@ def one_worker(empty) -> Cluster:
 
 def test_a_cluster_without_a_gpu_takes_nothing_that_needs_one(one_worker):
     with pytest.raises(InputError, match=r"(?s)no worker offers the resource GPU.*what to do: .*--resources GPU=1"):
-        done(Workers(dask=one_worker.address), gpu=True)
+        map_squares(Workers(dask=one_worker.address), gpu=True)
 
 
 @pytest.fixture(scope="module")
 def cluster(one_worker) -> Workers:
-    """Two workers; a GPU is said to be at one of them."""
-    one_worker.begin_worker("--resources", "GPU=1")
+    """Two workers; one of them declares a GPU."""
+    one_worker.start_worker("--resources", "GPU=1")
     workers = Workers(dask=one_worker.address)
-    while len(set(done(workers, pid))) < 2:
+    while len(set(map_squares(workers, get_pids))) < 2:
         pass
     return workers
 
 
 def test_the_results_of_a_cluster(cluster, monkeypatch, tmp_path):
-    assert done(cluster) == done(Workers())
-    assert len(set(done(cluster, pid, gpu=True))) == 1
+    assert map_squares(cluster) == map_squares(Workers())
+    assert len(set(map_squares(cluster, get_pids, gpu=True))) == 1
     for fault in FAULTS:
         with pytest.raises(type(fault)) as raised:
-            done(cluster, partial(squares, fault=fault))
+            map_squares(cluster, partial(compute_squares, fault=fault))
         assert str(raised.value) == str(fault)
     with pytest.raises(InputError, match=r"(?s)absent: is not there for the worker on .*mount it there"):
-        done(cluster, reads=[tmp_path / "absent"])
+        map_squares(cluster, reads=[tmp_path / "absent"])
     monkeypatch.setattr(parallel, "version", lambda name: "9.9")
     with pytest.raises(InputError, match=r"(?s)the worker on .*: has medfaith .*expected: 9\.9"):
-        done(cluster)
+        map_squares(cluster)
 
 
 def test_a_cluster_writes_the_same_bytes(
@@ -243,8 +243,8 @@ def test_a_cluster_writes_the_same_bytes(
 def test_a_killed_worker_of_a_cluster_changes_no_byte(
     cluster, phantom_heal_roots, phantom_heal_build, killing, tmp_path, capsys
 ):
-    """The last test of the cluster: one worker is left, to which the scheduler gives the other one's tasks."""
+    """Run last: it leaves one worker, which takes over the tasks of the killed one."""
     assert build(phantom_heal_roots, tmp_path, "--dask", cluster.dask) == 0
     assert killing.exists()
-    assert vindr(tmp_path) == vindr(phantom_heal_build)
-    assert len(set(done(cluster, pid))) == 1
+    assert hash_vindr(tmp_path) == hash_vindr(phantom_heal_build)
+    assert len(set(map_squares(cluster, get_pids))) == 1

@@ -1,4 +1,4 @@
-"""ReXVQA slices: nested samples, words kept as they are, and marks that agree with the verifier of the metrics."""
+"""ReXVQA slices: nested samples, unchanged wording, and marks that agree with the verifier of the metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from medfaith.loaders.phantom import rexvqa as phantom_rexvqa
 from medfaith.loaders.rexvqa import Item, label_file, read_items
 
 
-def item(number: int, question="Which finding is present?", options=("Edema", "No edema", "Mass"), **fields) -> Item:
+def make_item(
+    number: int, question="Which finding is present?", options=("Edema", "No edema", "Mass"), **fields
+) -> Item:
     values = {
         "id": f"q{number}", "study_id": f"S{number // 2}", "question": question, "options": options, "answer": 0,
         "task": "presence_assessment", "category": "Lung", "subcategory": "Edema of the Lung",
@@ -39,53 +41,55 @@ def phantom_items(tmp_path_factory) -> list[Item]:
 
 # --- samples ----------------------------------------------------------------------------------------------------------
 
-MANY = [item(i) for i in range(12_000)]
+MANY = [make_item(i) for i in range(12_000)]
 
 
-def ids(config: str, items=MANY, seed: int = 0) -> list[str]:
+def list_ids(config: str, items=MANY, seed: int = 0) -> list[str]:
     return questions(items, config, seed=seed)["id"].to_pylist()
 
 
 def test_slices_are_nested_have_the_published_sizes_and_of_a_small_copy_all_items():
-    small, middle, large = (ids(config) for config in ("rexvqa_1k", "rexvqa_5k", "rexvqa_10k"))
+    small, middle, large = (list_ids(config) for config in ("rexvqa_1k", "rexvqa_5k", "rexvqa_10k"))
     assert (len(small), len(middle), len(large)) == (1_000, 5_000, 10_000)
     assert large[:5_000] == middle
     assert middle[:1_000] == small
     assert len(set(large)) == 10_000
-    assert sorted(ids("rexvqa_5k", MANY[:30])) == sorted(f"rexvqa/test/q{i}" for i in range(30))
+    assert sorted(list_ids("rexvqa_5k", MANY[:30])) == sorted(f"rexvqa/test/q{i}" for i in range(30))
 
 
 def test_the_seeded_samples_have_the_seeds_of_table_8():
     seeds = dict(zip(("rexvqa_10k_s1", "rexvqa_10k_s2", "rexvqa_10k_s3"), (20260326, 20260327, 20260328), strict=True))
     plain = ("rexvqa_1k", "rexvqa_5k", "rexvqa_10k")
     assert [(config, seed) for config, (_, seed) in SLICES.items()] == [*((c, None) for c in plain), *seeds.items()]
-    first, second = ids("rexvqa_10k_s1"), ids("rexvqa_10k_s2")
-    assert 8_000 < len(set(first) & set(second)) < 8_700  # of 12,000, two tenths of 12 overlap by 25/36
-    few = [{ids(config, MANY[:30], seed)[0] for seed in range(5)} for config in SLICES]
-    assert [len(firsts) for firsts in few[3:]] == [1, 1, 1]  # whatever the build's seed, which moves the others
+    sample, other_sample = list_ids("rexvqa_10k_s1"), list_ids("rexvqa_10k_s2")
+    assert 8_000 < len(set(sample) & set(other_sample)) < 8_700  # of 12,000, two tenths of 12 overlap by 25/36
+    few = [{list_ids(config, MANY[:30], seed)[0] for seed in range(5)} for config in SLICES]
+    assert [len(firsts) for firsts in few[3:]] == [1, 1, 1]  # independent of the build's seed, unlike the other samples
     assert min(len(firsts) for firsts in few[:3]) > 1
 
 
 def test_a_sample_is_the_documented_permutation():
-    found = sample_order([f"q{i}" for i in range(50)], 7, "rexvqa").tolist()
+    order = sample_order([f"q{i}" for i in range(50)], 7, "rexvqa").tolist()
     digests = [blake2b(f"7:rexvqa:q{i}".encode(), digest_size=8).digest() for i in range(50)]
-    assert found == sorted(range(50), key=lambda i: digests[i])
+    assert order == sorted(range(50), key=lambda i: digests[i])
 
 
 @given(st.sets(st.text(max_size=4), max_size=30), st.randoms(use_true_random=False))
 def test_a_sample_does_not_depend_on_the_order_of_the_file(names, random):
-    first, second = sorted(names), sorted(names)
-    random.shuffle(second)
-    assert [first[i] for i in sample_order(first, 3, "x")] == [second[i] for i in sample_order(second, 3, "x")]
-    assert sorted(sample_order(first, 3, "x").tolist()) == list(range(len(first)))
+    sorted_names, shuffled_names = sorted(names), sorted(names)
+    random.shuffle(shuffled_names)
+    assert [sorted_names[i] for i in sample_order(sorted_names, 3, "x")] == [
+        shuffled_names[i] for i in sample_order(shuffled_names, 3, "x")
+    ]
+    assert sorted(sample_order(sorted_names, 3, "x").tolist()) == list(range(len(sorted_names)))
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_row_keeps_question_and_options():
-    asked = item(4, "Which finding is absent?", ("Mass", "Edema", "No edema"), answer=1)
-    table = questions([asked], "rexvqa_1k")
+    source_item = make_item(4, "Which finding is absent?", ("Mass", "Edema", "No edema"), answer=1)
+    table = questions([source_item], "rexvqa_1k")
     assert table.schema == QUESTION.arrow_schema
     assert table.to_pylist() == [
         {"id": "rexvqa/test/q4", "protocol": "rexvqa_1k", "polarity": "absence", "study_id": "S2",
@@ -115,14 +119,14 @@ def test_the_build_s_words_do_not_reach_the_source_s_rows(phantom_items, tmp_pat
     for number, wording in enumerate((None, Wording("clear_of", "p2", "shuffled"))):
         out = tmp_path_factory.mktemp(f"out{number}")
         (folder,) = cxr_contrabench.build({"rexvqa": root}, out, options=wording)
-        found = {v.config: v for v in cxr_contrabench.verify(folder)}
-        assert list(found) == list(SLICES)
-        assert all(not v.problems for v in found.values())
+        verdicts = {v.config: v for v in cxr_contrabench.verify(folder)}
+        assert list(verdicts) == list(SLICES)
+        assert all(not v.problems for v in verdicts.values())
         expected = questions(phantom_items, "rexvqa_1k")
-        assert found["rexvqa_1k"].summary["sha256"] == compute_rowset_sha256(expected)
+        assert verdicts["rexvqa_1k"].summary["sha256"] == compute_rowset_sha256(expected)
 
 
-# --- what the words say -----------------------------------------------------------------------------------------------
+# --- marks of the wording ---------------------------------------------------------------------------------------------
 
 QUESTIONS = [
     ("Which of the following findings is present on this chest X-ray study?", "presence", ""),
@@ -144,7 +148,7 @@ QUESTIONS = [
     ("Which diagnosis is most likely?", "other", ""),
     ("Where is the catheter's tip?", "other", ""),
     ("Which lobe, noted on the frontal view, is affected?", "presence", ""),
-    ("Which nodule is shown?", "presence", ""),  # "no" and "not" are words, not beginnings of words
+    ("Which nodule is shown?", "presence", ""),  # "no" and "not" match as words, not as prefixes
     ("", "other", ""),
 ]
 
@@ -164,9 +168,9 @@ def test_polarity_and_cue_of_a_question(question, polarity, cue):
         (("Lungs are clear of edema", "Edema"), (0, 1, "edema")),
         (("Clear of edema", "Edema"), (0, 1, "edema")),
         (("No edema", "No mass", "Edema"), (-1, -1, "")),
-        (("No edema", "Normal heart", "Edema"), (-1, -1, "")),  # two that count as negated
-        (("Normal heart", "Mass"), (0, -1, "")),  # the one negated option, of a concept that its words do not name
-        (("No edema", "Edema", "An edema"), (0, -1, "edema")),  # two counterparts are none
+        (("No edema", "Normal heart", "Edema"), (-1, -1, "")),  # two options count as negated
+        (("Normal heart", "Mass"), (0, -1, "")),  # the only negated option; its concept is not in its wording
+        (("No edema", "Edema", "An edema"), (0, -1, "edema")),  # two counterparts count as none
         (("No edema", "Pulmonary edema"), (0, -1, "edema")),
         (("No absence of edema", "Edema"), (0, -1, "")),
         (("Edema", "Mass"), (-1, -1, "")),
@@ -178,7 +182,7 @@ def test_marks_of_an_answer_set(options, marks):
 
 
 def assert_agrees(question: str, options: list[str]) -> None:
-    """The extended, slot-agnostic verifier fires on the marked option exactly where the marks say that it can."""
+    """Assert that the slot-agnostic verifier fires on the marked option exactly if the marks predict it."""
     polarity, _ = read_question_polarity(question)
     marks = mark_options(options)
     reasons = {
@@ -198,8 +202,8 @@ def assert_agrees(question: str, options: list[str]) -> None:
 
 
 def test_marks_agree_with_the_verifier_on_the_phantom(phantom_items):
-    for one in phantom_items:
-        assert_agrees(one.question, list(one.options))
+    for phantom_item in phantom_items:
+        assert_agrees(phantom_item.question, list(phantom_item.options))
 
 
 @pytest.mark.parametrize(
@@ -213,7 +217,7 @@ def test_marks_agree_with_the_verifier_on_the_phantom(phantom_items):
     ],
 )
 def test_marks_know_the_verifier_s_words(ours, verifiers):
-    """builders/ may not import evaluate_metrics/, so that the patterns stand in both."""
+    """The patterns exist twice, because builders/ may not import evaluate_metrics/."""
     assert ours.pattern == verifiers.pattern
 
 

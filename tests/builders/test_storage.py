@@ -1,4 +1,4 @@
-"""Lists in rows have no fixed length, so that old readers can read them; builds that have some stay valid."""
+"""Lists in rows have variable length, for old readers; builds with fixed-length lists remain valid."""
 
 from __future__ import annotations
 
@@ -33,33 +33,33 @@ BUILDS = ("phantom_build", "phantom_heal_build", "phantom_surgx_build", "phantom
 READS_NULL_LISTS = int(pa.__version__.split(".")[0]) >= 26
 
 
-def fixed_lists(kind: pa.DataType, path: str) -> Iterator[str]:
-    """The paths of the lists of fixed length in a type."""
+def iterate_fixed_lists(kind: pa.DataType, path: str) -> Iterator[str]:
+    """Iterate over the paths of fixed-length lists in a type."""
     if pa.types.is_fixed_size_list(kind):
         yield path
     if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
-        yield from fixed_lists(kind.value_type, path)
+        yield from iterate_fixed_lists(kind.value_type, path)
     if pa.types.is_struct(kind):
         for field in kind:
-            yield from fixed_lists(field.type, f"{path}.{field.name}")
+            yield from iterate_fixed_lists(field.type, f"{path}.{field.name}")
 
 
-def of_schema(schema: pa.Schema) -> list[str]:
-    return [path for field in schema for path in fixed_lists(field.type, field.name)]
+def list_fixed_lists(schema: pa.Schema) -> list[str]:
+    return [path for field in schema for path in iterate_fixed_lists(field.type, field.name)]
 
 
-def as_earlier_builds(kind: pa.DataType, name: str = "") -> pa.DataType:
-    """The type that earlier builds have for a type of ours: boxes and sizes of masks have a fixed length."""
+def convert_type(kind: pa.DataType, name: str = "") -> pa.DataType:
+    """Convert a type to the type in earlier builds, with boxes and mask sizes of fixed length."""
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(as_earlier_builds(field.type, field.name)) for field in kind])
+        return pa.struct([field.with_type(convert_type(field.type, field.name)) for field in kind])
     if pa.types.is_list(kind):
-        inner = as_earlier_builds(kind.value_type)
+        inner = convert_type(kind.value_type)
         return pa.list_(inner, LENGTHS[name]) if name in LENGTHS else pa.list_(inner)
     return kind
 
 
-def earlier(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_type(as_earlier_builds(field.type)) for field in schema])
+def convert_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_type(convert_type(field.type)) for field in schema])
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -71,19 +71,19 @@ def test_no_schema_has_a_list_of_fixed_length(name):
         if isinstance(value, Mapping) and key.isupper() and value != LENGTHS
     }
     assert features
-    assert [key for key, struct in features.items() if of_schema(datasets.Features(struct).arrow_schema)] == []
+    assert [key for key, struct in features.items() if list_fixed_lists(datasets.Features(struct).arrow_schema)] == []
 
 
 def test_no_code_makes_a_feature_of_fixed_length():
-    """`List(feature, length)`, also in schemas that are made within functions."""
-    found = []
+    """Find `List(feature, length)`, also in schemas built within functions."""
+    positions = []
     for path in sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             called = getattr(node, "func", None)
             name = getattr(called, "attr", getattr(called, "id", None))
             if name == "List" and isinstance(node, ast.Call) and len(node.args) + len(node.keywords) > 1:
-                found.append(f"{path.relative_to(ROOT)}:{node.lineno}")
-    assert found == []
+                positions.append(f"{path.relative_to(ROOT)}:{node.lineno}")
+    assert positions == []
 
 
 def test_the_lengths_that_verify_checks_are_those_of_fields_of_boxes_and_masks():
@@ -95,7 +95,7 @@ def test_the_lengths_that_verify_checks_are_those_of_fields_of_boxes_and_masks()
 def test_the_files_of_a_build_hold_plain_lists(build, request):
     files = sorted(request.getfixturevalue(build).rglob("*.parquet"))
     assert files
-    assert {file: found for file in files if (found := of_schema(pq.read_schema(file)))} == {}
+    assert {file: columns for file in files if (columns := list_fixed_lists(pq.read_schema(file)))} == {}
 
 
 @pytest.mark.parametrize("build", BUILDS[1:])
@@ -107,8 +107,8 @@ def test_verify_accepts_a_build_whose_lists_have_a_fixed_length(build, request, 
             table = pq.read_table(file)
             if "motion" in table.column_names and table["motion"].null_count and not READS_NULL_LISTS:
                 continue
-            table = table.cast(earlier(table.schema))
-            n_fixed += len(of_schema(table.schema))
+            table = table.cast(convert_schema(table.schema))
+            n_fixed += len(list_fixed_lists(table.schema))
             pq.write_table(table, file)
         assert set(problems(folder).values()) == {()}
         assert manifest.hash_build(publication.read(folder)) == manifest.hash_build(publication.read(repository))
@@ -135,8 +135,8 @@ def test_hashes_of_rows_do_not_depend_on_how_lists_are_stored(rows, start):
     names = ("boxes", "region")
     schema = pa.schema([QUESTION.arrow_schema.field(name) for name in names])
     plain = pa.Table.from_pylist(rows, schema=schema)
-    fixed = pa.Table.from_pylist(rows, schema=earlier(schema))
-    assert of_schema(fixed.schema) == ["boxes.xywh", "region.size"]
+    fixed = pa.Table.from_pylist(rows, schema=convert_schema(schema))
+    assert list_fixed_lists(fixed.schema) == ["boxes.xywh", "region.size"]
     assert convert_fixed_lists(fixed).schema.equals(plain.schema, check_metadata=False)
     assert convert_fixed_lists(fixed).to_pylist() == rows
     for some in (fixed, fixed.slice(start), pa.concat_tables([fixed.slice(start), fixed.slice(0, start)])):
@@ -148,5 +148,7 @@ def test_hashes_of_rows_do_not_depend_on_how_lists_are_stored(rows, start):
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_benchmark_has_plain_lists(name):
     benchmark = BENCHMARKS[name]
-    found = {config: of_schema(benchmark.family(config).features.arrow_schema) for config in benchmark.needs}
-    assert {config for config, lists in found.items() if lists} == set()
+    lists_by_config = {
+        config: list_fixed_lists(benchmark.family(config).features.arrow_schema) for config in benchmark.needs
+    }
+    assert {config for config, lists in lists_by_config.items() if lists} == set()

@@ -1,4 +1,4 @@
-"""SurgXBench from the phantom sources to verified rows on disk, and what is wrong with other input."""
+"""SurgXBench from the phantom sources to verified rows on disk; errors on invalid input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import InputError, MissingSourceError
 from medfaith.loaders.phantom import surgery
 from tests.builders.files import copied, digests, problems, record_of, root_words, rows_of, skipped
-from tests.builders.surgx_scenes import renumbered, rewrite_boxes
+from tests.builders.surgx_scenes import add_to_number, update_boxes
 
 REPOSITORIES = {
     "instruments": "surgxbench-cholec80_boxes",
@@ -29,7 +29,7 @@ REPOSITORIES = {
 
 @pytest.mark.parametrize("config", REPOSITORIES)
 def test_rows_say_what_the_clip_shows(phantom_surgx_build, phantom_surgx_roots, config):
-    """Boxes, triplets and pictures of each row are those of the drawn video."""
+    """Boxes, triplets and images of each row match the drawn video."""
     clips = {video: surgery.clip(video, seed=0) for video in range(41, 46)}
     for row in rows_of(phantom_surgx_build / REPOSITORIES[config], config):
         t = row["frame"] if config == "instruments" else surgery.FPS * row["frame"]
@@ -37,8 +37,8 @@ def test_rows_say_what_the_clip_shows(phantom_surgx_build, phantom_surgx_roots, 
         boxes = [(box["label"], tuple(box["xywh"])) for box in row["boxes"]]
         assert sorted(boxes) == sorted(clip.boxes(t))
         if config != "instruments":
-            named = {(tr["instrument"], tr["verb"], tr["target"]) for tr in row["triplets"]}
-            assert named == set(clip.triplets(t))
+            triplets = {(tr["instrument"], tr["verb"], tr["target"]) for tr in row["triplets"]}
+            assert triplets == set(clip.triplets(t))
             assert all(
                 tuple(TRIPLETS[tr["id"]]) == (tr["instrument"], tr["verb"], tr["target"]) for tr in row["triplets"]
             )
@@ -53,7 +53,7 @@ def test_the_successor_is_the_next_second_or_one_frame_later_in_the_video(
     keys = {row["image"]["key"] for row in rows}
     for row in rows:
         if row["successor"] is None:
-            assert row["frame"] == max(other["frame"] for other in rows if other["video"] == row["video"])
+            assert row["frame"] == max(other_row["frame"] for other_row in rows if other_row["video"] == row["video"])
         else:
             assert row["successor"]["key"] == f"data/VID{row['video']:02d}/{row['frame'] + 1:06d}.png"
             assert row["successor"]["key"] in keys
@@ -65,9 +65,9 @@ def test_the_successor_is_the_next_second_or_one_frame_later_in_the_video(
     assert {row["successor"]["source"] for row in rows} == {"cholec80"}
     row = rows[3]
     assert row["successor"]["key"] == f"videos/video42.mp4/{25 * row['frame'] + 1:06d}"
-    shown = np.asarray(images.open_image(row["successor"], phantom_surgx_roots)).astype(float)
-    drawn = [surgery.clip(42, seed=0).frame(25 * row["frame"] + step).astype(float) for step in (1, 12)]
-    near, far = (np.abs(shown - frame).mean() for frame in drawn)
+    successor_pixels = np.asarray(images.open_image(row["successor"], phantom_surgx_roots)).astype(float)
+    frames = [surgery.clip(42, seed=0).frame(25 * row["frame"] + step).astype(float) for step in (1, 12)]
+    near, far = (np.abs(successor_pixels - frame).mean() for frame in frames)
     assert near < far
 
 
@@ -75,7 +75,7 @@ def test_the_successor_is_the_next_second_or_one_frame_later_in_the_video(
 def test_motion_finds_what_moves_on_its_own_and_build_json_says_what_it_is_made_of(
     phantom_surgx_build, phantom_surgx_flow, config
 ):
-    """Exact flow over a second: most of what is masked is a tool, though tools are a small part of the frame."""
+    """With exact flow over a second, most masked pixels are tools, although tools cover little of the frame."""
     clips = {video: surgery.clip(video, seed=0) for video in (42, 43)}
     inside, tools = [], []
     for row in rows_of(phantom_surgx_build / REPOSITORIES[config], config):
@@ -101,20 +101,20 @@ def test_workers_and_a_second_build_give_the_same_bytes(
     phantom_surgx_build, phantom_surgx_roots, phantom_surgx_flow, tmp_path
 ):
     motion = MotionOptions(str(phantom_surgx_flow), trim=0.4, cache=tmp_path / "cache")
-    for name, workers in (("one", 2), ("two", 1)):  # the second one reads the motion from the cache
+    for name, workers in (("one", 2), ("two", 1)):  # the second build reads the motion from the cache
         surgxbench.build(phantom_surgx_roots, tmp_path / name, options=Options(motion=motion), workers=workers)
         assert digests(tmp_path / name) == digests(phantom_surgx_build)
 
 
 def test_frames_labelled_five_times_a_second_join_at_the_seconds(phantom_surgx_roots, tmp_path):
     roots = copied(phantom_surgx_roots, "cholec80_boxes", tmp_path)
-    rewrite_boxes(
+    update_boxes(
         roots["cholec80_boxes"],
-        lambda header, rows: [header, *(renumbered(row, more) for row in rows for more in range(0, 25, 5))],
+        lambda header, rows: [header, *(add_to_number(row, more) for row in rows for more in range(0, 25, 5))],
     )
-    one, other = (surgxbench.build(of, tmp_path / name, configs=["triplets"])[0]
-                  for name, of in (("dense", roots), ("plain", phantom_surgx_roots)))  # fmt: skip
-    assert rows_of(one, "triplets") == rows_of(other, "triplets")
+    dense, plain = (surgxbench.build(build_roots, tmp_path / name, configs=["triplets"])[0]
+                  for name, build_roots in (("dense", roots), ("plain", phantom_surgx_roots)))  # fmt: skip
+    assert rows_of(dense, "triplets") == rows_of(plain, "triplets")
 
 
 # --- other input ------------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def test_frames_labelled_five_times_a_second_join_at_the_seconds(phantom_surgx_r
 def test_boxes_beyond_the_frame_are_clipped_or_left_out_and_counted(phantom_surgx_roots, tmp_path):
     roots = copied(phantom_surgx_roots, "cholec80_boxes", tmp_path)
     places = [["200", "100", "60", "60"], ["300", "10", "5", "5"]]  # beyond, and outside
-    rewrite_boxes(
+    update_boxes(
         roots["cholec80_boxes"],
         lambda header, rows: [header, *([*row[:5], *xywh] for row, xywh in zip(rows, places, strict=False)), *rows[2:]],
     )
@@ -188,6 +188,6 @@ def test_what_is_built_follows_the_sources_and_videos_without_boxes_are_refused(
     assert folder.name == "surgxbench-cholec80_boxes"
     assert surgxbench.BENCHMARK.find_incomplete(boxes) == {"triplets": ["cholect45"], "triplets_t50": ["cholect50"]}
     roots = copied(phantom_surgx_roots, "cholec80_boxes", tmp_path)
-    rewrite_boxes(roots["cholec80_boxes"], lambda header, rows: [header, *(row for row in rows if row[0] == "41")])
+    update_boxes(roots["cholec80_boxes"], lambda header, rows: [header, *(row for row in rows if row[0] == "41")])
     with pytest.raises(InputError, match="has no video that has boxes"):
         surgxbench.build(roots, tmp_path / "out", configs=["triplets"])

@@ -1,4 +1,4 @@
-"""Flow files in their three formats, and what is wrong with others."""
+"""Flow files in their three formats; errors on invalid files."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import pytest
 from medfaith.builders.surgxbench.flow_files import FlowFiles, read_flow
 from medfaith.builders.surgxbench.pairs import Pair
 from medfaith.loaders.errors import InputError
-from tests.builders.surgx_scenes import SIZE, flo, moving, pairs_of, write_flow
+from tests.builders.surgx_scenes import SIZE, compute_moving_flow, encode_flo, make_pairs, write_flow
 
 
 @pytest.mark.parametrize("extension", ["npy", "npz", "flo"])
 def test_flow_is_read_from_files(tmp_path, extension):
-    forward = moving(2.0)
+    forward = compute_moving_flow(2.0)
     forward[0, 0, 1] = 1.7e9 if extension == "flo" else np.nan  # unknown
     write_flow(tmp_path, "VID42", 7, forward, extension)
-    [(found, back)] = FlowFiles(tmp_path).flows("VID42", [Pair(7, "a", "b", SIZE)])
+    [(read_forward, read_backward)] = FlowFiles(tmp_path).flows("VID42", [Pair(7, "a", "b", SIZE)])
     expected = forward.copy()
-    expected[:, 0, 1] = np.nan  # a vector is known as a whole
-    assert np.array_equal(found, expected, equal_nan=True)
-    assert np.array_equal(back, -expected, equal_nan=True)
-    assert found.dtype == np.float32
+    expected[:, 0, 1] = np.nan  # a vector with one unknown component is unknown
+    assert np.array_equal(read_forward, expected, equal_nan=True)
+    assert np.array_equal(read_backward, -expected, equal_nan=True)
+    assert read_forward.dtype == np.float32
 
 
 def save(array: np.ndarray, *, more: np.ndarray | None = None) -> bytes:
@@ -36,15 +36,15 @@ def save(array: np.ndarray, *, more: np.ndarray | None = None) -> bytes:
     return out.getvalue()
 
 
-GOOD = moving(1.0)
+GOOD = compute_moving_flow(1.0)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.flo", b"JUNK" + flo(GOOD)[4:], r"begins with b'JUNK' and not with b'PIEH'"),
-        ("x.flo", flo(GOOD)[:-3], r"bytes are not those of 32 x 24 vectors"),
-        ("x.flo", flo(GOOD) + b"\0", r"bytes are not those of 32 x 24 vectors"),
+        ("x.flo", b"JUNK" + encode_flo(GOOD)[4:], r"begins with b'JUNK' and not with b'PIEH'"),
+        ("x.flo", encode_flo(GOOD)[:-3], r"bytes are not those of 32 x 24 vectors"),
+        ("x.flo", encode_flo(GOOD) + b"\0", r"bytes are not those of 32 x 24 vectors"),
         ("x.flo", b"PIEH\x01", "ends within its header"),
         ("x.flo", struct.pack("<4sii", b"PIEH", -1, 4), "12 bytes are not those of -1 x 4"),
         ("x.npy", b"", "cannot be read"),
@@ -72,15 +72,15 @@ def test_flow_files_that_are_missing_or_there_twice_or_of_two_sizes(tmp_path):
     write_flow(tmp_path, "VID42", 0, GOOD)
     source = FlowFiles(tmp_path)
     with pytest.raises(InputError, match=r"(?s)000001_forward: no flow file.*one of 000001_forward\.npy, 000001_f"):
-        list(source.flows("VID42", pairs_of(2)))
+        list(source.flows("VID42", make_pairs(2)))
     (tmp_path / "VID42/000000_backward.npy").unlink()
     with pytest.raises(InputError, match="000000_backward: no flow file"):
-        source.identity("VID42", pairs_of(1))
+        source.identity("VID42", make_pairs(1))
     write_flow(tmp_path, "VID42", 0, GOOD, "npy")
     write_flow(tmp_path, "VID42", 0, GOOD, "flo")
     with pytest.raises(InputError, match=r"several files for one flow: 000000_forward\.npy, 000000_forward\.flo"):
-        list(source.flows("VID42", pairs_of(1)))
+        list(source.flows("VID42", make_pairs(1)))
     write_flow(tmp_path, "VID43", 0, GOOD)
     np.save(tmp_path / "VID43/000000_backward.npy", GOOD[:, :-1])
     with pytest.raises(InputError, match=r"000000_backward\.npy: a flow of \(23, 32\)"):
-        list(source.flows("VID43", pairs_of(1)))
+        list(source.flows("VID43", make_pairs(1)))

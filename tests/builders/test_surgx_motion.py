@@ -1,4 +1,4 @@
-"""What moves on its own: the camera taken away, the quantile and the floor, on fields that are known exactly."""
+"""Independent motion on known fields: camera removal, quantile and floor."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ SIZE = (60, 106)
 CAMERA = Camera(3, -2, 0.02, 0.01)
 
 
-def tool(own=(6.0, -4.0)) -> tuple[np.ndarray, np.ndarray]:
-    """A tool of a tenth of the frame and the flow of a frame in which it moves by `own`, against the picture."""
+def make_tool(shift=(6.0, -4.0)) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the mask of a tool that covers a tenth of the frame and moves by `shift`, and the flow of the frame."""
     mask = np.zeros(SIZE, dtype=bool)
     mask[20:40, 60:92] = True
-    return mask, compute_camera_flow(CAMERA, SIZE) + mask * np.array(own, dtype=np.float32)[:, None, None]
+    return mask, compute_camera_flow(CAMERA, SIZE) + mask * np.array(shift, dtype=np.float32)[:, None, None]
 
 
-def iou(one: np.ndarray, other: np.ndarray) -> float:
-    return (one & other).sum() / (one | other).sum()
+def compute_iou(mask: np.ndarray, other_mask: np.ndarray) -> float:
+    return (mask & other_mask).sum() / (mask | other_mask).sum()
 
 
 @given(
@@ -46,27 +46,27 @@ def test_a_pure_camera_move_leaves_nothing(camera, size, trim):
 
 
 @pytest.mark.parametrize(
-    ("trim", "given", "figure"),
+    ("trim", "options", "figure"),
     [
-        (0.0, {}, 0.503),  # as published: the plain fit is pulled, so that the background fills the top 20% up
+        (0.0, {}, 0.503),  # published setting: the plain fit is biased, and background fills up the top 20%
         (0.0, {"gamma": 0.9}, 0.994),
         (0.2, {}, 1.0),
         (0.2, {"gamma": 0.9}, 1.0),
         (0.2, {"gamma": 0.0}, 1.0),
     ],
 )
-def test_how_well_a_tool_is_recovered(trim, given, figure):
-    """The IoU of the mask with a tool of 10% of the frame that moves by 7.2 pixels."""
-    mask, forward = tool()
-    described = describe(forward, -forward, trim=trim, **given)
-    assert iou(rle.decode(described["motion"]), mask) == pytest.approx(figure, abs=1e-3)
+def test_how_well_a_tool_is_recovered(trim, options, figure):
+    """IoU of the mask with a tool of 10% of the frame that moves by 7.2 pixels."""
+    mask, forward = make_tool()
+    described = describe(forward, -forward, trim=trim, **options)
+    assert compute_iou(rle.decode(described["motion"]), mask) == pytest.approx(figure, abs=1e-3)
     if trim:
         assert described["camera"] == pytest.approx(asdict(CAMERA), abs=1e-5)
 
 
 def test_the_quantile_keeps_more_than_a_small_tool_only_above_the_floor():
-    """Top 20% of a frame in which 10% moves: the other 10% is picked from the background, unless the floor says no."""
-    mask, forward = tool()
+    """If 10% moves, the top 20% includes as much background, unless the floor excludes it."""
+    mask, forward = make_tool()
     plain = rle.decode(describe(forward, -forward, floor=0)["motion"])
     assert plain.mean() == pytest.approx(0.2, abs=1e-3)
     assert plain[mask].all()
@@ -75,9 +75,9 @@ def test_the_quantile_keeps_more_than_a_small_tool_only_above_the_floor():
 
 
 def test_a_black_or_static_frame_selects_nothing():
-    seen = clip(42, seed=0)
-    t = next(t for t in range(350) if seen.is_black(t))
-    assert rle.area(describe(seen.flow(t, t + 1), seen.flow(t + 1, t))["motion"]) == 0
+    video = clip(42, seed=0)
+    t = next(t for t in range(350) if video.is_black(t))
+    assert rle.area(describe(video.flow(t, t + 1), video.flow(t + 1, t))["motion"]) == 0
     for flow in (0.0, 0.3):
         jitter = (flow * np.random.default_rng(0).uniform(-1, 1, (2, *SIZE))).astype(np.float32)
         assert rle.area(describe(jitter, -jitter)["motion"]) == 0
@@ -86,7 +86,7 @@ def test_a_black_or_static_frame_selects_nothing():
 
 
 @pytest.mark.parametrize(
-    ("residual", "given", "expected"),
+    ("residual", "options", "expected"),
     [  # four of the five: numpy's linear quantile of 0..4 at 0.8 is 3.2
         ([0, 1, 2, 3, 4], {}, [0, 0, 0, 0, 1]),
         ([0, 1, 2, 3, 4], {"gamma": 0.75}, [0, 0, 0, 1, 1]),  # 3 equals the quantile
@@ -96,14 +96,14 @@ def test_a_black_or_static_frame_selects_nothing():
         ([0, 1, 2, 3, 4], {"gamma": 0.5, "floor": 2.5}, [0, 0, 0, 1, 1]),
         ([0, 0, 0, 0, 0], {"floor": 0.0}, [0, 0, 0, 0, 0]),
         ([0, 0, 0, 0, 0.4], {}, [0, 0, 0, 0, 0]),
-        ([9, 9, 9, 1, 1], {}, [1, 1, 1, 0, 0]),  # more than 20% share the highest
-        ([np.nan, 1, 2, 3, 4], {"gamma": 0.5}, [0, 0, 0, 1, 1]),  # of the known: 2.5
-        ([np.inf, 1, 2, 3, 4], {}, [0, 0, 0, 0, 1]),  # of the known: 3.4
+        ([9, 9, 9, 1, 1], {}, [1, 1, 1, 0, 0]),  # more than 20% have the maximum
+        ([np.nan, 1, 2, 3, 4], {"gamma": 0.5}, [0, 0, 0, 1, 1]),  # quantile of the known values: 2.5
+        ([np.inf, 1, 2, 3, 4], {}, [0, 0, 0, 0, 1]),  # quantile of the known values: 3.4
         ([np.nan] * 5, {}, [0] * 5),
     ],
 )
-def test_the_mask_of_a_residual(residual, given, expected):
-    assert compute_motion_mask(np.array([residual]), **given).tolist() == [[bool(n) for n in expected]]
+def test_the_mask_of_a_residual(residual, options, expected):
+    assert compute_motion_mask(np.array([residual]), **options).tolist() == [[bool(n) for n in expected]]
 
 
 @given(
@@ -124,7 +124,7 @@ def test_a_mask_is_what_is_above_the_rest(residual, gamma, floor):
 
 
 def test_unknown_vectors_are_in_no_mask():
-    mask, forward = tool()
+    mask, forward = make_tool()
     backward = -forward
     forward[1, 25:30, 60:92] = np.nan
     described = describe(forward, backward, trim=0.2)

@@ -1,4 +1,4 @@
-"""The pictures that flow is made of: each as it opens by itself, though videos are decoded in one pass."""
+"""Image pairs for the flow: decoding videos in one pass equals opening each image separately."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from medfaith.loaders.errors import ImageError
 SECONDS = range(14)
 
 
-def of_video(*numbers: int) -> list[dict[str, str]]:
+def make_video_references(*numbers: int) -> list[dict[str, str]]:
     return [{"source": "cholec80", "key": cholec80.key(42, number), "view": ""} for number in numbers]
 
 
-def of_seconds(*seconds: int) -> list[dict[str, str]]:
-    return [{"source": "cholect45", "key": cholect45.key(42, second), "view": ""} for second in seconds]
+def make_second_references(*seconds: int) -> list[dict[str, str]]:
+    return [{"source": "cholect45", "key": cholect45.key(42, t), "view": ""} for t in seconds]
 
 
 REFERENCES = {
-    "next in the video": of_video(*(25 * second + step for second in SECONDS for step in (0, 1))),
-    "next second": of_seconds(*(second + step for second in SECONDS[:-1] for step in (0, 1))),
-    "some": of_video(3, 4, 50, 51, 349),
-    "one": of_seconds(5),
+    "next in the video": make_video_references(*(25 * t + step for t in SECONDS for step in (0, 1))),
+    "next second": make_second_references(*(t + step for t in SECONDS[:-1] for step in (0, 1))),
+    "some": make_video_references(3, 4, 50, 51, 349),
+    "one": make_second_references(5),
     "none": [],
 }
 
@@ -43,7 +43,7 @@ def test_pictures_in_turn_are_those_that_open_one_by_one(phantom_surgx_roots, na
     references = REFERENCES[name]
     expected = [images.open_image(ref, phantom_surgx_roots).tobytes() for ref in references]
     assert [image.tobytes() for image in motion_rows._open_in_turn(references, phantom_surgx_roots)] == expected
-    assert len(set(expected)) >= 0.8 * len({ref["key"] for ref in references})  # a second is black
+    assert len(set(expected)) >= 0.8 * len({ref["key"] for ref in references})  # one second is black
 
 
 def test_a_video_is_decoded_in_one_pass_and_a_shared_picture_once(phantom_surgx_roots, monkeypatch):
@@ -54,43 +54,43 @@ def test_a_video_is_decoded_in_one_pass_and_a_shared_picture_once(phantom_surgx_
     assert len(list(motion_rows._open_in_turn(REFERENCES["next in the video"], phantom_surgx_roots))) == 28
     assert (begun, opened) == ([0], [])
     assert len(list(motion_rows._open_in_turn(REFERENCES["next second"], phantom_surgx_roots))) == 26
-    assert opened == [cholect45.key(42, second) for second in SECONDS]
+    assert opened == [cholect45.key(42, t) for t in SECONDS]
 
 
 @pytest.mark.parametrize(("name", "so_far"), [("next in the video", 27), ("next second", 2)])
 def test_pictures_are_opened_when_they_are_asked_for(phantom_surgx_roots, monkeypatch, name, so_far):
-    """Of three pictures: two seconds share the second of them; in the video the third is the 26th frame."""
-    seen = []
+    """Three images: two seconds share the second image; in the video the third is the 26th frame."""
+    calls = []
     number, open_image = cholec80._number, images.open_image
-    monkeypatch.setattr(cholec80, "_number", lambda *args: seen.append("frame") or number(*args))
-    monkeypatch.setattr(images, "open_image", lambda *args: seen.append("image") or open_image(*args))
+    monkeypatch.setattr(cholec80, "_number", lambda *args: calls.append("frame") or number(*args))
+    monkeypatch.setattr(images, "open_image", lambda *args: calls.append("image") or open_image(*args))
     pictures = motion_rows._open_in_turn(REFERENCES[name], phantom_surgx_roots)
-    assert seen == []
+    assert calls == []
     for _ in range(3):
         next(pictures)
-    assert so_far - 1 <= len(seen) <= so_far
+    assert so_far - 1 <= len(calls) <= so_far
 
 
-def outcome(pictures) -> list[bytes | str]:
-    """The pictures as bytes, up to the error's message."""
-    found: list[bytes | str] = []
+def collect_outcomes(pictures) -> list[bytes | str]:
+    """Collect the images as bytes, and the message of the error that ends them."""
+    outcomes: list[bytes | str] = []
     try:
         for image in pictures:
-            found.append(image.tobytes())
+            outcomes.append(image.tobytes())
     except ImageError as error:
-        found.append(str(error))
-    return found
+        outcomes.append(str(error))
+    return outcomes
 
 
-def one_by_one(references, roots):
+def open_one_by_one(references, roots):
     return (images.open_image(ref, roots) for ref in references)
 
 
 @pytest.fixture
 def damaged(phantom_surgx_roots, tmp_path):
-    """Copies video 42, its frame `n` of the file overwritten in part, or the whole cut off there."""
+    """Copy video 42 and overwrite its frame `n` in part, or cut the file there."""
 
-    def made(n: int, *, cut: bool = False) -> dict[str, Path]:
+    def make(n: int, *, cut: bool = False) -> dict[str, Path]:
         path = tmp_path / "videos/video42.mp4"
         path.parent.mkdir(exist_ok=True)
         shutil.copy(phantom_surgx_roots["cholec80"] / "videos/video42.mp4", path)
@@ -99,39 +99,41 @@ def damaged(phantom_surgx_roots, tmp_path):
         data = bytearray(path.read_bytes())
         start = (packet.pos or 0) + packet.size // 3
         if cut:
-            header = data.index(b"moov")  # what follows it is needed to open the file at all
+            header = data.index(b"moov")  # the data after it is required to open the file
             data[start : header - 4] = bytes(header - 4 - start)
         else:
             data[start : start + 20] = np.random.default_rng(n).bytes(20)
         path.write_bytes(data)
         return {"cholec80": tmp_path}
 
-    return made
+    return make
 
 
 @pytest.mark.parametrize("n", [2, 60, 120, 130, 149, 160, 240, 345])
 @pytest.mark.parametrize("cut", [False, True])
 def test_damage_stops_the_pictures_where_it_stops_them_one_by_one(damaged, n, cut):
-    """Also where the damage is in frames that no pair needs, between a pair and the keyframe before the next."""
-    roots, references = damaged(n, cut=cut), of_video(0, 1, 125, 126, 150, 151, 325, 326)
-    expected = outcome(one_by_one(references, roots))
-    assert outcome(motion_rows._open_in_turn(references, roots)) == expected
+    """Includes damage in frames that no pair needs, between a pair and the next keyframe."""
+    roots, references = damaged(n, cut=cut), make_video_references(0, 1, 125, 126, 150, 151, 325, 326)
+    expected = collect_outcomes(open_one_by_one(references, roots))
+    assert collect_outcomes(motion_rows._open_in_turn(references, roots)) == expected
     if isinstance(expected[-1], str):
         assert expected[-1].startswith(f"image {references[len(expected) - 1]['key']!r} of source 'cholec80': ")
 
 
 def test_a_frame_beyond_the_end_is_named_after_those_before_it(phantom_surgx_roots):
-    *good, message = outcome(motion_rows._open_in_turn(of_video(0, 25, 349, 350), phantom_surgx_roots))
+    *good, message = collect_outcomes(
+        motion_rows._open_in_turn(make_video_references(0, 25, 349, 350), phantom_surgx_roots)
+    )
     assert len(good) == 3
     assert str(message).startswith("image 'videos/video42.mp4/000350' of source 'cholec80': ")
     assert "has no frame 350" in str(message)
 
 
 class Differences(Raft):
-    """In RAFT's place, where only the pictures matter: their differences as flow."""
+    """A stand-in for RAFT that returns image differences as flow."""
 
-    def between(self, first, second):
-        difference = (second[..., :2].astype(np.float32) - first[..., :2]).transpose(0, 3, 1, 2)
+    def between(self, frames, next_frames):
+        difference = (next_frames[..., :2].astype(np.float32) - frames[..., :2]).transpose(0, 3, 1, 2)
         return difference, -difference
 
 
@@ -141,14 +143,14 @@ def test_every_row_gets_the_flow_of_its_own_pictures(phantom_surgx_roots, tmp_pa
     (folder,) = surgxbench.build(roots, tmp_path, configs=["triplets"], options=Options(successor=successor))
     rows = pq.read_table(next(folder.glob("triplets/*.parquet"))).to_pylist()
     monkeypatch.setattr(motion_rows, "Raft", Differences)
-    made, _ = add_motion(rows, roots, MotionOptions("raft"), successor=successor)
+    result_rows, _ = add_motion(rows, roots, MotionOptions("raft"), successor=successor)
     assert sum(row["successor"] is not None for row in rows) == {"second": 26, "frame": 28}[successor]
-    for row, found in zip(rows, made, strict=True):
+    for row, result in zip(rows, result_rows, strict=True):
         if row["successor"] is None:
-            assert found == row
+            assert result == row
             continue
         key = cholec80.key(row["video"], 25 * row["frame"])
-        first = row["image"] if successor == "second" else {"source": "cholec80", "key": key, "view": ""}
-        pictures = (np.asarray(images.open_image(ref, roots))[None] for ref in (first, row["successor"]))
+        reference = row["image"] if successor == "second" else {"source": "cholec80", "key": key, "view": ""}
+        pictures = (np.asarray(images.open_image(ref, roots))[None] for ref in (reference, row["successor"]))
         forward, backward = Differences(motion_rows._refuse_pairs).between(*pictures)
-        assert found == row | describe(forward[0], backward[0])
+        assert result == row | describe(forward[0], backward[0])

@@ -1,4 +1,4 @@
-"""The motion of whole videos: runs that are killed and go on, and a cache that never mixes settings."""
+"""The motion of several videos: resuming killed runs, and a cache that never mixes settings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from medfaith.builders.surgxbench.flow_files import FlowFiles
 from medfaith.builders.surgxbench.videos import PARTLY_UNKNOWN, STILL, compute_video_motion
 from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError
-from tests.builders.surgx_scenes import SIZE, moving, pairs_of, write_flow
+from tests.builders.surgx_scenes import SIZE, compute_moving_flow, make_pairs, write_flow
 
 
 class Analytic:
-    """Flow known beforehand; counts what is asked of it, and may fail at a video's frame as a killed run would."""
+    """Known flow that records the requested frames and can fail at one, like a killed run."""
 
     def __init__(self, name="analytic", fails_at: tuple[str, int] | None = None) -> None:
         self.name, self.fails_at, self.asked = name, fails_at, []
@@ -28,21 +28,21 @@ class Analytic:
             if (video, pair.frame) == self.fails_at:
                 raise KeyboardInterrupt
             self.asked.append((video, pair.frame))
-            forward = moving(float(pair.frame))
+            forward = compute_moving_flow(float(pair.frame))
             yield forward, -forward
 
 
-VIDEOS = {"VID42": pairs_of(3, SIZE), "VID43": pairs_of(2, SIZE)}
+VIDEOS = {"VID42": make_pairs(3, SIZE), "VID43": make_pairs(2, SIZE)}
 ALL = [("VID42", 0), ("VID42", 1), ("VID42", 2), ("VID43", 0), ("VID43", 1)]
 
 
 def test_the_motion_of_videos():
-    found, counted = compute_video_motion(VIDEOS, Analytic(), trim=0.2)
-    assert [(video, frame) for video, of_video in found.items() for frame in of_video] == ALL
+    motion, counted = compute_video_motion(VIDEOS, Analytic(), trim=0.2)
+    assert [(video, frame) for video, video_motion in motion.items() for frame in video_motion] == ALL
     expected = np.zeros(SIZE, dtype=bool)
     expected[8:16, 8:16] = True
-    for of_video in found.values():
-        for frame, described in of_video.items():
+    for video_motion in motion.values():
+        for frame, described in video_motion.items():
             assert np.array_equal(rle.decode(described["motion"]), expected)
             assert described["camera"] == pytest.approx({"pan": frame, "tilt": 0, "zoom": 0.01, "roll": 0}, abs=1e-5)
     assert counted == {}
@@ -69,19 +69,19 @@ def test_a_killed_run_goes_on_at_the_first_unfinished_video(tmp_path):
     assert killed.asked == ALL[:4]
     assert [path.name[:5] for path in cache.glob("[!.]*")] == ["VID42"]
     assert not list(cache.glob("*.partial"))
-    again = Analytic()
-    found = compute_video_motion(VIDEOS, again, cache=cache)
-    assert again.asked == ALL[3:]
-    assert found == compute_video_motion(VIDEOS, Analytic())
+    resumed = Analytic()
+    motion = compute_video_motion(VIDEOS, resumed, cache=cache)
+    assert resumed.asked == ALL[3:]
+    assert motion == compute_video_motion(VIDEOS, Analytic())
     third = Analytic()
-    assert compute_video_motion(VIDEOS, third, cache=cache) == found
+    assert compute_video_motion(VIDEOS, third, cache=cache) == motion
     assert third.asked == []
-    [whole] = cache.glob("VID43*")
-    half = whole.read_bytes()[:-40]
-    whole.unlink()
-    (cache / f".{whole.name}.partial").write_bytes(half)  # as a kill leaves it
+    [finished] = cache.glob("VID43*")
+    half = finished.read_bytes()[:-40]
+    finished.unlink()
+    (cache / f".{finished.name}.partial").write_bytes(half)  # the state after a kill
     fourth = Analytic()
-    assert compute_video_motion(VIDEOS, fourth, cache=cache) == found
+    assert compute_video_motion(VIDEOS, fourth, cache=cache) == motion
     assert fourth.asked == ALL[3:]
 
 
@@ -97,30 +97,32 @@ def test_a_killed_run_goes_on_at_the_first_unfinished_video(tmp_path):
     ],
 )
 def test_other_settings_are_never_mixed_in(tmp_path, changed):
-    first, other = Analytic(), Analytic()
-    given = {"pairs_by_video": VIDEOS, "flow": other} | changed
-    kept = compute_video_motion(VIDEOS, first, cache=tmp_path)
-    assert compute_video_motion(**given, cache=tmp_path) == compute_video_motion(**given)
-    assert len(given["flow"].asked) == 2 * sum(map(len, given["pairs_by_video"].values()))
-    again = Analytic()
-    assert compute_video_motion(VIDEOS, again, cache=tmp_path) == kept
-    assert again.asked == []
+    flow, changed_flow = Analytic(), Analytic()
+    arguments = {"pairs_by_video": VIDEOS, "flow": changed_flow} | changed
+    motion = compute_video_motion(VIDEOS, flow, cache=tmp_path)
+    assert compute_video_motion(**arguments, cache=tmp_path) == compute_video_motion(**arguments)
+    assert len(arguments["flow"].asked) == 2 * sum(map(len, arguments["pairs_by_video"].values()))
+    repeated = Analytic()
+    assert compute_video_motion(VIDEOS, repeated, cache=tmp_path) == motion
+    assert repeated.asked == []
 
 
 def test_flow_files_that_changed_are_read_again(tmp_path):
     for frame in range(2):
-        write_flow(tmp_path / "flow", "VID43", frame, moving(frame))
-    videos = {"VID43": pairs_of(2, SIZE)}
-    first, _ = compute_video_motion(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
-    write_flow(tmp_path / "flow", "VID43", 1, moving(9).astype(np.float64))
-    second, _ = compute_video_motion(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
-    assert second["VID43"][0] == first["VID43"][0]
-    assert second["VID43"][1]["camera"]["pan"] == pytest.approx(first["VID43"][1]["camera"]["pan"] + 8, abs=1e-4)
+        write_flow(tmp_path / "flow", "VID43", frame, compute_moving_flow(frame))
+    videos = {"VID43": make_pairs(2, SIZE)}
+    motion, _ = compute_video_motion(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
+    write_flow(tmp_path / "flow", "VID43", 1, compute_moving_flow(9).astype(np.float64))
+    changed_motion, _ = compute_video_motion(videos, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
+    assert changed_motion["VID43"][0] == motion["VID43"][0]
+    assert changed_motion["VID43"][1]["camera"]["pan"] == pytest.approx(
+        motion["VID43"][1]["camera"]["pan"] + 8, abs=1e-4
+    )
 
 
 def test_the_cache_holds_no_path_of_this_machine(tmp_path):
-    write_flow(tmp_path / "flow", "VID43", 0, moving(1))
-    compute_video_motion({"VID43": pairs_of(1)}, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
+    write_flow(tmp_path / "flow", "VID43", 0, compute_moving_flow(1))
+    compute_video_motion({"VID43": make_pairs(1)}, FlowFiles(tmp_path / "flow"), cache=tmp_path / "cache")
     [path] = (tmp_path / "cache").glob("*.jsonl")
     header, line = (json.loads(text) for text in path.read_text().splitlines())
     assert {"version", "video", "flow", "gamma", "trim", "floor", "pairs"} == set(header)
@@ -174,7 +176,7 @@ class Wrong(Analytic):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("arguments", "message"),
     [
         ({"gamma": 1.1}, "gamma 1.1: is out of range\n  expected: a quantile from 0 to 1"),
         ({"gamma": -0.1}, "gamma -0.1: is out of range"),
@@ -182,12 +184,18 @@ class Wrong(Analytic):
         ({"trim": 0.6}, "trim 0.6: is out of range\n  expected: a share from 0 to 0.5"),
         ({"floor": -1.0}, "floor -1.0: is out of range\n  expected: pixels, 0 or more"),
         ({"floor": float("inf")}, "floor inf: is out of range"),
-        ({"pairs_by_video": {"../VID42": pairs_of(1)}}, r"video '\.\./VID42': no name for a file"),
-        ({"pairs_by_video": {"VID42": pairs_of(1) * 2}}, "video VID42, row frame 0: two pairs begin with one frame"),
-        ({"flow": Wrong(moving(0)[:, 1:])}, r"(?s)video VID42, row frame 0: a flow of \(23, 32\).*\(24, 32\)"),
-        ({"flow": Wrong(np.full_like(moving(1.0), np.nan))}, "video VID42, row frame 0: known flow on 0 pixels"),
+        ({"pairs_by_video": {"../VID42": make_pairs(1)}}, r"video '\.\./VID42': no name for a file"),
+        ({"pairs_by_video": {"VID42": make_pairs(1) * 2}}, "video VID42, row frame 0: two pairs begin with one frame"),
+        (
+            {"flow": Wrong(compute_moving_flow(0)[:, 1:])},
+            r"(?s)video VID42, row frame 0: a flow of \(23, 32\).*\(24, 32\)",
+        ),
+        (
+            {"flow": Wrong(np.full_like(compute_moving_flow(1.0), np.nan))},
+            "video VID42, row frame 0: known flow on 0 pixels",
+        ),
     ],
 )
-def test_bad_videos_and_flow(given, message):
+def test_bad_videos_and_flow(arguments, message):
     with pytest.raises(InputError, match=message):
-        compute_video_motion(**{"pairs_by_video": VIDEOS, "flow": Analytic()} | given)
+        compute_video_motion(**{"pairs_by_video": VIDEOS, "flow": Analytic()} | arguments)

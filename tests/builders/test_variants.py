@@ -1,4 +1,4 @@
-"""Variants: each is its plain config's rows with one thing said or ordered differently."""
+"""Variants: each has its plain config's rows with one difference in wording or order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INDICES = ("answer", "negated", "counterpart")
 WORDS = ("question", "options", "negation_form", "question_form", "layout", *INDICES)
 
 
-def rows(folder, config):
+def read_rows(folder, config):
     source, split = ("openi", "test") if config.startswith("openi") else ("chexpert", "validation")
     return rows_of(folder / f"cxr-contrabench-{source}", config, split)
 
@@ -32,7 +32,7 @@ def test_every_form_of_both_protocols_and_the_original_order_are_configs_once():
 @pytest.mark.parametrize("config", VARIANTS)
 def test_a_variant_pairs_with_its_plain_config(phantom_build, config):
     plain_name, wording = resolve_variant(config, Wording())
-    plain, varied = rows(phantom_build, plain_name), rows(phantom_build, config)
+    plain, varied = read_rows(phantom_build, plain_name), read_rows(phantom_build, config)
     assert len(plain) > 40
     for before, after in zip(plain, varied, strict=True):
         assert {k: v for k, v in before.items() if k not in WORDS} == {k: v for k, v in after.items() if k not in WORDS}
@@ -51,7 +51,7 @@ def test_a_variant_pairs_with_its_plain_config(phantom_build, config):
             assert [after[i] for i in INDICES] == [before[i] for i in INDICES]
             form = NEGATION_FORMS[wording.negation_form].format(finding=before["finding"])
             assert after["options"][after["negated"]].lower() == form.lower()
-    share = sum(row["answer"] == 0 for row in plain) / len(plain)  # of those who always say A
+    share = sum(row["answer"] == 0 for row in plain) / len(plain)  # of readers that always answer A
     assert abs(share - 1 / 3) < 3 * (2 / 9 / len(plain)) ** 0.5  # three standard errors
 
 
@@ -59,22 +59,22 @@ def test_a_variant_changes_one_thing_of_the_plain_config_of_its_build(phantom_ro
     chexpert = {"chexpert": phantom_roots["chexpert"]}
     configs = ["chexpert_presence", "chexpert_presence_p2", "chexpert_presence_original"]
     cxr_contrabench.build(chexpert, tmp_path, configs=configs, options=Wording("clear_of", "p1", "original"))
-    plain, paraphrased, original = (rows(tmp_path, config) for config in configs)
+    plain, paraphrased, original = (read_rows(tmp_path, config) for config in configs)
     assert original == plain
     assert {(row["negation_form"], row["question_form"], row["layout"]) for row in plain} == {
         ("clear_of", "p1", "original")
     }
-    for row, other in zip(plain, paraphrased, strict=True):
+    for row, variant in zip(plain, paraphrased, strict=True):
         assert row["options"][1].startswith("Clear of ")
         assert row["question"] == QUESTION_FORMS["presence"]["p1"]
-        assert other == row | {"question": QUESTION_FORMS["presence"]["p2"], "question_form": "p2"}
+        assert variant == row | {"question": QUESTION_FORMS["presence"]["p2"], "question_form": "p2"}
 
 
 def test_variants_need_the_validation_file(phantom_roots, tmp_path):
     train = phantom_roots["chexpert"] / "CheXpert-v1.0-small" / "train.csv"
     (folder,) = cxr_contrabench.build({"chexpert": train}, tmp_path)
-    made = {config for config, _ in problems(folder)}
-    assert made == {"chexpert_presence", "chexpert_absence", "chexpert_positive_only", "chexpert_lora_train"}
+    configs = {config for config, _ in problems(folder)}
+    assert configs == {"chexpert_presence", "chexpert_absence", "chexpert_positive_only", "chexpert_lora_train"}
     for file, config, needed in (
         (train, "chexpert_absence_p1", "valid.csv"),
         (train.with_name("valid.csv"), "chexpert_lora_train", "train.csv"),

@@ -1,4 +1,4 @@
-"""Writing is atomic and deterministic; verifying finds what was changed."""
+"""Writing is atomic and deterministic; verify finds changes."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ RECORD = {"benchmark": "toy", "source": "none", "seed": 0, "arguments": {}, "sou
 
 
 def rows(n: int, start: int = 0) -> pa.Table:
-    made = [{"id": f"row{i}", "n": i % 3, "images": [{"key": f"a/{i}.png"}] * (i % 3)} for i in range(start, start + n)]
-    return pa.Table.from_pylist(made, schema=FEATURES.arrow_schema)
+    records = [
+        {"id": f"row{i}", "n": i % 3, "images": [{"key": f"a/{i}.png"}] * (i % 3)} for i in range(start, start + n)
+    ]
+    return pa.Table.from_pylist(records, schema=FEATURES.arrow_schema)
 
 
 def write(out: Path, *splits: Split, workers: int = 1) -> Path:
@@ -53,8 +55,8 @@ def write(out: Path, *splits: Split, workers: int = 1) -> Path:
     )
 
 
-def no_utf8() -> pa.Table:
-    """Rows whose ids are no text."""
+def make_broken_rows() -> pa.Table:
+    """Build rows whose ids are not UTF-8."""
     ids = pa.Array.from_buffers(pa.string(), 5, pa.array([b"\xff"] * 5).buffers())
     return rows(5).set_column(0, FEATURES.arrow_schema.field("id"), ids)
 
@@ -80,7 +82,7 @@ def test_what_is_written_loads_and_verifies(tmp_path):
 
 
 def test_load_dataset_gives_the_rows_of_the_newest_build(tmp_path):
-    """Its cache is keyed by the README's header; the same number of rows and bytes must not hide a change."""
+    """The cache of datasets is keyed by the README header; equal row and byte counts must not hide a change."""
     for start in (0, 3):
         folder = write(tmp_path, Split("c", "train", lambda start=start: rows(3, start)))
         assert load_dataset(str(folder), "c", split="train")["id"][0] == f"row{start}"
@@ -101,36 +103,38 @@ def test_rows_in_parts_give_the_files_and_the_record_of_all_rows_at_once(tmp_pat
     monkeypatch.setattr("medfaith.builders.write.ROWS_PER_GROUP", 3)
     monkeypatch.setattr("medfaith.builders.write.ROWS_PER_FILE", 6)
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    whole = rows(sum(sizes))
+    all_rows = rows(sum(sizes))
     folders = [
-        write(tmp_path / "whole", Split("c", "train", lambda: whole)),
+        write(tmp_path / "whole", Split("c", "train", lambda: all_rows)),
         write(tmp_path / "parts", Split("c", "train", lambda: map(rows, sizes, starts))),
     ]
     assert len({json.dumps(digests(folder), sort_keys=True) for folder in folders}) == 1
     files = sorted(folders[1].glob("c/*"))
     assert [file.name for file in files] == [f"train-{i:05d}-of-{len(files):05d}.parquet" for i in range(len(files))]
     for i, file in enumerate(files):
-        pq.write_table(whole.slice(6 * i, 6), alone := tmp_path / "alone", row_group_size=3, write_page_index=True)
-        assert file.read_bytes() == alone.read_bytes()
+        pq.write_table(
+            all_rows.slice(6 * i, 6), separate := tmp_path / "alone", row_group_size=3, write_page_index=True
+        )
+        assert file.read_bytes() == separate.read_bytes()
 
 
 def test_pages_end_where_they_are_full_and_not_where_parts_end(tmp_path, monkeypatch):
     monkeypatch.setattr("medfaith.builders.write.ROWS_PER_GROUP", 3000)
-    whole = pa.table({"text": [f"question {i} " * 40 for i in range(7000)]})  # above the size of a page in each group
+    table = pa.table({"text": [f"question {i} " * 40 for i in range(7000)]})  # exceeds the page size in each group
     for name, size in (("whole", 7000), ("parts", 1000)):
         (tmp_path / name).mkdir()
-        write_split(tmp_path / name, "c", "train", [whole.slice(i, size) for i in range(0, 7000, size)])
+        write_split(tmp_path / name, "c", "train", [table.slice(i, size) for i in range(0, 7000, size)])
     assert digests(tmp_path / "parts") == digests(tmp_path / "whole")
 
 
 def test_a_failing_split_leaves_the_old_build_and_no_trace(folder, tmp_path):
     before = digests(folder)
 
-    def fail() -> pa.Table:
+    def raise_error() -> pa.Table:
         raise RuntimeError("in the middle")
 
     with pytest.raises(RuntimeError, match="in the middle"):
-        write(tmp_path, Split("c", "train", lambda: rows(9)), Split("c", "test", fail))
+        write(tmp_path, Split("c", "train", lambda: rows(9)), Split("c", "test", raise_error))
     assert digests(folder) == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["toy-none"]
 
@@ -163,7 +167,7 @@ def test_a_killed_build_leaves_the_old_one_and_the_next_cleans_up(folder, tmp_pa
 
 
 def test_the_name_always_holds_a_whole_build_while_it_is_replaced(folder, tmp_path):
-    """A reader that looks all the time while builds replace each other never finds the folder absent or half."""
+    """A concurrent reader never finds the folder missing or incomplete while builds replace each other."""
     code = (
         "import sys, pathlib\n"
         f"folder = pathlib.Path({str(folder)!r})\n"
@@ -184,8 +188,8 @@ def test_the_name_always_holds_a_whole_build_while_it_is_replaced(folder, tmp_pa
 
 def test_a_full_disk_is_an_error_and_changes_nothing(folder, tmp_path):
     before = digests(folder)
-    told = r"cannot be written .*nothing was changed(.|\n)*free some space"
-    with no_file_above(4096), pytest.raises(InputError, match=told):
+    message = r"cannot be written .*nothing was changed(.|\n)*free some space"
+    with no_file_above(4096), pytest.raises(InputError, match=message):
         write(tmp_path, Split("c", "train", lambda: rows(20_000)))
     assert digests(folder) == before
     assert not (tmp_path / ".toy-none.partial").exists()
@@ -196,26 +200,26 @@ def test_a_full_disk_behind_a_link_is_not_taken_for_a_source(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "toy-none").symlink_to(tmp_path / "disk" / "there")
 
-    def full() -> pa.Table:
+    def raise_full_disk() -> pa.Table:
         raise OSError(errno.ENOSPC, "No space left", str(tmp_path / "disk" / ".there.partial" / "c" / "train-00000"))
 
     with pytest.raises(InputError, match=r"out: cannot be written .*(.|\n)*free some space"):
-        write(tmp_path / "out", Split("c", "train", full))
+        write(tmp_path / "out", Split("c", "train", raise_full_disk))
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (lambda table: table.set_column(1, table.field("n"), pa.array([1, 1, 2, 0, 1], pa.int32())), "sha256"),
         (lambda table: table.slice(1), "rows: 5 recorded, 4 found"),
         (lambda table: table.append_column("report", pa.array(["text"] * table.num_rows)), "columns"),
     ],
 )
-def test_verify_finds_a_changed_build(folder, change, words):
+def test_verify_finds_a_changed_build(folder, change, message):
     path = next(folder.glob("c/*.parquet"))
     pq.write_table(change(pq.read_table(path)), path)
     (verdict,) = verify_repository(folder, lambda config: FAMILY, [])
-    assert any(words in problem for problem in verdict.problems), verdict.problems
+    assert any(message in problem for problem in verdict.problems), verdict.problems
 
 
 @pytest.mark.parametrize("recorded", [None, [], "5", {}])
@@ -226,31 +230,31 @@ def test_of_rows_with_other_columns_nothing_is_shown_that_the_record_claims(fold
         json.dumps(RECORD | {"splits": {"c/train": {"rows": recorded, "studies": recorded, "counts": {}}}})
     )
     paper = {"c/train": {"rows": 7, "findings": {"edema": 7}, "multi_image": 1}}
-    shown = verdict_table(verify_repository(folder, lambda config: FAMILY, []), paper)
-    assert re.search(r"^c +train +4 +– +FAULTY ", shown, re.MULTILINE)
-    assert f"{recorded} recorded, 4 found" in shown
+    output = verdict_table(verify_repository(folder, lambda config: FAMILY, []), paper)
+    assert re.search(r"^c +train +4 +– +FAULTY ", output, re.MULTILINE)
+    assert f"{recorded} recorded, 4 found" in output
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         (lambda folder, path: (folder / "build.json").write_text('{"benchmark": "toy"'), "build.json: cannot be read"),
         (lambda folder, path: path.write_bytes(path.read_bytes()[:50]), "no readable Parquet"),
         (lambda folder, path: path.unlink(), "no Parquet file"),
         (lambda folder, path: path.rename(path.with_name("train-00000-of-00002.parquet")), "1 of 2 Parquet files"),
         (lambda folder, path: path.rename(path.with_name("train-00000-of-²2.parquet")), "1 of 0 Parquet files"),
-        (lambda folder, path: pq.write_table(no_utf8(), path), "no readable Parquet .*UTF8"),
+        (lambda folder, path: pq.write_table(make_broken_rows(), path), "no readable Parquet .*UTF8"),
         (lambda folder, path: shutil.copy(path, folder / "c/more-00000-of-00001.parquet"), "holds c/more, which build"),
     ],
 )
-def test_verify_refuses_a_broken_build(folder, change, words):
+def test_verify_refuses_a_broken_build(folder, change, message):
     change(folder, next(folder.glob("c/*.parquet")))
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         verify_repository(folder, lambda config: FAMILY, [])
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"benchmark": []}, "benchmark"), ({"splits": []}, "splits"), ({"splits": {"x": {}}}, "splits/x"),
         ({"splits": {"a/b/c": {}}}, "splits/a/b/c"), ({"splits": {"c/train": 5}}, "splits/c/train"),
@@ -262,19 +266,19 @@ def test_verify_refuses_a_broken_build(folder, change, words):
         ({"exports": {"c/other.jsonl": "0" * 64}}, "exports/c/other.jsonl"),
     ],
 )  # fmt: skip
-def test_verify_refuses_a_record_of_another_shape(folder, change, words):
+def test_verify_refuses_a_record_of_another_shape(folder, change, message):
     (folder / "build.json").write_text(json.dumps(record_of(folder) | change))
-    with pytest.raises(InputError, match=rf"build\.json: .*{words}.* is missing or not what medfaith build writes"):
+    with pytest.raises(InputError, match=rf"build\.json: .*{message}.* is missing or not what medfaith build writes"):
         verify_repository(folder, lambda config: FAMILY, [])
 
 
 def test_verify_compares_with_the_reference_of_the_same_arguments(folder):
     reference = record_of(folder)
     assert verify_repository(folder, lambda config: FAMILY, [reference])[0].reference == "equal"
-    other = json.loads(json.dumps(reference))
-    other["splits"]["c/train"]["sha256"] = "0" * 64
-    assert verify_repository(folder, lambda config: FAMILY, [other])[0].reference == "differs"
-    assert verify_repository(folder, lambda config: FAMILY, [other | {"seed": 1}])[0].reference == "none"
+    changed_reference = json.loads(json.dumps(reference))
+    changed_reference["splits"]["c/train"]["sha256"] = "0" * 64
+    assert verify_repository(folder, lambda config: FAMILY, [changed_reference])[0].reference == "differs"
+    assert verify_repository(folder, lambda config: FAMILY, [changed_reference | {"seed": 1}])[0].reference == "none"
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])
@@ -319,9 +323,9 @@ def test_a_folder_is_a_build_or_holds_some_of_benchmarks_that_this_release_knows
     with pytest.raises(InputError, match=r"build\.json: this release does not know the benchmark 'toy'"):
         registry.verify(folder)
     assert repositories(tmp_path) == repositories(folder) == [folder]
-    for other, words in ((folder / "c", "holds no build"), (tmp_path / "absent", "is not a folder")):
-        with pytest.raises(InputError, match=words):
-            repositories(other)
+    for path, message in ((folder / "c", "holds no build"), (tmp_path / "absent", "is not a folder")):
+        with pytest.raises(InputError, match=message):
+            repositories(path)
 
 
 IMAGES = st.lists(st.fixed_dictionaries({"key": st.none() | st.text(max_size=3)}), max_size=3)
@@ -330,17 +334,17 @@ TABLES = st.lists(st.fixed_dictionaries(ROW), max_size=8)
 
 
 @given(TABLES, TABLES, st.integers(0, 8))
-def test_the_row_hash_is_of_content_and_order_only(first, second, cut):
-    a, b = (pa.Table.from_pylist(x, schema=FEATURES.arrow_schema) for x in (first, second))
-    assert (compute_rowset_sha256(a) == compute_rowset_sha256(b)) == (first == second)
+def test_the_row_hash_is_of_content_and_order_only(rows_a, rows_b, cut):
+    a, b = (pa.Table.from_pylist(x, schema=FEATURES.arrow_schema) for x in (rows_a, rows_b))
+    assert (compute_rowset_sha256(a) == compute_rowset_sha256(b)) == (rows_a == rows_b)
     chunked = pa.concat_tables([a.slice(0, cut), a.slice(cut)])
     assert compute_rowset_sha256(chunked) == compute_rowset_sha256(a)
-    padded = pa.concat_tables([b, a]).combine_chunks().slice(len(second))  # buffers that do not start at zero
+    padded = pa.concat_tables([b, a]).combine_chunks().slice(len(rows_b))  # buffers with an offset
     assert compute_rowset_sha256(padded) == compute_rowset_sha256(a)
 
 
 def test_the_row_hash_knows_where_one_text_ends_and_counts_are_of_the_elements_of_lists():
-    first, second = (pa.table({"id": ["ab", "c"]}), pa.table({"id": ["a", "bc"]}))
-    assert compute_rowset_sha256(first) != compute_rowset_sha256(second)
+    table, other_table = (pa.table({"id": ["ab", "c"]}), pa.table({"id": ["a", "bc"]}))
+    assert compute_rowset_sha256(table) != compute_rowset_sha256(other_table)
     assert value_counts(pa.chunked_array([["b", "a"], ["a"]]).chunks) == {"a": 2, "b": 1}
     assert value_counts(pa.chunked_array([[["x"], ["x", "y"]]]).chunks) == {"x": 2, "y": 1}

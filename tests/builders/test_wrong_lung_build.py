@@ -1,4 +1,4 @@
-"""That's the Wrong Lung! from the phantom sources to verified rows on disk, and what is wrong with other input."""
+"""That's the Wrong Lung! from the phantom sources to verified rows on disk; errors on invalid input."""
 
 from __future__ import annotations
 
@@ -33,18 +33,20 @@ def test_gold_is_what_the_file_says(repository, phantom_wrong_lung_roots):
     rows = rows_of(repository, "gold")
     assert [row["id"] for row in rows] == list(dict.fromkeys(f"wrong-lung:{line['row_id']}" for line in lines))
     for row in rows:
-        own = [line for line in lines if f"wrong-lung:{line['row_id']}" == row["id"]]
-        assert {line["sentence"] for line in own} == {row["sentence"]}
-        assert Path(row["image"]["key"]).stem + ".dcm" == own[0]["image_id"]
-        corners = {line["bbox"]: json.loads(line["coord_original"]) for line in own}
+        row_lines = [line for line in lines if f"wrong-lung:{line['row_id']}" == row["id"]]
+        assert {line["sentence"] for line in row_lines} == {row["sentence"]}
+        assert Path(row["image"]["key"]).stem + ".dcm" == row_lines[0]["image_id"]
+        corners = {line["bbox"]: json.loads(line["coord_original"]) for line in row_lines}
         for box in row["boxes"]:
             x1, y1, x2, y2 = corners.pop(box["label"])
             assert box["xywh"] == [x1, y1, x2 - x1 + 1, y2 - y1 + 1]
         assert not corners
         assert {(label["name"], label["context"]) for label in row["labels"]} == {
-            (line["label_name"], line["context"]) for line in own
+            (line["label_name"], line["context"]) for line in row_lines
         }
-        assert row["subsets"]["abnormal"] == any((o["label_name"], o["context"]) == ("abnormal", "yes") for o in own)
+        assert row["subsets"]["abnormal"] == any(
+            (o["label_name"], o["context"]) == ("abnormal", "yes") for o in row_lines
+        )
     counted = {name: sum(row["subsets"][name] for row in rows) for name in rows[0]["subsets"]}
     assert min(counted.values()) > 0
     for name, title in (("abnormal", "Abnormal"), ("one_lung", "One Lung"), ("mdrb", "MDRB")):
@@ -54,18 +56,20 @@ def test_gold_is_what_the_file_says(repository, phantom_wrong_lung_roots):
 
 
 def test_swapped_sentences_of_one_lung_describe_the_other_half(repository):
-    found = 0
+    n_rows = 0
     for row in rows_of(repository, "swap_left_right"):
         if row["subsets"]["one_lung"] and row["described"] != row["boxes"]:
             size = (row["height"], row["width"])
-            here, there = (mask([box["xywh"] for box in row[name]], size) for name in ("boxes", "described"))
-            assert (here & there).sum() < 0.2 * min(here.sum(), there.sum())
-            found += 1
-    assert found > 20
+            box_mask, described_mask = (
+                mask([box["xywh"] for box in row[name]], size) for name in ("boxes", "described")
+            )
+            assert (box_mask & described_mask).sum() < 0.2 * min(box_mask.sum(), described_mask.sum())
+            n_rows += 1
+    assert n_rows > 20
 
 
-def build(roots, out: Path, **how) -> Path:
-    (folder,) = wrong_lung.build(roots, out, **how)
+def build(roots, out: Path, **options) -> Path:
+    (folder,) = wrong_lung.build(roots, out, **options)
     return folder
 
 
@@ -80,9 +84,9 @@ def build(roots, out: Path, **how) -> Path:
 )
 def test_what_an_argument_changes(phantom_wrong_lung_roots, repository, tmp_path, arguments, changed):
     folder = build(phantom_wrong_lung_roots, tmp_path, **arguments)
-    here, there = digests(folder), digests(repository)
-    about = {"build.json", "README.md"} if changed else set()
-    assert {Path(n).parts[0] for n in here if here[n] != there[n]} == changed | about
+    hashes, default_hashes = digests(folder), digests(repository)
+    metadata = {"build.json", "README.md"} if changed else set()
+    assert {Path(n).parts[0] for n in hashes if hashes[n] != default_hashes[n]} == changed | metadata
     assert list(problems(folder).items()) == [((config, "test"), ()) for config in CONFIGS]
 
 
@@ -97,16 +101,16 @@ def test_a_config_comes_with_its_originals(phantom_wrong_lung_roots, tmp_path):
 
 
 def test_images_of_another_release_are_refused(phantom_wrong_lung_roots, tmp_path):
-    other = phantom.write(tmp_path / "other", seed=1, sources=["mimic_cxr"])
-    words = r"no gold sentence has an image and boxes; \d+ gold images that MIMIC-CXR-JPG"
-    with pytest.raises(InputError, match=words):
-        build(phantom_wrong_lung_roots | other, tmp_path / "out")
+    other_roots = phantom.write(tmp_path / "other", seed=1, sources=["mimic_cxr"])
+    message = r"no gold sentence has an image and boxes; \d+ gold images that MIMIC-CXR-JPG"
+    with pytest.raises(InputError, match=message):
+        build(phantom_wrong_lung_roots | other_roots, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 @pytest.fixture
 def edited(phantom_wrong_lung_roots, tmp_path):
-    """The roots with a copy of Chest ImaGenome, of which a function has changed the lines of one file."""
+    """A factory of roots with a copy of Chest ImaGenome that has changed lines in one file."""
 
     def make(file: str, change) -> dict[str, Path]:
         roots = copied(phantom_wrong_lung_roots, "chest_imagenome", tmp_path)
@@ -119,12 +123,12 @@ def edited(phantom_wrong_lung_roots, tmp_path):
 
 
 def test_configs_without_rows_are_left_out_unless_they_are_asked_for(edited, tmp_path):
-    """Of one patient no other patient's sentence can be taken."""
+    """A single patient cannot get a sentence of another one."""
 
-    def first_patient(header, lines):
+    def keep_first_patient(header, lines):
         return header, *(line for line in lines if line.split("\t")[0] == lines[0].split("\t")[0])
 
-    roots = edited("gold", first_patient)
+    roots = edited("gold", keep_first_patient)
     built = {config for config, _ in problems(build(roots, tmp_path / "out"))}
     assert set(CONFIGS) - built == {"random_sentences", "random_boxes"}
     with pytest.raises(InputError, match="--config random_boxes: no sentence has a partner of this kind"):
@@ -132,8 +136,8 @@ def test_configs_without_rows_are_left_out_unless_they_are_asked_for(edited, tmp
     assert not (tmp_path / "other").exists()
 
 
-def moved(change, most: int):
-    """Moves the corners of the boxes in the first `most` rows."""
+def move_boxes(change, most: int):
+    """Move the corners of the boxes in the first `most` rows."""
 
     def edit(header, lines):
         column = header.split("\t").index("coord_original")
@@ -147,15 +151,15 @@ def moved(change, most: int):
 
 
 def test_boxes_with_their_corners_in_another_order_stop_the_build(edited, tmp_path):
-    roots = edited("gold", moved(lambda c: [c[1], c[0], c[3], c[2]], 10**6))
+    roots = edited("gold", move_boxes(lambda c: [c[1], c[0], c[3], c[2]], 10**6))
     with pytest.raises(InputError, match=r"of \d+ boxes of the sentences are not where the annotations file has them"):
         build(roots, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_box_that_the_annotations_have_elsewhere_is_counted(edited, tmp_path):
-    """The first sentence's first box has a row for each of its two labels."""
-    roots = edited("gold", moved(lambda c: [c[0] + 2, *c[1:]], 2))
+    """The first sentence's first box has one row for each of its two labels."""
+    roots = edited("gold", move_boxes(lambda c: [c[0] + 2, *c[1:]], 2))
     assert skipped(build(roots, tmp_path / "out", configs=["gold"]))[ELSEWHERE] == 1
 
 
@@ -165,8 +169,8 @@ def test_sentences_that_are_in_no_row_are_counted(repository, phantom_wrong_lung
     with path.open(encoding="utf-8") as file:
         ids = {line["row_id"] for line in csv.DictReader(file, delimiter="\t")}
     record = record_of(repository)
-    kept = {row["id"].removeprefix("wrong-lung:") for row in rows_of(repository, "gold")}
-    assert record["skipped"][NO_ANATOMY] == len(ids - kept) == 29
+    row_ids = {row["id"].removeprefix("wrong-lung:") for row in rows_of(repository, "gold")}
+    assert record["skipped"][NO_ANATOMY] == len(ids - row_ids) == 29
     assert UNLISTED not in record["skipped"]
     hashed = record["sources"]["chest_imagenome"]["files"]
     assert hashed[path.name] == hashlib.sha256(path.read_bytes()).hexdigest()
@@ -180,20 +184,26 @@ def test_sentences_that_are_in_no_row_are_counted(repository, phantom_wrong_lung
 
 
 def test_boxes_that_the_annotations_have_not_are_counted(phantom_wrong_lung_roots, edited, repository, tmp_path):
-    """Of one image no box, of another not the first that gold has: the rows are the same, and need no swapped box."""
+    """Remove all boxes of one image and one box of another: the rows do not change and need no swapped box."""
     gold = chest_imagenome.read_gold(phantom_wrong_lung_roots["chest_imagenome"])
-    first, other = gold[0], next(one for one in gold if one.image_id != gold[0].image_id)
-    name = next(iter(other.boxes))
+    first_sentence, other_sentence = (
+        gold[0],
+        next(sentence for sentence in gold if sentence.image_id != gold[0].image_id),
+    )
+    name = next(iter(other_sentence.boxes))
 
     def without(header, lines):
-        of = [dict(zip(header.split(","), line.split(","), strict=False)) for line in lines]
-        gone = [first.image_id in o["image_id"] or (other.image_id in o["image_id"] and o["bbox_name"] == name)
-                for o in of]  # fmt: skip
+        cells = [dict(zip(header.split(","), line.split(","), strict=False)) for line in lines]
+        gone = [
+            first_sentence.image_id in o["image_id"]
+            or (other_sentence.image_id in o["image_id"] and o["bbox_name"] == name)
+            for o in cells
+        ]
         return header, *(line for line, left_out in zip(lines, gone, strict=True) if not left_out)
 
     folder = build(edited("anatomy", without), tmp_path / "out", configs=["swap_left_right"])
-    n_first = sum(len(one.boxes) for one in gold if one.image_id == first.image_id)
-    n_other = sum(name in one.boxes for one in gold if one.image_id == other.image_id)
+    n_first = sum(len(sentence.boxes) for sentence in gold if sentence.image_id == first_sentence.image_id)
+    n_other = sum(name in sentence.boxes for sentence in gold if sentence.image_id == other_sentence.image_id)
     assert skipped(folder)[UNKNOWN] == n_first + n_other
     assert UNKNOWN not in skipped(repository)
     assert rows_of(folder, "gold") == rows_of(repository, "gold")

@@ -1,4 +1,4 @@
-"""Left for right: whole words in their case, and the reference code's letters."""
+"""Left-right swaps: whole words with their case, and the substring rule of the reference code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from medfaith.builders.wrong_lung.laterality import side, swapped
 
 
 @pytest.mark.parametrize(
-    ("text", "words", "substring"),
+    ("text", "expected", "substring"),
     [
         ("Small right pleural effusion is stable.", "Small left pleural effusion is stable.",
          "small left pleural effusion is stable."),
@@ -23,8 +23,8 @@ from medfaith.builders.wrong_lung.laterality import side, swapped
         ("", "", ""),
     ],
 )  # fmt: skip
-def test_swaps(text, words, substring):
-    assert swapped(text) == words
+def test_swaps(text, expected, substring):
+    assert swapped(text) == expected
     assert swapped(text, "substring") == substring
 
 
@@ -32,8 +32,8 @@ WORDS = st.lists(st.sampled_from(["left", "Right", "LEFT", "bright", "lung", "-"
 
 
 @given(WORDS)
-def test_swapping_twice_is_the_text(words):
-    text = " ".join(words)
+def test_swapping_twice_is_the_text(tokens):
+    text = " ".join(tokens)
     assert swapped(swapped(text)) == text
     assert swapped(swapped(text, "substring"), "substring") == text.lower()
 

@@ -1,4 +1,4 @@
-"""Sentences from labels: the paper's own examples (Table 5, Figure 10), the rules of A.3.1, and other conditions."""
+"""Sentences from labels: the paper's examples (Table 5, Figure 10), the rules of A.3.1, and other conditions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_papers_examples(conditions, expected):
         ({yes("normal"): ("left lung", "right clavicle")}, "The right clavicle and left lung are normal."),
         ({yes("edema"): ("left costophrenic angle", ANGLE)}, "There is edema in the costophrenic angles."),
         ({no("normal"): BOTH}, "There is no normal."),
-        # One label both ways: one clause each, beside one another.
+        # A label with both contexts: one clause each, in sequence.
         (
             {yes("edema"): ("left lung",), no("pneumonia"): BOTH, no("edema"): ("right lung",)},
             "There is edema in the left lung. There is no edema. There is no pneumonia.",
@@ -79,8 +79,8 @@ def test_conditions_stand_in_the_order_of_their_first_mention():
         Mention("left lung", "edema", "no", True),
         Mention("left lung", "abnormal", "yes", True),
     ]
-    found = said(mentions)
-    assert list(found.items()) == [(no("edema"), ("right lung", "left lung")), (yes("abnormal"), ("left lung",))]
+    locations = said(mentions)
+    assert list(locations.items()) == [(no("edema"), ("right lung", "left lung")), (yes("abnormal"), ("left lung",))]
 
 
 KNOWN = group_by_locations(
@@ -93,25 +93,28 @@ KNOWN = group_by_locations(
 
 
 def test_another_condition_comes_from_exactly_the_same_anatomies_and_each_is_as_likely():
-    seen = {BOTH: [yes("abnormal"), yes("edema"), no("pneumonia")], ("left lung",): [yes("atelectasis")]}
-    assert {frozenset(places): conditions for places, conditions in seen.items()} == KNOWN
-    drawn = [replace_conditions({yes("edema"): BOTH}, KNOWN, f"row {i}", seed=0) for i in range(400)]
-    assert {tuple(each.values()) for each in drawn} == {(BOTH,)}
-    counts = {c: sum(c in each for each in drawn) for c in (yes("abnormal"), no("pneumonia"))}
+    conditions_by_location = {
+        BOTH: [yes("abnormal"), yes("edema"), no("pneumonia")],
+        ("left lung",): [yes("atelectasis")],
+    }
+    assert {frozenset(places): conditions for places, conditions in conditions_by_location.items()} == KNOWN
+    draws = [replace_conditions({yes("edema"): BOTH}, KNOWN, f"row {i}", seed=0) for i in range(400)]
+    assert {tuple(draw.values()) for draw in draws} == {(BOTH,)}
+    counts = {c: sum(c in draw for draw in draws) for c in (yes("abnormal"), no("pneumonia"))}
     assert sum(counts.values()) == 400
     assert 150 < counts[yes("abnormal")] < 250
 
 
 def test_a_condition_without_another_stays_and_two_that_become_one_are_said_once():
     for conditions in (
-        {yes("atelectasis"): ("left lung",)},  # nothing else was seen there
-        {yes("edema"): ("trachea",)},  # nothing was seen there
-        {yes("abnormal"): BOTH, no("edema"): BOTH, yes("pneumonia"): BOTH},  # only its own labels were
+        {yes("atelectasis"): ("left lung",)},  # no other condition has this location
+        {yes("edema"): ("trachea",)},  # no condition has this location
+        {yes("abnormal"): BOTH, no("edema"): BOTH, yes("pneumonia"): BOTH},  # only its own labels have this location
     ):
         assert replace_conditions(conditions, KNOWN, "row", seed=0) == conditions
-    known = {frozenset(["left lung"]): [yes("edema")], frozenset(["trachea"]): [yes("edema")]}
+    conditions_by_location = {frozenset(["left lung"]): [yes("edema")], frozenset(["trachea"]): [yes("edema")]}
     conditions = {yes("mass"): ("left lung",), yes("nodule"): ("trachea",)}
-    swapped = replace_conditions(conditions, known, "row", seed=0)
+    swapped = replace_conditions(conditions, conditions_by_location, "row", seed=0)
     assert sentence(swapped) == "There is edema in the trachea and left lung."
 
 
@@ -124,10 +127,10 @@ def test_a_condition_without_another_stays_and_two_that_become_one_are_said_once
     st.integers(0, 5),
 )
 def test_swapped_conditions_keep_their_anatomies_and_are_new(conditions, seed):
-    known = group_by_locations([conditions, {Condition("e", "no"): BOTH, Condition("a", "yes"): BOTH}])
-    swapped = replace_conditions(conditions, known, "row", seed)
+    conditions_by_location = group_by_locations([conditions, {Condition("e", "no"): BOTH, Condition("a", "yes"): BOTH}])
+    swapped = replace_conditions(conditions, conditions_by_location, "row", seed)
     assert {name for names in swapped.values() for name in names} == {n for names in conditions.values() for n in names}
     for condition, names in swapped.items():
-        assert condition in conditions or condition.label not in {own.label for own in conditions}
+        assert condition in conditions or condition.label not in {original.label for original in conditions}
         assert len(set(names)) == len(names)
     assert sentence(swapped).count(".") == len(swapped)

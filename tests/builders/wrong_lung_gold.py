@@ -1,4 +1,4 @@
-"""Gold sentences of Chest ImaGenome without any file, for the tests of That's the Wrong Lung!"""
+"""Synthetic gold sentences of Chest ImaGenome for the tests of That's the Wrong Lung!; no files are read."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ ANATOMY = {
 LUNGS = ("left lung", "right lung")
 
 
-def dicom(number: int) -> str:
+def make_dicom_id(number: int) -> str:
     return f"{number:08x}" + "-00000000" * 4
 
 
-def gold(
+def make_gold(
     number: int,
     text: str = "The lungs are clear.",
     names: Sequence[str] = LUNGS,
     *,
     study: int = 1,
     patient: int | None = None,
-    said: Sequence[tuple[str, str]] = (("normal", "yes"),),
+    conditions: Sequence[tuple[str, str]] = (("normal", "yes"),),
     boxes: Mapping[str, tuple[float, float, float, float]] = ANATOMY,
 ) -> GoldSentence:
-    """The sentence `number` of a study, whose image shows ANATOMY; every condition is said of all `names`."""
-    mentions = tuple(Mention(name, label, context, True) for label, context in said for name in names)
+    """Build the sentence `number` of a study whose image shows ANATOMY; all `names` have every condition."""
+    mentions = tuple(Mention(name, label, context, True) for label, context in conditions for name in names)
     patient_id = f"{10_000_000 + (study if patient is None else patient)}"
-    of_names = {name: boxes[name] for name in names}
-    return GoldSentence(f"{50_000_000 + study}|{number}", patient_id, f"{50_000_000 + study}", dicom(study), text,
-                        of_names, mentions)  # fmt: skip
+    named_boxes = {name: boxes[name] for name in names}
+    return GoldSentence(f"{50_000_000 + study}|{number}", patient_id, f"{50_000_000 + study}", make_dicom_id(study),
+                        text, named_boxes, mentions)  # fmt: skip
 
 
 def image(sentence: GoldSentence, size: tuple[int, int] = SIZE) -> dict[str, Any]:
-    """The row of `mimic_cxr.read_images` of a sentence's image."""
+    """Build the row of `mimic_cxr.read_images` for a sentence's image."""
     ids = {"subject_id": sentence.patient_id, "study_id": sentence.study_id, "dicom_id": sentence.image_id}
     return ids | {"key": mimic_cxr.key(**ids), "view": "AP", "height": size[0], "width": size[1], "split": "test"}
 
 
-def rows(*of_gold: GoldSentence, size: tuple[int, int] = SIZE) -> list[Sentence]:
-    images = {one.image_id: image(one, size) for one in of_gold}
-    return sentences(of_gold, images, benchmark="wrong-lung")[0]
+def rows(*gold_sentences: GoldSentence, size: tuple[int, int] = SIZE) -> list[Sentence]:
+    images = {sentence.image_id: image(sentence, size) for sentence in gold_sentences}
+    return sentences(gold_sentences, images, benchmark="wrong-lung")[0]

@@ -1,4 +1,4 @@
-"""Every repository that medfaith builds, of synthetic sources."""
+"""Every repository that medfaith builds, from synthetic sources."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def builds(
     phantom_surgx_roots: dict[str, Path],
     phantom_wrong_lung_build: Path,
 ) -> dict[str, Path]:
-    """The folder of each build by the repository's name."""
+    """The folder of each build by repository name."""
 
-    def others(out: Path) -> None:
+    def build_others(out: Path) -> None:
         cxr_contrabench.build(phantom_item_roots, out)
         surgxbench.build(phantom_surgx_roots, out)
 
-    places = (phantom_build, phantom_heal_build, phantom_wrong_lung_build, once("card-data", others))
+    places = (phantom_build, phantom_heal_build, phantom_wrong_lung_build, once("card-data", build_others))
     folders = [path.parent for place in places for path in place.glob("*/build.json")]
     return {folder.name: folder for folder in sorted(folders, key=lambda folder: folder.name)}
 
 
 @pytest.fixture(scope="session")
 def staged(once: Any, builds: dict[str, Path]) -> dict[str, Path]:
-    """What would be uploaded of each build to the organisation `phantom-org`, by the repository's name."""
+    """The files staged for the organisation `phantom-org`, by repository name."""
 
     def stage(out: Path) -> None:
         for name, folder in builds.items():

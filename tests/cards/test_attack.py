@@ -1,4 +1,4 @@
-"""What somebody without the label files learns of a recipe: nothing of its rows but how many there are."""
+"""Information that a recipe leaks to somebody without the label files: only the number of rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RECIPES = (CHEXPERT, "cxr-contrabench-rexvqa", "heal-medvqa-vindr_cxr", "wrong-l
 
 
 class Recipe(NamedTuple):
-    """What everybody can read, and the build that it was made of."""
+    """The published folder and its build."""
 
     folder: Path
     built: publication.Publication
@@ -45,10 +45,10 @@ class Recipe(NamedTuple):
 
     @property
     def public(self) -> list[bytes]:
-        """Whatever an attacker may take for a key: every hash and name that is published, as text and as bytes."""
+        """Candidate keys of an attacker: every published hash and name, as text and as bytes."""
         text = (self.folder / "build.json").read_text(encoding="utf-8")
-        found = {b"", *(name.encode() for name in re.findall(r'"([^"]+)"', text))}
-        return [*found, *(bytes.fromhex(digits) for digits in re.findall(r"\b[0-9a-f]{64}\b", text))]
+        names = {b"", *(name.encode() for name in re.findall(r'"([^"]+)"', text))}
+        return [*names, *(bytes.fromhex(digits) for digits in re.findall(r"\b[0-9a-f]{64}\b", text))]
 
 
 @pytest.fixture(scope="module", params=RECIPES)
@@ -56,8 +56,8 @@ def recipe(request: pytest.FixtureRequest, builds: dict[str, Path], staged: dict
     return Recipe(staged[request.param], publication.read(builds[request.param]))
 
 
-def rows_of(recipe: Recipe) -> Iterator[tuple[str, str, str, bytes]]:
-    """Config, split, id and JSON of each row, in the order of the build."""
+def iterate_rows(recipe: Recipe) -> Iterator[tuple[str, str, str, bytes]]:
+    """Iterate over config, split, id and JSON of each row, in build order."""
     for config, split, rows in recipe.built.tables():
         yield from zip(
             itertools.repeat(config), itertools.repeat(split), rows["id"].to_pylist(), iterate_row_json(rows)
@@ -65,27 +65,27 @@ def rows_of(recipe: Recipe) -> Iterator[tuple[str, str, str, bytes]]:
 
 
 def test_the_order_is_that_of_the_keyed_hashes(recipe: Recipe):
-    """Not a source's own, nor that of a hash which anybody can compute: the rows that were drawn would follow."""
+    """The order of a source or of an unkeyed hash would reveal which rows were selected."""
     for config, rows in recipe.manifests.items():
-        of_splits = [[*of] for _, of in itertools.groupby(rows, key=lambda row: row["split"])]
-        assert len(of_splits) == len({row["split"] for row in rows}), config
-        for of_split in of_splits:
-            hashes = [row["sha256"] for row in of_split]
+        rows_by_split = [[*group] for _, group in itertools.groupby(rows, key=lambda row: row["split"])]
+        assert len(rows_by_split) == len({row["split"] for row in rows}), config
+        for split_rows in rows_by_split:
+            hashes = [row["sha256"] for row in split_rows]
             assert hashes == sorted(hashes), config
 
 
 def test_no_hash_stands_in_two_configs(recipe: Recipe):
-    seen: dict[str, str] = {}
+    configs_by_hash: dict[str, str] = {}
     for config, rows in recipe.manifests.items():
         for row in rows:
             for name in ("id", "sha256") if recipe.built.withholds_ids else ("sha256",):
-                assert seen.setdefault(row[name], config) == config
+                assert configs_by_hash.setdefault(row[name], config) == config
 
 
 def test_no_id_and_no_row_can_be_tried_without_the_labels(recipe: Recipe):
-    """With all ids and rows at hand, more than any attacker has, and whatever is public for a key."""
+    """Try all ids and rows, more than any attacker has, with every public string as a key."""
     published = {row[name] for rows in recipe.manifests.values() for row in rows for name in ("id", "sha256")}
-    tried = [text for _, _, row_id, row in rows_of(recipe) for text in (row_id.encode(), row)][::7]
+    tried = [text for _, _, row_id, row in iterate_rows(recipe) for text in (row_id.encode(), row)][::7]
     for text in tried:
         assert text.decode() not in published or not recipe.built.withholds_ids
         assert hashlib.sha256(text).hexdigest() not in published
@@ -99,10 +99,10 @@ def test_with_the_labels_every_hash_can_be_computed(recipe: Recipe):
             split,
             hmac.new(compute_config_key(key_of(recipe.built.record, split), config), row, hashlib.sha256).hexdigest(),
         )
-        for config, split, _, row in rows_of(recipe)
+        for config, split, _, row in iterate_rows(recipe)
     }
-    found = {(row["config"], row["split"], row["sha256"]) for rows in recipe.manifests.values() for row in rows}
-    assert found == expected
+    published = {(row["config"], row["split"], row["sha256"]) for rows in recipe.manifests.values() for row in rows}
+    assert published == expected
 
 
 def test_nothing_published_has_a_key(recipe: Recipe):
@@ -116,7 +116,9 @@ def test_nothing_published_has_a_key(recipe: Recipe):
 def test_no_count_is_of_a_few_rows(recipe: Recipe):
     record = json.loads((recipe.folder / "build.json").read_text(encoding="utf-8"))
     for name, split in record["splits"].items():
-        assert all(n >= 5 for of in split["counts"].values() for n in of.values() if isinstance(n, int)), name
+        assert all(
+            n >= 5 for column_counts in split["counts"].values() for n in column_counts.values() if isinstance(n, int)
+        ), name
         assert all(value >= 5 for key, value in split.items() if isinstance(value, int) and key != "rows")
     assert all(value >= 5 for value in record.get("skipped", {}).values() if isinstance(value, int))
     card = (recipe.folder / "README.md").read_text(encoding="utf-8")
@@ -126,39 +128,40 @@ def test_no_count_is_of_a_few_rows(recipe: Recipe):
 
 @given(st.dictionaries(st.text("abc", min_size=1, max_size=3), st.integers(1, 30), max_size=6))
 def test_a_hidden_count_does_not_follow_from_the_others(counts: dict[str, int]):
-    shown = small_counts.hide_small_counts(counts)
-    unknown = [name for name, value in shown.items() if not isinstance(value, int)]
+    published = small_counts.hide_small_counts(counts)
+    unknown = [name for name, value in published.items() if not isinstance(value, int)]
     assert {name for name, n in counts.items() if n < 5} <= set(unknown)
     assert len(unknown) != 1 or len(counts) == 1
-    assert all(shown[name] == counts[name] for name in counts.keys() - unknown)
+    assert all(published[name] == counts[name] for name in counts.keys() - unknown)
 
 
-def rewritten(path: Path, to: Path, how: str) -> Path:
-    """The same labels, written otherwise."""
+def write_labels(path: Path, to: Path, form: str) -> Path:
+    """Write the same labels in another form."""
     with path.open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
-    if how == "prefix":
+    if form == "prefix":
         rows = [[row[0].replace("CheXpert-v1.0-small/", "CheXpert-v1.0/"), *row[1:]] for row in rows]
-    if how == "order":
+    if form == "order":
         random.Random(0).shuffle(rows)
-    if how == "columns":
+    if form == "columns":
         header, rows = header[::-1], [row[::-1] for row in rows]
-    if how == "numbers":
+    if form == "numbers":
         rows = [[cell.removesuffix(".0") if re.fullmatch(r"-?[01]\.0", cell) else cell for cell in row] for row in rows]
-    opened = gzip.open if how == "packed" else open
-    target = to / ("train.csv.gz" if how == "packed" else "labels of mine.csv" if how == "name" else "train.csv")
+    opened = gzip.open if form == "packed" else open
+    target = to / ("train.csv.gz" if form == "packed" else "labels of mine.csv" if form == "name" else "train.csv")
     with opened(target, "wt", encoding="utf-8", newline="") as file:  # pyright: ignore[reportCallIssue, reportArgumentType]
         csv.writer(file).writerows([header, *rows])
     return target
 
 
-@pytest.mark.parametrize("how", ["prefix", "order", "columns", "numbers", "packed", "name"])
-def test_the_key_is_that_of_the_labels_however_they_are_written(how: str, phantom_roots: Any, tmp_path: Path):
+@pytest.mark.parametrize("form", ["prefix", "order", "columns", "numbers", "packed", "name"])
+def test_the_key_is_that_of_the_labels_however_they_are_written(form: str, phantom_roots: Any, tmp_path: Path):
     path = next(phantom_roots["chexpert"].rglob("train.csv"))
-    of_file = {
-        file: compute_label_key(chexpert.read_labels(file, "train")) for file in (path, rewritten(path, tmp_path, how))
+    keys_by_file = {
+        file: compute_label_key(chexpert.read_labels(file, "train"))
+        for file in (path, write_labels(path, tmp_path, form))
     }
-    assert len({*of_file.values()}) == 1
+    assert len({*keys_by_file.values()}) == 1
     table = chexpert.read_labels(path, "train")
-    other = table.set_column(table.column_names.index("view"), "view", pa.array(["x"] * table.num_rows))
-    assert compute_label_key(other) not in of_file.values()
+    other_table = table.set_column(table.column_names.index("view"), "view", pa.array(["x"] * table.num_rows))
+    assert compute_label_key(other_table) not in keys_by_file.values()

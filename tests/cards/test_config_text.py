@@ -1,4 +1,4 @@
-"""What a card says of the configs and splits that its build has."""
+"""Card texts on the configs and splits of a build."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ from medfaith.cards import config_text, datasheet, dictionary, publication
 from medfaith.tasks.index import chosen
 
 ABOUT = tomllib.loads((cards.FOLDER / "benchmarks.toml").read_text(encoding="utf-8"))
-CHOICES = [(source, choice) for about in ABOUT.values() for source, of in about["tasks"].items() for choice in of]
+CHOICES = [
+    (source, choice)
+    for benchmark_text in ABOUT.values()
+    for source, choices in benchmark_text["tasks"].items()
+    for choice in choices
+]
 
 
 @pytest.mark.parametrize(("source", "choice"), CHOICES)
 def test_a_task_asks_about_the_rows_that_it_is_said_to_need(source, choice):
     for needed, names in choice.items():
-        asked = {f"{task.rows['config']}/{task.rows['split']}" for task in chosen(names)}
-        more = {split for split in set(needed.split()) - asked if split.split("/")[0].endswith(("_tpt", "_vpt"))}
-        assert asked | more == set(needed.split())
+        asked_splits = {f"{task.rows['config']}/{task.rows['split']}" for task in chosen(names)}
+        more = {split for split in set(needed.split()) - asked_splits if split.split("/")[0].endswith(("_tpt", "_vpt"))}
+        assert asked_splits | more == set(needed.split())
         assert {task.rows["repository"].rpartition("-")[2] for task in chosen(names)} == {source}
 
 
@@ -29,11 +34,11 @@ def test_a_task_asks_about_the_rows_that_it_is_said_to_need(source, choice):
 def test_every_source_has_tasks_and_every_column_its_meaning(benchmark):
     assert set(ABOUT[benchmark.name]["tasks"]) == {needed[0] for needed in benchmark.needs.values()}
     assert set(ABOUT[benchmark.name]["annotations"]) == set(ABOUT[benchmark.name]["tasks"])
-    told = tomllib.loads((cards.FOLDER / "columns.toml").read_text(encoding="utf-8"))
+    column_texts = tomllib.loads((cards.FOLDER / "columns.toml").read_text(encoding="utf-8"))
     configs = [name for config in benchmark.needs for name in (config, f"{config}_tpt", f"{config}_vpt")]
-    found = {path for config in configs for path, _ in dictionary.iterate_paths(benchmark.family(config).features)}
-    assert found <= told["all"].keys() | told[benchmark.name].keys()
-    assert told[benchmark.name].keys() <= found, "no column that is gone is described"
+    columns = {path for config in configs for path, _ in dictionary.iterate_paths(benchmark.family(config).features)}
+    assert columns <= column_texts["all"].keys() | column_texts[benchmark.name].keys()
+    assert column_texts[benchmark.name].keys() <= columns, "no column that is gone is described"
 
 
 @pytest.mark.parametrize(
@@ -50,17 +55,17 @@ def test_the_tasks_are_those_that_a_build_has_rows_for(splits, tasks):
 
 
 def test_a_card_speaks_of_the_configs_of_its_build_alone(builds):
-    """As of the labels in torchxrayvision, which have no validation split."""
+    """The labels in torchxrayvision have no validation split."""
     built = publication.read(builds["cxr-contrabench-chexpert"])
     splits = {key: split for key, split in built.record["splits"].items() if key.endswith("presence/train")}
-    part = replace(
+    partial_build = replace(
         built, record={**built.record, "splits": splits}, built={"chexpert_presence": built.built["chexpert_presence"]}
     )
-    sections = datasheet.build_sections(part, "org/name")
+    sections = datasheet.build_sections(partial_build, "org/name")
     absent = set(registry.BENCHMARKS["cxr-contrabench"].needs) - {"chexpert_presence"}
     assert not [name for name in absent if f"`{name}`" in sections["Rules"]]
     assert "| `chexpert_presence` | which finding is present |" in sections["Rules"]
     assert "- `id`;" not in sections["Rules"], "a list goes with the paragraph before it"
     assert "--tasks medfaith_contrabench_chexpert_presence_train\n" in sections["How to get it"]
-    whole = datasheet.build_sections(built, "org/name")
-    assert "`chexpert_lora_train` (split train) is the fine-tuning set" in whole["Rules"]
+    all_sections = datasheet.build_sections(built, "org/name")
+    assert "`chexpert_lora_train` (split train) is the fine-tuning set" in all_sections["Rules"]

@@ -1,4 +1,4 @@
-"""croissant.json: mlcroissant, which nobody here wrote, accepts it and reads the rows by it."""
+"""croissant.json: mlcroissant, an independent implementation, accepts it and reads the rows with it."""
 
 from __future__ import annotations
 
@@ -27,35 +27,44 @@ def read(folder) -> dict:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_file_of_data_is_there_by_its_hash(name, staged):
-    listed = {one["@id"]: one for one in read(staged[name])["distribution"] if one["@type"] == "cr:FileObject"}
+    listed = {
+        file_object["@id"]: file_object
+        for file_object in read(staged[name])["distribution"]
+        if file_object["@type"] == "cr:FileObject"
+    }
     files = {path.relative_to(staged[name]).as_posix(): path for path in staged[name].rglob("*") if path.is_file()}
     assert set(listed) - {"repo"} == set(files) - {"README.md", "croissant.json"}
-    for path, one in listed.items():
+    for path, file_object in listed.items():
         if path != "repo":
-            assert one["sha256"] == hashlib.sha256(files[path].read_bytes()).hexdigest()
-            assert one["contentUrl"] == f"https://huggingface.co/datasets/phantom-org/{name}/resolve/main/{path}"
+            assert file_object["sha256"] == hashlib.sha256(files[path].read_bytes()).hexdigest()
+            assert (
+                file_object["contentUrl"] == f"https://huggingface.co/datasets/phantom-org/{name}/resolve/main/{path}"
+            )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_column_is_described(name, staged, builds):
     expected = {config: list(features) for config, features in publication.read(builds[name]).features.items()}
-    described = {of["@id"]: [field["name"] for field in of["field"]] for of in read(staged[name])["recordSet"]}
+    described = {
+        record_set["@id"]: [field["name"] for field in record_set["field"]]
+        for record_set in read(staged[name])["recordSet"]
+    }
     assert {config: fields[: len(expected[config])] for config, fields in described.items()} == expected
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_its_words_are_the_cards(name, staged, builds):
-    found = read(staged[name])
+    metadata = read(staged[name])
     written = datasheet.build_sections(publication.read(builds[name]), f"phantom-org/{name}")
-    of_body = {
+    headings = {
         "rai:dataSocialImpact": "Misuse", "rai:dataAnnotationProtocol": "Annotations", "rai:dataBiases": "Biases",
         "rai:dataPreprocessingProtocol": "Rules", "rai:dataUseCases": "Intended use", "rai:dataLimitations": "Limits",
     }  # fmt: skip
-    for field, heading in of_body.items():
-        value = found[field][0] if isinstance(found[field], list) else found[field]
+    for field, heading in headings.items():
+        value = metadata[field][0] if isinstance(metadata[field], list) else metadata[field]
         assert value == croissant.strip_markup(written[heading])
-    assert "made from these sources by rules" in found["rai:dataCollection"]
-    assert "identify anybody" in found["rai:personalSensitiveInformation"][0]
+    assert "made from these sources by rules" in metadata["rai:dataCollection"]
+    assert "identify anybody" in metadata["rai:personalSensitiveInformation"][0]
 
 
 @pytest.mark.parametrize(
@@ -69,18 +78,18 @@ def test_mlcroissant_reads_the_rows_of_the_parquet(name, staged):
         config = record_set.id
         files = sorted((staged[name] / config).iterdir())
         expected = pa.concat_tables([pq.read_table(path) for path in files]).to_pylist()
-        rows: list[dict] = [plain(record) for record in dataset.records(config)]
+        rows: list[dict] = [convert_record(record) for record in dataset.records(config)]
         splits = [row.pop("split") for row in rows] if name.startswith("cxr-contrabench") else []
         assert rows == expected
         assert set(splits) <= {path.name.split("-")[0] for path in files}
 
 
-def plain(value: Any) -> Any:
-    """A record of mlcroissant as a row: without the record set's name in its keys, text as str, numbers as Python's."""
+def convert_record(value: Any) -> Any:
+    """Convert a record of mlcroissant to a row: keys without the record set's name, text as str, Python numbers."""
     if isinstance(value, dict):
-        return {key.rsplit("/", 1)[-1]: plain(of_key) for key, of_key in value.items()}
+        return {key.rsplit("/", 1)[-1]: convert_record(nested) for key, nested in value.items()}
     if isinstance(value, list):
-        return [plain(one) for one in value]
+        return [convert_record(item) for item in value]
     return value.decode() if isinstance(value, bytes) else value.item() if hasattr(value, "item") else value
 
 
@@ -110,41 +119,43 @@ def test_without_mlcroissant_the_message_says_what_to_install(monkeypatch):
 
 @pytest.mark.parametrize("name", ["cxr-contrabench-openi", "wrong-lung-chest_imagenome"])
 def test_a_copy_with_other_times_stages_the_same_bytes(name, staged, builds, tmp_path):
-    copy, again = shutil.copytree(builds[name], tmp_path / name), tmp_path / "staged"
+    copy, restaged = shutil.copytree(builds[name], tmp_path / name), tmp_path / "staged"
     for number, path in enumerate(copy.rglob("*")):
         os.utime(path, (number * 10_000_000, number * 10_000_000))
-    again.mkdir()
-    staging.stage(publication.read(copy), again, repo_id=f"phantom-org/{name}", texts=())
-    files = {path.relative_to(again): path.read_bytes() for path in again.rglob("*") if path.is_file()}
+    restaged.mkdir()
+    staging.stage(publication.read(copy), restaged, repo_id=f"phantom-org/{name}", texts=())
+    files = {path.relative_to(restaged): path.read_bytes() for path in restaged.rglob("*") if path.is_file()}
     assert files == {path.relative_to(staged[name]): path.read_bytes() for path in staged[name].rglob("*.*")}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_key_of_a_record_set_is_one(name, staged):
-    """Variants have the ids of their originals, and a config's splits may have the same."""
+    """Variants share the ids of their originals, and the splits of a config may share ids."""
     for described in read(staged[name])["recordSet"]:
         columns = [key["@id"].removeprefix(f"{described['@id']}/") for key in described["key"]]
-        seen: list[tuple] = []
+        keys: list[tuple] = []
         for path in sorted((staged[name] / described["@id"]).glob("*.parquet")):
             split = path.name.split("-")[0]
             rows = pq.ParquetFile(path).read().to_pylist()
-            seen += [tuple(({"split": split} | row)[column] for column in columns) for row in rows]
-        assert len(set(seen)) == len(seen) > 0
+            keys += [tuple(({"split": split} | row)[column] for column in columns) for row in rows]
+        assert len(set(keys)) == len(keys) > 0
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_only_licences_are_called_so(name, staged, builds):
-    one = publication.read(builds[name])
-    given = {source.licence_url for source in one.sources if source.version != licences.OWN}
-    assert set(read(staged[name])["license"]) == given
+    built = publication.read(builds[name])
+    licence_urls = {source.licence_url for source in built.sources if source.version != licences.OWN}
+    assert set(read(staged[name])["license"]) == licence_urls
 
 
 def test_the_manifests_columns_are_described_as_on_the_card(staged):
     for name, hashed in (("wrong-lung-chest_imagenome", True), ("surgxbench-cholect45", False)):
         (record_set,) = read(staged[name])["recordSet"]
-        said = {field["name"]: field["description"] for field in record_set["field"]}
-        assert said["sha256"].startswith("HMAC-SHA256 of the row as JSON (keys sorted, no spaces, UTF-8), with a key")
-        assert said["id"] == (
+        descriptions = {field["name"]: field["description"] for field in record_set["field"]}
+        assert descriptions["sha256"].startswith(
+            "HMAC-SHA256 of the row as JSON (keys sorted, no spaces, UTF-8), with a key"
+        )
+        assert descriptions["id"] == (
             "HMAC-SHA256 of the row's id, with a key made of the labels and the config" if hashed else "the row's id"
         )
 

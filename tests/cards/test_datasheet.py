@@ -1,4 +1,4 @@
-"""The card of a published repository: the Hub's libraries read it, and what it says is what the build is."""
+"""The card of a published repository: the Hub's libraries can read it, and it agrees with the build."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_body_answers_the_fixed_questions_and_names_its_configs(name):
     assert all([*written.values(), datasheet.read_introduction(name)])
     assert "Research only" in written["Misuse"]
     assert "DIR/" not in cards.read_body(name), "how rows are loaded is generated"
-    (benchmark,) = (of for of in registry.BENCHMARKS.values() if name.startswith(f"{of.name}-"))
+    (benchmark,) = (candidate for candidate in registry.BENCHMARKS.values() if name.startswith(f"{candidate.name}-"))
     configs = [config for config, needed in benchmark.needs.items() if name == f"{benchmark.name}-{needed[0]}"]
     assert configs
     assert [config for config in configs if f"`{config}`" not in cards.read_body(name)] == []
@@ -61,13 +61,13 @@ def test_the_hubs_library_reads_the_header(name, staged, builds):
 
 @pytest.mark.parametrize("name", BODIES)
 def test_load_dataset_gives_the_staged_rows(name, staged, builds, tmp_path):
-    one = publication.read(builds[name])
+    built = publication.read(builds[name])
     header = {info["config_name"]: info for info in DatasetCard.load(staged[name] / "README.md").data["dataset_info"]}
-    for config, features in one.features.items():
+    for config, features in built.features.items():
         splits = datasets.load_dataset(str(staged[name]), config, cache_dir=str(tmp_path))
         assert isinstance(splits, datasets.DatasetDict)
         assert {split: rows.num_rows for split, rows in splits.items()} == {
-            split: n for (of, split), n in one.splits.items() if of == config
+            split: n for (entry, split), n in built.splits.items() if entry == config
         }
         for stated in header[config]["splits"]:
             rows = splits[stated["name"]]
@@ -78,7 +78,7 @@ def test_load_dataset_gives_the_staged_rows(name, staged, builds, tmp_path):
             assert (stated["num_examples"], stated["num_bytes"]) == (rows.num_rows, n_bytes)
     for config, info in header.items():
         assert info["download_size"] == sum(path.stat().st_size for path in (staged[name] / config).iterdir())
-        assert info["dataset_size"] == sum(of["num_bytes"] for of in info["splits"])
+        assert info["dataset_size"] == sum(entry["num_bytes"] for entry in info["splits"])
 
 
 @pytest.mark.parametrize("name", BODIES)
@@ -91,11 +91,11 @@ def test_the_card_has_every_section_once_and_the_builds_counts(name, staged, bui
         headings
     )
     for key, split in record["splits"].items():
-        config, of_split = key.split("/")
-        assert f"| `{config}` | `{of_split}` | {split['rows']:,} |" in text
-    for source_id, read in record["sources"].items():
+        config, split_name = key.split("/")
+        assert f"| `{config}` | `{split_name}` | {split['rows']:,} |" in text
+    for source_id, source_record in record["sources"].items():
         assert sources.source(source_id).licence in text
-        for label_file, digest in file_names.group_unknown(sources.source(source_id), read["files"]).items():
+        for label_file, digest in file_names.group_unknown(sources.source(source_id), source_record["files"]).items():
             assert f"`{label_file}` | `{digest}`" in text
     for reason, count in record.get("skipped", {}).items():
         assert f"- {count:,} {reason}" in text or (name not in ROWS and re.search(f"- [<≥]5 {re.escape(reason)}", text))
@@ -105,7 +105,7 @@ LABELS, IMAGES = "labels", "images that rows reference"
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "phrases"),
     [
         ("cxr-contrabench-chexpert", [f"- **CheXpert v1.0 / v1.0-small** ({LABELS} and {IMAGES}): ["]),
         ("cxr-contrabench-chexstruct", ["CC BY-NC 4.0", f"({IMAGES}): [CC BY-NC-ND 4.0]"]),
@@ -115,9 +115,9 @@ LABELS, IMAGES = "labels", "images that rows reference"
                                    f"({LABELS}): that of the images they were made from. Derived from licensed"]),
     ],
 )  # fmt: skip
-def test_the_chain_says_what_each_source_is_there_for(name, said, staged):
+def test_the_chain_says_what_each_source_is_there_for(name, phrases, staged):
     text = (staged[name] / "README.md").read_text(encoding="utf-8")
-    assert [words for words in said if words not in text.split("\n## Licences\n")[1]] == []
+    assert [phrase for phrase in phrases if phrase not in text.split("\n## Licences\n")[1]] == []
     assert sources.source("vindr_cxr_anatomy").licence_url not in text, "a user's tool is no licence"
 
 
@@ -141,11 +141,11 @@ def test_a_row_of_the_build_gives_the_manifests_hash_as_the_card_says(name, stag
 
 @pytest.mark.parametrize("name", BODIES)
 def test_the_card_has_the_command_that_builds_it(name, builds, staged):
-    """What the command gives: tests/cli/test_build.py."""
+    """tests/cli/test_build.py covers the output of the command."""
     record = json.loads((builds[name] / "build.json").read_text(encoding="utf-8"))
-    words = command.rebuild(record)
-    assert command.format_command(words) in (staged[name] / "README.md").read_text(encoding="utf-8")
-    parsed = cli.parser().parse_args(words[1:])
+    arguments = command.rebuild(record)
+    assert command.format_command(arguments) in (staged[name] / "README.md").read_text(encoding="utf-8")
+    parsed = cli.parser().parse_args(arguments[1:])
     built = dict.fromkeys(key.split("/")[0] for key in record["splits"])
     assert parsed.config == [config for config in built if config in registry.BENCHMARKS[record["benchmark"]].needs]
     assert [root.partition("=")[0] for root in parsed.root] == [*record["sources"]]
@@ -169,13 +169,13 @@ def test_the_next_frame_of_the_video_needs_the_videos():
     ],
 )
 def test_the_headers_licence(source_id, made_of, expected):
-    found = licences.build_header_fields(source_id, [sources.source(one) for one in made_of])
-    assert [found["license"], *filter(None, [found.get("license_name")])] == expected
+    fields = licences.build_header_fields(source_id, [sources.source(name) for name in made_of])
+    assert [fields["license"], *filter(None, [fields.get("license_name")])] == expected
 
 
 def test_several_open_licences_link_the_repositorys_own_source():
-    found = licences.build_header_fields("openi", [sources.source("chexstruct"), sources.source("openi")])
-    assert found["license_link"] == sources.source("openi").licence_url
+    fields = licences.build_header_fields("openi", [sources.source("chexstruct"), sources.source("openi")])
+    assert fields["license_link"] == sources.source("openi").licence_url
 
 
 @pytest.mark.parametrize(
@@ -194,31 +194,40 @@ def test_what_differs_from_the_paper_is_said(rows, paper, expected):
 @pytest.mark.parametrize("name", BODIES)
 def test_the_readme_of_a_build_has_the_body_and_loads_as_it_says(name, builds, tmp_path):
     text = (builds[name] / "README.md").read_text(encoding="utf-8")
-    (said,) = re.findall(r'load_dataset\("DIR/([^"]+)", "([^"]+)", split="([^"]+)"\)', text)
-    assert said[0] == name
-    rows = datasets.load_dataset(str(builds[name]), said[1], split=said[2], cache_dir=str(tmp_path))
+    (arguments,) = re.findall(r'load_dataset\("DIR/([^"]+)", "([^"]+)", split="([^"]+)"\)', text)
+    assert arguments[0] == name
+    rows = datasets.load_dataset(str(builds[name]), arguments[1], split=arguments[2], cache_dir=str(tmp_path))
     assert isinstance(rows, datasets.Dataset)
-    assert rows.num_rows == json.loads((builds[name] / "build.json").read_text())["splits"]["/".join(said[1:])]["rows"]
+    assert (
+        rows.num_rows
+        == json.loads((builds[name] / "build.json").read_text())["splits"]["/".join(arguments[1:])]["rows"]
+    )
 
 
-def entries(bibtex):
-    """Key -> fields, with single spaces; `note` is each metric's own."""
-    found = {}
+def parse_entries(bibtex):
+    """Parse BibTeX into fields by key, with single spaces; `note` is left out, because it differs by metric."""
+    fields_by_key = {}
     for key, fields in re.findall(r"@\w+\{([\w-]+),\n(.*?)\n\}", bibtex, re.DOTALL):
         split = (" ".join(field.split()) for field in re.split(r",\n(?=  \w+ = )", fields))
-        found[key] = {field for field in split if not field.startswith("note")}
-    return found
+        fields_by_key[key] = {field for field in split if not field.startswith("note")}
+    return fields_by_key
 
 
 def test_metrics_cite_the_papers_as_the_data_sets_do():
-    about = tomllib.loads((cards.FOLDER / "benchmarks.toml").read_text(encoding="utf-8"))
-    papers = {key: fields for one in about.values() for key, fields in entries(one["bibtex"].strip()).items()}
-    assert len(papers) == len(about)
-    cited = [entries((metric / f"{metric.name}.py").read_text(encoding="utf-8")) for metric in spaces.list_metrics()]
+    benchmarks = tomllib.loads((cards.FOLDER / "benchmarks.toml").read_text(encoding="utf-8"))
+    papers = {
+        key: fields
+        for benchmark in benchmarks.values()
+        for key, fields in parse_entries(benchmark["bibtex"].strip()).items()
+    }
+    assert len(papers) == len(benchmarks)
+    cited = [
+        parse_entries((metric / f"{metric.name}.py").read_text(encoding="utf-8")) for metric in spaces.list_metrics()
+    ]
     assert all(cited)
-    assert papers.keys() <= {key for of_metric in cited for key in of_metric}
-    for of_metric in cited:
-        assert {key: papers[key] for key in of_metric if key in papers}.items() <= of_metric.items()
+    assert papers.keys() <= {key for metric_entries in cited for key in metric_entries}
+    for metric_entries in cited:
+        assert {key: papers[key] for key in metric_entries if key in papers}.items() <= metric_entries.items()
 
 
 def test_splits_that_count_the_same_stand_on_one_line():
@@ -233,16 +242,16 @@ def test_splits_that_count_the_same_stand_on_one_line():
 
 
 def test_a_licence_of_images_that_rows_reference_holds_too(builds):
-    """A build whose labels are open and whose record forgets where its images come from."""
-    found = publication.read(builds["cxr-contrabench-chexpert"])
-    forgetful = replace(found, sources=(sources.source("chexstruct"),))
+    """The labels are open, and the record does not name the source of the images."""
+    built = publication.read(builds["cxr-contrabench-chexpert"])
+    forgetful = replace(built, sources=(sources.source("chexstruct"),))
     assert (forgetful.policy, forgetful.withholds_ids) == ("recipe", True)
     assert replace(forgetful, referenced=()).policy == "rows"
 
 
 @pytest.mark.parametrize("name", BODIES)
 def test_a_recipe_names_the_keys_that_its_hashes_were_made_with_and_no_other(name, builds):
-    found = publication.read(builds[name])
-    splits = () if name in ROWS else {key.split("/")[1] for key in found.record["splits"]}
-    assert set(found.published_record.get("key_fingerprints", {})) == set(splits)
-    assert "keys" not in found.published_record
+    built = publication.read(builds[name])
+    splits = () if name in ROWS else {key.split("/")[1] for key in built.record["splits"]}
+    assert set(built.published_record.get("key_fingerprints", {})) == set(splits)
+    assert "keys" not in built.published_record

@@ -1,4 +1,4 @@
-"""The committed example rows are those that the synthetic sources give now."""
+"""The committed example rows equal those built from the synthetic sources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_examples_are_made_again(name, builds):
 
 
 def test_only_recipes_have_examples(builds):
-    assert {name for name, of in builds.items() if publication.read(of).policy == "recipe"} == set(RECIPES)
+    assert {name for name, folder in builds.items() if publication.read(folder).policy == "recipe"} == set(RECIPES)
 
 
 def test_no_example_has_an_identifier_of_its_build(builds):

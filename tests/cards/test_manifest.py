@@ -1,4 +1,4 @@
-"""Hashes of rows, and how two sets of them are told apart."""
+"""Hashes of rows, and the comparison of two manifests."""
 
 from __future__ import annotations
 
@@ -63,16 +63,18 @@ def test_rows_are_equal_missing_extra_or_different(built, published, expected):
 
 
 def test_a_split_of_one_side_is_missing_or_extra_as_a_whole():
-    found = manifest.compare({("new", "test"): {"a": "1"}}, {("old", "test"): {"b": "2"}})
-    assert found == [Difference("old", "test", 0, ("b",), (), ()), Difference("new", "test", 0, (), ("a",), ())]
+    differences = manifest.compare({("new", "test"): {"a": "1"}}, {("old", "test"): {"b": "2"}})
+    assert differences == [Difference("old", "test", 0, ("b",), (), ()), Difference("new", "test", 0, (), ("a",), ())]
 
 
 def test_a_manifest_survives_its_tables(phantom_build):
     built = publication.read(phantom_build / "cxr-contrabench-chexpert")
     splits, tables = manifest.hash_build(built), manifest.build_tables(built)
     assert [*tables] == [*dict.fromkeys(config for config, _ in splits)]
-    assert {name: rows for of in tables.values() for name, rows in manifest.read_hashes(of).items()} == splits
-    assert sum(map(len, splits.values())) == sum(of.num_rows for of in tables.values()) > 0
+    assert {
+        name: rows for config_table in tables.values() for name, rows in manifest.read_hashes(config_table).items()
+    } == splits
+    assert sum(map(len, splits.values())) == sum(config_table.num_rows for config_table in tables.values()) > 0
 
 
 def test_rows_that_may_be_published_have_plain_hashes(phantom_build):

@@ -1,4 +1,4 @@
-"""Committed references and the paper's figures: what the real label files inside torchxrayvision must give."""
+"""Committed references and the paper's figures, on the real label files inside torchxrayvision."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def test_published_figures_are_of_configs_and_consistent(benchmark):
 def verdicts(tmp_path_factory):
     roots = sources.resolve_roots(dict.fromkeys(("chexpert", "openi"), "torchxrayvision"), environ={})
     folders = cxr_contrabench.build(roots, tmp_path_factory.mktemp("real"), card=cards.read_body, workers=2)
-    found = [v for folder in folders for v in cxr_contrabench.verify(folder, cards.read_references())]
-    return {f"{v.config}/{v.split}": v for v in found}
+    all_verdicts = [v for folder in folders for v in cxr_contrabench.verify(folder, cards.read_references())]
+    return {f"{v.config}/{v.split}": v for v in all_verdicts}
 
 
 def test_the_real_labels_give_the_rows_of_the_references(verdicts):
@@ -40,6 +40,6 @@ def test_the_published_count_of_train_presence_is_reproduced(verdicts):
 
 
 def test_validation_absence_leaves_285_present_targets():
-    """Section 3.2: on 132 studies with all six targets labelled, 507 are absent, so that 285 are present."""
+    """Section 3.2: 132 studies have all six targets labelled; 507 labels are absent, therefore 285 present."""
     paper = PUBLISHED["chexpert_absence/validation"]
     assert 6 * paper["studies"] == paper["rows"] + 285

@@ -1,4 +1,4 @@
-"""eval.yaml, by the fields that the Hub's documentation has."""
+"""eval.yaml has the fields that the Hub documents."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ def test_a_data_set_with_public_rows_is_registered_with_its_tasks(builds, tmp_pa
         built, into = publication.read(builds[name]), tmp_path / name
         into.mkdir()
         staging.stage(built, into, repo_id=f"phantom-org/{name}", texts=(), register=True)
-        found = yaml.safe_load((into / registration.FILE).read_text(encoding="utf-8"))
-        assert found.keys() == FIELDS
-        assert all(isinstance(found[field], str) and found[field] for field in FIELDS - {"tasks"})
-        assert len({task["id"] for task in found["tasks"]}) == len(found["tasks"]) > 0
-        for task in found["tasks"]:
-            (asked,) = chosen(task["id"])
-            assert (asked.rows["config"], asked.rows["split"]) == (task["config"], task["split"])
+        registered = yaml.safe_load((into / registration.FILE).read_text(encoding="utf-8"))
+        assert registered.keys() == FIELDS
+        assert all(isinstance(registered[field], str) and registered[field] for field in FIELDS - {"tasks"})
+        assert len({task["id"] for task in registered["tasks"]}) == len(registered["tasks"]) > 0
+        for task in registered["tasks"]:
+            (chosen_task,) = chosen(task["id"])
+            assert (chosen_task.rows["config"], chosen_task.rows["split"]) == (task["config"], task["split"])
             assert f"{task['config']}/{task['split']}" in built.record["splits"]
 
 

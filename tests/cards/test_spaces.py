@@ -1,4 +1,4 @@
-"""Metrics as Spaces: what is staged loads without medfaith, its page runs, and its card says what it has to."""
+"""Metrics as Spaces: the staged folder loads without medfaith, its page runs, and its card is complete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = [metric.name for metric in METRICS]
 HEADINGS = ["How to use", "Inputs", "Outputs", "Published values", "Limits", "Citation"]
 COLOURS = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}
 
-# What a Space has not: medfaith, and libraries that evaluate would take a long time to import.
+# Modules that a Space does not have: medfaith, and libraries that evaluate is slow to import.
 WITHOUT = """
 import importlib.abc, json, runpy, sys
 
@@ -58,16 +58,16 @@ print(json.dumps(found))
 )
 
 
-def environment(home: Path) -> dict[str, str]:
-    """Of a process that reaches nothing and finds nothing of the checkout."""
-    kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+def make_environment(home: Path) -> dict[str, str]:
+    """Build the environment of a process without network access and without the checkout."""
+    inherited = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     offline = {"HF_HUB_OFFLINE": "1", "GRADIO_ANALYTICS_ENABLED": "False", "NO_PROXY": "127.0.0.1"}
-    return {**kept, **offline, "HF_HOME": str(home), "HF_MODULES_CACHE": str(home / "modules"), "PYTHONPATH": ""}
+    return {**inherited, **offline, "HF_HOME": str(home), "HF_MODULES_CACHE": str(home / "modules"), "PYTHONPATH": ""}
 
 
 @pytest.fixture(scope="module")
 def staged(tmp_path_factory) -> Path:
-    """A folder in which every metric is staged as clinic/<metric>."""
+    """A folder with every metric staged as clinic/<metric>."""
     away = tmp_path_factory.mktemp("spaces")
     for metric in METRICS:
         into = away / "clinic" / metric.name
@@ -78,8 +78,8 @@ def staged(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def loaded(staged, tmp_path_factory) -> dict:
-    """What one process that has no medfaith makes of all the staged cards and example inputs."""
-    command, env = [sys.executable, "-c", EXAMPLES, *NAMES], environment(tmp_path_factory.mktemp("home"))
+    """Results of all staged cards and example inputs, from one process without medfaith."""
+    command, env = [sys.executable, "-c", EXAMPLES, *NAMES], make_environment(tmp_path_factory.mktemp("home"))
     done = subprocess.run(command, cwd=staged, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -103,7 +103,7 @@ def test_a_space_is_files_that_name_only_one_another(staged, metric):
     paths = list(folder.rglob("*"))
     assert all(path.is_file() and not path.is_symlink() for path in paths)
     assert {"README.md", "app.py", "example.json", "requirements.txt", f"{metric.name}.py"} <= {p.name for p in paths}
-    imported = {name for path in folder.glob("*.py") for name in third_party(path)}
+    imported = {name for path in folder.glob("*.py") for name in list_third_party(path)}
     listed = (folder / "requirements.txt").read_text(encoding="utf-8").splitlines()
     assert [line.split(">=")[0] for line in listed] == sorted(imported)
     libraries = {"datasets", "evaluate", "gradio", "numpy"}
@@ -121,7 +121,7 @@ def test_a_static_space_shows_the_card_and_the_examples_with_their_scores(tmp_pa
     assert not (folder / "app.py").exists()
     assert "gradio" not in (folder / "requirements.txt").read_text(encoding="utf-8")
     page = (folder / "index.html").read_text(encoding="utf-8")
-    assert not re.search("<(script|link|img)|url\\(", page)  # it needs no other file
+    assert not re.search("<(script|link|img)|url\\(", page)  # the page is self-contained
     assert {"Examples", *HEADINGS} <= set(re.findall("<h2>(.+)</h2>", page))
     text = " ".join(html.unescape(re.sub("<[^>]+>", " ", page)).split())
     for example in json.loads((folder / "example.json").read_text(encoding="utf-8"))["examples"]:
@@ -139,8 +139,8 @@ def test_a_static_space_names_the_library_that_it_lacks(tmp_path, monkeypatch):
         spaces.stage(METRICS[0], tmp_path, f"clinic/{NAMES[0]}", "static")
 
 
-def written(room: Path, files: dict[str, str]) -> Path:
-    """A metric `m` in a room of the given files."""
+def write_metric(room: Path, files: dict[str, str]) -> Path:
+    """Write the files of a metric `m` and return its folder."""
     for name, source in files.items():
         (room / name).parent.mkdir(exist_ok=True)
         (room / name).write_text(source, encoding="utf-8")
@@ -154,11 +154,11 @@ def test_files_of_other_folders_lie_flat_beside_the_module_and_are_named_by_it(t
     module = f"import evaluate\n{FULL}m.score import (\n    a,\n    b as c,\n)\n\nX = 1\n"
     score = "from ..n.score import a\n\n\ndef b():\n    from .late import z\n    return z\n"
     deep = {"n/score.py": "from .deep import a\n", "n/deep.py": "a = 1\n", "m/late.py": "z = 2\n"}
-    bundle = spaces.bundle(written(tmp_path, {"m/m.py": module, "m/score.py": score, **deep}))
-    named = "".join(f"from .{name} import __name__ as _{name}\n" for name in ("late", "n_deep", "n_score"))
+    bundle = spaces.bundle(write_metric(tmp_path, {"m/m.py": module, "m/score.py": score, **deep}))
+    imports = "".join(f"from .{name} import __name__ as _{name}\n" for name in ("late", "n_deep", "n_score"))
     comment = "# evaluate fetches only the files that this one names."
     assert set(bundle) == {"m.py", "score.py", "n_score.py", "late.py", "n_deep.py"}
-    assert bundle["m.py"] == f"import evaluate\nfrom .score import a, b as c\n\n{comment}\n{named}\nX = 1\n"
+    assert bundle["m.py"] == f"import evaluate\nfrom .score import a, b as c\n\n{comment}\n{imports}\nX = 1\n"
     assert bundle["score.py"] == score.replace("..n.score", ".n_score")
     assert (bundle["n_score.py"], bundle["n_deep.py"]) == ("from .n_deep import a\n", "a = 1\n")
 
@@ -177,20 +177,20 @@ def test_files_of_other_folders_lie_flat_beside_the_module_and_are_named_by_it(t
 )
 def test_what_no_space_can_have_is_refused(tmp_path, files, message):
     with pytest.raises(ValueError, match=message):
-        spaces.bundle(written(tmp_path, files))
+        spaces.bundle(write_metric(tmp_path, files))
 
 
-def third_party(path: Path) -> set[str]:
-    """Distributions that a file imports; a sibling that it imports is there."""
-    found = set()
+def list_third_party(path: Path) -> set[str]:
+    """List the third-party modules that a file imports; modules that it imports relatively must exist."""
+    modules = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level:
             assert (path.parent / f"{node.module}.py").exists(), node.module
         elif isinstance(node, ast.ImportFrom):
-            found.add(str(node.module).split(".")[0])
+            modules.add(str(node.module).split(".")[0])
         elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[0] for alias in node.names}
-    return found - set(sys.stdlib_module_names)
+            modules |= {alias.name.split(".")[0] for alias in node.names}
+    return modules - set(sys.stdlib_module_names)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -213,8 +213,8 @@ def test_the_header_is_one_that_the_hub_takes(staged, name):
 @pytest.mark.parametrize("metric", METRICS, ids=NAMES)
 def test_a_card_says_range_direction_published_values_and_limits(metric):
     body = (metric / "README.md").read_text(encoding="utf-8").split("---\n", 2)[2]
-    parts = re.split(r"^## (.+)$", body, flags=re.MULTILINE)[1:]
-    section = dict(zip(parts[::2], parts[1::2], strict=True))
+    headings = re.split(r"^## (.+)$", body, flags=re.MULTILINE)[1:]
+    section = dict(zip(headings[::2], headings[1::2], strict=True))
     assert [heading for heading in section if heading in HEADINGS] == HEADINGS
     for heading, pattern in (("Outputs", r"\*\*Range\.\*\* \S"), ("Outputs", r"\*\*Direction\.\*\* \S"),
                              ("Published values", r"(Table|Figure)s? \d+"), ("Limits", r"\n- \S")):  # fmt: skip
@@ -227,72 +227,72 @@ def test_staging_gives_the_same_files_again(staged, tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-# The page, in a process of its own, asked by Gradio's client.
+# Run the page in its own process and query it by Gradio's client.
 
 PAGE = WITHOUT + "runpy.run_path('app.py', run_name='__main__')"
 
 
 @pytest.fixture(scope="module")
 def page(staged, tmp_path_factory):
-    """A client of the page of `ivt`."""
+    """A Gradio client of the running page of `ivt`."""
     from gradio_client import Client
 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    of = environment(tmp_path_factory.mktemp("home"))
-    of |= {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
-    command, how = [sys.executable, "-u", "-c", PAGE], {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    started = subprocess.Popen(command, cwd=staged / "clinic" / "ivt", env=of, text=True, **how)
+    variables = make_environment(tmp_path_factory.mktemp("home"))
+    variables |= {"GRADIO_SERVER_NAME": "127.0.0.1", "GRADIO_SERVER_PORT": str(port)}
+    command, streams = [sys.executable, "-u", "-c", PAGE], {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    started = subprocess.Popen(command, cwd=staged / "clinic" / "ivt", env=variables, text=True, **streams)
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("NO_PROXY", "127.0.0.1")
             patch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
-            yield Client(address(started), verbose=False, download_files=tmp_path_factory.mktemp("client"))
+            yield Client(read_address(started), verbose=False, download_files=tmp_path_factory.mktemp("client"))
     finally:
         started.kill()
     assert "Traceback" not in (printed := started.communicate()[0]), printed
 
 
-def address(page: subprocess.Popen[str]) -> str:
-    """Where a page that starts is served; gives it two minutes."""
-    seen, late = [], threading.Timer(120, page.kill)
+def read_address(page: subprocess.Popen[str]) -> str:
+    """Read the address of a starting page from its output; wait two minutes at most."""
+    lines, late = [], threading.Timer(120, page.kill)
     late.start()
     for line in page.stdout or ():
-        seen.append(line)
-        if found := re.search(r"http://127\.0\.0\.1:\d+", line):
+        lines.append(line)
+        if match := re.search(r"http://127\.0\.0\.1:\d+", line):
             late.cancel()
-            return found[0]
-    raise AssertionError("".join(seen))
+            return match[0]
+    raise AssertionError("".join(lines))
 
 
 @pytest.mark.parametrize("example", [0, 2])
 def test_the_page_shows_an_example_and_gives_the_metrics_scores(page, loaded, staged, example):
-    shown = json.loads((staged / "clinic" / "ivt" / "example.json").read_text(encoding="utf-8"))["examples"]
+    examples = json.loads((staged / "clinic" / "ivt" / "example.json").read_text(encoding="utf-8"))["examples"]
     typed = page.predict(example, api_name="/example")
-    assert json.loads(typed) == shown[example]["inputs"]
+    assert json.loads(typed) == examples[example]["inputs"]
     table, scores = page.predict(example, typed, api_name="/score")
     expected = loaded["ivt"]["scores"][example]
-    assert scores == null_for_nan(expected)
+    assert scores == replace_nan(expected)
     rows = dict(table["data"])
     for key, value in expected.items():
         if isinstance(value, int | float):
             assert rows[key] == (f"{value:.4f}" if isinstance(value, float) else str(value))
 
 
-def null_for_nan(value):
-    """What JSON makes of scores."""
+def replace_nan(value):
+    """Replace NaN by None, as JSON does with scores."""
     if isinstance(value, dict):
-        return {key: null_for_nan(one) for key, one in value.items()}
+        return {key: replace_nan(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [null_for_nan(one) for one in value]
+        return [replace_nan(item) for item in value]
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
 ROW = {"classes": ["hook"], "video": "41"}
 
 
-def written_out(references: list[dict], **more: int) -> str:
+def encode_inputs(references: list[dict], **more: int) -> str:
     return json.dumps({"predictions": ["A hook."], "references": references, **more})
 
 
@@ -302,10 +302,10 @@ def written_out(references: list[dict], **more: int) -> str:
         ("{", "Expecting property name"),
         ("[1]", "expected one JSON object"),
         ('{"predictions": ["A hook."]}', "references: missing"),
-        (written_out([ROW | {"classes": ["x"]}]), "row 1: 'x'; expected one of the 7 classes"),
-        (written_out([ROW, ROW]), "Mismatch in the number"),
-        (written_out([{"video": "41"}]), "not of the form below"),
-        (written_out([ROW], q=5), "unexpected keyword argument 'q'"),
+        (encode_inputs([ROW | {"classes": ["x"]}]), "row 1: 'x'; expected one of the 7 classes"),
+        (encode_inputs([ROW, ROW]), "Mismatch in the number"),
+        (encode_inputs([{"video": "41"}]), "not of the form below"),
+        (encode_inputs([ROW], q=5), "unexpected keyword argument 'q'"),
     ],
 )
 def test_a_bad_input_gives_a_message_and_the_next_one_is_scored(page, loaded, typed, message):

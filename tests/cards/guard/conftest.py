@@ -1,4 +1,4 @@
-"""Staged builds of synthetic sources, to plant leaks in, and the guard's refusal of them."""
+"""Staged builds of synthetic sources, for tests that plant leaks."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def publications(builds):
 
 @pytest.fixture
 def refused(publications, staged):
-    """The refusal of a staged folder. made: the build that medfaith made it of, where it is as it was made."""
+    """A function that returns the guard's error for a staged folder; `publication` defaults to the unchanged build."""
 
-    def check(folder, *texts, made=None):
-        again = partial(shutil.copytree, folder if made else staged[folder.name], dirs_exist_ok=True)
+    def check(folder, *texts, publication=None):
+        restage = partial(shutil.copytree, folder if publication else staged[folder.name], dirs_exist_ok=True)
         with pytest.raises(InputError) as error:
-            guard.check(folder, made or publications[folder.name], texts, again, MACHINE)
+            guard.check(folder, publication or publications[folder.name], texts, restage, MACHINE)
         return error.value
 
     return check

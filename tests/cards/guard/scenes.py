@@ -1,4 +1,4 @@
-"""Stagings of phantom builds, and changes to them as real mistakes would make them."""
+"""Staged phantom builds, and changes that imitate real mistakes."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ OPENI, CHEXPERT, REXVQA = "cxr-contrabench-openi", "cxr-contrabench-chexpert", "
 HEAL, SURGX, WRONG_LUNG = "heal-medvqa-vindr_cxr", "surgxbench-cholect45", "wrong-lung-chest_imagenome"
 
 
-def opened(publication: Publication) -> Publication:
-    """As it would be if its sources' licences let rows out."""
+def open_licences(publication: Publication) -> Publication:
+    """Return the publication as if the licences of its sources allowed publishing rows."""
     return replace(publication, sources=(source("openi"),), referenced=())
 
 
-def rows_of(publication: Publication) -> list[dict[str, Any]]:
+def read_rows(publication: Publication) -> list[dict[str, Any]]:
     return [row for _, _, table in publication.tables() for row in table.to_pylist()]
 
 
-def first_parquet(staged: Path) -> Path:
+def find_first_parquet(staged: Path) -> Path:
     return min(staged.glob("*/*.parquet"))
 
 
-def rewrite(path: Path, change: Callable[[pa.Table], pa.Table], **options: Any) -> None:
-    """Writes a Parquet file again with another table."""
+def write_changed(path: Path, change: Callable[[pa.Table], pa.Table], **options: Any) -> None:
+    """Rewrite a Parquet file with another table."""
     pq.write_table(change(pq.ParquetFile(path).read()), path, **options)
 
 
-def insert_before_footer(path: Path, data: bytes) -> None:
-    """Puts bytes where no reader of the Parquet file looks."""
+def put_before_footer(path: Path, data: bytes) -> None:
+    """Insert bytes that no reader of the Parquet file reads."""
     written = path.read_bytes()
     footer = len(written) - 8 - int.from_bytes(written[-8:-4], "little")
     path.write_bytes(written[:footer] + data + written[footer:])
     assert pq.read_table(path).num_rows
 
 
-def with_value(table: pa.Table, row: int, column: str, value: Any) -> pa.Table:
-    """With another value in a row (from 1). column: dotted, the first item of a list."""
+def put_value(table: pa.Table, row: int, column: str, value: Any) -> pa.Table:
+    """Replace a value in a row (counted from 1); `column` is a dotted path to the first item of each list."""
     rows = table.to_pylist()
     *outer, last = column.split(".")
     holder: Any = rows[row - 1]
@@ -65,26 +65,26 @@ def with_value(table: pa.Table, row: int, column: str, value: Any) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=table.schema)
 
 
-def image_bytes(kind: str) -> bytes:
+def encode_image(kind: str) -> bytes:
     pixels = Image.fromarray(np.random.default_rng(0).integers(0, 256, (12, 12), np.uint8))
     pixels.save(file := io.BytesIO(), kind)
     return file.getvalue()
 
 
-def with_rows(publication: Publication, change: Callable[[pa.Table], pa.Table]) -> Publication:
-    """The build as if its first split had other rows."""
-    first, *others = list(publication.tables())
-    config, split, table = first
+def update_rows(publication: Publication, change: Callable[[pa.Table], pa.Table]) -> Publication:
+    """Return the build with changed rows in its first split."""
+    first_split, *other_splits = list(publication.tables())
+    config, split, table = first_split
 
     class Changed(Publication):
         def tables(self):
-            return iter([(config, split, change(table)), *others])
+            return iter([(config, split, change(table)), *other_splits])
 
     return Changed(**{name: getattr(publication, name) for name in publication.__dataclass_fields__})
 
 
-def with_record(publication: Publication, change: Callable[[dict[str, Any]], Any]) -> Publication:
-    """The build as if its build.json had something else."""
+def update_record(publication: Publication, change: Callable[[dict[str, Any]], Any]) -> Publication:
+    """Return the build with a changed build.json."""
     record = json.loads(json.dumps(publication.record))
     change(record)
     return replace(publication, record=record)

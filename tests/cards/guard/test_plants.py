@@ -1,4 +1,4 @@
-"""Leaks, planted wherever something is published: each is refused, and what is built passes."""
+"""Planted leaks in every published part are refused; unchanged builds pass."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from tests.cards.guard.scenes import (
     REXVQA,
     SURGX,
     WRONG_LUNG,
-    first_parquet,
-    image_bytes,
-    insert_before_footer,
-    opened,
-    rewrite,
-    rows_of,
-    with_record,
-    with_rows,
-    with_value,
+    encode_image,
+    find_first_parquet,
+    open_licences,
+    put_before_footer,
+    put_value,
+    read_rows,
+    update_record,
+    update_rows,
+    write_changed,
 )  # fmt: skip
 
-PNG, TOKEN = image_bytes("PNG"), "hf_" + "aB3" * 12
+PNG, TOKEN = encode_image("PNG"), "hf_" + "aB3" * 12
 
 
-def identifier(publication: Publication) -> str:
-    return rows_of(publication)[0]["id"]
+def get_identifier(publication: Publication) -> str:
+    return read_rows(publication)[0]["id"]
 
 
-def row(publication: Publication) -> str:
-    return json.dumps({name: value for name, value in rows_of(publication)[0].items() if name != "region"})
+def get_row(publication: Publication) -> str:
+    return json.dumps({name: value for name, value in read_rows(publication)[0].items() if name != "region"})
 
 
-# What is planted: a text, or what makes one of a build.
+# Kind of leak -> text, or a function that makes the text from a build.
 KINDS: dict[str, str | Callable[[Publication], str]] = {
     "an image in base64": base64.b64encode(PNG).decode(),
     "an image in a data URI": f"data:image/png;base64,{base64.b64encode(PNG).decode()[:40]}",
@@ -73,44 +73,46 @@ KINDS: dict[str, str | Callable[[Publication], str]] = {
     "a name of the user": "CXAS of jdoe",
     "a name of the machine": "CXAS on Ward7",
     "the key of the hashes": lambda publication: next(iter(publication.record.get("keys", {"": "0" * 65}).values())),
-    "an identifier": identifier,
-    "a row": row,
+    "an identifier": get_identifier,
+    "a row": get_row,
 }
 
 
-def staged_of(name: str, made: Publication, folder: Path) -> Path:
-    """What medfaith stages of a build, in a folder."""
+def stage_build(name: str, publication: Publication, folder: Path) -> Path:
+    """Stage a build in a subfolder of `folder`."""
     (staged := folder / name).mkdir()
-    staging.generate(made, f"phantom-org/{name}", False, staged)
+    staging.generate(publication, f"phantom-org/{name}", False, staged)
     return staged
 
 
-def segmenter(record: dict[str, Any], text: str) -> None:
+def put_segmenter(record: dict[str, Any], text: str) -> None:
     record["arguments"]["segmenter"] = text
 
 
-def reason(record: dict[str, Any], text: str) -> None:
+def put_reason(record: dict[str, Any], text: str) -> None:
     record.setdefault("skipped", {})[text] = 9
 
 
-def term(record: dict[str, Any], text: str) -> None:
+def put_term(record: dict[str, Any], text: str) -> None:
     next(iter(next(iter(record["splits"].values()))["counts"].values()))[text] = 9
 
 
-# Where it is planted in a build's record, so that medfaith itself would write it. What a user says of a tool is free.
-PLACES = [(segmenter, kind) for kind in KINDS]
-PLACES += [(place, kind) for place in (reason, term) for kind in ("a report", "an e-mail address", "an identifier")]
+# Places in a build's record that medfaith itself would publish. The name of the user's segmenter is free text.
+PLACES = [(put_segmenter, kind) for kind in KINDS]
+PLACES += [
+    (place, kind) for place in (put_reason, put_term) for kind in ("a report", "an e-mail address", "an identifier")
+]
 
 
 @pytest.mark.parametrize(("place", "kind"), PLACES)
 def test_a_text_that_a_build_brings_along_is_refused(place, kind, publications, refused, tmp_path):
     text = KINDS[kind]
     text = text if isinstance(text, str) else text(publications[HEAL])
-    made = with_record(publications[HEAL], lambda record: place(record, text))
-    assert TOKEN not in str(refused(staged_of(HEAL, made, tmp_path), REPORT, made=made))
+    publication = update_record(publications[HEAL], lambda record: place(record, text))
+    assert TOKEN not in str(refused(stage_build(HEAL, publication, tmp_path), REPORT, publication=publication))
 
 
-# Column of openi_report_absence, and a value that no template makes.
+# Kind -> column of openi_report_absence, and a value that no template produces.
 VALUES = {
     "a sentence of the report": ("cue", "There is a small left pleural effusion with adjacent atelectasis."),
     "a cue with a word more": ("cue", "no evidence of cancer"),
@@ -140,27 +142,27 @@ VALUES = {
 @pytest.mark.parametrize("kind", VALUES)
 def test_a_value_that_no_template_makes_is_refused(kind, publications):
     column, value = VALUES[kind]
-    made = with_rows(publications[OPENI], lambda table: with_value(table, 7, column, value))
-    (leak,) = guard.words.find_leaks(made)
+    publication = update_rows(publications[OPENI], lambda table: put_value(table, 7, column, value))
+    (leak,) = guard.words.find_leaks(publication)
     assert (leak.row, leak.column, "no template makes" in leak.found) == (7, column, True)
 
 
 def add(name: str, text: str) -> Callable[[Path], Any]:
-    """Adds a text to a file that medfaith writes, or a file."""
+    """Return an edit that appends text to a file, or creates the file."""
     return lambda folder: (folder / name).open("a", encoding="utf-8").write(text)
 
 
-def of_rows(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], Any]:
-    return lambda folder: rewrite(first_parquet(folder), change)
+def update_parquet(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], Any]:
+    return lambda folder: write_changed(find_first_parquet(folder), change)
 
 
-def link(folder: Path) -> None:
+def put_link(folder: Path) -> None:
     card, elsewhere = folder / "README.md", folder.parent / "card"
     card.rename(elsewhere)
     card.symlink_to(elsewhere)
 
 
-# What is done to what is staged: any file, and any byte of one, that medfaith does not write.
+# Edits of a staged folder that add or change a file.
 FILES: dict[str, Callable[[Path], Any]] = {
     "a word on the card": add("README.md", f"\nFor example {TOKEN}\n"),
     "a space in build.json": add("build.json", " "),
@@ -169,14 +171,14 @@ FILES: dict[str, Callable[[Path], Any]] = {
     "a hidden file": add(".cache", "x"),
     "a folder": lambda folder: (folder / "images").mkdir(),
     "a folder in place of a file": lambda f: (f / "build.json").unlink() or (f / "build.json").mkdir(),
-    "a link in place of a file": link,
+    "a link in place of a file": put_link,
     "a link to a folder": lambda folder: (folder / "more").symlink_to(folder.parent),
     "a pipe": lambda folder: os.mkfifo(folder / "pipe"),
-    "a missing split": lambda folder: first_parquet(folder).unlink(),
-    "an image inside Parquet": lambda folder: insert_before_footer(first_parquet(folder), PNG),
-    "Parquet that another program wrote": of_rows(lambda table: table),
-    "rows in another order": of_rows(lambda table: table.take(pa.array(range(len(table))[::-1]))),
-    "metadata of Parquet": of_rows(lambda table: table.replace_schema_metadata({b"note": b"x"})),
+    "a missing split": lambda folder: find_first_parquet(folder).unlink(),
+    "an image inside Parquet": lambda folder: put_before_footer(find_first_parquet(folder), PNG),
+    "Parquet that another program wrote": update_parquet(lambda table: table),
+    "rows in another order": update_parquet(lambda table: table.take(pa.array(range(len(table))[::-1]))),
+    "metadata of Parquet": update_parquet(lambda table: table.replace_schema_metadata({b"note": b"x"})),
 }  # fmt: skip
 
 
@@ -189,7 +191,7 @@ def test_a_file_that_medfaith_did_not_write_is_refused(kind, staged, refused, tm
     assert TOKEN not in str(error)
 
 
-# What a build.json may not have, in place of what medfaith build writes.
+# Edits of build.json that make it invalid: repository, edit, expected column.
 RECORDS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     "an entry of its own": (CHEXPERT, lambda r: r.update(note="x"), "note"),
     "an option of its own": (CHEXPERT, lambda r: r["arguments"].update(note="x"), "arguments.note"),
@@ -204,8 +206,8 @@ RECORDS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     "a count of another column": (
         REXVQA, lambda r: next(iter(r["splits"].values()))["counts"].update(finding={"edema": 7, "mass": 7}), "finding"
     ),
-    "a long term": (CHEXPERT, lambda r: term(r, "word " * 9), ".counts."),
-    "a long reason": (CHEXPERT, lambda r: reason(r, "word " * 30), "skipped."),
+    "a long term": (CHEXPERT, lambda r: put_term(r, "word " * 9), ".counts."),
+    "a long reason": (CHEXPERT, lambda r: put_reason(r, "word " * 30), "skipped."),
     "no count": (CHEXPERT, lambda r: next(iter(r["splits"].values())).update(studies="Jane"), "studies"),
     "no medfaith": (CHEXPERT, lambda r: r.pop("medfaith"), "medfaith"),
     "another medfaith": (CHEXPERT, lambda r: r.update(medfaith="of Jane Doe"), "medfaith"),
@@ -215,30 +217,32 @@ RECORDS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
 @pytest.mark.parametrize("kind", RECORDS)
 def test_a_record_that_says_more_than_it_may_is_refused(kind, publications):
     name, change, column = RECORDS[kind]
-    first, *_ = guard.record.find_leaks(with_record(publications[name], change))
-    assert column in str(first.column)
+    leak, *_ = guard.record.find_leaks(update_record(publications[name], change))
+    assert column in str(leak.column)
 
 
 @pytest.mark.parametrize(
-    ("name", "made", "column"),
+    ("name", "change", "column"),
     [
-        (OPENI, lambda built: with_rows(built, lambda table: with_value(table, 7, "question", QUOTE)), "question"),
-        (CHEXPERT, lambda built: with_record(built, lambda record: record.update(note="x")), "note"),
+        (OPENI, lambda built: update_rows(built, lambda table: put_value(table, 7, "question", QUOTE)), "question"),
+        (CHEXPERT, lambda built: update_record(built, lambda record: record.update(note="x")), "note"),
     ],
     ids=["rows", "record"],
 )
-def test_the_guard_looks_at_rows_and_at_the_record(name, made, column, publications, refused, tmp_path):
-    changed = made(publications[name])
-    assert refused(staged_of(name, changed, tmp_path), made=changed).column == column
+def test_the_guard_looks_at_rows_and_at_the_record(name, change, column, publications, refused, tmp_path):
+    changed = change(publications[name])
+    assert refused(stage_build(name, changed, tmp_path), publication=changed).column == column
 
 
 @pytest.mark.parametrize("source", ["chexpert", "vindr_cxr_anatomy"])
 def test_a_file_of_the_users_is_named_nowhere(source, publications, tmp_path):
-    """A mask file that was called like a person and a record number got into all three files."""
+    """A mask file named after a person and a record number once got into all three files."""
     name = CHEXPERT if source == "chexpert" else HEAL
-    named = {"Jane Doe 12345.json": "ab" * 32, "12345.json": "cd" * 32}
-    made = with_record(publications[name], lambda record: record["sources"][source]["files"].update(named))
-    folder = staged_of(name, made, tmp_path)
+    file_hashes = {"Jane Doe 12345.json": "ab" * 32, "12345.json": "cd" * 32}
+    publication = update_record(
+        publications[name], lambda record: record["sources"][source]["files"].update(file_hashes)
+    )
+    folder = stage_build(name, publication, tmp_path)
     for file in ("README.md", "build.json", "croissant.json"):
         text = (folder / file).read_text(encoding="utf-8")
         assert not any(word in text for word in ("Jane", "12345", "abab"))
@@ -247,13 +251,13 @@ def test_a_file_of_the_users_is_named_nowhere(source, publications, tmp_path):
 
 def test_what_is_built_passes(staged, publications):
     for name, publication in publications.items():
-        again = partial(staging.generate, publication, f"phantom-org/{name}", False)
-        guard.check(staged[name], publication, [REPORT], again)
+        restage = partial(staging.generate, publication, f"phantom-org/{name}", False)
+        guard.check(staged[name], publication, [REPORT], restage)
 
 
 def test_rows_of_a_benchmark_without_a_vocabulary_are_refused(publications):
     with pytest.raises(InputError, match="have no vocabulary"):
-        list(guard.words.find_leaks(opened(publications[HEAL])))
+        list(guard.words.find_leaks(open_licences(publications[HEAL])))
 
 
 @pytest.mark.full
@@ -272,10 +276,12 @@ def test_a_recipe_is_held_against_the_reports_that_are_at_hand(
 ):
     texts = list(reports.texts(publications[WRONG_LUNG], phantom_wrong_lung_roots))
     assert any(text.where.startswith("sentence ") for text in texts)
-    own = publications["heal-medvqa-mimic_cxr"]
-    found = list(reports.texts(own, {**phantom_heal_roots, "mimic_cxr_reports": phantom_heal_roots["mimic_cxr"]}))
-    assert found
-    assert list(reports.texts(own, {})) == []
+    publication = publications["heal-medvqa-mimic_cxr"]
+    mimic_texts = list(
+        reports.texts(publication, {**phantom_heal_roots, "mimic_cxr_reports": phantom_heal_roots["mimic_cxr"]})
+    )
+    assert mimic_texts
+    assert list(reports.texts(publication, {})) == []
     with pytest.raises(InputError, match="are needed to check"):
         list(reports.texts(publications[OPENI], {}))
 

@@ -1,4 +1,4 @@
-"""The guard's rules on single texts: what passes, what is refused, and that no place or writing hides it."""
+"""The guard's rules on single texts: accepted, refused, and refused in every place and notation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from medfaith.builders.schemas.contrabench import QUESTION
 from medfaith.cards.publish.guard import columns, paths, pixels, secrets
 from medfaith.cards.publish.guard.found import SHOWN, Value, shorten
 from medfaith.cards.publish.guard.quotes import RUN, Quotable, Text
-from tests.cards.guard.scenes import image_bytes
+from tests.cards.guard.scenes import encode_image
 
 HARMLESS = [
     "left/right", "w/o contrast", "1/2", "s/p", "and/or", "n/a", "A/P and lateral", "either / or", "presence /absence",
@@ -54,9 +54,9 @@ PATHS = [
 
 @pytest.mark.parametrize("text", PATHS)
 def test_paths_of_a_machine_are_found(text):
-    found = paths.find(text)
-    assert found is not None
-    assert len(found.what) < SHOWN + 60
+    leak = paths.find(text)
+    assert leak is not None
+    assert len(leak.what) < SHOWN + 60
 
 
 WRITINGS = {
@@ -79,12 +79,12 @@ WRITINGS = {
 @pytest.mark.parametrize("writing", WRITINGS)
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "TIFF", "BMP"])
 def test_image_data_is_found_in_every_writing(kind, writing):
-    assert pixels.find(f"A card. {WRITINGS[writing](image_bytes(kind))} And more.") is not None
+    assert pixels.find(f"A card. {WRITINGS[writing](encode_image(kind))} And more.") is not None
 
 
 @given(st.binary(min_size=60, max_size=300))
 def test_bytes_in_base64_are_found_whatever_they_are(data):
-    """Unless they look like words: a kind of character is missing, or there are separators as of a path."""
+    """Exceptions look like words: a character class is missing, or separators occur as in a path."""
     text = base64.b64encode(data).decode().rstrip("=")
     pieces = re.split(r"[/+]+", text)
     plain = re.search("[a-z]", text) and re.search("[A-Z]", text) and re.search("[0-9]", text)
@@ -101,39 +101,39 @@ def test_digests_pass(digests):
 WORDS = st.lists(st.text("abcdefghij", min_size=1, max_size=6), min_size=RUN, max_size=20)
 
 
-def quoted(published: str, report: str) -> list[str]:
+def find_quoted(published: str, report: str) -> list[str]:
     quotable = Quotable()
     quotable.add(Value("README.md", published))
     return [error.found for error in quotable.find_quoted([Text("report 1", report)])]
 
 
 @given(WORDS, st.data(), st.sampled_from([" ", ", ", "\n", " - ", "; "]))
-def test_eight_words_of_a_report_are_found_however_they_are_set(words, data, between):
-    start = data.draw(st.integers(0, len(words) - RUN))
-    run = between.join(words[start : start + RUN]).upper()
-    assert quoted(f"So: {run}!", " ".join(words)) != []
+def test_eight_words_of_a_report_are_found_however_they_are_set(tokens, data, between):
+    start = data.draw(st.integers(0, len(tokens) - RUN))
+    run = between.join(tokens[start : start + RUN]).upper()
+    assert find_quoted(f"So: {run}!", " ".join(tokens)) != []
 
 
 @given(WORDS)
-def test_seven_words_in_a_row_are_not(words):
-    published = " ".join(f"{word} x{i}" if i % (RUN - 1) == RUN - 2 else word for i, word in enumerate(words))
-    assert quoted(published, " ".join(words)) == []
+def test_seven_words_in_a_row_are_not(tokens):
+    published = " ".join(f"{word} x{i}" if i % (RUN - 1) == RUN - 2 else word for i, word in enumerate(tokens))
+    assert find_quoted(published, " ".join(tokens)) == []
 
 
 def test_a_short_sentence_is_not_looked_for_in_reports():
-    assert quoted("no pleural effusion is seen", "No pleural effusion is seen.") == []
+    assert find_quoted("no pleural effusion is seen", "No pleural effusion is seen.") == []
 
 
 def test_both_places_are_named():
     text = "no focal consolidation pleural effusion or pneumothorax is seen"
-    (found,) = quoted(text, f"FINDINGS: {text}.")
-    assert "report 1" in found
-    assert "no focal consolidation" in found
+    (message,) = find_quoted(text, f"FINDINGS: {text}.")
+    assert "report 1" in message
+    assert "no focal consolidation" in message
 
 
 def test_a_text_is_read_once_and_a_report_named_once():
     text = " ".join(map(str, range(30)))
-    assert len(quoted(text, text)) == 1
+    assert len(find_quoted(text, text)) == 1
 
 
 @given(st.text(max_size=300))
@@ -148,10 +148,10 @@ NESTED = pa.list_(
 )
 
 
-def leaves(value):
+def iterate_leaves(value):
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
-            yield from leaves(inner)
+            yield from iterate_leaves(inner)
     elif isinstance(value, str):
         yield value
 
@@ -165,11 +165,13 @@ _ITEM = st.none() | st.fixed_dictionaries(
 @given(st.lists(st.none() | st.lists(_ITEM, max_size=3), max_size=6))
 def test_every_text_of_a_column_is_seen_with_its_first_row(rows):
     table = pa.table({"x": pa.array(rows, NESTED)})
-    seen = {}
+    first_rows = {}
     for _, values in columns.iterate_distinct(table):
         for text, row in values:
-            seen[text] = min(row, seen.get(text, row))
-    assert seen == {text: number for number, row in reversed([*enumerate(rows, 1)]) for text in leaves(row)}
+            first_rows[text] = min(row, first_rows.get(text, row))
+    assert first_rows == {
+        text: number for number, row in reversed([*enumerate(rows, 1)]) for text in iterate_leaves(row)
+    }
 
 
 def test_the_vocabulary_has_every_text_of_a_row():
@@ -188,10 +190,10 @@ TOKENS = {
 
 @pytest.mark.parametrize("text", TOKENS)
 def test_secrets_are_found(text):
-    found = secrets.find(f"So: {text} and more")
-    assert found is not None
-    assert TOKENS[text] in found.what
-    assert text not in found.what
+    leak = secrets.find(f"So: {text} and more")
+    assert leak is not None
+    assert TOKENS[text] in leak.what
+    assert text not in leak.what
 
 
 @pytest.mark.parametrize(
