@@ -60,7 +60,7 @@ def make_scene(folder: Path) -> Scene:
 
 def write_run(
     folder: Path, model: str, rows: list[dict[str, Any]], references: dict[str, str], *, task: str = TASK,
-    says: str = "heatmaps", **how: Any,
+    says: str = "heatmaps", **options: Any,
 ) -> Path:  # fmt: skip
     """A sample log as lm-eval writes it, of the rows with references; says: what an answer calls its reference."""
     samples = []
@@ -68,7 +68,7 @@ def write_run(
         reply = json.dumps({says: references[row["id"]], "local": 0.5, "global": None})
         image = {"images": f"mimic_cxr:{row['image']['key']}", "n_rows_skipped": 0}
         samples.append({"doc": row | image, "resps": [[reply]], "filtered_resps": [reply], "filter": "none"})
-    return write_samples(folder, task, samples, model=model, **how)
+    return write_samples(folder, task, samples, model=model, **options)
 
 
 def _rows(root: Path) -> list[dict[str, Any]]:
@@ -77,13 +77,13 @@ def _rows(root: Path) -> list[dict[str, Any]]:
         with Image.open(path) as image:
             width, height = image.size
         key = path.relative_to(root).as_posix()
-        of_image = {"image": {"source": "mimic_cxr", "key": key, "view": "PA"}, "width": width, "height": height}
+        image_columns = {"image": {"source": "mimic_cxr", "key": key, "view": "PA"}, "width": width, "height": height}
         patient, study = key.split("/")[2:4]
         for number, ((label, (x, y, w, h)), sentence) in enumerate(zip(BOXES.items(), SENTENCES, strict=True)):
-            xywh = [float(round(part)) for part in (x * width, y * height, w * width, h * height)]
+            xywh = [float(round(coordinate)) for coordinate in (x * width, y * height, w * width, h * height)]
             rows.append(
-                {"id": f"{study}/{number}", **of_image, "patient_id": patient, "study_id": study, "sentence": sentence,
-                 "boxes": [{"label": label, "xywh": xywh}], "labels": [{"name": "abnormal", "context": "yes"}],
+                {"id": f"{study}/{number}", **image_columns, "patient_id": patient, "study_id": study,
+                 "sentence": sentence, "boxes": [{"label": label, "xywh": xywh}], "labels": [{"name": "abnormal", "context": "yes"}],
                  "subsets": {"abnormal": True, "one_lung": True, "mdrb": False}}
             )  # fmt: skip
     return rows
@@ -106,12 +106,12 @@ def _write_heatmaps(folder: Path, model: str, rows: list[dict[str, Any]], share:
     references = {}
     for row in rows:
         size = (row["height"], row["width"])
-        left, top, width, height = window(size)
+        x0, y0, width, height = window(size)
         x, y, w, h = row["boxes"][0]["xywh"]
         down, across = np.mgrid[0:19, 0:19] + 0.5
-        cx, cy = ((x + w / 2 - left) / width * 19, (y + h / 2 - top) / height * 19)
+        cx, cy = ((x + w / 2 - x0) / width * 19, (y + h / 2 - y0) / height * 19)
         grid = np.exp(-(((across - cx) / 3) ** 2) - ((down - cy) / 4) ** 2)
-        shown = digest_of(row["id"].encode())
-        store.write(row["id"], shown, {"attention": share * grid / grid.sum()}, Geometry(size, window(size)))
-        references[row["id"]] = store.reference(shown)
+        digest = digest_of(row["id"].encode())
+        store.write(row["id"], digest, {"attention": share * grid / grid.sum()}, Geometry(size, window(size)))
+        references[row["id"]] = store.reference(digest)
     return references

@@ -32,18 +32,18 @@ JUDGEMENTS = [
 
 
 def test_means_by_hand():
-    found = group_by_abnormality(JUDGEMENTS, AFFIRMED)
-    assert [(of.name, of.n_sentences) for of in found] == [("mass", 3), ("edema", 2)]
-    means = {(of.name, m.model): (m.n, m.means["intuitiveness"].mean) for of in found for m in of.models}
+    groups = group_by_abnormality(JUDGEMENTS, AFFIRMED)
+    assert [(group.name, group.n_sentences) for group in groups] == [("mass", 3), ("edema", 2)]
+    means = {(group.name, m.model): (m.n, m.means["intuitiveness"].mean) for group in groups for m in group.models}
     assert means == {("mass", "m"): (3, 3), ("mass", "n"): (2, 3), ("edema", "m"): (2, 2.5), ("edema", "n"): (2, 3)}
 
 
 def test_the_most_frequent_come_first_and_equal_ones_by_name():
     names = [f"finding {n:02d}" for n in range(MOST + 3)]
     affirmed = {f"row{n}": {*names} - ({names[0]} if n else set()) for n in range(2)}
-    found = group_by_abnormality([of_row(0, 1), of_row(1, 1), of_row(0, 2, annotator="other")], affirmed)
-    assert [of.name for of in found] == names[1 : MOST + 1]
-    assert {of.n_sentences for of in found} == {2}, "sentences, however many annotators judged them"
+    groups = group_by_abnormality([of_row(0, 1), of_row(1, 1), of_row(0, 2, annotator="other")], affirmed)
+    assert [group.name for group in groups] == names[1 : MOST + 1]
+    assert {group.n_sentences for group in groups} == {2}, "sentences, however many annotators judged them"
 
 
 @pytest.fixture
@@ -57,9 +57,9 @@ def command(tmp_path) -> list[str]:
     image = {"source": "mimic_cxr", "key": "a.jpg", "view": "PA"}
     rows = [
         {"id": f"row{n}", "image": image, "width": 9, "height": 9, "patient_id": f"p{n}", "study_id": "s",
-         "sentence": "Böse.", "boxes": [], "labels": [{"name": k, "context": c} for k, c in of.items()],
+         "sentence": "Böse.", "boxes": [], "labels": [{"name": k, "context": c} for k, c in contexts.items()],
          "subsets": {"abnormal": True, "one_lung": False, "mdrb": False}}
-        for n, of in enumerate(labels)
+        for n, contexts in enumerate(labels)
     ]  # fmt: skip
     write_rows(tmp_path / "data", rows)
     write_wrong_lung(tmp_path / "logs", "gold", [original(0, auroc=0.5)])

@@ -44,8 +44,8 @@ def served(scene: Scene, out: Path, *more: str) -> Iterator[tuple[subprocess.Pop
         lines = []
         for line in process.stdout:
             lines.append(line)
-            if found := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line):
-                yield process, found[0]
+            if match := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line):
+                yield process, match[0]
                 return
         raise AssertionError(f"{''.join(lines)}{log.read_text()}")
     finally:
@@ -81,19 +81,23 @@ def visited(browser, url: str) -> Iterator:
                 continue
     context.close()
     assert [request.url for request in requests if not _own(request.url, url)] == []
-    assert any("/queue/data" in of for of in sent)  # what the page was told while it was open is among it
+    assert any(
+        "/queue/data" in request_text for request_text in sent
+    )  # what the page was told while it was open is among it
     for secret in (*MODELS, "live-one", "live-two", "run0", "heatmaps/"):
-        assert not [of for of in sent if secret in of], secret
+        assert not [request_text for request_text in sent if secret in request_text], secret
 
 
 def finite(page, requests: list, ended: list) -> list:
     """The requests that have ended, after a while for the others: the text of one that never ends would be awaited."""
-    wanted = [of for of in requests if "/heartbeat/" not in of.url and of.url.startswith("http")]
+    expected = [
+        candidate for candidate in requests if "/heartbeat/" not in candidate.url and candidate.url.startswith("http")
+    ]
     for _ in range(300):
-        if all(request in ended for request in wanted):
+        if all(request in ended for request in expected):
             break
         page.wait_for_timeout(100)
-    return [request for request in wanted if request in ended]
+    return [request for request in expected if request in ended]
 
 
 def _own(address: str, url: str) -> bool:
@@ -107,10 +111,10 @@ def origin(url: str) -> str:
 def wait_until_another_window_hides(browser, url: str, text: str) -> None:
     """Until the server knows what a page was told: one that is left too early takes the news with it."""
     for _ in range(30):
-        with visited(browser, url) as other:
-            other.get_by_text("Choose one sentence").wait_for()
+        with visited(browser, url) as other_page:
+            other_page.get_by_text("Choose one sentence").wait_for()
             try:
-                return other.get_by_text(text).wait_for(state="hidden", timeout=2_000)
+                return other_page.get_by_text(text).wait_for(state="hidden", timeout=2_000)
             except sync_api.TimeoutError:
                 continue
     raise AssertionError(f"{text!r} is shown to this day")
@@ -134,8 +138,8 @@ def choose(page, sentence: str) -> None:
 
 def answer(page, alias: str, points: tuple[int, int, int]) -> None:
     page.get_by_text(re.compile(rf"^{alias} ")).locator("visible=true").wait_for()
-    for question, of in zip(("1. How", "2. How", "3. How"), points, strict=True):
-        page.locator("fieldset:visible", has_text=question).get_by_role("radio").nth(of - 1).check()
+    for question, point in zip(("1. How", "2. How", "3. How"), points, strict=True):
+        page.locator("fieldset:visible", has_text=question).get_by_role("radio").nth(point - 1).check()
     page.get_by_role("button", name="Next").locator("visible=true").click()
 
 
@@ -177,11 +181,11 @@ def test_who_has_not_the_address_gets_nothing(server, token):
 def test_a_cookie_holds_the_token_for_this_page_alone(server):
     with urllib.request.urlopen(server[1]) as response:
         assert "default-src 'self'" in response.headers["Content-Security-Policy"]
-        cookie, *how = response.headers["Set-Cookie"].split("; ")
-    assert {"HttpOnly", "SameSite=Strict"} <= set(how)
+        cookie, *attributes = response.headers["Set-Cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=Strict"} <= set(attributes)
     assert status(f"{origin(server[1])}/config", Cookie=cookie) == 200
-    other = cookie.replace("medfaith-", "medfaith-9")
-    assert status(f"{origin(server[1])}/config", Cookie=other) == 403
+    other_cookie = cookie.replace("medfaith-", "medfaith-9")
+    assert status(f"{origin(server[1])}/config", Cookie=other_cookie) == 403
 
 
 def test_two_images_with_a_reload_and_a_kill_on_the_way(scene, browser, server):
@@ -238,17 +242,22 @@ def test_two_images_with_a_reload_and_a_kill_on_the_way(scene, browser, server):
             assert "--live" not in page.content()
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
-    found, notes = read_judgements(out)
+    judgements, notes = read_judgements(out)
     assert notes == []
-    points = {(one.instance, one.alias): (one.recall, one.precision, one.intuitiveness) for one in found}
+    points = {
+        (judgement.instance, judgement.alias): (judgement.recall, judgement.precision, judgement.intuitiveness)
+        for judgement in judgements
+    }
     keys = [instance.key for instance in plan.instances]
     assert points == {
         (keys[0], "Model A"): (1, 2, 3), (keys[0], "Model B"): (5, 4, 3),
         (keys[1], "Model A"): (4, 4, 4), (keys[1], "Model B"): (1, 1, 1),
     }  # fmt: skip
     assert len(lines(out)) == 7  # two choices, four judgements, one of them twice
-    assert all(one.model == plan.aliases(keys.index(one.instance))[one.alias] for one in found)
-    assert {one.sentence for one in found} == set(SENTENCES)
+    assert all(
+        judgement.model == plan.aliases(keys.index(judgement.instance))[judgement.alias] for judgement in judgements
+    )
+    assert {judgement.sentence for judgement in judgements} == set(SENTENCES)
 
 
 @pytest.mark.full
@@ -266,7 +275,9 @@ def test_own_prompts_with_live_models(scene, browser, tmp_path):
         answer(page, "Model A", (1, 2, 3))
         answer(page, "Model B", (3, 2, 1))
         page.get_by_text("Every model is judged").wait_for()
-    found, _ = read_judgements(out)
-    assert {one.model for one in found} == {"live-one", "live-two"}
-    assert {(one.custom, one.row_id, one.sentence) for one in found} == {(True, None, "Small right pleural effusion.")}
-    assert {one.instance for one in found} == {scene.plan().instances[1].key}
+    judgements, _ = read_judgements(out)
+    assert {judgement.model for judgement in judgements} == {"live-one", "live-two"}
+    assert {(judgement.custom, judgement.row_id, judgement.sentence) for judgement in judgements} == {
+        (True, None, "Small right pleural effusion.")
+    }
+    assert {judgement.instance for judgement in judgements} == {scene.plan().instances[1].key}

@@ -42,14 +42,14 @@ def session_of(logs: Path, answers: Any, n: int = 100, seed: int = 0) -> ErrorSe
 
 
 def test_failed_answers_with_the_image_are_drawn_by_chance(logs: Path):
-    found = cases(read_results([logs])).cases
-    every = failures(found, 100, 0)
+    question_cases = cases(read_results([logs])).cases
+    every = failures(question_cases, 100, 0)
     outcomes = [failure.case.answers[failure.place].outcome for failure in every]
     assert (len(every), outcomes.count("wrong"), outcomes.count("unread")) == (8, 7, 1)
     assert {failure.case.answers[failure.place].shown for failure in every} == {"image"}
-    assert failures(found, 3, 0) == every[:3]
-    assert {failure.item for failure in failures(found, 8, 1)} == {failure.item for failure in every}
-    assert failures(found, 8, 1) != every
+    assert failures(question_cases, 3, 0) == every[:3]
+    assert {failure.item for failure in failures(question_cases, 8, 1)} == {failure.item for failure in every}
+    assert failures(question_cases, 8, 1) != every
 
 
 def test_what_is_said_is_kept_and_becomes_a_table(logs: Path, tmp_path: Path):
@@ -74,7 +74,7 @@ def test_what_is_said_is_kept_and_becomes_a_table(logs: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"category": "other"}, "column 'category': is 'other'"),
         ({"fix": 3}, "column 'fix': is 3"),
@@ -82,11 +82,11 @@ def test_what_is_said_is_kept_and_becomes_a_table(logs: Path, tmp_path: Path):
     ],
     ids=str,
 )
-def test_a_line_that_says_something_else_is_refused(change: dict[str, Any], words: str, tmp_path: Path):
+def test_a_line_that_says_something_else_is_refused(change: dict[str, Any], message: str, tmp_path: Path):
     line = {"kind": "error", "annotator": "a", "task": "t", "row_id": "r", "model": "m", "category": "unread"}
     line |= {"fix": "rule", "seconds": 1.0, "version": "1"}
     (tmp_path / "a.jsonl").write_text(json.dumps(line | change) + "\n")
-    with pytest.raises(MedfaithError, match=re.escape(words)):
+    with pytest.raises(MedfaithError, match=re.escape(message)):
         read_errors([tmp_path / "a.jsonl"])
 
 
@@ -98,9 +98,9 @@ def test_a_person_sorts_in_a_browser(logs: Path, tmp_path: Path):
         try:
             assert process.stdout
             url = next(
-                found[0]
+                match[0]
                 for line in process.stdout
-                if (found := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line))
+                if (match := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line))
             )
             with browser() as running:
                 page = running.new_page(viewport={"width": 390, "height": 844})
@@ -117,7 +117,7 @@ def test_a_person_sorts_in_a_browser(logs: Path, tmp_path: Path):
                 page.get_by_text("All cases are judged.").wait_for()
         finally:
             process.kill()
-    assert [(one.annotator, one.category, one.fix) for one in read_errors([out])] == [
+    assert [(entry.annotator, entry.category, entry.fix) for entry in read_errors([out])] == [
         ("annotator", "distractor", "image")
     ] * 2
 

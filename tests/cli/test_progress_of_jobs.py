@@ -13,8 +13,8 @@ def titles(monkeypatch, capsys):
     """Runs a command; returns the titles of its lines, in order."""
     monkeypatch.setattr(progress, "EVERY", 0.0)
 
-    def run(*words) -> list[str]:
-        assert main([str(word) for word in words]) == 0
+    def run(*arguments) -> list[str]:
+        assert main([str(word) for word in arguments]) == 0
         written = capsys.readouterr()
         assert "\r" not in written.err
         assert "/s" not in written.out
@@ -33,8 +33,8 @@ def test_each_job(titles, phantom_heal_build, phantom_heal_roots, tmp_path):
     assert set(built[3:]) == {"hashing files", f"writing {name}", *verified}
     assert titles("verify", phantom_heal_build / name) == verified
 
-    how = ["--data", phantom_heal_build, *roots, "--model", "looks", "--limit", 2]
-    evaluated = titles("eval", *how, "--tasks", task, "--output_path", tmp_path / "runs", "--log_samples")
+    eval_options = ["--data", phantom_heal_build, *roots, "--model", "looks", "--limit", 2]
+    evaluated = titles("eval", *eval_options, "--tasks", task, "--output_path", tmp_path / "runs", "--log_samples")
     expected = ["looking for images", f"reading rows of {task}", "working", "looking", f"scoring rows of {task}"]
     assert [title for title in evaluated if title in expected] == expected  # beside those of datasets
     reported = titles("report", tmp_path / "runs", "--html", tmp_path / "page.html")

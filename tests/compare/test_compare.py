@@ -18,10 +18,10 @@ from tests.report.wrong_lung_logs import PAIR, original, write_wrong_lung
 ABSENCE, PRESENCE = "CheXpert report-style absence", "CheXpert direct presence"
 
 
-def absence(folder, name, correct, n=200, **how):
+def absence(folder, name, correct, n=200, **options):
     """The first `correct` of n answers are right."""
-    columns = {key: how.pop(key) for key in ("layout", "prompt") if key in how}
-    return write_log(folder / name, name, answered("chexpert_absence", n, correct, 0, **columns), **how)
+    columns = {key: options.pop(key) for key in ("layout", "prompt") if key in options}
+    return write_log(folder / name, name, answered("chexpert_absence", n, correct, 0, **columns), **options)
 
 
 def saying(answers, text):
@@ -41,10 +41,10 @@ def runs(tmp_path_factory):
         for ask, answers in (("closed", closed), ("open", opened), ("tpt", tpt)):
             write_heal(folder / name, ask, answers, model=name)
     better = [*FRAMES[:3], instruments(3, ["grasper"], [look("grasper", "tp", 0.5, 0.5)], video=42)]
-    found = [(doc, row | {"predicted": [GRASP]}) for doc, row in ACTIONS]
+    grasp_actions = [(doc, row | {"predicted": [GRASP]}) for doc, row in ACTIONS]
     for name, frames, actions, aurocs in (
         ("old", FRAMES, ACTIONS, (0.5, 0.25, None)),
-        ("new", better, found, (0.75, 0.5, 0.5)),
+        ("new", better, grasp_actions, (0.75, 0.5, 0.5)),
     ):
         write_surgx(folder / name, frames, model=name)
         write_surgx(folder / name, actions, model=name)
@@ -66,17 +66,19 @@ FIGURES = {
 
 
 def test_each_benchmark_has_its_figure_a_row(runs):
-    found = compare([runs / "old", runs / "new"])
-    counts = {line.task: (line.metric, line.found.n, line.found.n_groups, line.found.n_nan) for line in found.lines}
+    comparison = compare([runs / "old", runs / "new"])
+    counts = {
+        line.task: (line.metric, line.found.n, line.found.n_groups, line.found.n_nan) for line in comparison.lines
+    }
     assert counts == {task: figures[:4] for task, figures in FIGURES.items()}
-    for line in found.lines:
+    for line in comparison.lines:
         assert line.found[:2] == pytest.approx(FIGURES[line.task][4:]), line.task
-    line = next(line for line in found.lines if line.task == ABSENCE)
+    line = next(line for line in comparison.lines if line.task == ABSENCE)
     old, new = [1.0] * 100 + [0.0] * 100, [1.0] * 60 + [0.0] * 140
     assert line.found[2:5] == pytest.approx(compute_paired_difference(new, old)[2:5], abs=0.01)
     assert line.p == permutation_test(new, old).p_value
     assert line.p_holm == pytest.approx(line.p * 7)  # it is the smallest of seven
-    assert [one.verdict(0.02) for one in found.lines].count("worse") == 1
+    assert [entry.verdict(0.02) for entry in comparison.lines].count("worse") == 1
 
 
 def test_the_command_prints_the_table_and_is_a_gate(runs, capsys):
@@ -116,16 +118,16 @@ def test_several_models_are_compared_with_the_first_each_by_itself(tmp_path):
         absence(tmp_path, name, correct)
     write_log(tmp_path / "a", "a", answered("chexpert_presence", 40, 10, 5))
     write_log(tmp_path / "c", "c", answered("chexpert_presence", 40, 10, 5))
-    found = compare([tmp_path / name for name in "abc"], margin=0.05)
-    verdicts = {(line.model, line.task): line.verdict(0.05) for line in found.lines}
+    comparison = compare([tmp_path / name for name in "abc"], margin=0.05)
+    verdicts = {(line.model, line.task): line.verdict(0.05) for line in comparison.lines}
     assert verdicts == {
         ("b", ABSENCE): "same, within ±5", ("c", ABSENCE): "worse", ("c", PRESENCE): "undecided",
     }  # fmt: skip
-    assert found.notes == [f"{PRESENCE} (accuracy) is left out: only {tmp_path / 'a'} has it"]
-    (alone,) = compare([tmp_path / "a", tmp_path / "b"]).lines
-    assert alone.p_holm == found.lines[0].p_holm  # a third model changes nothing
-    assert [row[0] for row in found.table().cells()[1]] == ["b", "c", "c"]
-    needed = next(note for note in found.table().notes if note.startswith("Rows that would show"))
+    assert comparison.notes == [f"{PRESENCE} (accuracy) is left out: only {tmp_path / 'a'} has it"]
+    (pair_line,) = compare([tmp_path / "a", tmp_path / "b"]).lines
+    assert pair_line.p_holm == comparison.lines[0].p_holm  # a third model changes nothing
+    assert [row[0] for row in comparison.table().cells()[1]] == ["b", "c", "c"]
+    needed = next(note for note in comparison.table().notes if note.startswith("Rows that would show"))
     assert f"{PRESENCE} of c" in needed
 
 
@@ -194,8 +196,8 @@ def test_what_cannot_be_compared_is_said(runs, tmp_path, capsys):
     write_heal(tmp_path / "heal", "closed", CLOSED)
     write_wrong_lung(tmp_path / "lung", "random_sentences", PAIR)
     for variant in ("box", "centre"):
-        how = {"model_args": {"pretrained": "m", "heatmap": variant}}
-        write_surgx(tmp_path / "twice" / variant, FRAMES, **how)
+        options = {"model_args": {"pretrained": "m", "heatmap": variant}}
+        write_surgx(tmp_path / "twice" / variant, FRAMES, **options)
     (tmp_path / "empty").mkdir()
     for names, message in (
         (["a"], "a: one run has nothing that it could be compared with"),
@@ -219,12 +221,12 @@ def test_of_a_run_with_two_layouts_the_common_one_is_compared(tmp_path):
     absence(tmp_path, "a", 100)
     absence(tmp_path, "b", 90)
     absence(tmp_path, "b", 10, layout="original", task=f"{TASK}_original")
-    found = compare([tmp_path / "a", tmp_path / "b"])
-    assert [line.found.after for line in found.lines] == [0.45]
-    assert found.notes == [f"{ABSENCE} (original) is left out: only one run has it"]
+    comparison = compare([tmp_path / "a", tmp_path / "b"])
+    assert [line.found.after for line in comparison.lines] == [0.45]
+    assert comparison.notes == [f"{ABSENCE} (original) is left out: only one run has it"]
     absence(tmp_path, "a", 20, layout="original", task=f"{TASK}_original")
-    found = compare([tmp_path / "a", tmp_path / "b"])
-    assert {line.task: line.found.before for line in found.lines} == {
+    comparison = compare([tmp_path / "a", tmp_path / "b"])
+    assert {line.task: line.found.before for line in comparison.lines} == {
         f"{ABSENCE} (shuffled)": 0.5, f"{ABSENCE} (original)": 0.1,
     }  # fmt: skip
 
@@ -232,9 +234,9 @@ def test_of_a_run_with_two_layouts_the_common_one_is_compared(tmp_path):
 def test_one_model_twice_is_told_apart_and_no_difference_has_a_width(tmp_path):
     for n, verdict in ((50, "undecided"), (150, "same, within ±2")):
         absence(tmp_path, "m", n // 2, n=n)
-        found = compare([tmp_path / "m", tmp_path / "m"])
-        (line,) = found.lines
-        assert found.first == f"m [{tmp_path / 'm'}]"
+        comparison = compare([tmp_path / "m", tmp_path / "m"])
+        (line,) = comparison.lines
+        assert comparison.first == f"m [{tmp_path / 'm'}]"
         assert (line.found.difference, line.found.way, line.verdict(0.02)) == (0, "wilson", verdict)
         assert line.found.high == pytest.approx(-line.found.low)
         assert line.found.high > 0

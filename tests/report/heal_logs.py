@@ -36,24 +36,30 @@ def question(number: Any, kind: str, *, config: str = "vindr", image: Any = None
     return row | columns
 
 
-def pair(number: int, said: str, partners: Mapping[str, str], **columns: Any) -> list[Answer]:
+def pair(number: int, reply: str, partners: Mapping[str, str], **columns: Any) -> list[Answer]:
     """An original and its perturbed partners, by kind, with what the model says to each."""
     original = question(number, "original", **columns)
     changed = {"original_id": original["id"]}
-    return [(original, said)] + [(question(number, k, **columns, **changed), t) for k, t in partners.items()]
+    return [(original, reply)] + [(question(number, k, **columns, **changed), t) for k, t in partners.items()]
 
 
 def write_heal(
-    folder: Path, ask: str, answers: Sequence[Answer], *, task: str = "", dice: Sequence[float | None] = (), **how: Any
+    folder: Path,
+    ask: str,
+    answers: Sequence[Answer],
+    *,
+    task: str = "",
+    dice: Sequence[float | None] = (),
+    **options: Any,
 ) -> Path:
     """The log of one task, and the results beside it. dice: what the task has measured of each answer with a region."""
     task = task or f"medfaith_heal_{answers[0][0]['id'].split('/')[0]}_{ask}"
     answers = located(answers, dice) if dice else answers
     samples = [{"doc": doc, "resps": [[text]], "filtered_resps": [text], "filter": "none"} for doc, text in answers]
     where = {"closed": "yes_no_f1", "open": "open_f1"}.get(ask, "")
-    for sample, of_one in zip(samples, dice, strict=False):
-        sample[where] = {} if of_one is None else {"dice": of_one}
-    return write_samples(folder, task, samples, **how)
+    for sample, answer_dice in zip(samples, dice, strict=False):
+        sample[where] = {} if answer_dice is None else {"dice": answer_dice}
+    return write_samples(folder, task, samples, **options)
 
 
 UNREADABLE = "The picture is blurred."
@@ -80,8 +86,8 @@ VPT_PAIRS = [*pair(0, "Yes", {"region": "No"}), *pair(1, "Yes", {"region": "Yes"
 def located(answers: Sequence[Answer], dice: Sequence[float | None]) -> list[Answer]:
     """The same answers with a region, whose Dice the task has measured; None: without one."""
     return [
-        (doc, text if of_one is None else json.dumps({"text": text, "heatmaps": "0/0"}))
-        for (doc, text), of_one in zip(answers, dice, strict=True)
+        (doc, text if answer_dice is None else json.dumps({"text": text, "heatmaps": "0/0"}))
+        for (doc, text), answer_dice in zip(answers, dice, strict=True)
     ]
 
 

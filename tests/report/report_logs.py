@@ -70,7 +70,7 @@ def answered(
         "answer": 1,
         "negated": 0,
     }
-    parts = [
+    groups = [
         (correct, {}, "A"),
         (negated - drift - shared, {}, f"B. {format_negated_option('edema', form)}"),
         (drift, drifting, "(C)"),
@@ -78,24 +78,27 @@ def answered(
         (unread, {}, "The image is sharp."),
         (n - correct - negated - unread, {}, "C"),
     ]
-    assert min(count for count, *_ in parts) >= 0
-    kinds = [(changes, text) for count, changes, text in parts for _ in range(count)]
+    assert min(count for count, *_ in groups) >= 0
+    kinds = [(changes, text) for count, changes, text in groups for _ in range(count)]
     return [(question(protocol, i, **{**columns, **changes}), text) for i, (changes, text) in enumerate(kinds)]
 
 
 def samples_of(
     answers: Iterable[tuple[Mapping[str, Any], str]],
     filters: Sequence[str] = FILTERS,
-    given: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    readings_by_filter: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> list[dict[str, Any]]:
-    """Samples filter by filter; readings by the task's own filters, or `given` ones by filter."""
+    """Samples filter by filter; readings by the task's own filters, or `readings_by_filter` ones by filter."""
     docs, texts = zip(*answers, strict=True)
     readings = {name: getattr(adapter, name)([[text] for text in texts], docs) for name in filters}
-    readings |= {name: [json.dumps(reading) for reading in of_filter] for name, of_filter in (given or {}).items()}
+    readings |= {
+        name: [json.dumps(reading) for reading in filter_readings]
+        for name, filter_readings in (readings_by_filter or {}).items()
+    }
     return [
         {"doc": doc, "resps": [[text]], "filtered_resps": [reading], "filter": name}
-        for name, of_filter in readings.items()
-        for doc, text, reading in zip(docs, texts, of_filter, strict=True)
+        for name, filter_readings in readings.items()
+        for doc, text, reading in zip(docs, texts, filter_readings, strict=True)
     ]
 
 
@@ -106,12 +109,12 @@ def write_log(
     *,
     task: str = "",
     filters: Sequence[str] = FILTERS,
-    given: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
-    **how: Any,
+    readings_by_filter: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    **options: Any,
 ) -> Path:
     """The log of one task of CXR-ContraBench."""
     task = task or f"medfaith_contrabench_{answers[0][0]['protocol']}"
-    return write_samples(folder, task, samples_of(answers, filters, given), model=model, **how)
+    return write_samples(folder, task, samples_of(answers, filters, readings_by_filter), model=model, **options)
 
 
 def write_samples(

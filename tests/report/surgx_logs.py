@@ -38,10 +38,10 @@ def instruments(
     number: int, gold: Sequence[str], looks: Sequence[dict] | None, *, video: int = 41, **columns: Any
 ) -> Sample:
     """A frame in which the labels of `looks` are predicted; None: an answer that could not be read."""
-    looks = None if looks is None else [one | {"video": str(video)} for one in looks]
+    looks = None if looks is None else [look | {"video": str(video)} for look in looks]
     row = {
         "video": video, "gold": list(gold), "outcome": "given" if looks is not None else "unparsed",
-        "predicted": None if looks is None else [one["label"] for one in looks], "looks": looks or [],
+        "predicted": None if looks is None else [look["label"] for look in looks], "looks": looks or [],
     }  # fmt: skip
     return document("instruments", "cholec80_boxes", number, video, **columns), row
 
@@ -57,9 +57,9 @@ def triplets(
     **row: Any,
 ) -> Sample:
     """A frame whose true triplets are those of its records."""
-    records = [one | {"video": str(video)} for one in records]
+    records = [record | {"video": str(video)} for record in records]
     row = {
-        "video": video, "gold": [one["triplet"] for one in records], "predicted": predicted, "outcome": "given",
+        "video": video, "gold": [record["triplet"] for record in records], "predicted": predicted, "outcome": "given",
         "scores": scores, "seen": records, **row,
     }  # fmt: skip
     return document("triplets", source, number, video), row
@@ -68,8 +68,8 @@ def triplets(
 def saw(sample: Sample, *boxes: tuple[str, float]) -> Sample:
     """The sample with boxes of these labels in the frame, and the share of each that the model could see."""
     doc, row = sample
-    of_doc = [{"label": label, "xywh": [1.0, 2.0, 3.0, 4.0]} for label, _ in boxes]
-    return doc | {"boxes": of_doc}, row | {"visible": [share for _, share in boxes]}
+    doc_boxes = [{"label": label, "xywh": [1.0, 2.0, 3.0, 4.0]} for label, _ in boxes]
+    return doc | {"boxes": doc_boxes}, row | {"visible": [share for _, share in boxes]}
 
 
 def shown(
@@ -94,24 +94,24 @@ def write_surgx(
     samples: Sequence[Sample],
     *,
     heatmaps: str = "",
-    first: str = "",
+    row_field: str = "",
     task: str = "",
     scores: Sequence[float] | None = None,
-    **how: Any,
+    **options: Any,
 ) -> Path:
     """The log of one task, and the results beside it; first: where its rows are, by default as the task has them.
 
     heatmaps, scores: in each answer.
     """
-    told = {"heatmaps": heatmaps} if heatmaps else {}
-    told |= {"scores": list(scores)} if scores else {}
-    reply = json.dumps({**told, "text": "?"}) if told else "?"
+    reply_fields = {"heatmaps": heatmaps} if heatmaps else {}
+    reply_fields |= {"scores": list(scores)} if scores else {}
+    reply = json.dumps({**reply_fields, "text": "?"}) if reply_fields else "?"
     logged = [
-        {"doc": doc, "filtered_resps": [reply], "filter": "none", first or FIRST[doc["ask"]]: row}
+        {"doc": doc, "filtered_resps": [reply], "filter": "none", row_field or FIRST[doc["ask"]]: row}
         for doc, row in samples
     ]
     task = task or f"medfaith_surgx_{TASKS[samples[0][0]['images'].split(':')[0]]}"
-    return write_samples(folder, task, logged, **how)
+    return write_samples(folder, task, logged, **options)
 
 
 GRASP, PACK, RETRACT = "grasper,grasp,gallbladder", "grasper,pack,gallbladder", "grasper,retract,liver"

@@ -50,26 +50,26 @@ def test_the_papers_figures_stand_beside_those_of_its_models(external_report):
     """The scene has the counts of the paper, so that nothing differs by more than its rounding."""
     rows = rows_of(external_report, "CXR-ContraBench, beside the paper")
     assert {row[0] for row in rows} == {"MedGemma", "MedGemma-27B", "LLaVA-Med"}
-    of_matrix = [row for row in rows if row[1] == "Table 9"]
-    assert len(of_matrix) == 4 * 12
-    for *told, score, published, here, difference in of_matrix:
-        numbers = [float(cell.replace(",", "")) for cell in (published, here, difference)]
-        assert abs(numbers[2]) <= (0 if "errors" in score else 0.011), (told, score)
-        assert abs(numbers[0] - numbers[1]) <= 0.011, (told, score)
+    matrix_rows = [row for row in rows if row[1] == "Table 9"]
+    assert len(matrix_rows) == 4 * 12
+    for *labels, score, published, recomputed, difference in matrix_rows:
+        numbers = [float(cell.replace(",", "")) for cell in (published, recomputed, difference)]
+        assert abs(numbers[2]) <= (0 if "errors" in score else 0.011), (labels, score)
+        assert abs(numbers[0] - numbers[1]) <= 0.011, (labels, score)
     assert "MedGemma | Table 9 | CoT-B0 | CheXpert presence: base errors | 122 | 122 | +0 |" in external_report
 
 
 def test_table_9(external_report):
-    found = {(row[0], row[1]): row[2:] for row in rows_of(external_report, "Table 9")}
-    assert [*found] == [
+    cells_by_run = {(row[0], row[1]): row[2:] for row in rows_of(external_report, "Table 9")}
+    assert [*cells_by_run] == [
         ("LLaVA-Med", "B0"), ("MedGemma", "B0"), ("MedGemma", "CoT-B0"), ("MedGemma-27B", "B0"),
     ]  # fmt: skip
     for model, prompt, *printed in lines_of(MATRIX):
-        cells = found[model, {"b0": "B0", "cot": "CoT-B0"}[prompt]]
+        cells = cells_by_run[model, {"b0": "B0", "cot": "CoT-B0"}[prompt]]
         for i, rate in enumerate(UNREAD.get(model, ("0.00",) * 3)):
             before, after, gain, errors = printed[9 + 4 * i :][:4]
-            base, verified, delta, *rest = cells[6 * i :][:6]
-            assert [base, verified, *rest] == [before, after, f"{errors} → 0", rate, "0.00"]
+            base, verified, delta, *remaining = cells[6 * i :][:6]
+            assert [base, verified, *remaining] == [before, after, f"{errors} → 0", rate, "0.00"]
             # The paper's deltas are partly the counts' and partly differences of the rounded accuracies.
             assert float(delta) == pytest.approx(float(gain), abs=0.0101)
     assert "CheXpert presence (n = 235): Base | Verified" in external_report
@@ -89,10 +89,10 @@ def test_table_4(external_report, line):
     model, prompt, source, *numbers, significant = line.split()
     rows = rows_of(external_report, "Table 4")
     (row,) = [row for row in rows if row[:2] == [model, prompt] and row[2].startswith(f"{source} report")]
-    found, printed = numbers_in(row[4:7]), [float(number) for number in numbers]
-    assert found[::3] == printed[::3]
-    assert found[:6] == pytest.approx(printed[:6], abs=0.85)  # resampling noise of an interval's ends, in points
-    assert found[6:] == pytest.approx(printed[6:], abs=3)
+    measured, printed = numbers_in(row[4:7]), [float(number) for number in numbers]
+    assert measured[::3] == printed[::3]
+    assert measured[:6] == pytest.approx(printed[:6], abs=0.85)  # resampling noise of an interval's ends, in points
+    assert measured[6:] == pytest.approx(printed[6:], abs=3)
     assert row[6].endswith("→ 0")
     assert (row[7] == "< 0.001") == (significant == "yes")
 
@@ -227,8 +227,8 @@ def test_no_table_holds_both_layouts_but_the_one_that_compares_them(tmp_path):
     assert [f"{title} – options in the original order" for title in titles if f"{title} – options" in report] == marked
     assert len(marked) == 6  # Tables 3, 4, 9, 15, how answers were read, and the casebook
     assert [row[3] for row in rows_of(report, "Table 9: cross-model external results\n")] == ["70.00"]
-    first = rows_of(report, "Table 9: cross-model external results – options in the original order")
-    assert [(row[0], row[2]) for row in first] == [("a", "10.00"), ("b", "0.00")]
+    original_rows = rows_of(report, "Table 9: cross-model external results – options in the original order")
+    assert [(row[0], row[2]) for row in original_rows] == [("a", "10.00"), ("b", "0.00")]
     assert report.count("whoever always answers A is right") == 6
     assert [row[2] for row in rows_of(report, "Table 13")] == ["original", "shuffled", "original"]
     assert {row[4] for row in rows_of(report, "Runs")} == {"original", "shuffled"}
@@ -246,11 +246,13 @@ def test_tables_14_and_15(tmp_path):
         for row, text in answered("chexpert_presence", n, 0, negated, finding=finding)
     ]
     write_log(tmp_path / "a", "MedGemma", presence)
-    for model, of_edema in (("MedGemma", 90), ("Qwen", 0), ("LLaVA", 45)):
-        edema = answered("chexpert_absence", 90, 0, of_edema)
-        other = answered("chexpert_absence", 10, 5, 5, finding="pneumothorax")
+    for model, n_edema in (("MedGemma", 90), ("Qwen", 0), ("LLaVA", 45)):
+        edema = answered("chexpert_absence", 90, 0, n_edema)
+        pneumothorax = answered("chexpert_absence", 10, 5, 5, finding="pneumothorax")
         write_log(
-            tmp_path / model, model, [*edema, *[({**row, "id": f"{row['id']}2"}, text[:1]) for row, text in other]]
+            tmp_path / model,
+            model,
+            [*edema, *[({**row, "id": f"{row['id']}2"}, text[:1]) for row, text in pneumothorax]],
         )
     report = write_report([tmp_path])
     (row,) = rows_of(report, "Table 14")
@@ -274,16 +276,16 @@ def test_table_16(tmp_path):
     """235 direct questions of which 210 have a control; the 25 others, all answered right, must not count."""
     for model, direct, negated, control, *_ in lines_of(CONTROL):
         paired = answered("chexpert_presence", 210, int(direct), int(negated))
-        alone = [(question("chexpert_presence", 1000 + i), "A") for i in range(25)]
+        unpaired = [(question("chexpert_presence", 1000 + i), "A") for i in range(25)]
         columns = {"options": ["Edema", "Fracture", "Pneumonia"], "negated": -1, "negation_form": "none"}
         controls = [
             (question("chexpert_positive_only", i, **columns), "A" if i < int(control) else "B") for i in range(210)
         ]
-        write_log(tmp_path / model, model, [*alone, *paired])
+        write_log(tmp_path / model, model, [*unpaired, *paired])
         write_log(tmp_path / model, model, controls)
     report = write_report([tmp_path])
-    found = [[row[0], *row[3:-4]] for row in rows_of(report, "Table 16")]
-    assert found == [[model, "210", *cells] for model, _, _, _, *cells in lines_of(CONTROL)]
+    table_rows = [[row[0], *row[3:-4]] for row in rows_of(report, "Table 16")]
+    assert table_rows == [[model, "210", *cells] for model, _, _, _, *cells in lines_of(CONTROL)]
     assert "chexpert_positive_only" not in report.split("\n## Table 4")[1].split("\n## ")[0]
 
 
@@ -324,8 +326,8 @@ def test_tables_18_and_19(tmp_path):
     """Few-shot rows of Table 18, and the MedGemma block of Table 19 with an adapter as the fine-tuned model."""
     sides = {"chexpert_presence": 235, "chexpert_absence": 507}
     counts = {"b0": ((74, 153), (117, 356)), "3shot": ((69, 160), (11, 486)), "cot": ((104, 110), (168, 285))}
-    for prompt, of_prompt in counts.items():
-        for (protocol, n), (correct, negated) in zip(sides.items(), of_prompt, strict=True):
+    for prompt, prompt_counts in counts.items():
+        for (protocol, n), (correct, negated) in zip(sides.items(), prompt_counts, strict=True):
             answers = answered(protocol, n, correct, negated, prompt=prompt)
             write_log(tmp_path / "m", "MedGemma-4B", answers, task=f"{protocol}_{prompt}")
     for protocol, n in sides.items():
@@ -338,8 +340,8 @@ def test_tables_18_and_19(tmp_path):
         ["CheXpert report-style absence", "FS-B0", "507", "2.17", "486", "486", "0", "0.00", "0.00"],
         ["CheXpert report-style absence", "FS+M1", "507", "98.03", "0", "486", "0", "0.00", "0.00"],
     ]
-    found = {row[1]: (row[2], row[4], row[8]) for row in rows_of(report, "Table 19")}
-    assert found == {
+    cells_by_name = {row[1]: (row[2], row[4], row[8]) for row in rows_of(report, "Table 19")}
+    assert cells_by_name == {
         "B0": ("", "31.49 / 153", "23.08 / 356"),
         "CoT-B0": ("", "44.26 / 110", "33.14 / 285"),
         "FS-B0": ("", "29.36 / 160", "2.17 / 486"),

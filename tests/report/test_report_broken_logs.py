@@ -47,8 +47,8 @@ def put(place: str = "", **changes: Any) -> Change:
 
 
 def reading(**changes: Any) -> Change:
-    known = {"choice": 1, "before": 1, "outcome": "parsed", "verifier": "fired"}
-    return put(filtered_resps=[json.dumps(known | changes)])
+    fields = {"choice": 1, "before": 1, "outcome": "parsed", "verifier": "fired"}
+    return put(filtered_resps=[json.dumps(fields | changes)])
 
 
 def escape_controls(share: Any, boxes: int = 1) -> Change:
@@ -63,8 +63,8 @@ def occluded(**changes: Any) -> Change:
     return put("coverage", occluded={"triplet": GRASP, "before": 1.0, "after": 1.0, "predicted": [GRASP]} | changes)
 
 
-def attention(kept: Any) -> Change:
-    return put("delta_auroc", attention=kept)
+def attention(value: Any) -> Change:
+    return put("delta_auroc", attention=value)
 
 
 LOOK, SEEN, ROW, VALUES = "f1.looks.0", "coverage.seen.0", "delta_auroc", "delta_auroc.values"
@@ -160,16 +160,16 @@ BROKEN: list[tuple[str, str, Change]] = [  # log, what is named, what is done to
 ]
 
 
-def refused(path: Path, *words: str) -> None:
+def refused(path: Path, *fragments: str) -> None:
     out = path.parent / "out"
     with pytest.raises(InputError) as error:
         write_report([path], out)
-    assert [word for word in (str(path), *words) if word not in str(error.value)] == []
+    assert [word for word in (str(path), *fragments) if word not in str(error.value)] == []
     assert not out.exists()
 
 
-@pytest.mark.parametrize(("log", "words", "change"), BROKEN)
-def test_a_broken_sample_is_named(tmp_path, log, words, change):
+@pytest.mark.parametrize(("log", "message", "change"), BROKEN)
+def test_a_broken_sample_is_named(tmp_path, log, message, change):
     path = WRITE[log](tmp_path)
 
     def first(lines: list[str]) -> list[str]:
@@ -177,7 +177,7 @@ def test_a_broken_sample_is_named(tmp_path, log, words, change):
         change(sample)
         return [json.dumps(sample), *lines[1:]]
 
-    refused(change_lines(path, first), f"{path}, row 1", words)
+    refused(change_lines(path, first), f"{path}, row 1", message)
 
 
 LINES: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
@@ -194,15 +194,15 @@ LINES: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
 
 @pytest.mark.parametrize("case", LINES)
 def test_broken_lines_are_named(tmp_path, case):
-    change, words = LINES[case]
-    refused(change_lines(WRITE["contrabench"](tmp_path), change), words, "what to do")
+    change, message = LINES[case]
+    refused(change_lines(WRITE["contrabench"](tmp_path), change), message, "what to do")
 
 
 def test_other_ends_of_lines_and_a_byte_order_mark_are_read(tmp_path):
     path = write_log(tmp_path, "m", answered("chexpert_presence", 5, 1, 2, unread=1))
-    said = write_report([path])
+    report = write_report([path])
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b'{"doc"', b'{\r"doc"').replace(b"\n", b"\r\n"))
-    assert write_report([path], html=tmp_path / "page.html") == said
+    assert write_report([path], html=tmp_path / "page.html") == report
 
 
 @pytest.mark.parametrize("log", WRITE)
@@ -211,55 +211,55 @@ def test_a_question_that_is_there_twice_or_is_missing(tmp_path, log, capsys):
     lines = path.read_text(encoding="utf-8").splitlines()
     refused(change_lines(path, lambda lines: [*lines, lines[0]]), f"row {len(lines) + 1}", "is in the log twice")
     last = json.loads(lines[-1])["doc"]["id"]
-    kept = [line for line in lines if json.loads(line)["doc"]["id"] != last]
-    change_lines(path, lambda _: kept)
+    remaining = [line for line in lines if json.loads(line)["doc"]["id"] != last]
+    change_lines(path, lambda _: remaining)
     assert main(["report", str(tmp_path)]) == 2
-    assert f"has {4 if log == 'contrabench' else len(kept)} questions" in capsys.readouterr().err
+    assert f"has {4 if log == 'contrabench' else len(remaining)} questions" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("results", "words"),
+    ("results", "message"),
     [
         (None, "its results file is missing"), ("{", "not JSON"), ("[" * 100_000, "not JSON"), ("[]", "holds a list"),
         ("{}", "names no model"), ('{"config": {"model_args": 3}}', "names no model"),
     ],
 )  # fmt: skip
-def test_broken_results(tmp_path, results, words):
+def test_broken_results(tmp_path, results, message):
     WRITE["heal"](tmp_path)
     path = tmp_path / f"results_{DATE}.json"
     path.unlink() if results is None else path.write_text(results)
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         write_report([tmp_path])
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [("nothing", "no such file"), ("empty", "no sample log"), ("other.json", "not the name of a file that lm-eval")],
 )
-def test_paths_without_results(tmp_path, name, words):
+def test_paths_without_results(tmp_path, name, message):
     (tmp_path / "empty").mkdir()
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         write_report([tmp_path / name])
 
 
 @pytest.mark.parametrize(
-    ("answers", "found"),
+    ("answers", "kinds"),
     [(VPT_PAIRS[:1], "neither test"), (TPT_PAIRS + pair(9, "Yes", {"region": "No"}), "tpt and vpt")],
 )
-def test_a_log_of_no_one_perturbation_test_is_refused(tmp_path, answers, found):
-    refused(write_heal(tmp_path, "", answers, task="my_task"), f"its perturbed questions are of {found}")
+def test_a_log_of_no_one_perturbation_test_is_refused(tmp_path, answers, kinds):
+    refused(write_heal(tmp_path, "", answers, task="my_task"), f"its perturbed questions are of {kinds}")
 
 
 @pytest.mark.parametrize(
-    ("config", "task", "words"),
+    ("config", "task", "message"),
     [
         ("gold", f"{TASK}other", f"{TASK}other is none of {TASK}gold"),
         ("random_sentences", f"{TASK}gold", f"'random_sentences' in the task {TASK}gold"),
     ],
 )
-def test_a_log_of_another_task(tmp_path, config, task, words):
-    refused(write_wrong_lung(tmp_path, config, PAIR, task=task), words)
+def test_a_log_of_another_task(tmp_path, config, task, message):
+    refused(write_wrong_lung(tmp_path, config, PAIR, task=task), message)
 
 
 def test_attention_of_a_pair_that_cannot_be_compared(tmp_path):

@@ -31,13 +31,13 @@ def harmless(text: str) -> bool:
     return not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
 
 
-@pytest.mark.parametrize("words", [["report", "LOGS"], ["compare", "LOGS"], ["report", "LOGS/missing"]])
-def test_no_command_prints_a_control_character(words, evil, capsys):
-    main([part for word in words for part in (evil if word == "LOGS" else [word.replace("LOGS", EVIL)])])
-    said = capsys.readouterr()
-    assert "red" in said.out + said.err
-    assert harmless(said.out)
-    assert harmless(said.err)
+@pytest.mark.parametrize("arguments", [["report", "LOGS"], ["compare", "LOGS"], ["report", "LOGS/missing"]])
+def test_no_command_prints_a_control_character(arguments, evil, capsys):
+    main([argument for word in arguments for argument in (evil if word == "LOGS" else [word.replace("LOGS", EVIL)])])
+    captured = capsys.readouterr()
+    assert "red" in captured.out + captured.err
+    assert harmless(captured.out)
+    assert harmless(captured.err)
 
 
 @pytest.mark.usefixtures("tables_only")
@@ -55,15 +55,15 @@ def test_markdown_has_neither_html_nor_links_of_others_and_csv_no_formula(evil, 
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "escaped"),
     [
         (r"\<img src=x>", r"\<img src=x>"),  # it is escaped, as it comes
         (r"\\<img src=x>", r"\\\<img src=x>"),
         ("x\n\n[a]: javascript:alert(1)\n\n[a]", "x\n\n[a]\\: javascript:alert(1)\n\n[a]"),
     ],
 )
-def test_markdown_escapes_what_its_own_signs_would_set_free(text, shown):
-    assert escape_markdown(text) == shown
+def test_markdown_escapes_what_its_own_signs_would_set_free(text, escaped):
+    assert escape_markdown(text) == escaped
 
 
 @pytest.mark.parametrize("text", ["a < b, p<0.05", "[0.1, 0.2] (n=3)", "Größe ≥ 5 – “x”", "two\nlines"])

@@ -57,8 +57,8 @@ def test_the_papers_tables(tmp_path):
         ["m", "VinDr", "VPT", "6", "0", "0.00", "0.00", "medfaith_heal_vindr_vpt"],
     ]
     (saved,) = csv_rows(tmp_path / "out" / "heal_table_02_accuracy.csv")
-    found = [saved[name] for name in ("vindr_yes_no_f1", "vindr_n_closed_unparsed", "mimic_yes_no_f1")]
-    assert found == [str(4 / 7), "1", ""]
+    saved_values = [saved[name] for name in ("vindr_yes_no_f1", "vindr_n_closed_unparsed", "mimic_yes_no_f1")]
+    assert saved_values == [str(4 / 7), "1", ""]
     (saved,) = csv_rows(tmp_path / "out" / "heal_table_03_tpt.csv")
     assert (saved["vindr_tpt"], saved["vindr_tpt_anatomy"]) == ("0.6", str(2 / 3))
 
@@ -88,12 +88,12 @@ def test_f1_by_dice(tmp_path):
         ["open-ended", "no region", "2", "50.00", "–", "0.400"],
     ]
     saved = csv_rows(tmp_path / "out" / "heal_figure_07_anatomies.csv")
-    known = [one for one in dice if one is not None and not math.isnan(one)]
-    iou = [one / (2 - one) for one in known]
+    known_dice = [value for value in dice if value is not None and not math.isnan(value)]
+    iou = [value / (2 - value) for value in known_dice]
     assert [(row["questions"], row["anatomy"], row["n"]) for row in saved] == [
         ("yes/no", "heart", "8"), ("open-ended", "heart", "2"),
     ]  # fmt: skip
-    assert (float(saved[0]["dice"]), float(saved[0]["iou"])) == pytest.approx((np.mean(known), np.mean(iou)))
+    assert (float(saved[0]["dice"]), float(saved[0]["iou"])) == pytest.approx((np.mean(known_dice), np.mean(iou)))
     runs = {run.setting.ask: run for run in read_results([tmp_path / "logs"]).heal}
     assert {row.id: row.response for row in runs["closed"].rows} == {doc["id"]: text for doc, text in CLOSED}
     blind, located = rows_of(report, ACCURACY)
@@ -122,10 +122,10 @@ def test_a_task_may_have_another_name(tmp_path, answers, table):
 def test_intervals_draw_images(tmp_path, ask):
     """F1 is the mean of two ones a true positive and a zero a false or missed one, here of images with several."""
     kind, yes, no = ("positive", "Yes", "No") if ask == "closed" else ("abnormal", "Edema", "No abnormality")
-    said = enumerate((yes, no, yes, yes, no, yes))
-    write_heal(tmp_path, ask, [(question(i, kind, image=i // 2, diseases=["Edema"]), text) for i, text in said])
+    replies = enumerate((yes, no, yes, yes, no, yes))
+    write_heal(tmp_path, ask, [(question(i, kind, image=i // 2, diseases=["Edema"]), text) for i, text in replies])
     (row,) = rows_of(write_report([tmp_path]), ACCURACY)
-    drawn = {"groups": [0, 0, 0, 1, 1, 1, 1, 2, 2, 2], "bounds": (0, 1)}
-    interval = bootstrap_mean([1, 1, 0, 1, 1, 1, 1, 0, 1, 1], **drawn)
+    bootstrap_options = {"groups": [0, 0, 0, 1, 1, 1, 1, 2, 2, 2], "bounds": (0, 1)}
+    interval = bootstrap_mean([1, 1, 0, 1, 1, 1, 1, 0, 1, 1], **bootstrap_options)
     expected = f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
     assert row[11 if ask == "closed" else 16] == expected == f"0.800 {expected[6:]}"

@@ -27,15 +27,15 @@ SCORES = [
 ]
 
 
-def write_scores(folder: Path, scores: list[list[float]], *, task: str = TASK, **how: Any) -> Path:
+def write_scores(folder: Path, scores: list[list[float]], *, task: str = TASK, **log_options: Any) -> Path:
     """The log of one option-score task, two questions a study."""
-    columns = how.pop("columns", {})
+    columns = log_options.pop("columns", {})
     docs = [question("chexpert_presence", i, study_id=f"s{i // 2}", **columns) for i in range(len(scores))]
     samples = [
-        {"doc": doc, "filter": "none", "filtered_resps": [[str(score), "False"] for score in of_row]}
-        for doc, of_row in zip(docs, scores, strict=True)
+        {"doc": doc, "filter": "none", "filtered_resps": [[str(score), "False"] for score in row_scores]}
+        for doc, row_scores in zip(docs, scores, strict=True)
     ]
-    return write_samples(folder, task, samples, **how)
+    return write_samples(folder, task, samples, **log_options)
 
 
 def write_states(path: Path, scores: list[list[float]], *, task: str = TASK, **changes: Any) -> np.ndarray:
@@ -154,18 +154,18 @@ def test_a_broken_file_of_states_is_an_error_that_names_it(tmp_path, case):
 
 
 @pytest.mark.parametrize(
-    ("responses", "words"),
+    ("responses", "expected"),
     [([[score, "False"]] * n, "7 finite scores") for score, n in (("-1.0", 4), ("-1.0", 8), ("nan", 4), ("-inf", 7))]
     + [([["nan", "False"]] * 6 + [["-1.0", "False"]], "7 finite scores")]
-    + [(read, "the scores of options") for read in ([["x", "False"]] * 7, [[]] * 7, [-1.0] * 7, None)],
+    + [(responses, "the scores of options") for responses in ([["x", "False"]] * 7, [[]] * 7, [-1.0] * 7, None)],
 )
-def test_a_broken_log_of_scores_names_the_line(tmp_path, responses, words):
+def test_a_broken_log_of_scores_names_the_line(tmp_path, responses, expected):
     path = write_scores(tmp_path, SCORES)
     broken = {"filtered_resps": responses}
     change_lines(path, lambda lines: [lines[0], json.dumps(json.loads(lines[1]) | broken), *lines[2:]])
     with pytest.raises(InputError, match="row 2, column 'filtered_resps'") as error:
         write_report([tmp_path])
-    assert f"are not {words}" in str(error.value)
+    assert f"are not {expected}" in str(error.value)
 
 
 def test_the_order_of_lines_does_not_matter(tmp_path):
@@ -188,12 +188,12 @@ def test_rows_without_a_pair_are_in_no_subset(tmp_path):
 def test_scores_and_answers_of_one_model_stand_side_by_side(tmp_path):
     """The scores change nothing in the other tables, are no other run of the answers, and their newest run wins."""
     write_log(tmp_path / "a", "m", answered("chexpert_presence", 5, 1, 2))
-    alone = write_report([tmp_path])
+    answer_report = write_report([tmp_path])
     newer = DATE.replace("2026", "2027")
     write_scores(tmp_path / "b", SCORES[:3], model_args={"pretrained": "m", "states_path": "x.npz"})
     write_scores(tmp_path / "b", SCORES, date=newer)
     report = write_report([tmp_path])
-    assert {*alone.rstrip().split("\n\n## ")} < {*report.split("\n\n## ")}
+    assert {*answer_report.rstrip().split("\n\n## ")} < {*report.split("\n\n## ")}
     assert [row[2] for row in rows_of(report, "Figure 5")] == ["4", "4"]
     assert f"- m, {TASK}: the run of {newer} counts, not that of {DATE}\n" in report
     assert "x.npz" not in report, "only the runs that count are looked at"

@@ -24,10 +24,10 @@ CHEXPERT = answered("chexpert_presence", 5, 1, 2)
 # By benchmark: a log of the first n of its questions; its table of runs, how many there are, and where n and the
 # skipped rows stand there.
 WRITE: dict[str, Callable[..., Path]] = {
-    "CXR-ContraBench": lambda folder, n=5, **how: write_log(folder, "m", CHEXPERT[:n], **how),
-    "HEAL-MedVQA": lambda folder, n=6, **how: write_heal(folder, "vpt", VPT_PAIRS[:n], **how),
-    "SurgXBench": lambda folder, n=4, **how: write_surgx(folder, FRAMES[:n], **how),
-    "That's the Wrong Lung!": lambda folder, n=4, **how: write_wrong_lung(folder, "gold", SENTENCES[:n], **how),
+    "CXR-ContraBench": lambda folder, n=5, **options: write_log(folder, "m", CHEXPERT[:n], **options),
+    "HEAL-MedVQA": lambda folder, n=6, **options: write_heal(folder, "vpt", VPT_PAIRS[:n], **options),
+    "SurgXBench": lambda folder, n=4, **options: write_surgx(folder, FRAMES[:n], **options),
+    "That's the Wrong Lung!": lambda folder, n=4, **options: write_wrong_lung(folder, "gold", SENTENCES[:n], **options),
 }
 RUNS = {
     "CXR-ContraBench": ("Runs", 5, 5, 6), "HEAL-MedVQA": ("HEAL runs", 6, 3, 4), "SurgXBench": ("SurgX runs", 4, 3, 5),
@@ -40,10 +40,10 @@ def test_pooled_runs_keep_every_question(tmp_path):
     for name, options in (("s1", ["A1", "No a", "X"]), ("s2", ["A2", "No a", "X"]), ("s3", ["A3", "No a", "X"])):
         answers = answered("rexvqa_10k_" + name, 3, 1, 1, question=name)
         write_log(tmp_path, "m", [({**row, "options": options}, text[:1]) for row, text in answers], n_data=4)
-    whole = pooled(read_results([tmp_path]).runs)
-    assert (whole.n, whole.n_data, whole.scores()["n_correct"]) == (9, 12, 3)
-    words = [whole.wordings[i] for i in whole.wording]
-    assert [(asked, options[0]) for asked, options in words] == [
+    pooled_run = pooled(read_results([tmp_path]).runs)
+    assert (pooled_run.n, pooled_run.n_data, pooled_run.scores()["n_correct"]) == (9, 12, 3)
+    wording_pairs = [pooled_run.wordings[i] for i in pooled_run.wording]
+    assert [(question, options[0]) for question, options in wording_pairs] == [
         (f"s{i}", f"A{i}") for i in (1, 2, 3) for _ in range(3)
     ]
 
@@ -66,11 +66,11 @@ def test_saved_files(tmp_path):
     small_logs(tmp_path / "logs")
     out = tmp_path / "out"
     assert write_report([tmp_path / "logs"], out) == (out / "report.md").read_text(encoding="utf-8")
-    first, second = csv_rows(out / "table_09_matrix.csv")
-    assert float(first["chexpert_presence_base_accuracy"]) == 0.2
-    assert float(first["chexpert_presence_delta"]) == pytest.approx(0.4)
-    assert (first["chexpert_absence_n"], second["chexpert_absence_verified_accuracy"]) == ("", "")
-    assert (second["chexpert_absence_n"], second["chexpert_absence_n_data"]) == ("3", "5")
+    first_row, second_row = csv_rows(out / "table_09_matrix.csv")
+    assert float(first_row["chexpert_presence_base_accuracy"]) == 0.2
+    assert float(first_row["chexpert_presence_delta"]) == pytest.approx(0.4)
+    assert (first_row["chexpert_absence_n"], second_row["chexpert_absence_verified_accuracy"]) == ("", "")
+    assert (second_row["chexpert_absence_n"], second_row["chexpert_absence_n_data"]) == ("3", "5")
     assert {path.stem for path in out.glob("*.tex")} == {path.stem for path in out.glob("*.csv")}
     (out / "table_21_old.csv").write_text("old")
     before = {path.name for path in out.iterdir()}
@@ -154,7 +154,7 @@ def test_rows_without_images_and_a_limit_are_counted(tmp_path, benchmark):
 
     def skip(lines: list[str]) -> list[str]:
         samples = list(map(json.loads, lines))
-        return [json.dumps(of | {"doc": of["doc"] | {"n_rows_skipped": 3}}) for of in samples]
+        return [json.dumps(sample | {"doc": sample["doc"] | {"n_rows_skipped": 3}}) for sample in samples]
 
     change_lines(WRITE[benchmark](tmp_path, n_data=9), skip)
     (row,) = rows_of(write_report([tmp_path]), title)
@@ -164,22 +164,22 @@ def test_rows_without_images_and_a_limit_are_counted(tmp_path, benchmark):
 def test_benchmarks_side_by_side(tmp_path):
     """Each has its own tables, which the others' do not change."""
     paths = [write(tmp_path / "all") for write in WRITE.values()]
-    alone = {benchmark: write_report([path]) for benchmark, path in zip(WRITE, paths, strict=True)}
-    assert [text.split("\n")[0] for text in alone.values()] == [f"# {benchmark} results" for benchmark in WRITE]
+    reports = {benchmark: write_report([path]) for benchmark, path in zip(WRITE, paths, strict=True)}
+    assert [text.split("\n")[0] for text in reports.values()] == [f"# {benchmark} results" for benchmark in WRITE]
     report = write_report([tmp_path / "all"], tmp_path / "out")
-    again = write_report(paths[::-1], tmp_path / "out")
-    assert again == report, "the order of files does not matter, and a report's own files are replaced"
+    reordered = write_report(paths[::-1], tmp_path / "out")
+    assert reordered == report, "the order of files does not matter, and a report's own files are replaced"
     assert report.startswith("# CXR-ContraBench, HEAL-MedVQA, SurgXBench and That's the Wrong Lung! results\n")
     assert max(map(len, report.split("\n\n")[1].splitlines())) <= 120
-    for text in alone.values():
-        own = text.split("\n## Notes")[0].split("\n## ")[1:]
-        assert own
-        assert [section for section in own if section.strip() not in report] == []
+    for text in reports.values():
+        sections = text.split("\n## Notes")[0].split("\n## ")[1:]
+        assert sections
+        assert [section for section in sections if section.strip() not in report] == []
     assert [len(runs) for runs in read_results([tmp_path / "all"])[:5]] == [1, 0, 1, 1, 1]
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"runs.csv", "heal_runs.csv", "surgx_runs.csv", "wrong_lung_runs.csv"} <= names
-    drawn = {"figure_contrabench_03.png", "figure_heal_tpt_vpt.png", "figure_surgx_03.png"}
-    assert {name for name in names if name.startswith("figure")} == (drawn if find_spec("matplotlib") else set())
+    figures = {"figure_contrabench_03.png", "figure_heal_tpt_vpt.png", "figure_surgx_03.png"}
+    assert {name for name in names if name.startswith("figure")} == (figures if find_spec("matplotlib") else set())
 
 
 def test_models_prompts_splits_and_arguments_have_rows_of_their_own(tmp_path):

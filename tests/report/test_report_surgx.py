@@ -37,8 +37,8 @@ def test_instruments_by_hand(tmp_path):
     report = write_report([tmp_path / "logs"], tmp_path / "out")
     assert report.startswith("# SurgXBench results\n")
     (run,) = rows_of(report, RUNS)
-    told = f"m|Cholec80-Boxes|instruments|4 of 9|2|0|25.00|0.00|0|0|medfaith_surgx_instruments|{DATE}"
-    assert run == told.split("|")
+    expected_row = f"m|Cholec80-Boxes|instruments|4 of 9|2|0|25.00|0.00|0|0|medfaith_surgx_instruments|{DATE}"
+    assert run == expected_row.split("|")
     rows = {row[1]: row[2:] for row in rows_of(report, LOOKS)}
     assert list(rows) == ["all", *INSTRUMENTS]
     # 3 TP count twice, 2 FP and 2 missed once: F1 = 6 / 10, of which video 42 has four zeros and no one.
@@ -81,8 +81,8 @@ def test_triplets_by_hand(tmp_path):
     shares = [(1, 0, 1, 0, 0, 0), (0, 0, 0, 0, 0, 1), (0,) * 6, (0, 0, 0, 0, 1, 0), (0, 1, 0, 1, 0, 0)]
     assert levels[2:7] == [shown(list(share), videos) for share in shares]
     assert levels[7:] == ["6", "1", "1", "1", "0", "0", "1", "1", "1", "–", "0", "0.00", "0.00"]
-    (parts,) = rows_of(report, PARTS)
-    assert parts[2:] == [shown([1, 1, 0, 0, 0, 0], videos), "2 of 6", *["–"] * 6, "0.00", "0.00"]
+    (part_row,) = rows_of(report, PARTS)
+    assert part_row[2:] == [shown([1, 1, 0, 0, 0, 0], videos), "2 of 6", *["–"] * 6, "0.00", "0.00"]
     (occlusion,) = rows_of(report, OCCLUSION)
     assert occlusion[2:] == ["4", "2", "0", "1", "50.00 [–, –]", "1", "2.00 [–, –]", "0.00", "0.00"]
     assert [path.name for path in sorted((tmp_path / "out").glob("*.csv"))] == [
@@ -93,8 +93,11 @@ def test_triplets_by_hand(tmp_path):
 def test_the_visible_share_of_boxes_by_hand(tmp_path):
     """A box without area in its frame, frames without boxes and those without heatmaps have none."""
     unknown = (FRAMES[2][0] | {"boxes": [{"label": "hook", "xywh": [0, 0, 9, 9]}]}, FRAMES[2][1] | {"visible": None})
-    first, second = saw(FRAMES[0], ("grasper", 0.5)), saw(FRAMES[1], ("grasper", 1), ("hook", 0.25), ("hook", NAN))
-    write_surgx(tmp_path, [first, second, unknown, saw(FRAMES[3])])
+    first_frame, second_frame = (
+        saw(FRAMES[0], ("grasper", 0.5)),
+        saw(FRAMES[1], ("grasper", 1), ("hook", 0.25), ("hook", NAN)),
+    )
+    write_surgx(tmp_path, [first_frame, second_frame, unknown, saw(FRAMES[3])])
     write_surgx(tmp_path, [saw(ACTIONS[0], ("grasper", 0.25), ("clipper", 0.0)), *ACTIONS[1:]])
     report = write_report([tmp_path])
     rows = {row[1]: row[-4:-2] for row in rows_of(report, LOOKS)}
@@ -132,7 +135,7 @@ def test_the_occlusion_task_has_a_log_of_its_own(tmp_path):
     samples = [(doc | {"occlude": True}, row) for doc, row in [*ACTIONS, triplets(2, [GRASP], [seen(GRASP, "ivt")])]]
     samples[-1][1]["occluded"] = occluded
     samples = [(doc, {k: row.get(k) for k in ("video", "gold", "predicted", "occluded")}) for doc, row in samples]
-    write_surgx(tmp_path, samples, first="lost", task="medfaith_surgx_occlusion")
+    write_surgx(tmp_path, samples, row_field="lost", task="medfaith_surgx_occlusion")
     write_surgx(tmp_path, [(doc, row | {"occluded": None}) for doc, row in ACTIONS])
     report = write_report([tmp_path])
     assert [row[2] for row in rows_of(report, RUNS)] == ["triplets", "occlusion"]
@@ -144,16 +147,16 @@ def test_the_occlusion_task_has_a_log_of_its_own(tmp_path):
 def test_intervals_draw_videos(tmp_path):
     """Three videos of several frames: F1 is the mean of two ones a true positive and a zero a missed one."""
     hit, missed = [look("hook", "tp", 0.5, 1.0), look("hook", "tp", 0.25, 0.5)], []
-    samples, ones, of_ones = [], [], []
+    samples, ones, video_ids = [], [], []
     for video, frames in {41: "hhm", 42: "hmm", 43: "mh"}.items():
         for number, frame in enumerate(frames):
             looks = hit[number % 2 :][:1] if frame == "h" else missed
             samples.append(instruments(number, ["hook"], looks, video=video))
             ones += [1, 1] if looks else [0]
-            of_ones += [video] * (2 if looks else 1)
+            video_ids += [video] * (2 if looks else 1)
     write_surgx(tmp_path, samples)
     rows = {row[1]: row[2:] for row in rows_of(write_report([tmp_path]), LOOKS)}
-    assert rows["hook"][0] == rows["all"][0] == shown(ones, of_ones, 1, 3)
+    assert rows["hook"][0] == rows["all"][0] == shown(ones, video_ids, 1, 3)
     assert rows["hook"][1] == shown([0.5, 0.25, 0.5, 0.25], [41, 41, 42, 43])
 
 
@@ -177,8 +180,8 @@ def test_results_hold_the_runs(tmp_path):
 
 
 def test_frames_whose_similarities_tie_are_counted_and_warned_of(tmp_path):
-    (first, row), *others = FRAMES
-    write_surgx(tmp_path / "a", [(first, row | {"outcome": "tied"}), *others])
+    (doc, row), *other_frames = FRAMES
+    write_surgx(tmp_path / "a", [(doc, row | {"outcome": "tied"}), *other_frames])
     write_surgx(tmp_path / "b", ACTIONS)
     report = write_report([tmp_path])
     assert [row[9] for row in rows_of(report, RUNS)] == ["1", "0"]

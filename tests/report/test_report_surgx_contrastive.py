@@ -87,17 +87,17 @@ def frames(data: str, config: str, source: str) -> dict[str, list[tuple[str, flo
 
 
 def test_how_much_of_the_boxes_the_model_could_see(clip):
-    of_frames = frames(clip.data, "instruments", "cholec80_boxes")
-    boxes = [box for of_frame in of_frames.values() for box in of_frame]
+    boxes_by_frame = frames(clip.data, "instruments", "cholec80_boxes")
+    boxes = [box for frame_boxes in boxes_by_frame.values() for box in frame_boxes]
     rows = csv_rows(clip.tables / "surgx_figure_03_instruments.csv")
     assert rows[0]["instrument"] == "all"
     for row in rows:
-        own = [share for label, share in boxes if row["instrument"] in ("all", label)]
-        assert float(row["visible_share"]) == pytest.approx(np.mean(own))
-        assert int(row["n_boxes"]) == len(own) > 0
+        shares = [share for label, share in boxes if row["instrument"] in ("all", label)]
+        assert float(row["visible_share"]) == pytest.approx(np.mean(shares))
+        assert int(row["n_boxes"]) == len(shares) > 0
     (triplets,) = csv_rows(clip.tables / "surgx_figure_04b_levels.csv")
-    of_triplets = frames(clip.data, "triplets", "cholect45")
-    assert float(triplets["visible_share"]) == pytest.approx(np.mean([s for f in of_triplets.values() for _, s in f]))
+    triplet_boxes = frames(clip.data, "triplets", "cholect45")
+    assert float(triplets["visible_share"]) == pytest.approx(np.mean([s for f in triplet_boxes.values() for _, s in f]))
     (results,) = clip.logs.rglob("results_*.json")
     computed = json.loads(results.read_text())["results"]
     for task, row in (("instruments", rows[0]), ("triplets", triplets)):

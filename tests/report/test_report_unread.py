@@ -19,15 +19,15 @@ SHOWN = "“The image is sharp.”"
 LONG = ("word " * 40).strip()
 
 
-def saying(n: int, *last: str, first: str = "A"):
+def saying(n: int, *last: str, reply: str = "A"):
     """n questions, all answered alike but for the last ones."""
     docs = [doc for doc, _ in answered(PRESENCE, n, 0, 0)]
-    return list(zip(docs, [first] * (n - len(last)) + [*last], strict=True))
+    return list(zip(docs, [reply] * (n - len(last)) + [*last], strict=True))
 
 
 ANSWERS = {
     **{f"unread {n}": answered(PRESENCE, 100, 50, 10, unread=n) for n in (0, 2, 3)},
-    **{name: saying(20) for name in ("same", "always_yes")}, "empty": saying(20, first=" "), "same but few": saying(19),
+    **{name: saying(20) for name in ("same", "always_yes")}, "empty": saying(20, reply=" "), "same but few": saying(19),
     "same but one": saying(30, "B"), "long": saying(6, "B " * 40_000), "blind": saying(6),
     "three kinds": saying(6, "Blurred.", f"{LONG} cut he", "Blurred.", "Nothing  to\nsay."),
 }  # fmt: skip
@@ -66,10 +66,10 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [line for line in write_report([folder]).splitlines() if line.startswith("- WARNING")]
 
 
-@pytest.mark.parametrize(("model", "kind", "words"), WARNINGS)
-def test_warnings(notes: list[str], model: str, kind: str, words: Sequence[str] | None):
-    found = [note for note in notes if kind in note and (f" of {model} in " in note or f" {model} was " in note)]
-    assert len(found) == (words is not None)
-    for note in found:
-        assert [word for word in words or [] if word not in note] == []
+@pytest.mark.parametrize(("model", "kind", "fragments"), WARNINGS)
+def test_warnings(notes: list[str], model: str, kind: str, fragments: Sequence[str] | None):
+    matches = [note for note in notes if kind in note and (f" of {model} in " in note or f" {model} was " in note)]
+    assert len(matches) == (fragments is not None)
+    for note in matches:
+        assert [word for word in fragments or [] if word not in note] == []
         assert note.count(SHOWN) <= 1, "every filter's line has it"

@@ -40,9 +40,9 @@ GOLD = [  # three patients; of the last two sentences nothing is known of where 
 
 def given(report: str) -> set[str]:
     """Of TITLES those whose tables are there, each once."""
-    found = [section.split("\n")[0].split(":")[0] for section in report.split("\n## ")[1:]]
-    assert len({*found}) == len(found)
-    return {*found} & {*TITLES}
+    titles = [section.split("\n")[0].split(":")[0] for section in report.split("\n## ")[1:]]
+    assert len({*titles}) == len(titles)
+    return {*titles} & {*TITLES}
 
 
 def test_gold_by_hand(tmp_path):
@@ -54,15 +54,15 @@ def test_gold_by_hand(tmp_path):
         ["m", "gold", "5 of 11", "3", "2", "0", "2", "1", "1", "0", "0", "0", "bilinear", "included",
          f"{TASK}gold", DATE]
     ]  # fmt: skip
-    one = [shown([0.75, 0.25], [1, 1]), shown([0.5, 0.125, 1.0], [1, 1, 2]), "2.50/20.00/37.50"]
-    assert rows_of(report, FIRST) == [["m", *one, "2 of 5", "1", "1", "0"]]
+    gold_cells = [shown([0.75, 0.25], [1, 1]), shown([0.5, 0.125, 1.0], [1, 1, 2]), "2.50/20.00/37.50"]
+    assert rows_of(report, FIRST) == [["m", *gold_cells, "2 of 5", "1", "1", "0"]]
     assert rows_of(report, SUBSETS) == [
         ["m", "Abnormal", "75.00 [–, –]", shown([0.5, 1.0], [1, 2]), "5.00/10.00/25.00", "1 of 2", *"000"],
         ["m", "One Lung", "75.00 [–, –]", "50.00 [–, –]", "5.00/10.00/25.00", "1", *"000"],
         ["m", "MDRB", "25.00 [–, –]", "12.50 [–, –]", "0.00/30.00/50.00", "1 of 2", "0", "1", "0"],
     ]
     (row,) = rows_of(report, WHOLE)
-    assert row[:5] == ["m", "no", *one[:2], "2 of 5"]
+    assert row[:5] == ["m", "no", *gold_cells[:2], "2 of 5"]
     assert row[5:8] == ["75.00 [–, –]", shown([0.5, 1.0], [1, 2]), "1 of 2"]
     assert row[11:] == ["25.00 [–, –]", "12.50 [–, –]", "1 of 2"]
     entropy = [2.0, 1.0, 0.5, 0.0]
@@ -96,13 +96,13 @@ def test_two_scorings_of_one_model_share_no_table(tmp_path):
     write_wrong_lung(tmp_path / "a", "gold", GOLD)
     write_wrong_lung(tmp_path / "b", "swap_left_right", pair, upsampling="nearest")
     write_wrong_lung(tmp_path / "c", "gold", GOLD[:2], upsampling="nearest", precision_ties="excluded")
-    words = "nearest upsampling", "precision without ties"
-    nearest, both = f"m ({words[0]})", f"m ({', '.join(words)})"
+    labels = "nearest upsampling", "precision without ties"
+    nearest, nearest_without_ties = f"m ({labels[0]})", f"m ({', '.join(labels)})"
     report = write_report([tmp_path / name for name in "abc"], tmp_path / "out")
     assert {tuple(row[index] for index in (0, 12, 13)) for row in rows_of(report, RUNS)} == {
-        ("m", "bilinear", "included"), (nearest, "nearest", "included"), (both, "nearest", "excluded"),
+        ("m", "bilinear", "included"), (nearest, "nearest", "included"), (nearest_without_ties, "nearest", "excluded"),
     }  # fmt: skip
-    for model, marks, n in (("m", (), "2 of 5"), (nearest, words[:1], "1"), (both, words, "2")):
+    for model, marks, n in (("m", (), "2 of 5"), (nearest, labels[:1], "1"), (nearest_without_ties, labels, "2")):
         mark = f" ({', '.join(marks)})" if marks else ""
         (row,) = rows_of(report, f"{FIRST}{mark}: ")
         assert (row[0], row[4]) == (model, n)
@@ -137,16 +137,25 @@ def test_correlations_by_hand(tmp_path):
     assert rows["AUROC"][1] == "1.00"
     assert rows["P@5"] == [*["–"] * 5, "", *["–"] * 7], "one number has no correlation"
     saved = {row["value"]: row for row in csv_rows(tmp_path / "out" / "wrong_lung_figures_17_24_correlations_01.csv")}
-    found = saved["Entropy"]
-    assert float(found["abnormal"]) == pytest.approx(stats.pearsonr([2, 1, 0.5, 0], [1, 0, 1, 0])[0])
-    assert float(found["local"]) == pytest.approx(1)
-    assert (found["n_local"], found["n_abnormal"], found["n_entropy"], found["model"]) == ("2", "4", "", "m")
+    entropy_row = saved["Entropy"]
+    assert float(entropy_row["abnormal"]) == pytest.approx(stats.pearsonr([2, 1, 0.5, 0], [1, 0, 1, 0])[0])
+    assert float(entropy_row["local"]) == pytest.approx(1)
+    assert (entropy_row["n_local"], entropy_row["n_abnormal"], entropy_row["n_entropy"], entropy_row["model"]) == (
+        "2",
+        "4",
+        "",
+        "m",
+    )
     assert "(n: 0 to 4, the CSV has each)" in report
 
 
 def pairs_of(perturbation: str, *changes: dict[str, Any]) -> list[Row]:
     """The gold sentences in front of their partners, with these values."""
-    return [of for row, new in zip(GOLD, changes, strict=False) for of in (row, changed(row, perturbation, **new))]
+    return [
+        sample_row
+        for row, new in zip(GOLD, changes, strict=False)
+        for sample_row in (row, changed(row, perturbation, **new))
+    ]
 
 
 def test_changes_by_hand(tmp_path):
@@ -185,7 +194,7 @@ def test_divergence_agrees_with_scipy(tmp_path):
     rows, divergences = [], []
     for row in GOLD:
         p, q = random.dirichlet(np.ones(13), size=2)
-        grids = [packed(of[:12].reshape(3, 4)) for of in (p, q)]
+        grids = [packed(weights[:12].reshape(3, 4)) for weights in (p, q)]
         rows += [row | {"attention": grids[0]}, changed(row, "random_sentences") | {"attention": grids[1]}]
         divergences.append((special.rel_entr(p, q) + special.rel_entr(q, p))[:12].sum() / 2)  # without the 13th share
     rows[-1]["attention"] = None
@@ -200,10 +209,10 @@ def test_divergence_agrees_with_scipy(tmp_path):
 def test_undefined_everywhere(tmp_path):
     """A model that answers in words has no attention and no similarity: every count is there, and no score."""
     rows = [original(n, f"p{n}", "abnormal", state="without_map") for n in range(3)]
-    logs = {config: [of for row in rows for of in (row, changed(row, config, state="without_map"))]
+    logs = {config: [item for row in rows for item in (row, changed(row, config, state="without_map"))]
             for config in (*PERTURBATIONS, "synthetic", "trimmed")}  # fmt: skip
-    for config, of in (logs | {"gold": rows}).items():
-        write_wrong_lung(tmp_path / "logs", config, of)
+    for config, item in (logs | {"gold": rows}).items():
+        write_wrong_lung(tmp_path / "logs", config, item)
     report = write_report([tmp_path / "logs"], tmp_path / "out")
     assert given(report) == {*TITLES}
     assert "nan" not in report.lower().replace("nano", "")
@@ -225,7 +234,7 @@ def test_a_table_without_its_task_is_left_out_with_a_note(tmp_path):
     write_wrong_lung(tmp_path / "a", "swap_left_right", pairs_of("swap_left_right", {"auroc": 0.5}), model="a")
     write_wrong_lung(tmp_path / "a", "trimmed", pairs_of("trimmed", {"auroc": 1.0}, {"auroc": 0.5}), model="a")
     synthetic = [row | {"id": f"{row['id']}:synthetic"} for row in GOLD]
-    swapped = [of for row in synthetic for of in (row, changed(row, PERTURBATIONS[4], auroc=0.25))]
+    swapped = [sample_row for row in synthetic for sample_row in (row, changed(row, PERTURBATIONS[4], auroc=0.25))]
     write_wrong_lung(tmp_path / "B", PERTURBATIONS[4], swapped, model="B")
     report = write_report([tmp_path])
     assert given(report) == {RUNS, FIRST, SUBSETS, TRIMMED, WHOLE, ENTROPY, PRECISION, IOU, DELTAS}

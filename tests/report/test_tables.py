@@ -17,8 +17,10 @@ def table(*rows: list, **changes) -> Table:
 
 
 def test_latex_shows_what_markdown_shows():
-    shown = table(["m", 0.5, "t"], ["n", float("nan"), "t"], ["o", 1.0, "t"], notes=["A 95% interval."], n_printed=2)
-    assert shown.latex().splitlines() == [
+    score_table = table(
+        ["m", 0.5, "t"], ["n", float("nan"), "t"], ["o", 1.0, "t"], notes=["A 95% interval."], n_printed=2
+    )
+    assert score_table.latex().splitlines() == [
         r"% \usepackage{booktabs}",
         r"\begin{table}",
         r"\centering",

@@ -59,22 +59,22 @@ def document(row: Row, **columns: Any) -> dict[str, Any]:
 
 
 def write_wrong_lung(
-    folder: Path, config: str, rows: Sequence[Row], *, task: str = "", reply: str = "{}", **how: Any
+    folder: Path, config: str, rows: Sequence[Row], *, task: str = "", reply: str = "{}", **options: Any
 ) -> Path:
     """The log of one task, and the results beside it; reply: to every question, with {id} for the row's.
 
-    how: `n_rows_skipped`, `n_rows_left_out`, `upsampling`, `precision_ties`, and what `write_samples` takes.
+    options: `n_rows_skipped`, `n_rows_left_out`, `upsampling`, `precision_ties`, and what `write_samples` takes.
     """
-    columns = {name: how.pop(name, 0) for name in ("n_rows_skipped", "n_rows_left_out")}
-    columns |= {name: how.pop(name) for name in ("upsampling", "precision_ties") if name in how}
-    first = "auroc" if config == "gold" else "delta_auroc"  # of the task's metrics: there a sample keeps its row
+    columns = {name: options.pop(name, 0) for name in ("n_rows_skipped", "n_rows_left_out")}
+    columns |= {name: options.pop(name) for name in ("upsampling", "precision_ties") if name in options}
+    row_field = "auroc" if config == "gold" else "delta_auroc"  # of the task's metrics: there a sample keeps its row
     samples = [
         {
             "doc": document(row, **columns),
             "filtered_resps": [reply.replace("{id}", row["id"])],
             "filter": "none",
-            first: row,
+            row_field: row,
         }
         for row in rows
     ]  # fmt: skip
-    return write_samples(folder, task or TASK + config, samples, **how)
+    return write_samples(folder, task or TASK + config, samples, **options)
