@@ -1,4 +1,4 @@
-"""A little of everything that `medfaith annotate` reads: rows, images, heatmaps and the logs of two models."""
+"""Minimal inputs of `medfaith annotate`: rows, images, heatmaps, and the logs of two models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,16 @@ N_IMAGES = 2
 
 
 class Scene(NamedTuple):
-    """Folders. rows: as the build has them. references: model -> id of a row -> where the store has it."""
+    """Inputs of `medfaith annotate`.
+
+    Attributes:
+        data: Folder of the build.
+        heatmaps: Folder of the heatmap store.
+        roots: Folder by source.
+        runs: Folder of sample logs by model.
+        rows: Rows of the build.
+        references: Reference of the heatmap in the store, by model and row id.
+    """
 
     data: Path
     heatmaps: Path
@@ -62,7 +71,7 @@ def write_run(
     folder: Path, model: str, rows: list[dict[str, Any]], references: dict[str, str], *, task: str = TASK,
     says: str = "heatmaps", **options: Any,
 ) -> Path:  # fmt: skip
-    """A sample log as lm-eval writes it, of the rows with references; says: what an answer calls its reference."""
+    """Write a sample log in lm-eval's format for the rows with references; `says` is the answer's key for them."""
     samples = []
     for row in [row for row in rows if row["id"] in references]:
         reply = json.dumps({says: references[row["id"]], "local": 0.5, "global": None})
@@ -83,14 +92,18 @@ def _rows(root: Path) -> list[dict[str, Any]]:
             xywh = [float(round(coordinate)) for coordinate in (x * width, y * height, w * width, h * height)]
             rows.append(
                 {"id": f"{study}/{number}", **image_columns, "patient_id": patient, "study_id": study,
-                 "sentence": sentence, "boxes": [{"label": label, "xywh": xywh}], "labels": [{"name": "abnormal", "context": "yes"}],
+                 "sentence": sentence, "boxes": [{"label": label, "xywh": xywh}],
+                 "labels": [{"name": "abnormal", "context": "yes"}],
                  "subsets": {"abnormal": True, "one_lung": True, "mdrb": False}}
             )  # fmt: skip
     return rows
 
 
 def write_rows(data: Path, rows: list[dict[str, Any]]) -> None:
-    """As a build of gold alone. Its header has a hash of the rows, as a build's: datasets caches by the header."""
+    """Write a build that has only the gold config.
+
+    Its header has a hash of the rows, as a real build's has, because `datasets` caches by the header.
+    """
     folder = data / "wrong-lung-chest_imagenome"
     (folder / "gold").mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows, SENTENCE.arrow_schema), folder / "gold" / "test.parquet")
@@ -101,7 +114,7 @@ def write_rows(data: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _write_heatmaps(folder: Path, model: str, rows: list[dict[str, Any]], share: float) -> dict[str, str]:
-    """On the box, in a grid of 19 x 19 over the published view; `share` of the attention is on the image."""
+    """Write 19 x 19 heatmaps of the published view, centred on the box; the image receives `share` of the attention."""
     store = HeatmapStore(folder, {"model": model})
     references = {}
     for row in rows:

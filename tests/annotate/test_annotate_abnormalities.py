@@ -1,4 +1,4 @@
-"""Annotators' intuitiveness by abnormality (Figure 16): which sentences count, and what the command writes."""
+"""Annotators' intuitiveness by abnormality (Figure 16): counted sentences, and files written by the command."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_most_frequent_come_first_and_equal_ones_by_name():
 
 @pytest.fixture
 def command(tmp_path) -> list[str]:
-    """`medfaith report` with JUDGEMENTS and a build of three of their sentences."""
+    """The `medfaith report` command line with JUDGEMENTS and a build of three of their sentences."""
     labels = [
         {"mass": "yes", "edema": "yes", "abnormal": "yes"},
         {"mass": "yes", "edema": "no", "abnormal": "yes"},

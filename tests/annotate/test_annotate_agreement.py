@@ -1,4 +1,4 @@
-"""Means and agreement against implementations that nobody here wrote, and the tables made of them."""
+"""Means and agreement compared with independent implementations, and the tables built from them."""
 
 from __future__ import annotations
 

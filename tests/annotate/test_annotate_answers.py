@@ -1,4 +1,4 @@
-"""The file of answers: what is on the disk is whole, whenever its writer is killed."""
+"""The answers file: its complete lines survive a kill of the writer at any moment."""
 
 from __future__ import annotations
 

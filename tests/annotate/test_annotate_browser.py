@@ -1,4 +1,4 @@
-"""The real page of the real command in a real browser: chosen, answered, reloaded, killed and gone on with."""
+"""`medfaith annotate` in a real browser: choose, answer, reload, kill and resume."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def a_browser() -> Iterator:
 
 @contextmanager
 def served(scene: Scene, out: Path, *more: str) -> Iterator[tuple[subprocess.Popen, str]]:
-    """The command at work, and where its page is."""
+    """Start the command and yield its process and the page's URL."""
     log = out.with_suffix(".log")
     command = [sys.executable, "-m", "medfaith", *scene.arguments(out, "--port", "0", *more)]
     with log.open("w") as errors:
@@ -55,7 +55,7 @@ def served(scene: Scene, out: Path, *more: str) -> Iterator[tuple[subprocess.Pop
 
 @contextmanager
 def visited(browser, url: str) -> Iterator:
-    """A page that waits long enough, and refuses to end where it saw a model's name or asked another machine."""
+    """Open a page with long timeouts; at the end, fail if it received a model's name or contacted another machine."""
     context = browser.new_context(viewport={"width": 1400, "height": 1000})
     page = context.new_page()
     page.set_default_timeout(WAIT)
@@ -83,13 +83,13 @@ def visited(browser, url: str) -> Iterator:
     assert [request.url for request in requests if not _own(request.url, url)] == []
     assert any(
         "/queue/data" in request_text for request_text in sent
-    )  # what the page was told while it was open is among it
+    )  # it includes the server's messages to the open page
     for secret in (*MODELS, "live-one", "live-two", "run0", "heatmaps/"):
         assert not [request_text for request_text in sent if secret in request_text], secret
 
 
 def finite(page, requests: list, ended: list) -> list:
-    """The requests that have ended, after a while for the others: the text of one that never ends would be awaited."""
+    """Return the finished requests after a grace period; reading the text of an endless request would block."""
     expected = [
         candidate for candidate in requests if "/heartbeat/" not in candidate.url and candidate.url.startswith("http")
     ]
@@ -109,7 +109,7 @@ def origin(url: str) -> str:
 
 
 def wait_until_another_window_hides(browser, url: str, text: str) -> None:
-    """Until the server knows what a page was told: one that is left too early takes the news with it."""
+    """Wait until the server has processed the page's last message, which is lost if the page closes too early."""
     for _ in range(30):
         with visited(browser, url) as other_page:
             other_page.get_by_text("Choose one sentence").wait_for()
@@ -121,7 +121,7 @@ def wait_until_another_window_hides(browser, url: str, text: str) -> None:
 
 
 def click_until(page, name: str, text: str) -> None:
-    """A click goes astray where it comes as the page is drawn again, as it is after its load on a busy machine."""
+    """Repeat a click, because a click during a redraw is lost; on a busy machine the page redraws after loading."""
     for _ in range(10):
         page.get_by_role("button", name=name).first.click()
         try:
@@ -149,7 +149,7 @@ def lines(path: Path) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def server(scene, tmp_path_factory) -> Iterator[tuple[subprocess.Popen, str, Path]]:
-    """The command at work, where its page is, and where its answers go: last for the test that kills it."""
+    """Start the command; yield its process, the page's URL and the answers file, which the killing test uses last."""
     out = tmp_path_factory.mktemp("server") / "answers.jsonl"
     with served(scene, out, "--annotator", "ann") as (process, url):
         yield process, url, out
@@ -223,7 +223,7 @@ def test_two_images_with_a_reload_and_a_kill_on_the_way(scene, browser, server):
     process.send_signal(signal.SIGKILL)
     process.wait()
     with out.open("a") as file:
-        file.write('{"kind": "judgement", "annot')  # what a kill while writing leaves
+        file.write('{"kind": "judgement", "annot')  # as left by a kill during a write
     with served(scene, out, "--annotator", "ann") as (process, url):
         assert "cut short" in out.with_suffix(".log").read_text()
         with visited(browser, url) as page:

@@ -1,4 +1,4 @@
-"""Annotators' judgement beside the values of the same heatmaps: joins by hand, figures that scipy computes."""
+"""Annotators' judgements joined with the values of the same heatmaps: joins by hand, correlations from scipy."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ KEYS: dict[str, str] = dict(zip(TITLES, (*NAMES, "abnormal"), strict=True))
 
 
 def judge_heatmap(row: Row, points: Sequence[int], model: str = "m", **changes: Any) -> Judgement:
-    """What somebody said of a model's heatmap of a row."""
+    """Build an annotator's judgement of a model's heatmap for a row."""
     fields = dict(zip(QUESTIONS, points, strict=True)) | {"row_id": row["id"], "instance": row["id"], "model": model}
     return judgement(**fields | {"heatmaps": f"{model}/{row['id']}", "patient_id": row["cluster"]} | changes)
 
 
 def write_answers(folder: Path, rows: Sequence[Row], *, model: str = "m", config: str = "gold") -> Path:
-    """A log whose answers name a heatmap of each row."""
+    """Write a log whose answers name a heatmap for each row."""
     return write_wrong_lung(folder, config, rows, model=model, reply=json.dumps({"heatmaps": f"{model}/{{id}}"}))
 
 
@@ -72,8 +72,9 @@ def test_a_judgement_belongs_to_the_sentence_whose_heatmap_was_judged(case):
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory) -> tuple[Path, list[Path], list[Row], dict[tuple[str, str], list[Judgement]]]:
-    """Logs of two models on 40 sentences of 13 patients, two files of answers to some of them: what was judged of each
-    model's heatmap by each annotator.
+    """Logs of two models on 40 sentences of 13 patients, and two answer files for some of them.
+
+    Returns the folder, the files, the rows, and the judgements by model and row id.
     """
     folder, random = tmp_path_factory.mktemp("correlations"), np.random.default_rng(3)
     rows = []
@@ -170,7 +171,7 @@ def test_without_a_log_of_the_benchmark(tmp_path):
 
 
 def test_the_sentences_are_those_of_the_other_tables(tmp_path):
-    """Without gold, the originals of changed sentences; a changed sentence's own heatmap is none of an original."""
+    """Without gold, the originals of changed sentences count; a changed sentence's heatmap belongs to no original."""
     rows = [original(n, f"p{n}", auroc=n / 8) for n in range(5)]
     pairs = [pair_row for row in rows for pair_row in (row, changed(row, "swap_left_right", auroc=0.5))]
     write_answers(tmp_path / "logs", pairs, config="swap_left_right")
@@ -190,7 +191,7 @@ def test_answers_in_words_name_no_heatmap(tmp_path, reply, heatmaps):
 
 
 def test_intervals_are_those_of_drawn_patients():
-    """The same draws, with each patient's sentences repeated as often as the patient was drawn."""
+    """The test repeats the same draws: each patient's sentences occur as often as the patient was drawn."""
     random = np.random.default_rng(0)
     clusters = [f"p{n}" for n in random.integers(0, 9, size=30)]
     x, y = random.normal(size=(2, 30))

@@ -1,4 +1,4 @@
-"""Failed answers that a person sorts: which are drawn, what the file keeps, the page, and the table of the report."""
+"""Failed answers sorted by a person: their random choice, the file, the page, and the report's table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TABLE = "Figure 13, C and D: failed answers, sorted by people"
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """Of 20 answers 8 are wrong or unread; 4 more fail under a control, and others on another benchmark."""
+    """8 of 20 answers are wrong or unread; 4 more fail under a control, and some on a second benchmark."""
     folder = tmp_path / "logs"
     write_log(folder / "a", "m", answered("chexpert_presence", 20, 12, 5, unread=1))
     write_log(folder / "b", "m", answered("chexpert_presence", 4, 0, 4, prompt="b0, blank"))

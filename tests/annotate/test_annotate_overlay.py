@@ -1,4 +1,4 @@
-"""Pictures: the published view of an image, with attention and boxes where they belong."""
+"""Overlays: the published view of an image, with attention and boxes at their positions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FULL = SIDE * SCALE
 
 
 def levels(rendered: Image.Image, plain: Image.Image) -> np.ndarray:
-    """How much a picture differs from the plain one, without the corner's square."""
+    """Compute how much an overlay differs from the plain image, without the corner's square."""
     difference = np.abs(np.asarray(rendered, float) - np.asarray(plain, float)).sum(axis=-1)
     difference[-CORNER * SCALE - 1 :, -CORNER * SCALE - 1 :] = 0
     return difference
@@ -74,7 +74,7 @@ def test_the_share_that_is_nowhere_fades_the_heatmap_and_lights_the_corner(away)
 
 
 def test_of_every_model_the_corner_has_its_square():
-    """So that it does not tell models that can attend to nowhere from the others."""
+    """The square must not reveal which models can attend to nowhere."""
     plain = Image.new("RGB", (FULL, FULL), "gray")
     rendered = np.asarray(overlay(plain, np.ones((2, 2)) / 4, Geometry((256, 256), window((256, 256)))))
     assert tuple(rendered[-1, -1]) == (255, 255, 255)

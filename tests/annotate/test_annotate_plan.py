@@ -1,4 +1,4 @@
-"""Instances in a seeded order, models under names dealt anew for each."""
+"""Instances in a seeded order, with new model aliases for each instance."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_aliases_are_dealt_to_all_models_once(models, seed, annotator, instance)
 
 @pytest.mark.parametrize("change", ["seed", "annotator", "instance"])
 def test_aliases_are_dealt_anew(change):
-    """Of 400 deals of two models half should put the first in front: 4.5 standard deviations either side."""
+    """Half of 400 deals of two models should put the first one in front; the limits are 4.5 standard deviations."""
     changed = ({"seed": 0, "annotator": "a", "instance": "i"} | {change: n} for n in range(400))
     dealt = [aliases(["x", "y"], **{"annotator": "a"} | {k: v if k == "seed" else str(v) for k, v in c.items()})
              for c in changed]  # fmt: skip
@@ -54,5 +54,5 @@ def test_names_go_on_after_the_alphabet():
 
 
 def test_every_process_deals_alike():
-    """What was dealt once is dealt for ever: an annotator may go on another day."""
+    """A plan never changes, so an annotator may resume on another day."""
     assert "".join(aliases(list("abcdefg"), 5, "ann", "image").values()) == "cabfegd"

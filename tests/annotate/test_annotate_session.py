@@ -1,4 +1,4 @@
-"""One annotator's way through the instances, without a browser, and what the command refuses in words."""
+"""One annotator's session without a browser, and the command's errors."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_what_is_shown_is_the_models_own(scene, tmp_path, boxes):
 
 
 class Aligner:
-    """Attends to the left or to the right half; remembers what it was asked."""
+    """An aligner that attends to the left or to the right half and records its prompts."""
 
     identity = {}  # noqa: RUF012
 
@@ -202,7 +202,7 @@ def test_one_model_with_other_arguments_is_another_model(scene, tmp_path):
 
 
 def run_of(scene, folder, columns=None, **options):
-    """A log of the model "m", of the scene's rows with other columns."""
+    """Write a log of model "m" on the scene's rows with changed columns."""
     rows = [row | (columns or {}) for row in scene.rows]
     return write_run(folder / "run", "m", rows, scene.references[MODELS[0]], **options)
 
@@ -213,7 +213,7 @@ def of_another_row(scene, folder):
     return write_run(folder / "run", "m", [scene.rows[0] | {"id": "s1/9"}], {"s1/9": store.reference("0" * 16)})
 
 
-REFUSED = {  # what is changed of what is wanted, in a scene and an empty folder; what is said of it
+REFUSED = {  # change of the setup, from a scene and an empty folder; message of the refusal
     "no log": (lambda scene, at: {"runs": [at]}, "no sample log of lm-eval"),
     "a log of another task": (
         lambda scene, at: {"runs": [run_of(scene, at, task="medfaith_wrong_lung_trimmed")]},

@@ -1,4 +1,4 @@
-"""`medfaith build` and `medfaith verify` as a user runs them, of every benchmark."""
+"""`medfaith build` and `medfaith verify` from the command line, for every benchmark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def roots(phantom_roots, phantom_heal_roots, phantom_surgx_roots, phantom_wrong_
 
 
 def given(benchmark: str, roots: dict[str, Path], *arguments: str) -> list[str]:
-    """A build's words, with the roots of the benchmark's sources."""
+    """Build the command line of a build, with the roots of the benchmark's sources."""
     needed = {
         source for config_sources in BENCHMARKS[benchmark].needs.values() for source in config_sources
     } & roots.keys()
@@ -86,7 +86,7 @@ def test_what_is_told_is_built_recorded_and_verified(name, roots, tmp_path, caps
 
 
 def rebuilt(record: dict[str, Any], roots: dict[str, Path], out: Path, flow: str = "") -> dict[str, Any]:
-    """build.json of what the card's command gives, with a path in place of each PATH, DIR and FLOW."""
+    """Run the command from the card and return its build.json; each PATH, DIR and FLOW is replaced by a path."""
     places = {"DIR": str(out), "FLOW": flow}
 
     def placed(word: str) -> str:
@@ -160,7 +160,7 @@ def test_bytes_do_not_depend_on_workers_and_on_the_layout_of_a_root(roots, phant
     ],
 )
 def test_silver_is_added_to_what_a_build_makes(roots, phantom_wrong_lung_build, tmp_path, config_names, expected):
-    """Alone, to a build of all configs, whose rows it leaves as they are; else to those that are named."""
+    """Silver alone extends a build of all configs and leaves their rows unchanged; else the named configs are built, too."""
     before = digests(phantom_wrong_lung_build / LUNG)
     folder = shutil.copytree(phantom_wrong_lung_build, tmp_path, dirs_exist_ok=True) / LUNG
     options = [argument for config in config_names for argument in ("--config", config)]
@@ -172,8 +172,8 @@ def test_silver_is_added_to_what_a_build_makes(roots, phantom_wrong_lung_build, 
     assert before.items() >= {name: digest for name, digest in after.items() if not name.startswith("silver/")}.items()
 
 
-# One damaged file a benchmark: what is replaced in it (None: the file goes), and what the error names. The readers' own
-# tests have the others.
+# One damaged file per benchmark: the replaced text (None removes the file), and fragments of the error. The readers'
+# own tests cover other faults.
 BAD_INPUT = {
     "cxr-contrabench": (
         ("chexpert", "train.csv", r"(?m)\A(.*\n.*\n.*),[^,]*$", r"\1,3"),

@@ -1,4 +1,4 @@
-"""The command as a user runs it: what it prints, and how it refuses bad input."""
+"""The command line: printed output, and errors for bad input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C is one line and exit status 130, whatever the command is doing, its imports included."""
+"""Ctrl-C prints one line and exits with status 130 at any moment, including imports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-# A module stands for the moment: the signal comes while the command imports it, whatever the machine's speed.
+# A module marks the moment: the signal arrives while the command imports it, at any speed of the machine.
 AT = """
 import importlib.abc, os, signal, sys
 class Interrupting(importlib.abc.MetaPathFinder):
@@ -24,7 +24,7 @@ raise SystemExit(main())
 
 
 # Each moment is swallowed: by `except:`, by Python in `__del__`, and where the command has no more to do. The last one
-# is asyncio's, which cancels what it runs.
+# is asyncio's, which cancels its running task.
 SWALLOWED = """
 import asyncio, os, signal, threading
 def interrupt():

@@ -1,4 +1,4 @@
-"""`medfaith read`: the counts by hand, the failures it writes, and how it refuses a broken file."""
+"""`medfaith read`: counts by hand, the failures file, and errors for a broken file."""
 
 import json
 
@@ -118,7 +118,7 @@ def test_the_tables_are_printed_also_where_the_failures_cannot_be_written(answer
 
 
 def test_a_language_model_reads_the_same_answers(answers, tmp_path, capsys):
-    """It takes the first letter or word of an answer for its meaning: "A or B" is A; of yes and no it tells nothing."""
+    """The model takes the first letter or word of an answer: it reads "A or B" as A, and cannot read yes and no."""
 
     def say(messages):
         pieces = messages[-1]["content"].split("Answer: ")

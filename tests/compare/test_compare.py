@@ -1,4 +1,4 @@
-"""`medfaith compare`: figures counted by hand for each benchmark, what is refused, and the gate."""
+"""`medfaith compare`: figures counted by hand for each benchmark, refused input, and the gate."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ABSENCE, PRESENCE = "CheXpert report-style absence", "CheXpert direct presence"
 
 
 def absence(folder, name, correct, n=200, **options):
-    """The first `correct` of n answers are right."""
+    """Write a log of n answers whose first `correct` are right."""
     columns = {key: options.pop(key) for key in ("layout", "prompt") if key in options}
     return write_log(folder / name, name, answered("chexpert_absence", n, correct, 0, **columns), **options)
 
@@ -30,7 +30,7 @@ def saying(answers, text):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two models on all benchmarks."""
+    """Runs of two models on all benchmarks."""
     folder = tmp_path_factory.mktemp("runs")
     absence(folder, "old", 100)
     absence(folder, "new", 60)
@@ -143,13 +143,13 @@ def test_the_interval_draws_patients(tmp_path):
 
 
 def told(path, **content):
-    """Changes what the results say of the run."""
+    """Change entries of the run's config in the results."""
     results = path.with_name(f"results_{DATE}.json")
     results.write_text(json.dumps(json.loads(results.read_text()) | content))
 
 
 TASK = "medfaith_contrabench_chexpert_absence"
-# what is done to the second run: what the refusal says
+# change of the second run: message of the refusal
 REFUSED = {
     "layout": (lambda folder: absence(folder, "b", 60, layout="original"), "layout original, not shuffled"),
     "prompt": (lambda folder: absence(folder, "b", 60, prompt="cot"), "prompt cot, not b0"),

@@ -1,4 +1,4 @@
-"""The report as one HTML file: what is in it, that it asks for nothing, and that a person can use it in a browser."""
+"""The report as one HTML file: content, no network requests, and use in a browser."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_what_others_wrote_is_data(page: Path):
     text = page.read_text(encoding="utf-8")
     assert text.count("<script") == text.count("</script>") == 3
     assert all(image_tag.startswith(' class="drawn" src="data:image/svg+xml,') for image_tag in text.split("<img")[1:])
-    assert "https://example.org" in text  # as the text that it is
+    assert "https://example.org" in text  # shown as plain text
     assert not {"\x1b", "\u202e", "\u2028"} & {*text}
     assert len(text) < 400_000, "a long answer is cut"
     data = json.loads(text.split('id="data">')[1].split("</script>")[0])
@@ -116,7 +116,7 @@ def test_nothing_is_left_where_it_cannot_be_written(logs: Path, tmp_path: Path, 
 
 @pytest.fixture(scope="module")
 def opened(page: Path) -> Iterator[tuple[Any, list[str]]]:
-    """The page in a browser, and every request and error there was."""
+    """Open the page in a browser; collect all requests and errors."""
     with browser() as running:
         tab = running.new_page(viewport={"width": 1280, "height": 900})
         events: list[str] = []

@@ -1,4 +1,4 @@
-"""Pictures in the report's page: they are what the models were shown, and only who asks for them gets them."""
+"""Images in the report's page: they equal the images that the models received, and are included only on request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOOKED_AT = (INSTRUMENTS, GOLD)  # with heatmaps and boxes
 
 
 class Scene(NamedTuple):
-    """The command for a page with pictures, and the documents that the models were shown."""
+    """The command for a page with images, and the documents by task and control."""
 
     command: list[str]
     documents: dict[tuple[str, str], Any]
@@ -37,7 +37,7 @@ def scene(
     phantom_heal_build: Path, phantom_heal_roots: Any, phantom_surgx_build: Path, phantom_surgx_roots: Any,
     phantom_wrong_lung_build: Path, phantom_wrong_lung_roots: Any, tmp_path_factory: pytest.TempPathFactory,
 ) -> Scene:  # fmt: skip
-    """Runs on a few rows: edited images, a control, and heatmaps; the frames' builds and roots in one place."""
+    """Runs on a few rows with edited images, a control and heatmaps; one folder holds the frames' builds and roots."""
     folder, documents = tmp_path_factory.mktemp("pictures"), {}
     roots, store = {**phantom_heal_roots, **phantom_surgx_roots, **phantom_wrong_lung_roots}, folder / "heatmaps"
     (folder / "data").mkdir()
@@ -178,7 +178,7 @@ def test_a_page_without_the_option_has_no_pixel_and_no_sentence(scene: Scene, tm
 
 @pytest.mark.usefixtures("png_only")
 def test_sheets_show_vpt_before_and_after_and_where_models_look(scene: Scene, tmp_path: Path):
-    """Beside a page that has no more cases with pictures than it may."""
+    """The sheets are written next to a page that already has the maximum number of cases with images."""
     saved = ["--out", str(tmp_path / "out"), "--html", str(tmp_path / "few.html")]
     assert main([*scene.command, "--max-cases", "5", *saved]) == 0
     assert len(parts(tmp_path / "few.html")["pictures"]["cases"]) == 5

@@ -1,6 +1,6 @@
-"""The tables of CXR-ContraBench from logs with the counts of the paper: the report prints the figures of the paper.
+"""The CXR-ContraBench tables from logs with the paper's counts: the report prints the paper's figures.
 
-Some rows of each table stand for all; `evaluate_metrics/test_published_tables.py` has them all.
+These tests check some rows of each table; `evaluate_metrics/test_published_tables.py` checks all rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ UNREAD = {"MedGemma-27B": ("0.00", "0.79", "6.69")}  # Table 17, note
 
 @pytest.fixture(scope="module")
 def external_report(tmp_path_factory) -> str:
-    """Models and prompts on the three external protocols, with the counts of Table 9."""
+    """Report on models and prompts under the three external protocols, with the counts of Table 9."""
     folder = tmp_path_factory.mktemp("external")
     for number, (model, prompt, *numbers) in enumerate(lines_of(MATRIX)):
         a, b, c, d, unread, e, f, right, openi_unread = (int(count) for count in numbers[:9])
@@ -47,7 +47,7 @@ def external_report(tmp_path_factory) -> str:
 
 
 def test_the_papers_figures_stand_beside_those_of_its_models(external_report):
-    """The scene has the counts of the paper, so that nothing differs by more than its rounding."""
+    """The logs have the paper's counts, so every difference is at most the paper's rounding."""
     rows = rows_of(external_report, "CXR-ContraBench, beside the paper")
     assert {row[0] for row in rows} == {"MedGemma", "MedGemma-27B", "LLaVA-Med"}
     matrix_rows = [row for row in rows if row[1] == "Table 9"]
@@ -98,7 +98,7 @@ def test_table_4(external_report, line):
 
 
 def test_tables_3_and_4_print_the_confidence_metric(tmp_path):
-    """Three studies of several questions: the intervals and p-values are the metric's, by example and by study."""
+    """Three studies have several questions each; intervals and p-values equal the metric's, by example and by study."""
     correct = [0, 1, 0, 0, 1, 0, 0, 1]
     answers = []
     for i, right in enumerate(correct):
@@ -107,7 +107,7 @@ def test_tables_3_and_4_print_the_confidence_metric(tmp_path):
         answers.append((row, "A" if right else "B" if i % 2 == 0 else "C"))
     write_log(tmp_path, "m", answers)
     report = write_report([tmp_path])
-    # Rows are put in the order of their ids, which is that of i here.
+    # Rows are sorted by id, here the order of i.
     before = np.array(correct, float)
     after = np.where(np.arange(8) % 2 == 0, 1.0, before)
     studies = np.arange(8) // 3
@@ -124,7 +124,7 @@ def test_tables_3_and_4_print_the_confidence_metric(tmp_path):
 
 
 def test_a_gain_has_a_width_where_no_answer_changes(tmp_path):
-    """Fifty right answers that the verifier leaves alone: Wilson's upper bound of 0 of 50 is 7.13%, either way."""
+    """The verifier changes none of fifty right answers; Wilson's upper bound of 0 of 50 is 7.13% in both directions."""
     write_log(tmp_path, "m", answered("chexpert_absence", 50, 50, 0))
     (row,) = rows_of(write_report([tmp_path]), "Table 3")
     assert row[5:8] == ["+0.00", "-7.13", "7.13"]
@@ -144,7 +144,7 @@ def test_table_10(tmp_path):
 
 
 def test_table_11(tmp_path):
-    """MedGemma's two sides, and another model's presence side, with the counts that Table 11 prints."""
+    """Both sides of MedGemma and the presence side of a second model have the counts of Table 11."""
     counts = {"MedGemma": (117, 270), "Qwen2.5-VL": (86, 287)}
     for model, (correct, negated) in counts.items():
         shared = 73 if model == "MedGemma" else 0
@@ -233,11 +233,11 @@ def test_no_table_holds_both_layouts_but_the_one_that_compares_them(tmp_path):
     assert [row[2] for row in rows_of(report, "Table 13")] == ["original", "shuffled", "original"]
     assert {row[4] for row in rows_of(report, "Runs")} == {"original", "shuffled"}
     assert (tmp_path / "report" / "table_09_matrix_original.csv").exists()
-    write_report([tmp_path / "logs"], tmp_path / "report")  # the names are known as a report's own
+    write_report([tmp_path / "logs"], tmp_path / "report")  # replaces the files of its own report
 
 
 def test_tables_14_and_15(tmp_path):
-    """Rates by finding: MedGemma's row of Table 14, and Table 15's mean, least and greatest rate over variants."""
+    """Rates by finding: MedGemma's row of Table 14; mean, minimum and maximum rate over the variants of Table 15."""
     sizes = {"atelectasis": (62, 7), "cardiomegaly": (51, 41), "consolidation": (31, 31), "edema": (33, 26),
              "pleural effusion": (56, 46), "pneumothorax": (2, 2)}  # fmt: skip
     presence = [
@@ -273,7 +273,7 @@ Qwen2.5-VL    63  136 97   30.00 46.19 +16.19 136 64.76
 
 
 def test_table_16(tmp_path):
-    """235 direct questions of which 210 have a control; the 25 others, all answered right, must not count."""
+    """210 of 235 direct questions have a control; the other 25, all answered right, must not count."""
     for model, direct, negated, control, *_ in lines_of(CONTROL):
         paired = answered("chexpert_presence", 210, int(direct), int(negated))
         unpaired = [(question("chexpert_presence", 1000 + i), "A") for i in range(25)]
@@ -313,7 +313,7 @@ def test_table_17(tmp_path):
 
 
 def test_table_17_pairs_by_question(tmp_path):
-    """An instruction run on the last 4 of 10 questions is compared with B0 on these 4."""
+    """An instruction run on the last 4 of 10 questions is compared with B0 on the same 4 questions."""
     b0 = answered("chexpert_absence", 10, 6, 3)
     instruct = [({**row, "prompt": "instruct"}, "A") for row, _ in b0[6:]]
     write_log(tmp_path, "m", b0)
@@ -323,7 +323,7 @@ def test_table_17_pairs_by_question(tmp_path):
 
 
 def test_tables_18_and_19(tmp_path):
-    """Few-shot rows of Table 18, and the MedGemma block of Table 19 with an adapter as the fine-tuned model."""
+    """Few-shot rows of Table 18, and the MedGemma block of Table 19, where an adapter is the fine-tuned model."""
     sides = {"chexpert_presence": 235, "chexpert_absence": 507}
     counts = {"b0": ((74, 153), (117, 356)), "3shot": ((69, 160), (11, 486)), "cot": ((104, 110), (168, 285))}
     for prompt, prompt_counts in counts.items():

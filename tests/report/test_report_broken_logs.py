@@ -1,4 +1,4 @@
-"""What the report says of logs that are broken: every message names the file, the line and what is wrong."""
+"""Errors for broken logs: every message names the file, the line and the fault."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WRITE: dict[str, Callable[[Path], Path]] = {  # one log of each kind
 
 
 def put(place: str = "", **changes: Any) -> Change:
-    """Sets fields of a sample, or of what stands at `place`: "doc", or "f1.looks.0" for a first record."""
+    """Set fields of a sample, or of the object at `place` ("doc", or "f1.looks.0" for a first record)."""
 
     def change(sample: dict[str, Any]) -> None:
         at: Any = sample
@@ -68,7 +68,7 @@ def attention(value: Any) -> Change:
 
 
 LOOK, SEEN, ROW, VALUES = "f1.looks.0", "coverage.seen.0", "delta_auroc", "delta_auroc.values"
-BROKEN: list[tuple[str, str, Change]] = [  # log, what is named, what is done to its first line
+BROKEN: list[tuple[str, str, Change]] = [  # log, message, change of the first line
     ("contrabench", "cannot be read (KeyError: 'id'", put("doc", id=KeyError)),
     ("contrabench", "cannot be read", put("doc", id=7)),
     ("contrabench", "cannot be read (KeyError: 'filter'", put(filter=KeyError)),

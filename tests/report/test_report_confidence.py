@@ -1,4 +1,4 @@
-"""How sure a model says it is, beside how often it is right."""
+"""Stated confidence of a model, next to its accuracy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoders beside the model without one and beside a shift to yes, and what their answers cost (HEAL Table 6)."""
+"""Decoders compared with the plain model and with a shift to yes, and the cost of their answers (HEAL Table 6)."""
 
 from __future__ import annotations
 

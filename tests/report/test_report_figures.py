@@ -1,4 +1,4 @@
-"""The pictures of CXR-ContraBench, HEAL-MedVQA and That's the Wrong Lung!: what is drawn where; their files."""
+"""The figures of CXR-ContraBench, HEAL-MedVQA and That's the Wrong Lung!: drawn values, and saved files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def heights(axes: Any) -> list[float]:
 
 
 def test_accuracy_and_answers_by_protocol(tmp_path):
-    """A row a model in each panel: both accuracies with intervals over studies, and the shares of all answers."""
+    """Each panel has one row per model: both accuracies with intervals over studies, and the shares of all answers."""
     write_log(tmp_path / "a", "/home/me/ckpt/tiny", answered("chexpert_presence", 10, 5, 3, unread=1))
     unverified = answered("chexpert_absence", 4, 1, 0)
     write_log(tmp_path / "b", "b", unverified, filters=("b0",), n_data=8)
@@ -124,7 +124,7 @@ def test_legends_have_no_paths_and_every_format_is_the_same_bytes():
 
 
 def chart_logs(folder: Path) -> None:
-    """Three patients a model; the second model has one perturbation alone, and one patient."""
+    """Three patients per model; the second model has a single perturbation and a single patient."""
     rows = []
     for number, (before, after) in enumerate(((0.5, 0.25), (0.75, 0.25), (0.75, 0.625))):
         row = original(number, f"p{number}", "abnormal one_lung", auroc=before, average_precision=before)

@@ -1,4 +1,4 @@
-"""What models and files say is data: no path of a report runs it as an escape sequence, HTML, a link or a formula."""
+"""Escaping of untrusted text: no part of a report runs it as an escape sequence, HTML, a link or a formula."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORMULA = '=HYPERLINK("http://x","y")'
 
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Logs of two models with such names, a part of whose answers cannot be read."""
+    """Logs of two models with hostile names; some of their answers are unread."""
     folder = tmp_path_factory.mktemp("evil")
     for number, name in enumerate((EVIL, FORMULA)):
         answers = answered("chexpert_presence", 40, 20, 5, unread=5)
@@ -57,7 +57,7 @@ def test_markdown_has_neither_html_nor_links_of_others_and_csv_no_formula(evil, 
 @pytest.mark.parametrize(
     ("text", "escaped"),
     [
-        (r"\<img src=x>", r"\<img src=x>"),  # it is escaped, as it comes
+        (r"\<img src=x>", r"\<img src=x>"),  # already escaped
         (r"\\<img src=x>", r"\\\<img src=x>"),
         ("x\n\n[a]: javascript:alert(1)\n\n[a]", "x\n\n[a]\\: javascript:alert(1)\n\n[a]"),
     ],

@@ -1,4 +1,4 @@
-"""HEAL-MedVQA in the report: cells derived by hand, and which test a log is of."""
+"""HEAL-MedVQA in the report: cells derived by hand, and the assignment of logs to tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ACCURACY, TPT, VPT, RUNS = "HEAL Table 2", "HEAL Table 3", "HEAL Table 4", "HEAL
 
 
 def test_the_papers_tables(tmp_path):
-    """Cells derived by hand from the answers above; a model that ran on one source only has the other undefined."""
+    """Cells are derived by hand from the answers above; a model with only one source has undefined cells for the other."""
     for ask, answers in (("closed", CLOSED), ("open", OPEN), ("tpt", TPT_PAIRS), ("vpt", VPT_PAIRS)):
         write_heal(tmp_path / "logs", ask, answers, n_data=12 if ask == "closed" else None)
     write_heal(tmp_path / "logs", "vpt", as_mimic(VPT_PAIRS[:2]))
@@ -64,7 +64,7 @@ def test_the_papers_tables(tmp_path):
 
 
 def test_f1_by_dice(tmp_path):
-    """Cells derived by hand: a limit is the upper bin's, 1 the last one's; a row without a region is in no bin."""
+    """Cells are derived by hand: a limit belongs to the upper bin, 1 to the last bin, a row without a region to none."""
     dice = [0.1, 1.0, 0.2, math.nan, 0.8, 0.81, None, 0.19, 0.0, 0.05]  # Yes, yes, No, unread | Yes, No ...
     write_heal(tmp_path / "logs", "closed", CLOSED, dice=dice)
     write_heal(tmp_path / "logs", "open", OPEN, dice=[0.5, None, 0.5, None])
@@ -105,7 +105,7 @@ def test_f1_by_dice(tmp_path):
 
 @pytest.mark.parametrize(("task", "table"), [("medfaith_heal_vindr_tpt", TPT), ("medfaith_heal_vindr_vpt", VPT)])
 def test_originals_alone_belong_to_the_test_that_their_task_names(tmp_path, task, table):
-    """As under --limit 1: a true positive without a pair."""
+    """The log has a true positive without a pair, as under --limit 1."""
     write_heal(tmp_path, "", VPT_PAIRS[:1], task=task)
     (row,) = rows_of(write_report([tmp_path]), table)
     assert row[-3:] == ["1 of 1", "0 of 1 (0.00%)", "0 of 1 (0.00%)"]
@@ -120,7 +120,7 @@ def test_a_task_may_have_another_name(tmp_path, answers, table):
 
 @pytest.mark.parametrize("ask", ["closed", "open"])
 def test_intervals_draw_images(tmp_path, ask):
-    """F1 is the mean of two ones a true positive and a zero a false or missed one, here of images with several."""
+    """F1 is the mean of two ones per true positive and a zero per false or missed one; an image has several."""
     kind, yes, no = ("positive", "Yes", "No") if ask == "closed" else ("abnormal", "Edema", "No abnormality")
     replies = enumerate((yes, no, yes, yes, no, yes))
     write_heal(tmp_path, ask, [(question(i, kind, image=i // 2, diseases=["Edema"]), text) for i, text in replies])

@@ -1,4 +1,4 @@
-"""Declined, unread and cut answers, and what answers were read from: in tables, warnings, summary, figures, cases."""
+"""Declined, unread and cut answers, and the source of a reading: in tables, warnings, summary, figures and cases."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DECLINES = "I would rather not say."
 
 
 def read(choice: int | None, evidence: str = "", outcome: str = "answered", reason: str = "", after: int | None = None):
-    """What a filter hands on. after: the choice after the verifier, where that is another one."""
+    """Build the output of a filter; `after` is the verifier's choice if it differs."""
     return {"choice": choice if after is None else after, "before": choice, "outcome": outcome, "reason": reason,
             "evidence": evidence, "verifier": "not_applied" if after is None else "fired"}  # fmt: skip
 
@@ -79,7 +79,7 @@ def test_each_outcome_and_evidence_is_counted_by_hand(tmp_path):
 
 
 def test_declining_without_an_image_is_no_fault(tmp_path):
-    """Ten answers of which two decline, with the image and under two controls; only one of these shows nothing."""
+    """Two of ten answers decline, with the image and under two controls; only one control removes the image."""
     for control in ("", "blank", "other"):
         write_read(tmp_path / (control or "image"), model=f"m-{control}", control=control)
     results = read_results([tmp_path])
@@ -94,7 +94,7 @@ EARLIER = [("parsed", 1), ("parsed", 0), ("none", None), ("ambiguous", None), ("
 
 
 def test_a_log_of_an_earlier_version_is_read(tmp_path):
-    """It has other words, and does not say what an answer was read from: its errors count with those of letters."""
+    """Earlier versions use other terms and do not record the source of a reading; errors count as letter errors."""
     readings = [
         {"choice": choice, "before": choice, "outcome": outcome, "verifier": "not_applied"}
         for outcome, choice in EARLIER

@@ -1,4 +1,4 @@
-"""What the report reads and writes: any order of files and lines, the newest runs, saved files; a golden report."""
+"""Inputs and outputs of the report: order of files and lines, newest runs, saved files, and a golden report."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RUNS = {
 
 
 def test_pooled_runs_keep_every_question(tmp_path):
-    """Three seeded slices together: the questions of each, with their own words, in the order of the runs."""
+    """Three seeded slices are pooled; each keeps its questions and wordings, in the order of the runs."""
     for name, options in (("s1", ["A1", "No a", "X"]), ("s2", ["A2", "No a", "X"]), ("s3", ["A3", "No a", "X"])):
         answers = answered("rexvqa_10k_" + name, 3, 1, 1, question=name)
         write_log(tmp_path, "m", [({**row, "options": options}, text[:1]) for row, text in answers], n_data=4)
@@ -49,7 +49,7 @@ def test_pooled_runs_keep_every_question(tmp_path):
 
 
 def small_logs(folder: Path) -> None:
-    """Two models on five questions each; one of them with an unreadable answer, a limit, and no verifier."""
+    """Two models on five questions each; one has an unread answer, a limit and no verifier."""
     write_log(folder / "a", "model-a", answered("chexpert_presence", 5, 1, 2, unread=1), date="2026-01-01T00-00-01")
     limited = answered("chexpert_absence", 3, 1, 1)
     write_log(folder / "b", "model-b", limited, date="2026-01-01T00-00-02", n_data=5, filters=("b0",))
@@ -62,7 +62,7 @@ def test_golden(tmp_path):
 
 
 def test_saved_files(tmp_path):
-    """report.md is what is returned; a CSV a table, unrounded, and LaTeX; an earlier report is replaced as a whole."""
+    """report.md equals the returned text; tables are unrounded CSV and LaTeX files; an earlier report is replaced."""
     small_logs(tmp_path / "logs")
     out = tmp_path / "out"
     assert write_report([tmp_path / "logs"], out) == (out / "report.md").read_text(encoding="utf-8")
@@ -115,7 +115,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path, name):
 
 
 def test_results_without_samples(tmp_path):
-    """Alone they are an error; beside others a note."""
+    """Results without samples are an error if there are no other runs, and a note otherwise."""
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "results_2026-01-01T00-00-00.json").write_text("{}")
     with pytest.raises(InputError, match="--log_samples"):
@@ -125,7 +125,7 @@ def test_results_without_samples(tmp_path):
 
 
 def test_foreign_tasks(tmp_path):
-    """Other tasks' logs are counted and left out; nothing but them is an error."""
+    """Logs of foreign tasks are counted and left out; a folder with only such logs is an error."""
     path = write_log(tmp_path, "m", CHEXPERT[:1], task="gsm8k", filters=("b0",))
     change_lines(path, lambda _: [json.dumps({"doc": {"question": "2 + 2?"}, "filter": "x", "filtered_resps": ["4"]})])
     path = write_log(tmp_path, "m", CHEXPERT[:1], task="option_scores", filters=("b0",))
@@ -162,7 +162,7 @@ def test_rows_without_images_and_a_limit_are_counted(tmp_path, benchmark):
 
 
 def test_benchmarks_side_by_side(tmp_path):
-    """Each has its own tables, which the others' do not change."""
+    """Each benchmark has its own tables, which do not depend on the other benchmarks."""
     paths = [write(tmp_path / "all") for write in WRITE.values()]
     reports = {benchmark: write_report([path]) for benchmark, path in zip(WRITE, paths, strict=True)}
     assert [text.split("\n")[0] for text in reports.values()] == [f"# {benchmark} results" for benchmark in WRITE]
@@ -183,7 +183,7 @@ def test_benchmarks_side_by_side(tmp_path):
 
 
 def test_models_prompts_splits_and_arguments_have_rows_of_their_own(tmp_path):
-    """The arguments that change what is said of a model are a part of its name; of the others the newest run counts."""
+    """Arguments that change the answers are part of the model's name; for the other arguments the newest run counts."""
     gloria = {"pretrained": "gloria:x.ckpt"}
     for day, arguments in enumerate(({"attention": "code"}, {"attention": "code", "device": "cpu"}, {"tau": 2}), 1):
         rows, date = [original(0, "p1", auroc=day / 10)], f"2026-01-0{day}T00-00-00"

@@ -1,4 +1,4 @@
-"""The report beside lm-eval: reference models on every benchmark, and what people say of their heatmaps."""
+"""The report on real lm-eval logs: reference models on every benchmark, and human judgements of their heatmaps."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def evaluated(
     phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, phantom_surgx_build, phantom_surgx_roots,
     phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path_factory,
 ) -> Evaluated:  # fmt: skip
-    """MODELS through lm-eval and its own writer of results."""
+    """Run MODELS through lm-eval and its results writer."""
     import lm_eval
     from lm_eval.loggers import EvaluationTracker
     from lm_eval.tasks import TaskManager
@@ -82,7 +82,7 @@ def evaluated(
 
 @pytest.fixture(scope="module")
 def reported(evaluated, tmp_path_factory) -> tuple[str, dict[str, list[dict[str, str]]]]:
-    """What `medfaith report` prints of all logs, and its CSV files."""
+    """Run `medfaith report` on all logs; return its output and its CSV files."""
     out = tmp_path_factory.mktemp("reports") / "out"
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("medfaith.report.write.files", lambda figures: {})  # no pictures, which take longest
@@ -103,7 +103,7 @@ def contrabench(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> I
 
 
 def same_names(row: Mapping[str, str], scores: Mapping[str, float], prefix: str = "") -> Iterator[Pair]:
-    """Every figure that a row has under the metric's own name."""
+    """Yield every figure of a row whose name equals the metric's name."""
     for key, value in scores.items():
         cell = row.get(prefix + key.removesuffix(",none"))
         if key.endswith(",none") and cell is not None:
@@ -134,7 +134,7 @@ def surgx(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> Iterato
 
 def wrong_lung(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> Iterator[Pair]:
     def both(row: Mapping[str, str], config: str, name: str, subset: str = "all", column: str = "") -> Iterator[Pair]:
-        """What lm-eval has of these; it has no subset of the entropy and of changed sentences."""
+        """Yield the figures that lm-eval has, too; it has no subsets of the entropy and of changed sentences."""
         for end in ENDS:
             where = "" if subset == "all" else f"_{subset}"
             value = scores[row["model"]][f"medfaith_wrong_lung_{config}"].get(f"{name}{where}{end},none")
@@ -193,7 +193,7 @@ def test_reference_models_are_the_floor_and_the_ceiling(evaluated, reported):
 
 
 def annotate(setup: session_setup.Wanted, out: Path) -> None:
-    """One person's way through all images; points are drawn."""
+    """Judge all images as one annotator, with random points."""
     random = np.random.default_rng(setup.seed)
     with open_answers(out) as (answers, _):
         session, _ = session_setup.prepare(setup, answers, {})
@@ -207,7 +207,7 @@ def annotate(setup: session_setup.Wanted, out: Path) -> None:
 
 @pytest.mark.usefixtures("tables_only")
 def test_what_people_say_of_the_heatmaps_is_joined_with_the_values(evaluated, tmp_path):
-    """Two people judge the heatmaps of both models; `annotate/test_annotate_correlations.py` has the figures."""
+    """Two annotators judge the heatmaps of both models; `annotate/test_annotate_correlations.py` checks the figures."""
     logs = [path for kind in KINDS for path in (evaluated.logs / f"oracle (heatmap={kind})").rglob("*lung_gold*")]
     files = [tmp_path / f"{annotator}.jsonl" for annotator in ("one", "two")]
     for seed, file in enumerate(files):

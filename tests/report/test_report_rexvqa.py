@@ -1,4 +1,4 @@
-"""The tables of ReXVQA slices (5 to 8) from logs with the counts of the paper: the report prints its figures."""
+"""The tables of ReXVQA slices (5 to 8) from logs with the paper's counts: the report prints the paper's figures."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tests.report.report_logs import numbers_in, question, rows_of, samples_of, 
 
 
 def rexvqa(protocol: str, n: int, correct: int, explicit: int, explicit_right: int, changes: tuple[int, int, int]):
-    """Answers to a ReXVQA slice of which `explicit` questions have a negation cue.
+    """Build answers to a ReXVQA slice in which `explicit` questions have a negation cue.
 
-    changes: explicit questions answered with the negated option, those of them whose gold is the finding (improved) and
-    whose gold is the negated option itself (worsened); the gold of the others is a third option.
+    `changes` counts the explicit questions answered with the negated option: all of them, those whose gold is the
+    finding (improved), and those whose gold is the negated option (worsened). The gold of the rest is a third option.
     """
     changed, improved, worsened = changes
     form = {"negation_form": "source", "question_form": "source", "layout": "source"}
@@ -34,7 +34,7 @@ def rexvqa(protocol: str, n: int, correct: int, explicit: int, explicit_right: i
 
 
 def confidence_fallback(answers) -> list[dict]:
-    """Y0 as in Table 7: 74 answers change, 29 for the better and 30 for the worse, 2 of these on explicit negation."""
+    """Build Y0 of Table 7: 74 answers change, 29 improve and 30 worsen, 2 of these on explicit negation."""
     base = [json.loads(sample["filtered_resps"][0])["choice"] for sample in samples_of(answers, ("b0",))]
     after = list(base)
     wrong = [i for i, (row, _) in enumerate(answers) if not row["cue"] and base[i] != row["answer"]]

@@ -1,4 +1,4 @@
-"""Answers read a second time by a language model: a server on this machine, its faults, and a local model."""
+"""Second readings of answers by a language model: a local server, its faults, and a local model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("tables_only")
 
 TWO = "HEAL open-ended labels"
 
-LABELS = {  # what the model behind the server reads in each of the answers of OPEN
+LABELS = {  # the server model's reading of each answer in OPEN
     "Edema.": ["Edema"],
     "It shows ILD and cardiomegaly.": ["ILD"],
     "No abnormality": [],
@@ -42,7 +42,7 @@ def reply_to(messages: list[dict[str, str]]) -> str:
 
 
 def server(*, fails_from: float = math.inf):
-    """A model that reads LABELS and CLOSER; from one request on an error only."""
+    """Serve a model that reads LABELS and CLOSER; from a chosen request on it returns errors only."""
     status = [404, 200]
     return chat_server(reply_to, lambda n: status[n < fails_from])
 
@@ -84,14 +84,14 @@ def test_open_answers_are_read_a_second_time(logs, tmp_path, capsys):
     assert sorted(answer_of(call["messages"]) for call in requests) == sorted(LABELS), "equal answers are asked once"
     (saved, _) = csv_rows(tmp_path / "out" / "heal_extractors.csv")
     assert (saved["words_open_f1"], saved["model_open_recall"]) == (str(4 / 7), "0.75")
-    # What stands without an extractor is as it was, and such a folder is replaced.
+    # The sections without an extractor are unchanged, and the folder is replaced.
     assert main(["report", str(logs), "--markdown", "--out", str(tmp_path / "out")]) == 0
     assert {*capsys.readouterr().out.split("\n\n## ")} < {*report.split("\n\n## ")}
     assert not (tmp_path / "out" / "heal_extractors.csv").exists()
 
 
 def test_closed_answers_are_read_a_second_time(tmp_path, capsys):
-    """Choices by words A, A, A, B, unread, C, by the model A, A, A, A, C, unread. Unread yes/no: yes by the model."""
+    """Choices by words: A, A, A, B, unread, C; by the model: A, A, A, A, C, unread. It reads unread yes/no as yes."""
     write_log(tmp_path / "a", "m", answered("chexpert_presence", 6, 3, 1, unread=1))
     write_heal(tmp_path / "a", "closed", CLOSED)
     write_heal(tmp_path / "a", "tpt", TPT_PAIRS)
@@ -184,7 +184,7 @@ def test_without_such_answers_nothing_is_asked(tmp_path, capsys):
 
 @pytest.mark.full
 def test_a_local_model_reads(logs, tmp_path, capsys):
-    """Random weights write no list, so every answer is unreadable to it."""
+    """A model with random weights writes no list, so it reads no answer."""
     folder = save_tiny_llama(tmp_path / "llama")
     assert main(["report", str(logs), "--markdown", "--extractor-model", str(folder)]) == 0
     (row,) = rows_of(capsys.readouterr().out, TWO)

@@ -1,4 +1,4 @@
-"""SurgXBench in the report: cells derived by hand, and what the intervals draw."""
+"""SurgXBench in the report: cells derived by hand, and the resampling units of the intervals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_instruments_by_hand(tmp_path):
     assert run == expected_row.split("|")
     rows = {row[1]: row[2:] for row in rows_of(report, LOOKS)}
     assert list(rows) == ["all", *INSTRUMENTS]
-    # 3 TP count twice, 2 FP and 2 missed once: F1 = 6 / 10, of which video 42 has four zeros and no one.
+    # 3 TP count twice, 2 FP and 2 missed once: F1 = 6 / 10; video 42 has four zeros and no ones.
     assert rows["all"] == [
         shown([1] * 6 + [0] * 4, [41] * 6 + [42] * 4, 1, 3), "37.50 [–, –]", "50.00 [–, –]", "50.00 [–, –]",
         "3", "2", "2", "1", "1", "1", "–", "0", "25.00", "0.00",
@@ -91,7 +91,7 @@ def test_triplets_by_hand(tmp_path):
 
 
 def test_the_visible_share_of_boxes_by_hand(tmp_path):
-    """A box without area in its frame, frames without boxes and those without heatmaps have none."""
+    """A box without area, a frame without boxes and a frame without heatmaps have no visible share."""
     unknown = (FRAMES[2][0] | {"boxes": [{"label": "hook", "xywh": [0, 0, 9, 9]}]}, FRAMES[2][1] | {"visible": None})
     first_frame, second_frame = (
         saw(FRAMES[0], ("grasper", 0.5)),
@@ -107,7 +107,7 @@ def test_the_visible_share_of_boxes_by_hand(tmp_path):
 
 
 def test_a_frame_is_lost_when_none_of_its_triplets_remains(tmp_path):
-    """Another true triplet than the one named saves it; intervals draw videos."""
+    """A second true triplet keeps the frame; intervals resample videos."""
 
     def frame(number: int, video: int, after: list[str]) -> Any:
         occluded = {"triplet": GRASP, "before": 3, "after": 2.5, "predicted": after}
@@ -130,7 +130,7 @@ def test_a_frame_is_lost_when_none_of_its_triplets_remains(tmp_path):
 
 
 def test_the_occlusion_task_has_a_log_of_its_own(tmp_path):
-    """Its rows have no records; a heatmap without a region, and frames without a match, are left out and counted."""
+    """Its rows have no records; heatmaps without a region and frames without a match are left out and counted."""
     occluded = {"triplet": GRASP, "before": 9.0, "after": None, "predicted": None}
     samples = [(doc | {"occlude": True}, row) for doc, row in [*ACTIONS, triplets(2, [GRASP], [seen(GRASP, "ivt")])]]
     samples[-1][1]["occluded"] = occluded
@@ -145,7 +145,7 @@ def test_the_occlusion_task_has_a_log_of_its_own(tmp_path):
 
 
 def test_intervals_draw_videos(tmp_path):
-    """Three videos of several frames: F1 is the mean of two ones a true positive and a zero a missed one."""
+    """Three videos have several frames each; F1 is the mean of two ones per true positive and a zero per missed one."""
     hit, missed = [look("hook", "tp", 0.5, 1.0), look("hook", "tp", 0.25, 0.5)], []
     samples, ones, video_ids = [], [], []
     for video, frames in {41: "hhm", 42: "hmm", 43: "mh"}.items():

@@ -1,4 +1,4 @@
-"""A tiny CLIP through `medfaith eval` and `medfaith report`: the cells by hand, from its replies and from the rows."""
+"""A tiny CLIP through `medfaith eval` and `medfaith report`: cells derived by hand from its replies and rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.report.surgx_logs import shown
 from tests.tasks.tiny_contrastive import SURGX_PROMPTS, save_clip
 
 pytestmark = pytest.mark.full
-SEED = 25  # of weights by which some frames have a true triplet among the five predicted, and some of these lose it
+SEED = 25  # with these weights some frames have a true triplet among the top five, and some of them lose it
 # The processor makes the shorter side of 214 x 120 pixels 32 and cuts 28 x 28 out of the middle of 57 x 32.
 SCALE_X, SCALE_Y = 214 / 57, 120 / 32
 WINDOW = (14 * SCALE_X, 2 * SCALE_Y, 42 * SCALE_X, 30 * SCALE_Y)  # left, top, right, bottom
@@ -81,7 +81,7 @@ def escape_controls(box: Mapping[str, Any]) -> float:
 
 
 def frames(data: str, config: str, source: str) -> dict[str, list[tuple[str, float]]]:
-    """Of each row, its boxes' labels and what the model saw of each."""
+    """Return the boxes of each row: label and share that was visible to the model."""
     rows: Any = read(f"surgxbench-{source}", config, "test", data)
     return {row["id"]: [(box["label"], escape_controls(box)) for box in row["boxes"]] for row in rows}
 

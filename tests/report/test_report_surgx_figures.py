@@ -1,4 +1,4 @@
-"""SurgXBench's pictures: what is drawn where, which heatmaps the contact sheet shows, and what it refuses."""
+"""SurgXBench's figures: drawn values, choice of heatmaps for the contact sheet, and refused input."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SCORES = [float(number) for number in range(100)]  # of the triplets, where they
 
 
 def drawn(figure: Any) -> np.ndarray:
-    """The figure as PNG has it."""
+    """Return the pixels of the figure, saved as PNG."""
     return np.asarray(Image.open(io.BytesIO(pictures.saved(figure, ["png"])["png"])).convert("RGB"))
 
 
@@ -60,7 +60,7 @@ def test_pictures_stand_beside_the_tables(tmp_path):
 
 
 def medians(axes: Any) -> list[float]:
-    """Where the box plots have theirs."""
+    """Return the median positions of the box plots."""
     median_lines = [line for line in axes.lines if line.get_color() == "black" and line.get_lw() == 1.5]
     return sorted(float(line.get_ydata()[0]) for line in median_lines)
 
@@ -106,7 +106,7 @@ def overlay(**changes: Any) -> Overlay:
 
 
 def on_sheet(sheet: np.ndarray, at: tuple[int, int, int, int], x: float, y: float) -> tuple[int, ...]:
-    """The colour of a pixel of the frame, which is 200 x 100."""
+    """Return the colour of a pixel of the frame, which has 200 x 100 pixels."""
     x0, y0, width, height = at
     return tuple(int(value) for value in sheet[round(y0 + y * height / 100), round(x0 + x * width / 200)])
 
@@ -205,7 +205,7 @@ def test_long_names_keep_their_end(name, expected):
 
 
 class SheetRun(NamedTuple):
-    """A log with heatmaps, and what its contact sheet is drawn from."""
+    """A log with heatmaps, and the inputs of its contact sheet."""
 
     logs: Path
     store: Path
@@ -223,14 +223,14 @@ class SheetRun(NamedTuple):
         return Sheet(self.store, str(self.data), self.roots)
 
     def run(self, ask: str) -> Any:
-        """The run of the log that asks for instruments, or for triplets."""
+        """Return the log's run that asks for `instruments` or for `triplets`."""
         (run,) = [run for run in read_results([self.logs]).surgx if run.setting.ask == ask]
         return run
 
 
 @pytest.fixture(scope="module")
 def sheet_run(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> SheetRun:
-    """A frame with a true and a false positive, and one of CholecT45 with a matched and a missed triplet."""
+    """A frame with a true and a false positive, and a CholecT45 frame with a matched and a missed triplet."""
     folder = tmp_path_factory.mktemp("shown")
     store = HeatmapStore(folder / "store", {"model": "m"})
     y, x = np.mgrid[:7, :7]
@@ -267,7 +267,7 @@ def test_the_command_draws_a_contact_sheet(sheet_run, tmp_path, capsys):
 
 
 def test_a_title_says_what_share_of_the_boxes_the_model_could_see_unless_all(sheet_run, tmp_path):
-    """The mean over the boxes of the frame that lie in it."""
+    """The title has the mean over the boxes inside the frame."""
     run = sheet_run.run("instruments")
     label = run.rows[0].gold[0]
     sample = instruments(int(run.rows[0].id[-6:]), [label], run.records, video=run.videos[0])
@@ -356,7 +356,7 @@ def test_a_missed_triplet_shows_the_first_heatmap_of_its_frame_and_a_degenerate_
 
 
 def frame_of_occlusion(number: int, gold: str, painted: float | None, after: Sequence[str], **changes: Any) -> Any:
-    """A frame of which the model names GRASP and CLIP, and afterwards these; one box of the instrument is there."""
+    """Build a frame with one box of the instrument; the model names GRASP and CLIP, and these triplets afterwards."""
     change = {"triplet": gold, "before": 30.0, "after": 20.0, "predicted": list(after), "painted": painted}
     change |= {"top_after": [25.0 - place for place in range(len(after))]} | changes
     doc, row = triplets(number, [GRASP, CLIP], [seen(gold, "ivt", 0.5)], occluded=change)
@@ -372,10 +372,10 @@ def occlusion_run(folder: Path, samples: Sequence[Any], heatmaps: str = "0") -> 
 
 
 def test_which_painted_frames_are_shown(tmp_path):
-    """Of the most common instrument the one with the least black of those that are lost, and the most of the kept."""
+    """For the most common instrument: the lost frame with the least black, and the kept frame with the most black."""
     frames = [
         (0, CUT, 0.0, [GRASP]), (1, GRASP, 0.25, [CLIP]), (2, GRASP, 0.125, [CLIP]), (3, GRASP, 0.125, []),
-        (4, GRASP, 0.75, [CLIP]),  # lost, and what is black is relevant: neither kind
+        (4, GRASP, 0.75, [CLIP]),  # lost, and the black region is relevant: neither kind
         (5, GRASP, 0.5, [CLIP, GRASP]), (6, GRASP, 1.0, [GRASP]), (7, CUT, 1.0, [CUT]),
         (8, GRASP, 0.25, [GRASP]), (9, GRASP, None, [CLIP]),  # kept, little black; no box that the model saw
     ]  # fmt: skip

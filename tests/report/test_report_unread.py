@@ -1,6 +1,6 @@
-"""The warnings of a model many of whose answers could not be read, or are all the same: from where on, and their words.
+"""Warnings for models with many unread or identical answers: thresholds and wording.
 
-All models are in one report, each with what its name says.
+All models are in one report; each model's name describes its answers.
 """
 
 import json
@@ -20,7 +20,7 @@ LONG = ("word " * 40).strip()
 
 
 def saying(n: int, *last: str, reply: str = "A"):
-    """n questions, all answered alike but for the last ones."""
+    """Answer n questions with the same reply, except for the last ones."""
     docs = [doc for doc, _ in answered(PRESENCE, n, 0, 0)]
     return list(zip(docs, [reply] * (n - len(last)) + [*last], strict=True))
 
@@ -31,7 +31,7 @@ ANSWERS = {
     "same but one": saying(30, "B"), "long": saying(6, "B " * 40_000), "blind": saying(6),
     "three kinds": saying(6, "Blurred.", f"{LONG} cut he", "Blurred.", "Nothing  to\nsay."),
 }  # fmt: skip
-# words of the model's only warning of that kind; None: there is no warning
+# fragments of the model's only warning of that kind; None: no warning
 WARNINGS = [
     ("unread 0", "could not be read", None),
     ("unread 2", "could not be read", None),

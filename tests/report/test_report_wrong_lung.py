@@ -1,4 +1,4 @@
-"""That's the Wrong Lung! in the report: cells by hand; the figures of real logs are those of the metrics."""
+"""That's the Wrong Lung! in the report: cells derived by hand, and figures of real logs equal to the metrics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TITLES = (RUNS, FIRST, SUBSETS, CHOICE, TRIMMED, WHOLE, KL, CHOICE_OF_SUBSETS, E
 PERTURBATIONS = (
     "swap_left_right", "shuffle_in_report", "random_sentences", "random_boxes", "synthetic_swapped_conditions",
 )  # fmt: skip
-GOLD = [  # three patients; of the last two sentences nothing is known of where the attention lies
+GOLD = [  # three patients; the last two sentences have no known attention
     original(0, "p1", "abnormal one_lung", auroc=0.75, average_precision=0.5, iou_5=0.05, iou_10=0.1, iou_30=0.25,
              precision_5=0.5, precision_10=0.25, precision_30=0.125, entropy=2.0, no_attn=0.25, overall=1.5),
     original(1, "p1", "mdrb", auroc=0.25, average_precision=0.125, iou_5=0.0, iou_10=0.3, iou_30=0.5,
@@ -39,7 +39,7 @@ GOLD = [  # three patients; of the last two sentences nothing is known of where 
 
 
 def given(report: str) -> set[str]:
-    """Of TITLES those whose tables are there, each once."""
+    """Return the members of TITLES that have a table in the report; each has one table."""
     titles = [section.split("\n")[0].split(":")[0] for section in report.split("\n## ")[1:]]
     assert len({*titles}) == len(titles)
     return {*titles} & {*TITLES}
@@ -79,7 +79,7 @@ def test_gold_by_hand(tmp_path):
 
 
 def test_a_run_about_held_out_patients_or_under_a_control_is_not_held_beside_one_about_all(tmp_path):
-    """Not even of one model: its deltas would be of other patients than its originals."""
+    """This holds for one model, too, because deltas and originals would come from different patients."""
     partners = [changed(row, "swap_left_right", auroc=0.25) for row in GOLD[:2]]
     write_wrong_lung(tmp_path / "all", "gold", GOLD)
     write_wrong_lung(tmp_path / "some", "swap_left_right", [*GOLD[:2], *partners], n_rows_left_out=6)
@@ -91,7 +91,7 @@ def test_a_run_about_held_out_patients_or_under_a_control_is_not_held_beside_one
 
 
 def test_two_scorings_of_one_model_share_no_table(tmp_path):
-    """Not even where the originals of one would stand in for those that the other lacks."""
+    """The originals of one scoring do not replace missing originals of the other."""
     pair = [GOLD[0], changed(GOLD[0], "swap_left_right", auroc=0.25)]
     write_wrong_lung(tmp_path / "a", "gold", GOLD)
     write_wrong_lung(tmp_path / "b", "swap_left_right", pair, upsampling="nearest")
@@ -117,7 +117,7 @@ def test_two_scorings_of_one_model_share_no_table(tmp_path):
 
 
 def test_a_log_that_does_not_say_how_it_was_scored_left_ties_out(tmp_path):
-    """Those of earlier versions."""
+    """Earlier versions wrote such logs."""
     log = write_wrong_lung(tmp_path, "gold", GOLD)
     change_lines(log, lambda lines: [re.sub(r', "(upsampling|precision_ties)": "\w+"', "", line) for line in lines])
     assert "upsampling" not in log.read_text()
@@ -150,7 +150,7 @@ def test_correlations_by_hand(tmp_path):
 
 
 def pairs_of(perturbation: str, *changes: dict[str, Any]) -> list[Row]:
-    """The gold sentences in front of their partners, with these values."""
+    """Build the gold sentences, each followed by its partner with these values."""
     return [
         sample_row
         for row, new in zip(GOLD, changes, strict=False)
@@ -175,7 +175,7 @@ def test_changes_by_hand(tmp_path):
 
 
 def test_choices_by_hand(tmp_path):
-    """Of two equal similarities the own one is not the greater; a similarity that is not known is no choice."""
+    """If two similarities are equal, the original's is not the greater; an unknown similarity is no choice."""
     new = ({"local": 1.0, "global": 1.0}, {"local": 1.0, "global": 1.0}, {"global": 0.75}, {"local": 2.0})
     write_wrong_lung(tmp_path, "random_sentences", pairs_of("random_sentences", *new))
     report = write_report([tmp_path])
@@ -207,7 +207,7 @@ def test_divergence_agrees_with_scipy(tmp_path):
 
 
 def test_undefined_everywhere(tmp_path):
-    """A model that answers in words has no attention and no similarity: every count is there, and no score."""
+    """A model that answers in words has no attention and no similarity: the table has every count and no score."""
     rows = [original(n, f"p{n}", "abnormal", state="without_map") for n in range(3)]
     logs = {config: [item for row in rows for item in (row, changed(row, config, state="without_map"))]
             for config in (*PERTURBATIONS, "synthetic", "trimmed")}  # fmt: skip
@@ -230,7 +230,7 @@ def test_undefined_everywhere(tmp_path):
 
 
 def test_a_table_without_its_task_is_left_out_with_a_note(tmp_path):
-    """The originals are those of the task that has most of them; synthetic ones are none."""
+    """The originals come from the task with the most originals; synthetic ones do not count."""
     write_wrong_lung(tmp_path / "a", "swap_left_right", pairs_of("swap_left_right", {"auroc": 0.5}), model="a")
     write_wrong_lung(tmp_path / "a", "trimmed", pairs_of("trimmed", {"auroc": 1.0}, {"auroc": 0.5}), model="a")
     synthetic = [row | {"id": f"{row['id']}:synthetic"} for row in GOLD]

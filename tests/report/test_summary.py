@@ -1,4 +1,4 @@
-"""What a terminal shows of finished runs, and the files for the Hub."""
+"""The terminal summary of finished runs, and the files for the Hub."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OTHERS = [{"doc": {"question": "2 + 2?"}, "resps": [["4"]], "filtered_resps": ["
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models of several kinds and tasks, of ours and not: a task twice, a control, some rows, no sample logs."""
+    """Models of several kinds and tasks, also foreign tasks: a repeated task, a control, few rows, no sample logs."""
     folder = tmp_path_factory.mktemp("mixed")
     write_log(folder / "a", "org/model-a", answered("chexpert_presence", 40, 30, 4, unread=2))
     write_log(folder / "a", "org/model-a", answered("chexpert_absence", 10, 5, 4))

@@ -1,4 +1,4 @@
-"""A table as LaTeX and as CSV: what would be taken for a command there or run by a spreadsheet is a text."""
+"""Tables as LaTeX and CSV: commands and spreadsheet formulas in cells are escaped."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_latex_shows_what_markdown_shows():
         ("“X” → Δ < 1 | a\nb", r"``X'' $\to$ $\Delta$ $<$ 1 \textbar{} a b"),
         ("[x] m", "{}[x] m"),  # the end of the line above would take it for an option
         ("*m", "{}*m"),
-        ("a\x1b[31m\u202e\rb", r"a?[31m$\langle$U+202E$\rangle$ b"),  # what a terminal would run
+        ("a\x1b[31m\u202e\rb", r"a?[31m$\langle$U+202E$\rangle$ b"),  # escape sequences of a terminal
     ],
 )
 def test_latex_takes_no_text_for_a_command(name, cell):
