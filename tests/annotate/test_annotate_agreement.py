@@ -48,7 +48,7 @@ def test_agreement_of_nobody_is_undefined():
     assert math.isnan(compute_ordinal_alpha(np.zeros((2, 0))))
 
 
-def answered(points, annotator="ann", **changes):
+def make_judgements(points, annotator="ann", **changes):
     return [
         judgement(
             n, annotator=annotator, recall=rating, precision=6 - rating, intuitiveness=min(rating + 1, 5), **changes
@@ -58,8 +58,8 @@ def answered(points, annotator="ann", **changes):
 
 
 def test_means_of_report_sentences_and_of_custom_prompts_apart():
-    scores = compute_model_scores([*answered([1, 2, 5], model="b"), *answered([4], model="a"),
-                          *answered([3, 3], model="a", row_id=None, custom=True)], seed=1)  # fmt: skip
+    scores = compute_model_scores([*make_judgements([1, 2, 5], model="b"), *make_judgements([4], model="a"),
+                          *make_judgements([3, 3], model="a", row_id=None, custom=True)], seed=1)  # fmt: skip
     assert [(score.model, score.custom, score.n, score.n_instances, score.n_annotators) for score in scores] == [
         ("a", False, 1, 1, 1), ("b", False, 3, 3, 1), ("a", True, 2, 2, 1),
     ]  # fmt: skip
@@ -70,14 +70,14 @@ def test_means_of_report_sentences_and_of_custom_prompts_apart():
 
 
 def test_intervals_draw_patients():
-    judgements = [*answered([1, 1, 5, 5], patient_id="p"), *answered([2, 3], "other", patient_id="q")]
+    judgements = [*make_judgements([1, 1, 5, 5], patient_id="p"), *make_judgements([2, 3], "other", patient_id="q")]
     (score,) = compute_model_scores(judgements, seed=7)
     assert score.means["recall"] == bootstrap_mean([1, 1, 5, 5, 2, 3], groups=list("ppppqq"), seed=7)
     assert score.n_annotators == 2
 
 
 def test_two_annotators_have_kappa_and_three_alpha_over_what_they_share():
-    two = [*answered([1, 2, 5, 4]), *answered([1, 3, 5], "other")]
+    two = [*make_judgements([1, 2, 5, 4]), *make_judgements([1, 3, 5], "other")]
     pair_rows = agreement(two)
     assert [(row.question, row.measure, row.n_annotators, row.n_items) for row in pair_rows] == [
         ("recall", "kappa", 2, 3), ("precision", "kappa", 2, 3), ("intuitiveness", "kappa", 2, 3),
@@ -85,7 +85,7 @@ def test_two_annotators_have_kappa_and_three_alpha_over_what_they_share():
     assert pair_rows[0].value == pytest.approx(
         cohen_kappa_score([1, 2, 5], [1, 3, 5], weights="quadratic", labels=range(1, 6))
     )
-    trio_rows = agreement([*two, *answered([2], "third")])
+    trio_rows = agreement([*two, *make_judgements([2], "third")])
     data = [[1, 2, 5, 4], [1, 3, 5, np.nan], [2, np.nan, np.nan, np.nan]]
     expected = krippendorff.alpha(reliability_data=data, value_domain=range(1, 6), level_of_measurement="ordinal")
     assert (trio_rows[0].measure, trio_rows[0].n_annotators, trio_rows[0].n_items) == ("alpha", 3, 3)
@@ -94,11 +94,11 @@ def test_two_annotators_have_kappa_and_three_alpha_over_what_they_share():
 
 def test_custom_prompts_have_no_agreement():
     custom = {"row_id": None, "custom": True}
-    assert agreement([*answered([1, 2], **custom), *answered([1, 2], "other", **custom)]) == []
-    assert agreement(answered([1, 2, 3])) == []
+    assert agreement([*make_judgements([1, 2], **custom), *make_judgements([1, 2], "other", **custom)]) == []
+    assert agreement(make_judgements([1, 2, 3])) == []
 
 
-def file(path, judgements):
+def write_file(path, judgements):
     with open_answers(path) as (answers, _):
         for entry in judgements:
             answers.judge(entry)
@@ -106,8 +106,10 @@ def file(path, judgements):
 
 
 def test_tables_of_two_files(tmp_path):
-    first_file = file(tmp_path / "1.jsonl", [*answered([1, 2, 5]), *answered([3], row_id=None, custom=True)])
-    second_file = file(tmp_path / "2.jsonl", answered([1, 3, 5], "other"))
+    first_file = write_file(
+        tmp_path / "1.jsonl", [*make_judgements([1, 2, 5]), *make_judgements([3], row_id=None, custom=True)]
+    )
+    second_file = write_file(tmp_path / "2.jsonl", make_judgements([1, 3, 5], "other"))
     with second_file.open("a") as cut:
         cut.write('{"kind": "judg')
     figure, custom, agreed = build_annotation_tables(*read_files([first_file, second_file, first_file]))
@@ -122,7 +124,7 @@ def test_tables_of_two_files(tmp_path):
 
 
 def test_files_that_are_no_two_annotators(tmp_path):
-    first_file, same = (file(tmp_path / f"{n}.jsonl", answered([1])) for n in (1, 2))
+    first_file, same = (write_file(tmp_path / f"{n}.jsonl", make_judgements([1])) for n in (1, 2))
     with pytest.raises(InputError, match=r"2\.jsonl: 'ann' judges image0 here and in .*1\.jsonl"):
         read_files([first_file, same])
     empty = tmp_path / "empty.jsonl"

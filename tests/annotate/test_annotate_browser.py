@@ -73,14 +73,14 @@ def visited(browser, url: str) -> Iterator:
     page.goto(url)
     yield page
     sent = [page.content()]
-    for request in finite(page, requests, ended):
+    for request in select_ended(page, requests, ended):
         if response := request.response():  # none where a reload cut it off
             try:
                 sent.append(request.url + response.text())
             except (sync_api.Error, UnicodeDecodeError):  # of the page before a reload; a font
                 continue
     context.close()
-    assert [request.url for request in requests if not _own(request.url, url)] == []
+    assert [request.url for request in requests if not _is_own(request.url, url)] == []
     assert any(
         "/queue/data" in request_text for request_text in sent
     )  # it includes the server's messages to the open page
@@ -88,7 +88,7 @@ def visited(browser, url: str) -> Iterator:
         assert not [request_text for request_text in sent if secret in request_text], secret
 
 
-def finite(page, requests: list, ended: list) -> list:
+def select_ended(page, requests: list, ended: list) -> list:
     """Return the finished requests after a grace period; reading the text of an endless request would block."""
     expected = [
         candidate for candidate in requests if "/heartbeat/" not in candidate.url and candidate.url.startswith("http")
@@ -100,11 +100,11 @@ def finite(page, requests: list, ended: list) -> list:
     return [request for request in expected if request in ended]
 
 
-def _own(address: str, url: str) -> bool:
-    return address.startswith((origin(url), "data:", "blob:"))
+def _is_own(address: str, url: str) -> bool:
+    return address.startswith((get_origin(url), "data:", "blob:"))
 
 
-def origin(url: str) -> str:
+def get_origin(url: str) -> str:
     return url.partition("/?")[0]
 
 
@@ -155,7 +155,7 @@ def server(scene, tmp_path_factory) -> Iterator[tuple[subprocess.Popen, str, Pat
         yield process, url, out
 
 
-def status(address: str, **headers: str) -> int:
+def fetch_status(address: str, **headers: str) -> int:
     try:
         with urllib.request.urlopen(urllib.request.Request(address, headers=headers)) as response:
             return response.status
@@ -165,17 +165,17 @@ def status(address: str, **headers: str) -> int:
 
 def test_nothing_else_is_given_out(server):
     page, _, token = server[1].partition("/?")
-    assert status(server[1]) == 200
-    assert status(server[1], Host="evil.example") == 400
+    assert fetch_status(server[1]) == 200
+    assert fetch_status(server[1], Host="evil.example") == 400
     for path in ("/etc/passwd", "pyproject.toml"):
-        assert status(f"{page}/gradio_api/file={path}?{token}") == 403, path
+        assert fetch_status(f"{page}/gradio_api/file={path}?{token}") == 403, path
 
 
 @pytest.mark.parametrize("token", ["", "?token=", "?token=guessed", "?token=%ff%00é".encode().decode("latin-1")])
 def test_who_has_not_the_address_gets_nothing(server, token):
     for path in ("/", "/config", "/theme.css", "/gradio_api/info", "/gradio_api/queue/data", "/none"):
-        address = urllib.parse.quote(f"{origin(server[1])}{path}{token}", safe=":/?=%")
-        assert [status(address), status(address, Cookie="medfaith-1=guessed")] == [403, 403], path
+        address = urllib.parse.quote(f"{get_origin(server[1])}{path}{token}", safe=":/?=%")
+        assert [fetch_status(address), fetch_status(address, Cookie="medfaith-1=guessed")] == [403, 403], path
 
 
 def test_a_cookie_holds_the_token_for_this_page_alone(server):
@@ -183,9 +183,9 @@ def test_a_cookie_holds_the_token_for_this_page_alone(server):
         assert "default-src 'self'" in response.headers["Content-Security-Policy"]
         cookie, *attributes = response.headers["Set-Cookie"].split("; ")
     assert {"HttpOnly", "SameSite=Strict"} <= set(attributes)
-    assert status(f"{origin(server[1])}/config", Cookie=cookie) == 200
+    assert fetch_status(f"{get_origin(server[1])}/config", Cookie=cookie) == 200
     other_cookie = cookie.replace("medfaith-", "medfaith-9")
-    assert status(f"{origin(server[1])}/config", Cookie=other_cookie) == 403
+    assert fetch_status(f"{get_origin(server[1])}/config", Cookie=other_cookie) == 403
 
 
 def test_two_images_with_a_reload_and_a_kill_on_the_way(scene, browser, server):

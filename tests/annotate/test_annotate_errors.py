@@ -37,7 +37,7 @@ def logs(tmp_path: Path) -> Path:
     return folder
 
 
-def session_of(logs: Path, answers: Any, n: int = 100, seed: int = 0) -> ErrorSession:
+def open_session(logs: Path, answers: Any, n: int = 100, seed: int = 0) -> ErrorSession:
     return ErrorSession(failures(cases(read_results([logs])).cases, n, seed), answers, "ann")
 
 
@@ -55,13 +55,13 @@ def test_failed_answers_with_the_image_are_drawn_by_chance(logs: Path):
 def test_what_is_said_is_kept_and_becomes_a_table(logs: Path, tmp_path: Path):
     out = tmp_path / "answers.jsonl"
     with open_answers(out) as (answers, _):
-        session = session_of(logs, answers)
+        session = open_session(logs, answers)
         for place, (category, fix) in enumerate([("reversal", "rule")] * 4 + [("distractor", "image")] * 2):
             assert session.find_next() == place
             session.judge(place, category, fix, 1.5)
         session.judge(0, "unread", "nothing", 1)  # takes the place of the first
     with open_answers(out) as (answers, _):
-        session = session_of(logs, answers)
+        session = open_session(logs, answers)
         assert (session.n_done, session.find_next(), session.get_judgement(0).category) == (6, 6, "unread")
     assert len(out.read_text().splitlines()) == 7
     assert len(read_errors([out, out])) == 6
@@ -126,7 +126,7 @@ def test_what_a_model_says_is_a_text_on_the_page(tmp_path: Path):
     evil = "<b>\x1b[31m\u202ered"
     write_log(tmp_path, evil, [(row, evil) for row, _ in answered("chexpert_presence", 4, 1, 1)])
     with open_answers(tmp_path / "out.jsonl") as (answers, _):
-        case = format_case(session_of(tmp_path, answers, n=1), 0, ())
+        case = format_case(open_session(tmp_path, answers, n=1), 0, ())
     assert case.count("&lt;b&gt;␛[31m⟨U+202E⟩red") == 2
 
 

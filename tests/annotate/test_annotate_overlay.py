@@ -17,7 +17,7 @@ SIZES = [(256, 256), (300, 200), (211, 340), (64, 1000)]
 FULL = SIDE * SCALE
 
 
-def levels(rendered: Image.Image, plain: Image.Image) -> np.ndarray:
+def compute_difference(rendered: Image.Image, plain: Image.Image) -> np.ndarray:
     """Compute how much an overlay differs from the plain image, without the corner's square."""
     difference = np.abs(np.asarray(rendered, float) - np.asarray(plain, float)).sum(axis=-1)
     difference[-CORNER * SCALE - 1 :, -CORNER * SCALE - 1 :] = 0
@@ -52,7 +52,10 @@ def test_attention_lies_where_torch_puts_it(size):
 def test_a_model_that_saw_another_part_of_the_image():
     size = (200, 400)
     rendered = overlay(picture(Image.new("L", (400, 200))), np.ones((2, 2)) / 4, Geometry(size, (200, 0, 200, 200)))
-    visible = levels(rendered, Image.new("RGB", (FULL, FULL))).reshape(SIDE, SCALE, SIDE, SCALE).mean(axis=(1, 3)) > 10
+    visible = (
+        compute_difference(rendered, Image.new("RGB", (FULL, FULL))).reshape(SIDE, SCALE, SIDE, SCALE).mean(axis=(1, 3))
+        > 10
+    )
     expected = mask([(200, 0, 200, 200)], size)
     expected[-CORNER - 1 :, -CORNER - 1 :] = visible[-CORNER - 1 :, -CORNER - 1 :]
     assert (visible != expected).sum() <= 2 * SIDE

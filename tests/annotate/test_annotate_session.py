@@ -29,7 +29,7 @@ def wanted(scene: Scene, **changes) -> session_setup.Wanted:
 
 
 @contextmanager
-def at_work(scene: Scene, path, aligners=None, **changes):
+def start_session(scene: Scene, path, aligners=None, **changes):
     with open_answers(path) as (answers, _):
         yield session_setup.prepare(wanted(scene, **changes), answers, aligners or {})[0]
 
@@ -37,7 +37,7 @@ def at_work(scene: Scene, path, aligners=None, **changes):
 def test_all_the_way_with_a_stop_after_every_answer(scene, tmp_path):
     path, places = tmp_path / "a.jsonl", []
     while True:
-        with at_work(scene, path) as session:
+        with start_session(scene, path) as session:
             where = session.find_next()
             if where is None:
                 break
@@ -67,7 +67,7 @@ def test_all_the_way_with_a_stop_after_every_answer(scene, tmp_path):
 
 
 def test_the_first_choice_stands(scene, tmp_path):
-    with at_work(scene, tmp_path / "a.jsonl") as session:
+    with start_session(scene, tmp_path / "a.jsonl") as session:
         session.choose(0, 1)
         session.choose(0, 0)
         choice = session.get_choice(0)
@@ -77,7 +77,7 @@ def test_the_first_choice_stands(scene, tmp_path):
 
 
 def test_going_back_and_answering_again(scene, tmp_path):
-    with at_work(scene, tmp_path / "a.jsonl") as session:
+    with start_session(scene, tmp_path / "a.jsonl") as session:
         assert session.find_previous(session.find_next()) is None
         for _ in range(2):
             where = session.find_next()
@@ -99,7 +99,7 @@ def test_going_back_and_answering_again(scene, tmp_path):
 
 def test_annotators_see_the_same_images_and_answer_for_themselves(scene, tmp_path):
     for annotator in ("ann", "other"):
-        with at_work(scene, tmp_path / "a.jsonl", annotator=annotator) as session:
+        with start_session(scene, tmp_path / "a.jsonl", annotator=annotator) as session:
             assert session.find_next() == Place(0, None)
             assert session.plan.instances == scene.plan().instances
             session.choose(0, 0)
@@ -109,7 +109,7 @@ def test_annotators_see_the_same_images_and_answer_for_themselves(scene, tmp_pat
 
 @pytest.mark.parametrize("boxes", [False, True])
 def test_what_is_shown_is_the_models_own(scene, tmp_path, boxes):
-    with at_work(scene, tmp_path / "a.jsonl") as session:
+    with start_session(scene, tmp_path / "a.jsonl") as session:
         session.choose(0, 1)
         instance = session.plan.instances[0]
         plain = picture(open_image(instance.image, scene.roots))
@@ -142,7 +142,7 @@ class Aligner:
 
 def test_custom_prompts_go_to_the_live_models_and_apart_into_the_file(scene, tmp_path):
     live = {"left": Aligner(0), "right": Aligner(1)}
-    with at_work(scene, tmp_path / "a.jsonl", live) as session:
+    with start_session(scene, tmp_path / "a.jsonl", live) as session:
         prompt = session.build_own_prompt(1, "  A   nodule on the left. ")
         assert prompt == (1, None, "A nodule on the left.", ())
         for alias, model in session.aliases(prompt).items():
@@ -167,12 +167,12 @@ def test_custom_prompts_go_to_the_live_models_and_apart_into_the_file(scene, tmp
 
 def test_a_live_model_with_broken_weights(scene, tmp_path):
     broken = {"left": Aligner(0, float("nan"))}
-    with at_work(scene, tmp_path / "a.jsonl", broken) as session, pytest.raises(MedfaithError, match="no number"):
+    with start_session(scene, tmp_path / "a.jsonl", broken) as session, pytest.raises(MedfaithError, match="no number"):
         session.show("Model A", session.build_own_prompt(0, "A nodule."), boxes=False)
 
 
 def test_an_image_of_another_size_than_its_rows(scene, tmp_path):
-    with at_work(scene, tmp_path / "a.jsonl") as session:
+    with start_session(scene, tmp_path / "a.jsonl") as session:
         instance = session.plan.instances[0]
         copy = tmp_path / "mimic_cxr" / instance.key
         copy.parent.mkdir(parents=True)
@@ -201,13 +201,13 @@ def test_one_model_with_other_arguments_is_another_model(scene, tmp_path):
     assert session.plan.models == ('same {"tau": 1}', 'same {"tau": 2}')
 
 
-def run_of(scene, folder, columns=None, **options):
+def write_changed_run(scene, folder, columns=None, **options):
     """Write a log of model "m" on the scene's rows with changed columns."""
     rows = [row | (columns or {}) for row in scene.rows]
     return write_run(folder / "run", "m", rows, scene.references[MODELS[0]], **options)
 
 
-def of_another_row(scene, folder):
+def write_other_row(scene, folder):
     store = HeatmapStore(folder, {"m": 1})
     store.write("s1/9", "0" * 16, {"attention": np.ones((2, 2)) / 4}, Geometry.whole((5, 5)))
     return write_run(folder / "run", "m", [scene.rows[0] | {"id": "s1/9"}], {"s1/9": store.reference("0" * 16)})
@@ -216,23 +216,24 @@ def of_another_row(scene, folder):
 REFUSED = {  # change of the setup, from a scene and an empty folder; message of the refusal
     "no log": (lambda scene, at: {"runs": [at]}, "no sample log of lm-eval"),
     "a log of another task": (
-        lambda scene, at: {"runs": [run_of(scene, at, task="medfaith_wrong_lung_trimmed")]},
+        lambda scene, at: {"runs": [write_changed_run(scene, at, task="medfaith_wrong_lung_trimmed")]},
         "no sample log of medfaith_wrong_lung_gold",
     ),
     "answers in words": (
-        lambda scene, at: {"runs": [run_of(scene, at, says="words")]}, "4 of 4 answers name no heatmaps",
+        lambda scene, at: {"runs": [write_changed_run(scene, at, says="words")]}, "4 of 4 answers name no heatmaps",
     ),
     "a model's second run": (
-        lambda scene, at: {"runs": [run_of(scene, at), run_of(scene, at / "again")]}, "a second run of m",
+        lambda scene, at: {"runs": [write_changed_run(scene, at), write_changed_run(scene, at / "again")]},
+        "a second run of m",
     ),
     "another store": (lambda scene, at: {"heatmaps": at}, "the heatmaps of 4 of 4 answers"),
     "no store": (lambda scene, at: {"heatmaps": at / "none"}, "no such folder"),
     "rows of another build": (
-        lambda scene, at: {"runs": [run_of(scene, at, {"sentence": "Heart size is normal."})]},
+        lambda scene, at: {"runs": [write_changed_run(scene, at, {"sentence": "Heart size is normal."})]},
         "is not the sentence that a run was asked about",
     ),
     "rows that are not there": (
-        lambda scene, at: {"runs": [of_another_row(scene, at)], "heatmaps": at}, "has 0 of the 1 sentences",
+        lambda scene, at: {"runs": [write_other_row(scene, at)], "heatmaps": at}, "has 0 of the 1 sentences",
     ),
     "no image": (lambda scene, at: {"roots": {"mimic_cxr": at}}, "no such file below"),
 }  # fmt: skip
@@ -243,11 +244,11 @@ def test_what_cannot_be_judged_is_said_before_the_first_question(scene, tmp_path
     change, message = REFUSED[case]
     (tmp_path / "at").mkdir()
     with (
-        pytest.raises(MedfaithError) as refused,
-        at_work(scene, tmp_path / "a.jsonl", **change(scene, tmp_path / "at")),
+        pytest.raises(MedfaithError) as error_info,
+        start_session(scene, tmp_path / "a.jsonl", **change(scene, tmp_path / "at")),
     ):
         pass
-    assert message in str(refused.value)
+    assert message in str(error_info.value)
 
 
 def test_live_models_that_are_none(capsys):
@@ -257,7 +258,7 @@ def test_live_models_that_are_none(capsys):
     assert "nonsense:/secret/path" in capsys.readouterr().err
 
 
-def refused(arguments: list[str], capsys) -> str:
+def require_refusal(arguments: list[str], capsys) -> str:
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert "Traceback" not in error
@@ -266,7 +267,7 @@ def refused(arguments: list[str], capsys) -> str:
 
 def test_gradio_is_an_extra(scene, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "gradio", None)
-    error = refused(scene.arguments(tmp_path / "a.jsonl"), capsys)
+    error = require_refusal(scene.arguments(tmp_path / "a.jsonl"), capsys)
     assert 'pip install "medfaith[annotate]"' in error
     assert list(tmp_path.iterdir()) == []
 
@@ -276,7 +277,7 @@ def test_a_port_in_use(scene, tmp_path, capsys):
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = listener.getsockname()[1]
-        error = refused(scene.arguments(tmp_path / "a.jsonl", "--port", str(port)), capsys)
+        error = require_refusal(scene.arguments(tmp_path / "a.jsonl", "--port", str(port)), capsys)
     assert f"port {port}: is in use" in error
     assert "--port" in error
 
@@ -290,11 +291,11 @@ def test_a_port_in_use(scene, tmp_path, capsys):
     ],
 )
 def test_options_that_cannot_work(scene, tmp_path, capsys, option, message):
-    assert message in refused(scene.arguments(tmp_path / "a.jsonl", *option), capsys)
+    assert message in require_refusal(scene.arguments(tmp_path / "a.jsonl", *option), capsys)
     assert not (tmp_path / "a.jsonl").exists() or not (tmp_path / "a.jsonl").stat().st_size
 
 
 def test_a_file_that_another_process_writes(scene, tmp_path, capsys):
     with open_answers(tmp_path / "a.jsonl"):
-        error = refused(scene.arguments(tmp_path / "a.jsonl", "--port", "0"), capsys)
+        error = require_refusal(scene.arguments(tmp_path / "a.jsonl", "--port", "0"), capsys)
     assert "another process writes answers to it" in error

@@ -29,7 +29,7 @@ def roots(phantom_roots, phantom_heal_roots, phantom_surgx_roots, phantom_wrong_
     return phantom_surgx_roots | phantom_wrong_lung_roots | phantom_heal_roots | phantom_roots
 
 
-def given(benchmark: str, roots: dict[str, Path], *arguments: str) -> list[str]:
+def build_arguments(benchmark: str, roots: dict[str, Path], *arguments: str) -> list[str]:
     """Build the command line of a build, with the roots of the benchmark's sources."""
     needed = {
         source for config_sources in BENCHMARKS[benchmark].needs.values() for source in config_sources
@@ -64,7 +64,7 @@ TOLD = {
 @pytest.mark.parametrize("name", TOLD)
 def test_what_is_told_is_built_recorded_and_verified(name, roots, tmp_path, capsys):
     options, expected = TOLD[name]
-    assert main(given(name, roots, *options.split(), "--seed", "4", "--out", str(tmp_path / "data"))) == 0
+    assert main(build_arguments(name, roots, *options.split(), "--seed", "4", "--out", str(tmp_path / "data"))) == 0
     printed, complaint = capsys.readouterr()
     assert complaint == "", "no progress bar in a pipe"
     (folder,) = (tmp_path / "data").glob(f"{name}-*")
@@ -79,21 +79,21 @@ def test_what_is_told_is_built_recorded_and_verified(name, roots, tmp_path, caps
         for key in record["splits"]:
             assert re.search(rf"^{' +'.join(key.split('/'))} .* sound", text, re.MULTILINE), key
     reports_root = {"mimic_cxr_reports": roots["mimic_cxr"]}  # which the record names by themselves
-    assert rebuilt(record, roots | reports_root, tmp_path / "again") == record
+    assert run_rebuild(record, roots | reports_root, tmp_path / "again") == record
     next(folder.glob("*/*.parquet")).write_bytes(b"PAR1")
     assert main(["verify", str(tmp_path / "data")]) == 2
     assert "is no readable Parquet" in capsys.readouterr().err
 
 
-def rebuilt(record: dict[str, Any], roots: dict[str, Path], out: Path, flow: str = "") -> dict[str, Any]:
+def run_rebuild(record: dict[str, Any], roots: dict[str, Path], out: Path, flow: str = "") -> dict[str, Any]:
     """Run the command from the card and return its build.json; each PATH, DIR and FLOW is replaced by a path."""
     places = {"DIR": str(out), "FLOW": flow}
 
-    def placed(word: str) -> str:
+    def fill_placeholder(word: str) -> str:
         source, _, path = word.partition("=")
         return f"{source}={roots[source]}" if path == "PATH" else places.get(word, word)
 
-    arguments = [placed(word) for word in rebuild(record)]
+    arguments = [fill_placeholder(word) for word in rebuild(record)]
     assert main(arguments[1:]) == 0
     (record_path,) = out.glob("*/build.json")
     return json.loads(record_path.read_text())
@@ -101,7 +101,7 @@ def rebuilt(record: dict[str, Any], roots: dict[str, Path], out: Path, flow: str
 
 def test_a_build_with_motion_is_built_again(phantom_surgx_build, phantom_surgx_flow, phantom_surgx_roots, tmp_path):
     record = json.loads((phantom_surgx_build / "surgxbench-cholect45" / "build.json").read_text())
-    assert rebuilt(record, phantom_surgx_roots, tmp_path, str(phantom_surgx_flow)) == record
+    assert run_rebuild(record, phantom_surgx_roots, tmp_path, str(phantom_surgx_flow)) == record
 
 
 def test_a_build_with_reports_that_lie_apart_is_built_again(phantom_heal_roots, tmp_path):
@@ -111,7 +111,7 @@ def test_a_build_with_reports_that_lie_apart_is_built_again(phantom_heal_roots, 
     (built,) = BENCHMARKS["heal-medvqa"].build(roots, tmp_path / "built", configs=["mimic"])
     record = json.loads((built / "build.json").read_text())
     assert "mimic_cxr_reports" in record["sources"]
-    assert rebuilt(record, roots, tmp_path / "again") == record
+    assert run_rebuild(record, roots, tmp_path / "again") == record
 
 
 def test_motion_s_options_reach_the_build_together_with_flow(tmp_path, capsys):
@@ -144,7 +144,7 @@ def test_verify_takes_a_folder_with_several_benchmarks(phantom_build, phantom_wr
 def test_bytes_do_not_depend_on_workers_and_on_the_layout_of_a_root(roots, phantom_build, tmp_path):
     inner = roots | {"chexpert": roots["chexpert"] / "CheXpert-v1.0-small"}
     configs = [word for side in ("presence", "absence") for word in ("--config", f"chexpert_{side}")]
-    arguments = given("cxr-contrabench", inner, *configs, "--workers", "3", "--out", str(tmp_path))
+    arguments = build_arguments("cxr-contrabench", inner, *configs, "--workers", "3", "--out", str(tmp_path))
     assert main(arguments) == 0
     built, usual = digests(tmp_path), digests(phantom_build)
     rows = {name for name in built if name.endswith(".parquet")}
@@ -160,11 +160,11 @@ def test_bytes_do_not_depend_on_workers_and_on_the_layout_of_a_root(roots, phant
     ],
 )
 def test_silver_is_added_to_what_a_build_makes(roots, phantom_wrong_lung_build, tmp_path, config_names, expected):
-    """Silver alone extends a build of all configs and leaves their rows unchanged; else the named configs are built, too."""
+    """Silver alone extends a build of all configs and leaves their rows unchanged; else the named configs are built."""
     before = digests(phantom_wrong_lung_build / LUNG)
     folder = shutil.copytree(phantom_wrong_lung_build, tmp_path, dirs_exist_ok=True) / LUNG
     options = [argument for config in config_names for argument in ("--config", config)]
-    assert main(given("wrong-lung", roots, "--out", str(tmp_path), *options)) == 0
+    assert main(build_arguments("wrong-lung", roots, "--out", str(tmp_path), *options)) == 0
     splits = json.loads((folder / "build.json").read_text())["splits"]
     assert list(dict.fromkeys(key.split("/")[0] for key in splits)) == expected
     after = {name: digest for name, digest in digests(folder).items() if name.endswith(".parquet")}
@@ -201,7 +201,7 @@ def test_bad_input_is_explained_with_status_2_and_nothing_is_written(name, roots
     else:
         path.write_text(re.sub(pattern, instead, path.read_text(), count=1))
     out = tmp_path / "out"
-    assert main(given(name, roots | {source_id: root}, "--out", str(out))) == 2
+    assert main(build_arguments(name, roots | {source_id: root}, "--out", str(out))) == 2
     error = capsys.readouterr().err
     for word in ["medfaith: ", *fragments]:
         assert word in error
@@ -237,7 +237,9 @@ def test_what_cannot_be_built_is_explained_with_status_2(arguments, expected, tm
 
 
 def test_a_view_that_no_image_has_is_explained(phantom_heal_roots, tmp_path, capsys):
-    arguments = given("heal-medvqa", phantom_heal_roots, "--config", "mimic", "--view", "XY", "--out", str(tmp_path))
+    arguments = build_arguments(
+        "heal-medvqa", phantom_heal_roots, "--config", "mimic", "--view", "XY", "--out", str(tmp_path)
+    )
     assert main(arguments) == 2
     assert "--view XY" in capsys.readouterr().err
 

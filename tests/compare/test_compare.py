@@ -18,13 +18,13 @@ from tests.report.wrong_lung_logs import PAIR, original, write_wrong_lung
 ABSENCE, PRESENCE = "CheXpert report-style absence", "CheXpert direct presence"
 
 
-def absence(folder, name, correct, n=200, **options):
+def write_absence(folder, name, correct, n=200, **options):
     """Write a log of n answers whose first `correct` are right."""
     columns = {key: options.pop(key) for key in ("layout", "prompt") if key in options}
     return write_log(folder / name, name, answered("chexpert_absence", n, correct, 0, **columns), **options)
 
 
-def saying(answers, text):
+def replace_answers(answers, text):
     return [(doc, text) for doc, _ in answers]
 
 
@@ -32,11 +32,11 @@ def saying(answers, text):
 def runs(tmp_path_factory):
     """Runs of two models on all benchmarks."""
     folder = tmp_path_factory.mktemp("runs")
-    absence(folder, "old", 100)
-    absence(folder, "new", 60)
+    write_absence(folder, "old", 100)
+    write_absence(folder, "new", 60)
     for name, closed, opened, tpt in (
         ("old", CLOSED, OPEN, TPT_PAIRS),
-        ("new", saying(CLOSED, "No"), saying(OPEN, "Edema."), saying(TPT_PAIRS, "Yes")),
+        ("new", replace_answers(CLOSED, "No"), replace_answers(OPEN, "Edema."), replace_answers(TPT_PAIRS, "Yes")),
     ):
         for ask, answers in (("closed", closed), ("open", opened), ("tpt", tpt)):
             write_heal(folder / name, ask, answers, model=name)
@@ -115,7 +115,7 @@ def test_the_report_has_the_same_table(runs, tmp_path, capsys, monkeypatch):
 
 def test_several_models_are_compared_with_the_first_each_by_itself(tmp_path):
     for name, correct in (("a", 100), ("b", 101), ("c", 20)):
-        absence(tmp_path, name, correct)
+        write_absence(tmp_path, name, correct)
     write_log(tmp_path / "a", "a", answered("chexpert_presence", 40, 10, 5))
     write_log(tmp_path / "c", "c", answered("chexpert_presence", 40, 10, 5))
     comparison = compare([tmp_path / name for name in "abc"], margin=0.05)
@@ -137,12 +137,12 @@ def test_the_interval_draws_patients(tmp_path):
     for i, (doc, _) in enumerate(answers):
         doc["study_id"] = f"patient{i // 2:05d}/study{i % 2}"
     write_log(tmp_path / "a", "a", answers)
-    write_log(tmp_path / "b", "b", saying(answers, "C"))
+    write_log(tmp_path / "b", "b", replace_answers(answers, "C"))
     (line,) = compare([tmp_path / "a", tmp_path / "b"]).lines
     assert (line.found.n, line.found.n_groups, line.found.n_differ) == (80, 40, 20)
 
 
-def told(path, **content):
+def set_config(path, **content):
     """Change entries of the run's config in the results."""
     results = path.with_name(f"results_{DATE}.json")
     results.write_text(json.dumps(json.loads(results.read_text()) | content))
@@ -151,16 +151,19 @@ def told(path, **content):
 TASK = "medfaith_contrabench_chexpert_absence"
 # change of the second run: message of the refusal
 REFUSED = {
-    "layout": (lambda folder: absence(folder, "b", 60, layout="original"), "layout original, not shuffled"),
-    "prompt": (lambda folder: absence(folder, "b", 60, prompt="cot"), "prompt cot, not b0"),
-    "version": (lambda folder: told(absence(folder, "b", 60), versions={TASK: 9.0}), "version 9.0, not unset"),
+    "layout": (lambda folder: write_absence(folder, "b", 60, layout="original"), "layout original, not shuffled"),
+    "prompt": (lambda folder: write_absence(folder, "b", 60, prompt="cot"), "prompt cot, not b0"),
+    "version": (lambda folder: set_config(write_absence(folder, "b", 60), versions={TASK: 9.0}), "version 9.0, not unset"),
     "control": (
-        lambda folder: told(absence(folder, "b", 60), configs={TASK: {"metadata": {"control": "black"}}}),
+        lambda folder: set_config(write_absence(folder, "b", 60), configs={TASK: {"metadata": {"control": "black"}}}),
         "control black, not unset",
     ),
-    "system": (lambda folder: told(absence(folder, "b", 60), system_instruction="Hi"), "system instruction Hi, not"),
-    "rows": (lambda folder: absence(folder, "b", 60, n=150), "50 rows are only in the first run"),
-    "more rows": (lambda folder: absence(folder, "b", 60, n=230), "30 rows are only in the second"),
+    "system": (
+        lambda folder: set_config(write_absence(folder, "b", 60), system_instruction="Hi"),
+        "system instruction Hi, not",
+    ),
+    "rows": (lambda folder: write_absence(folder, "b", 60, n=150), "50 rows are only in the first run"),
+    "more rows": (lambda folder: write_absence(folder, "b", 60, n=230), "30 rows are only in the second"),
     "wording": (
         lambda folder: write_log(
             folder / "b", "b", [(d | {"question": "Which?"} if i < 7 else d, t)
@@ -173,7 +176,7 @@ REFUSED = {
 @pytest.mark.parametrize("kind", REFUSED)
 def test_runs_that_differ_are_refused_with_what_differs(tmp_path, capsys, kind):
     change, message = REFUSED[kind]
-    absence(tmp_path, "a", 100)
+    write_absence(tmp_path, "a", 100)
     change(tmp_path)
     paths = [str(tmp_path / "a"), str(tmp_path / "b")]
     assert main(["compare", *paths]) == 2
@@ -190,9 +193,9 @@ def test_runs_that_differ_are_refused_with_what_differs(tmp_path, capsys, kind):
 
 
 def test_what_cannot_be_compared_is_said(runs, tmp_path, capsys):
-    absence(tmp_path, "a", 10, n=20)
-    absence(tmp_path / "two", "a", 10, n=20)
-    absence(tmp_path / "two", "b", 10, n=20)
+    write_absence(tmp_path, "a", 10, n=20)
+    write_absence(tmp_path / "two", "a", 10, n=20)
+    write_absence(tmp_path / "two", "b", 10, n=20)
     write_heal(tmp_path / "heal", "closed", CLOSED)
     write_wrong_lung(tmp_path / "lung", "random_sentences", PAIR)
     for variant in ("box", "centre"):
@@ -218,13 +221,13 @@ def test_what_cannot_be_compared_is_said(runs, tmp_path, capsys):
 
 
 def test_of_a_run_with_two_layouts_the_common_one_is_compared(tmp_path):
-    absence(tmp_path, "a", 100)
-    absence(tmp_path, "b", 90)
-    absence(tmp_path, "b", 10, layout="original", task=f"{TASK}_original")
+    write_absence(tmp_path, "a", 100)
+    write_absence(tmp_path, "b", 90)
+    write_absence(tmp_path, "b", 10, layout="original", task=f"{TASK}_original")
     comparison = compare([tmp_path / "a", tmp_path / "b"])
     assert [line.found.after for line in comparison.lines] == [0.45]
     assert comparison.notes == [f"{ABSENCE} (original) is left out: only one run has it"]
-    absence(tmp_path, "a", 20, layout="original", task=f"{TASK}_original")
+    write_absence(tmp_path, "a", 20, layout="original", task=f"{TASK}_original")
     comparison = compare([tmp_path / "a", tmp_path / "b"])
     assert {line.task: line.found.before for line in comparison.lines} == {
         f"{ABSENCE} (shuffled)": 0.5, f"{ABSENCE} (original)": 0.1,
@@ -233,7 +236,7 @@ def test_of_a_run_with_two_layouts_the_common_one_is_compared(tmp_path):
 
 def test_one_model_twice_is_told_apart_and_no_difference_has_a_width(tmp_path):
     for n, verdict in ((50, "undecided"), (150, "same, within ±2")):
-        absence(tmp_path, "m", n // 2, n=n)
+        write_absence(tmp_path, "m", n // 2, n=n)
         comparison = compare([tmp_path / "m", tmp_path / "m"])
         (line,) = comparison.lines
         assert comparison.first == f"m [{tmp_path / 'm'}]"

@@ -10,7 +10,9 @@ from typing import Any
 Row = Mapping[str, Any]
 
 
-def verdict_row(model: str, benchmark: str, image: str, place: str = "undefined", **columns: Any) -> dict[str, Any]:
+def make_verdict_row(
+    model: str, benchmark: str, image: str, place: str = "undefined", **columns: Any
+) -> dict[str, Any]:
     """Build one row of audit.csv under rule 2."""
     row = {
         "model": model, "benchmark": benchmark, "rule": 2, "n": 200, "score": 0.8, "other": 0.3,
@@ -24,7 +26,9 @@ def verdict_row(model: str, benchmark: str, image: str, place: str = "undefined"
     return row | columns
 
 
-def change_row(model: str, control: str, difference: Any, unread: Any = 0.0, declined: Any = 0.0) -> dict[str, Any]:
+def make_change_row(
+    model: str, control: str, difference: Any, unread: Any = 0.0, declined: Any = 0.0
+) -> dict[str, Any]:
     """Build one row of audit_<benchmark>.csv; `""` is the difference for the original image."""
     ends = ["", ""] if difference == "" else [difference - 0.1, difference + 0.1]
     return {
@@ -34,7 +38,7 @@ def change_row(model: str, control: str, difference: Any, unread: Any = 0.0, dec
     }  # fmt: skip
 
 
-def edit_row(model: str, edit: str, net: float, by_dose: str, slope: Any = "") -> dict[str, Any]:
+def make_edit_row(model: str, edit: str, net: float, by_dose: str, slope: Any = "") -> dict[str, Any]:
     """Build one row of audit_<benchmark>_edits.csv."""
     return {
         "model": model, "edit": edit, "n": 120, "n_placebo": 110, "effect": net + 0.02, "floor": 0.02,
@@ -44,7 +48,7 @@ def edit_row(model: str, edit: str, net: float, by_dose: str, slope: Any = "") -
     }  # fmt: skip
 
 
-def finding_row(model: str, subject: str, verdict: str) -> dict[str, Any]:
+def make_finding_row(model: str, subject: str, verdict: str) -> dict[str, Any]:
     """Build one row of audit_<benchmark>_findings.csv."""
     return {
         "model": model, "subject": subject, "n": 40, "own_less_other": 0.5, "own_low": 0.3, "own_high": 0.7,
@@ -52,7 +56,7 @@ def finding_row(model: str, subject: str, verdict: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def wording_row(model: str, wording: str, score: float, verdict: str = "depends") -> dict[str, Any]:
+def make_wording_row(model: str, wording: str, score: float, verdict: str = "depends") -> dict[str, Any]:
     """Build one row of audit_<benchmark>_wordings.csv."""
     return {
         "model": model, "wording": wording, "score": score, "difference": "", "low": "", "high": "", "n_differ": "",

@@ -57,7 +57,7 @@ def write_heal(
     `dice` holds the Dice that the task measured for each answer with a region.
     """
     task = task or f"medfaith_heal_{answers[0][0]['id'].split('/')[0]}_{ask}"
-    answers = located(answers, dice) if dice else answers
+    answers = add_regions(answers, dice) if dice else answers
     samples = [{"doc": doc, "resps": [[text]], "filtered_resps": [text], "filter": "none"} for doc, text in answers]
     where = {"closed": "yes_no_f1", "open": "open_f1"}.get(ask, "")
     for sample, answer_dice in zip(samples, dice, strict=False):
@@ -86,7 +86,7 @@ TPT_PAIRS = [  # 3 true positives of 5; anatomy 2 of 3, disease 1 of 2; unread: 
 VPT_PAIRS = [*pair(0, "Yes", {"region": "No"}), *pair(1, "Yes", {"region": "Yes"}), *pair(2, "No", {"region": "No"})]
 
 
-def located(answers: Sequence[Answer], dice: Sequence[float | None]) -> list[Answer]:
+def add_regions(answers: Sequence[Answer], dice: Sequence[float | None]) -> list[Answer]:
     """Add a region with a measured Dice to each answer; None adds no region."""
     return [
         (doc, text if answer_dice is None else json.dumps({"text": text, "heatmaps": "0/0"}))

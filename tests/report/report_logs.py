@@ -83,7 +83,7 @@ def answered(
     return [(question(protocol, i, **{**columns, **changes}), text) for i, (changes, text) in enumerate(kinds)]
 
 
-def samples_of(
+def make_samples(
     answers: Iterable[tuple[Mapping[str, Any], str]],
     filters: Sequence[str] = FILTERS,
     readings_by_filter: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
@@ -114,7 +114,7 @@ def write_log(
 ) -> Path:
     """Write the sample log of one CXR-ContraBench task."""
     task = task or f"medfaith_contrabench_{answers[0][0]['protocol']}"
-    return write_samples(folder, task, samples_of(answers, filters, readings_by_filter), model=model, **options)
+    return write_samples(folder, task, make_samples(answers, filters, readings_by_filter), model=model, **options)
 
 
 def write_samples(
@@ -165,6 +165,6 @@ def rows_of(report: str, title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[2:]]
 
 
-def numbers_in(cells: list[str]) -> list[float]:
+def extract_numbers(cells: list[str]) -> list[float]:
     """Return all numbers in some cells, without the text after an arrow."""
     return [float(n) for cell in cells for n in re.findall(r"-?\d+(?:\.\d+)?", cell.split(" → ")[0].replace(",", " "))]

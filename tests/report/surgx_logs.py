@@ -65,14 +65,14 @@ def triplets(
     return document("triplets", source, number, video), row
 
 
-def saw(sample: Sample, *boxes: tuple[str, float]) -> Sample:
+def add_boxes(sample: Sample, *boxes: tuple[str, float]) -> Sample:
     """Add boxes to the sample's frame, each with its label and the share that was visible to the model."""
     doc, row = sample
     doc_boxes = [{"label": label, "xywh": [1.0, 2.0, 3.0, 4.0]} for label, _ in boxes]
     return doc | {"boxes": doc_boxes}, row | {"visible": [share for _, share in boxes]}
 
 
-def shown(
+def format_mean(
     values: Sequence[float], videos: Sequence[int], scale: float = 100, digits: int = 2, bounds: Any = (0, 1)
 ) -> str:
     """Format a mean with its interval as a table cell."""

@@ -17,7 +17,14 @@ from medfaith.loaders.errors import InputError
 from medfaith.report.page.audits import IMAGE_WORDS, PLACE_WORDS, audits
 from medfaith.report.page.plots import make_axis, plot_changes, plot_doses
 from tests.browser import browser
-from tests.report.audit_folder import change_row, edit_row, finding_row, verdict_row, wording_row, write_audit
+from tests.report.audit_folder import (
+    make_change_row,
+    make_edit_row,
+    make_finding_row,
+    make_verdict_row,
+    make_wording_row,
+    write_audit,
+)
 from tests.report.report_logs import answered, write_log
 
 HOSTILE = "</script><img src='https://example.org/x.png' onerror='alert(1)'>\x1b[31m\u202e" + "x" * 300
@@ -33,30 +40,32 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     doses = "25%:+10.00 50%:+21.50 100%:+40.00"
     return write_audit(path, {
         "": [
-            verdict_row("reader", HEAL, "uses", "depends", grounding=0.45, grounding_floor=0.01, n_place=120),
-            verdict_row("reader", CXR, "recalls"),
-            verdict_row("decliner", HEAL, "no use", "no dependence", **declining),
-            verdict_row(HOSTILE, HEAL, "reacts", "open", n_place=40, n_enough_place=1000, grounding=1.0),
+            make_verdict_row("reader", HEAL, "uses", "depends", grounding=0.45, grounding_floor=0.01, n_place=120),
+            make_verdict_row("reader", CXR, "recalls"),
+            make_verdict_row("decliner", HEAL, "no use", "no dependence", **declining),
+            make_verdict_row(HOSTILE, HEAL, "reacts", "open", n_place=40, n_enough_place=1000, grounding=1.0),
         ],
         "_heal_medvqa": [
-            change_row("reader", "image", ""), change_row("reader", "other", -0.5), change_row("reader", "none", -0.4),
-            change_row("decliner", "none", 0.0, 0.01, 0.98), change_row("reader", "occluded", -0.4),
-            change_row("reader", "occluded_elsewhere", 0.05, 0.02), change_row("reader", "occluded@50", -0.2),
-            change_row("reader", "occluded_elsewhere@50", 0.0), change_row("reader", "cropped", 0.0),
-            change_row("reader", "wording_1", -0.1), change_row(HOSTILE, HOSTILE, 0.3),
-            change_row("reader", "none", 0.9) | {"task": "medfaith_heal_vindr_closed"},
+            make_change_row("reader", "image", ""), make_change_row("reader", "other", -0.5),
+            make_change_row("reader", "none", -0.4),
+            make_change_row("decliner", "none", 0.0, 0.01, 0.98), make_change_row("reader", "occluded", -0.4),
+            make_change_row("reader", "occluded_elsewhere", 0.05, 0.02), make_change_row("reader", "occluded@50", -0.2),
+            make_change_row("reader", "occluded_elsewhere@50", 0.0), make_change_row("reader", "cropped", 0.0),
+            make_change_row("reader", "wording_1", -0.1), make_change_row(HOSTILE, HOSTILE, 0.3),
+            make_change_row("reader", "none", 0.9) | {"task": "medfaith_heal_vindr_closed"},
         ],
         "_heal_medvqa_edits": [
-            edit_row("reader", "occluded", 0.4, doses, 0.41), edit_row("reader", "blurred", 0.3, "100%:+30.00"),
-            edit_row(HOSTILE, HOSTILE, -0.4, "25%:–" + "9" * 400 + "%:+1.00 900%:+1.00 50%:+1e9", 0.1),
+            make_edit_row("reader", "occluded", 0.4, doses, 0.41),
+            make_edit_row("reader", "blurred", 0.3, "100%:+30.00"),
+            make_edit_row(HOSTILE, HOSTILE, -0.4, "25%:–" + "9" * 400 + "%:+1.00 900%:+1.00 50%:+1e9", 0.1),
         ],
         "_heal_medvqa_findings": [
-            finding_row("reader", "effusion", "uses"), finding_row("reader", "edema", "uses"),
-            finding_row("reader", "fracture", "no use"), finding_row(HOSTILE, HOSTILE, "open"),
+            make_finding_row("reader", "effusion", "uses"), make_finding_row("reader", "edema", "uses"),
+            make_finding_row("reader", "fracture", "no use"), make_finding_row(HOSTILE, HOSTILE, "open"),
         ],
         "_heal_medvqa_wordings": [
-            wording_row("reader", "image", 0.8), wording_row("reader", "wording_1", 0.7),
-            wording_row("reader", "wording_2", 0.85),
+            make_wording_row("reader", "image", 0.8), make_wording_row("reader", "wording_1", 0.7),
+            make_wording_row("reader", "wording_2", 0.85),
         ],
     })  # fmt: skip
 
@@ -107,7 +116,7 @@ def test_every_verdict_has_words_a_sign_and_a_class_of_its_own():
     ],
 )
 def test_verdicts_of_this_and_of_older_versions(columns, image, place_words, tmp_path):
-    row = verdict_row("a", HEAL, "") | columns
+    row = make_verdict_row("a", HEAL, "") | columns
     if row["rule"] is None:  # the columns of the first version
         column_names = (
             "n",
@@ -139,8 +148,11 @@ def test_verdicts_of_this_and_of_older_versions(columns, image, place_words, tmp
 )  # fmt: skip
 def test_the_page_says_whether_the_wording_decides(verdict, expected, tmp_path):
     tables = {
-        "": [verdict_row("a", HEAL, "uses")],
-        "_heal_medvqa_wordings": [wording_row("a", "image", 0.8, verdict), wording_row("a", "wording_1", 0.3, verdict)],
+        "": [make_verdict_row("a", HEAL, "uses")],
+        "_heal_medvqa_wordings": [
+            make_wording_row("a", "image", 0.8, verdict),
+            make_wording_row("a", "wording_1", 0.3, verdict),
+        ],
     }
     (wording,) = audits([write_audit(tmp_path, tables)]).wordings[HEAL]
     assert wording.verdict == expected
@@ -158,7 +170,7 @@ def test_the_page_says_whether_the_wording_decides(verdict, expected, tmp_path):
     ],
 )
 def test_declining_is_a_virtue_only_without_an_image(rate_with_image, blind, expected, tmp_path):
-    row = verdict_row("a", HEAL, "uses", declined_rate=rate_with_image, declined_rate_blind=blind)
+    row = make_verdict_row("a", HEAL, "uses", declined_rate=rate_with_image, declined_rate_blind=blind)
     assert audits([write_audit(tmp_path, {"": [row]})]).verdicts["a"][HEAL].declines == expected
 
 
@@ -172,15 +184,15 @@ def test_declining_is_a_virtue_only_without_an_image(rate_with_image, blind, exp
     ],
 )
 def test_a_broken_table_is_named(columns, message, tmp_path):
-    row = {name: value for name, value in (verdict_row("a", HEAL, "uses") | columns).items() if value is not None}
+    row = {name: value for name, value in (make_verdict_row("a", HEAL, "uses") | columns).items() if value is not None}
     with pytest.raises(InputError, match=message):
         audits([write_audit(tmp_path, {"": [row]})])
 
 
 def test_a_benchmark_names_no_file_of_others_and_the_last_audit_counts(tmp_path):
-    first_tables = {"": [verdict_row("a", HEAL, "uses")], "_heal_medvqa": [change_row("a", "none", -0.5)]}
-    last_tables = {"": [verdict_row("a", "../x", "uses"), verdict_row("a", HEAL, "no use")]}
-    last_tables |= {"_heal_medvqa": [change_row("a", "none", 0.0)]}
+    first_tables = {"": [make_verdict_row("a", HEAL, "uses")], "_heal_medvqa": [make_change_row("a", "none", -0.5)]}
+    last_tables = {"": [make_verdict_row("a", "../x", "uses"), make_verdict_row("a", HEAL, "no use")]}
+    last_tables |= {"_heal_medvqa": [make_change_row("a", "none", 0.0)]}
     (tmp_path / "x.csv").write_text("model\n1\n")
     folders = [
         write_audit(tmp_path / name, tables) for name, tables in (("first", first_tables), ("last", last_tables))

@@ -72,17 +72,17 @@ def page(scene: Scene, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def parts(page: Path) -> dict[str, Any]:
+def read_parts(page: Path) -> dict[str, Any]:
     text = page.read_text(encoding="utf-8")
     return {name: json.loads(text.split(f'id="{name}">')[1].split("</script>")[0]) for name in ("data", "pictures")}
 
 
-def opened(url: str) -> Image.Image:
+def open_image(url: str) -> Image.Image:
     return Image.open(io.BytesIO(base64.b64decode(url.partition(",")[2])))
 
 
 def test_pictures_are_what_the_models_were_shown(scene: Scene, page: Path):
-    page_parts, combinations = parts(page), set()
+    page_parts, combinations = read_parts(page), set()
     texts, urls = page_parts["data"]["texts"], page_parts["pictures"]["urls"]
     assert len(page_parts["pictures"]["cases"]) == len(page_parts["data"]["cases"]) >= 12
     for place, pictures in page_parts["pictures"]["cases"].items():
@@ -95,9 +95,9 @@ def test_pictures_are_what_the_models_were_shown(scene: Scene, page: Path):
         assert pictures[0][0] == "image" or "image" not in {texts[answer[1]] for answer in answers}
         for control, url, width, height, region, boxes, heat in pictures:
             combinations.add((texts[task], control, region >= 0, bool(boxes), bool(heat)))
-            page_image = opened(urls[url]).convert("L")
+            page_image = open_image(urls[url]).convert("L")
             if control == "before the edit":
-                after = next(opened(urls[picture[1]]).convert("L") for picture in pictures if picture[0] == "image")
+                after = next(open_image(urls[picture[1]]).convert("L") for picture in pictures if picture[0] == "image")
                 assert np.abs(np.asarray(page_image, float) - np.asarray(after, float)).max() > 20
                 continue
             image = documents[control][texts[row_id]]["images"][0].convert("RGB")
@@ -113,20 +113,20 @@ def test_pictures_are_what_the_models_were_shown(scene: Scene, page: Path):
 
 
 def test_regions_and_heatmaps_lie_where_the_rows_say(scene: Scene, page: Path):
-    page_parts = parts(page)
+    page_parts = read_parts(page)
     texts, urls = page_parts["data"]["texts"], page_parts["pictures"]["urls"]
     for place, pictures in page_parts["pictures"]["cases"].items():
         task = texts[page_parts["data"]["cases"][int(place)][1]]
         for _, _, width, height, region, boxes, heat in pictures:
             if task in LOOKED_AT:
-                alpha = np.asarray(opened(urls[heat[0][1]]).convert("RGBA"))[..., 3]
+                alpha = np.asarray(open_image(urls[heat[0][1]]).convert("RGBA"))[..., 3]
                 inside = np.zeros((height, width), bool)
                 for _, x, y, w, h in boxes:
                     inside[int(y) : int(y + h), int(x) : int(x + w)] = True
                 small = np.asarray(Image.fromarray(inside).resize(alpha.shape[::-1], Image.Resampling.NEAREST))
                 assert alpha[small].mean() > 10 * alpha[~small].mean()
             elif region >= 0:
-                mask = opened(urls[region])
+                mask = open_image(urls[region])
                 assert mask.size[0] / mask.size[1] == pytest.approx(width / height, rel=0.02)
                 assert 0 < (np.asarray(mask.convert("RGBA"))[..., 3] > 0).mean() < 0.5
 
@@ -143,29 +143,29 @@ def tab(page: Path) -> Iterator[tuple[Any, list[str]]]:
 
 
 def test_overlays_are_switched_on_and_off_and_stay_so(tab: tuple[Any, list[str]], page: Path):
-    opened, events = tab
-    assert "This file holds licensed pixels." in opened.locator("main").inner_text()
-    opened.get_by_label("Pictures").select_option("yes")
-    opened.get_by_label("Benchmark").select_option("HEAL-MedVQA")
-    opened.get_by_label("Task").select_option(label=CLOSED)
-    opened.locator("#list [role=option]").nth(0).click()
-    region = opened.locator("#case .layer.region").first
+    page_tab, events = tab
+    assert "This file holds licensed pixels." in page_tab.locator("main").inner_text()
+    page_tab.get_by_label("Pictures").select_option("yes")
+    page_tab.get_by_label("Benchmark").select_option("HEAL-MedVQA")
+    page_tab.get_by_label("Task").select_option(label=CLOSED)
+    page_tab.locator("#list [role=option]").nth(0).click()
+    region = page_tab.locator("#case .layer.region").first
     assert region.is_visible()
-    opened.get_by_label("Region", exact=True).uncheck()
+    page_tab.get_by_label("Region", exact=True).uncheck()
     assert not region.is_visible()
-    opened.locator("#list [role=option]").nth(1).click()
-    assert not opened.locator("#case .layer.region").first.is_visible()
-    assert opened.locator("#case figcaption").all_inner_texts()[:2] == ["image", "blank"]
-    opened.get_by_label("Task").select_option("")
-    opened.get_by_label("Benchmark").select_option("SurgXBench")
-    opened.locator("#list [role=option]").nth(0).click()
-    heat = opened.locator("#case .layer.heat").first
+    page_tab.locator("#list [role=option]").nth(1).click()
+    assert not page_tab.locator("#case .layer.region").first.is_visible()
+    assert page_tab.locator("#case figcaption").all_inner_texts()[:2] == ["image", "blank"]
+    page_tab.get_by_label("Task").select_option("")
+    page_tab.get_by_label("Benchmark").select_option("SurgXBench")
+    page_tab.locator("#list [role=option]").nth(0).click()
+    heat = page_tab.locator("#case .layer.heat").first
     assert not heat.is_visible()
-    opened.get_by_label("Heatmap", exact=True).check()
+    page_tab.get_by_label("Heatmap", exact=True).check()
     assert heat.is_visible()
     assert {event for event in events if not event.startswith("data:image/")} == {page.as_uri()}
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    results = axe.run(opened)
+    results = axe.run(page_tab)
     assert results.violations_count == 0, results.generate_report()
 
 
@@ -181,7 +181,7 @@ def test_sheets_show_vpt_before_and_after_and_where_models_look(scene: Scene, tm
     """The sheets are written next to a page that already has the maximum number of cases with images."""
     saved = ["--out", str(tmp_path / "out"), "--html", str(tmp_path / "few.html")]
     assert main([*scene.command, "--max-cases", "5", *saved]) == 0
-    assert len(parts(tmp_path / "few.html")["pictures"]["cases"]) == 5
+    assert len(read_parts(tmp_path / "few.html")["pictures"]["cases"]) == 5
     assert not [name for name in PIXELS if name in (tmp_path / "few.html").read_text(encoding="utf-8")]
     sizes = {path.stem: Image.open(path).size for path in (tmp_path / "out").glob("figure_*_images.png")}
     n_edited = sum(document["kind"] == "region" for document in scene.documents[VPT, "image"].select(range(4)))

@@ -10,12 +10,12 @@ import pytest
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test
 from medfaith.report.write import write_report
-from tests.report.report_logs import answered, numbers_in, question, rows_of, write_log
+from tests.report.report_logs import answered, extract_numbers, question, rows_of, write_log
 
 pytestmark = pytest.mark.usefixtures("tables_only")
 
 
-def lines_of(text: str) -> list[list[str]]:
+def parse_lines(text: str) -> list[list[str]]:
     return [line.split() for line in text.strip().splitlines()]
 
 
@@ -34,7 +34,7 @@ UNREAD = {"MedGemma-27B": ("0.00", "0.79", "6.69")}  # Table 17, note
 def external_report(tmp_path_factory) -> str:
     """Report on models and prompts under the three external protocols, with the counts of Table 9."""
     folder = tmp_path_factory.mktemp("external")
-    for number, (model, prompt, *numbers) in enumerate(lines_of(MATRIX)):
+    for number, (model, prompt, *numbers) in enumerate(parse_lines(MATRIX)):
         a, b, c, d, unread, e, f, right, openi_unread = (int(count) for count in numbers[:9])
         date = f"2026-01-01T00-00-{number:02d}.000001"
         for answers in (
@@ -64,7 +64,7 @@ def test_table_9(external_report):
     assert [*cells_by_run] == [
         ("LLaVA-Med", "B0"), ("MedGemma", "B0"), ("MedGemma", "CoT-B0"), ("MedGemma-27B", "B0"),
     ]  # fmt: skip
-    for model, prompt, *printed in lines_of(MATRIX):
+    for model, prompt, *printed in parse_lines(MATRIX):
         cells = cells_by_run[model, {"b0": "B0", "cot": "CoT-B0"}[prompt]]
         for i, rate in enumerate(UNREAD.get(model, ("0.00",) * 3)):
             before, after, gain, errors = printed[9 + 4 * i :][:4]
@@ -89,7 +89,7 @@ def test_table_4(external_report, line):
     model, prompt, source, *numbers, significant = line.split()
     rows = rows_of(external_report, "Table 4")
     (row,) = [row for row in rows if row[:2] == [model, prompt] and row[2].startswith(f"{source} report")]
-    measured, printed = numbers_in(row[4:7]), [float(number) for number in numbers]
+    measured, printed = extract_numbers(row[4:7]), [float(number) for number in numbers]
     assert measured[::3] == printed[::3]
     assert measured[:6] == pytest.approx(printed[:6], abs=0.85)  # resampling noise of an interval's ends, in points
     assert measured[6:] == pytest.approx(printed[6:], abs=3)
@@ -201,7 +201,7 @@ Qwen     not_present     0   505  0.00  505 0.00  505 99.61  0 0 0
 def test_tables_of_wordings_and_layouts(tmp_path, title):
     column, protocol, n, text = STRESS[title]
     printed, published = [], {}
-    for model, form, *numbers in lines_of(text):
+    for model, form, *numbers in parse_lines(text):
         n_counts = next(i for i, number in enumerate(numbers) if "." in number)
         (correct, negated, *in_slot), cells = map(int, numbers[:n_counts]), numbers[n_counts:]
         drift = negated - in_slot[0] if in_slot else 0
@@ -274,7 +274,7 @@ Qwen2.5-VL    63  136 97   30.00 46.19 +16.19 136 64.76
 
 def test_table_16(tmp_path):
     """210 of 235 direct questions have a control; the other 25, all answered right, must not count."""
-    for model, direct, negated, control, *_ in lines_of(CONTROL):
+    for model, direct, negated, control, *_ in parse_lines(CONTROL):
         paired = answered("chexpert_presence", 210, int(direct), int(negated))
         unpaired = [(question("chexpert_presence", 1000 + i), "A") for i in range(25)]
         columns = {"options": ["Edema", "Fracture", "Pneumonia"], "negated": -1, "negation_form": "none"}
@@ -285,7 +285,7 @@ def test_table_16(tmp_path):
         write_log(tmp_path / model, model, controls)
     report = write_report([tmp_path])
     table_rows = [[row[0], *row[3:-4]] for row in rows_of(report, "Table 16")]
-    assert table_rows == [[model, "210", *cells] for model, _, _, _, *cells in lines_of(CONTROL)]
+    assert table_rows == [[model, "210", *cells] for model, _, _, _, *cells in parse_lines(CONTROL)]
     assert "chexpert_positive_only" not in report.split("\n## Table 4")[1].split("\n## ")[0]
 
 
@@ -300,14 +300,14 @@ MedGemma-4B  chexpert_absence     507  122 351 351 0  62 406 0   24.06 351 12.23
 
 
 def test_table_17(tmp_path):
-    for model, protocol, *numbers in lines_of(INSTRUCT):
+    for model, protocol, *numbers in parse_lines(INSTRUCT):
         n, a, b, right, unread, c, d, instruct_unread = (int(number) for number in numbers[:8])
         write_log(tmp_path / model, model, answered(protocol, n, a, b, drift=b - right, unread=unread))
         instruct = answered(protocol, n, c, d, unread=instruct_unread, prompt="instruct")
         write_log(tmp_path / model, model, instruct, task=f"{protocol}_instruct")
     report = write_report([tmp_path])
     rows = rows_of(report, "Table 17")
-    printed = [[numbers[0], *numbers[8:]] for _, _, *numbers in lines_of(INSTRUCT)]
+    printed = [[numbers[0], *numbers[8:]] for _, _, *numbers in parse_lines(INSTRUCT)]
     assert [row[2:10] + row[12::2] for row in rows] == printed
     assert [row[10] for row in rows if row[0] == "GPT-4o"] == ["83.83", "68.25"], "Instruct+M1, section F.2"
 

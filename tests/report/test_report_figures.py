@@ -25,11 +25,11 @@ from tests.report.wrong_lung_logs import PAIR, changed, original, write_wrong_lu
 pytest.importorskip("matplotlib")
 
 
-def texts(axes: Any) -> list[str]:
+def get_texts(axes: Any) -> list[str]:
     return [text.get_text() for text in axes.texts]
 
 
-def heights(axes: Any) -> list[float]:
+def get_heights(axes: Any) -> list[float]:
     return [round(bar.get_height(), 3) for bar in axes.patches]
 
 
@@ -54,7 +54,7 @@ def test_accuracy_and_answers_by_protocol(tmp_path):
     widths: Any = right.patches
     assert [round(bar.get_width(), 6) for bar in widths] == [0.5, 0.3, 0.1, 0.1]
     assert [label.get_text() for label in right.get_yticklabels()] == ["3 → 0"]
-    assert texts(below) == ["M1: n/a"]
+    assert get_texts(below) == ["M1: n/a"]
     assert [label.get_text() for label in its_right.get_yticklabels()] == ["0 → –"]
 
 
@@ -75,11 +75,11 @@ def test_gaps_of_both_subsets_and_similarities(tmp_path):
     lines: Any = gap.lines
     marker_ys = [[*line.get_ydata()] for line in lines if line.get_marker() == "D"]
     assert marker_ys == [[2.5], [-2.0]]
-    assert texts(gap) == ["2", "1", *["n/a", "0"] * 2]
-    assert texts(similarity) == ["2", "2", *["n/a", "0"] * 2]
+    assert get_texts(gap) == ["2", "1", *["n/a", "0"] * 2]
+    assert get_texts(similarity) == ["2", "2", *["n/a", "0"] * 2]
     assert [label.get_text() for label in gap.get_xticklabels()] == ["m", "n"]
     (gap,) = figure_5(read_results([tmp_path / "absence"]).scored).axes
-    assert texts(gap)[-1] == "no right “X” stands beside its “No X”"
+    assert get_texts(gap)[-1] == "no right “X” stands beside its “No X”"
 
 
 def test_f1_and_perturbations_by_source(tmp_path):
@@ -89,10 +89,10 @@ def test_f1_and_perturbations_by_source(tmp_path):
     figures, notes = draw_heal_figures(read_results([tmp_path]).heal)
     assert ([*figures], notes) == (["figure_heal_f1", "figure_heal_tpt_vpt"], [])
     (f1,) = figures["figure_heal_f1"].axes
-    assert (f1.get_title(loc="left"), heights(f1), texts(f1)) == ("VinDr", [0.571], ["n/a"])
+    assert (f1.get_title(loc="left"), get_heights(f1), get_texts(f1)) == ("VinDr", [0.571], ["n/a"])
     mimic, vindr = figures["figure_heal_tpt_vpt"].axes
-    assert (heights(mimic), texts(mimic)) == ([0.5], ["n/a"] * 5)
-    assert (heights(vindr), texts(vindr)) == ([0.667, 0.5, 0.5], ["n/a"] * 3)
+    assert (get_heights(mimic), get_texts(mimic)) == ([0.5], ["n/a"] * 5)
+    assert (get_heights(vindr), get_texts(vindr)) == ([0.667, 0.5, 0.5], ["n/a"] * 3)
     legend: Any = figures["figure_heal_tpt_vpt"].legends[0]
     assert [text.get_text() for text in legend.get_texts()] == ["a", "b"]
 
@@ -123,7 +123,7 @@ def test_legends_have_no_paths_and_every_format_is_the_same_bytes():
     assert {*first_files} == {*FORMATS}
 
 
-def chart_logs(folder: Path) -> None:
+def write_chart_logs(folder: Path) -> None:
     """Three patients per model; the second model has a single perturbation and a single patient."""
     rows = []
     for number, (before, after) in enumerate(((0.5, 0.25), (0.75, 0.25), (0.75, 0.625))):
@@ -144,7 +144,7 @@ def test_a_name_is_a_text_and_no_formula():
 
 
 def test_bars_show_the_changes(tmp_path):
-    chart_logs(tmp_path)
+    write_chart_logs(tmp_path)
     models = score_models(read_results([tmp_path]).wrong_lung)
     (axes,) = bars_5(models).axes
     deltas = models[0].deltas["swap_left_right"]["one_lung"]
@@ -164,7 +164,7 @@ def test_bars_show_the_changes(tmp_path):
 
 @pytest.mark.usefixtures("png_only")
 def test_pictures_stand_beside_the_tables(tmp_path, monkeypatch):
-    chart_logs(tmp_path / "logs")
+    write_chart_logs(tmp_path / "logs")
     write_wrong_lung(tmp_path / "gold", "gold", PAIR[:1])
     out = tmp_path / "out"
     write_report([tmp_path / "logs"], out)

@@ -27,7 +27,7 @@ def evil(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(path) for path in folder.iterdir()]
 
 
-def harmless(text: str) -> bool:
+def is_harmless(text: str) -> bool:
     return not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
 
 
@@ -36,21 +36,21 @@ def test_no_command_prints_a_control_character(arguments, evil, capsys):
     main([argument for word in arguments for argument in (evil if word == "LOGS" else [word.replace("LOGS", EVIL)])])
     captured = capsys.readouterr()
     assert "red" in captured.out + captured.err
-    assert harmless(captured.out)
-    assert harmless(captured.err)
+    assert is_harmless(captured.out)
+    assert is_harmless(captured.err)
 
 
 @pytest.mark.usefixtures("tables_only")
 def test_markdown_has_neither_html_nor_links_of_others_and_csv_no_formula(evil, tmp_path, capsys):
     assert main(["report", *evil, "--out", str(tmp_path / "out"), "--markdown"]) == 0
     for text in (capsys.readouterr().out, (tmp_path / "out/report.md").read_text()):
-        assert harmless(text)
+        assert is_harmless(text)
         assert "click" in text
         assert not re.search(r"(?<!\\)<img|\]\(javascript", text)
     paths = [*(tmp_path / "out").glob("*.csv")]
     cells = [cell for path in paths for row in csv.reader(io.StringIO(path.read_text())) for cell in row]
     assert f"'{FORMULA}" in cells
-    assert all(map(harmless, cells))
+    assert all(map(is_harmless, cells))
     assert not [cell for cell in cells if cell.startswith(("=", "+", "@", "\t"))]
 
 

@@ -19,7 +19,7 @@ ACCURACY, TPT, VPT, RUNS = "HEAL Table 2", "HEAL Table 3", "HEAL Table 4", "HEAL
 
 
 def test_the_papers_tables(tmp_path):
-    """Cells are derived by hand from the answers above; a model with only one source has undefined cells for the other."""
+    """Cells are derived by hand from the answers above; a model with only one source has no cells for the other."""
     for ask, answers in (("closed", CLOSED), ("open", OPEN), ("tpt", TPT_PAIRS), ("vpt", VPT_PAIRS)):
         write_heal(tmp_path / "logs", ask, answers, n_data=12 if ask == "closed" else None)
     write_heal(tmp_path / "logs", "vpt", as_mimic(VPT_PAIRS[:2]))
@@ -64,7 +64,7 @@ def test_the_papers_tables(tmp_path):
 
 
 def test_f1_by_dice(tmp_path):
-    """Cells are derived by hand: a limit belongs to the upper bin, 1 to the last bin, a row without a region to none."""
+    """Cells are derived by hand: a limit belongs to the upper bin, 1 to the last; a row without a region to none."""
     dice = [0.1, 1.0, 0.2, math.nan, 0.8, 0.81, None, 0.19, 0.0, 0.05]  # Yes, yes, No, unread | Yes, No ...
     write_heal(tmp_path / "logs", "closed", CLOSED, dice=dice)
     write_heal(tmp_path / "logs", "open", OPEN, dice=[0.5, None, 0.5, None])

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from medfaith.report.write import write_report
-from tests.report.report_logs import numbers_in, question, rows_of, samples_of, write_log
+from tests.report.report_logs import extract_numbers, make_samples, question, rows_of, write_log
 
 
-def rexvqa(protocol: str, n: int, correct: int, explicit: int, explicit_right: int, changes: tuple[int, int, int]):
+def answer_rexvqa(
+    protocol: str, n: int, correct: int, explicit: int, explicit_right: int, changes: tuple[int, int, int]
+):
     """Build answers to a ReXVQA slice in which `explicit` questions have a negation cue.
 
     `changes` counts the explicit questions answered with the negated option: all of them, those whose gold is the
@@ -33,9 +35,9 @@ def rexvqa(protocol: str, n: int, correct: int, explicit: int, explicit_right: i
     ]  # fmt: skip
 
 
-def confidence_fallback(answers) -> list[dict]:
+def compute_fallback(answers) -> list[dict]:
     """Build Y0 of Table 7: 74 answers change, 29 improve and 30 worsen, 2 of these on explicit negation."""
-    base = [json.loads(sample["filtered_resps"][0])["choice"] for sample in samples_of(answers, ("b0",))]
+    base = [json.loads(sample["filtered_resps"][0])["choice"] for sample in make_samples(answers, ("b0",))]
     after = list(base)
     wrong = [i for i, (row, _) in enumerate(answers) if not row["cue"] and base[i] != row["answer"]]
     right = [i for i, (row, _) in enumerate(answers) if not row["cue"] and base[i] == row["answer"]]
@@ -51,12 +53,12 @@ def confidence_fallback(answers) -> list[dict]:
 
 
 def test_tables_5_to_8(tmp_path):
-    write_log(tmp_path / "a", "MedGemma", rexvqa("rexvqa_1k", 1000, 821, 47, 20, (4, 4, 0)), filters=("m1",))
-    five = rexvqa("rexvqa_5k", 5000, 4121, 211, 90, (17, 13, 1))
-    write_log(tmp_path / "a", "MedGemma", five, filters=("m1",), readings_by_filter={"y0": confidence_fallback(five)})
+    write_log(tmp_path / "a", "MedGemma", answer_rexvqa("rexvqa_1k", 1000, 821, 47, 20, (4, 4, 0)), filters=("m1",))
+    five = answer_rexvqa("rexvqa_5k", 5000, 4121, 211, 90, (17, 13, 1))
+    write_log(tmp_path / "a", "MedGemma", five, filters=("m1",), readings_by_filter={"y0": compute_fallback(five)})
     slices = {"s1": (8053, 452, (15, 9, 0)), "s2": (8034, 452, (15, 7, 1)), "s3": (8021, 453, (21, 12, 0))}
     for name, (correct, explicit, changes) in slices.items():
-        answers = rexvqa(f"rexvqa_10k_{name}", 10000, correct, explicit, 190, changes)
+        answers = answer_rexvqa(f"rexvqa_10k_{name}", 10000, correct, explicit, 190, changes)
         write_log(tmp_path / "a", "MedGemma", answers, filters=("m1",))
     report = write_report([tmp_path])
     assert [row[0:1] + row[3:] for row in rows_of(report, "Table 6")] == [
@@ -78,6 +80,6 @@ def test_tables_5_to_8(tmp_path):
     assert report.count("The paper prints the latter under the name contradictions") == 3
     intervals = {row[0]: row for row in rows_of(report, "Table 5")}
     assert list(intervals) == ["1k", "5k", "10k s1", "10k s2", "10k s3", "3x10k pooled"]
-    values = numbers_in(intervals["5k"][4:7])
+    values = extract_numbers(intervals["5k"][4:7])
     assert values == pytest.approx([82.42, 81.40, 83.46, 82.66, 81.60, 83.72, 0.24, 0.10, 0.40], abs=0.15)
     assert "## Casebook" not in report, "ReXVQA's questions are not printed"

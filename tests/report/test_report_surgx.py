@@ -17,11 +17,11 @@ from tests.report.surgx_logs import (
     GRASP,
     NAN,
     PACK,
+    add_boxes,
+    format_mean,
     instruments,
     look,
-    saw,
     seen,
-    shown,
     triplets,
     write_surgx,
 )
@@ -43,10 +43,10 @@ def test_instruments_by_hand(tmp_path):
     assert list(rows) == ["all", *INSTRUMENTS]
     # 3 TP count twice, 2 FP and 2 missed once: F1 = 6 / 10; video 42 has four zeros and no ones.
     assert rows["all"] == [
-        shown([1] * 6 + [0] * 4, [41] * 6 + [42] * 4, 1, 3), "37.50 [–, –]", "50.00 [–, –]", "50.00 [–, –]",
+        format_mean([1] * 6 + [0] * 4, [41] * 6 + [42] * 4, 1, 3), "37.50 [–, –]", "50.00 [–, –]", "50.00 [–, –]",
         "3", "2", "2", "1", "1", "1", "–", "0", "25.00", "0.00",
     ]  # fmt: skip
-    assert rows["grasper"][0] == shown([1] * 4 + [0] * 2, [41] * 4 + [42] * 2, 1, 3)
+    assert rows["grasper"][0] == format_mean([1] * 4 + [0] * 2, [41] * 4 + [42] * 2, 1, 3)
     assert rows["grasper"][1:] == [
         "37.50 [–, –]", "50.00 [–, –]", "50.00 [–, –]", "2", "1", "1", "0", "0", "1", "–", "0", "25.00",
         "0.00",
@@ -79,10 +79,10 @@ def test_triplets_by_hand(tmp_path):
     ]
     (levels,) = rows_of(report, LEVELS)
     shares = [(1, 0, 1, 0, 0, 0), (0, 0, 0, 0, 0, 1), (0,) * 6, (0, 0, 0, 0, 1, 0), (0, 1, 0, 1, 0, 0)]
-    assert levels[2:7] == [shown(list(share), videos) for share in shares]
+    assert levels[2:7] == [format_mean(list(share), videos) for share in shares]
     assert levels[7:] == ["6", "1", "1", "1", "0", "0", "1", "1", "1", "–", "0", "0.00", "0.00"]
     (part_row,) = rows_of(report, PARTS)
-    assert part_row[2:] == [shown([1, 1, 0, 0, 0, 0], videos), "2 of 6", *["–"] * 6, "0.00", "0.00"]
+    assert part_row[2:] == [format_mean([1, 1, 0, 0, 0, 0], videos), "2 of 6", *["–"] * 6, "0.00", "0.00"]
     (occlusion,) = rows_of(report, OCCLUSION)
     assert occlusion[2:] == ["4", "2", "0", "1", "50.00 [–, –]", "1", "2.00 [–, –]", "0.00", "0.00"]
     assert [path.name for path in sorted((tmp_path / "out").glob("*.csv"))] == [
@@ -94,11 +94,11 @@ def test_the_visible_share_of_boxes_by_hand(tmp_path):
     """A box without area, a frame without boxes and a frame without heatmaps have no visible share."""
     unknown = (FRAMES[2][0] | {"boxes": [{"label": "hook", "xywh": [0, 0, 9, 9]}]}, FRAMES[2][1] | {"visible": None})
     first_frame, second_frame = (
-        saw(FRAMES[0], ("grasper", 0.5)),
-        saw(FRAMES[1], ("grasper", 1), ("hook", 0.25), ("hook", NAN)),
+        add_boxes(FRAMES[0], ("grasper", 0.5)),
+        add_boxes(FRAMES[1], ("grasper", 1), ("hook", 0.25), ("hook", NAN)),
     )
-    write_surgx(tmp_path, [first_frame, second_frame, unknown, saw(FRAMES[3])])
-    write_surgx(tmp_path, [saw(ACTIONS[0], ("grasper", 0.25), ("clipper", 0.0)), *ACTIONS[1:]])
+    write_surgx(tmp_path, [first_frame, second_frame, unknown, add_boxes(FRAMES[3])])
+    write_surgx(tmp_path, [add_boxes(ACTIONS[0], ("grasper", 0.25), ("clipper", 0.0)), *ACTIONS[1:]])
     report = write_report([tmp_path])
     rows = {row[1]: row[-4:-2] for row in rows_of(report, LOOKS)}
     assert rows.pop("all") == ["58.33", "3"]
@@ -109,19 +109,27 @@ def test_the_visible_share_of_boxes_by_hand(tmp_path):
 def test_a_frame_is_lost_when_none_of_its_triplets_remains(tmp_path):
     """A second true triplet keeps the frame; intervals resample videos."""
 
-    def frame(number: int, video: int, after: list[str]) -> Any:
+    def make_frame(number: int, video: int, after: list[str]) -> Any:
         occluded = {"triplet": GRASP, "before": 3, "after": 2.5, "predicted": after}
         records = [seen(GRASP, "ivt", 0.5), seen(CUT, "missed", 0.5)]
         return triplets(number, [GRASP], records, video=video, occluded=occluded)
 
-    write_surgx(tmp_path, [frame(0, 42, [CUT]), frame(1, 42, [CLIP]), frame(0, 43, [GRASP]), frame(1, 43, [PACK, CUT])])
+    write_surgx(
+        tmp_path,
+        [
+            make_frame(0, 42, [CUT]),
+            make_frame(1, 42, [CLIP]),
+            make_frame(0, 43, [GRASP]),
+            make_frame(1, 43, [PACK, CUT]),
+        ],
+    )
     (row,) = rows_of(write_report([tmp_path]), OCCLUSION)
     assert row[2:] == [
         "4",
         "4",
         "0",
         "1",
-        shown([0, 1, 0, 0], [42, 42, 43, 43]),
+        format_mean([0, 1, 0, 0], [42, 42, 43, 43]),
         "3",
         "0.50 [0.50, 0.50]",
         "0.00",
@@ -156,8 +164,8 @@ def test_intervals_draw_videos(tmp_path):
             video_ids += [video] * (2 if looks else 1)
     write_surgx(tmp_path, samples)
     rows = {row[1]: row[2:] for row in rows_of(write_report([tmp_path]), LOOKS)}
-    assert rows["hook"][0] == rows["all"][0] == shown(ones, video_ids, 1, 3)
-    assert rows["hook"][1] == shown([0.5, 0.25, 0.5, 0.25], [41, 41, 42, 43])
+    assert rows["hook"][0] == rows["all"][0] == format_mean(ones, video_ids, 1, 3)
+    assert rows["hook"][1] == format_mean([0.5, 0.25, 0.5, 0.25], [41, 41, 42, 43])
 
 
 def test_ap_of_a_model_that_ranks_and_of_one_that_ranks_not_always(tmp_path):

@@ -31,9 +31,9 @@ from tests.report.surgx_logs import (
     GRASP,
     NAN,
     PACK,
+    add_boxes,
     instruments,
     look,
-    saw,
     seen,
     triplets,
     write_surgx,
@@ -45,7 +45,7 @@ SHOWN = digest_of(b"a frame")
 SCORES = [float(number) for number in range(100)]  # of the triplets, where they are asked for
 
 
-def drawn(figure: Any) -> np.ndarray:
+def render_pixels(figure: Any) -> np.ndarray:
     """Return the pixels of the figure, saved as PNG."""
     return np.asarray(Image.open(io.BytesIO(pictures.saved(figure, ["png"])["png"])).convert("RGB"))
 
@@ -59,7 +59,7 @@ def test_pictures_stand_beside_the_tables(tmp_path):
     assert sizes == {"figure_surgx_03.png": (1200, 1025), "figure_surgx_04.png": (1200, 425)}
 
 
-def medians(axes: Any) -> list[float]:
+def get_medians(axes: Any) -> list[float]:
     """Return the median positions of the box plots."""
     median_lines = [line for line in axes.lines if line.get_color() == "black" and line.get_lw() == 1.5]
     return sorted(float(line.get_ydata()[0]) for line in median_lines)
@@ -76,14 +76,14 @@ def test_box_plots_show_the_records(tmp_path):
     bars: Any = f1.patches
     tops = [bar.get_height() for bar in bars if bar.get_height() > 0]
     assert tops == pytest.approx([10 / 11, 10 / 12])  # hook, and all
-    assert [medians(axes) for axes in panels] == [[0.5, 0.5], [1.0, 1.0], [0.375, 0.375]]  # of the hook, and of all
+    assert [get_medians(axes) for axes in panels] == [[0.5, 0.5], [1.0, 1.0], [0.375, 0.375]]  # of the hook, and of all
     assert [text.get_text() for text in panels[0].texts] == ["n/a"] * 6
     assert [text.get_text() for text in f1.texts] == [*["n/a"] * 3, "0", *["n/a"] * 2], "a value of 0 is one"
     lines: Any = panels[1].lines
     thick = [(line.get_color(), [*line.get_ydata()]) for line in lines if line.get_lw() == 8]
     assert thick == [("red", [1.0, 1.0])] * 2, "where all values are the same, the colour is still there"
     ras, shares = surgx_figures.figure_4([actions], styles).axes
-    assert medians(ras) == [0.5, 0.5, 1.0]
+    assert get_medians(ras) == [0.5, 0.5, 1.0]
     assert [round(bar.get_width(), 6) for bar in shares.patches] == [round(n / 6, 6) for n in (2, 1, 1, 2)]  # pyright: ignore[reportAttributeAccessIssue]
 
 
@@ -105,7 +105,7 @@ def overlay(**changes: Any) -> Overlay:
     return Overlay(black, heatmap, boxes, None, "instruments/41/000001", ["m", "TP hook"])._replace(**changes)
 
 
-def on_sheet(sheet: np.ndarray, at: tuple[int, int, int, int], x: float, y: float) -> tuple[int, ...]:
+def get_sheet_colour(sheet: np.ndarray, at: tuple[int, int, int, int], x: float, y: float) -> tuple[int, ...]:
     """Return the colour of a pixel of the frame, which has 200 x 100 pixels."""
     x0, y0, width, height = at
     return tuple(int(value) for value in sheet[round(y0 + y * height / 100), round(x0 + x * width / 200)])
@@ -113,17 +113,19 @@ def on_sheet(sheet: np.ndarray, at: tuple[int, int, int, int], x: float, y: floa
 
 def test_an_overlay_has_its_parts_in_their_places():
     (width, height), (at,) = places([overlay()])
-    sheet = drawn(draw([overlay()], "one"))
+    sheet = render_pixels(draw([overlay()], "one"))
     assert sheet.shape == (height, width, 3)
     assert at[2:] == (400, 200)
     for x, y in ((60, 30), (20, 70), (80, 60), (50, 80)):  # the four sides
-        assert on_sheet(sheet, at, x, y) == GREEN
-    assert on_sheet(sheet, at, 50, 60) == on_sheet(sheet, at, 180, 90) == (0, 0, 0), "where nothing is, the frame is"
-    red, green, blue = on_sheet(sheet, at, 110, 50)
+        assert get_sheet_colour(sheet, at, x, y) == GREEN
+    assert get_sheet_colour(sheet, at, 50, 60) == get_sheet_colour(sheet, at, 180, 90) == (0, 0, 0), (
+        "where nothing is, the frame is"
+    )
+    red, green, blue = get_sheet_colour(sheet, at, 110, 50)
     assert red > 60 > green + blue, "turbo's end, over black"
     moved = overlay(boxes=[{"label": "hook", "xywh": [120.0, 30.0, 60.0, 50.0]}])
-    sheet = drawn(draw([moved], "one"))
-    assert on_sheet(sheet, at, 150, 80) == GREEN != on_sheet(sheet, at, 50, 80)
+    sheet = render_pixels(draw([moved], "one"))
+    assert get_sheet_colour(sheet, at, 150, 80) == GREEN != get_sheet_colour(sheet, at, 50, 80)
 
 
 @pytest.mark.parametrize("motion", ["part", "nothing", "all", "unknown"])
@@ -133,10 +135,10 @@ def test_what_moves_is_outlined(motion):
     mask |= motion == "all"
     panel = overlay(motion=None if motion == "unknown" else mask)
     _, (at,) = places([panel])
-    sheet = drawn(draw([panel], "one"))
-    whitest = max(min(on_sheet(sheet, at, x, 55)) for x in np.arange(138, 142, 0.5))
+    sheet = render_pixels(draw([panel], "one"))
+    whitest = max(min(get_sheet_colour(sheet, at, x, 55)) for x in np.arange(138, 142, 0.5))
     assert (whitest > 150) == (motion == "part")
-    assert on_sheet(sheet, at, 160, 55) == (0, 0, 0)
+    assert get_sheet_colour(sheet, at, 160, 55) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 12])
@@ -155,7 +157,7 @@ def test_overlays_do_not_cover_one_another(n):
     assert coverage.sum() == sum(w * (h + title) for (_, _, w, h), title in zip(areas, titles, strict=True))
 
 
-def runs_of(folder: Path) -> list[Any]:
+def read_runs(folder: Path) -> list[Any]:
     return sorted(read_results([folder]).surgx, key=lambda run: (run.model, run.setting.source))
 
 
@@ -166,7 +168,7 @@ def test_the_highest_the_lowest_and_the_middle_are_shown(tmp_path):
     write_surgx(tmp_path, [*frames, *false], heatmaps="0")
     actions = [triplets(0, [GRASP], [seen(GRASP, "ivt", 0.5), seen(CUT, "missed", 0.25)])]
     write_surgx(tmp_path, actions, heatmaps="0")
-    picked, n = picks(runs_of(tmp_path))
+    picked, n = picks(read_runs(tmp_path))
     assert [pick.value for pick in picked] == [0.9, 0.5, 0.1, 0.4, 0.5, 0.25]
     assert n == 9
     assert [pick.record.get("label") for pick in picked] == ["hook"] * 4 + [None] * 2
@@ -176,7 +178,7 @@ def test_every_model_has_its_best_before_any_has_its_worst(tmp_path):
     for number in range(7):
         frames = [instruments(n, ["hook"], [look("hook", "tp", aa, 1.0)]) for n, aa in enumerate((0.1, 0.5, 0.9))]
         write_surgx(tmp_path / str(number), frames, model=f"m{number}", heatmaps="0")
-    picked, _ = picks(runs_of(tmp_path))
+    picked, _ = picks(read_runs(tmp_path))
     assert len(picked) == LARGEST
     assert [pick.value for pick in picked] == [0.9, 0.1] * 5 + [0.9] * 2
     assert picks([]) == ([], 0)
@@ -235,9 +237,9 @@ def sheet_run(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> She
     store = HeatmapStore(folder / "store", {"model": "m"})
     y, x = np.mgrid[:7, :7]
     blob = np.exp(-((x - 2.0) ** 2 + (y - 3.0) ** 2) / 4)
-    frames = rows_of_build(phantom_surgx_build, "instruments")
+    frames = read_build_rows(phantom_surgx_build, "instruments")
     frame = next(row for row in frames if "clipper" not in row["instruments"])
-    action = next(row for row in rows_of_build(phantom_surgx_build, "triplets") if row["motion"] and row["boxes"])
+    action = next(row for row in read_build_rows(phantom_surgx_build, "triplets") if row["motion"] and row["boxes"])
     for row, classes in ((frame, (frame["instruments"][0], "clipper")), (action, (GRASP,))):
         store.write(row["id"], SHOWN, dict.fromkeys(classes, blob), Geometry.whole((row["height"], row["width"])))
     looks = [look(frame["instruments"][0], "tp", 0.25, 0.5), look("clipper", "fp", 0.0, 0.5)]
@@ -249,7 +251,7 @@ def sheet_run(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> She
     return SheetRun(folder / "logs", folder / "store", phantom_surgx_build, phantom_surgx_roots)
 
 
-def rows_of_build(data: Path, config: str) -> list[dict[str, Any]]:
+def read_build_rows(data: Path, config: str) -> list[dict[str, Any]]:
     source = {"instruments": "cholec80_boxes", "triplets": "cholect45"}[config]
     rows: Any = read(f"surgxbench-{source}", config, "test", str(data))
     return list(rows)
@@ -277,7 +279,7 @@ def test_a_title_says_what_share_of_the_boxes_the_model_could_see_unless_all(she
         ([("hook", 1.0), ("hook", 0.9999)], []),
         ([], []),
     ):
-        write_surgx(tmp_path, [saw(sample, *boxes)], heatmaps=run.rows[0].heatmaps)
+        write_surgx(tmp_path, [add_boxes(sample, *boxes)], heatmaps=run.rows[0].heatmaps)
         figure = contact_sheet(read_results([tmp_path]).surgx, sheet_run.sheet)
         assert figure is not None
         texts = [text.get_text() for text in figure.texts]
@@ -351,11 +353,11 @@ def test_without_matplotlib_the_tables_are_written_and_a_note_says_so(sheet_run,
 def test_a_missed_triplet_shows_the_first_heatmap_of_its_frame_and_a_degenerate_one_none(tmp_path):
     records = [seen(CUT, "missed", 0.25), seen(GRASP, "ivt", NAN, state="degenerate")]
     write_surgx(tmp_path, [triplets(0, [GRASP], records)], heatmaps="0")
-    picked, n = picks(runs_of(tmp_path))
+    picked, n = picks(read_runs(tmp_path))
     assert [(pick.record["triplet"], n) for pick in picked] == [(CUT, 1)]
 
 
-def frame_of_occlusion(number: int, gold: str, painted: float | None, after: Sequence[str], **changes: Any) -> Any:
+def make_occlusion_frame(number: int, gold: str, painted: float | None, after: Sequence[str], **changes: Any) -> Any:
     """Build a frame with one box of the instrument; the model names GRASP and CLIP, and these triplets afterwards."""
     change = {"triplet": gold, "before": 30.0, "after": 20.0, "predicted": list(after), "painted": painted}
     change |= {"top_after": [25.0 - place for place in range(len(after))]} | changes
@@ -363,7 +365,7 @@ def frame_of_occlusion(number: int, gold: str, painted: float | None, after: Seq
     return doc | {"occlude": True}, row
 
 
-def occlusion_run(folder: Path, samples: Sequence[Any], heatmaps: str = "0") -> Any:
+def write_occlusion_run(folder: Path, samples: Sequence[Any], heatmaps: str = "0") -> Any:
     path = write_surgx(
         folder, samples, row_field="lost", task="medfaith_surgx_occlusion", heatmaps=heatmaps, scores=SCORES
     )
@@ -379,17 +381,17 @@ def test_which_painted_frames_are_shown(tmp_path):
         (5, GRASP, 0.5, [CLIP, GRASP]), (6, GRASP, 1.0, [GRASP]), (7, CUT, 1.0, [CUT]),
         (8, GRASP, 0.25, [GRASP]), (9, GRASP, None, [CLIP]),  # kept, little black; no box that the model saw
     ]  # fmt: skip
-    run = occlusion_run(tmp_path, [frame_of_occlusion(*frame) for frame in frames])
+    run = write_occlusion_run(tmp_path, [make_occlusion_frame(*frame) for frame in frames])
     frame_cases = [(case.irrelevant, case.row.id[-1], case.n) for case in cases(run)]
     assert frame_cases == [(True, "2", 4), (False, "6", 3)]
 
 
 def test_prompts_beside_a_painted_frame_and_a_note_on_the_frame_that_is_not_there(sheet_run, tmp_path):
     action = sheet_run.run("triplets").rows[0]
-    row = next(row for row in rows_of_build(sheet_run.data, "triplets") if row["id"] == action.id)
-    doc, answer = frame_of_occlusion(row["frame"], GRASP, 0.25, [CLIP, PACK])
+    row = next(row for row in read_build_rows(sheet_run.data, "triplets") if row["id"] == action.id)
+    doc, answer = make_occlusion_frame(row["frame"], GRASP, 0.25, [CLIP, PACK])
     sample = (doc | {"id": row["id"], "video": row["video"]}, answer | {"video": row["video"]})
-    run = occlusion_run(tmp_path, [sample], heatmaps=action.heatmaps)
+    run = write_occlusion_run(tmp_path, [sample], heatmaps=action.heatmaps)
     figure, notes = draw_occlusion_figure([run], sheet_run.sheet)
     assert notes == [
         "the figure of SurgXBench's occlusion is missing frames of m: no frame with a box that it saw keeps it "
@@ -411,18 +413,23 @@ def test_prompts_beside_a_painted_frame_and_a_note_on_the_frame_that_is_not_ther
     colours = [to_hex(artist.get_facecolor()) if artist.get_facecolor()[3] else "" for artist in behind]
     assert colours == [COVERS, OTHER_TOOL, OTHER_TOOL, "", COVERS]
     assert [artist.get_linestyle() for artist in behind][-1] == ":"
-    sheet = drawn(figure)
+    sheet = render_pixels(figure)
     assert (sheet == GREEN).all(axis=2).sum() > 300, "the box"
     assert (sheet == 0).all(axis=2).sum() > 0.1 * 330 * 185, "a fifth of the frame is black"
 
 
 def test_what_lacks_for_the_picture_of_the_occlusion_is_said(tmp_path):
-    old = frame_of_occlusion(0, GRASP, 0.0, [CLIP])
+    old = make_occlusion_frame(0, GRASP, 0.0, [CLIP])
     del old[1]["occluded"]["top_after"], old[1]["occluded"]["painted"]
     where = Sheet(tmp_path, "data", {})
     for number, (sample, heatmaps, message) in enumerate(
-        [(old, "0", "its log is of an earlier version"), (frame_of_occlusion(0, GRASP, 0.0, [CLIP]), "", "no heatmaps")]
+        [
+            (old, "0", "its log is of an earlier version"),
+            (make_occlusion_frame(0, GRASP, 0.0, [CLIP]), "", "no heatmaps"),
+        ]
     ):
-        figure, (note,) = draw_occlusion_figure([occlusion_run(tmp_path / str(number), [sample], heatmaps)], where)
+        figure, (note,) = draw_occlusion_figure(
+            [write_occlusion_run(tmp_path / str(number), [sample], heatmaps)], where
+        )
         assert figure is None
         assert message in note

@@ -19,7 +19,7 @@ SHOWN = "“The image is sharp.”"
 LONG = ("word " * 40).strip()
 
 
-def saying(n: int, *last: str, reply: str = "A"):
+def answer_all(n: int, *last: str, reply: str = "A"):
     """Answer n questions with the same reply, except for the last ones."""
     docs = [doc for doc, _ in answered(PRESENCE, n, 0, 0)]
     return list(zip(docs, [reply] * (n - len(last)) + [*last], strict=True))
@@ -27,9 +27,10 @@ def saying(n: int, *last: str, reply: str = "A"):
 
 ANSWERS = {
     **{f"unread {n}": answered(PRESENCE, 100, 50, 10, unread=n) for n in (0, 2, 3)},
-    **{name: saying(20) for name in ("same", "always_yes")}, "empty": saying(20, reply=" "), "same but few": saying(19),
-    "same but one": saying(30, "B"), "long": saying(6, "B " * 40_000), "blind": saying(6),
-    "three kinds": saying(6, "Blurred.", f"{LONG} cut he", "Blurred.", "Nothing  to\nsay."),
+    **{name: answer_all(20) for name in ("same", "always_yes")}, "empty": answer_all(20, reply=" "),
+    "same but few": answer_all(19),
+    "same but one": answer_all(30, "B"), "long": answer_all(6, "B " * 40_000), "blind": answer_all(6),
+    "three kinds": answer_all(6, "Blurred.", f"{LONG} cut he", "Blurred.", "Nothing  to\nsay."),
 }  # fmt: skip
 # fragments of the model's only warning of that kind; None: no warning
 WARNINGS = [

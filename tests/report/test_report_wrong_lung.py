@@ -12,7 +12,7 @@ from scipy import special, stats
 from medfaith.report.write import write_report
 from medfaith.tasks.wrong_lung.adapter import packed
 from tests.report.report_logs import DATE, change_lines, csv_rows, rows_of
-from tests.report.surgx_logs import shown
+from tests.report.surgx_logs import format_mean
 from tests.report.wrong_lung_logs import TASK, Row, changed, original, write_wrong_lung
 
 pytestmark = pytest.mark.usefixtures("tables_only")
@@ -38,7 +38,7 @@ GOLD = [  # three patients; the last two sentences have no known attention
 ]  # fmt: skip
 
 
-def given(report: str) -> set[str]:
+def get_titles(report: str) -> set[str]:
     """Return the members of TITLES that have a table in the report; each has one table."""
     titles = [section.split("\n")[0].split(":")[0] for section in report.split("\n## ")[1:]]
     assert len({*titles}) == len(titles)
@@ -49,25 +49,25 @@ def test_gold_by_hand(tmp_path):
     write_wrong_lung(tmp_path / "logs", "gold", GOLD[::-1], n_data=9, n_rows_skipped=2)
     report = write_report([tmp_path / "logs"], tmp_path / "out")
     assert report.startswith("# That's the Wrong Lung! results\n")
-    assert given(report) == {RUNS, FIRST, SUBSETS, WHOLE, ENTROPY, PRECISION, IOU}
+    assert get_titles(report) == {RUNS, FIRST, SUBSETS, WHOLE, ENTROPY, PRECISION, IOU}
     assert rows_of(report, RUNS) == [
         ["m", "gold", "5 of 11", "3", "2", "0", "2", "1", "1", "0", "0", "0", "bilinear", "included",
          f"{TASK}gold", DATE]
     ]  # fmt: skip
-    gold_cells = [shown([0.75, 0.25], [1, 1]), shown([0.5, 0.125, 1.0], [1, 1, 2]), "2.50/20.00/37.50"]
+    gold_cells = [format_mean([0.75, 0.25], [1, 1]), format_mean([0.5, 0.125, 1.0], [1, 1, 2]), "2.50/20.00/37.50"]
     assert rows_of(report, FIRST) == [["m", *gold_cells, "2 of 5", "1", "1", "0"]]
     assert rows_of(report, SUBSETS) == [
-        ["m", "Abnormal", "75.00 [–, –]", shown([0.5, 1.0], [1, 2]), "5.00/10.00/25.00", "1 of 2", *"000"],
+        ["m", "Abnormal", "75.00 [–, –]", format_mean([0.5, 1.0], [1, 2]), "5.00/10.00/25.00", "1 of 2", *"000"],
         ["m", "One Lung", "75.00 [–, –]", "50.00 [–, –]", "5.00/10.00/25.00", "1", *"000"],
         ["m", "MDRB", "25.00 [–, –]", "12.50 [–, –]", "0.00/30.00/50.00", "1 of 2", "0", "1", "0"],
     ]
     (row,) = rows_of(report, WHOLE)
     assert row[:5] == ["m", "no", *gold_cells[:2], "2 of 5"]
-    assert row[5:8] == ["75.00 [–, –]", shown([0.5, 1.0], [1, 2]), "1 of 2"]
+    assert row[5:8] == ["75.00 [–, –]", format_mean([0.5, 1.0], [1, 2]), "1 of 2"]
     assert row[11:] == ["25.00 [–, –]", "12.50 [–, –]", "1 of 2"]
     entropy = [2.0, 1.0, 0.5, 0.0]
     assert rows_of(report, ENTROPY)[0][1:5] == [
-        shown(entropy, [1, 1, 2, 3], 1, 3, None), "4 of 5", shown([2.0, 0.5], [1, 2], 1, 3, None), "2",
+        format_mean(entropy, [1, 1, 2, 3], 1, 3, None), "4 of 5", format_mean([2.0, 0.5], [1, 2], 1, 3, None), "2",
     ]  # fmt: skip
     assert rows_of(report, PRECISION) == [
         ["m", "no", "50.00/50.00/31.25", "1/2/2 of 5", "50.00/25.00/12.50", "1 of 2", "50.00/25.00/12.50", "1",
@@ -149,7 +149,7 @@ def test_correlations_by_hand(tmp_path):
     assert "(n: 0 to 4, the CSV has each)" in report
 
 
-def pairs_of(perturbation: str, *changes: dict[str, Any]) -> list[Row]:
+def make_pairs(perturbation: str, *changes: dict[str, Any]) -> list[Row]:
     """Build the gold sentences, each followed by its partner with these values."""
     return [
         sample_row
@@ -159,7 +159,7 @@ def pairs_of(perturbation: str, *changes: dict[str, Any]) -> list[Row]:
 
 
 def test_changes_by_hand(tmp_path):
-    swapped = pairs_of("swap_left_right", {"auroc": 0.5, "average_precision": 0.75}, {"auroc": 0.5}, {"auroc": 0.5})
+    swapped = make_pairs("swap_left_right", {"auroc": 0.5, "average_precision": 0.75}, {"auroc": 0.5}, {"auroc": 0.5})
     write_wrong_lung(tmp_path, "swap_left_right", [*swapped, changed(original(7, "p9"), "swap_left_right", auroc=0)])
     report = write_report([tmp_path])
     assert rows_of(report, DELTAS) == [
@@ -177,11 +177,11 @@ def test_changes_by_hand(tmp_path):
 def test_choices_by_hand(tmp_path):
     """If two similarities are equal, the original's is not the greater; an unknown similarity is no choice."""
     new = ({"local": 1.0, "global": 1.0}, {"local": 1.0, "global": 1.0}, {"global": 0.75}, {"local": 2.0})
-    write_wrong_lung(tmp_path, "random_sentences", pairs_of("random_sentences", *new))
+    write_wrong_lung(tmp_path, "random_sentences", make_pairs("random_sentences", *new))
     report = write_report([tmp_path])
     assert rows_of(report, CHOICE) == [
-        ["m", shown([1, 0], [1, 2]), shown([1, 0, 0], [1, 1, 2]), "2/3",
-         "–", shown([1, 0], [1, 2]), "0/2"]
+        ["m", format_mean([1, 0], [1, 2]), format_mean([1, 0, 0], [1, 1, 2]), "2/3",
+         "–", format_mean([1, 0], [1, 2]), "0/2"]
     ]  # fmt: skip
     assert rows_of(report, CHOICE_OF_SUBSETS) == [
         ["m", "–", "100.00 [–, –]", "0/1", "100.00 [–, –]", "0.00 [–, –]", "1"]
@@ -214,7 +214,7 @@ def test_undefined_everywhere(tmp_path):
     for config, item in (logs | {"gold": rows}).items():
         write_wrong_lung(tmp_path / "logs", config, item)
     report = write_report([tmp_path / "logs"], tmp_path / "out")
-    assert given(report) == {*TITLES}
+    assert get_titles(report) == {*TITLES}
     assert "nan" not in report.lower().replace("nano", "")
     assert rows_of(report, FIRST) == [["m", "–", "–", "–", "0 of 3", "3", "0", "0"]]
     assert rows_of(report, ENTROPY)[0][1:5] == ["–", "0 of 3", "–", "0 of 3"]
@@ -231,15 +231,15 @@ def test_undefined_everywhere(tmp_path):
 
 def test_a_table_without_its_task_is_left_out_with_a_note(tmp_path):
     """The originals come from the task with the most originals; synthetic ones do not count."""
-    write_wrong_lung(tmp_path / "a", "swap_left_right", pairs_of("swap_left_right", {"auroc": 0.5}), model="a")
-    write_wrong_lung(tmp_path / "a", "trimmed", pairs_of("trimmed", {"auroc": 1.0}, {"auroc": 0.5}), model="a")
+    write_wrong_lung(tmp_path / "a", "swap_left_right", make_pairs("swap_left_right", {"auroc": 0.5}), model="a")
+    write_wrong_lung(tmp_path / "a", "trimmed", make_pairs("trimmed", {"auroc": 1.0}, {"auroc": 0.5}), model="a")
     synthetic = [row | {"id": f"{row['id']}:synthetic"} for row in GOLD]
     swapped = [sample_row for row in synthetic for sample_row in (row, changed(row, PERTURBATIONS[4], auroc=0.25))]
     write_wrong_lung(tmp_path / "B", PERTURBATIONS[4], swapped, model="B")
     report = write_report([tmp_path])
-    assert given(report) == {RUNS, FIRST, SUBSETS, TRIMMED, WHOLE, ENTROPY, PRECISION, IOU, DELTAS}
+    assert get_titles(report) == {RUNS, FIRST, SUBSETS, TRIMMED, WHOLE, ENTROPY, PRECISION, IOU, DELTAS}
     assert [row[0] for row in rows_of(report, FIRST)] == ["a"]
-    assert [row[:2] for row in rows_of(report, TRIMMED)] == [["a", shown([1.0, 0.5], [1, 1])]]
+    assert [row[:2] for row in rows_of(report, TRIMMED)] == [["a", format_mean([1.0, 0.5], [1, 1])]]
     assert [row[:2] for row in rows_of(report, WHOLE)] == [["a", "no"]]
     notes = re.sub(r"\s+", " ", report.split("## Notes")[1])
     changes = "left out of the changes (Figures 3, 5, 14 and 15)"
@@ -260,6 +260,6 @@ def test_a_table_without_its_task_is_left_out_with_a_note(tmp_path):
 def test_a_limit_that_cuts_the_first_pair(tmp_path):
     write_wrong_lung(tmp_path, "random_sentences", GOLD[:1], n_data=10)
     report = write_report([tmp_path])
-    assert not given(report) & {CHOICE, KL, DELTAS}
+    assert not get_titles(report) & {CHOICE, KL, DELTAS}
     assert rows_of(report, FIRST)[0][1] == "75.00 [–, –]"
     assert "no changed sentence of medfaith_wrong_lung_random_sentences" in report

@@ -47,13 +47,13 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
+def print_report(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
     assert main(["report", *map(str, arguments)]) == 0
     return capsys.readouterr().out.splitlines()
 
 
 def test_a_folder_of_mixed_runs_is_grouped_by_task(mixed, capsys):
-    lines = printed(capsys, mixed)
+    lines = print_report(capsys, mixed)
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= WIDTH or lines[-1].startswith("  medfaith report ")
     rows = {tuple(re.split(r"  +", line)[:2]): re.split(r"  +", line)[2:] for line in lines[3:13]}
@@ -90,7 +90,7 @@ def test_many_runs_and_warnings_still_fit(tmp_path, capsys):
             rows = [(row, text.replace("a decision", "a \x1b[31mdecision")) for row, text in rows]
             write_log(tmp_path / f"m{number}", name, rows, filters=("b0",))
     options = ["--out", tmp_path / "out", "--html", tmp_path / "page.html", "--results-yaml", tmp_path / "hub"]
-    lines = printed(capsys, tmp_path, *options, "--org", "group")
+    lines = print_report(capsys, tmp_path, *options, "--org", "group")
     assert len(lines) <= LINES
     assert all(len(line) <= WIDTH or "/" in line for line in lines)
     best = int(re.search(r"the best (\d+) of each task", lines[0])[1])
@@ -140,7 +140,7 @@ def test_the_verdicts_of_one_model_have_their_interval(has_other):
 
 
 def test_the_files_for_the_hub(mixed, tmp_path, capsys):
-    lines = printed(capsys, mixed, "--results-yaml", tmp_path, "--org", "group")
+    lines = print_report(capsys, mixed, "--results-yaml", tmp_path, "--org", "group")
     files = {str(path.relative_to(tmp_path)): path for path in tmp_path.rglob("*.yaml")}
     assert set(files) == {
         "org__model-a/.eval_results/cxr-contrabench-chexpert.yaml",

@@ -12,12 +12,12 @@ from medfaith.report.tables import MODEL, Column, Table, count, paired_interval,
 SCORE = Column("Acc. %", ("accuracy",), percent)
 
 
-def table(*rows: list, **changes) -> Table:
+def make_table(*rows: list, **changes) -> Table:
     return Table("runs_a", "Runs", [MODEL, SCORE, Column(None, ("task",))], rows, **changes)
 
 
 def test_latex_shows_what_markdown_shows():
-    score_table = table(
+    score_table = make_table(
         ["m", 0.5, "t"], ["n", float("nan"), "t"], ["o", 1.0, "t"], notes=["A 95% interval."], n_printed=2
     )
     assert score_table.latex().splitlines() == [
@@ -36,8 +36,8 @@ def test_latex_shows_what_markdown_shows():
         r"\end{tabular}",
         r"\end{table}",
     ]
-    assert r"\begin{tabular}{p{0.3\linewidth}r}" in table(["a long name " * 4, 0.5, ""]).latex()
-    assert r"\begin{tabular}{lr}" in table().latex()
+    assert r"\begin{tabular}{p{0.3\linewidth}r}" in make_table(["a long name " * 4, 0.5, ""]).latex()
+    assert r"\begin{tabular}{lr}" in make_table().latex()
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_latex_shows_what_markdown_shows():
     ],
 )
 def test_latex_takes_no_text_for_a_command(name, cell):
-    assert table([name, None, ""]).latex().splitlines()[9] == rf"{cell} & -- \\"
+    assert make_table([name, None, ""]).latex().splitlines()[9] == rf"{cell} & -- \\"
 
 
 @pytest.mark.parametrize(
