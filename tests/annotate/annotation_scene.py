@@ -102,7 +102,7 @@ def _rows(root: Path) -> list[dict[str, Any]]:
 def write_rows(data: Path, rows: list[dict[str, Any]]) -> None:
     """Write a build that has only the gold config.
 
-    Its header has a hash of the rows, as a real build's has, because `datasets` caches by the header.
+    The header has a hash of the rows, like a real build, because `datasets` caches by the header.
     """
     folder = data / "wrong-lung-chest_imagenome"
     (folder / "gold").mkdir(parents=True)

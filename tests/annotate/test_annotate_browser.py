@@ -81,9 +81,8 @@ def visited(browser, url: str) -> Iterator:
                 continue
     context.close()
     assert [request.url for request in requests if not _is_own(request.url, url)] == []
-    assert any(
-        "/queue/data" in request_text for request_text in sent
-    )  # it includes the server's messages to the open page
+    # It includes the server's messages to the open page.
+    assert any("/queue/data" in request_text for request_text in sent)
     for secret in (*MODELS, "live-one", "live-two", "run0", "heatmaps/"):
         assert not [request_text for request_text in sent if secret in request_text], secret
 

@@ -191,7 +191,7 @@ def test_answers_in_words_name_no_heatmap(tmp_path, reply, heatmaps):
 
 
 def test_intervals_are_those_of_drawn_patients():
-    """The test repeats the same draws: each patient's sentences occur as often as the patient was drawn."""
+    """The test repeats the same draws: each patient's sentences occur once per draw of the patient."""
     random = np.random.default_rng(0)
     clusters = [f"p{n}" for n in random.integers(0, 9, size=30)]
     x, y = random.normal(size=(2, 30))

@@ -118,7 +118,7 @@ def test_the_tables_are_printed_also_where_the_failures_cannot_be_written(answer
 
 
 def test_a_language_model_reads_the_same_answers(answers, tmp_path, capsys):
-    """The model takes the first letter or word of an answer: it reads "A or B" as A, and cannot read yes and no."""
+    """The model takes the first letter or word of an answer: "A or B" becomes A, and yes or no stays unread."""
 
     def say(messages):
         pieces = messages[-1]["content"].split("Answer: ")

@@ -153,7 +153,10 @@ TASK = "medfaith_contrabench_chexpert_absence"
 REFUSED = {
     "layout": (lambda folder: write_absence(folder, "b", 60, layout="original"), "layout original, not shuffled"),
     "prompt": (lambda folder: write_absence(folder, "b", 60, prompt="cot"), "prompt cot, not b0"),
-    "version": (lambda folder: set_config(write_absence(folder, "b", 60), versions={TASK: 9.0}), "version 9.0, not unset"),
+    "version": (
+        lambda folder: set_config(write_absence(folder, "b", 60), versions={TASK: 9.0}),
+        "version 9.0, not unset",
+    ),
     "control": (
         lambda folder: set_config(write_absence(folder, "b", 60), configs={TASK: {"metadata": {"control": "black"}}}),
         "control black, not unset",

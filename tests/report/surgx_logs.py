@@ -37,7 +37,7 @@ def seen(triplet: str, level: str, ras: float = NAN, *, video: int = 42, state: 
 def instruments(
     number: int, gold: Sequence[str], looks: Sequence[dict] | None, *, video: int = 41, **columns: Any
 ) -> Sample:
-    """Build a frame in which the labels of `looks` are predicted; None is an unread answer."""
+    """Build a frame whose predicted labels are the labels of `looks`; None is an unread answer."""
     looks = None if looks is None else [look | {"video": str(video)} for look in looks]
     row = {
         "video": video, "gold": list(gold), "outcome": "given" if looks is not None else "unparsed",

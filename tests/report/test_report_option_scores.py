@@ -83,7 +83,7 @@ def test_the_interval_is_clustered_by_study(tmp_path):
 
 @pytest.mark.parametrize("place", ["recorded", "beside"])
 def test_similarities_of_hidden_states(tmp_path, place):
-    """The file is at the recorded path or next to the results; texts after the options are no distractors."""
+    """The file is at the recorded path or next to the results; texts after the options do not count as distractors."""
     recorded = tmp_path / "elsewhere" / "states.npz"
     states = write_states(recorded if place == "recorded" else tmp_path / "logs" / "states.npz", SCORES)
     write_scores(tmp_path / "logs", SCORES, model_args={"pretrained": "m", "states_path": str(recorded)})

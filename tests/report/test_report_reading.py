@@ -115,7 +115,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path, name):
 
 
 def test_results_without_samples(tmp_path):
-    """Results without samples are an error if there are no other runs, and a note otherwise."""
+    """Results without samples are an error on their own, and a note if the folder has further runs."""
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "results_2026-01-01T00-00-00.json").write_text("{}")
     with pytest.raises(InputError, match="--log_samples"):

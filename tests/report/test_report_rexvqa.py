@@ -14,7 +14,7 @@ from tests.report.report_logs import extract_numbers, make_samples, question, ro
 def answer_rexvqa(
     protocol: str, n: int, correct: int, explicit: int, explicit_right: int, changes: tuple[int, int, int]
 ):
-    """Build answers to a ReXVQA slice in which `explicit` questions have a negation cue.
+    """Build answers to a ReXVQA slice; `explicit` questions have a negation cue.
 
     `changes` counts the explicit questions answered with the negated option: all of them, those whose gold is the
     finding (improved), and those whose gold is the negated option (worsened). The gold of the rest is a third option.
