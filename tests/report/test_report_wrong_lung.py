@@ -175,7 +175,7 @@ def test_changes_by_hand(tmp_path):
 
 
 def test_choices_by_hand(tmp_path):
-    """If two similarities are equal, the original's is not the greater; an unknown similarity does not count as a choice."""
+    """An equal similarity does not count as greater; an unknown similarity does not count as a choice."""
     new = ({"local": 1.0, "global": 1.0}, {"local": 1.0, "global": 1.0}, {"global": 0.75}, {"local": 2.0})
     write_wrong_lung(tmp_path, "random_sentences", make_pairs("random_sentences", *new))
     report = write_report([tmp_path])
