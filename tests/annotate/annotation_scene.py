@@ -1,4 +1,4 @@
-"""A little of everything that `medfaith annotate` reads: rows, images, heatmaps and the logs of two models."""
+"""Minimal inputs of `medfaith annotate`: rows, images, heatmaps, and the logs of two models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,16 @@ N_IMAGES = 2
 
 
 class Scene(NamedTuple):
-    """Folders. rows: as the build has them. references: model -> id of a row -> where the store has it."""
+    """Inputs of `medfaith annotate`.
+
+    Attributes:
+        data: Folder of the build.
+        heatmaps: Folder of the heatmap store.
+        roots: Folder by source.
+        runs: Folder of sample logs by model.
+        rows: Rows of the build.
+        references: Reference of the heatmap in the store, by model and row id.
+    """
 
     data: Path
     heatmaps: Path
@@ -60,15 +69,15 @@ def make_scene(folder: Path) -> Scene:
 
 def write_run(
     folder: Path, model: str, rows: list[dict[str, Any]], references: dict[str, str], *, task: str = TASK,
-    says: str = "heatmaps", **how: Any,
+    says: str = "heatmaps", **options: Any,
 ) -> Path:  # fmt: skip
-    """A sample log as lm-eval writes it, of the rows with references; says: what an answer calls its reference."""
+    """Write a sample log in lm-eval's format for the rows with references; `says` is the answer's key for them."""
     samples = []
     for row in [row for row in rows if row["id"] in references]:
         reply = json.dumps({says: references[row["id"]], "local": 0.5, "global": None})
         image = {"images": f"mimic_cxr:{row['image']['key']}", "n_rows_skipped": 0}
         samples.append({"doc": row | image, "resps": [[reply]], "filtered_resps": [reply], "filter": "none"})
-    return write_samples(folder, task, samples, model=model, **how)
+    return write_samples(folder, task, samples, model=model, **options)
 
 
 def _rows(root: Path) -> list[dict[str, Any]]:
@@ -77,20 +86,24 @@ def _rows(root: Path) -> list[dict[str, Any]]:
         with Image.open(path) as image:
             width, height = image.size
         key = path.relative_to(root).as_posix()
-        of_image = {"image": {"source": "mimic_cxr", "key": key, "view": "PA"}, "width": width, "height": height}
+        image_columns = {"image": {"source": "mimic_cxr", "key": key, "view": "PA"}, "width": width, "height": height}
         patient, study = key.split("/")[2:4]
         for number, ((label, (x, y, w, h)), sentence) in enumerate(zip(BOXES.items(), SENTENCES, strict=True)):
-            xywh = [float(round(part)) for part in (x * width, y * height, w * width, h * height)]
+            xywh = [float(round(coordinate)) for coordinate in (x * width, y * height, w * width, h * height)]
             rows.append(
-                {"id": f"{study}/{number}", **of_image, "patient_id": patient, "study_id": study, "sentence": sentence,
-                 "boxes": [{"label": label, "xywh": xywh}], "labels": [{"name": "abnormal", "context": "yes"}],
+                {"id": f"{study}/{number}", **image_columns, "patient_id": patient, "study_id": study,
+                 "sentence": sentence, "boxes": [{"label": label, "xywh": xywh}],
+                 "labels": [{"name": "abnormal", "context": "yes"}],
                  "subsets": {"abnormal": True, "one_lung": True, "mdrb": False}}
             )  # fmt: skip
     return rows
 
 
 def write_rows(data: Path, rows: list[dict[str, Any]]) -> None:
-    """As a build of gold alone. Its header has a hash of the rows, as a build's: datasets caches by the header."""
+    """Write a build that has only the gold config.
+
+    The header has a hash of the rows, like a real build, because `datasets` caches by the header.
+    """
     folder = data / "wrong-lung-chest_imagenome"
     (folder / "gold").mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows, SENTENCE.arrow_schema), folder / "gold" / "test.parquet")
@@ -101,17 +114,17 @@ def write_rows(data: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def _write_heatmaps(folder: Path, model: str, rows: list[dict[str, Any]], share: float) -> dict[str, str]:
-    """On the box, in a grid of 19 x 19 over the published view; `share` of the attention is on the image."""
+    """Write 19 x 19 heatmaps of the published view, centred on the box; the image receives `share` of the attention."""
     store = HeatmapStore(folder, {"model": model})
     references = {}
     for row in rows:
         size = (row["height"], row["width"])
-        left, top, width, height = window(size)
+        x0, y0, width, height = window(size)
         x, y, w, h = row["boxes"][0]["xywh"]
         down, across = np.mgrid[0:19, 0:19] + 0.5
-        cx, cy = ((x + w / 2 - left) / width * 19, (y + h / 2 - top) / height * 19)
+        cx, cy = ((x + w / 2 - x0) / width * 19, (y + h / 2 - y0) / height * 19)
         grid = np.exp(-(((across - cx) / 3) ** 2) - ((down - cy) / 4) ** 2)
-        shown = digest_of(row["id"].encode())
-        store.write(row["id"], shown, {"attention": share * grid / grid.sum()}, Geometry(size, window(size)))
-        references[row["id"]] = store.reference(shown)
+        digest = digest_of(row["id"].encode())
+        store.write(row["id"], digest, {"attention": share * grid / grid.sum()}, Geometry(size, window(size)))
+        references[row["id"]] = store.reference(digest)
     return references

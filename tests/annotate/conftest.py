@@ -1,4 +1,4 @@
-"""The scene that the tests of `medfaith annotate` share; none writes into it."""
+"""The scene shared by the tests of `medfaith annotate`; no test writes into it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Annotators' intuitiveness by abnormality (Figure 16): which sentences count, and what the command writes."""
+"""Annotators' intuitiveness by abnormality (Figure 16): counted sentences, and files written by the command."""
 
 from __future__ import annotations
 
@@ -14,41 +14,42 @@ from medfaith.report.wrong_lung_abnormalities import MOST, group_by_abnormality
 from tests.annotate.annotation_scene import write_rows
 from tests.annotate.test_annotate_answers import judgement, write
 from tests.report.report_logs import csv_rows, rows_of
-from tests.report.surgx_logs import shown
+from tests.report.surgx_logs import format_mean
 from tests.report.wrong_lung_logs import original, write_wrong_lung
 
 FIGURE, PICTURE = "Wrong Lung Figure 16", "figure_wrong_lung_16.png"
 AFFIRMED = {"row0": {"mass", "edema"}, "row1": {"mass"}, "row2": set(), "row3": {"edema", "mass"}}
 
 
-def of_row(n: int, points: int, model: str = "m", **changes: Any) -> Judgement:
+def judge_row(n: int, points: int, model: str = "m", **changes: Any) -> Judgement:
     return judgement(n, intuitiveness=points, model=model, **changes)
 
 
 JUDGEMENTS = [
-    of_row(0, 2), of_row(0, 5, "n"), of_row(1, 4), of_row(2, 1), of_row(3, 1, "n"), of_row(0, 3, annotator="other"),
-    of_row(1, 5, row_id=None, custom=True),
+    judge_row(0, 2), judge_row(0, 5, "n"), judge_row(1, 4), judge_row(2, 1), judge_row(3, 1, "n"),
+    judge_row(0, 3, annotator="other"),
+    judge_row(1, 5, row_id=None, custom=True),
 ]  # fmt: skip
 
 
 def test_means_by_hand():
-    found = group_by_abnormality(JUDGEMENTS, AFFIRMED)
-    assert [(of.name, of.n_sentences) for of in found] == [("mass", 3), ("edema", 2)]
-    means = {(of.name, m.model): (m.n, m.means["intuitiveness"].mean) for of in found for m in of.models}
+    groups = group_by_abnormality(JUDGEMENTS, AFFIRMED)
+    assert [(group.name, group.n_sentences) for group in groups] == [("mass", 3), ("edema", 2)]
+    means = {(group.name, m.model): (m.n, m.means["intuitiveness"].mean) for group in groups for m in group.models}
     assert means == {("mass", "m"): (3, 3), ("mass", "n"): (2, 3), ("edema", "m"): (2, 2.5), ("edema", "n"): (2, 3)}
 
 
 def test_the_most_frequent_come_first_and_equal_ones_by_name():
     names = [f"finding {n:02d}" for n in range(MOST + 3)]
     affirmed = {f"row{n}": {*names} - ({names[0]} if n else set()) for n in range(2)}
-    found = group_by_abnormality([of_row(0, 1), of_row(1, 1), of_row(0, 2, annotator="other")], affirmed)
-    assert [of.name for of in found] == names[1 : MOST + 1]
-    assert {of.n_sentences for of in found} == {2}, "sentences, however many annotators judged them"
+    groups = group_by_abnormality([judge_row(0, 1), judge_row(1, 1), judge_row(0, 2, annotator="other")], affirmed)
+    assert [group.name for group in groups] == names[1 : MOST + 1]
+    assert {group.n_sentences for group in groups} == {2}, "sentences, however many annotators judged them"
 
 
 @pytest.fixture
 def command(tmp_path) -> list[str]:
-    """`medfaith report` with JUDGEMENTS and a build of three of their sentences."""
+    """The `medfaith report` command line with JUDGEMENTS and a build of three of their sentences."""
     labels = [
         {"mass": "yes", "edema": "yes", "abnormal": "yes"},
         {"mass": "yes", "edema": "no", "abnormal": "yes"},
@@ -57,9 +58,9 @@ def command(tmp_path) -> list[str]:
     image = {"source": "mimic_cxr", "key": "a.jpg", "view": "PA"}
     rows = [
         {"id": f"row{n}", "image": image, "width": 9, "height": 9, "patient_id": f"p{n}", "study_id": "s",
-         "sentence": "Böse.", "boxes": [], "labels": [{"name": k, "context": c} for k, c in of.items()],
+         "sentence": "Böse.", "boxes": [], "labels": [{"name": k, "context": c} for k, c in contexts.items()],
          "subsets": {"abnormal": True, "one_lung": False, "mdrb": False}}
-        for n, of in enumerate(labels)
+        for n, contexts in enumerate(labels)
     ]  # fmt: skip
     write_rows(tmp_path / "data", rows)
     write_wrong_lung(tmp_path / "logs", "gold", [original(0, auroc=0.5)])
@@ -72,7 +73,8 @@ def test_the_command_writes_the_table_and_the_picture(command, tmp_path, capsys)
     assert main([*command, "--data", str(tmp_path / "data"), "--out", str(out)]) == 0
     report = capsys.readouterr().out
     assert rows_of(report, FIGURE) == [
-        ["mass", "2", "m", "3", shown([2, 4, 3], [0, 1, 0], 1, bounds=(1, 5))], ["mass", "2", "n", "1", "5.00 [–, –]"],
+        ["mass", "2", "m", "3", format_mean([2, 4, 3], [0, 1, 0], 1, bounds=(1, 5))],
+        ["mass", "2", "n", "1", "5.00 [–, –]"],
         ["edema", "1", "m", "2", "2.50 [–, –]"], ["edema", "1", "n", "1", "5.00 [–, –]"],
     ]  # fmt: skip
     assert "1 of 4 judged sentences are not in" in report
@@ -91,6 +93,6 @@ def test_without_the_rows_a_note_says_what_is_missing(command, capsys):
 
 
 def test_another_build_is_refused(command, tmp_path, capsys):
-    write(tmp_path / "a.jsonl", of_row(1, 3, sentence="Another."))
+    write(tmp_path / "a.jsonl", judge_row(1, 3, sentence="Another."))
     assert main([*command, "--data", str(tmp_path / "data")]) == 2
     assert "'Böse.' is not the sentence that was judged" in capsys.readouterr().err

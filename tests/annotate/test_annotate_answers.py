@@ -1,4 +1,4 @@
-"""The file of answers: what is on the disk is whole, whenever its writer is killed."""
+"""The answers file: its complete lines survive a kill of the writer at any moment."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def test_what_is_written_is_read_and_added_to(tmp_path):
 def test_the_last_answer_to_a_question_counts(tmp_path, changes, n):
     path = tmp_path / "a.jsonl"
     write(path, judgement(), judgement(**changes))
-    found, _ = read_judgements(path)
-    assert len(found) == n
-    assert found[-1] == judgement(**changes)
+    judgements, _ = read_judgements(path)
+    assert len(judgements) == n
+    assert judgements[-1] == judgement(**changes)
     assert len(path.read_text().splitlines()) == 2  # nothing is taken back
 
 
@@ -60,12 +60,12 @@ def test_wherever_a_line_is_cut_short_the_others_count_and_the_next_start_mends_
     path = tmp_path / "a.jsonl"
     write(path, judgement(0), judgement(1))
     content = path.read_bytes()
-    first = content.index(b"\n") + 1
-    for end in range(first + 1, len(content)):
+    first_end = content.index(b"\n") + 1
+    for end in range(first_end + 1, len(content)):
         path.write_bytes(content[:end])
-        found, notes = read_judgements(path)
-        assert found == [judgement(0)]
-        assert f"{end - first} bytes" in notes[0]
+        judgements, notes = read_judgements(path)
+        assert judgements == [judgement(0)]
+        assert f"{end - first_end} bytes" in notes[0]
         assert path.read_bytes() == content[:end]  # a reader mends nothing
     with open_answers(path) as (answers, notes):
         assert "cut short" in notes[0]
@@ -78,7 +78,7 @@ WRONG = {"recall": 6, "precision": 2.0, "intuitiveness": True, "annotator": 1, "
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         *((line, "is no answer") for line in ("{}", "[1]", "not JSON", '{"kind": "judgement", "recall": 1}')),
         *(
@@ -87,7 +87,7 @@ WRONG = {"recall": 6, "precision": 2.0, "intuitiveness": True, "annotator": 1, "
         ),
     ],
 )
-def test_what_is_no_answer_is_refused_with_its_line_and_left_as_it_is(tmp_path, line, said):
+def test_what_is_no_answer_is_refused_with_its_line_and_left_as_it_is(tmp_path, line, message):
     path = tmp_path / "a.jsonl"
     write(path, judgement())
     with path.open("a") as file:
@@ -95,7 +95,7 @@ def test_what_is_no_answer_is_refused_with_its_line_and_left_as_it_is(tmp_path, 
     content = path.read_bytes()
     with pytest.raises(InputError, match=r"row 2") as refused, open_answers(path):
         pass
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert path.read_bytes() == content
 
 
@@ -113,15 +113,15 @@ with open_answers(Path(sys.argv[1])) as (answers, _):
 def test_a_second_process_is_refused_and_let_in_when_the_first_is_killed(tmp_path):
     path = tmp_path / "a.jsonl"
     command = [sys.executable, "-c", WRITER, str(path), json.dumps(judgement()._asdict())]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         try:
-            assert other.stdout
-            assert other.stdout.readline() == "written\n"
+            assert holder.stdout
+            assert holder.stdout.readline() == "written\n"
             with pytest.raises(InputError, match="another process writes"), open_answers(path):
                 pass
             assert read_judgements(path) == ([judgement()], [])  # a reader needs no lock
         finally:
-            other.kill()
+            holder.kill()
     with open_answers(path) as (answers, notes):
         assert list(answers.judgements.values()) == [judgement()]
         assert notes == []

@@ -1,4 +1,4 @@
-"""The real page of the real command in a real browser: chosen, answered, reloaded, killed and gone on with."""
+"""`medfaith annotate` in a real browser: choose, answer, reload, kill and resume."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def a_browser() -> Iterator:
 
 @contextmanager
 def served(scene: Scene, out: Path, *more: str) -> Iterator[tuple[subprocess.Popen, str]]:
-    """The command at work, and where its page is."""
+    """Start the command and yield its process and the page's URL."""
     log = out.with_suffix(".log")
     command = [sys.executable, "-m", "medfaith", *scene.arguments(out, "--port", "0", *more)]
     with log.open("w") as errors:
@@ -44,8 +44,8 @@ def served(scene: Scene, out: Path, *more: str) -> Iterator[tuple[subprocess.Pop
         lines = []
         for line in process.stdout:
             lines.append(line)
-            if found := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line):
-                yield process, found[0]
+            if match := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line):
+                yield process, match[0]
                 return
         raise AssertionError(f"{''.join(lines)}{log.read_text()}")
     finally:
@@ -55,7 +55,7 @@ def served(scene: Scene, out: Path, *more: str) -> Iterator[tuple[subprocess.Pop
 
 @contextmanager
 def visited(browser, url: str) -> Iterator:
-    """A page that waits long enough, and refuses to end where it saw a model's name or asked another machine."""
+    """Open a page with long timeouts; at the end, fail if it received a model's name or contacted another machine."""
     context = browser.new_context(viewport={"width": 1400, "height": 1000})
     page = context.new_page()
     page.set_default_timeout(WAIT)
@@ -73,51 +73,54 @@ def visited(browser, url: str) -> Iterator:
     page.goto(url)
     yield page
     sent = [page.content()]
-    for request in finite(page, requests, ended):
+    for request in select_ended(page, requests, ended):
         if response := request.response():  # none where a reload cut it off
             try:
                 sent.append(request.url + response.text())
             except (sync_api.Error, UnicodeDecodeError):  # of the page before a reload; a font
                 continue
     context.close()
-    assert [request.url for request in requests if not _own(request.url, url)] == []
-    assert any("/queue/data" in of for of in sent)  # what the page was told while it was open is among it
+    assert [request.url for request in requests if not _is_own(request.url, url)] == []
+    # It includes the server's messages to the open page.
+    assert any("/queue/data" in request_text for request_text in sent)
     for secret in (*MODELS, "live-one", "live-two", "run0", "heatmaps/"):
-        assert not [of for of in sent if secret in of], secret
+        assert not [request_text for request_text in sent if secret in request_text], secret
 
 
-def finite(page, requests: list, ended: list) -> list:
-    """The requests that have ended, after a while for the others: the text of one that never ends would be awaited."""
-    wanted = [of for of in requests if "/heartbeat/" not in of.url and of.url.startswith("http")]
+def select_ended(page, requests: list, ended: list) -> list:
+    """Return the finished requests after a grace period; reading the text of an endless request would block."""
+    expected = [
+        candidate for candidate in requests if "/heartbeat/" not in candidate.url and candidate.url.startswith("http")
+    ]
     for _ in range(300):
-        if all(request in ended for request in wanted):
+        if all(request in ended for request in expected):
             break
         page.wait_for_timeout(100)
-    return [request for request in wanted if request in ended]
+    return [request for request in expected if request in ended]
 
 
-def _own(address: str, url: str) -> bool:
-    return address.startswith((origin(url), "data:", "blob:"))
+def _is_own(address: str, url: str) -> bool:
+    return address.startswith((get_origin(url), "data:", "blob:"))
 
 
-def origin(url: str) -> str:
+def get_origin(url: str) -> str:
     return url.partition("/?")[0]
 
 
 def wait_until_another_window_hides(browser, url: str, text: str) -> None:
-    """Until the server knows what a page was told: one that is left too early takes the news with it."""
+    """Wait until the server has processed the page's last message, which is lost if the page closes too early."""
     for _ in range(30):
-        with visited(browser, url) as other:
-            other.get_by_text("Choose one sentence").wait_for()
+        with visited(browser, url) as other_page:
+            other_page.get_by_text("Choose one sentence").wait_for()
             try:
-                return other.get_by_text(text).wait_for(state="hidden", timeout=2_000)
+                return other_page.get_by_text(text).wait_for(state="hidden", timeout=2_000)
             except sync_api.TimeoutError:
                 continue
     raise AssertionError(f"{text!r} is shown to this day")
 
 
 def click_until(page, name: str, text: str) -> None:
-    """A click goes astray where it comes as the page is drawn again, as it is after its load on a busy machine."""
+    """Repeat a click, because a click during a redraw is lost; on a busy machine the page redraws after loading."""
     for _ in range(10):
         page.get_by_role("button", name=name).first.click()
         try:
@@ -134,8 +137,8 @@ def choose(page, sentence: str) -> None:
 
 def answer(page, alias: str, points: tuple[int, int, int]) -> None:
     page.get_by_text(re.compile(rf"^{alias} ")).locator("visible=true").wait_for()
-    for question, of in zip(("1. How", "2. How", "3. How"), points, strict=True):
-        page.locator("fieldset:visible", has_text=question).get_by_role("radio").nth(of - 1).check()
+    for question, point in zip(("1. How", "2. How", "3. How"), points, strict=True):
+        page.locator("fieldset:visible", has_text=question).get_by_role("radio").nth(point - 1).check()
     page.get_by_role("button", name="Next").locator("visible=true").click()
 
 
@@ -145,13 +148,13 @@ def lines(path: Path) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def server(scene, tmp_path_factory) -> Iterator[tuple[subprocess.Popen, str, Path]]:
-    """The command at work, where its page is, and where its answers go: last for the test that kills it."""
+    """Start the command; yield its process, the page's URL and the answers file, which the killing test uses last."""
     out = tmp_path_factory.mktemp("server") / "answers.jsonl"
     with served(scene, out, "--annotator", "ann") as (process, url):
         yield process, url, out
 
 
-def status(address: str, **headers: str) -> int:
+def fetch_status(address: str, **headers: str) -> int:
     try:
         with urllib.request.urlopen(urllib.request.Request(address, headers=headers)) as response:
             return response.status
@@ -161,27 +164,27 @@ def status(address: str, **headers: str) -> int:
 
 def test_nothing_else_is_given_out(server):
     page, _, token = server[1].partition("/?")
-    assert status(server[1]) == 200
-    assert status(server[1], Host="evil.example") == 400
+    assert fetch_status(server[1]) == 200
+    assert fetch_status(server[1], Host="evil.example") == 400
     for path in ("/etc/passwd", "pyproject.toml"):
-        assert status(f"{page}/gradio_api/file={path}?{token}") == 403, path
+        assert fetch_status(f"{page}/gradio_api/file={path}?{token}") == 403, path
 
 
 @pytest.mark.parametrize("token", ["", "?token=", "?token=guessed", "?token=%ff%00é".encode().decode("latin-1")])
 def test_who_has_not_the_address_gets_nothing(server, token):
     for path in ("/", "/config", "/theme.css", "/gradio_api/info", "/gradio_api/queue/data", "/none"):
-        address = urllib.parse.quote(f"{origin(server[1])}{path}{token}", safe=":/?=%")
-        assert [status(address), status(address, Cookie="medfaith-1=guessed")] == [403, 403], path
+        address = urllib.parse.quote(f"{get_origin(server[1])}{path}{token}", safe=":/?=%")
+        assert [fetch_status(address), fetch_status(address, Cookie="medfaith-1=guessed")] == [403, 403], path
 
 
 def test_a_cookie_holds_the_token_for_this_page_alone(server):
     with urllib.request.urlopen(server[1]) as response:
         assert "default-src 'self'" in response.headers["Content-Security-Policy"]
-        cookie, *how = response.headers["Set-Cookie"].split("; ")
-    assert {"HttpOnly", "SameSite=Strict"} <= set(how)
-    assert status(f"{origin(server[1])}/config", Cookie=cookie) == 200
-    other = cookie.replace("medfaith-", "medfaith-9")
-    assert status(f"{origin(server[1])}/config", Cookie=other) == 403
+        cookie, *attributes = response.headers["Set-Cookie"].split("; ")
+    assert {"HttpOnly", "SameSite=Strict"} <= set(attributes)
+    assert fetch_status(f"{get_origin(server[1])}/config", Cookie=cookie) == 200
+    other_cookie = cookie.replace("medfaith-", "medfaith-9")
+    assert fetch_status(f"{get_origin(server[1])}/config", Cookie=other_cookie) == 403
 
 
 def test_two_images_with_a_reload_and_a_kill_on_the_way(scene, browser, server):
@@ -219,7 +222,7 @@ def test_two_images_with_a_reload_and_a_kill_on_the_way(scene, browser, server):
     process.send_signal(signal.SIGKILL)
     process.wait()
     with out.open("a") as file:
-        file.write('{"kind": "judgement", "annot')  # what a kill while writing leaves
+        file.write('{"kind": "judgement", "annot')  # as left by a kill during a write
     with served(scene, out, "--annotator", "ann") as (process, url):
         assert "cut short" in out.with_suffix(".log").read_text()
         with visited(browser, url) as page:
@@ -238,17 +241,22 @@ def test_two_images_with_a_reload_and_a_kill_on_the_way(scene, browser, server):
             assert "--live" not in page.content()
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
-    found, notes = read_judgements(out)
+    judgements, notes = read_judgements(out)
     assert notes == []
-    points = {(one.instance, one.alias): (one.recall, one.precision, one.intuitiveness) for one in found}
+    points = {
+        (judgement.instance, judgement.alias): (judgement.recall, judgement.precision, judgement.intuitiveness)
+        for judgement in judgements
+    }
     keys = [instance.key for instance in plan.instances]
     assert points == {
         (keys[0], "Model A"): (1, 2, 3), (keys[0], "Model B"): (5, 4, 3),
         (keys[1], "Model A"): (4, 4, 4), (keys[1], "Model B"): (1, 1, 1),
     }  # fmt: skip
     assert len(lines(out)) == 7  # two choices, four judgements, one of them twice
-    assert all(one.model == plan.aliases(keys.index(one.instance))[one.alias] for one in found)
-    assert {one.sentence for one in found} == set(SENTENCES)
+    assert all(
+        judgement.model == plan.aliases(keys.index(judgement.instance))[judgement.alias] for judgement in judgements
+    )
+    assert {judgement.sentence for judgement in judgements} == set(SENTENCES)
 
 
 @pytest.mark.full
@@ -266,7 +274,9 @@ def test_own_prompts_with_live_models(scene, browser, tmp_path):
         answer(page, "Model A", (1, 2, 3))
         answer(page, "Model B", (3, 2, 1))
         page.get_by_text("Every model is judged").wait_for()
-    found, _ = read_judgements(out)
-    assert {one.model for one in found} == {"live-one", "live-two"}
-    assert {(one.custom, one.row_id, one.sentence) for one in found} == {(True, None, "Small right pleural effusion.")}
-    assert {one.instance for one in found} == {scene.plan().instances[1].key}
+    judgements, _ = read_judgements(out)
+    assert {judgement.model for judgement in judgements} == {"live-one", "live-two"}
+    assert {(judgement.custom, judgement.row_id, judgement.sentence) for judgement in judgements} == {
+        (True, None, "Small right pleural effusion.")
+    }
+    assert {judgement.instance for judgement in judgements} == {scene.plan().instances[1].key}

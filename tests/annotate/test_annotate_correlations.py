@@ -1,4 +1,4 @@
-"""Annotators' judgement beside the values of the same heatmaps: joins by hand, figures that scipy computes."""
+"""Annotators' judgements joined with the values of the same heatmaps: joins by hand, correlations from scipy."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ TITLES = ("AUROC", "Avg. P", "IOU@5", "IOU@10", "IOU@30", "P@5", "P@10", "P@30",
 KEYS: dict[str, str] = dict(zip(TITLES, (*NAMES, "abnormal"), strict=True))
 
 
-def of_heatmap(row: Row, points: Sequence[int], model: str = "m", **changes: Any) -> Judgement:
-    """What somebody said of a model's heatmap of a row."""
-    of = dict(zip(QUESTIONS, points, strict=True)) | {"row_id": row["id"], "instance": row["id"], "model": model}
-    return judgement(**of | {"heatmaps": f"{model}/{row['id']}", "patient_id": row["cluster"]} | changes)
+def judge_heatmap(row: Row, points: Sequence[int], model: str = "m", **changes: Any) -> Judgement:
+    """Build an annotator's judgement of a model's heatmap for a row."""
+    fields = dict(zip(QUESTIONS, points, strict=True)) | {"row_id": row["id"], "instance": row["id"], "model": model}
+    return judgement(**fields | {"heatmaps": f"{model}/{row['id']}", "patient_id": row["cluster"]} | changes)
 
 
 def write_answers(folder: Path, rows: Sequence[Row], *, model: str = "m", config: str = "gold") -> Path:
-    """A log whose answers name a heatmap of each row."""
+    """Write a log whose answers name a heatmap for each row."""
     return write_wrong_lung(folder, config, rows, model=model, reply=json.dumps({"heatmaps": f"{model}/{{id}}"}))
 
 
 ROW = original(0, auroc=0.5) | {"heatmaps": "m/gold/000"}
 THREE = {"recall": 1.0, "precision": 3.0, "intuitiveness": 5.0}
 JOINS: dict[str, tuple[Row, list[Judgement], Mapping[str, float] | None]] = {
-    "the very heatmap": (ROW, [of_heatmap(ROW, (1, 3, 5))], THREE),
-    "under another name of the model": (ROW, [of_heatmap(ROW, (1, 3, 5))._replace(model="m {}")], THREE),
-    "another model's heatmap": (ROW, [of_heatmap(ROW, (1, 3, 5), "other")], None),
-    "a heatmap of an earlier run": (ROW, [of_heatmap(ROW, (1, 3, 5), heatmaps="m/old")], None),
-    "the same heatmap of another sentence": (ROW, [of_heatmap(ROW, (1, 3, 5), row_id="gold/001")], None),
-    "an own prompt": (ROW, [of_heatmap(ROW, (1, 3, 5), row_id=None, custom=True, heatmaps=None)], None),
-    "an own prompt that says more than it knows": (ROW, [of_heatmap(ROW, (1, 3, 5), custom=True)], None),
-    "no reference on either side": (ROW | {"heatmaps": None}, [of_heatmap(ROW, (1, 3, 5), heatmaps=None)], None),
+    "the very heatmap": (ROW, [judge_heatmap(ROW, (1, 3, 5))], THREE),
+    "under another name of the model": (ROW, [judge_heatmap(ROW, (1, 3, 5))._replace(model="m {}")], THREE),
+    "another model's heatmap": (ROW, [judge_heatmap(ROW, (1, 3, 5), "other")], None),
+    "a heatmap of an earlier run": (ROW, [judge_heatmap(ROW, (1, 3, 5), heatmaps="m/old")], None),
+    "the same heatmap of another sentence": (ROW, [judge_heatmap(ROW, (1, 3, 5), row_id="gold/001")], None),
+    "an own prompt": (ROW, [judge_heatmap(ROW, (1, 3, 5), row_id=None, custom=True, heatmaps=None)], None),
+    "an own prompt that says more than it knows": (ROW, [judge_heatmap(ROW, (1, 3, 5), custom=True)], None),
+    "no reference on either side": (ROW | {"heatmaps": None}, [judge_heatmap(ROW, (1, 3, 5), heatmaps=None)], None),
     "nobody": (ROW, [], None),
     "two annotators": (
         ROW,
-        [of_heatmap(ROW, (1, 3, 5)), of_heatmap(ROW, (2, 3, 1), annotator="other")],
+        [judge_heatmap(ROW, (1, 3, 5)), judge_heatmap(ROW, (2, 3, 1), annotator="other")],
         {"recall": 1.5, "precision": 3.0, "intuitiveness": 3.0},
     ),
 }
@@ -63,17 +63,18 @@ JOINS: dict[str, tuple[Row, list[Judgement], Mapping[str, float] | None]] = {
 @pytest.mark.parametrize("case", JOINS)
 def test_a_judgement_belongs_to_the_sentence_whose_heatmap_was_judged(case):
     row, judgements, expected = JOINS[case]
-    found = judged([row], compute_mean_points(judgements))
-    assert [of["id"] for of in found] == ([] if expected is None else [row["id"]])
-    for of in found:
-        assert {name: of["values"][name] for name in QUESTIONS} == expected
-        assert (of["values"]["auroc"], of["values"]["abnormal"]) == (0.5, 0.0)
+    joined = judged([row], compute_mean_points(judgements))
+    assert [joined_row["id"] for joined_row in joined] == ([] if expected is None else [row["id"]])
+    for joined_row in joined:
+        assert {name: joined_row["values"][name] for name in QUESTIONS} == expected
+        assert (joined_row["values"]["auroc"], joined_row["values"]["abnormal"]) == (0.5, 0.0)
 
 
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory) -> tuple[Path, list[Path], list[Row], dict[tuple[str, str], list[Judgement]]]:
-    """Logs of two models on 40 sentences of 13 patients, two files of answers to some of them: what was judged of each
-    model's heatmap by each annotator.
+    """Logs of two models on 40 sentences of 13 patients, and two answer files for some of them.
+
+    Returns the folder, the files, the rows, and the judgements by model and row id.
     """
     folder, random = tmp_path_factory.mktemp("correlations"), np.random.default_rng(3)
     rows = []
@@ -90,40 +91,44 @@ def scene(tmp_path_factory) -> tuple[Path, list[Path], list[Row], dict[tuple[str
         for annotator, some in (("ann", rows[:30]), ("other", rows[:2] + rows[20:35])):
             for row in some:
                 points = random.integers(1, 6, size=3).tolist()
-                of = of_heatmap(row, points, model, annotator=annotator)
-                judgements.setdefault((model, row["id"]), []).append(of)
+                entry = judge_heatmap(row, points, model, annotator=annotator)
+                judgements.setdefault((model, row["id"]), []).append(entry)
     files = [folder / f"{annotator}.jsonl" for annotator in ("ann", "other")]
     for file in files:
-        write(file, *(one for of in judgements.values() for one in of if one.annotator == file.stem))
+        write(file, *(item for entry in judgements.values() for item in entry if item.annotator == file.stem))
     return folder, files, rows, judgements
 
 
 def test_correlations_agree_with_scipy(scene, tmp_path):
     folder, files, rows, judgements = scene
     report = write_report([folder], tmp_path / "out", annotations=files)
-    found = csv_rows(tmp_path / "out" / CSV)
-    assert [(row["model"], row["value"]) for row in found] == [(model, title) for model in "mn" for title in TITLES]
-    for row in found:
+    table_rows = csv_rows(tmp_path / "out" / CSV)
+    assert [(row["model"], row["value"]) for row in table_rows] == [
+        (model, title) for model in "mn" for title in TITLES
+    ]
+    for row in table_rows:
         name = KEYS[row["value"]]
-        known = [(of, judgements.get((row["model"], of["id"]))) for of in rows]
+        row_judgements = [(logged_row, judgements.get((row["model"], logged_row["id"]))) for logged_row in rows]
         pairs = [
-            ({"abnormal": float(of["subsets"]["abnormal"])} | of["values"], said) for of, said in known if said
-        ]  # fmt: skip
-        pairs = [(values[name], said) for values, said in pairs if values[name] is not None]
+            ({"abnormal": float(logged_row["subsets"]["abnormal"])} | logged_row["values"], answers)
+            for logged_row, answers in row_judgements
+            if answers
+        ]
+        pairs = [(values[name], answers) for values, answers in pairs if values[name] is not None]
         assert int(row["n"]) == len(pairs)
         x = [value for value, _ in pairs]
         for question in QUESTIONS:
-            y = [np.mean([getattr(one, question) for one in said]) for _, said in pairs]
+            y = [np.mean([getattr(answer, question) for answer in answers]) for _, answers in pairs]
             if len(pairs) < 3 or len(set(x)) == 1:
                 assert row[question] == row[f"{question}_ci_low"] == row[f"{question}_ci_high"] == ""
                 continue
             assert float(row[question]) == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-12)  # pyright: ignore[reportAttributeAccessIssue]
             assert -1 <= float(row[f"{question}_ci_low"]) < float(row[f"{question}_ci_high"]) <= 1
-    undefined = {row["value"]: row for row in found if row["recall"] == ""}
+    undefined = {row["value"]: row for row in table_rows if row["recall"] == ""}
     assert {title: row["n"] for title, row in undefined.items()} == {"IOU@30": "35", "P@5": "2"}
     printed = {row[1]: row[2:] for row in rows_of(report, FIGURE)}
-    first = {row["value"]: row for row in found if row["model"] == "n"}["No Attn"]
-    numbers = [float(first[f"precision{end}"]) for end in ("", "_ci_low", "_ci_high")]
+    no_attn = {row["value"]: row for row in table_rows if row["model"] == "n"}["No Attn"]
+    numbers = [float(no_attn[f"precision{end}"]) for end in ("", "_ci_low", "_ci_high")]
     assert printed["No Attn"][1] == "{:.2f} [{:.2f}, {:.2f}]".format(*numbers)
     assert printed["IOU@30"] == ["–", "–", "–", "35"]
     assert "the heatmap is as much fainter" in report
@@ -133,10 +138,10 @@ def test_correlations_agree_with_scipy(scene, tmp_path):
 
 def test_what_matches_no_log_is_counted(scene, tmp_path):
     folder, files, _, judgements = scene
-    n = sum(len(of) for (model, _), of in judgements.items() if model == "n")
-    stale = of_heatmap(original(3), (1, 1, 1), heatmaps="m/old", annotator="third")
-    own = of_heatmap(original(4), (1, 1, 1), row_id=None, custom=True, heatmaps=None, annotator="third")
-    write(tmp_path / "third.jsonl", stale, own)
+    n = sum(len(entries) for (model, _), entries in judgements.items() if model == "n")
+    stale = judge_heatmap(original(3), (1, 1, 1), heatmaps="m/old", annotator="third")
+    custom = judge_heatmap(original(4), (1, 1, 1), row_id=None, custom=True, heatmaps=None, annotator="third")
+    write(tmp_path / "third.jsonl", stale, custom)
     write_answers(tmp_path / "unseen", [original(0, auroc=0.5)], model="unseen")
     report = write_report([folder / "m", tmp_path / "unseen"], annotations=[*files, tmp_path / "third.jsonl"])
     assert {row[0] for row in rows_of(report, FIGURE)} == {"m"}
@@ -144,21 +149,21 @@ def test_what_matches_no_log_is_counted(scene, tmp_path):
     assert "unseen: none of its heatmaps was judged; left out of Wrong Lung Figure 6" in report
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_nothing_that_was_judged_is_logged(tmp_path, own):
+@pytest.mark.parametrize("custom", [True, False])
+def test_nothing_that_was_judged_is_logged(tmp_path, custom):
     write_answers(tmp_path / "logs", [original(0, auroc=0.5)])
-    row = {"row_id": None, "custom": True, "heatmaps": None} if own else {}
-    write(tmp_path / "a.jsonl", of_heatmap(original(7), (1, 2, 3), **row))
+    row = {"row_id": None, "custom": True, "heatmaps": None} if custom else {}
+    write(tmp_path / "a.jsonl", judge_heatmap(original(7), (1, 2, 3), **row))
     report = write_report([tmp_path / "logs"], annotations=[tmp_path / "a.jsonl"])
     assert f"## {FIGURE}" not in report
-    assert f"Wrong Lung Figure {13 if own else 4}: " in report
+    assert f"Wrong Lung Figure {13 if custom else 4}: " in report
     assert "m: none of its heatmaps was judged" in report
-    assert ("1 of 1 judgements of report sentences (m: 1)" in report) != own
+    assert ("1 of 1 judgements of report sentences (m: 1)" in report) != custom
 
 
 def test_without_a_log_of_the_benchmark(tmp_path):
     write_log(tmp_path / "logs", "m", answered("chexpert_presence", 4, 2, 1))
-    write(tmp_path / "a.jsonl", of_heatmap(ROW, (1, 2, 3)))
+    write(tmp_path / "a.jsonl", judge_heatmap(ROW, (1, 2, 3)))
     report = write_report([tmp_path / "logs"], annotations=[tmp_path / "a.jsonl"])
     assert f"## {FIGURE}" not in report
     assert rows_of(report, "Wrong Lung Figure 4")[0][:2] == ["m", "1"]
@@ -166,12 +171,12 @@ def test_without_a_log_of_the_benchmark(tmp_path):
 
 
 def test_the_sentences_are_those_of_the_other_tables(tmp_path):
-    """Without gold, the originals of changed sentences; a changed sentence's own heatmap is none of an original."""
+    """Without gold, the originals of changed sentences count; a changed sentence's heatmap belongs to no original."""
     rows = [original(n, f"p{n}", auroc=n / 8) for n in range(5)]
-    pairs = [of for row in rows for of in (row, changed(row, "swap_left_right", auroc=0.5))]
+    pairs = [pair_row for row in rows for pair_row in (row, changed(row, "swap_left_right", auroc=0.5))]
     write_answers(tmp_path / "logs", pairs, config="swap_left_right")
-    said = [of_heatmap(row, (1 + n, 5 - n, 3)) for n, row in enumerate(rows)]
-    write(tmp_path / "a.jsonl", *said, of_heatmap(pairs[1], (1, 1, 1)))
+    judgements = [judge_heatmap(row, (1 + n, 5 - n, 3)) for n, row in enumerate(rows)]
+    write(tmp_path / "a.jsonl", *judgements, judge_heatmap(pairs[1], (1, 1, 1)))
     report = write_report([tmp_path / "logs"], annotations=[tmp_path / "a.jsonl"])
     assert rows_of(report, FIGURE)[0] == ["m", "AUROC", "1.00 [1.00, 1.00]", "-1.00 [-1.00, -1.00]", "–", "5"]
     assert "1 of 6 judgements of report sentences (m: 1)" in report
@@ -186,16 +191,16 @@ def test_answers_in_words_name_no_heatmap(tmp_path, reply, heatmaps):
 
 
 def test_intervals_are_those_of_drawn_patients():
-    """The same draws, with each patient's sentences repeated as often as the patient was drawn."""
+    """The test repeats the same draws: each patient's sentences occur once per draw of the patient."""
     random = np.random.default_rng(0)
     clusters = [f"p{n}" for n in random.integers(0, 9, size=30)]
     x, y = random.normal(size=(2, 30))
     names, group = np.unique(clusters, return_inverse=True)
     share = np.full(len(names), 1 / len(names))
-    drawn = np.random.default_rng(5).multinomial(len(names), share, size=200)
-    r = [stats.pearsonr(np.repeat(x, of[group]), np.repeat(y, of[group])).statistic for of in drawn]  # pyright: ignore[reportAttributeAccessIssue]
-    found = compute_r_interval(x, y, clusters, n_resamples=200, seed=5)
-    assert found == pytest.approx(tuple(np.quantile(r, [0.025, 0.975])), abs=1e-9)
+    weights = np.random.default_rng(5).multinomial(len(names), share, size=200)
+    r = [stats.pearsonr(np.repeat(x, draw[group]), np.repeat(y, draw[group])).statistic for draw in weights]  # pyright: ignore[reportAttributeAccessIssue]
+    interval = compute_r_interval(x, y, clusters, n_resamples=200, seed=5)
+    assert interval == pytest.approx(tuple(np.quantile(r, [0.025, 0.975])), abs=1e-9)
 
 
 POINTS = st.lists(st.tuples(st.floats(-1e3, 1e3), st.integers(1, 5)), min_size=3, max_size=20)
@@ -209,9 +214,9 @@ def test_intervals_lie_within_one_and_know_no_scale(points, extra):
     clusters = [str(n // 2) for n in range(len(x))]
     low, high = compute_r_interval(x, y, clusters, n_resamples=100)
     assert -1 <= low <= high <= 1
-    again = compute_r_interval(2 * x + 8, y, clusters, n_resamples=100)
-    assert again == pytest.approx((low, high), abs=1e-6)
-    copies = (np.tile(of, 1 + extra) for of in (x, y))
+    scaled = compute_r_interval(2 * x + 8, y, clusters, n_resamples=100)
+    assert scaled == pytest.approx((low, high), abs=1e-6)
+    copies = (np.tile(values, 1 + extra) for values in (x, y))
     copied = compute_r_interval(*copies, clusters * (1 + extra), n_resamples=100)
     assert copied == pytest.approx((low, high), abs=1e-6)
     assert all(math.isnan(end) for end in compute_r_interval(x, y, ["p"] * len(x))), "one patient shows no spread"

@@ -1,4 +1,4 @@
-"""Failed answers that a person sorts: which are drawn, what the file keeps, the page, and the table of the report."""
+"""Failed answers sorted by a person: their random choice, the file, the page, and the report's table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TABLE = "Figure 13, C and D: failed answers, sorted by people"
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """Of 20 answers 8 are wrong or unread; 4 more fail under a control, and others on another benchmark."""
+    """8 of 20 answers are wrong or unread; 4 more fail under a control, and some on a second benchmark."""
     folder = tmp_path / "logs"
     write_log(folder / "a", "m", answered("chexpert_presence", 20, 12, 5, unread=1))
     write_log(folder / "b", "m", answered("chexpert_presence", 4, 0, 4, prompt="b0, blank"))
@@ -37,31 +37,31 @@ def logs(tmp_path: Path) -> Path:
     return folder
 
 
-def session_of(logs: Path, answers: Any, n: int = 100, seed: int = 0) -> ErrorSession:
+def open_session(logs: Path, answers: Any, n: int = 100, seed: int = 0) -> ErrorSession:
     return ErrorSession(failures(cases(read_results([logs])).cases, n, seed), answers, "ann")
 
 
 def test_failed_answers_with_the_image_are_drawn_by_chance(logs: Path):
-    found = cases(read_results([logs])).cases
-    every = failures(found, 100, 0)
+    question_cases = cases(read_results([logs])).cases
+    every = failures(question_cases, 100, 0)
     outcomes = [failure.case.answers[failure.place].outcome for failure in every]
     assert (len(every), outcomes.count("wrong"), outcomes.count("unread")) == (8, 7, 1)
     assert {failure.case.answers[failure.place].shown for failure in every} == {"image"}
-    assert failures(found, 3, 0) == every[:3]
-    assert {failure.item for failure in failures(found, 8, 1)} == {failure.item for failure in every}
-    assert failures(found, 8, 1) != every
+    assert failures(question_cases, 3, 0) == every[:3]
+    assert {failure.item for failure in failures(question_cases, 8, 1)} == {failure.item for failure in every}
+    assert failures(question_cases, 8, 1) != every
 
 
 def test_what_is_said_is_kept_and_becomes_a_table(logs: Path, tmp_path: Path):
     out = tmp_path / "answers.jsonl"
     with open_answers(out) as (answers, _):
-        session = session_of(logs, answers)
+        session = open_session(logs, answers)
         for place, (category, fix) in enumerate([("reversal", "rule")] * 4 + [("distractor", "image")] * 2):
             assert session.find_next() == place
             session.judge(place, category, fix, 1.5)
         session.judge(0, "unread", "nothing", 1)  # takes the place of the first
     with open_answers(out) as (answers, _):
-        session = session_of(logs, answers)
+        session = open_session(logs, answers)
         assert (session.n_done, session.find_next(), session.get_judgement(0).category) == (6, 6, "unread")
     assert len(out.read_text().splitlines()) == 7
     assert len(read_errors([out, out])) == 6
@@ -74,7 +74,7 @@ def test_what_is_said_is_kept_and_becomes_a_table(logs: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"category": "other"}, "column 'category': is 'other'"),
         ({"fix": 3}, "column 'fix': is 3"),
@@ -82,11 +82,11 @@ def test_what_is_said_is_kept_and_becomes_a_table(logs: Path, tmp_path: Path):
     ],
     ids=str,
 )
-def test_a_line_that_says_something_else_is_refused(change: dict[str, Any], words: str, tmp_path: Path):
+def test_a_line_that_says_something_else_is_refused(change: dict[str, Any], message: str, tmp_path: Path):
     line = {"kind": "error", "annotator": "a", "task": "t", "row_id": "r", "model": "m", "category": "unread"}
     line |= {"fix": "rule", "seconds": 1.0, "version": "1"}
     (tmp_path / "a.jsonl").write_text(json.dumps(line | change) + "\n")
-    with pytest.raises(MedfaithError, match=re.escape(words)):
+    with pytest.raises(MedfaithError, match=re.escape(message)):
         read_errors([tmp_path / "a.jsonl"])
 
 
@@ -98,9 +98,9 @@ def test_a_person_sorts_in_a_browser(logs: Path, tmp_path: Path):
         try:
             assert process.stdout
             url = next(
-                found[0]
+                match[0]
                 for line in process.stdout
-                if (found := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line))
+                if (match := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line))
             )
             with browser() as running:
                 page = running.new_page(viewport={"width": 390, "height": 844})
@@ -117,7 +117,7 @@ def test_a_person_sorts_in_a_browser(logs: Path, tmp_path: Path):
                 page.get_by_text("All cases are judged.").wait_for()
         finally:
             process.kill()
-    assert [(one.annotator, one.category, one.fix) for one in read_errors([out])] == [
+    assert [(entry.annotator, entry.category, entry.fix) for entry in read_errors([out])] == [
         ("annotator", "distractor", "image")
     ] * 2
 
@@ -126,7 +126,7 @@ def test_what_a_model_says_is_a_text_on_the_page(tmp_path: Path):
     evil = "<b>\x1b[31m\u202ered"
     write_log(tmp_path, evil, [(row, evil) for row, _ in answered("chexpert_presence", 4, 1, 1)])
     with open_answers(tmp_path / "out.jsonl") as (answers, _):
-        case = format_case(session_of(tmp_path, answers, n=1), 0, ())
+        case = format_case(open_session(tmp_path, answers, n=1), 0, ())
     assert case.count("&lt;b&gt;␛[31m⟨U+202E⟩red") == 2
 
 

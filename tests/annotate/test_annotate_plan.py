@@ -1,4 +1,4 @@
-"""Instances in a seeded order, models under names dealt anew for each."""
+"""Instances in a seeded order, with new model aliases for each instance."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ ROWS = [
 
 def test_an_instance_is_an_image_with_its_sentences_in_their_order():
     plan = instances(ROWS, 0)
-    assert sorted(of.key for of in plan) == list("abcdef")
-    assert {of.size for of in plan} == {(5, 4)}
-    for of in plan:
-        assert [s.row_id for s in of.sentences] == [f"{of.key}/{n}" for n in (2, 0, 1)]
+    assert sorted(instance.key for instance in plan) == list("abcdef")
+    assert {instance.size for instance in plan} == {(5, 4)}
+    for instance in plan:
+        assert [s.row_id for s in instance.sentences] == [f"{instance.key}/{n}" for n in (2, 0, 1)]
     assert plan[0].sentences[0].boxes == ((1.0, 2.0, 3.0, 3.0),)
 
 
 def test_the_order_depends_on_the_seed_and_not_on_the_rows_order():
-    orders = {tuple(of.key for of in instances(ROWS, seed)) for seed in range(20)}
+    orders = {tuple(instance.key for instance in instances(ROWS, seed)) for seed in range(20)}
     assert len(orders) > 10
-    assert [of.key for of in instances(ROWS[::-1], 3)] == [of.key for of in instances(ROWS, 3)]
+    assert [instance.key for instance in instances(ROWS[::-1], 3)] == [instance.key for instance in instances(ROWS, 3)]
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=40, unique=True), st.integers(0, 2**63), st.text(), st.text())
@@ -40,11 +40,11 @@ def test_aliases_are_dealt_to_all_models_once(models, seed, annotator, instance)
 
 @pytest.mark.parametrize("change", ["seed", "annotator", "instance"])
 def test_aliases_are_dealt_anew(change):
-    """Of 400 deals of two models half should put the first in front: 4.5 standard deviations either side."""
+    """Half of 400 deals of two models should put the first one in front; the limits are 4.5 standard deviations."""
     changed = ({"seed": 0, "annotator": "a", "instance": "i"} | {change: n} for n in range(400))
     dealt = [aliases(["x", "y"], **{"annotator": "a"} | {k: v if k == "seed" else str(v) for k, v in c.items()})
              for c in changed]  # fmt: skip
-    assert 155 < sum(of["Model A"] == "x" for of in dealt) < 245
+    assert 155 < sum(deal["Model A"] == "x" for deal in dealt) < 245
 
 
 def test_names_go_on_after_the_alphabet():
@@ -54,5 +54,5 @@ def test_names_go_on_after_the_alphabet():
 
 
 def test_every_process_deals_alike():
-    """What was dealt once is dealt for ever: an annotator may go on another day."""
+    """A plan never changes, so an annotator may resume on another day."""
     assert "".join(aliases(list("abcdefg"), 5, "ann", "image").values()) == "cabfegd"

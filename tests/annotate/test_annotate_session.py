@@ -1,4 +1,4 @@
-"""One annotator's way through the instances, without a browser, and what the command refuses in words."""
+"""One annotator's session without a browser, and the command's errors."""
 
 from __future__ import annotations
 
@@ -29,49 +29,55 @@ def wanted(scene: Scene, **changes) -> session_setup.Wanted:
 
 
 @contextmanager
-def at_work(scene: Scene, path, aligners=None, **changes):
+def start_session(scene: Scene, path, aligners=None, **changes):
     with open_answers(path) as (answers, _):
         yield session_setup.prepare(wanted(scene, **changes), answers, aligners or {})[0]
 
 
 def test_all_the_way_with_a_stop_after_every_answer(scene, tmp_path):
-    path, seen = tmp_path / "a.jsonl", []
+    path, places = tmp_path / "a.jsonl", []
     while True:
-        with at_work(scene, path) as session:
+        with start_session(scene, path) as session:
             where = session.find_next()
             if where is None:
                 break
-            seen.append(where)
+            places.append(where)
             if where.alias is None:
                 session.choose(where.instance, where.instance)
             else:
                 session.judge(where.alias, session.build_prompt(where), [1, 2, 3 + where.instance], 1.26)
-    assert seen == [Place(n, alias) for n in (0, 1) for alias in (None, "Model A", "Model B")]
-    found, _ = read_judgements(path)
+    assert places == [Place(n, alias) for n in (0, 1) for alias in (None, "Model A", "Model B")]
+    judgements, _ = read_judgements(path)
     plan = scene.plan()
-    assert len(found) == 4
+    assert len(judgements) == 4
     for n, instance in enumerate(plan.instances):
-        of = [one for one in found if one.instance == instance.key]
-        assert {one.alias: one.model for one in of} == plan.aliases(n)
-        assert {(one.sentence, one.row_id, one.patient_id) for one in of} == {
+        instance_judgements = [judgement for judgement in judgements if judgement.instance == instance.key]
+        assert {judgement.alias: judgement.model for judgement in instance_judgements} == plan.aliases(n)
+        assert {(judgement.sentence, judgement.row_id, judgement.patient_id) for judgement in instance_judgements} == {
             (SENTENCES[n], instance.sentences[n].row_id, instance.patient_id)
         }
-        assert {(one.recall, one.precision, one.intuitiveness, one.seconds) for one in of} == {(1, 2, 3 + n, 1.3)}
-        assert all(one.heatmaps == scene.references[one.model][one.row_id] for one in of)
+        assert {
+            (judgement.recall, judgement.precision, judgement.intuitiveness, judgement.seconds)
+            for judgement in instance_judgements
+        } == {(1, 2, 3 + n, 1.3)}
+        assert all(
+            judgement.heatmaps == scene.references[judgement.model][judgement.row_id]
+            for judgement in instance_judgements
+        )
 
 
 def test_the_first_choice_stands(scene, tmp_path):
-    with at_work(scene, tmp_path / "a.jsonl") as session:
+    with start_session(scene, tmp_path / "a.jsonl") as session:
         session.choose(0, 1)
         session.choose(0, 0)
-        chosen = session.get_choice(0)
-        assert chosen is not None
-        assert chosen.text == SENTENCES[1]
+        choice = session.get_choice(0)
+        assert choice is not None
+        assert choice.text == SENTENCES[1]
     assert len((tmp_path / "a.jsonl").read_text().splitlines()) == 1
 
 
 def test_going_back_and_answering_again(scene, tmp_path):
-    with at_work(scene, tmp_path / "a.jsonl") as session:
+    with start_session(scene, tmp_path / "a.jsonl") as session:
         assert session.find_previous(session.find_next()) is None
         for _ in range(2):
             where = session.find_next()
@@ -93,34 +99,34 @@ def test_going_back_and_answering_again(scene, tmp_path):
 
 def test_annotators_see_the_same_images_and_answer_for_themselves(scene, tmp_path):
     for annotator in ("ann", "other"):
-        with at_work(scene, tmp_path / "a.jsonl", annotator=annotator) as session:
+        with start_session(scene, tmp_path / "a.jsonl", annotator=annotator) as session:
             assert session.find_next() == Place(0, None)
             assert session.plan.instances == scene.plan().instances
             session.choose(0, 0)
             session.judge("Model A", session.build_prompt(Place(0, "Model A")), [1, 1, 1], 0)
-    assert [one.annotator for one in read_judgements(tmp_path / "a.jsonl")[0]] == ["ann", "other"]
+    assert [judgement.annotator for judgement in read_judgements(tmp_path / "a.jsonl")[0]] == ["ann", "other"]
 
 
 @pytest.mark.parametrize("boxes", [False, True])
 def test_what_is_shown_is_the_models_own(scene, tmp_path, boxes):
-    with at_work(scene, tmp_path / "a.jsonl") as session:
+    with start_session(scene, tmp_path / "a.jsonl") as session:
         session.choose(0, 1)
         instance = session.plan.instances[0]
         plain = picture(open_image(instance.image, scene.roots))
         for alias, model in session.aliases(session.build_prompt(Place(0, "Model A"))).items():
-            shown = session.show(alias, session.build_prompt(Place(0, alias)), boxes)
+            view = session.show(alias, session.build_prompt(Place(0, alias)), boxes)
             row = instance.sentences[1]
             entry = open_store(scene.heatmaps).read(scene.references[model][row.row_id], row.row_id)
             expected = overlay(plain, entry.maps["attention"], entry.geometry)
             if boxes:
                 expected = draw_boxes(expected, row.boxes, instance.size)
-            assert shown.heatmap.tobytes() == expected.tobytes()
-            assert (shown.plain.tobytes() == plain.tobytes()) != boxes
-            assert shown.nowhere == pytest.approx(0.4 * MODELS.index(model), abs=1e-3)
+            assert view.heatmap.tobytes() == expected.tobytes()
+            assert (view.plain.tobytes() == plain.tobytes()) != boxes
+            assert view.nowhere == pytest.approx(0.4 * MODELS.index(model), abs=1e-3)
 
 
 class Aligner:
-    """Attends to the left or to the right half; remembers what it was asked."""
+    """An aligner that attends to the left or to the right half and records its prompts."""
 
     identity = {}  # noqa: RUF012
 
@@ -136,15 +142,15 @@ class Aligner:
 
 def test_custom_prompts_go_to_the_live_models_and_apart_into_the_file(scene, tmp_path):
     live = {"left": Aligner(0), "right": Aligner(1)}
-    with at_work(scene, tmp_path / "a.jsonl", live) as session:
+    with start_session(scene, tmp_path / "a.jsonl", live) as session:
         prompt = session.build_own_prompt(1, "  A   nodule on the left. ")
         assert prompt == (1, None, "A nodule on the left.", ())
         for alias, model in session.aliases(prompt).items():
             assert session.get_judgement(Place(1, alias), prompt) is None
-            shown = np.asarray(session.show(alias, prompt, boxes=False).heatmap, float)
+            heatmap = np.asarray(session.show(alias, prompt, boxes=False).heatmap, float)
             session.show(alias, prompt, boxes=False)
             plain = np.asarray(session.plain(1), float)
-            across = np.abs(shown - plain)[:600].sum(axis=(0, 2))
+            across = np.abs(heatmap - plain)[:600].sum(axis=(0, 2))
             assert (across[:300].sum() > across[-300:].sum()) == (model == "left")
             session.judge(alias, prompt, [1, 2, 3], 0.0)
             assert session.get_judgement(Place(1, alias), prompt).model == model
@@ -153,22 +159,22 @@ def test_custom_prompts_go_to_the_live_models_and_apart_into_the_file(scene, tmp
         assert live["left"].asked == [((size[1], size[0]), "A nodule on the left.")]  # once
         with pytest.raises(InputError, match="has no word"):
             session.build_own_prompt(0, " \n")
-    found, _ = read_judgements(tmp_path / "a.jsonl")
-    assert {(one.model, one.custom, one.row_id, one.heatmaps) for one in found} == {
+    judgements, _ = read_judgements(tmp_path / "a.jsonl")
+    assert {(judgement.model, judgement.custom, judgement.row_id, judgement.heatmaps) for judgement in judgements} == {
         ("left", True, None, None), ("right", True, None, None),
     }  # fmt: skip
 
 
 def test_a_live_model_with_broken_weights(scene, tmp_path):
     broken = {"left": Aligner(0, float("nan"))}
-    with at_work(scene, tmp_path / "a.jsonl", broken) as session, pytest.raises(MedfaithError, match="no number"):
+    with start_session(scene, tmp_path / "a.jsonl", broken) as session, pytest.raises(MedfaithError, match="no number"):
         session.show("Model A", session.build_own_prompt(0, "A nodule."), boxes=False)
 
 
 def test_an_image_of_another_size_than_its_rows(scene, tmp_path):
-    with at_work(scene, tmp_path / "a.jsonl") as session:
-        first = session.plan.instances[0]
-        copy = tmp_path / "mimic_cxr" / first.key
+    with start_session(scene, tmp_path / "a.jsonl") as session:
+        instance = session.plan.instances[0]
+        copy = tmp_path / "mimic_cxr" / instance.key
         copy.parent.mkdir(parents=True)
         Image.new("L", (10, 20)).save(copy)
         roots = {"mimic_cxr": tmp_path / "mimic_cxr"}
@@ -183,7 +189,7 @@ def test_sentences_that_not_every_run_answered_are_left_out(scene, tmp_path):
     runs = [scene.runs[MODELS[0]], tmp_path / "run"]
     with open_answers(tmp_path / "a.jsonl") as (answers, _):
         session, notes = session_setup.prepare(wanted(scene, runs=runs), answers, {})
-    assert sorted(len(of.sentences) for of in session.plan.instances) == [1, 2]
+    assert sorted(len(instance.sentences) for instance in session.plan.instances) == [1, 2]
     assert "1 sentences are left out" in notes[0]
 
 
@@ -195,38 +201,39 @@ def test_one_model_with_other_arguments_is_another_model(scene, tmp_path):
     assert session.plan.models == ('same {"tau": 1}', 'same {"tau": 2}')
 
 
-def run_of(scene, folder, columns=None, **how):
-    """A log of the model "m", of the scene's rows with other columns."""
+def write_changed_run(scene, folder, columns=None, **options):
+    """Write a log of model "m" on the scene's rows with changed columns."""
     rows = [row | (columns or {}) for row in scene.rows]
-    return write_run(folder / "run", "m", rows, scene.references[MODELS[0]], **how)
+    return write_run(folder / "run", "m", rows, scene.references[MODELS[0]], **options)
 
 
-def of_another_row(scene, folder):
+def write_other_row(scene, folder):
     store = HeatmapStore(folder, {"m": 1})
     store.write("s1/9", "0" * 16, {"attention": np.ones((2, 2)) / 4}, Geometry.whole((5, 5)))
     return write_run(folder / "run", "m", [scene.rows[0] | {"id": "s1/9"}], {"s1/9": store.reference("0" * 16)})
 
 
-REFUSED = {  # what is changed of what is wanted, in a scene and an empty folder; what is said of it
+REFUSED = {  # change of the setup, from a scene and an empty folder; message of the refusal
     "no log": (lambda scene, at: {"runs": [at]}, "no sample log of lm-eval"),
     "a log of another task": (
-        lambda scene, at: {"runs": [run_of(scene, at, task="medfaith_wrong_lung_trimmed")]},
+        lambda scene, at: {"runs": [write_changed_run(scene, at, task="medfaith_wrong_lung_trimmed")]},
         "no sample log of medfaith_wrong_lung_gold",
     ),
     "answers in words": (
-        lambda scene, at: {"runs": [run_of(scene, at, says="words")]}, "4 of 4 answers name no heatmaps",
+        lambda scene, at: {"runs": [write_changed_run(scene, at, says="words")]}, "4 of 4 answers name no heatmaps",
     ),
     "a model's second run": (
-        lambda scene, at: {"runs": [run_of(scene, at), run_of(scene, at / "again")]}, "a second run of m",
+        lambda scene, at: {"runs": [write_changed_run(scene, at), write_changed_run(scene, at / "again")]},
+        "a second run of m",
     ),
     "another store": (lambda scene, at: {"heatmaps": at}, "the heatmaps of 4 of 4 answers"),
     "no store": (lambda scene, at: {"heatmaps": at / "none"}, "no such folder"),
     "rows of another build": (
-        lambda scene, at: {"runs": [run_of(scene, at, {"sentence": "Heart size is normal."})]},
+        lambda scene, at: {"runs": [write_changed_run(scene, at, {"sentence": "Heart size is normal."})]},
         "is not the sentence that a run was asked about",
     ),
     "rows that are not there": (
-        lambda scene, at: {"runs": [of_another_row(scene, at)], "heatmaps": at}, "has 0 of the 1 sentences",
+        lambda scene, at: {"runs": [write_other_row(scene, at)], "heatmaps": at}, "has 0 of the 1 sentences",
     ),
     "no image": (lambda scene, at: {"roots": {"mimic_cxr": at}}, "no such file below"),
 }  # fmt: skip
@@ -234,61 +241,61 @@ REFUSED = {  # what is changed of what is wanted, in a scene and an empty folder
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_judged_is_said_before_the_first_question(scene, tmp_path, case):
-    change, said = REFUSED[case]
+    change, message = REFUSED[case]
     (tmp_path / "at").mkdir()
     with (
-        pytest.raises(MedfaithError) as refused,
-        at_work(scene, tmp_path / "a.jsonl", **change(scene, tmp_path / "at")),
+        pytest.raises(MedfaithError) as error_info,
+        start_session(scene, tmp_path / "a.jsonl", **change(scene, tmp_path / "at")),
     ):
         pass
-    assert said in str(refused.value)
+    assert message in str(error_info.value)
 
 
 def test_live_models_that_are_none(capsys):
     assert session_setup.load_aligners({}) == ({}, session_setup.NO_MODEL)
-    found, said = session_setup.load_aligners({"secret": ("nonsense:/secret/path", {})})
-    assert (found, said) == ({}, session_setup.NOT_LOADED)
+    aligners, message = session_setup.load_aligners({"secret": ("nonsense:/secret/path", {})})
+    assert (aligners, message) == ({}, session_setup.NOT_LOADED)
     assert "nonsense:/secret/path" in capsys.readouterr().err
 
 
-def refused(arguments: list[str], capsys) -> str:
+def require_refusal(arguments: list[str], capsys) -> str:
     assert main(arguments) == 2
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    return said
+    error = capsys.readouterr().err
+    assert "Traceback" not in error
+    return error
 
 
 def test_gradio_is_an_extra(scene, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "gradio", None)
-    said = refused(scene.arguments(tmp_path / "a.jsonl"), capsys)
-    assert 'pip install "medfaith[annotate]"' in said
+    error = require_refusal(scene.arguments(tmp_path / "a.jsonl"), capsys)
+    assert 'pip install "medfaith[annotate]"' in error
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_port_in_use(scene, tmp_path, capsys):
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        said = refused(scene.arguments(tmp_path / "a.jsonl", "--port", str(port)), capsys)
-    assert f"port {port}: is in use" in said
-    assert "--port" in said
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        error = require_refusal(scene.arguments(tmp_path / "a.jsonl", "--port", str(port)), capsys)
+    assert f"port {port}: is in use" in error
+    assert "--port" in error
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("option", "message"),
     [
         *((["--port", port], f"port {port}: cannot be used") for port in ("-1", "70000")),
         *((["--live", live], "NAME=PRETRAINED") for live in ("nameless", "=clip:x", "a=", "a=clip:x,explainer")),
         (["--heatmaps", "none", "--port", "0"], "no such folder"),
     ],
 )
-def test_options_that_cannot_work(scene, tmp_path, capsys, option, said):
-    assert said in refused(scene.arguments(tmp_path / "a.jsonl", *option), capsys)
+def test_options_that_cannot_work(scene, tmp_path, capsys, option, message):
+    assert message in require_refusal(scene.arguments(tmp_path / "a.jsonl", *option), capsys)
     assert not (tmp_path / "a.jsonl").exists() or not (tmp_path / "a.jsonl").stat().st_size
 
 
 def test_a_file_that_another_process_writes(scene, tmp_path, capsys):
     with open_answers(tmp_path / "a.jsonl"):
-        said = refused(scene.arguments(tmp_path / "a.jsonl", "--port", "0"), capsys)
-    assert "another process writes answers to it" in said
+        error = require_refusal(scene.arguments(tmp_path / "a.jsonl", "--port", "0"), capsys)
+    assert "another process writes answers to it" in error

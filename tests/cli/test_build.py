@@ -1,4 +1,4 @@
-"""`medfaith build` and `medfaith verify` as a user runs them, of every benchmark."""
+"""`medfaith build` and `medfaith verify` from the command line, for every benchmark."""
 
 from __future__ import annotations
 
@@ -29,9 +29,11 @@ def roots(phantom_roots, phantom_heal_roots, phantom_surgx_roots, phantom_wrong_
     return phantom_surgx_roots | phantom_wrong_lung_roots | phantom_heal_roots | phantom_roots
 
 
-def given(benchmark: str, roots: dict[str, Path], *arguments: str) -> list[str]:
-    """A build's words, with the roots of the benchmark's sources."""
-    needed = {source for of_config in BENCHMARKS[benchmark].needs.values() for source in of_config} & roots.keys()
+def build_arguments(benchmark: str, roots: dict[str, Path], *arguments: str) -> list[str]:
+    """Build the command line of a build, with the roots of the benchmark's sources."""
+    needed = {
+        source for config_sources in BENCHMARKS[benchmark].needs.values() for source in config_sources
+    } & roots.keys()
     return ["build", benchmark, *root_words({name: roots[name] for name in sorted(needed)}), *arguments]
 
 
@@ -61,8 +63,8 @@ TOLD = {
 
 @pytest.mark.parametrize("name", TOLD)
 def test_what_is_told_is_built_recorded_and_verified(name, roots, tmp_path, capsys):
-    words, expected = TOLD[name]
-    assert main(given(name, roots, *words.split(), "--seed", "4", "--out", str(tmp_path / "data"))) == 0
+    options, expected = TOLD[name]
+    assert main(build_arguments(name, roots, *options.split(), "--seed", "4", "--out", str(tmp_path / "data"))) == 0
     printed, complaint = capsys.readouterr()
     assert complaint == "", "no progress bar in a pipe"
     (folder,) = (tmp_path / "data").glob(f"{name}-*")
@@ -76,30 +78,30 @@ def test_what_is_told_is_built_recorded_and_verified(name, roots, tmp_path, caps
     for text in (printed, capsys.readouterr().out):
         for key in record["splits"]:
             assert re.search(rf"^{' +'.join(key.split('/'))} .* sound", text, re.MULTILINE), key
-    apart = {"mimic_cxr_reports": roots["mimic_cxr"]}  # which the record names by themselves
-    assert rebuilt(record, roots | apart, tmp_path / "again") == record
+    reports_root = {"mimic_cxr_reports": roots["mimic_cxr"]}  # which the record names by themselves
+    assert run_rebuild(record, roots | reports_root, tmp_path / "again") == record
     next(folder.glob("*/*.parquet")).write_bytes(b"PAR1")
     assert main(["verify", str(tmp_path / "data")]) == 2
     assert "is no readable Parquet" in capsys.readouterr().err
 
 
-def rebuilt(record: dict[str, Any], roots: dict[str, Path], out: Path, flow: str = "") -> dict[str, Any]:
-    """build.json of what the card's command gives, with a path in place of each PATH, DIR and FLOW."""
+def run_rebuild(record: dict[str, Any], roots: dict[str, Path], out: Path, flow: str = "") -> dict[str, Any]:
+    """Run the command from the card and return its build.json; each PATH, DIR and FLOW is replaced by a path."""
     places = {"DIR": str(out), "FLOW": flow}
 
-    def placed(word: str) -> str:
+    def fill_placeholder(word: str) -> str:
         source, _, path = word.partition("=")
         return f"{source}={roots[source]}" if path == "PATH" else places.get(word, word)
 
-    words = [placed(word) for word in rebuild(record)]
-    assert main(words[1:]) == 0
-    (found,) = out.glob("*/build.json")
-    return json.loads(found.read_text())
+    arguments = [fill_placeholder(word) for word in rebuild(record)]
+    assert main(arguments[1:]) == 0
+    (record_path,) = out.glob("*/build.json")
+    return json.loads(record_path.read_text())
 
 
 def test_a_build_with_motion_is_built_again(phantom_surgx_build, phantom_surgx_flow, phantom_surgx_roots, tmp_path):
     record = json.loads((phantom_surgx_build / "surgxbench-cholect45" / "build.json").read_text())
-    assert rebuilt(record, phantom_surgx_roots, tmp_path, str(phantom_surgx_flow)) == record
+    assert run_rebuild(record, phantom_surgx_roots, tmp_path, str(phantom_surgx_flow)) == record
 
 
 def test_a_build_with_reports_that_lie_apart_is_built_again(phantom_heal_roots, tmp_path):
@@ -109,7 +111,7 @@ def test_a_build_with_reports_that_lie_apart_is_built_again(phantom_heal_roots, 
     (built,) = BENCHMARKS["heal-medvqa"].build(roots, tmp_path / "built", configs=["mimic"])
     record = json.loads((built / "build.json").read_text())
     assert "mimic_cxr_reports" in record["sources"]
-    assert rebuilt(record, roots, tmp_path / "again") == record
+    assert run_rebuild(record, roots, tmp_path / "again") == record
 
 
 def test_motion_s_options_reach_the_build_together_with_flow(tmp_path, capsys):
@@ -117,10 +119,10 @@ def test_motion_s_options_reach_the_build_together_with_flow(tmp_path, capsys):
     surgx = BENCHMARKS["surgxbench"]
     command.add_options(parser, surgx.options)
     parser.add_argument("--out", type=Path, default=tmp_path)
-    words = "--flow raft --gamma 0.5 --trim 0.1 --motion-floor 2 --raft-weights w.pth"
-    motion = command.options_of(parser.parse_args(words.split()), surgx.options).motion
-    of_flow = {"flow": "raft", "gamma": 0.5, "trim": 0.1, "floor": 2.0, "weights": "w.pth"}
-    assert dataclasses.asdict(motion) == of_flow | {"cache": tmp_path / ".surgxbench-motion"}
+    flags = "--flow raft --gamma 0.5 --trim 0.1 --motion-floor 2 --raft-weights w.pth"
+    motion = command.options_of(parser.parse_args(flags.split()), surgx.options).motion
+    flow_options = {"flow": "raft", "gamma": 0.5, "trim": 0.1, "floor": 2.0, "weights": "w.pth"}
+    assert dataclasses.asdict(motion) == flow_options | {"cache": tmp_path / ".surgxbench-motion"}
     moved = command.options_of(parser.parse_args(["--flow", "raft", "--motion-cache", "x"]), surgx.options)
     assert moved.motion.cache == Path("x")
     assert command.options_of(parser.parse_args([]), surgx.options) == surgx.options()
@@ -142,36 +144,36 @@ def test_verify_takes_a_folder_with_several_benchmarks(phantom_build, phantom_wr
 def test_bytes_do_not_depend_on_workers_and_on_the_layout_of_a_root(roots, phantom_build, tmp_path):
     inner = roots | {"chexpert": roots["chexpert"] / "CheXpert-v1.0-small"}
     configs = [word for side in ("presence", "absence") for word in ("--config", f"chexpert_{side}")]
-    words = given("cxr-contrabench", inner, *configs, "--workers", "3", "--out", str(tmp_path))
-    assert main(words) == 0
-    made, usual = digests(tmp_path), digests(phantom_build)
-    rows = {name for name in made if name.endswith(".parquet")}
+    arguments = build_arguments("cxr-contrabench", inner, *configs, "--workers", "3", "--out", str(tmp_path))
+    assert main(arguments) == 0
+    built, usual = digests(tmp_path), digests(phantom_build)
+    rows = {name for name in built if name.endswith(".parquet")}
     assert len(rows) > 2
-    assert {name: made[name] for name in rows} == {name: usual[name] for name in rows}
+    assert {name: built[name] for name in rows} == {name: usual[name] for name in rows}
 
 
 @pytest.mark.parametrize(
-    ("named", "expected"),
+    ("config_names", "expected"),
     [
         (["silver"], [*wrong_lung.CONFIGS, "silver"]),
         (["gold", "silver"], ["gold", "silver"]),
     ],
 )
-def test_silver_is_added_to_what_a_build_makes(roots, phantom_wrong_lung_build, tmp_path, named, expected):
-    """Alone, to a build of all configs, whose rows it leaves as they are; else to those that are named."""
+def test_silver_is_added_to_what_a_build_makes(roots, phantom_wrong_lung_build, tmp_path, config_names, expected):
+    """Silver alone extends a build of all configs and leaves their rows unchanged; else the named configs are built."""
     before = digests(phantom_wrong_lung_build / LUNG)
     folder = shutil.copytree(phantom_wrong_lung_build, tmp_path, dirs_exist_ok=True) / LUNG
-    words = [part for config in named for part in ("--config", config)]
-    assert main(given("wrong-lung", roots, "--out", str(tmp_path), *words)) == 0
+    options = [argument for config in config_names for argument in ("--config", config)]
+    assert main(build_arguments("wrong-lung", roots, "--out", str(tmp_path), *options)) == 0
     splits = json.loads((folder / "build.json").read_text())["splits"]
     assert list(dict.fromkeys(key.split("/")[0] for key in splits)) == expected
-    after = {name: of for name, of in digests(folder).items() if name.endswith(".parquet")}
+    after = {name: digest for name, digest in digests(folder).items() if name.endswith(".parquet")}
     assert {name.split("/")[0] for name in after} == set(expected)
-    assert before.items() >= {name: of for name, of in after.items() if not name.startswith("silver/")}.items()
+    assert before.items() >= {name: digest for name, digest in after.items() if not name.startswith("silver/")}.items()
 
 
-# One damaged file a benchmark: what is replaced in it (None: the file goes), and what the error names. The readers' own
-# tests have the others.
+# One damaged file per benchmark: the replaced text (None removes the file), and fragments of the error. The readers'
+# own tests cover other faults.
 BAD_INPUT = {
     "cxr-contrabench": (
         ("chexpert", "train.csv", r"(?m)\A(.*\n.*\n.*),[^,]*$", r"\1,3"),
@@ -191,7 +193,7 @@ BAD_INPUT = {
 
 @pytest.mark.parametrize("name", BAD_INPUT)
 def test_bad_input_is_explained_with_status_2_and_nothing_is_written(name, roots, tmp_path, capsys):
-    (source_id, file, pattern, instead), words = BAD_INPUT[name]
+    (source_id, file, pattern, instead), fragments = BAD_INPUT[name]
     root = shutil.copytree(roots[source_id], tmp_path / source_id)
     path = next(root.rglob(file))
     if instead is None:
@@ -199,16 +201,16 @@ def test_bad_input_is_explained_with_status_2_and_nothing_is_written(name, roots
     else:
         path.write_text(re.sub(pattern, instead, path.read_text(), count=1))
     out = tmp_path / "out"
-    assert main(given(name, roots | {source_id: root}, "--out", str(out))) == 2
+    assert main(build_arguments(name, roots | {source_id: root}, "--out", str(out))) == 2
     error = capsys.readouterr().err
-    for word in ["medfaith: ", *words]:
+    for word in ["medfaith: ", *fragments]:
         assert word in error
     assert "Traceback" not in error
     assert not out.exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("arguments", "expected"),
     [
         ("cxr-contrabench --config chexpert_presence", ["how to get it", "--root chexpert=PATH"]),
         ("cxr-contrabench", ["needs all sources of one of its configs", "Open-i"]),
@@ -226,26 +228,28 @@ def test_bad_input_is_explained_with_status_2_and_nothing_is_written(name, roots
         ("surgxbench --trim 3 --root x=y", ["--trim changes nothing without --flow"]),
     ],
 )
-def test_what_cannot_be_built_is_explained_with_status_2(words, expected, tmp_path, monkeypatch, capsys):
+def test_what_cannot_be_built_is_explained_with_status_2(arguments, expected, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(["build", *words.split()]) == 2
+    assert main(["build", *arguments.split()]) == 2
     error = capsys.readouterr().err
     for word in expected:
         assert word in error
 
 
 def test_a_view_that_no_image_has_is_explained(phantom_heal_roots, tmp_path, capsys):
-    words = given("heal-medvqa", phantom_heal_roots, "--config", "mimic", "--view", "XY", "--out", str(tmp_path))
-    assert main(words) == 2
+    arguments = build_arguments(
+        "heal-medvqa", phantom_heal_roots, "--config", "mimic", "--view", "XY", "--out", str(tmp_path)
+    )
+    assert main(arguments) == 2
     assert "--view XY" in capsys.readouterr().err
 
 
 # What each option of each benchmark allows, if not everything.
 CLOSED = [
-    (name, one.flag, one.choices)
+    (name, option.flag, option.choices)
     for name, benchmark in BENCHMARKS.items()
-    for one in declared(benchmark.options).values()
-    if one.choices
+    for option in declared(benchmark.options).values()
+    if option.choices
 ] + [(name, "--config", benchmark.needs) for name, benchmark in BENCHMARKS.items()]
 
 
@@ -266,9 +270,9 @@ def test_help_says_what_each_option_is_by_default(benchmark: Benchmark, capsys):
         main(["build", benchmark.name, "--help"])
     assert stop.value.code == 0
     text = "".join(capsys.readouterr().out.split())  # lines break within words
-    for of in (benchmark.options, *groups(benchmark.options).values()):
-        for one in declared(of).values():
-            assert "".join(f"{one.help} (default: {one.default})".split()) in text
-            assert all("".join(choice.split()) in text for choice in one.choices)
+    for option_class in (benchmark.options, *groups(benchmark.options).values()):
+        for option in declared(option_class).values():
+            assert "".join(f"{option.help} (default: {option.default})".split()) in text
+            assert all("".join(choice.split()) in text for choice in option.choices)
     assert "".join(benchmark.note.split()) in text
     assert f"(default:{''.join(benchmark.unasked.split())});oneof" in text

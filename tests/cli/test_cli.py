@@ -1,4 +1,4 @@
-"""The command as a user runs it: what it prints, and how it refuses bad input."""
+"""The command line: printed output, and errors for bad input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_sources_lists_every_source_and_how_to_get_the_missing_ones(phantom_root
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "fragments"),
     [
         ("verify absent", ["absent", "is not a folder"]),
         ("verify .", ["holds no build"]),
@@ -32,7 +32,7 @@ def test_sources_lists_every_source_and_how_to_get_the_missing_ones(phantom_root
         ("phantom file", ["file: is not an empty folder"]),
     ],
 )
-def test_a_wrong_argument_is_explained_with_status_2(arguments, words, tmp_path, monkeypatch, capsys):
+def test_a_wrong_argument_is_explained_with_status_2(arguments, fragments, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     mine = [tmp_path / "phantom" / "mine.txt", tmp_path / "file"]
     for path in mine:
@@ -40,7 +40,7 @@ def test_a_wrong_argument_is_explained_with_status_2(arguments, words, tmp_path,
         path.touch()
     assert main(arguments.split()) == 2
     error = capsys.readouterr().err
-    for word in words:
+    for word in fragments:
         assert word in error
     assert [path for path in sorted(tmp_path.rglob("*")) if path.is_file()] == sorted(mine)
 
@@ -100,20 +100,20 @@ medfaith_surgx_triplets  (test split)
 def test_help_of_eval_lists_the_models_in_one_line_each(capsys):
     with pytest.raises(SystemExit):
         main(["eval", "--help"])
-    found = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if len(line) <= 100]
-    assert [[name, about] for name, about in ABOUT.items() if [name, about] not in found] == []
+    listed = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines() if len(line) <= 100]
+    assert [[name, description] for name, description in ABOUT.items() if [name, description] not in listed] == []
 
 
 @pytest.mark.parametrize(
-    ("words", "missing"),
+    ("arguments", "missing"),
     [
         ((), "--model and --tasks: not given"),
         (("--model", "oracle"), "--tasks: not given"),
         (("-t", "medfaith_contrabench", "--limit", "2"), "--model: not given"),
     ],
 )
-def test_eval_names_what_a_run_needs_before_it_loads_lm_eval(words, missing, capsys):
-    assert main(["eval", *words]) == 2
+def test_eval_names_what_a_run_needs_before_it_loads_lm_eval(arguments, missing, capsys):
+    assert main(["eval", *arguments]) == 2
     assert f"medfaith: {missing}\n  what to do: " in capsys.readouterr().err
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C is one line and exit status 130, whatever the command is doing, its imports included."""
+"""Ctrl-C prints one line and exits with status 130 at any moment, including imports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-# A module stands for the moment: the signal comes while the command imports it, whatever the machine's speed.
+# A module marks the moment: the signal arrives while the command imports it, at any speed of the machine.
 AT = """
 import importlib.abc, os, signal, sys
 class Interrupting(importlib.abc.MetaPathFinder):
@@ -24,7 +24,7 @@ raise SystemExit(main())
 
 
 # Each moment is swallowed: by `except:`, by Python in `__del__`, and where the command has no more to do. The last one
-# is asyncio's, which cancels what it runs.
+# is asyncio's, which cancels its running task.
 SWALLOWED = """
 import asyncio, os, signal, threading
 def interrupt():
@@ -58,7 +58,7 @@ raise SystemExit(main())
 
 
 @pytest.mark.parametrize(
-    ("moment", "said"),
+    ("moment", "output"),
     [
         ("bare() or work()", "swallowed\n"),
         ("Deleted() and work()", ""),
@@ -66,11 +66,11 @@ raise SystemExit(main())
         ("asyncio.run(loop())", "cancelled\n"),
     ],
 )
-def test_an_interrupt_that_is_swallowed_ends_the_command_all_the_same(moment, said):
+def test_an_interrupt_that_is_swallowed_ends_the_command_all_the_same(moment, output):
     ended = subprocess.run(
         [sys.executable, "-c", SWALLOWED.format(moment=moment)], check=False, capture_output=True, text=True
     )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, said, "medfaith: interrupted\n")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, output, "medfaith: interrupted\n")
 
 
 @pytest.mark.parametrize("module", ["medfaith.cli", "argparse", "medfaith.loaders.sources", "medfaith.task_list"])
@@ -82,11 +82,11 @@ def test_ctrl_c_during_an_import_is_one_line(module):
 
 
 def test_the_entry_imports_nothing_of_the_house():
-    told = "import sys; before = {*sys.modules}; import medfaith.__main__; print(*sorted({*sys.modules} - before))"
-    said = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout
-    ours = [name for name in said.split() if name.startswith("medfaith")]
+    code = "import sys; before = {*sys.modules}; import medfaith.__main__; print(*sorted({*sys.modules} - before))"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    ours = [name for name in output.split() if name.startswith("medfaith")]
     assert ours == ["medfaith", "medfaith.__main__"]
-    assert "importlib.metadata" not in said.split()
+    assert "importlib.metadata" not in output.split()
 
 
 def test_the_installed_command_is_that_entry():

@@ -1,4 +1,4 @@
-"""Every job says how far it is, also where stderr is a file; here each item is worth a line."""
+"""Every job reports its progress, also if stderr is a file; in these tests each item prints a line."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from medfaith.loaders import progress
 
 @pytest.fixture
 def titles(monkeypatch, capsys):
-    """Runs a command; returns the titles of its lines, in order."""
+    """Return a function that runs a command and returns the titles of its progress lines, in order."""
     monkeypatch.setattr(progress, "EVERY", 0.0)
 
-    def run(*words) -> list[str]:
-        assert main([str(word) for word in words]) == 0
+    def run(*arguments) -> list[str]:
+        assert main([str(word) for word in arguments]) == 0
         written = capsys.readouterr()
         assert "\r" not in written.err
         assert "/s" not in written.out
@@ -33,9 +33,9 @@ def test_each_job(titles, phantom_heal_build, phantom_heal_roots, tmp_path):
     assert set(built[3:]) == {"hashing files", f"writing {name}", *verified}
     assert titles("verify", phantom_heal_build / name) == verified
 
-    how = ["--data", phantom_heal_build, *roots, "--model", "looks", "--limit", 2]
-    evaluated = titles("eval", *how, "--tasks", task, "--output_path", tmp_path / "runs", "--log_samples")
+    eval_options = ["--data", phantom_heal_build, *roots, "--model", "looks", "--limit", 2]
+    evaluated = titles("eval", *eval_options, "--tasks", task, "--output_path", tmp_path / "runs", "--log_samples")
     expected = ["looking for images", f"reading rows of {task}", "working", "looking", f"scoring rows of {task}"]
-    assert [title for title in evaluated if title in expected] == expected  # beside those of datasets
+    assert [title for title in evaluated if title in expected] == expected  # `datasets` adds its own titles
     reported = titles("report", tmp_path / "runs", "--html", tmp_path / "page.html")
     assert {"reading samples", "making tables", "drawing figures", "intervals of the page"} <= {*reported}

@@ -1,4 +1,4 @@
-"""`medfaith read`: the counts by hand, the failures it writes, and how it refuses a broken file."""
+"""`medfaith read`: counts by hand, the failures file, and errors for a broken file."""
 
 import json
 
@@ -74,21 +74,21 @@ def test_the_tables_name_kinds_sources_and_models_and_failures_are_written(answe
         json.loads(line) for line in (tmp_path / "out" / "failures.jsonl").read_text("utf-8").split("\n") if line
     ]
     columns = ("outcome", "reason", "evidence", "verdict")
-    assert [(one["text"][:8], one["read"], *(one[name] for name in columns)) for one in failures] == [
+    assert [(failure["text"][:8], failure["read"], *(failure[name] for name in columns)) for failure in failures] == [
         ("The answ", 2, "answered", "", "letter", "wrong"),
         ("A or B", "unclear", "unread", "ambiguous", "", "unread"),
         ("C", 2, "answered", "", "letter", "wrong"),
         ("It has n", "unclear", "unread", "none", "", "unread"),
     ]
-    assert all("stage" in one and "row" not in one and "model_read" not in one for one in failures)
-    how = out[out.index("how it was read") :].splitlines()
-    assert how[2].split() == ["choice", "6", "66.67", "0.00", "0.00", "0.00", "33.33"]
-    assert how[3].split() == ["yes_no", "2", "0.00", "0.00", "50.00", "0.00", "50.00"]
+    assert all("stage" in failure and "row" not in failure and "model_read" not in failure for failure in failures)
+    table_lines = out[out.index("how it was read") :].splitlines()
+    assert table_lines[2].split() == ["choice", "6", "66.67", "0.00", "0.00", "0.00", "33.33"]
+    assert table_lines[3].split() == ["yes_no", "2", "0.00", "0.00", "50.00", "0.00", "50.00"]
 
 
-def read(kind, gold, outcome, read=UNCLEAR, evidence=""):
+def read(kind, gold, outcome, reading=UNCLEAR, evidence=""):
     row = Row("1", kind, "Which?", ("Edema", "No edema"), "text", gold, "s", "m", True)
-    return Result(row, read, outcome, "", "", evidence, _judge_reading(row, read))
+    return Result(row, reading, outcome, "", "", evidence, _judge_reading(row, reading))
 
 
 def test_declined_answers_are_unread_where_one_is_clear_and_right_where_none_is():
@@ -118,34 +118,34 @@ def test_the_tables_are_printed_also_where_the_failures_cannot_be_written(answer
 
 
 def test_a_language_model_reads_the_same_answers(answers, tmp_path, capsys):
-    """It takes the first letter or word of an answer for its meaning: "A or B" is A; of yes and no it tells nothing."""
+    """The model takes the first letter or word of an answer: "A or B" becomes A, and yes or no stays unread."""
 
     def say(messages):
-        said = messages[-1]["content"].split("Answer: ")
-        return said[-1][0] if "Options:" in said[0] else "unclear"
+        pieces = messages[-1]["content"].split("Answer: ")
+        return pieces[-1][0] if "Options:" in pieces[0] else "unclear"
 
     with chat_server(say) as (url, requests):
         options = ["--extractor-model", "llama", "--extractor-url", url, "--extractor-cache", str(tmp_path / "replies")]
         assert main(["read", str(answers), "--json", *options]) == 0
     assert len(requests) == len({row["text"] for row in ROWS})
-    found = json.loads(capsys.readouterr().out)
+    output = json.loads(capsys.readouterr().out)
     # Words: A, B, C, unread, unread, C; the model: A, B, T (none of the three), A, A, C. All yes/no are unread to it.
     kappa = cohen_kappa_score([0, 1, 2, 9, 9, 2], [0, 1, 9, 0, 0, 2])
-    assert found["choice"] == COUNTS["choice"] | {
+    assert output["choice"] == COUNTS["choice"] | {
         "model": {"right": 3, "wrong": 2, "unread": 1}, "kappa": pytest.approx(kappa)
     }  # fmt: skip
-    assert found["yes_no"] == COUNTS["yes_no"] | {"model": {"right": 0, "wrong": 0, "unread": 2}, "kappa": 0}
+    assert output["yes_no"] == COUNTS["yes_no"] | {"model": {"right": 0, "wrong": 0, "unread": 2}, "kappa": 0}
     assert main(["read", str(answers), "--out", str(tmp_path / "out"), *options]) == 0, "every reply is kept"
     out = capsys.readouterr().out
     assert f"choice        6    50.00    33.33     16.67       50.00       33.33        16.67  {kappa:.3f}" in out
     assert "LM: as llama reads it" in out
-    first = json.loads((tmp_path / "out" / "failures.jsonl").read_text("utf-8").split("\n")[0])
-    assert (first["read"], first["model_read"]) == (2, "unclear")
+    first_failure = json.loads((tmp_path / "out" / "failures.jsonl").read_text("utf-8").split("\n")[0])
+    assert (first_failure["read"], first_failure["model_read"]) == (2, "unclear")
     assert main(["read", str(answers), "--extractor-url", url]) == 2
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "fragments"),
     [
         ("{", ["row 1", "no JSON"]),
         ("[]", ["row 1", "no JSON object"]),
@@ -158,12 +158,12 @@ def test_a_language_model_reads_the_same_answers(answers, tmp_path, capsys):
         (json.dumps(choice(None, 0)), ["'id'", "a text"]),
     ],
 )
-def test_a_broken_file_is_refused_by_line_and_field(line, words, tmp_path, capsys):
+def test_a_broken_file_is_refused_by_line_and_field(line, fragments, tmp_path, capsys):
     path = tmp_path / "a.jsonl"
     path.write_text(line, encoding="utf-8")
     assert main(["read", str(path), "--out", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
-    assert all(word in error for word in ["a.jsonl", "what to do", *words]), error
+    assert all(word in error for word in ["a.jsonl", "what to do", *fragments]), error
     assert not (tmp_path / "out").exists()
 
 

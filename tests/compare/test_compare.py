@@ -1,4 +1,4 @@
-"""`medfaith compare`: figures counted by hand for each benchmark, what is refused, and the gate."""
+"""`medfaith compare`: figures counted by hand for each benchmark, refused input, and the gate."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from tests.report.wrong_lung_logs import PAIR, original, write_wrong_lung
 ABSENCE, PRESENCE = "CheXpert report-style absence", "CheXpert direct presence"
 
 
-def absence(folder, name, correct, n=200, **how):
-    """The first `correct` of n answers are right."""
-    columns = {key: how.pop(key) for key in ("layout", "prompt") if key in how}
-    return write_log(folder / name, name, answered("chexpert_absence", n, correct, 0, **columns), **how)
+def write_absence(folder, name, correct, n=200, **options):
+    """Write a log of n answers whose first `correct` are right."""
+    columns = {key: options.pop(key) for key in ("layout", "prompt") if key in options}
+    return write_log(folder / name, name, answered("chexpert_absence", n, correct, 0, **columns), **options)
 
 
-def saying(answers, text):
+def replace_answers(answers, text):
     return [(doc, text) for doc, _ in answers]
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Two models on all benchmarks."""
+    """Runs of two models on all benchmarks."""
     folder = tmp_path_factory.mktemp("runs")
-    absence(folder, "old", 100)
-    absence(folder, "new", 60)
+    write_absence(folder, "old", 100)
+    write_absence(folder, "new", 60)
     for name, closed, opened, tpt in (
         ("old", CLOSED, OPEN, TPT_PAIRS),
-        ("new", saying(CLOSED, "No"), saying(OPEN, "Edema."), saying(TPT_PAIRS, "Yes")),
+        ("new", replace_answers(CLOSED, "No"), replace_answers(OPEN, "Edema."), replace_answers(TPT_PAIRS, "Yes")),
     ):
         for ask, answers in (("closed", closed), ("open", opened), ("tpt", tpt)):
             write_heal(folder / name, ask, answers, model=name)
     better = [*FRAMES[:3], instruments(3, ["grasper"], [look("grasper", "tp", 0.5, 0.5)], video=42)]
-    found = [(doc, row | {"predicted": [GRASP]}) for doc, row in ACTIONS]
+    grasp_actions = [(doc, row | {"predicted": [GRASP]}) for doc, row in ACTIONS]
     for name, frames, actions, aurocs in (
         ("old", FRAMES, ACTIONS, (0.5, 0.25, None)),
-        ("new", better, found, (0.75, 0.5, 0.5)),
+        ("new", better, grasp_actions, (0.75, 0.5, 0.5)),
     ):
         write_surgx(folder / name, frames, model=name)
         write_surgx(folder / name, actions, model=name)
@@ -66,17 +66,19 @@ FIGURES = {
 
 
 def test_each_benchmark_has_its_figure_a_row(runs):
-    found = compare([runs / "old", runs / "new"])
-    counts = {line.task: (line.metric, line.found.n, line.found.n_groups, line.found.n_nan) for line in found.lines}
+    comparison = compare([runs / "old", runs / "new"])
+    counts = {
+        line.task: (line.metric, line.found.n, line.found.n_groups, line.found.n_nan) for line in comparison.lines
+    }
     assert counts == {task: figures[:4] for task, figures in FIGURES.items()}
-    for line in found.lines:
+    for line in comparison.lines:
         assert line.found[:2] == pytest.approx(FIGURES[line.task][4:]), line.task
-    line = next(line for line in found.lines if line.task == ABSENCE)
+    line = next(line for line in comparison.lines if line.task == ABSENCE)
     old, new = [1.0] * 100 + [0.0] * 100, [1.0] * 60 + [0.0] * 140
     assert line.found[2:5] == pytest.approx(compute_paired_difference(new, old)[2:5], abs=0.01)
     assert line.p == permutation_test(new, old).p_value
     assert line.p_holm == pytest.approx(line.p * 7)  # it is the smallest of seven
-    assert [one.verdict(0.02) for one in found.lines].count("worse") == 1
+    assert [entry.verdict(0.02) for entry in comparison.lines].count("worse") == 1
 
 
 def test_the_command_prints_the_table_and_is_a_gate(runs, capsys):
@@ -113,19 +115,19 @@ def test_the_report_has_the_same_table(runs, tmp_path, capsys, monkeypatch):
 
 def test_several_models_are_compared_with_the_first_each_by_itself(tmp_path):
     for name, correct in (("a", 100), ("b", 101), ("c", 20)):
-        absence(tmp_path, name, correct)
+        write_absence(tmp_path, name, correct)
     write_log(tmp_path / "a", "a", answered("chexpert_presence", 40, 10, 5))
     write_log(tmp_path / "c", "c", answered("chexpert_presence", 40, 10, 5))
-    found = compare([tmp_path / name for name in "abc"], margin=0.05)
-    verdicts = {(line.model, line.task): line.verdict(0.05) for line in found.lines}
+    comparison = compare([tmp_path / name for name in "abc"], margin=0.05)
+    verdicts = {(line.model, line.task): line.verdict(0.05) for line in comparison.lines}
     assert verdicts == {
         ("b", ABSENCE): "same, within ±5", ("c", ABSENCE): "worse", ("c", PRESENCE): "undecided",
     }  # fmt: skip
-    assert found.notes == [f"{PRESENCE} (accuracy) is left out: only {tmp_path / 'a'} has it"]
-    (alone,) = compare([tmp_path / "a", tmp_path / "b"]).lines
-    assert alone.p_holm == found.lines[0].p_holm  # a third model changes nothing
-    assert [row[0] for row in found.table().cells()[1]] == ["b", "c", "c"]
-    needed = next(note for note in found.table().notes if note.startswith("Rows that would show"))
+    assert comparison.notes == [f"{PRESENCE} (accuracy) is left out: only {tmp_path / 'a'} has it"]
+    (pair_line,) = compare([tmp_path / "a", tmp_path / "b"]).lines
+    assert pair_line.p_holm == comparison.lines[0].p_holm  # a third model changes nothing
+    assert [row[0] for row in comparison.table().cells()[1]] == ["b", "c", "c"]
+    needed = next(note for note in comparison.table().notes if note.startswith("Rows that would show"))
     assert f"{PRESENCE} of c" in needed
 
 
@@ -135,30 +137,36 @@ def test_the_interval_draws_patients(tmp_path):
     for i, (doc, _) in enumerate(answers):
         doc["study_id"] = f"patient{i // 2:05d}/study{i % 2}"
     write_log(tmp_path / "a", "a", answers)
-    write_log(tmp_path / "b", "b", saying(answers, "C"))
+    write_log(tmp_path / "b", "b", replace_answers(answers, "C"))
     (line,) = compare([tmp_path / "a", tmp_path / "b"]).lines
     assert (line.found.n, line.found.n_groups, line.found.n_differ) == (80, 40, 20)
 
 
-def told(path, **content):
-    """Changes what the results say of the run."""
+def set_config(path, **content):
+    """Change entries of the run's config in the results."""
     results = path.with_name(f"results_{DATE}.json")
     results.write_text(json.dumps(json.loads(results.read_text()) | content))
 
 
 TASK = "medfaith_contrabench_chexpert_absence"
-# what is done to the second run: what the refusal says
+# change of the second run: message of the refusal
 REFUSED = {
-    "layout": (lambda folder: absence(folder, "b", 60, layout="original"), "layout original, not shuffled"),
-    "prompt": (lambda folder: absence(folder, "b", 60, prompt="cot"), "prompt cot, not b0"),
-    "version": (lambda folder: told(absence(folder, "b", 60), versions={TASK: 9.0}), "version 9.0, not unset"),
+    "layout": (lambda folder: write_absence(folder, "b", 60, layout="original"), "layout original, not shuffled"),
+    "prompt": (lambda folder: write_absence(folder, "b", 60, prompt="cot"), "prompt cot, not b0"),
+    "version": (
+        lambda folder: set_config(write_absence(folder, "b", 60), versions={TASK: 9.0}),
+        "version 9.0, not unset",
+    ),
     "control": (
-        lambda folder: told(absence(folder, "b", 60), configs={TASK: {"metadata": {"control": "black"}}}),
+        lambda folder: set_config(write_absence(folder, "b", 60), configs={TASK: {"metadata": {"control": "black"}}}),
         "control black, not unset",
     ),
-    "system": (lambda folder: told(absence(folder, "b", 60), system_instruction="Hi"), "system instruction Hi, not"),
-    "rows": (lambda folder: absence(folder, "b", 60, n=150), "50 rows are only in the first run"),
-    "more rows": (lambda folder: absence(folder, "b", 60, n=230), "30 rows are only in the second"),
+    "system": (
+        lambda folder: set_config(write_absence(folder, "b", 60), system_instruction="Hi"),
+        "system instruction Hi, not",
+    ),
+    "rows": (lambda folder: write_absence(folder, "b", 60, n=150), "50 rows are only in the first run"),
+    "more rows": (lambda folder: write_absence(folder, "b", 60, n=230), "30 rows are only in the second"),
     "wording": (
         lambda folder: write_log(
             folder / "b", "b", [(d | {"question": "Which?"} if i < 7 else d, t)
@@ -171,7 +179,7 @@ REFUSED = {
 @pytest.mark.parametrize("kind", REFUSED)
 def test_runs_that_differ_are_refused_with_what_differs(tmp_path, capsys, kind):
     change, message = REFUSED[kind]
-    absence(tmp_path, "a", 100)
+    write_absence(tmp_path, "a", 100)
     change(tmp_path)
     paths = [str(tmp_path / "a"), str(tmp_path / "b")]
     assert main(["compare", *paths]) == 2
@@ -188,14 +196,14 @@ def test_runs_that_differ_are_refused_with_what_differs(tmp_path, capsys, kind):
 
 
 def test_what_cannot_be_compared_is_said(runs, tmp_path, capsys):
-    absence(tmp_path, "a", 10, n=20)
-    absence(tmp_path / "two", "a", 10, n=20)
-    absence(tmp_path / "two", "b", 10, n=20)
+    write_absence(tmp_path, "a", 10, n=20)
+    write_absence(tmp_path / "two", "a", 10, n=20)
+    write_absence(tmp_path / "two", "b", 10, n=20)
     write_heal(tmp_path / "heal", "closed", CLOSED)
     write_wrong_lung(tmp_path / "lung", "random_sentences", PAIR)
     for variant in ("box", "centre"):
-        how = {"model_args": {"pretrained": "m", "heatmap": variant}}
-        write_surgx(tmp_path / "twice" / variant, FRAMES, **how)
+        options = {"model_args": {"pretrained": "m", "heatmap": variant}}
+        write_surgx(tmp_path / "twice" / variant, FRAMES, **options)
     (tmp_path / "empty").mkdir()
     for names, message in (
         (["a"], "a: one run has nothing that it could be compared with"),
@@ -216,25 +224,25 @@ def test_what_cannot_be_compared_is_said(runs, tmp_path, capsys):
 
 
 def test_of_a_run_with_two_layouts_the_common_one_is_compared(tmp_path):
-    absence(tmp_path, "a", 100)
-    absence(tmp_path, "b", 90)
-    absence(tmp_path, "b", 10, layout="original", task=f"{TASK}_original")
-    found = compare([tmp_path / "a", tmp_path / "b"])
-    assert [line.found.after for line in found.lines] == [0.45]
-    assert found.notes == [f"{ABSENCE} (original) is left out: only one run has it"]
-    absence(tmp_path, "a", 20, layout="original", task=f"{TASK}_original")
-    found = compare([tmp_path / "a", tmp_path / "b"])
-    assert {line.task: line.found.before for line in found.lines} == {
+    write_absence(tmp_path, "a", 100)
+    write_absence(tmp_path, "b", 90)
+    write_absence(tmp_path, "b", 10, layout="original", task=f"{TASK}_original")
+    comparison = compare([tmp_path / "a", tmp_path / "b"])
+    assert [line.found.after for line in comparison.lines] == [0.45]
+    assert comparison.notes == [f"{ABSENCE} (original) is left out: only one run has it"]
+    write_absence(tmp_path, "a", 20, layout="original", task=f"{TASK}_original")
+    comparison = compare([tmp_path / "a", tmp_path / "b"])
+    assert {line.task: line.found.before for line in comparison.lines} == {
         f"{ABSENCE} (shuffled)": 0.5, f"{ABSENCE} (original)": 0.1,
     }  # fmt: skip
 
 
 def test_one_model_twice_is_told_apart_and_no_difference_has_a_width(tmp_path):
     for n, verdict in ((50, "undecided"), (150, "same, within ±2")):
-        absence(tmp_path, "m", n // 2, n=n)
-        found = compare([tmp_path / "m", tmp_path / "m"])
-        (line,) = found.lines
-        assert found.first == f"m [{tmp_path / 'm'}]"
+        write_absence(tmp_path, "m", n // 2, n=n)
+        comparison = compare([tmp_path / "m", tmp_path / "m"])
+        (line,) = comparison.lines
+        assert comparison.first == f"m [{tmp_path / 'm'}]"
         assert (line.found.difference, line.found.way, line.verdict(0.02)) == (0, "wilson", verdict)
         assert line.found.high == pytest.approx(-line.found.low)
         assert line.found.high > 0

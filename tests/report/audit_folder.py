@@ -1,4 +1,4 @@
-"""A folder as `medfaith audit` leaves it, with tables written by hand: no model is asked."""
+"""Write the folder of a `medfaith audit` run from tables chosen by a test; no model runs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import Any
 Row = Mapping[str, Any]
 
 
-def verdict_row(model: str, benchmark: str, image: str, place: str = "undefined", **columns: Any) -> dict[str, Any]:
-    """One row of audit.csv under rule 2."""
+def make_verdict_row(
+    model: str, benchmark: str, image: str, place: str = "undefined", **columns: Any
+) -> dict[str, Any]:
+    """Build one row of audit.csv under rule 2."""
     row = {
         "model": model, "benchmark": benchmark, "rule": 2, "n": 200, "score": 0.8, "other": 0.3,
         "own_less_other": 0.5, "own_low": 0.4, "own_high": 0.6, "own_n_differ": 90, "blind": 0.5, "reliance": 0.3,
@@ -24,8 +26,10 @@ def verdict_row(model: str, benchmark: str, image: str, place: str = "undefined"
     return row | columns
 
 
-def change_row(model: str, control: str, difference: Any, unread: Any = 0.0, declined: Any = 0.0) -> dict[str, Any]:
-    """One row of audit_<benchmark>.csv; "" is the difference of the own image."""
+def make_change_row(
+    model: str, control: str, difference: Any, unread: Any = 0.0, declined: Any = 0.0
+) -> dict[str, Any]:
+    """Build one row of audit_<benchmark>.csv; `""` is the difference for the original image."""
     ends = ["", ""] if difference == "" else [difference - 0.1, difference + 0.1]
     return {
         "model": model, "task": "all", "control": control, "n": 180, "n_without": 20,
@@ -34,8 +38,8 @@ def change_row(model: str, control: str, difference: Any, unread: Any = 0.0, dec
     }  # fmt: skip
 
 
-def edit_row(model: str, edit: str, net: float, by_dose: str, slope: Any = "") -> dict[str, Any]:
-    """One row of audit_<benchmark>_edits.csv."""
+def make_edit_row(model: str, edit: str, net: float, by_dose: str, slope: Any = "") -> dict[str, Any]:
+    """Build one row of audit_<benchmark>_edits.csv."""
     return {
         "model": model, "edit": edit, "n": 120, "n_placebo": 110, "effect": net + 0.02, "floor": 0.02,
         "floor_low": -0.01, "floor_high": 0.05, "net": net, "net_low": net - 0.1, "net_high": net + 0.1, "flips": 0.5,
@@ -44,16 +48,16 @@ def edit_row(model: str, edit: str, net: float, by_dose: str, slope: Any = "") -
     }  # fmt: skip
 
 
-def finding_row(model: str, subject: str, verdict: str) -> dict[str, Any]:
-    """One row of audit_<benchmark>_findings.csv."""
+def make_finding_row(model: str, subject: str, verdict: str) -> dict[str, Any]:
+    """Build one row of audit_<benchmark>_findings.csv."""
     return {
         "model": model, "subject": subject, "n": 40, "own_less_other": 0.5, "own_low": 0.3, "own_high": 0.7,
         "own_n_differ": 20, "reliance": 0.4, "low": 0.2, "high": 0.6, "n_differ": 20, "uses_image": verdict,
     }  # fmt: skip
 
 
-def wording_row(model: str, wording: str, score: float, verdict: str = "depends") -> dict[str, Any]:
-    """One row of audit_<benchmark>_wordings.csv."""
+def make_wording_row(model: str, wording: str, score: float, verdict: str = "depends") -> dict[str, Any]:
+    """Build one row of audit_<benchmark>_wordings.csv."""
     return {
         "model": model, "wording": wording, "score": score, "difference": "", "low": "", "high": "", "n_differ": "",
         "depends_on_wording": verdict,
@@ -61,7 +65,12 @@ def wording_row(model: str, wording: str, score: float, verdict: str = "depends"
 
 
 def write_audit(folder: Path, tables: Mapping[str, Sequence[Row]]) -> Path:
-    """Write the tables of an audit. tables: end of a file's name ("", "_heal_medvqa_edits") -> rows."""
+    """Write the tables of an audit.
+
+    Args:
+        folder: Folder to create.
+        tables: Rows by the end of the file's name (`""`, `"_heal_medvqa_edits"`).
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "audit.json").write_text("{}")
     for name, rows in tables.items():

@@ -1,4 +1,4 @@
-"""What the tests of the report share."""
+"""Fixtures shared by the report tests."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture
 def tables_only(monkeypatch):
-    """The report draws its pictures and saves them empty: to write them takes longer than all its tables."""
+    """Draw the report's figures but save empty files, because encoding them takes longer than all tables."""
     monkeypatch.setattr("medfaith.report.write.files", lambda figures: {f"{name}.png": b"" for name in figures})

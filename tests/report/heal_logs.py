@@ -1,4 +1,4 @@
-"""Sample logs of HEAL-MedVQA tasks as lm-eval writes them, with answers whose scores are counted by hand."""
+"""Sample logs of HEAL-MedVQA tasks in lm-eval's format, with answers whose scores are counted by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Answer = tuple[dict[str, Any], str]
 
 
 def question(number: Any, kind: str, *, config: str = "vindr", image: Any = None, **columns: Any) -> dict[str, Any]:
-    """One row as a task's document."""
+    """Build a task's document from one row."""
     opened = kind in ("abnormal", "normal")
     image = f"test/{number if image is None else image}.dicom"
     row = {
@@ -36,24 +36,33 @@ def question(number: Any, kind: str, *, config: str = "vindr", image: Any = None
     return row | columns
 
 
-def pair(number: int, said: str, partners: Mapping[str, str], **columns: Any) -> list[Answer]:
-    """An original and its perturbed partners, by kind, with what the model says to each."""
+def pair(number: int, reply: str, partners: Mapping[str, str], **columns: Any) -> list[Answer]:
+    """Build an original question and its perturbed partners, by kind, each with the model's reply."""
     original = question(number, "original", **columns)
     changed = {"original_id": original["id"]}
-    return [(original, said)] + [(question(number, k, **columns, **changed), t) for k, t in partners.items()]
+    return [(original, reply)] + [(question(number, k, **columns, **changed), t) for k, t in partners.items()]
 
 
 def write_heal(
-    folder: Path, ask: str, answers: Sequence[Answer], *, task: str = "", dice: Sequence[float | None] = (), **how: Any
+    folder: Path,
+    ask: str,
+    answers: Sequence[Answer],
+    *,
+    task: str = "",
+    dice: Sequence[float | None] = (),
+    **options: Any,
 ) -> Path:
-    """The log of one task, and the results beside it. dice: what the task has measured of each answer with a region."""
+    """Write the sample log of one task, with the results file in the same folder.
+
+    `dice` holds the Dice that the task measured for each answer with a region.
+    """
     task = task or f"medfaith_heal_{answers[0][0]['id'].split('/')[0]}_{ask}"
-    answers = located(answers, dice) if dice else answers
+    answers = add_regions(answers, dice) if dice else answers
     samples = [{"doc": doc, "resps": [[text]], "filtered_resps": [text], "filter": "none"} for doc, text in answers]
     where = {"closed": "yes_no_f1", "open": "open_f1"}.get(ask, "")
-    for sample, of_one in zip(samples, dice, strict=False):
-        sample[where] = {} if of_one is None else {"dice": of_one}
-    return write_samples(folder, task, samples, **how)
+    for sample, answer_dice in zip(samples, dice, strict=False):
+        sample[where] = {} if answer_dice is None else {"dice": answer_dice}
+    return write_samples(folder, task, samples, **options)
 
 
 UNREADABLE = "The picture is blurred."
@@ -77,11 +86,11 @@ TPT_PAIRS = [  # 3 true positives of 5; anatomy 2 of 3, disease 1 of 2; unread: 
 VPT_PAIRS = [*pair(0, "Yes", {"region": "No"}), *pair(1, "Yes", {"region": "Yes"}), *pair(2, "No", {"region": "No"})]
 
 
-def located(answers: Sequence[Answer], dice: Sequence[float | None]) -> list[Answer]:
-    """The same answers with a region, whose Dice the task has measured; None: without one."""
+def add_regions(answers: Sequence[Answer], dice: Sequence[float | None]) -> list[Answer]:
+    """Add a region with a measured Dice to each answer; None adds no region."""
     return [
-        (doc, text if of_one is None else json.dumps({"text": text, "heatmaps": "0/0"}))
-        for (doc, text), of_one in zip(answers, dice, strict=True)
+        (doc, text if answer_dice is None else json.dumps({"text": text, "heatmaps": "0/0"}))
+        for (doc, text), answer_dice in zip(answers, dice, strict=True)
     ]
 
 

@@ -1,4 +1,4 @@
-"""Logs in the format that lm-eval writes, of answers whose counts a test chooses."""
+"""Sample logs in lm-eval's format, with answers whose counts a test chooses."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def question(
     protocol: str, number: int, *, finding: str = "edema", options: Sequence[str] | None = None, answer: int = 0,
     negated: int = 1, prompt: str | None = "b0", split: str = "validation", **columns: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """One row as a task's document; by default "Edema", its negation and "Fracture"."""
+    """Build a task's document from one row; the default options are "Edema", its negation and "Fracture"."""
     place, middle = PLACES.get(protocol, ("rexvqa/test", ""))
     polarity = "absence" if protocol.endswith("absence") else "presence"
     study = f"patient{number:05d}/study1"
@@ -59,9 +59,9 @@ def answered(
     protocol: str, n: int, correct: int, negated: int, *, drift: int = 0, shared: int = 0, unread: int = 0,
     **columns: Any,
 ) -> list[tuple[dict[str, Any], str]]:  # fmt: skip
-    """n questions with answers: `correct` right, `negated` on the negated option, `unread` unreadable, the rest wrong.
+    """Build n answers: `correct` right, `negated` on the negated option, `unread` unreadable, the rest wrong.
 
-    Of the negated ones, `drift` have a distractor in slot 0, and `shared` have options that all share a concept word.
+    Of the negated answers, `drift` have a distractor in slot 0; `shared` have options that all share a concept word.
     """
     form = columns.get("negation_form", "canonical_no")
     drifting = {"options": ["Fracture", "Edema", format_negated_option("edema", form)], "answer": 1, "negated": 2}
@@ -70,7 +70,7 @@ def answered(
         "answer": 1,
         "negated": 0,
     }
-    parts = [
+    groups = [
         (correct, {}, "A"),
         (negated - drift - shared, {}, f"B. {format_negated_option('edema', form)}"),
         (drift, drifting, "(C)"),
@@ -78,24 +78,27 @@ def answered(
         (unread, {}, "The image is sharp."),
         (n - correct - negated - unread, {}, "C"),
     ]
-    assert min(count for count, *_ in parts) >= 0
-    kinds = [(changes, text) for count, changes, text in parts for _ in range(count)]
+    assert min(count for count, *_ in groups) >= 0
+    kinds = [(changes, text) for count, changes, text in groups for _ in range(count)]
     return [(question(protocol, i, **{**columns, **changes}), text) for i, (changes, text) in enumerate(kinds)]
 
 
-def samples_of(
+def make_samples(
     answers: Iterable[tuple[Mapping[str, Any], str]],
     filters: Sequence[str] = FILTERS,
-    given: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    readings_by_filter: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> list[dict[str, Any]]:
-    """Samples filter by filter; readings by the task's own filters, or `given` ones by filter."""
+    """Build samples filter by filter; the readings come from the task's filters or from `readings_by_filter`."""
     docs, texts = zip(*answers, strict=True)
     readings = {name: getattr(adapter, name)([[text] for text in texts], docs) for name in filters}
-    readings |= {name: [json.dumps(reading) for reading in of_filter] for name, of_filter in (given or {}).items()}
+    readings |= {
+        name: [json.dumps(reading) for reading in filter_readings]
+        for name, filter_readings in (readings_by_filter or {}).items()
+    }
     return [
         {"doc": doc, "resps": [[text]], "filtered_resps": [reading], "filter": name}
-        for name, of_filter in readings.items()
-        for doc, text, reading in zip(docs, texts, of_filter, strict=True)
+        for name, filter_readings in readings.items()
+        for doc, text, reading in zip(docs, texts, filter_readings, strict=True)
     ]
 
 
@@ -106,12 +109,12 @@ def write_log(
     *,
     task: str = "",
     filters: Sequence[str] = FILTERS,
-    given: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
-    **how: Any,
+    readings_by_filter: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    **options: Any,
 ) -> Path:
-    """The log of one task of CXR-ContraBench."""
+    """Write the sample log of one CXR-ContraBench task."""
     task = task or f"medfaith_contrabench_{answers[0][0]['protocol']}"
-    return write_samples(folder, task, samples_of(answers, filters, given), model=model, **how)
+    return write_samples(folder, task, make_samples(answers, filters, readings_by_filter), model=model, **options)
 
 
 def write_samples(
@@ -126,9 +129,9 @@ def write_samples(
     control: str = "",
     config: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Writes one task's sample log, and the results beside it; returns the log. Later tasks join the same results.
+    """Write one task's sample log, with the results file in the same folder, and return the log's path.
 
-    config: what else the results say of the run.
+    Later tasks join the same results file. `config` adds entries to the run's config in the results.
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"samples_{task}_{date}.jsonl"
@@ -144,7 +147,7 @@ def write_samples(
 
 
 def change_lines(path: Path, change: Callable[[list[str]], Sequence[str]]) -> Path:
-    """Writes the log again with other lines; what is no UTF-8 is a surrogate escape."""
+    """Rewrite the log with changed lines; surrogate escapes represent bytes that are not UTF-8."""
     lines = change(path.read_text(encoding="utf-8").splitlines())
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="surrogateescape")
     return path
@@ -156,12 +159,12 @@ def csv_rows(path: Path) -> list[dict[str, str]]:
 
 
 def rows_of(report: str, title: str) -> list[list[str]]:
-    """The cells of the table whose title begins with `title`, without its heading."""
+    """Return the cells of the table whose title begins with `title`, without its heading."""
     section = next(section for section in report.split("\n## ") if section.startswith(title))
     table = section.split("\n\n")[1].splitlines()
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[2:]]
 
 
-def numbers_in(cells: list[str]) -> list[float]:
-    """All numbers of some cells, without what stands after an arrow."""
+def extract_numbers(cells: list[str]) -> list[float]:
+    """Return all numbers in some cells, without the text after an arrow."""
     return [float(n) for cell in cells for n in re.findall(r"-?\d+(?:\.\d+)?", cell.split(" → ")[0].replace(",", " "))]

@@ -1,4 +1,4 @@
-"""Sample logs of SurgXBench tasks as lm-eval writes them, of rows whose scores a test chooses."""
+"""Sample logs of SurgXBench tasks in lm-eval's format, with rows whose scores a test chooses."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Sample = tuple[dict[str, Any], dict[str, Any]]  # document, row
 
 
 def look(label: str, outcome: str, aa: float = NAN, ac: float = NAN, *, video: int = 41, state: str = "") -> dict:
-    """A record of attention_alignment; without numbers the model gave no heatmap."""
+    """Build a record of attention_alignment; without numbers the model gave no heatmap."""
     state = state or ("without_map" if math.isnan(ac) else "scored")
     return {"video": str(video), "label": label, "outcome": outcome, "state": state, "aa": aa, "ac": ac,
             "cut_at_zero": aa == 0.25}  # fmt: skip
 
 
 def seen(triplet: str, level: str, ras: float = NAN, *, video: int = 42, state: str = "", **changes: Any) -> dict:
-    """A record of ras; without a number the frame's motion is not known."""
+    """Build a record of ras; without a number the frame's motion is unknown."""
     record = {
         "video": str(video), "triplet": triplet, "null": "null_verb" in triplet, "has_box": True, "level": level,
         "rank": None if level == "missed" else 0, "state": state or ("without_motion" if math.isnan(ras) else "scored"),
@@ -37,11 +37,11 @@ def seen(triplet: str, level: str, ras: float = NAN, *, video: int = 42, state: 
 def instruments(
     number: int, gold: Sequence[str], looks: Sequence[dict] | None, *, video: int = 41, **columns: Any
 ) -> Sample:
-    """A frame in which the labels of `looks` are predicted; None: an answer that could not be read."""
-    looks = None if looks is None else [one | {"video": str(video)} for one in looks]
+    """Build a frame whose predicted labels are the labels of `looks`; None is an unread answer."""
+    looks = None if looks is None else [look | {"video": str(video)} for look in looks]
     row = {
         "video": video, "gold": list(gold), "outcome": "given" if looks is not None else "unparsed",
-        "predicted": None if looks is None else [one["label"] for one in looks], "looks": looks or [],
+        "predicted": None if looks is None else [look["label"] for look in looks], "looks": looks or [],
     }  # fmt: skip
     return document("instruments", "cholec80_boxes", number, video, **columns), row
 
@@ -56,26 +56,26 @@ def triplets(
     scores: Sequence[float] | None = None,
     **row: Any,
 ) -> Sample:
-    """A frame whose true triplets are those of its records."""
-    records = [one | {"video": str(video)} for one in records]
+    """Build a frame whose true triplets come from its records."""
+    records = [record | {"video": str(video)} for record in records]
     row = {
-        "video": video, "gold": [one["triplet"] for one in records], "predicted": predicted, "outcome": "given",
+        "video": video, "gold": [record["triplet"] for record in records], "predicted": predicted, "outcome": "given",
         "scores": scores, "seen": records, **row,
     }  # fmt: skip
     return document("triplets", source, number, video), row
 
 
-def saw(sample: Sample, *boxes: tuple[str, float]) -> Sample:
-    """The sample with boxes of these labels in the frame, and the share of each that the model could see."""
+def add_boxes(sample: Sample, *boxes: tuple[str, float]) -> Sample:
+    """Add boxes to the sample's frame, each with its label and the share that was visible to the model."""
     doc, row = sample
-    of_doc = [{"label": label, "xywh": [1.0, 2.0, 3.0, 4.0]} for label, _ in boxes]
-    return doc | {"boxes": of_doc}, row | {"visible": [share for _, share in boxes]}
+    doc_boxes = [{"label": label, "xywh": [1.0, 2.0, 3.0, 4.0]} for label, _ in boxes]
+    return doc | {"boxes": doc_boxes}, row | {"visible": [share for _, share in boxes]}
 
 
-def shown(
+def format_mean(
     values: Sequence[float], videos: Sequence[int], scale: float = 100, digits: int = 2, bounds: Any = (0, 1)
 ) -> str:
-    """A mean with its interval, as a cell."""
+    """Format a mean with its interval as a table cell."""
     interval = bootstrap_mean(values, groups=videos, bounds=bounds)
     ends = ["–" if math.isnan(end) else f"{scale * end:.{digits}f}" for end in interval[:3]]
     return f"{ends[0]} [{ends[1]}, {ends[2]}]"
@@ -94,24 +94,25 @@ def write_surgx(
     samples: Sequence[Sample],
     *,
     heatmaps: str = "",
-    first: str = "",
+    row_field: str = "",
     task: str = "",
     scores: Sequence[float] | None = None,
-    **how: Any,
+    **options: Any,
 ) -> Path:
-    """The log of one task, and the results beside it; first: where its rows are, by default as the task has them.
+    """Write the sample log of one task, with the results file in the same folder.
 
-    heatmaps, scores: in each answer.
+    `heatmaps` and `scores` are added to each answer. `row_field` names the sample's field that holds the row; the
+    default is the task's own field.
     """
-    told = {"heatmaps": heatmaps} if heatmaps else {}
-    told |= {"scores": list(scores)} if scores else {}
-    reply = json.dumps({**told, "text": "?"}) if told else "?"
+    reply_fields = {"heatmaps": heatmaps} if heatmaps else {}
+    reply_fields |= {"scores": list(scores)} if scores else {}
+    reply = json.dumps({**reply_fields, "text": "?"}) if reply_fields else "?"
     logged = [
-        {"doc": doc, "filtered_resps": [reply], "filter": "none", first or FIRST[doc["ask"]]: row}
+        {"doc": doc, "filtered_resps": [reply], "filter": "none", row_field or FIRST[doc["ask"]]: row}
         for doc, row in samples
     ]
     task = task or f"medfaith_surgx_{TASKS[samples[0][0]['images'].split(':')[0]]}"
-    return write_samples(folder, task, logged, **how)
+    return write_samples(folder, task, logged, **options)
 
 
 GRASP, PACK, RETRACT = "grasper,grasp,gallbladder", "grasper,pack,gallbladder", "grasper,retract,liver"

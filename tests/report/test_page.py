@@ -1,4 +1,4 @@
-"""The report as one HTML file: what is in it, that it asks for nothing, and that a person can use it in a browser."""
+"""The report as one HTML file: content, no network requests, and use in a browser."""
 
 from __future__ import annotations
 
@@ -46,55 +46,63 @@ def page(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_question_with_every_answer(logs: Path):
-    found = cases(read_results([logs]))
-    assert (found.n, len(found.cases)) == (40 + 10 + 4, 40 + 10 + 4)
-    by_id = {case.id: case for case in found.cases}
+    question_cases = cases(read_results([logs]))
+    assert (question_cases.n, len(question_cases.cases)) == (40 + 10 + 4, 40 + 10 + 4)
+    by_id = {case.id: case for case in question_cases.cases}
     closed = by_id["vindr/test/0/positive"]
     assert [(a.shown, a.raw, a.outcome) for a in closed.answers] == [("image", "Yes", RIGHT), ("blank", "No", WRONG)]
     assert by_id["vindr/test/3/positive"].answers[0].outcome == UNREAD
-    first = found.cases[0]
-    assert {answer.model for answer in first.answers} == {"model-a", "model-b"}
-    outcomes = [case.answers[0].outcome for case in found.cases[:40]]
+    first_case = question_cases.cases[0]
+    assert {answer.model for answer in first_case.answers} == {"model-a", "model-b"}
+    outcomes = [case.answers[0].outcome for case in question_cases.cases[:40]]
     assert (outcomes.count(RIGHT), outcomes.count(UNREAD)) == (30, 2)
     some = cases(read_results([logs]), most=20)
     assert some.n == 54
     assert len(some.cases) <= 20 + 7, "one more at most of each task and outcome"
-    of_presence = [case for case in some.cases if case.benchmark == "CXR-ContraBench"]
-    assert [case.answers[0].outcome for case in of_presence].count(RIGHT) == 20 * 30 // 54
+    presence_cases = [case for case in some.cases if case.benchmark == "CXR-ContraBench"]
+    assert [case.answers[0].outcome for case in presence_cases].count(RIGHT) == 20 * 30 // 54
 
 
 def test_plots_have_every_run_and_finding_with_a_value(logs: Path):
     answers, _ = all_answers(read_results([logs]))
-    found = by_kind(answers)
-    assert [*found] == ["HEAL-MedVQA VinDr open: F1 of a row"], "all others are about one thing"
-    for title, plots in found.items():
-        (of,) = (one for one in answers if title.startswith(one.task) and "control" not in one.how)
+    plots_by_kind = by_kind(answers)
+    assert [*plots_by_kind] == ["HEAL-MedVQA VinDr open: F1 of a row"], "all others are about one thing"
+    for title, plots in plots_by_kind.items():
+        (run_answers,) = (item for item in answers if title.startswith(item.task) and "control" not in item.how)
         for plot in plots:
             (line,) = plot.lines
-            own = [value for value, about in zip(of.values, of.about, strict=True) if plot.task in about]
-            assert (line.model, line.n, line.mean) == ("model-c", len(own), pytest.approx(np.mean(own)))
-        assert {plot.task for plot in plots} == {kind for about in of.about for kind in about}
+            finding_values = [
+                value for value, kinds in zip(run_answers.values, run_answers.about, strict=True) if plot.task in kinds
+            ]
+            assert (line.model, line.n, line.mean) == (
+                "model-c",
+                len(finding_values),
+                pytest.approx(np.mean(finding_values)),
+            )
+        assert {plot.task for plot in plots} == {kind for kinds in run_answers.about for kind in kinds}
     views = np.resize(["AP", "PA", ""], len(answers[0].ids)).tolist()
     for title, plots in by_view([answers[0]._replace(views=views)]).items():
         assert title == f"{answers[0].task}: {answers[0].metric}"
         assert [(plot.task, *(line.n for line in plot.lines)) for plot in plots] == [("AP", 14), ("PA", 13)]
-    of = answers[0]
-    mostly_unknown = of._replace(values=np.where(np.arange(len(of.values)) < 3, of.values, np.nan))
+    run_answers = answers[0]
+    mostly_unknown = run_answers._replace(
+        values=np.where(np.arange(len(run_answers.values)) < 3, run_answers.values, np.nan)
+    )
     ((line,),) = (plot.lines for plot in forests([mostly_unknown]))
-    assert (line.n, line.mean) == (3, np.mean(of.values[:3]))
+    assert (line.n, line.mean) == (3, np.mean(run_answers.values[:3]))
 
 
 def test_what_others_wrote_is_data(page: Path):
     text = page.read_text(encoding="utf-8")
     assert text.count("<script") == text.count("</script>") == 3
-    assert all(found.startswith(' class="drawn" src="data:image/svg+xml,') for found in text.split("<img")[1:])
-    assert "https://example.org" in text  # as the text that it is
+    assert all(image_tag.startswith(' class="drawn" src="data:image/svg+xml,') for image_tag in text.split("<img")[1:])
+    assert "https://example.org" in text  # shown as plain text
     assert not {"\x1b", "\u202e", "\u2028"} & {*text}
     assert len(text) < 400_000, "a long answer is cut"
     data = json.loads(text.split('id="data">')[1].split("</script>")[0])
-    (said,) = [one for one in data["texts"] if one.startswith("</script>")]
-    assert said == shown(HOSTILE + "x" * 10**6)
-    assert said.endswith(f"(1,000,{len(HOSTILE):03} characters; the first {LONGEST:,} are shown)")
+    (hostile_text,) = [stored_text for stored_text in data["texts"] if stored_text.startswith("</script>")]
+    assert hostile_text == shown(HOSTILE + "x" * 10**6)
+    assert hostile_text.endswith(f"(1,000,{len(HOSTILE):03} characters; the first {LONGEST:,} are shown)")
     assert "/home/somebody" not in text
     assert str(page.parent) not in text
     assert re.search(r"default-src 'none'; script-src 'sha256-[^']+'; style-src 'sha256-[^']+'", text)
@@ -108,7 +116,7 @@ def test_nothing_is_left_where_it_cannot_be_written(logs: Path, tmp_path: Path, 
 
 @pytest.fixture(scope="module")
 def opened(page: Path) -> Iterator[tuple[Any, list[str]]]:
-    """The page in a browser, and every request and error there was."""
+    """Open the page in a browser; collect all requests and errors."""
     with browser() as running:
         tab = running.new_page(viewport={"width": 1280, "height": 900})
         events: list[str] = []
@@ -168,8 +176,8 @@ def test_it_is_accessible_narrow_and_printable(opened: tuple[Any, list[str]]):
     tab, _ = opened
     for scheme in ("light", "dark"):
         tab.emulate_media(color_scheme=scheme)
-        found = axe.run(tab)
-        assert found.violations_count == 0, found.generate_report()
+        results = axe.run(tab)
+        assert results.violations_count == 0, results.generate_report()
     tab.set_viewport_size({"width": 360, "height": 780})
     assert tab.evaluate("document.documentElement.scrollWidth") == 360
     assert tab.pdf().startswith(b"%PDF")

@@ -17,7 +17,14 @@ from medfaith.loaders.errors import InputError
 from medfaith.report.page.audits import IMAGE_WORDS, PLACE_WORDS, audits
 from medfaith.report.page.plots import make_axis, plot_changes, plot_doses
 from tests.browser import browser
-from tests.report.audit_folder import change_row, edit_row, finding_row, verdict_row, wording_row, write_audit
+from tests.report.audit_folder import (
+    make_change_row,
+    make_edit_row,
+    make_finding_row,
+    make_verdict_row,
+    make_wording_row,
+    write_audit,
+)
 from tests.report.report_logs import answered, write_log
 
 HOSTILE = "</script><img src='https://example.org/x.png' onerror='alert(1)'>\x1b[31m\u202e" + "x" * 300
@@ -33,30 +40,32 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     doses = "25%:+10.00 50%:+21.50 100%:+40.00"
     return write_audit(path, {
         "": [
-            verdict_row("reader", HEAL, "uses", "depends", grounding=0.45, grounding_floor=0.01, n_place=120),
-            verdict_row("reader", CXR, "recalls"),
-            verdict_row("decliner", HEAL, "no use", "no dependence", **declining),
-            verdict_row(HOSTILE, HEAL, "reacts", "open", n_place=40, n_enough_place=1000, grounding=1.0),
+            make_verdict_row("reader", HEAL, "uses", "depends", grounding=0.45, grounding_floor=0.01, n_place=120),
+            make_verdict_row("reader", CXR, "recalls"),
+            make_verdict_row("decliner", HEAL, "no use", "no dependence", **declining),
+            make_verdict_row(HOSTILE, HEAL, "reacts", "open", n_place=40, n_enough_place=1000, grounding=1.0),
         ],
         "_heal_medvqa": [
-            change_row("reader", "image", ""), change_row("reader", "other", -0.5), change_row("reader", "none", -0.4),
-            change_row("decliner", "none", 0.0, 0.01, 0.98), change_row("reader", "occluded", -0.4),
-            change_row("reader", "occluded_elsewhere", 0.05, 0.02), change_row("reader", "occluded@50", -0.2),
-            change_row("reader", "occluded_elsewhere@50", 0.0), change_row("reader", "cropped", 0.0),
-            change_row("reader", "wording_1", -0.1), change_row(HOSTILE, HOSTILE, 0.3),
-            change_row("reader", "none", 0.9) | {"task": "medfaith_heal_vindr_closed"},
+            make_change_row("reader", "image", ""), make_change_row("reader", "other", -0.5),
+            make_change_row("reader", "none", -0.4),
+            make_change_row("decliner", "none", 0.0, 0.01, 0.98), make_change_row("reader", "occluded", -0.4),
+            make_change_row("reader", "occluded_elsewhere", 0.05, 0.02), make_change_row("reader", "occluded@50", -0.2),
+            make_change_row("reader", "occluded_elsewhere@50", 0.0), make_change_row("reader", "cropped", 0.0),
+            make_change_row("reader", "wording_1", -0.1), make_change_row(HOSTILE, HOSTILE, 0.3),
+            make_change_row("reader", "none", 0.9) | {"task": "medfaith_heal_vindr_closed"},
         ],
         "_heal_medvqa_edits": [
-            edit_row("reader", "occluded", 0.4, doses, 0.41), edit_row("reader", "blurred", 0.3, "100%:+30.00"),
-            edit_row(HOSTILE, HOSTILE, -0.4, "25%:–" + "9" * 400 + "%:+1.00 900%:+1.00 50%:+1e9", 0.1),
+            make_edit_row("reader", "occluded", 0.4, doses, 0.41),
+            make_edit_row("reader", "blurred", 0.3, "100%:+30.00"),
+            make_edit_row(HOSTILE, HOSTILE, -0.4, "25%:–" + "9" * 400 + "%:+1.00 900%:+1.00 50%:+1e9", 0.1),
         ],
         "_heal_medvqa_findings": [
-            finding_row("reader", "effusion", "uses"), finding_row("reader", "edema", "uses"),
-            finding_row("reader", "fracture", "no use"), finding_row(HOSTILE, HOSTILE, "open"),
+            make_finding_row("reader", "effusion", "uses"), make_finding_row("reader", "edema", "uses"),
+            make_finding_row("reader", "fracture", "no use"), make_finding_row(HOSTILE, HOSTILE, "open"),
         ],
         "_heal_medvqa_wordings": [
-            wording_row("reader", "image", 0.8), wording_row("reader", "wording_1", 0.7),
-            wording_row("reader", "wording_2", 0.85),
+            make_wording_row("reader", "image", 0.8), make_wording_row("reader", "wording_1", 0.7),
+            make_wording_row("reader", "wording_2", 0.85),
         ],
     })  # fmt: skip
 
@@ -81,13 +90,16 @@ def tab(page: Path) -> Iterator[Any]:
 
 
 def test_every_verdict_has_words_a_sign_and_a_class_of_its_own():
-    for names, words in ((image_verdict.Name, IMAGE_WORDS), (place.Name, PLACE_WORDS)):
-        assert set(words) == set(get_args(names))
-        of = list(words.values())
+    for names, texts_by_name in ((image_verdict.Name, IMAGE_WORDS), (place.Name, PLACE_WORDS)):
+        assert set(texts_by_name) == set(get_args(names))
+        verdict_texts = list(texts_by_name.values())
         assert (
-            len({one.kind for one in of}) == len({one.mark for one in of}) == len({one.text for one in of}) == len(of)
+            len({entry.kind for entry in verdict_texts})
+            == len({entry.mark for entry in verdict_texts})
+            == len({entry.text for entry in verdict_texts})
+            == len(verdict_texts)
         )
-        assert [name for name, one in words.items() if "not asked" in one.text] == ["undefined"]
+        assert [name for name, entry in texts_by_name.items() if "not asked" in entry.text] == ["undefined"]
 
 
 @pytest.mark.parametrize(
@@ -104,36 +116,50 @@ def test_every_verdict_has_words_a_sign_and_a_class_of_its_own():
     ],
 )
 def test_verdicts_of_this_and_of_older_versions(columns, image, place_words, tmp_path):
-    row = verdict_row("a", HEAL, "") | columns
+    row = make_verdict_row("a", HEAL, "") | columns
     if row["rule"] is None:  # the columns of the first version
-        kept = ("n", "score", "blind", "reliance", "low", "high", "n_differ", "grounding", "n_enough", "best_blind")
-        kept = ("model", "benchmark", "uses_image", "depends_on_place", *kept)
-        row = {name: row[name] for name in kept}
-    found = audits([write_audit(tmp_path, {"": [row]})]).verdicts["a"][HEAL]
-    assert (found.image.text, found.place.short) == (image, place_words)
-    assert found.own_less_blind == "+30.00 [20.00, 40.00]"
-    assert found.has_other is ("rule" in row)
-    assert found.declines == ("None declined" if "rule" in row else "")
+        column_names = (
+            "n",
+            "score",
+            "blind",
+            "reliance",
+            "low",
+            "high",
+            "n_differ",
+            "grounding",
+            "n_enough",
+            "best_blind",
+        )
+        column_names = ("model", "benchmark", "uses_image", "depends_on_place", *column_names)
+        row = {name: row[name] for name in column_names}
+    verdict = audits([write_audit(tmp_path, {"": [row]})]).verdicts["a"][HEAL]
+    assert (verdict.image.text, verdict.place.short) == (image, place_words)
+    assert verdict.own_less_blind == "+30.00 [20.00, 40.00]"
+    assert verdict.has_other is ("rule" in row)
+    assert verdict.declines == ("None declined" if "rule" in row else "")
 
 
 @pytest.mark.parametrize(
-    ("verdict", "words"),
+    ("verdict", "expected"),
     [
         ("wording only", "yes, it is right by the wording only"), ("depends", "yes, a paraphrase is worse"),
         ("not shown", "nothing shows it"), ("", "–"),
     ],
 )  # fmt: skip
-def test_the_page_says_whether_the_wording_decides(verdict, words, tmp_path):
+def test_the_page_says_whether_the_wording_decides(verdict, expected, tmp_path):
     tables = {
-        "": [verdict_row("a", HEAL, "uses")],
-        "_heal_medvqa_wordings": [wording_row("a", "image", 0.8, verdict), wording_row("a", "wording_1", 0.3, verdict)],
+        "": [make_verdict_row("a", HEAL, "uses")],
+        "_heal_medvqa_wordings": [
+            make_wording_row("a", "image", 0.8, verdict),
+            make_wording_row("a", "wording_1", 0.3, verdict),
+        ],
     }
-    (of_model,) = audits([write_audit(tmp_path, tables)]).wordings[HEAL]
-    assert of_model.verdict == words
+    (wording,) = audits([write_audit(tmp_path, tables)]).wordings[HEAL]
+    assert wording.verdict == expected
 
 
 @pytest.mark.parametrize(
-    ("own", "blind", "words"),
+    ("rate_with_image", "blind", "expected"),
     [
         (0.0, 0.0, "None declined"),
         (0.0, "", "None declined"),
@@ -143,9 +169,9 @@ def test_the_page_says_whether_the_wording_decides(verdict, words, tmp_path):
         ("", "", ""),
     ],
 )
-def test_declining_is_a_virtue_only_without_an_image(own, blind, words, tmp_path):
-    row = verdict_row("a", HEAL, "uses", declined_rate=own, declined_rate_blind=blind)
-    assert audits([write_audit(tmp_path, {"": [row]})]).verdicts["a"][HEAL].declines == words
+def test_declining_is_a_virtue_only_without_an_image(rate_with_image, blind, expected, tmp_path):
+    row = make_verdict_row("a", HEAL, "uses", declined_rate=rate_with_image, declined_rate_blind=blind)
+    assert audits([write_audit(tmp_path, {"": [row]})]).verdicts["a"][HEAL].declines == expected
 
 
 @pytest.mark.parametrize(
@@ -158,26 +184,28 @@ def test_declining_is_a_virtue_only_without_an_image(own, blind, words, tmp_path
     ],
 )
 def test_a_broken_table_is_named(columns, message, tmp_path):
-    row = {name: value for name, value in (verdict_row("a", HEAL, "uses") | columns).items() if value is not None}
+    row = {name: value for name, value in (make_verdict_row("a", HEAL, "uses") | columns).items() if value is not None}
     with pytest.raises(InputError, match=message):
         audits([write_audit(tmp_path, {"": [row]})])
 
 
 def test_a_benchmark_names_no_file_of_others_and_the_last_audit_counts(tmp_path):
-    first = {"": [verdict_row("a", HEAL, "uses")], "_heal_medvqa": [change_row("a", "none", -0.5)]}
-    other = {"": [verdict_row("a", "../x", "uses"), verdict_row("a", HEAL, "no use")]}
-    other |= {"_heal_medvqa": [change_row("a", "none", 0.0)]}
+    first_tables = {"": [make_verdict_row("a", HEAL, "uses")], "_heal_medvqa": [make_change_row("a", "none", -0.5)]}
+    last_tables = {"": [make_verdict_row("a", "../x", "uses"), make_verdict_row("a", HEAL, "no use")]}
+    last_tables |= {"_heal_medvqa": [make_change_row("a", "none", 0.0)]}
     (tmp_path / "x.csv").write_text("model\n1\n")
-    folders = [write_audit(tmp_path / name, tables) for name, tables in (("first", first), ("last", other))]
-    found = audits([*folders, tmp_path])
-    assert found.verdicts["a"][HEAL].image == IMAGE_WORDS["no use"]
-    assert [change.difference for change in found.changes[HEAL]] == [0.0]
-    assert set(found.changes) == {HEAL}
+    folders = [
+        write_audit(tmp_path / name, tables) for name, tables in (("first", first_tables), ("last", last_tables))
+    ]
+    loaded_audits = audits([*folders, tmp_path])
+    assert loaded_audits.verdicts["a"][HEAL].image == IMAGE_WORDS["no use"]
+    assert [change.difference for change in loaded_audits.changes[HEAL]] == [0.0]
+    assert set(loaded_audits.changes) == {HEAL}
 
 
 def test_controls_stand_in_groups_and_an_edit_beside_itself_elsewhere(folder: Path):
-    found = plot_changes("", audits([folder]).changes[HEAL])
-    rows = {title.split(":")[0]: [(row["model"], row["shown"]) for row in rows] for title, rows in found["groups"]}
+    plot = plot_changes("", audits([folder]).changes[HEAL])
+    rows = {title.split(":")[0]: [(row["model"], row["shown"]) for row in rows] for title, rows in plot["groups"]}
     assert rows == {
         "Own image": [("reader", "")],
         "Other patients' images": [("reader", "other")],
@@ -186,13 +214,13 @@ def test_controls_stand_in_groups_and_an_edit_beside_itself_elsewhere(folder: Pa
         "Harmless changes": [("reader", "cropped")],
         "Other wordings": [("reader", "wording 1"), (HOSTILE, HOSTILE.replace("_", " "))],
     }
-    (pair, _) = dict(found["groups"])["The place, edited: filled at the place that is asked about, hollow elsewhere"]
+    (pair, _) = dict(plot["groups"])["The place, edited: filled at the place that is asked about, hollow elsewhere"]
     assert [mark.is_filled for mark in pair["marks"]] == [True, False]
     assert pair["texts"] == ["-40.00 [-50.00, -30.00]", "+5.00 [-5.00, 15.00]"]
     assert pair["told"] == ["elsewhere: unread 2.00%, declined 0.00%"]
-    assert found["ticks"] == ["-75", "-50", "-25", "0", "+25", "+50"]
-    assert found["middle"] == pytest.approx(60)
-    (mark,) = dict(found["groups"])["Other patients' images"][0]["marks"]
+    assert plot["ticks"] == ["-75", "-50", "-25", "0", "+25", "+50"]
+    assert plot["middle"] == pytest.approx(60)
+    (mark,) = dict(plot["groups"])["Other patients' images"][0]["marks"]
     assert [mark.low, mark.at, mark.high] == pytest.approx([12, 20, 28])
 
 
@@ -211,20 +239,18 @@ def test_an_axis_holds_0_and_every_value_that_can_be(values):
 
 @given(st.dictionaries(st.sampled_from([25, 50, 75, 100]), st.floats(-200, 200)))
 def test_a_plot_of_doses_stays_in_its_frame_and_keeps_the_order(by_dose):
-    drawn = plot_doses(by_dose)
-    assert (drawn is None) is (len(by_dose) < 2)
-    if drawn is not None:
-        assert [x for x, _, _ in drawn.points] == sorted(x for x, _, _ in drawn.points)
-        assert all(0 <= x <= 190 and 18 <= y <= 80 for x, y, _ in drawn.points)
-        heights = [
-            y for _, (_, y, _) in sorted(zip([n for _, n in sorted(by_dose.items())], drawn.points, strict=True))
-        ]
+    plot = plot_doses(by_dose)
+    assert (plot is None) is (len(by_dose) < 2)
+    if plot is not None:
+        assert [x for x, _, _ in plot.points] == sorted(x for x, _, _ in plot.points)
+        assert all(0 <= x <= 190 and 18 <= y <= 80 for x, y, _ in plot.points)
+        heights = [y for _, (_, y, _) in sorted(zip([n for _, n in sorted(by_dose.items())], plot.points, strict=True))]
         assert heights == sorted(heights, reverse=True)
 
 
 def test_the_page_says_what_the_tables_say(tab: Any, page: Path):
     text = page.read_text(encoding="utf-8")
-    assert all(found.startswith(' class="drawn" src="data:image/svg+xml,') for found in text.split("<img")[1:])
+    assert all(image_tag.startswith(' class="drawn" src="data:image/svg+xml,') for image_tag in text.split("<img")[1:])
     assert text.count("<script") == 3
     assert not {"\x1b", "\u202e"} & {*text}
     cells = tab.locator(".verdicts tbody td").all_inner_texts()
@@ -257,8 +283,8 @@ def test_it_is_read_without_scrolling_sideways(tab: Any):
         assert tab.evaluate("document.documentElement.scrollWidth") == width
         for scheme in ("light", "dark"):
             tab.emulate_media(color_scheme=scheme)
-            found = axe.run(tab)
-            assert found.violations_count == 0, found.generate_report()
+            results = axe.run(tab)
+            assert results.violations_count == 0, results.generate_report()
     for table in tab.locator("table.cards").all():
         assert table.evaluate("(table) => table.scrollWidth <= table.closest('.wide').clientWidth")
         assert table.evaluate(
@@ -266,5 +292,5 @@ def test_it_is_read_without_scrolling_sideways(tab: Any):
             "const box = part.getBoundingClientRect(); return box.left >= 0 && box.right <= innerWidth; })"
         )
     assert tab.get_by_role("cell").count() > 10, "cards are still cells of a table"
-    first = tab.locator(".verdicts td").first
-    assert first.evaluate("(cell) => getComputedStyle(cell, '::before').content") == '"reader, HEAL-MedVQA"'
+    first_cell = tab.locator(".verdicts td").first
+    assert first_cell.evaluate("(cell) => getComputedStyle(cell, '::before').content") == '"reader, HEAL-MedVQA"'

@@ -1,6 +1,6 @@
-"""The tables of CXR-ContraBench from logs with the counts of the paper: the report prints the figures of the paper.
+"""The CXR-ContraBench tables from logs with the paper's counts: the report prints the paper's figures.
 
-Some rows of each table stand for all; `evaluate_metrics/test_published_tables.py` has them all.
+These tests check some rows of each table; `evaluate_metrics/test_published_tables.py` checks all rows.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import pytest
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test
 from medfaith.report.write import write_report
-from tests.report.report_logs import answered, numbers_in, question, rows_of, write_log
+from tests.report.report_logs import answered, extract_numbers, question, rows_of, write_log
 
 pytestmark = pytest.mark.usefixtures("tables_only")
 
 
-def lines_of(text: str) -> list[list[str]]:
+def parse_lines(text: str) -> list[list[str]]:
     return [line.split() for line in text.strip().splitlines()]
 
 
@@ -32,9 +32,9 @@ UNREAD = {"MedGemma-27B": ("0.00", "0.79", "6.69")}  # Table 17, note
 
 @pytest.fixture(scope="module")
 def external_report(tmp_path_factory) -> str:
-    """Models and prompts on the three external protocols, with the counts of Table 9."""
+    """Report on models and prompts under the three external protocols, with the counts of Table 9."""
     folder = tmp_path_factory.mktemp("external")
-    for number, (model, prompt, *numbers) in enumerate(lines_of(MATRIX)):
+    for number, (model, prompt, *numbers) in enumerate(parse_lines(MATRIX)):
         a, b, c, d, unread, e, f, right, openi_unread = (int(count) for count in numbers[:9])
         date = f"2026-01-01T00-00-{number:02d}.000001"
         for answers in (
@@ -47,29 +47,29 @@ def external_report(tmp_path_factory) -> str:
 
 
 def test_the_papers_figures_stand_beside_those_of_its_models(external_report):
-    """The scene has the counts of the paper, so that nothing differs by more than its rounding."""
+    """The logs have the paper's counts, so every difference is at most the paper's rounding."""
     rows = rows_of(external_report, "CXR-ContraBench, beside the paper")
     assert {row[0] for row in rows} == {"MedGemma", "MedGemma-27B", "LLaVA-Med"}
-    of_matrix = [row for row in rows if row[1] == "Table 9"]
-    assert len(of_matrix) == 4 * 12
-    for *told, score, published, here, difference in of_matrix:
-        numbers = [float(cell.replace(",", "")) for cell in (published, here, difference)]
-        assert abs(numbers[2]) <= (0 if "errors" in score else 0.011), (told, score)
-        assert abs(numbers[0] - numbers[1]) <= 0.011, (told, score)
+    matrix_rows = [row for row in rows if row[1] == "Table 9"]
+    assert len(matrix_rows) == 4 * 12
+    for *labels, score, published, recomputed, difference in matrix_rows:
+        numbers = [float(cell.replace(",", "")) for cell in (published, recomputed, difference)]
+        assert abs(numbers[2]) <= (0 if "errors" in score else 0.011), (labels, score)
+        assert abs(numbers[0] - numbers[1]) <= 0.011, (labels, score)
     assert "MedGemma | Table 9 | CoT-B0 | CheXpert presence: base errors | 122 | 122 | +0 |" in external_report
 
 
 def test_table_9(external_report):
-    found = {(row[0], row[1]): row[2:] for row in rows_of(external_report, "Table 9")}
-    assert [*found] == [
+    cells_by_run = {(row[0], row[1]): row[2:] for row in rows_of(external_report, "Table 9")}
+    assert [*cells_by_run] == [
         ("LLaVA-Med", "B0"), ("MedGemma", "B0"), ("MedGemma", "CoT-B0"), ("MedGemma-27B", "B0"),
     ]  # fmt: skip
-    for model, prompt, *printed in lines_of(MATRIX):
-        cells = found[model, {"b0": "B0", "cot": "CoT-B0"}[prompt]]
+    for model, prompt, *printed in parse_lines(MATRIX):
+        cells = cells_by_run[model, {"b0": "B0", "cot": "CoT-B0"}[prompt]]
         for i, rate in enumerate(UNREAD.get(model, ("0.00",) * 3)):
             before, after, gain, errors = printed[9 + 4 * i :][:4]
-            base, verified, delta, *rest = cells[6 * i :][:6]
-            assert [base, verified, *rest] == [before, after, f"{errors} → 0", rate, "0.00"]
+            base, verified, delta, *remaining = cells[6 * i :][:6]
+            assert [base, verified, *remaining] == [before, after, f"{errors} → 0", rate, "0.00"]
             # The paper's deltas are partly the counts' and partly differences of the rounded accuracies.
             assert float(delta) == pytest.approx(float(gain), abs=0.0101)
     assert "CheXpert presence (n = 235): Base | Verified" in external_report
@@ -89,16 +89,16 @@ def test_table_4(external_report, line):
     model, prompt, source, *numbers, significant = line.split()
     rows = rows_of(external_report, "Table 4")
     (row,) = [row for row in rows if row[:2] == [model, prompt] and row[2].startswith(f"{source} report")]
-    found, printed = numbers_in(row[4:7]), [float(number) for number in numbers]
-    assert found[::3] == printed[::3]
-    assert found[:6] == pytest.approx(printed[:6], abs=0.85)  # resampling noise of an interval's ends, in points
-    assert found[6:] == pytest.approx(printed[6:], abs=3)
+    measured, printed = extract_numbers(row[4:7]), [float(number) for number in numbers]
+    assert measured[::3] == printed[::3]
+    assert measured[:6] == pytest.approx(printed[:6], abs=0.85)  # resampling noise of an interval's ends, in points
+    assert measured[6:] == pytest.approx(printed[6:], abs=3)
     assert row[6].endswith("→ 0")
     assert (row[7] == "< 0.001") == (significant == "yes")
 
 
 def test_tables_3_and_4_print_the_confidence_metric(tmp_path):
-    """Three studies of several questions: the intervals and p-values are the metric's, by example and by study."""
+    """Three studies have several questions each; intervals and p-values equal the metric's, by example and by study."""
     correct = [0, 1, 0, 0, 1, 0, 0, 1]
     answers = []
     for i, right in enumerate(correct):
@@ -107,7 +107,7 @@ def test_tables_3_and_4_print_the_confidence_metric(tmp_path):
         answers.append((row, "A" if right else "B" if i % 2 == 0 else "C"))
     write_log(tmp_path, "m", answers)
     report = write_report([tmp_path])
-    # Rows are put in the order of their ids, which is that of i here.
+    # Rows are sorted by id, here the order of i.
     before = np.array(correct, float)
     after = np.where(np.arange(8) % 2 == 0, 1.0, before)
     studies = np.arange(8) // 3
@@ -124,7 +124,7 @@ def test_tables_3_and_4_print_the_confidence_metric(tmp_path):
 
 
 def test_a_gain_has_a_width_where_no_answer_changes(tmp_path):
-    """Fifty right answers that the verifier leaves alone: Wilson's upper bound of 0 of 50 is 7.13%, either way."""
+    """The verifier changes none of fifty right answers; Wilson's upper bound of 0 of 50 is 7.13% in both directions."""
     write_log(tmp_path, "m", answered("chexpert_absence", 50, 50, 0))
     (row,) = rows_of(write_report([tmp_path]), "Table 3")
     assert row[5:8] == ["+0.00", "-7.13", "7.13"]
@@ -144,7 +144,7 @@ def test_table_10(tmp_path):
 
 
 def test_table_11(tmp_path):
-    """MedGemma's two sides, and another model's presence side, with the counts that Table 11 prints."""
+    """Both sides of MedGemma and the presence side of a second model have the counts of Table 11."""
     counts = {"MedGemma": (117, 270), "Qwen2.5-VL": (86, 287)}
     for model, (correct, negated) in counts.items():
         shared = 73 if model == "MedGemma" else 0
@@ -201,7 +201,7 @@ Qwen     not_present     0   505  0.00  505 0.00  505 99.61  0 0 0
 def test_tables_of_wordings_and_layouts(tmp_path, title):
     column, protocol, n, text = STRESS[title]
     printed, published = [], {}
-    for model, form, *numbers in lines_of(text):
+    for model, form, *numbers in parse_lines(text):
         n_counts = next(i for i, number in enumerate(numbers) if "." in number)
         (correct, negated, *in_slot), cells = map(int, numbers[:n_counts]), numbers[n_counts:]
         drift = negated - in_slot[0] if in_slot else 0
@@ -227,17 +227,17 @@ def test_no_table_holds_both_layouts_but_the_one_that_compares_them(tmp_path):
     assert [f"{title} – options in the original order" for title in titles if f"{title} – options" in report] == marked
     assert len(marked) == 6  # Tables 3, 4, 9, 15, how answers were read, and the casebook
     assert [row[3] for row in rows_of(report, "Table 9: cross-model external results\n")] == ["70.00"]
-    first = rows_of(report, "Table 9: cross-model external results – options in the original order")
-    assert [(row[0], row[2]) for row in first] == [("a", "10.00"), ("b", "0.00")]
+    original_rows = rows_of(report, "Table 9: cross-model external results – options in the original order")
+    assert [(row[0], row[2]) for row in original_rows] == [("a", "10.00"), ("b", "0.00")]
     assert report.count("whoever always answers A is right") == 6
     assert [row[2] for row in rows_of(report, "Table 13")] == ["original", "shuffled", "original"]
     assert {row[4] for row in rows_of(report, "Runs")} == {"original", "shuffled"}
     assert (tmp_path / "report" / "table_09_matrix_original.csv").exists()
-    write_report([tmp_path / "logs"], tmp_path / "report")  # the names are known as a report's own
+    write_report([tmp_path / "logs"], tmp_path / "report")  # replaces the files of its own report
 
 
 def test_tables_14_and_15(tmp_path):
-    """Rates by finding: MedGemma's row of Table 14, and Table 15's mean, least and greatest rate over variants."""
+    """Rates by finding: MedGemma's row of Table 14; mean, minimum and maximum rate over the variants of Table 15."""
     sizes = {"atelectasis": (62, 7), "cardiomegaly": (51, 41), "consolidation": (31, 31), "edema": (33, 26),
              "pleural effusion": (56, 46), "pneumothorax": (2, 2)}  # fmt: skip
     presence = [
@@ -246,11 +246,13 @@ def test_tables_14_and_15(tmp_path):
         for row, text in answered("chexpert_presence", n, 0, negated, finding=finding)
     ]
     write_log(tmp_path / "a", "MedGemma", presence)
-    for model, of_edema in (("MedGemma", 90), ("Qwen", 0), ("LLaVA", 45)):
-        edema = answered("chexpert_absence", 90, 0, of_edema)
-        other = answered("chexpert_absence", 10, 5, 5, finding="pneumothorax")
+    for model, n_edema in (("MedGemma", 90), ("Qwen", 0), ("LLaVA", 45)):
+        edema = answered("chexpert_absence", 90, 0, n_edema)
+        pneumothorax = answered("chexpert_absence", 10, 5, 5, finding="pneumothorax")
         write_log(
-            tmp_path / model, model, [*edema, *[({**row, "id": f"{row['id']}2"}, text[:1]) for row, text in other]]
+            tmp_path / model,
+            model,
+            [*edema, *[({**row, "id": f"{row['id']}2"}, text[:1]) for row, text in pneumothorax]],
         )
     report = write_report([tmp_path])
     (row,) = rows_of(report, "Table 14")
@@ -271,19 +273,19 @@ Qwen2.5-VL    63  136 97   30.00 46.19 +16.19 136 64.76
 
 
 def test_table_16(tmp_path):
-    """235 direct questions of which 210 have a control; the 25 others, all answered right, must not count."""
-    for model, direct, negated, control, *_ in lines_of(CONTROL):
+    """210 of 235 direct questions have a control; the other 25, all answered right, must not count."""
+    for model, direct, negated, control, *_ in parse_lines(CONTROL):
         paired = answered("chexpert_presence", 210, int(direct), int(negated))
-        alone = [(question("chexpert_presence", 1000 + i), "A") for i in range(25)]
+        unpaired = [(question("chexpert_presence", 1000 + i), "A") for i in range(25)]
         columns = {"options": ["Edema", "Fracture", "Pneumonia"], "negated": -1, "negation_form": "none"}
         controls = [
             (question("chexpert_positive_only", i, **columns), "A" if i < int(control) else "B") for i in range(210)
         ]
-        write_log(tmp_path / model, model, [*alone, *paired])
+        write_log(tmp_path / model, model, [*unpaired, *paired])
         write_log(tmp_path / model, model, controls)
     report = write_report([tmp_path])
-    found = [[row[0], *row[3:-4]] for row in rows_of(report, "Table 16")]
-    assert found == [[model, "210", *cells] for model, _, _, _, *cells in lines_of(CONTROL)]
+    table_rows = [[row[0], *row[3:-4]] for row in rows_of(report, "Table 16")]
+    assert table_rows == [[model, "210", *cells] for model, _, _, _, *cells in parse_lines(CONTROL)]
     assert "chexpert_positive_only" not in report.split("\n## Table 4")[1].split("\n## ")[0]
 
 
@@ -298,20 +300,20 @@ MedGemma-4B  chexpert_absence     507  122 351 351 0  62 406 0   24.06 351 12.23
 
 
 def test_table_17(tmp_path):
-    for model, protocol, *numbers in lines_of(INSTRUCT):
+    for model, protocol, *numbers in parse_lines(INSTRUCT):
         n, a, b, right, unread, c, d, instruct_unread = (int(number) for number in numbers[:8])
         write_log(tmp_path / model, model, answered(protocol, n, a, b, drift=b - right, unread=unread))
         instruct = answered(protocol, n, c, d, unread=instruct_unread, prompt="instruct")
         write_log(tmp_path / model, model, instruct, task=f"{protocol}_instruct")
     report = write_report([tmp_path])
     rows = rows_of(report, "Table 17")
-    printed = [[numbers[0], *numbers[8:]] for _, _, *numbers in lines_of(INSTRUCT)]
+    printed = [[numbers[0], *numbers[8:]] for _, _, *numbers in parse_lines(INSTRUCT)]
     assert [row[2:10] + row[12::2] for row in rows] == printed
     assert [row[10] for row in rows if row[0] == "GPT-4o"] == ["83.83", "68.25"], "Instruct+M1, section F.2"
 
 
 def test_table_17_pairs_by_question(tmp_path):
-    """An instruction run on the last 4 of 10 questions is compared with B0 on these 4."""
+    """An instruction run on the last 4 of 10 questions is compared with B0 on the same 4 questions."""
     b0 = answered("chexpert_absence", 10, 6, 3)
     instruct = [({**row, "prompt": "instruct"}, "A") for row, _ in b0[6:]]
     write_log(tmp_path, "m", b0)
@@ -321,11 +323,11 @@ def test_table_17_pairs_by_question(tmp_path):
 
 
 def test_tables_18_and_19(tmp_path):
-    """Few-shot rows of Table 18, and the MedGemma block of Table 19 with an adapter as the fine-tuned model."""
+    """Few-shot rows of Table 18, and the MedGemma block of Table 19, where an adapter is the fine-tuned model."""
     sides = {"chexpert_presence": 235, "chexpert_absence": 507}
     counts = {"b0": ((74, 153), (117, 356)), "3shot": ((69, 160), (11, 486)), "cot": ((104, 110), (168, 285))}
-    for prompt, of_prompt in counts.items():
-        for (protocol, n), (correct, negated) in zip(sides.items(), of_prompt, strict=True):
+    for prompt, prompt_counts in counts.items():
+        for (protocol, n), (correct, negated) in zip(sides.items(), prompt_counts, strict=True):
             answers = answered(protocol, n, correct, negated, prompt=prompt)
             write_log(tmp_path / "m", "MedGemma-4B", answers, task=f"{protocol}_{prompt}")
     for protocol, n in sides.items():
@@ -338,8 +340,8 @@ def test_tables_18_and_19(tmp_path):
         ["CheXpert report-style absence", "FS-B0", "507", "2.17", "486", "486", "0", "0.00", "0.00"],
         ["CheXpert report-style absence", "FS+M1", "507", "98.03", "0", "486", "0", "0.00", "0.00"],
     ]
-    found = {row[1]: (row[2], row[4], row[8]) for row in rows_of(report, "Table 19")}
-    assert found == {
+    cells_by_name = {row[1]: (row[2], row[4], row[8]) for row in rows_of(report, "Table 19")}
+    assert cells_by_name == {
         "B0": ("", "31.49 / 153", "23.08 / 356"),
         "CoT-B0": ("", "44.26 / 110", "33.14 / 285"),
         "FS-B0": ("", "29.36 / 160", "2.17 / 486"),

@@ -1,4 +1,4 @@
-"""What the report says of logs that are broken: every message names the file, the line and what is wrong."""
+"""Errors for broken logs: every message names the file, the line and the fault."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WRITE: dict[str, Callable[[Path], Path]] = {  # one log of each kind
 
 
 def put(place: str = "", **changes: Any) -> Change:
-    """Sets fields of a sample, or of what stands at `place`: "doc", or "f1.looks.0" for a first record."""
+    """Set fields of a sample, or of the object at `place` ("doc", or "f1.looks.0" for a first record)."""
 
     def change(sample: dict[str, Any]) -> None:
         at: Any = sample
@@ -46,9 +46,9 @@ def put(place: str = "", **changes: Any) -> Change:
     return change
 
 
-def reading(**changes: Any) -> Change:
-    known = {"choice": 1, "before": 1, "outcome": "parsed", "verifier": "fired"}
-    return put(filtered_resps=[json.dumps(known | changes)])
+def put_reading(**changes: Any) -> Change:
+    fields = {"choice": 1, "before": 1, "outcome": "parsed", "verifier": "fired"}
+    return put(filtered_resps=[json.dumps(fields | changes)])
 
 
 def escape_controls(share: Any, boxes: int = 1) -> Change:
@@ -59,16 +59,16 @@ def escape_controls(share: Any, boxes: int = 1) -> Change:
     return change
 
 
-def occluded(**changes: Any) -> Change:
+def put_occlusion(**changes: Any) -> Change:
     return put("coverage", occluded={"triplet": GRASP, "before": 1.0, "after": 1.0, "predicted": [GRASP]} | changes)
 
 
-def attention(kept: Any) -> Change:
-    return put("delta_auroc", attention=kept)
+def put_attention(value: Any) -> Change:
+    return put("delta_auroc", attention=value)
 
 
 LOOK, SEEN, ROW, VALUES = "f1.looks.0", "coverage.seen.0", "delta_auroc", "delta_auroc.values"
-BROKEN: list[tuple[str, str, Change]] = [  # log, what is named, what is done to its first line
+BROKEN: list[tuple[str, str, Change]] = [  # log, message, change of the first line
     ("contrabench", "cannot be read (KeyError: 'id'", put("doc", id=KeyError)),
     ("contrabench", "cannot be read", put("doc", id=7)),
     ("contrabench", "cannot be read (KeyError: 'filter'", put(filter=KeyError)),
@@ -80,7 +80,7 @@ BROKEN: list[tuple[str, str, Change]] = [  # log, what is named, what is done to
     ("contrabench", "column 'doc.finding': 4 is not a text", put("doc", finding=4)),
     ("contrabench", "cannot be read (IndexError", put(filtered_resps=[])),
     ("contrabench", "column 'filtered_resps'", put(filtered_resps=["B"])),
-    ("contrabench", "column 'filtered_resps': 3 is not an index into the 3 options", reading(choice=3)),
+    ("contrabench", "column 'filtered_resps': 3 is not an index into the 3 options", put_reading(choice=3)),
     ("heal", "filtered_resps", put(filtered_resps=[3])),
     ("heal", "cannot be read", put(filtered_resps=[])),
     ("heal", "doc.id", put("doc", id="padchest/test/1")),
@@ -126,10 +126,10 @@ BROKEN: list[tuple[str, str, Change]] = [  # log, what is named, what is done to
     ("actions", "cut_at_zero is -inf", put(SEEN, cut_at_zero=-math.inf)),
     ("actions", "ras is -0.5", put(SEEN, ras=-0.5)),
     ("actions", "0 numbers; expected one for each of the 100", put("coverage", scores=[NAN])),
-    ("actions", "is none of the frame's triplets", occluded(triplet=NULL)),
-    ("actions", "after is inf", occluded(after=math.inf)),
-    ("actions", "after is None", occluded(after=None)),
-    ("actions", "None is not a list", occluded(predicted=None)),
+    ("actions", "is none of the frame's triplets", put_occlusion(triplet=NULL)),
+    ("actions", "after is inf", put_occlusion(after=math.inf)),
+    ("actions", "after is None", put_occlusion(after=None)),
+    ("actions", "None is not a list", put_occlusion(predicted=None)),
     ("actions", "cannot be read", put("coverage", occluded={"triplet": GRASP})),
     ("wrong_lung", "column 'delta_auroc.id': 'b' differs from the document's 'gold/000'", put(ROW, id="b")),
     ("wrong_lung", "delta_auroc.original_id", put(ROW, original_id="b")),
@@ -147,12 +147,16 @@ BROKEN: list[tuple[str, str, Change]] = [  # log, what is named, what is done to
     ("wrong_lung", "global is '1'", put(VALUES, **{"global": "1"})),
     ("wrong_lung", "auroc is True", put(VALUES, auroc=True)),
     ("wrong_lung", "auroc is 0.5 in the state without_map", put(ROW, state="without_map")),
-    ("wrong_lung", "'delta_auroc.attention': cannot be read", attention("everywhere")),
-    ("wrong_lung", "cannot be read (cannot reshape", attention({"shape": [1, 1], "float32": "eJwL"})),
-    ("wrong_lung", "cannot be read (cannot", attention(packed(np.ones((1, 2))) | {"shape": [3]})),
-    ("wrong_lung", "a grid of 10,000,000,000 numbers", attention(packed(np.ones((1, 2))) | {"shape": [10**5, 10**5]})),
-    ("wrong_lung", "cannot be read (buffer size", attention(packed(np.ones((5000, 1))) | {"shape": [1, 1]})),
-    ("wrong_lung", "attention that sums to 2", attention(packed(np.ones((1, 2))))),
+    ("wrong_lung", "'delta_auroc.attention': cannot be read", put_attention("everywhere")),
+    ("wrong_lung", "cannot be read (cannot reshape", put_attention({"shape": [1, 1], "float32": "eJwL"})),
+    ("wrong_lung", "cannot be read (cannot", put_attention(packed(np.ones((1, 2))) | {"shape": [3]})),
+    (
+        "wrong_lung",
+        "a grid of 10,000,000,000 numbers",
+        put_attention(packed(np.ones((1, 2))) | {"shape": [10**5, 10**5]}),
+    ),
+    ("wrong_lung", "cannot be read (buffer size", put_attention(packed(np.ones((5000, 1))) | {"shape": [1, 1]})),
+    ("wrong_lung", "attention that sums to 2", put_attention(packed(np.ones((1, 2))))),
     ("wrong_lung", "'delta_auroc': '' is not the row", put(delta_auroc="")),
     ("wrong_lung", "cannot be read (KeyError: 'id')", put("doc", id=KeyError)),
     ("wrong_lung", f"'trimmed' in the task {TASK}random_sentences", put("doc", perturbation="trimmed")),
@@ -160,16 +164,16 @@ BROKEN: list[tuple[str, str, Change]] = [  # log, what is named, what is done to
 ]
 
 
-def refused(path: Path, *words: str) -> None:
+def require_refusal(path: Path, *fragments: str) -> None:
     out = path.parent / "out"
     with pytest.raises(InputError) as error:
         write_report([path], out)
-    assert [word for word in (str(path), *words) if word not in str(error.value)] == []
+    assert [word for word in (str(path), *fragments) if word not in str(error.value)] == []
     assert not out.exists()
 
 
-@pytest.mark.parametrize(("log", "words", "change"), BROKEN)
-def test_a_broken_sample_is_named(tmp_path, log, words, change):
+@pytest.mark.parametrize(("log", "message", "change"), BROKEN)
+def test_a_broken_sample_is_named(tmp_path, log, message, change):
     path = WRITE[log](tmp_path)
 
     def first(lines: list[str]) -> list[str]:
@@ -177,7 +181,7 @@ def test_a_broken_sample_is_named(tmp_path, log, words, change):
         change(sample)
         return [json.dumps(sample), *lines[1:]]
 
-    refused(change_lines(path, first), f"{path}, row 1", words)
+    require_refusal(change_lines(path, first), f"{path}, row 1", message)
 
 
 LINES: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
@@ -194,76 +198,78 @@ LINES: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
 
 @pytest.mark.parametrize("case", LINES)
 def test_broken_lines_are_named(tmp_path, case):
-    change, words = LINES[case]
-    refused(change_lines(WRITE["contrabench"](tmp_path), change), words, "what to do")
+    change, message = LINES[case]
+    require_refusal(change_lines(WRITE["contrabench"](tmp_path), change), message, "what to do")
 
 
 def test_other_ends_of_lines_and_a_byte_order_mark_are_read(tmp_path):
     path = write_log(tmp_path, "m", answered("chexpert_presence", 5, 1, 2, unread=1))
-    said = write_report([path])
+    report = write_report([path])
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b'{"doc"', b'{\r"doc"').replace(b"\n", b"\r\n"))
-    assert write_report([path], html=tmp_path / "page.html") == said
+    assert write_report([path], html=tmp_path / "page.html") == report
 
 
 @pytest.mark.parametrize("log", WRITE)
 def test_a_question_that_is_there_twice_or_is_missing(tmp_path, log, capsys):
     path = WRITE[log](tmp_path)
     lines = path.read_text(encoding="utf-8").splitlines()
-    refused(change_lines(path, lambda lines: [*lines, lines[0]]), f"row {len(lines) + 1}", "is in the log twice")
+    require_refusal(
+        change_lines(path, lambda lines: [*lines, lines[0]]), f"row {len(lines) + 1}", "is in the log twice"
+    )
     last = json.loads(lines[-1])["doc"]["id"]
-    kept = [line for line in lines if json.loads(line)["doc"]["id"] != last]
-    change_lines(path, lambda _: kept)
+    remaining = [line for line in lines if json.loads(line)["doc"]["id"] != last]
+    change_lines(path, lambda _: remaining)
     assert main(["report", str(tmp_path)]) == 2
-    assert f"has {4 if log == 'contrabench' else len(kept)} questions" in capsys.readouterr().err
+    assert f"has {4 if log == 'contrabench' else len(remaining)} questions" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("results", "words"),
+    ("results", "message"),
     [
         (None, "its results file is missing"), ("{", "not JSON"), ("[" * 100_000, "not JSON"), ("[]", "holds a list"),
         ("{}", "names no model"), ('{"config": {"model_args": 3}}', "names no model"),
     ],
 )  # fmt: skip
-def test_broken_results(tmp_path, results, words):
+def test_broken_results(tmp_path, results, message):
     WRITE["heal"](tmp_path)
     path = tmp_path / f"results_{DATE}.json"
     path.unlink() if results is None else path.write_text(results)
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         write_report([tmp_path])
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "message"),
     [("nothing", "no such file"), ("empty", "no sample log"), ("other.json", "not the name of a file that lm-eval")],
 )
-def test_paths_without_results(tmp_path, name, words):
+def test_paths_without_results(tmp_path, name, message):
     (tmp_path / "empty").mkdir()
     (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         write_report([tmp_path / name])
 
 
 @pytest.mark.parametrize(
-    ("answers", "found"),
+    ("answers", "kinds"),
     [(VPT_PAIRS[:1], "neither test"), (TPT_PAIRS + pair(9, "Yes", {"region": "No"}), "tpt and vpt")],
 )
-def test_a_log_of_no_one_perturbation_test_is_refused(tmp_path, answers, found):
-    refused(write_heal(tmp_path, "", answers, task="my_task"), f"its perturbed questions are of {found}")
+def test_a_log_of_no_one_perturbation_test_is_refused(tmp_path, answers, kinds):
+    require_refusal(write_heal(tmp_path, "", answers, task="my_task"), f"its perturbed questions are of {kinds}")
 
 
 @pytest.mark.parametrize(
-    ("config", "task", "words"),
+    ("config", "task", "message"),
     [
         ("gold", f"{TASK}other", f"{TASK}other is none of {TASK}gold"),
         ("random_sentences", f"{TASK}gold", f"'random_sentences' in the task {TASK}gold"),
     ],
 )
-def test_a_log_of_another_task(tmp_path, config, task, words):
-    refused(write_wrong_lung(tmp_path, config, PAIR, task=task), words)
+def test_a_log_of_another_task(tmp_path, config, task, message):
+    require_refusal(write_wrong_lung(tmp_path, config, PAIR, task=task), message)
 
 
 def test_attention_of_a_pair_that_cannot_be_compared(tmp_path):
     grids = [packed(np.full(shape, 0.25)) for shape in ((1, 2), (2, 1))]
     rows = [row | {"attention": grid} for row, grid in zip(PAIR, grids, strict=True)]
     path = write_wrong_lung(tmp_path, "random_sentences", rows)
-    refused(path, "has a pair without divergence: attention of shapes (1, 2) and (2, 1)")
+    require_refusal(path, "has a pair without divergence: attention of shapes (1, 2) and (2, 1)")

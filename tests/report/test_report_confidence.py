@@ -1,4 +1,4 @@
-"""How sure a model says it is, beside how often it is right."""
+"""Stated confidence of a model, next to its accuracy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def answer(confidence: Any, right: bool) -> str:
 
 def test_stated_confidence_is_set_beside_accuracy(tmp_path: Path):
     docs = [question("chexpert_presence", number, prompt="packet") for number in range(len(SURE))]
-    answers = [(doc, answer(*given)) for doc, given in zip(docs, SURE, strict=True)]
+    answers = [(doc, answer(*stated)) for doc, stated in zip(docs, SURE, strict=True)]
     write_log(tmp_path / "runs" / "a", "model-a", answers, filters=("packet_b0", "y0"))
     plain = [(question("chexpert_presence", number), "A") for number in range(4)]
     write_log(tmp_path / "runs" / "b", "model-b", plain)

@@ -1,4 +1,4 @@
-"""Decoders beside the model without one and beside a shift to yes, and what their answers cost (HEAL Table 6)."""
+"""Decoders compared with the plain model and with a shift to yes, and the cost of their answers (HEAL Table 6)."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_a_decoder_stands_beside_its_model_and_as_many_yes(tmp_path: Path):
             for docs, n in zip((POSITIVE, NEGATIVE), n_yes, strict=True)
             for number, doc in enumerate(docs)
         ]
-        given: dict[str, Any] = {"pretrained": "org/vlm"} | arguments
-        write_heal(tmp_path / "runs" / name, "closed", answers, model_args=given)
+        model_args: dict[str, Any] = {"pretrained": "org/vlm"} | arguments
+        write_heal(tmp_path / "runs" / name, "closed", answers, model_args=model_args)
     assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
     rows = {row["decoder"]: row for row in csv_rows(tmp_path / "out" / "decoders.csv")}
     assert {row["model"] for row in rows.values()} == {"org/vlm"}
@@ -48,21 +48,21 @@ def test_a_decoder_stands_beside_its_model_and_as_many_yes(tmp_path: Path):
 
 
 def test_lobas_parts_and_weights_have_tables_of_their_own(tmp_path: Path):
-    given = {"plain": {}, "located": {"decoding": "greedy", "regions": "loba:/x/loba"}} | {
+    arguments_by_run = {"plain": {}, "located": {"decoding": "greedy", "regions": "loba:/x/loba"}} | {
         str(weight): {"decoding": "loba", "weight": weight} for weight in (0.5, 4)
     }
-    for number, (name, arguments) in enumerate(given.items()):
+    for number, (name, arguments) in enumerate(arguments_by_run.items()):
         answers = [(doc, "Yes" if at <= 2 * number else "No") for at, doc in enumerate(POSITIVE)]
         write_heal(tmp_path / "runs" / name, "closed", answers, model_args={"pretrained": "org/vlm"} | arguments)
-    other = {"pretrained": "org/other"}
-    write_heal(tmp_path / "runs" / "other", "closed", [(doc, "Yes") for doc in POSITIVE], model_args=other)
+    other_model = {"pretrained": "org/other"}
+    write_heal(tmp_path / "runs" / "other", "closed", [(doc, "Yes") for doc in POSITIVE], model_args=other_model)
     assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
-    parts, weights = (
+    part_rows, weights = (
         {row["model"]: row["vindr_yes_no_f1"] for row in csv_rows(tmp_path / "out" / f"heal_table_{name}.csv")}
         for name in ("05_parts", "08_weights")
     )
     assert [*weights] == ["org/vlm + LobA, weight 0.5", "org/vlm + LobA, weight 4"]
-    assert [*parts] == ["org/vlm", *weights, "org/vlm + greedy, regions loba"]
+    assert [*part_rows] == ["org/vlm", *weights, "org/vlm + greedy, regions loba"]
     recall = 5 / 10
     assert float(weights["org/vlm + LobA, weight 0.5"]) == pytest.approx(2 * recall / (1 + recall))
 
@@ -82,9 +82,9 @@ COSTS: list[tuple[dict[str, Any], dict[str, Any] | None, Any]] = [  # arguments,
 
 def test_each_run_has_its_cost_and_a_decoder_that_of_its_model_beside_it(tmp_path: Path):
     for number, (arguments, work, batch_size) in enumerate(COSTS):
-        given = {"pretrained": "org/vlm"} | arguments
-        told = {"batch_size": batch_size, **({} if work is None else {"work": work})}
-        write_heal(tmp_path / "runs" / str(number), "closed", YES, model_args=given, config=told)
+        model_args = {"pretrained": "org/vlm"} | arguments
+        config = {"batch_size": batch_size, **({} if work is None else {"work": work})}
+        write_heal(tmp_path / "runs" / str(number), "closed", YES, model_args=model_args, config=config)
     assert main(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "out")]) == 0
     rows = {row["model"]: row for row in csv_rows(tmp_path / "out" / "heal_table_06_costs.csv")}
     columns = ("answers", "seconds_of_100", "seconds_ratio", "peak_memory", "memory_ratio", "device", "batch_size")

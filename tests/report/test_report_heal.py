@@ -1,4 +1,4 @@
-"""HEAL-MedVQA in the report: cells derived by hand, and which test a log is of."""
+"""HEAL-MedVQA in the report: cells derived by hand, and the assignment of logs to tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ACCURACY, TPT, VPT, RUNS = "HEAL Table 2", "HEAL Table 3", "HEAL Table 4", "HEAL
 
 
 def test_the_papers_tables(tmp_path):
-    """Cells derived by hand from the answers above; a model that ran on one source only has the other undefined."""
+    """Cells are derived by hand from the answers above; a model with only one source has no cells for the other."""
     for ask, answers in (("closed", CLOSED), ("open", OPEN), ("tpt", TPT_PAIRS), ("vpt", VPT_PAIRS)):
         write_heal(tmp_path / "logs", ask, answers, n_data=12 if ask == "closed" else None)
     write_heal(tmp_path / "logs", "vpt", as_mimic(VPT_PAIRS[:2]))
@@ -57,14 +57,14 @@ def test_the_papers_tables(tmp_path):
         ["m", "VinDr", "VPT", "6", "0", "0.00", "0.00", "medfaith_heal_vindr_vpt"],
     ]
     (saved,) = csv_rows(tmp_path / "out" / "heal_table_02_accuracy.csv")
-    found = [saved[name] for name in ("vindr_yes_no_f1", "vindr_n_closed_unparsed", "mimic_yes_no_f1")]
-    assert found == [str(4 / 7), "1", ""]
+    saved_values = [saved[name] for name in ("vindr_yes_no_f1", "vindr_n_closed_unparsed", "mimic_yes_no_f1")]
+    assert saved_values == [str(4 / 7), "1", ""]
     (saved,) = csv_rows(tmp_path / "out" / "heal_table_03_tpt.csv")
     assert (saved["vindr_tpt"], saved["vindr_tpt_anatomy"]) == ("0.6", str(2 / 3))
 
 
 def test_f1_by_dice(tmp_path):
-    """Cells derived by hand: a limit is the upper bin's, 1 the last one's; a row without a region is in no bin."""
+    """Cells are derived by hand: a limit belongs to the upper bin, 1 to the last; a row without a region to none."""
     dice = [0.1, 1.0, 0.2, math.nan, 0.8, 0.81, None, 0.19, 0.0, 0.05]  # Yes, yes, No, unread | Yes, No ...
     write_heal(tmp_path / "logs", "closed", CLOSED, dice=dice)
     write_heal(tmp_path / "logs", "open", OPEN, dice=[0.5, None, 0.5, None])
@@ -88,12 +88,12 @@ def test_f1_by_dice(tmp_path):
         ["open-ended", "no region", "2", "50.00", "–", "0.400"],
     ]
     saved = csv_rows(tmp_path / "out" / "heal_figure_07_anatomies.csv")
-    known = [one for one in dice if one is not None and not math.isnan(one)]
-    iou = [one / (2 - one) for one in known]
+    known_dice = [value for value in dice if value is not None and not math.isnan(value)]
+    iou = [value / (2 - value) for value in known_dice]
     assert [(row["questions"], row["anatomy"], row["n"]) for row in saved] == [
         ("yes/no", "heart", "8"), ("open-ended", "heart", "2"),
     ]  # fmt: skip
-    assert (float(saved[0]["dice"]), float(saved[0]["iou"])) == pytest.approx((np.mean(known), np.mean(iou)))
+    assert (float(saved[0]["dice"]), float(saved[0]["iou"])) == pytest.approx((np.mean(known_dice), np.mean(iou)))
     runs = {run.setting.ask: run for run in read_results([tmp_path / "logs"]).heal}
     assert {row.id: row.response for row in runs["closed"].rows} == {doc["id"]: text for doc, text in CLOSED}
     blind, located = rows_of(report, ACCURACY)
@@ -105,7 +105,7 @@ def test_f1_by_dice(tmp_path):
 
 @pytest.mark.parametrize(("task", "table"), [("medfaith_heal_vindr_tpt", TPT), ("medfaith_heal_vindr_vpt", VPT)])
 def test_originals_alone_belong_to_the_test_that_their_task_names(tmp_path, task, table):
-    """As under --limit 1: a true positive without a pair."""
+    """The log has a true positive without a pair, as under --limit 1."""
     write_heal(tmp_path, "", VPT_PAIRS[:1], task=task)
     (row,) = rows_of(write_report([tmp_path]), table)
     assert row[-3:] == ["1 of 1", "0 of 1 (0.00%)", "0 of 1 (0.00%)"]
@@ -120,12 +120,12 @@ def test_a_task_may_have_another_name(tmp_path, answers, table):
 
 @pytest.mark.parametrize("ask", ["closed", "open"])
 def test_intervals_draw_images(tmp_path, ask):
-    """F1 is the mean of two ones a true positive and a zero a false or missed one, here of images with several."""
+    """F1 is the mean of two ones per true positive and a zero per false or missed one; an image has several."""
     kind, yes, no = ("positive", "Yes", "No") if ask == "closed" else ("abnormal", "Edema", "No abnormality")
-    said = enumerate((yes, no, yes, yes, no, yes))
-    write_heal(tmp_path, ask, [(question(i, kind, image=i // 2, diseases=["Edema"]), text) for i, text in said])
+    replies = enumerate((yes, no, yes, yes, no, yes))
+    write_heal(tmp_path, ask, [(question(i, kind, image=i // 2, diseases=["Edema"]), text) for i, text in replies])
     (row,) = rows_of(write_report([tmp_path]), ACCURACY)
-    drawn = {"groups": [0, 0, 0, 1, 1, 1, 1, 2, 2, 2], "bounds": (0, 1)}
-    interval = bootstrap_mean([1, 1, 0, 1, 1, 1, 1, 0, 1, 1], **drawn)
+    bootstrap_options = {"groups": [0, 0, 0, 1, 1, 1, 1, 2, 2, 2], "bounds": (0, 1)}
+    interval = bootstrap_mean([1, 1, 0, 1, 1, 1, 1, 0, 1, 1], **bootstrap_options)
     expected = f"{interval.mean:.3f} [{interval.low:.3f}, {interval.high:.3f}]"
     assert row[11 if ask == "closed" else 16] == expected == f"0.800 {expected[6:]}"

@@ -1,4 +1,4 @@
-"""Figure 5 in the report: gaps, concept-only differences, and state similarities, from logs and files of states."""
+"""Figure 5 in the report: gaps, concept-only differences and state similarities, from logs and state files."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ SCORES = [
 ]
 
 
-def write_scores(folder: Path, scores: list[list[float]], *, task: str = TASK, **how: Any) -> Path:
-    """The log of one option-score task, two questions a study."""
-    columns = how.pop("columns", {})
+def write_scores(folder: Path, scores: list[list[float]], *, task: str = TASK, **log_options: Any) -> Path:
+    """Write the log of one option-score task with two questions per study."""
+    columns = log_options.pop("columns", {})
     docs = [question("chexpert_presence", i, study_id=f"s{i // 2}", **columns) for i in range(len(scores))]
     samples = [
-        {"doc": doc, "filter": "none", "filtered_resps": [[str(score), "False"] for score in of_row]}
-        for doc, of_row in zip(docs, scores, strict=True)
+        {"doc": doc, "filter": "none", "filtered_resps": [[str(score), "False"] for score in row_scores]}
+        for doc, row_scores in zip(docs, scores, strict=True)
     ]
-    return write_samples(folder, task, samples, **how)
+    return write_samples(folder, task, samples, **log_options)
 
 
 def write_states(path: Path, scores: list[list[float]], *, task: str = TASK, **changes: Any) -> np.ndarray:
-    """Random states for every continuation, as medfaith-hf-vlm writes them; returns them, shape (n, 7, 4)."""
+    """Write random states for every continuation, as medfaith-hf-vlm does; return them, shape (n, 7, 4)."""
     state = np.random.default_rng(0).normal(size=(len(scores), 7, 4)).astype(np.float32)
     ids = [question("chexpert_presence", i)["id"] for i in range(len(scores))]
     arrays = {
@@ -83,7 +83,7 @@ def test_the_interval_is_clustered_by_study(tmp_path):
 
 @pytest.mark.parametrize("place", ["recorded", "beside"])
 def test_similarities_of_hidden_states(tmp_path, place):
-    """The file is where the run wrote it, or beside the results; texts after the options are no distractors."""
+    """The file is at the recorded path or next to the results; texts after the options do not count as distractors."""
     recorded = tmp_path / "elsewhere" / "states.npz"
     states = write_states(recorded if place == "recorded" else tmp_path / "logs" / "states.npz", SCORES)
     write_scores(tmp_path / "logs", SCORES, model_args={"pretrained": "m", "states_path": str(recorded)})
@@ -154,18 +154,18 @@ def test_a_broken_file_of_states_is_an_error_that_names_it(tmp_path, case):
 
 
 @pytest.mark.parametrize(
-    ("responses", "words"),
+    ("responses", "expected"),
     [([[score, "False"]] * n, "7 finite scores") for score, n in (("-1.0", 4), ("-1.0", 8), ("nan", 4), ("-inf", 7))]
     + [([["nan", "False"]] * 6 + [["-1.0", "False"]], "7 finite scores")]
-    + [(read, "the scores of options") for read in ([["x", "False"]] * 7, [[]] * 7, [-1.0] * 7, None)],
+    + [(responses, "the scores of options") for responses in ([["x", "False"]] * 7, [[]] * 7, [-1.0] * 7, None)],
 )
-def test_a_broken_log_of_scores_names_the_line(tmp_path, responses, words):
+def test_a_broken_log_of_scores_names_the_line(tmp_path, responses, expected):
     path = write_scores(tmp_path, SCORES)
     broken = {"filtered_resps": responses}
     change_lines(path, lambda lines: [lines[0], json.dumps(json.loads(lines[1]) | broken), *lines[2:]])
     with pytest.raises(InputError, match="row 2, column 'filtered_resps'") as error:
         write_report([tmp_path])
-    assert f"are not {words}" in str(error.value)
+    assert f"are not {expected}" in str(error.value)
 
 
 def test_the_order_of_lines_does_not_matter(tmp_path):
@@ -178,7 +178,7 @@ def test_the_order_of_lines_does_not_matter(tmp_path):
 
 
 def test_rows_without_a_pair_are_in_no_subset(tmp_path):
-    """Of 4 rows without a positive counterpart, none is gold-positive; they have no texts after their options."""
+    """None of 4 rows without a positive counterpart is gold-positive; they have no texts after their options."""
     write_scores(tmp_path, [row[:3] for row in SCORES], columns={"counterpart": -1})
     assert [row[2:6] for row in rows_of(write_report([tmp_path]), "Figure 5")] == [
         ["4", "0", s, "0"] for s in ("safe", "control")
@@ -186,14 +186,14 @@ def test_rows_without_a_pair_are_in_no_subset(tmp_path):
 
 
 def test_scores_and_answers_of_one_model_stand_side_by_side(tmp_path):
-    """The scores change nothing in the other tables, are no other run of the answers, and their newest run wins."""
+    """The scores leave the other tables unchanged, do not count as a run of answers, and their newest run counts."""
     write_log(tmp_path / "a", "m", answered("chexpert_presence", 5, 1, 2))
-    alone = write_report([tmp_path])
+    answer_report = write_report([tmp_path])
     newer = DATE.replace("2026", "2027")
     write_scores(tmp_path / "b", SCORES[:3], model_args={"pretrained": "m", "states_path": "x.npz"})
     write_scores(tmp_path / "b", SCORES, date=newer)
     report = write_report([tmp_path])
-    assert {*alone.rstrip().split("\n\n## ")} < {*report.split("\n\n## ")}
+    assert {*answer_report.rstrip().split("\n\n## ")} < {*report.split("\n\n## ")}
     assert [row[2] for row in rows_of(report, "Figure 5")] == ["4", "4"]
     assert f"- m, {TASK}: the run of {newer} counts, not that of {DATE}\n" in report
     assert "x.npz" not in report, "only the runs that count are looked at"

@@ -1,4 +1,4 @@
-"""Declined, unread and cut answers, and what answers were read from: in tables, warnings, summary, figures, cases."""
+"""Declined, unread and cut answers, and the source of a reading: in tables, warnings, summary, figures and cases."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DECLINES = "I would rather not say."
 
 
 def read(choice: int | None, evidence: str = "", outcome: str = "answered", reason: str = "", after: int | None = None):
-    """What a filter hands on. after: the choice after the verifier, where that is another one."""
+    """Build the output of a filter; `after` is the verifier's choice if it differs."""
     return {"choice": choice if after is None else after, "before": choice, "outcome": outcome, "reason": reason,
             "evidence": evidence, "verifier": "not_applied" if after is None else "fired"}  # fmt: skip
 
@@ -50,10 +50,13 @@ READ = [
 TEXTS = ["A", "Edema", "B", "No edema", "There is none.", "It breaks.", DECLINES, DECLINES, "Well.", "The"]
 
 
-def write_read(folder: Path, model: str = "m", read: Any = READ, control: str = "", **columns: Any) -> Path:
+def write_read(folder: Path, model: str = "m", readings: Any = READ, control: str = "", **columns: Any) -> Path:
     docs = [(question(PRESENCE, n, **columns), text) for n, text in enumerate(TEXTS)]
-    given = {"b0": [one for one, _ in read], "m1": [one if a is None else one | {"choice": a} for one, a in read]}
-    return write_log(folder, model, docs, filters=(), given=given, control=control)
+    readings_by_filter = {
+        "b0": [reading for reading, _ in readings],
+        "m1": [reading if a is None else reading | {"choice": a} for reading, a in readings],
+    }
+    return write_log(folder, model, docs, filters=(), readings_by_filter=readings_by_filter, control=control)
 
 
 def test_each_outcome_and_evidence_is_counted_by_hand(tmp_path):
@@ -76,7 +79,7 @@ def test_each_outcome_and_evidence_is_counted_by_hand(tmp_path):
 
 
 def test_declining_without_an_image_is_no_fault(tmp_path):
-    """Ten answers of which two decline, with the image and under two controls; only one of these shows nothing."""
+    """Two of ten answers decline, with the image and under two controls; only one control removes the image."""
     for control in ("", "blank", "other"):
         write_read(tmp_path / (control or "image"), model=f"m-{control}", control=control)
     results = read_results([tmp_path])
@@ -91,14 +94,17 @@ EARLIER = [("parsed", 1), ("parsed", 0), ("none", None), ("ambiguous", None), ("
 
 
 def test_a_log_of_an_earlier_version_is_read(tmp_path):
-    """It has other words, and does not say what an answer was read from: its errors count with those of letters."""
-    given = [
+    """Earlier versions use other terms and do not record the source of a reading; errors count as letter errors."""
+    readings = [
         {"choice": choice, "before": choice, "outcome": outcome, "verifier": "not_applied"}
         for outcome, choice in EARLIER
     ]
     docs = [(question(PRESENCE, n), "text") for n in range(5)]
-    after = [{**one, "choice": 0 if one["choice"] == 1 else one["choice"], "verifier": "fired"} for one in given]
-    write_log(tmp_path / "logs", "m", docs, filters=(), given={"b0": given, "m1": after})
+    after = [
+        {**reading, "choice": 0 if reading["choice"] == 1 else reading["choice"], "verifier": "fired"}
+        for reading in readings
+    ]
+    write_log(tmp_path / "logs", "m", docs, filters=(), readings_by_filter={"b0": readings, "m1": after})
     report = write_report([tmp_path / "logs"])
     (run,) = read_results([tmp_path / "logs"]).runs
     assert run.outcome.tolist() == ["answered", "answered", "unread", "unread", "unread"]
@@ -112,7 +118,13 @@ def test_a_log_of_an_earlier_version_is_read(tmp_path):
 
 @pytest.mark.parametrize("outcome", ["yes", "", None])
 def test_an_unknown_outcome_is_refused(tmp_path, outcome):
-    write_log(tmp_path, "m", [(question(PRESENCE, 0), "A")], filters=(), given={"b0": [read(0) | {"outcome": outcome}]})
+    write_log(
+        tmp_path,
+        "m",
+        [(question(PRESENCE, 0), "A")],
+        filters=(),
+        readings_by_filter={"b0": [read(0) | {"outcome": outcome}]},
+    )
     with pytest.raises(InputError, match=r"is not (an outcome of reading an answer|the output of a medfaith filter)"):
         read_results([tmp_path])
 
@@ -148,22 +160,22 @@ def test_without_declined_and_cut_answers_the_summary_has_no_line_of_them(tmp_pa
 def test_cases_and_compared_answers_know_declined_ones(tmp_path):
     write_read(tmp_path)
     results = read_results([tmp_path])
-    found = [of.answers[0] for of in cases(results).cases]
-    assert Counter(one.outcome for one in found) == {"right": 2, "wrong": 4, "declined": 2, "unread": 2}
+    first_answers = [item.answers[0] for item in cases(results).cases]
+    assert Counter(answer.outcome for answer in first_answers) == {"right": 2, "wrong": 4, "declined": 2, "unread": 2}
     whys = {"read from letter": 2, "read from text": 2, "read from prose": 2, "": 2, "none": 1, "cut": 1}
-    assert Counter(one.why for one in found) == whys
-    ((of,), _) = all_answers(results)
-    assert Counter(of.outcomes) == {"answered": 6, "declined": 2, "unread": 2}
-    assert of.said.count(None) == 4
+    assert Counter(answer.why for answer in first_answers) == whys
+    ((item,), _) = all_answers(results)
+    assert Counter(item.outcomes) == {"answered": 6, "declined": 2, "unread": 2}
+    assert item.said.count(None) == 4
 
 
 def test_declined_yes_no_answers_and_the_flag_of_cut_ones(tmp_path, monkeypatch):
-    told = []
-    own = heal_runs.read_yes_no
+    cut_flags = []
+    original_reader = heal_runs.read_yes_no
 
     def reader(text, question, *, cut=False):
-        told.append(cut)
-        return "declined" if text == DECLINES else own(text, question)
+        cut_flags.append(cut)
+        return "declined" if text == DECLINES else original_reader(text, question)
 
     monkeypatch.setattr(heal_runs, "read_yes_no", reader)
     answered = [(doc, DECLINES if text == "No" else text) for doc, text in CLOSED]
@@ -174,13 +186,13 @@ def test_declined_yes_no_answers_and_the_flag_of_cut_ones(tmp_path, monkeypatch)
     finally:
         del answered[0][0]["answer_outcome"]  # the documents are shared
     report = write_report([tmp_path / "logs"])
-    assert told.count(True) == 1
+    assert cut_flags.count(True) == 1
     (row,) = rows_of(report, "HEAL Table 2")
     assert row[14:16] == ["1 of 10 (10.00%)", f"{n} of 10 ({10 * n}.00%)"]
     (row,) = rows_of(report, "HEAL runs")
     assert row[5:7] == ["10.00", f"{10 * n}.00"]
     (run,) = read_results([tmp_path / "logs"]).heal
-    assert Counter(of.answers[0].outcome for of in cases(read_results([tmp_path / "logs"])).cases)["declined"] == n
+    assert Counter(case.answers[0].outcome for case in cases(read_results([tmp_path / "logs"])).cases)["declined"] == n
     assert len(run.declined) == n
 
 
@@ -192,9 +204,9 @@ def test_declined_frames(tmp_path):
     (row,) = rows_of(report, "SurgX runs")
     assert row[6:8] == ["0.00", "25.00"]
     results = read_results([tmp_path])
-    assert Counter(of.answers[0].outcome for of in cases(results).cases)["declined"] == 1
-    ((of,), _) = all_answers(results)
-    assert Counter(of.outcomes)["declined"] == 1
+    assert Counter(item.answers[0].outcome for item in cases(results).cases)["declined"] == 1
+    ((item,), _) = all_answers(results)
+    assert Counter(item.outcomes)["declined"] == 1
 
 
 def test_the_page_marks_declined_answers():

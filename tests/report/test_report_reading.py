@@ -1,4 +1,4 @@
-"""What the report reads and writes: any order of files and lines, the newest runs, saved files; a golden report."""
+"""Inputs and outputs of the report: order of files and lines, newest runs, saved files, and a golden report."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CHEXPERT = answered("chexpert_presence", 5, 1, 2)
 # By benchmark: a log of the first n of its questions; its table of runs, how many there are, and where n and the
 # skipped rows stand there.
 WRITE: dict[str, Callable[..., Path]] = {
-    "CXR-ContraBench": lambda folder, n=5, **how: write_log(folder, "m", CHEXPERT[:n], **how),
-    "HEAL-MedVQA": lambda folder, n=6, **how: write_heal(folder, "vpt", VPT_PAIRS[:n], **how),
-    "SurgXBench": lambda folder, n=4, **how: write_surgx(folder, FRAMES[:n], **how),
-    "That's the Wrong Lung!": lambda folder, n=4, **how: write_wrong_lung(folder, "gold", SENTENCES[:n], **how),
+    "CXR-ContraBench": lambda folder, n=5, **options: write_log(folder, "m", CHEXPERT[:n], **options),
+    "HEAL-MedVQA": lambda folder, n=6, **options: write_heal(folder, "vpt", VPT_PAIRS[:n], **options),
+    "SurgXBench": lambda folder, n=4, **options: write_surgx(folder, FRAMES[:n], **options),
+    "That's the Wrong Lung!": lambda folder, n=4, **options: write_wrong_lung(folder, "gold", SENTENCES[:n], **options),
 }
 RUNS = {
     "CXR-ContraBench": ("Runs", 5, 5, 6), "HEAL-MedVQA": ("HEAL runs", 6, 3, 4), "SurgXBench": ("SurgX runs", 4, 3, 5),
@@ -36,20 +36,20 @@ RUNS = {
 
 
 def test_pooled_runs_keep_every_question(tmp_path):
-    """Three seeded slices together: the questions of each, with their own words, in the order of the runs."""
+    """Three seeded slices are pooled; each keeps its questions and wordings, in the order of the runs."""
     for name, options in (("s1", ["A1", "No a", "X"]), ("s2", ["A2", "No a", "X"]), ("s3", ["A3", "No a", "X"])):
         answers = answered("rexvqa_10k_" + name, 3, 1, 1, question=name)
         write_log(tmp_path, "m", [({**row, "options": options}, text[:1]) for row, text in answers], n_data=4)
-    whole = pooled(read_results([tmp_path]).runs)
-    assert (whole.n, whole.n_data, whole.scores()["n_correct"]) == (9, 12, 3)
-    words = [whole.wordings[i] for i in whole.wording]
-    assert [(asked, options[0]) for asked, options in words] == [
+    pooled_run = pooled(read_results([tmp_path]).runs)
+    assert (pooled_run.n, pooled_run.n_data, pooled_run.scores()["n_correct"]) == (9, 12, 3)
+    wording_pairs = [pooled_run.wordings[i] for i in pooled_run.wording]
+    assert [(question, options[0]) for question, options in wording_pairs] == [
         (f"s{i}", f"A{i}") for i in (1, 2, 3) for _ in range(3)
     ]
 
 
 def small_logs(folder: Path) -> None:
-    """Two models on five questions each; one of them with an unreadable answer, a limit, and no verifier."""
+    """Two models on five questions each; one has an unread answer, a limit and no verifier."""
     write_log(folder / "a", "model-a", answered("chexpert_presence", 5, 1, 2, unread=1), date="2026-01-01T00-00-01")
     limited = answered("chexpert_absence", 3, 1, 1)
     write_log(folder / "b", "model-b", limited, date="2026-01-01T00-00-02", n_data=5, filters=("b0",))
@@ -62,15 +62,15 @@ def test_golden(tmp_path):
 
 
 def test_saved_files(tmp_path):
-    """report.md is what is returned; a CSV a table, unrounded, and LaTeX; an earlier report is replaced as a whole."""
+    """report.md equals the returned text; tables are unrounded CSV and LaTeX files; an earlier report is replaced."""
     small_logs(tmp_path / "logs")
     out = tmp_path / "out"
     assert write_report([tmp_path / "logs"], out) == (out / "report.md").read_text(encoding="utf-8")
-    first, second = csv_rows(out / "table_09_matrix.csv")
-    assert float(first["chexpert_presence_base_accuracy"]) == 0.2
-    assert float(first["chexpert_presence_delta"]) == pytest.approx(0.4)
-    assert (first["chexpert_absence_n"], second["chexpert_absence_verified_accuracy"]) == ("", "")
-    assert (second["chexpert_absence_n"], second["chexpert_absence_n_data"]) == ("3", "5")
+    first_row, second_row = csv_rows(out / "table_09_matrix.csv")
+    assert float(first_row["chexpert_presence_base_accuracy"]) == 0.2
+    assert float(first_row["chexpert_presence_delta"]) == pytest.approx(0.4)
+    assert (first_row["chexpert_absence_n"], second_row["chexpert_absence_verified_accuracy"]) == ("", "")
+    assert (second_row["chexpert_absence_n"], second_row["chexpert_absence_n_data"]) == ("3", "5")
     assert {path.stem for path in out.glob("*.tex")} == {path.stem for path in out.glob("*.csv")}
     (out / "table_21_old.csv").write_text("old")
     before = {path.name for path in out.iterdir()}
@@ -115,7 +115,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path, name):
 
 
 def test_results_without_samples(tmp_path):
-    """Alone they are an error; beside others a note."""
+    """Results without samples are an error on their own, and a note if the folder has further runs."""
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "results_2026-01-01T00-00-00.json").write_text("{}")
     with pytest.raises(InputError, match="--log_samples"):
@@ -125,7 +125,7 @@ def test_results_without_samples(tmp_path):
 
 
 def test_foreign_tasks(tmp_path):
-    """Other tasks' logs are counted and left out; nothing but them is an error."""
+    """Logs of foreign tasks are counted and left out; a folder with only such logs is an error."""
     path = write_log(tmp_path, "m", CHEXPERT[:1], task="gsm8k", filters=("b0",))
     change_lines(path, lambda _: [json.dumps({"doc": {"question": "2 + 2?"}, "filter": "x", "filtered_resps": ["4"]})])
     path = write_log(tmp_path, "m", CHEXPERT[:1], task="option_scores", filters=("b0",))
@@ -154,7 +154,7 @@ def test_rows_without_images_and_a_limit_are_counted(tmp_path, benchmark):
 
     def skip(lines: list[str]) -> list[str]:
         samples = list(map(json.loads, lines))
-        return [json.dumps(of | {"doc": of["doc"] | {"n_rows_skipped": 3}}) for of in samples]
+        return [json.dumps(sample | {"doc": sample["doc"] | {"n_rows_skipped": 3}}) for sample in samples]
 
     change_lines(WRITE[benchmark](tmp_path, n_data=9), skip)
     (row,) = rows_of(write_report([tmp_path]), title)
@@ -162,28 +162,28 @@ def test_rows_without_images_and_a_limit_are_counted(tmp_path, benchmark):
 
 
 def test_benchmarks_side_by_side(tmp_path):
-    """Each has its own tables, which the others' do not change."""
+    """Each benchmark has its own tables, which do not depend on the other benchmarks."""
     paths = [write(tmp_path / "all") for write in WRITE.values()]
-    alone = {benchmark: write_report([path]) for benchmark, path in zip(WRITE, paths, strict=True)}
-    assert [text.split("\n")[0] for text in alone.values()] == [f"# {benchmark} results" for benchmark in WRITE]
+    reports = {benchmark: write_report([path]) for benchmark, path in zip(WRITE, paths, strict=True)}
+    assert [text.split("\n")[0] for text in reports.values()] == [f"# {benchmark} results" for benchmark in WRITE]
     report = write_report([tmp_path / "all"], tmp_path / "out")
-    again = write_report(paths[::-1], tmp_path / "out")
-    assert again == report, "the order of files does not matter, and a report's own files are replaced"
+    reordered = write_report(paths[::-1], tmp_path / "out")
+    assert reordered == report, "the order of files does not matter, and a report's own files are replaced"
     assert report.startswith("# CXR-ContraBench, HEAL-MedVQA, SurgXBench and That's the Wrong Lung! results\n")
     assert max(map(len, report.split("\n\n")[1].splitlines())) <= 120
-    for text in alone.values():
-        own = text.split("\n## Notes")[0].split("\n## ")[1:]
-        assert own
-        assert [section for section in own if section.strip() not in report] == []
+    for text in reports.values():
+        sections = text.split("\n## Notes")[0].split("\n## ")[1:]
+        assert sections
+        assert [section for section in sections if section.strip() not in report] == []
     assert [len(runs) for runs in read_results([tmp_path / "all"])[:5]] == [1, 0, 1, 1, 1]
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"runs.csv", "heal_runs.csv", "surgx_runs.csv", "wrong_lung_runs.csv"} <= names
-    drawn = {"figure_contrabench_03.png", "figure_heal_tpt_vpt.png", "figure_surgx_03.png"}
-    assert {name for name in names if name.startswith("figure")} == (drawn if find_spec("matplotlib") else set())
+    figures = {"figure_contrabench_03.png", "figure_heal_tpt_vpt.png", "figure_surgx_03.png"}
+    assert {name for name in names if name.startswith("figure")} == (figures if find_spec("matplotlib") else set())
 
 
 def test_models_prompts_splits_and_arguments_have_rows_of_their_own(tmp_path):
-    """The arguments that change what is said of a model are a part of its name; of the others the newest run counts."""
+    """Arguments that change the answers are part of the model's name; for the other arguments the newest run counts."""
     gloria = {"pretrained": "gloria:x.ckpt"}
     for day, arguments in enumerate(({"attention": "code"}, {"attention": "code", "device": "cpu"}, {"tau": 2}), 1):
         rows, date = [original(0, "p1", auroc=day / 10)], f"2026-01-0{day}T00-00-00"

@@ -1,4 +1,4 @@
-"""The report beside lm-eval: reference models on every benchmark, and what people say of their heatmaps."""
+"""The report on real lm-eval logs: reference models on every benchmark, and human judgements of their heatmaps."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def evaluated(
     phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, phantom_surgx_build, phantom_surgx_roots,
     phantom_wrong_lung_build, phantom_wrong_lung_roots, tmp_path_factory,
 ) -> Evaluated:  # fmt: skip
-    """MODELS through lm-eval and its own writer of results."""
+    """Run MODELS through lm-eval and its results writer."""
     import lm_eval
     from lm_eval.loggers import EvaluationTracker
     from lm_eval.tasks import TaskManager
@@ -66,23 +66,23 @@ def evaluated(
     metadata = {"data": str(data), "roots": {k: str(v) for k, v in roots.items()}, "heatmaps": str(store)}
     tasks = TaskManager(include_path=str(include_path()), include_defaults=False, metadata=metadata)
     scores = {}
-    for name, (model, arguments, asked) in MODELS.items():
+    for name, (model, arguments, task_names) in MODELS.items():
         tracker = EvaluationTracker(output_path=str(logs / name))
         result = evaluate(
-            model=model, model_args=arguments and arguments | {"store": str(store)}, tasks=[*asked], limit=40,
+            model=model, model_args=arguments and arguments | {"store": str(store)}, tasks=[*task_names], limit=40,
             task_manager=tasks, evaluation_tracker=tracker, bootstrap_iters=0,
         )  # fmt: skip
         samples = result.pop("samples")
         tracker.save_results_aggregated(results=result, samples=samples)
-        for task, of_task in samples.items():
-            tracker.save_results_samples(task_name=task, samples=of_task)
+        for task, task_samples in samples.items():
+            tracker.save_results_samples(task_name=task, samples=task_samples)
         scores[name] = result["results"]
     return Evaluated(logs, data, store, phantom_wrong_lung_roots, scores)
 
 
 @pytest.fixture(scope="module")
 def reported(evaluated, tmp_path_factory) -> tuple[str, dict[str, list[dict[str, str]]]]:
-    """What `medfaith report` prints of all logs, and its CSV files."""
+    """Run `medfaith report` on all logs; return its output and its CSV files."""
     out = tmp_path_factory.mktemp("reports") / "out"
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("medfaith.report.write.files", lambda figures: {})  # no pictures, which take longest
@@ -94,16 +94,16 @@ def reported(evaluated, tmp_path_factory) -> tuple[str, dict[str, list[dict[str,
 def contrabench(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> Iterator[Pair]:
     for row in tables["table_09_matrix"]:
         for protocol in ("chexpert_presence", "chexpert_absence", "openi_report_absence"):
-            of = scores[row["model"]][f"medfaith_contrabench_{protocol}"]
+            metrics = scores[row["model"]][f"medfaith_contrabench_{protocol}"]
             errors = "n_reversals" if protocol == "chexpert_presence" else "n_contradictions"
             for cell, name in {"base_accuracy": "accuracy,b0", "verified_accuracy": "accuracy,m1",
                                "base_errors": f"{errors},b0", "verified_errors": f"{errors},m1",
                                "parse_failure_rate": "parse_failure_rate,b0"}.items():  # fmt: skip
-                yield row[f"{protocol}_{cell}"], of[name]
+                yield row[f"{protocol}_{cell}"], metrics[name]
 
 
 def same_names(row: Mapping[str, str], scores: Mapping[str, float], prefix: str = "") -> Iterator[Pair]:
-    """Every figure that a row has under the metric's own name."""
+    """Yield every figure of a row whose name equals the metric's name."""
     for key, value in scores.items():
         cell = row.get(prefix + key.removesuffix(",none"))
         if key.endswith(",none") and cell is not None:
@@ -114,8 +114,8 @@ def heal(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> Iterator
     for name, asks in (("02_accuracy", ("closed", "open")), ("03_tpt", ("tpt",)), ("04_vpt", ("vpt",))):
         for row in tables[f"heal_table_{name}"]:
             for config, ask in ((config, ask) for config in ("vindr", "mimic") for ask in asks):
-                of = scores[row["model"]].get(f"medfaith_heal_{config}_{ask}", {})
-                yield from same_names(row, of, f"{config}_")
+                metrics = scores[row["model"]].get(f"medfaith_heal_{config}_{ask}", {})
+                yield from same_names(row, metrics, f"{config}_")
 
 
 def surgx(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> Iterator[Pair]:
@@ -124,17 +124,17 @@ def surgx(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> Iterato
             yield from same_names(row, scores[row["model"]]["medfaith_surgx_instruments"])
     for name in ("figure_04a_ras", "figure_04b_levels", "triplets"):
         for row in tables[f"surgx_{name}"]:
-            of = scores[row["model"]][f"medfaith_surgx_triplets{'_t50' * (row['data'] == 'CholecT50')}"]
+            metrics = scores[row["model"]][f"medfaith_surgx_triplets{'_t50' * (row['data'] == 'CholecT50')}"]
             if name == "figure_04a_ras":
                 level = row["level"].lower()
-                yield row["ras"], of["ras_global_missed,none" if level == "missed" else f"ras_local_{level},none"]
+                yield row["ras"], metrics["ras_global_missed,none" if level == "missed" else f"ras_local_{level},none"]
             else:
-                yield from same_names(row, of)
+                yield from same_names(row, metrics)
 
 
 def wrong_lung(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> Iterator[Pair]:
     def both(row: Mapping[str, str], config: str, name: str, subset: str = "all", column: str = "") -> Iterator[Pair]:
-        """What lm-eval has of these; it has no subset of the entropy and of changed sentences."""
+        """Yield the figures that lm-eval has, too; it has no subsets of the entropy and of changed sentences."""
         for end in ENDS:
             where = "" if subset == "all" else f"_{subset}"
             value = scores[row["model"]][f"medfaith_wrong_lung_{config}"].get(f"{name}{where}{end},none")
@@ -148,18 +148,18 @@ def wrong_lung(tables: Mapping[str, list[dict[str, str]]], scores: Scores) -> It
             "table_08_divergence": ("random_sentences", ("kl",))}  # fmt: skip
     for table, (config, names) in wide.items():
         for row in tables[f"wrong_lung_{table}"]:
-            asked = "synthetic" if row.get("synthetic") == "yes" else config
+            task_config = "synthetic" if row.get("synthetic") == "yes" else config
             for name, subset in ((n, s) for n in names for s in SUBSETS if f"{n}_{s}" in row):
-                yield from both(row, asked, name, subset, f"_{subset}")
+                yield from both(row, task_config, name, subset, f"_{subset}")
     long = {"figures_03_05_14_15_deltas": ("", [f"delta_{name}" for name in RANKED]),
             "table_01_03_localization": ("gold", [*RANKED, *iou]), "table_02_subsets": ("gold", [*RANKED, *iou]),
             "table_06_trimmed": ("trimmed", RANKED), "runs": ("", ("n_without_map", "n_degenerate"))}  # fmt: skip
     for table, (config, names) in long.items():
         for row in tables[f"wrong_lung_{table}"]:
-            asked = config or row.get("config") or row["perturbation"].lower().replace(" ", "_")
+            task_config = config or row.get("config") or row["perturbation"].lower().replace(" ", "_")
             subset = row.get("subset", "all").rstrip("*").lower().replace(" ", "_")
             for name in names:
-                yield from both(row, asked, name, subset)
+                yield from both(row, task_config, name, subset)
 
 
 @pytest.mark.parametrize(
@@ -188,15 +188,15 @@ def test_reference_models_are_the_floor_and_the_ceiling(evaluated, reported):
     runs = read_results([evaluated.logs]).runs
     assert len(runs) == 2 * 4
     for run in runs:
-        of = evaluated.scores[run.model][run.source.task]
-        assert math.isclose(run.scores("m1_extended")["accuracy_verified"], of["accuracy,m1_extended"])
+        metrics = evaluated.scores[run.model][run.source.task]
+        assert math.isclose(run.scores("m1_extended")["accuracy_verified"], metrics["accuracy,m1_extended"])
 
 
-def annotate(wanted: session_setup.Wanted, out: Path) -> None:
-    """One person's way through all images; points are drawn."""
-    random = np.random.default_rng(wanted.seed)
+def annotate(setup: session_setup.Wanted, out: Path) -> None:
+    """Judge all images as one annotator, with random points."""
+    random = np.random.default_rng(setup.seed)
     with open_answers(out) as (answers, _):
-        session, _ = session_setup.prepare(wanted, answers, {})
+        session, _ = session_setup.prepare(setup, answers, {})
         while (place := session.find_next()) is not None:
             if place.alias is None:
                 sentences = session.plan.instances[place.instance].sentences
@@ -207,14 +207,14 @@ def annotate(wanted: session_setup.Wanted, out: Path) -> None:
 
 @pytest.mark.usefixtures("tables_only")
 def test_what_people_say_of_the_heatmaps_is_joined_with_the_values(evaluated, tmp_path):
-    """Two people judge the heatmaps of both models; `annotate/test_annotate_correlations.py` has the figures."""
+    """Two annotators judge the heatmaps of both models; `annotate/test_annotate_correlations.py` checks the figures."""
     logs = [path for kind in KINDS for path in (evaluated.logs / f"oracle (heatmap={kind})").rglob("*lung_gold*")]
     files = [tmp_path / f"{annotator}.jsonl" for annotator in ("one", "two")]
     for seed, file in enumerate(files):
-        wanted = session_setup.Wanted(logs, str(evaluated.data), evaluated.heatmaps, evaluated.images, file.stem, seed)
-        annotate(wanted, file)
-    named = [of for file in files for of in ("--annotations", str(file))]
-    assert main(["report", *map(str, logs), "--out", str(tmp_path / "out"), *named]) == 0
+        setup = session_setup.Wanted(logs, str(evaluated.data), evaluated.heatmaps, evaluated.images, file.stem, seed)
+        annotate(setup, file)
+    options = [argument for file in files for argument in ("--annotations", str(file))]
+    assert main(["report", *map(str, logs), "--out", str(tmp_path / "out"), *options]) == 0
     records = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     judged = {(record["row_id"], record["heatmaps"]) for record in records if record["kind"] == "judgement"}
     table = csv_rows(tmp_path / "out" / "wrong_lung_figure_06_correlations.csv")

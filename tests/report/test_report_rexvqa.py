@@ -1,4 +1,4 @@
-"""The tables of ReXVQA slices (5 to 8) from logs with the counts of the paper: the report prints its figures."""
+"""The tables of ReXVQA slices (5 to 8) from logs with the paper's counts: the report prints the paper's figures."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Any
 import pytest
 
 from medfaith.report.write import write_report
-from tests.report.report_logs import numbers_in, question, rows_of, samples_of, write_log
+from tests.report.report_logs import extract_numbers, make_samples, question, rows_of, write_log
 
 
-def rexvqa(protocol: str, n: int, correct: int, explicit: int, explicit_right: int, changes: tuple[int, int, int]):
-    """Answers to a ReXVQA slice of which `explicit` questions have a negation cue.
+def answer_rexvqa(
+    protocol: str, n: int, correct: int, explicit: int, explicit_right: int, changes: tuple[int, int, int]
+):
+    """Build answers to a ReXVQA slice; `explicit` questions have a negation cue.
 
-    changes: explicit questions answered with the negated option, those of them whose gold is the finding (improved) and
-    whose gold is the negated option itself (worsened); the gold of the others is a third option.
+    `changes` counts the explicit questions answered with the negated option: all of them, those whose gold is the
+    finding (improved), and those whose gold is the negated option (worsened). The gold of the rest is a third option.
     """
     changed, improved, worsened = changes
     form = {"negation_form": "source", "question_form": "source", "layout": "source"}
     options = ["Edema", "No edema", "Fracture", "Pneumonia"]
-    asked: Any = {"question": "Which of the following findings is absent?", "polarity": "absence", "cue": "absent"}
+    cued: Any = {"question": "Which of the following findings is absent?", "polarity": "absence", "cue": "absent"}
     plain: Any = {"question": "What is shown?", "polarity": "other", "negated": -1}
     golds = [0] * improved + [1] * worsened + [2] * (changed - improved - worsened)
     texts = ["B"] * changed + ["A"] * explicit_right + ["C"] * (explicit - changed - explicit_right)
@@ -28,14 +30,14 @@ def rexvqa(protocol: str, n: int, correct: int, explicit: int, explicit_right: i
     texts += ["A"] * right + ["C"] * (n - explicit - right)
     return [
         (question(protocol, i, answer=golds[i] if i < changed else 0, options=options, **form,
-                  **(asked if i < explicit else plain)), text)
+                  **(cued if i < explicit else plain)), text)
         for i, text in enumerate(texts)
     ]  # fmt: skip
 
 
-def confidence_fallback(answers) -> list[dict]:
-    """Y0 as in Table 7: 74 answers change, 29 for the better and 30 for the worse, 2 of these on explicit negation."""
-    base = [json.loads(of["filtered_resps"][0])["choice"] for of in samples_of(answers, ("b0",))]
+def compute_fallback(answers) -> list[dict]:
+    """Build Y0 of Table 7: 74 answers change, 29 improve and 30 worsen, 2 of these on explicit negation."""
+    base = [json.loads(sample["filtered_resps"][0])["choice"] for sample in make_samples(answers, ("b0",))]
     after = list(base)
     wrong = [i for i, (row, _) in enumerate(answers) if not row["cue"] and base[i] != row["answer"]]
     right = [i for i, (row, _) in enumerate(answers) if not row["cue"] and base[i] == row["answer"]]
@@ -51,12 +53,12 @@ def confidence_fallback(answers) -> list[dict]:
 
 
 def test_tables_5_to_8(tmp_path):
-    write_log(tmp_path / "a", "MedGemma", rexvqa("rexvqa_1k", 1000, 821, 47, 20, (4, 4, 0)), filters=("m1",))
-    five = rexvqa("rexvqa_5k", 5000, 4121, 211, 90, (17, 13, 1))
-    write_log(tmp_path / "a", "MedGemma", five, filters=("m1",), given={"y0": confidence_fallback(five)})
+    write_log(tmp_path / "a", "MedGemma", answer_rexvqa("rexvqa_1k", 1000, 821, 47, 20, (4, 4, 0)), filters=("m1",))
+    five = answer_rexvqa("rexvqa_5k", 5000, 4121, 211, 90, (17, 13, 1))
+    write_log(tmp_path / "a", "MedGemma", five, filters=("m1",), readings_by_filter={"y0": compute_fallback(five)})
     slices = {"s1": (8053, 452, (15, 9, 0)), "s2": (8034, 452, (15, 7, 1)), "s3": (8021, 453, (21, 12, 0))}
     for name, (correct, explicit, changes) in slices.items():
-        answers = rexvqa(f"rexvqa_10k_{name}", 10000, correct, explicit, 190, changes)
+        answers = answer_rexvqa(f"rexvqa_10k_{name}", 10000, correct, explicit, 190, changes)
         write_log(tmp_path / "a", "MedGemma", answers, filters=("m1",))
     report = write_report([tmp_path])
     assert [row[0:1] + row[3:] for row in rows_of(report, "Table 6")] == [
@@ -78,6 +80,6 @@ def test_tables_5_to_8(tmp_path):
     assert report.count("The paper prints the latter under the name contradictions") == 3
     intervals = {row[0]: row for row in rows_of(report, "Table 5")}
     assert list(intervals) == ["1k", "5k", "10k s1", "10k s2", "10k s3", "3x10k pooled"]
-    found = numbers_in(intervals["5k"][4:7])
-    assert found == pytest.approx([82.42, 81.40, 83.46, 82.66, 81.60, 83.72, 0.24, 0.10, 0.40], abs=0.15)
+    values = extract_numbers(intervals["5k"][4:7])
+    assert values == pytest.approx([82.42, 81.40, 83.46, 82.66, 81.60, 83.72, 0.24, 0.10, 0.40], abs=0.15)
     assert "## Casebook" not in report, "ReXVQA's questions are not printed"

@@ -1,4 +1,4 @@
-"""Answers read a second time by a language model: a server on this machine, its faults, and a local model."""
+"""Second readings of answers by a language model: a local server, its faults, and a local model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("tables_only")
 
 TWO = "HEAL open-ended labels"
 
-LABELS = {  # what the model behind the server reads in each of the answers of OPEN
+LABELS = {  # the server model's reading of each answer in OPEN
     "Edema.": ["Edema"],
     "It shows ILD and cardiomegaly.": ["ILD"],
     "No abnormality": [],
@@ -42,7 +42,7 @@ def reply_to(messages: list[dict[str, str]]) -> str:
 
 
 def server(*, fails_from: float = math.inf):
-    """A model that reads LABELS and CLOSER; from one request on an error only."""
+    """Serve a model that reads LABELS and CLOSER; from a chosen request on it returns errors only."""
     status = [404, 200]
     return chat_server(reply_to, lambda n: status[n < fails_from])
 
@@ -65,50 +65,52 @@ def test_open_answers_are_read_a_second_time(logs, tmp_path, capsys):
         arguments = ["report", str(logs), "--markdown", "--extractor-url", url, "--extractor-model", "llama"]
         assert main([*arguments, "--out", str(tmp_path / "out")]) == 0
     report = capsys.readouterr().out
-    first, second = rows_of(report, TWO)
-    assert first[:3] == ["m", "VinDr", "4"]
+    first_row, second_row = rows_of(report, TWO)
+    assert first_row[:3] == ["m", "VinDr", "4"]
     # By words 2 true positives, 1 false, 2 missed; by the model Edema, ILD, nothing, Edema: 3, 0, 1.
-    assert (first[3][:5], *first[4:7]) == ("0.571", "0.667", "0.500", "1 of 4 (25.00%)")
-    assert (first[8][:5], *first[9:12]) == ("0.857", "1.000", "0.750", "0 of 4 (0.00%)")
-    assert first[7] == first[12] == "0 of 4 (0.00%)", "declined"
-    words = [{"Edema"}, {"ILD", "Cardiomegaly"}, set(), set()]
-    matrices = [[label in named for named in side for label in CLASSES] for side in (words, map(set, LABELS.values()))]
+    assert (first_row[3][:5], *first_row[4:7]) == ("0.571", "0.667", "0.500", "1 of 4 (25.00%)")
+    assert (first_row[8][:5], *first_row[9:12]) == ("0.857", "1.000", "0.750", "0 of 4 (0.00%)")
+    assert first_row[7] == first_row[12] == "0 of 4 (0.00%)", "declined"
+    label_sets = [{"Edema"}, {"ILD", "Cardiomegaly"}, set(), set()]
+    matrices = [
+        [label in labels for labels in side for label in CLASSES] for side in (label_sets, map(set, LABELS.values()))
+    ]
     # 2 of 4 equal; 2 of 4 labels shared; the model alone reads one.
-    assert first[13:] == ["0.500", "0.500", f"{cohen_kappa_score(*matrices):.3f}", "0", "1"]
-    assert second[:3] == ["n", "MIMIC", "1"]
-    assert second[13:] == ["1.000", "1.000", "1.000", "0", "0"]
+    assert first_row[13:] == ["0.500", "0.500", f"{cohen_kappa_score(*matrices):.3f}", "0", "1"]
+    assert second_row[:3] == ["n", "MIMIC", "1"]
+    assert second_row[13:] == ["1.000", "1.000", "1.000", "0", "0"]
     assert "read by llama" in report
     assert {(request["model"], request["key"]) for request in requests} == {("llama", None)}
-    assert sorted(answer_of(one["messages"]) for one in requests) == sorted(LABELS), "equal answers are asked once"
+    assert sorted(answer_of(call["messages"]) for call in requests) == sorted(LABELS), "equal answers are asked once"
     (saved, _) = csv_rows(tmp_path / "out" / "heal_extractors.csv")
     assert (saved["words_open_f1"], saved["model_open_recall"]) == (str(4 / 7), "0.75")
-    # What stands without an extractor is as it was, and such a folder is replaced.
+    # The sections without an extractor are unchanged, and the folder is replaced.
     assert main(["report", str(logs), "--markdown", "--out", str(tmp_path / "out")]) == 0
     assert {*capsys.readouterr().out.split("\n\n## ")} < {*report.split("\n\n## ")}
     assert not (tmp_path / "out" / "heal_extractors.csv").exists()
 
 
 def test_closed_answers_are_read_a_second_time(tmp_path, capsys):
-    """Choices by words A, A, A, B, unread, C, by the model A, A, A, A, C, unread. Unread yes/no: yes by the model."""
+    """Choices by words: A, A, A, B, unread, C; by the model: A, A, A, A, C, unread. It reads unread yes/no as yes."""
     write_log(tmp_path / "a", "m", answered("chexpert_presence", 6, 3, 1, unread=1))
     write_heal(tmp_path / "a", "closed", CLOSED)
     write_heal(tmp_path / "a", "tpt", TPT_PAIRS)
     with server() as (url, requests):
-        asked = ["--extractor-url", url, "--extractor-model", "llama"]
-        assert main(["report", str(tmp_path / "a"), "--markdown", *asked]) == 0
+        extractor_options = ["--extractor-url", url, "--extractor-model", "llama"]
+        assert main(["report", str(tmp_path / "a"), "--markdown", *extractor_options]) == 0
     report = capsys.readouterr().out
     (choices,) = rows_of(report, "Choices read twice")
     kappa = cohen_kappa_score([0, 0, 0, 1, -1, 2], [0, 0, 0, 0, 2, -1])
     assert choices[4:] == ["6", "50.00", f"{kappa:.3f}", "1", "1", "1", "1", "50.00", "66.67"]
     closed, tpt = rows_of(report, "HEAL yes/no answers read twice")
-    words = ["yes", "yes", "no", "", "yes", *["no"] * 5]
-    kappa = cohen_kappa_score(words, ["yes" if said == "" else said for said in words])
+    readings = ["yes", "yes", "no", "", "yes", *["no"] * 5]
+    kappa = cohen_kappa_score(readings, ["yes" if reading == "" else reading for reading in readings])
     assert closed[2:12] == ["yes/no", "10", "0.900", f"{kappa:.3f}", "1", "0", "0", "1", "0.700", "0.800"]
     assert (closed[12], closed[13][:5], closed[14][:5]) == ("F1", f"{4 / 7:.3f}", "0.750")
     assert (tpt[2], tpt[6:10], tpt[12], tpt[13][:5], tpt[14][:5]) == (
         "TPT", ["2", "0", "0", "2"], "TPT", "0.600", f"{5 / 7:.3f}",
     )  # fmt: skip
-    assert sorted(answer_of(one["messages"]) for one in requests) == sorted(CLOSER), "equal answers are asked once"
+    assert sorted(answer_of(call["messages"]) for call in requests) == sorted(CLOSER), "equal answers are asked once"
     assert not any(word in str(requests) for word in ("gold", "chexpert/validation", "patient0"))
 
 
@@ -136,7 +138,7 @@ def test_an_interrupted_run_goes_on_where_it_was(logs, tmp_path, capsys):
         assert main([*arguments, url]) == 2
     assert len(requests) == 3
     error = capsys.readouterr().err
-    assert all(words in error for words in ("--extractor-cache", "status 404", "the model llama does not exist"))
+    assert all(fragment in error for fragment in ("--extractor-cache", "status 404", "the model llama does not exist"))
     assert not (tmp_path / "out").exists()
     with server() as (url, requests):
         assert main([*arguments, url]) == 0
@@ -151,7 +153,7 @@ def test_an_interrupted_run_goes_on_where_it_was(logs, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         (["--extractor-url", "http://127.0.0.1:1/v1"], "--extractor-url names no language model"),
         (["--extractor-cache", "replies"], "--extractor-cache names no language model"),
@@ -163,10 +165,10 @@ def test_an_interrupted_run_goes_on_where_it_was(logs, tmp_path, capsys):
         ),
     ],
 )
-def test_options_that_cannot_work_exit_with_2(logs, capsys, options, words):
+def test_options_that_cannot_work_exit_with_2(logs, capsys, options, message):
     assert main(["report", str(logs), *options]) == 2
     captured = capsys.readouterr()
-    assert words in captured.err
+    assert message in captured.err
     assert captured.out == ""
 
 
@@ -182,7 +184,7 @@ def test_without_such_answers_nothing_is_asked(tmp_path, capsys):
 
 @pytest.mark.full
 def test_a_local_model_reads(logs, tmp_path, capsys):
-    """Random weights write no list, so every answer is unreadable to it."""
+    """A model with random weights writes no list, so it reads no answer."""
     folder = save_tiny_llama(tmp_path / "llama")
     assert main(["report", str(logs), "--markdown", "--extractor-model", str(folder)]) == 0
     (row,) = rows_of(capsys.readouterr().out, TWO)

@@ -1,4 +1,4 @@
-"""SurgXBench in the report: cells derived by hand, and what the intervals draw."""
+"""SurgXBench in the report: cells derived by hand, and the resampling units of the intervals."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.report.surgx_logs import (
     GRASP,
     NAN,
     PACK,
+    add_boxes,
+    format_mean,
     instruments,
     look,
-    saw,
     seen,
-    shown,
     triplets,
     write_surgx,
 )
@@ -37,16 +37,16 @@ def test_instruments_by_hand(tmp_path):
     report = write_report([tmp_path / "logs"], tmp_path / "out")
     assert report.startswith("# SurgXBench results\n")
     (run,) = rows_of(report, RUNS)
-    told = f"m|Cholec80-Boxes|instruments|4 of 9|2|0|25.00|0.00|0|0|medfaith_surgx_instruments|{DATE}"
-    assert run == told.split("|")
+    expected_row = f"m|Cholec80-Boxes|instruments|4 of 9|2|0|25.00|0.00|0|0|medfaith_surgx_instruments|{DATE}"
+    assert run == expected_row.split("|")
     rows = {row[1]: row[2:] for row in rows_of(report, LOOKS)}
     assert list(rows) == ["all", *INSTRUMENTS]
-    # 3 TP count twice, 2 FP and 2 missed once: F1 = 6 / 10, of which video 42 has four zeros and no one.
+    # 3 TP count twice, 2 FP and 2 missed once: F1 = 6 / 10; video 42 has four zeros and no ones.
     assert rows["all"] == [
-        shown([1] * 6 + [0] * 4, [41] * 6 + [42] * 4, 1, 3), "37.50 [–, –]", "50.00 [–, –]", "50.00 [–, –]",
+        format_mean([1] * 6 + [0] * 4, [41] * 6 + [42] * 4, 1, 3), "37.50 [–, –]", "50.00 [–, –]", "50.00 [–, –]",
         "3", "2", "2", "1", "1", "1", "–", "0", "25.00", "0.00",
     ]  # fmt: skip
-    assert rows["grasper"][0] == shown([1] * 4 + [0] * 2, [41] * 4 + [42] * 2, 1, 3)
+    assert rows["grasper"][0] == format_mean([1] * 4 + [0] * 2, [41] * 4 + [42] * 2, 1, 3)
     assert rows["grasper"][1:] == [
         "37.50 [–, –]", "50.00 [–, –]", "50.00 [–, –]", "2", "1", "1", "0", "0", "1", "–", "0", "25.00",
         "0.00",
@@ -79,10 +79,10 @@ def test_triplets_by_hand(tmp_path):
     ]
     (levels,) = rows_of(report, LEVELS)
     shares = [(1, 0, 1, 0, 0, 0), (0, 0, 0, 0, 0, 1), (0,) * 6, (0, 0, 0, 0, 1, 0), (0, 1, 0, 1, 0, 0)]
-    assert levels[2:7] == [shown(list(share), videos) for share in shares]
+    assert levels[2:7] == [format_mean(list(share), videos) for share in shares]
     assert levels[7:] == ["6", "1", "1", "1", "0", "0", "1", "1", "1", "–", "0", "0.00", "0.00"]
-    (parts,) = rows_of(report, PARTS)
-    assert parts[2:] == [shown([1, 1, 0, 0, 0, 0], videos), "2 of 6", *["–"] * 6, "0.00", "0.00"]
+    (part_row,) = rows_of(report, PARTS)
+    assert part_row[2:] == [format_mean([1, 1, 0, 0, 0, 0], videos), "2 of 6", *["–"] * 6, "0.00", "0.00"]
     (occlusion,) = rows_of(report, OCCLUSION)
     assert occlusion[2:] == ["4", "2", "0", "1", "50.00 [–, –]", "1", "2.00 [–, –]", "0.00", "0.00"]
     assert [path.name for path in sorted((tmp_path / "out").glob("*.csv"))] == [
@@ -91,11 +91,14 @@ def test_triplets_by_hand(tmp_path):
 
 
 def test_the_visible_share_of_boxes_by_hand(tmp_path):
-    """A box without area in its frame, frames without boxes and those without heatmaps have none."""
+    """A box without area, a frame without boxes and a frame without heatmaps have no visible share."""
     unknown = (FRAMES[2][0] | {"boxes": [{"label": "hook", "xywh": [0, 0, 9, 9]}]}, FRAMES[2][1] | {"visible": None})
-    first, second = saw(FRAMES[0], ("grasper", 0.5)), saw(FRAMES[1], ("grasper", 1), ("hook", 0.25), ("hook", NAN))
-    write_surgx(tmp_path, [first, second, unknown, saw(FRAMES[3])])
-    write_surgx(tmp_path, [saw(ACTIONS[0], ("grasper", 0.25), ("clipper", 0.0)), *ACTIONS[1:]])
+    first_frame, second_frame = (
+        add_boxes(FRAMES[0], ("grasper", 0.5)),
+        add_boxes(FRAMES[1], ("grasper", 1), ("hook", 0.25), ("hook", NAN)),
+    )
+    write_surgx(tmp_path, [first_frame, second_frame, unknown, add_boxes(FRAMES[3])])
+    write_surgx(tmp_path, [add_boxes(ACTIONS[0], ("grasper", 0.25), ("clipper", 0.0)), *ACTIONS[1:]])
     report = write_report([tmp_path])
     rows = {row[1]: row[-4:-2] for row in rows_of(report, LOOKS)}
     assert rows.pop("all") == ["58.33", "3"]
@@ -104,21 +107,29 @@ def test_the_visible_share_of_boxes_by_hand(tmp_path):
 
 
 def test_a_frame_is_lost_when_none_of_its_triplets_remains(tmp_path):
-    """Another true triplet than the one named saves it; intervals draw videos."""
+    """A second true triplet keeps the frame; intervals resample videos."""
 
-    def frame(number: int, video: int, after: list[str]) -> Any:
+    def make_frame(number: int, video: int, after: list[str]) -> Any:
         occluded = {"triplet": GRASP, "before": 3, "after": 2.5, "predicted": after}
         records = [seen(GRASP, "ivt", 0.5), seen(CUT, "missed", 0.5)]
         return triplets(number, [GRASP], records, video=video, occluded=occluded)
 
-    write_surgx(tmp_path, [frame(0, 42, [CUT]), frame(1, 42, [CLIP]), frame(0, 43, [GRASP]), frame(1, 43, [PACK, CUT])])
+    write_surgx(
+        tmp_path,
+        [
+            make_frame(0, 42, [CUT]),
+            make_frame(1, 42, [CLIP]),
+            make_frame(0, 43, [GRASP]),
+            make_frame(1, 43, [PACK, CUT]),
+        ],
+    )
     (row,) = rows_of(write_report([tmp_path]), OCCLUSION)
     assert row[2:] == [
         "4",
         "4",
         "0",
         "1",
-        shown([0, 1, 0, 0], [42, 42, 43, 43]),
+        format_mean([0, 1, 0, 0], [42, 42, 43, 43]),
         "3",
         "0.50 [0.50, 0.50]",
         "0.00",
@@ -127,12 +138,12 @@ def test_a_frame_is_lost_when_none_of_its_triplets_remains(tmp_path):
 
 
 def test_the_occlusion_task_has_a_log_of_its_own(tmp_path):
-    """Its rows have no records; a heatmap without a region, and frames without a match, are left out and counted."""
+    """Its rows have no records; heatmaps without a region and frames without a match are left out and counted."""
     occluded = {"triplet": GRASP, "before": 9.0, "after": None, "predicted": None}
     samples = [(doc | {"occlude": True}, row) for doc, row in [*ACTIONS, triplets(2, [GRASP], [seen(GRASP, "ivt")])]]
     samples[-1][1]["occluded"] = occluded
     samples = [(doc, {k: row.get(k) for k in ("video", "gold", "predicted", "occluded")}) for doc, row in samples]
-    write_surgx(tmp_path, samples, first="lost", task="medfaith_surgx_occlusion")
+    write_surgx(tmp_path, samples, row_field="lost", task="medfaith_surgx_occlusion")
     write_surgx(tmp_path, [(doc, row | {"occluded": None}) for doc, row in ACTIONS])
     report = write_report([tmp_path])
     assert [row[2] for row in rows_of(report, RUNS)] == ["triplets", "occlusion"]
@@ -142,19 +153,19 @@ def test_the_occlusion_task_has_a_log_of_its_own(tmp_path):
 
 
 def test_intervals_draw_videos(tmp_path):
-    """Three videos of several frames: F1 is the mean of two ones a true positive and a zero a missed one."""
+    """Three videos have several frames each; F1 is the mean of two ones per true positive and a zero per missed one."""
     hit, missed = [look("hook", "tp", 0.5, 1.0), look("hook", "tp", 0.25, 0.5)], []
-    samples, ones, of_ones = [], [], []
+    samples, ones, video_ids = [], [], []
     for video, frames in {41: "hhm", 42: "hmm", 43: "mh"}.items():
         for number, frame in enumerate(frames):
             looks = hit[number % 2 :][:1] if frame == "h" else missed
             samples.append(instruments(number, ["hook"], looks, video=video))
             ones += [1, 1] if looks else [0]
-            of_ones += [video] * (2 if looks else 1)
+            video_ids += [video] * (2 if looks else 1)
     write_surgx(tmp_path, samples)
     rows = {row[1]: row[2:] for row in rows_of(write_report([tmp_path]), LOOKS)}
-    assert rows["hook"][0] == rows["all"][0] == shown(ones, of_ones, 1, 3)
-    assert rows["hook"][1] == shown([0.5, 0.25, 0.5, 0.25], [41, 41, 42, 43])
+    assert rows["hook"][0] == rows["all"][0] == format_mean(ones, video_ids, 1, 3)
+    assert rows["hook"][1] == format_mean([0.5, 0.25, 0.5, 0.25], [41, 41, 42, 43])
 
 
 def test_ap_of_a_model_that_ranks_and_of_one_that_ranks_not_always(tmp_path):
@@ -177,8 +188,8 @@ def test_results_hold_the_runs(tmp_path):
 
 
 def test_frames_whose_similarities_tie_are_counted_and_warned_of(tmp_path):
-    (first, row), *others = FRAMES
-    write_surgx(tmp_path / "a", [(first, row | {"outcome": "tied"}), *others])
+    (doc, row), *other_frames = FRAMES
+    write_surgx(tmp_path / "a", [(doc, row | {"outcome": "tied"}), *other_frames])
     write_surgx(tmp_path / "b", ACTIONS)
     report = write_report([tmp_path])
     assert [row[9] for row in rows_of(report, RUNS)] == ["1", "0"]

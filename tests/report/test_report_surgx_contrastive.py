@@ -1,4 +1,4 @@
-"""A tiny CLIP through `medfaith eval` and `medfaith report`: the cells by hand, from its replies and from the rows."""
+"""A tiny CLIP through `medfaith eval` and `medfaith report`: cells derived by hand from its replies and rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from medfaith.cli import main
 from medfaith.evaluate_metrics.reading.surgical_names import TRIPLETS
 from medfaith.tasks.row_store import read
 from tests.report.report_logs import csv_rows, rows_of
-from tests.report.surgx_logs import shown
+from tests.report.surgx_logs import format_mean
 from tests.tasks.tiny_contrastive import SURGX_PROMPTS, save_clip
 
 pytestmark = pytest.mark.full
-SEED = 25  # of weights by which some frames have a true triplet among the five predicted, and some of these lose it
+SEED = 25  # with these weights some frames have a true triplet among the top five, and some of them lose it
 # The processor makes the shorter side of 214 x 120 pixels 32 and cuts 28 x 28 out of the middle of 57 x 32.
 SCALE_X, SCALE_Y = 214 / 57, 120 / 32
 WINDOW = (14 * SCALE_X, 2 * SCALE_Y, 42 * SCALE_X, 30 * SCALE_Y)  # left, top, right, bottom
@@ -68,8 +68,9 @@ def test_what_the_painted_frames_lose(clip):
     assert 0 < sum(lost) < len(lost), "the weights are others than those that the seed stands for"
     (cells,) = rows_of(clip.report, "SurgX occlusion")
     assert cells[1:] == [
-        "CholecT45", str(len(samples)), str(len(lost)), "0", str(sum(lost)), shown([float(x) for x in lost], videos),
-        str(len(drops)), shown(drops, kept_videos, 1, bounds=None), "0.00",
+        "CholecT45", str(len(samples)), str(len(lost)), "0", str(sum(lost)),
+        format_mean([float(x) for x in lost], videos),
+        str(len(drops)), format_mean(drops, kept_videos, 1, bounds=None), "0.00",
     ]  # fmt: skip
 
 
@@ -80,24 +81,24 @@ def escape_controls(box: Mapping[str, Any]) -> float:
     return across * down / ((min(x + w, 214) - max(x, 0)) * (min(y + h, 120) - max(y, 0)))
 
 
-def frames(data: str, config: str, source: str) -> dict[str, list[tuple[str, float]]]:
-    """Of each row, its boxes' labels and what the model saw of each."""
+def read_boxes(data: str, config: str, source: str) -> dict[str, list[tuple[str, float]]]:
+    """Return the boxes of each row: label and share that was visible to the model."""
     rows: Any = read(f"surgxbench-{source}", config, "test", data)
     return {row["id"]: [(box["label"], escape_controls(box)) for box in row["boxes"]] for row in rows}
 
 
 def test_how_much_of_the_boxes_the_model_could_see(clip):
-    of_frames = frames(clip.data, "instruments", "cholec80_boxes")
-    boxes = [box for of_frame in of_frames.values() for box in of_frame]
+    boxes_by_frame = read_boxes(clip.data, "instruments", "cholec80_boxes")
+    boxes = [box for frame_boxes in boxes_by_frame.values() for box in frame_boxes]
     rows = csv_rows(clip.tables / "surgx_figure_03_instruments.csv")
     assert rows[0]["instrument"] == "all"
     for row in rows:
-        own = [share for label, share in boxes if row["instrument"] in ("all", label)]
-        assert float(row["visible_share"]) == pytest.approx(np.mean(own))
-        assert int(row["n_boxes"]) == len(own) > 0
+        shares = [share for label, share in boxes if row["instrument"] in ("all", label)]
+        assert float(row["visible_share"]) == pytest.approx(np.mean(shares))
+        assert int(row["n_boxes"]) == len(shares) > 0
     (triplets,) = csv_rows(clip.tables / "surgx_figure_04b_levels.csv")
-    of_triplets = frames(clip.data, "triplets", "cholect45")
-    assert float(triplets["visible_share"]) == pytest.approx(np.mean([s for f in of_triplets.values() for _, s in f]))
+    triplet_boxes = read_boxes(clip.data, "triplets", "cholect45")
+    assert float(triplets["visible_share"]) == pytest.approx(np.mean([s for f in triplet_boxes.values() for _, s in f]))
     (results,) = clip.logs.rglob("results_*.json")
     computed = json.loads(results.read_text())["results"]
     for task, row in (("instruments", rows[0]), ("triplets", triplets)):

@@ -1,6 +1,6 @@
-"""The warnings of a model many of whose answers could not be read, or are all the same: from where on, and their words.
+"""Warnings for models with many unread or identical answers: thresholds and wording.
 
-All models are in one report, each with what its name says.
+All models are in one report; each model's name describes its answers.
 """
 
 import json
@@ -19,19 +19,20 @@ SHOWN = "“The image is sharp.”"
 LONG = ("word " * 40).strip()
 
 
-def saying(n: int, *last: str, first: str = "A"):
-    """n questions, all answered alike but for the last ones."""
+def answer_all(n: int, *last: str, reply: str = "A"):
+    """Answer n questions with the same reply, except for the last ones."""
     docs = [doc for doc, _ in answered(PRESENCE, n, 0, 0)]
-    return list(zip(docs, [first] * (n - len(last)) + [*last], strict=True))
+    return list(zip(docs, [reply] * (n - len(last)) + [*last], strict=True))
 
 
 ANSWERS = {
     **{f"unread {n}": answered(PRESENCE, 100, 50, 10, unread=n) for n in (0, 2, 3)},
-    **{name: saying(20) for name in ("same", "always_yes")}, "empty": saying(20, first=" "), "same but few": saying(19),
-    "same but one": saying(30, "B"), "long": saying(6, "B " * 40_000), "blind": saying(6),
-    "three kinds": saying(6, "Blurred.", f"{LONG} cut he", "Blurred.", "Nothing  to\nsay."),
+    **{name: answer_all(20) for name in ("same", "always_yes")}, "empty": answer_all(20, reply=" "),
+    "same but few": answer_all(19),
+    "same but one": answer_all(30, "B"), "long": answer_all(6, "B " * 40_000), "blind": answer_all(6),
+    "three kinds": answer_all(6, "Blurred.", f"{LONG} cut he", "Blurred.", "Nothing  to\nsay."),
 }  # fmt: skip
-# words of the model's only warning of that kind; None: there is no warning
+# fragments of the model's only warning of that kind; None: no warning
 WARNINGS = [
     ("unread 0", "could not be read", None),
     ("unread 2", "could not be read", None),
@@ -66,10 +67,10 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [line for line in write_report([folder]).splitlines() if line.startswith("- WARNING")]
 
 
-@pytest.mark.parametrize(("model", "kind", "words"), WARNINGS)
-def test_warnings(notes: list[str], model: str, kind: str, words: Sequence[str] | None):
-    found = [note for note in notes if kind in note and (f" of {model} in " in note or f" {model} was " in note)]
-    assert len(found) == (words is not None)
-    for note in found:
-        assert [word for word in words or [] if word not in note] == []
+@pytest.mark.parametrize(("model", "kind", "fragments"), WARNINGS)
+def test_warnings(notes: list[str], model: str, kind: str, fragments: Sequence[str] | None):
+    matches = [note for note in notes if kind in note and (f" of {model} in " in note or f" {model} was " in note)]
+    assert len(matches) == (fragments is not None)
+    for note in matches:
+        assert [word for word in fragments or [] if word not in note] == []
         assert note.count(SHOWN) <= 1, "every filter's line has it"

@@ -1,4 +1,4 @@
-"""That's the Wrong Lung! in the report: cells by hand; the figures of real logs are those of the metrics."""
+"""That's the Wrong Lung! in the report: cells derived by hand, and figures of real logs equal to the metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scipy import special, stats
 from medfaith.report.write import write_report
 from medfaith.tasks.wrong_lung.adapter import packed
 from tests.report.report_logs import DATE, change_lines, csv_rows, rows_of
-from tests.report.surgx_logs import shown
+from tests.report.surgx_logs import format_mean
 from tests.report.wrong_lung_logs import TASK, Row, changed, original, write_wrong_lung
 
 pytestmark = pytest.mark.usefixtures("tables_only")
@@ -27,7 +27,7 @@ TITLES = (RUNS, FIRST, SUBSETS, CHOICE, TRIMMED, WHOLE, KL, CHOICE_OF_SUBSETS, E
 PERTURBATIONS = (
     "swap_left_right", "shuffle_in_report", "random_sentences", "random_boxes", "synthetic_swapped_conditions",
 )  # fmt: skip
-GOLD = [  # three patients; of the last two sentences nothing is known of where the attention lies
+GOLD = [  # three patients; the last two sentences have no known attention
     original(0, "p1", "abnormal one_lung", auroc=0.75, average_precision=0.5, iou_5=0.05, iou_10=0.1, iou_30=0.25,
              precision_5=0.5, precision_10=0.25, precision_30=0.125, entropy=2.0, no_attn=0.25, overall=1.5),
     original(1, "p1", "mdrb", auroc=0.25, average_precision=0.125, iou_5=0.0, iou_10=0.3, iou_30=0.5,
@@ -38,36 +38,36 @@ GOLD = [  # three patients; of the last two sentences nothing is known of where 
 ]  # fmt: skip
 
 
-def given(report: str) -> set[str]:
-    """Of TITLES those whose tables are there, each once."""
-    found = [section.split("\n")[0].split(":")[0] for section in report.split("\n## ")[1:]]
-    assert len({*found}) == len(found)
-    return {*found} & {*TITLES}
+def get_titles(report: str) -> set[str]:
+    """Return the members of TITLES that have a table in the report; each has one table."""
+    titles = [section.split("\n")[0].split(":")[0] for section in report.split("\n## ")[1:]]
+    assert len({*titles}) == len(titles)
+    return {*titles} & {*TITLES}
 
 
 def test_gold_by_hand(tmp_path):
     write_wrong_lung(tmp_path / "logs", "gold", GOLD[::-1], n_data=9, n_rows_skipped=2)
     report = write_report([tmp_path / "logs"], tmp_path / "out")
     assert report.startswith("# That's the Wrong Lung! results\n")
-    assert given(report) == {RUNS, FIRST, SUBSETS, WHOLE, ENTROPY, PRECISION, IOU}
+    assert get_titles(report) == {RUNS, FIRST, SUBSETS, WHOLE, ENTROPY, PRECISION, IOU}
     assert rows_of(report, RUNS) == [
         ["m", "gold", "5 of 11", "3", "2", "0", "2", "1", "1", "0", "0", "0", "bilinear", "included",
          f"{TASK}gold", DATE]
     ]  # fmt: skip
-    one = [shown([0.75, 0.25], [1, 1]), shown([0.5, 0.125, 1.0], [1, 1, 2]), "2.50/20.00/37.50"]
-    assert rows_of(report, FIRST) == [["m", *one, "2 of 5", "1", "1", "0"]]
+    gold_cells = [format_mean([0.75, 0.25], [1, 1]), format_mean([0.5, 0.125, 1.0], [1, 1, 2]), "2.50/20.00/37.50"]
+    assert rows_of(report, FIRST) == [["m", *gold_cells, "2 of 5", "1", "1", "0"]]
     assert rows_of(report, SUBSETS) == [
-        ["m", "Abnormal", "75.00 [–, –]", shown([0.5, 1.0], [1, 2]), "5.00/10.00/25.00", "1 of 2", *"000"],
+        ["m", "Abnormal", "75.00 [–, –]", format_mean([0.5, 1.0], [1, 2]), "5.00/10.00/25.00", "1 of 2", *"000"],
         ["m", "One Lung", "75.00 [–, –]", "50.00 [–, –]", "5.00/10.00/25.00", "1", *"000"],
         ["m", "MDRB", "25.00 [–, –]", "12.50 [–, –]", "0.00/30.00/50.00", "1 of 2", "0", "1", "0"],
     ]
     (row,) = rows_of(report, WHOLE)
-    assert row[:5] == ["m", "no", *one[:2], "2 of 5"]
-    assert row[5:8] == ["75.00 [–, –]", shown([0.5, 1.0], [1, 2]), "1 of 2"]
+    assert row[:5] == ["m", "no", *gold_cells[:2], "2 of 5"]
+    assert row[5:8] == ["75.00 [–, –]", format_mean([0.5, 1.0], [1, 2]), "1 of 2"]
     assert row[11:] == ["25.00 [–, –]", "12.50 [–, –]", "1 of 2"]
     entropy = [2.0, 1.0, 0.5, 0.0]
     assert rows_of(report, ENTROPY)[0][1:5] == [
-        shown(entropy, [1, 1, 2, 3], 1, 3, None), "4 of 5", shown([2.0, 0.5], [1, 2], 1, 3, None), "2",
+        format_mean(entropy, [1, 1, 2, 3], 1, 3, None), "4 of 5", format_mean([2.0, 0.5], [1, 2], 1, 3, None), "2",
     ]  # fmt: skip
     assert rows_of(report, PRECISION) == [
         ["m", "no", "50.00/50.00/31.25", "1/2/2 of 5", "50.00/25.00/12.50", "1 of 2", "50.00/25.00/12.50", "1",
@@ -79,7 +79,7 @@ def test_gold_by_hand(tmp_path):
 
 
 def test_a_run_about_held_out_patients_or_under_a_control_is_not_held_beside_one_about_all(tmp_path):
-    """Not even of one model: its deltas would be of other patients than its originals."""
+    """This holds for one model, too, because deltas and originals would come from different patients."""
     partners = [changed(row, "swap_left_right", auroc=0.25) for row in GOLD[:2]]
     write_wrong_lung(tmp_path / "all", "gold", GOLD)
     write_wrong_lung(tmp_path / "some", "swap_left_right", [*GOLD[:2], *partners], n_rows_left_out=6)
@@ -91,18 +91,18 @@ def test_a_run_about_held_out_patients_or_under_a_control_is_not_held_beside_one
 
 
 def test_two_scorings_of_one_model_share_no_table(tmp_path):
-    """Not even where the originals of one would stand in for those that the other lacks."""
+    """The originals of one scoring do not replace missing originals of the other."""
     pair = [GOLD[0], changed(GOLD[0], "swap_left_right", auroc=0.25)]
     write_wrong_lung(tmp_path / "a", "gold", GOLD)
     write_wrong_lung(tmp_path / "b", "swap_left_right", pair, upsampling="nearest")
     write_wrong_lung(tmp_path / "c", "gold", GOLD[:2], upsampling="nearest", precision_ties="excluded")
-    words = "nearest upsampling", "precision without ties"
-    nearest, both = f"m ({words[0]})", f"m ({', '.join(words)})"
+    labels = "nearest upsampling", "precision without ties"
+    nearest, nearest_without_ties = f"m ({labels[0]})", f"m ({', '.join(labels)})"
     report = write_report([tmp_path / name for name in "abc"], tmp_path / "out")
     assert {tuple(row[index] for index in (0, 12, 13)) for row in rows_of(report, RUNS)} == {
-        ("m", "bilinear", "included"), (nearest, "nearest", "included"), (both, "nearest", "excluded"),
+        ("m", "bilinear", "included"), (nearest, "nearest", "included"), (nearest_without_ties, "nearest", "excluded"),
     }  # fmt: skip
-    for model, marks, n in (("m", (), "2 of 5"), (nearest, words[:1], "1"), (both, words, "2")):
+    for model, marks, n in (("m", (), "2 of 5"), (nearest, labels[:1], "1"), (nearest_without_ties, labels, "2")):
         mark = f" ({', '.join(marks)})" if marks else ""
         (row,) = rows_of(report, f"{FIRST}{mark}: ")
         assert (row[0], row[4]) == (model, n)
@@ -117,7 +117,7 @@ def test_two_scorings_of_one_model_share_no_table(tmp_path):
 
 
 def test_a_log_that_does_not_say_how_it_was_scored_left_ties_out(tmp_path):
-    """Those of earlier versions."""
+    """Earlier versions wrote such logs."""
     log = write_wrong_lung(tmp_path, "gold", GOLD)
     change_lines(log, lambda lines: [re.sub(r', "(upsampling|precision_ties)": "\w+"', "", line) for line in lines])
     assert "upsampling" not in log.read_text()
@@ -137,20 +137,29 @@ def test_correlations_by_hand(tmp_path):
     assert rows["AUROC"][1] == "1.00"
     assert rows["P@5"] == [*["–"] * 5, "", *["–"] * 7], "one number has no correlation"
     saved = {row["value"]: row for row in csv_rows(tmp_path / "out" / "wrong_lung_figures_17_24_correlations_01.csv")}
-    found = saved["Entropy"]
-    assert float(found["abnormal"]) == pytest.approx(stats.pearsonr([2, 1, 0.5, 0], [1, 0, 1, 0])[0])
-    assert float(found["local"]) == pytest.approx(1)
-    assert (found["n_local"], found["n_abnormal"], found["n_entropy"], found["model"]) == ("2", "4", "", "m")
+    entropy_row = saved["Entropy"]
+    assert float(entropy_row["abnormal"]) == pytest.approx(stats.pearsonr([2, 1, 0.5, 0], [1, 0, 1, 0])[0])
+    assert float(entropy_row["local"]) == pytest.approx(1)
+    assert (entropy_row["n_local"], entropy_row["n_abnormal"], entropy_row["n_entropy"], entropy_row["model"]) == (
+        "2",
+        "4",
+        "",
+        "m",
+    )
     assert "(n: 0 to 4, the CSV has each)" in report
 
 
-def pairs_of(perturbation: str, *changes: dict[str, Any]) -> list[Row]:
-    """The gold sentences in front of their partners, with these values."""
-    return [of for row, new in zip(GOLD, changes, strict=False) for of in (row, changed(row, perturbation, **new))]
+def make_pairs(perturbation: str, *changes: dict[str, Any]) -> list[Row]:
+    """Build the gold sentences, each followed by its partner with these values."""
+    return [
+        sample_row
+        for row, new in zip(GOLD, changes, strict=False)
+        for sample_row in (row, changed(row, perturbation, **new))
+    ]
 
 
 def test_changes_by_hand(tmp_path):
-    swapped = pairs_of("swap_left_right", {"auroc": 0.5, "average_precision": 0.75}, {"auroc": 0.5}, {"auroc": 0.5})
+    swapped = make_pairs("swap_left_right", {"auroc": 0.5, "average_precision": 0.75}, {"auroc": 0.5}, {"auroc": 0.5})
     write_wrong_lung(tmp_path, "swap_left_right", [*swapped, changed(original(7, "p9"), "swap_left_right", auroc=0)])
     report = write_report([tmp_path])
     assert rows_of(report, DELTAS) == [
@@ -166,13 +175,13 @@ def test_changes_by_hand(tmp_path):
 
 
 def test_choices_by_hand(tmp_path):
-    """Of two equal similarities the own one is not the greater; a similarity that is not known is no choice."""
+    """An equal similarity does not count as greater; an unknown similarity does not count as a choice."""
     new = ({"local": 1.0, "global": 1.0}, {"local": 1.0, "global": 1.0}, {"global": 0.75}, {"local": 2.0})
-    write_wrong_lung(tmp_path, "random_sentences", pairs_of("random_sentences", *new))
+    write_wrong_lung(tmp_path, "random_sentences", make_pairs("random_sentences", *new))
     report = write_report([tmp_path])
     assert rows_of(report, CHOICE) == [
-        ["m", shown([1, 0], [1, 2]), shown([1, 0, 0], [1, 1, 2]), "2/3",
-         "–", shown([1, 0], [1, 2]), "0/2"]
+        ["m", format_mean([1, 0], [1, 2]), format_mean([1, 0, 0], [1, 1, 2]), "2/3",
+         "–", format_mean([1, 0], [1, 2]), "0/2"]
     ]  # fmt: skip
     assert rows_of(report, CHOICE_OF_SUBSETS) == [
         ["m", "–", "100.00 [–, –]", "0/1", "100.00 [–, –]", "0.00 [–, –]", "1"]
@@ -185,7 +194,7 @@ def test_divergence_agrees_with_scipy(tmp_path):
     rows, divergences = [], []
     for row in GOLD:
         p, q = random.dirichlet(np.ones(13), size=2)
-        grids = [packed(of[:12].reshape(3, 4)) for of in (p, q)]
+        grids = [packed(weights[:12].reshape(3, 4)) for weights in (p, q)]
         rows += [row | {"attention": grids[0]}, changed(row, "random_sentences") | {"attention": grids[1]}]
         divergences.append((special.rel_entr(p, q) + special.rel_entr(q, p))[:12].sum() / 2)  # without the 13th share
     rows[-1]["attention"] = None
@@ -198,14 +207,14 @@ def test_divergence_agrees_with_scipy(tmp_path):
 
 
 def test_undefined_everywhere(tmp_path):
-    """A model that answers in words has no attention and no similarity: every count is there, and no score."""
+    """A model that answers in words has no attention and no similarity: the table has every count and no score."""
     rows = [original(n, f"p{n}", "abnormal", state="without_map") for n in range(3)]
-    logs = {config: [of for row in rows for of in (row, changed(row, config, state="without_map"))]
+    logs = {config: [item for row in rows for item in (row, changed(row, config, state="without_map"))]
             for config in (*PERTURBATIONS, "synthetic", "trimmed")}  # fmt: skip
-    for config, of in (logs | {"gold": rows}).items():
-        write_wrong_lung(tmp_path / "logs", config, of)
+    for config, item in (logs | {"gold": rows}).items():
+        write_wrong_lung(tmp_path / "logs", config, item)
     report = write_report([tmp_path / "logs"], tmp_path / "out")
-    assert given(report) == {*TITLES}
+    assert get_titles(report) == {*TITLES}
     assert "nan" not in report.lower().replace("nano", "")
     assert rows_of(report, FIRST) == [["m", "–", "–", "–", "0 of 3", "3", "0", "0"]]
     assert rows_of(report, ENTROPY)[0][1:5] == ["–", "0 of 3", "–", "0 of 3"]
@@ -221,16 +230,16 @@ def test_undefined_everywhere(tmp_path):
 
 
 def test_a_table_without_its_task_is_left_out_with_a_note(tmp_path):
-    """The originals are those of the task that has most of them; synthetic ones are none."""
-    write_wrong_lung(tmp_path / "a", "swap_left_right", pairs_of("swap_left_right", {"auroc": 0.5}), model="a")
-    write_wrong_lung(tmp_path / "a", "trimmed", pairs_of("trimmed", {"auroc": 1.0}, {"auroc": 0.5}), model="a")
+    """The originals come from the task with the most originals; synthetic ones do not count."""
+    write_wrong_lung(tmp_path / "a", "swap_left_right", make_pairs("swap_left_right", {"auroc": 0.5}), model="a")
+    write_wrong_lung(tmp_path / "a", "trimmed", make_pairs("trimmed", {"auroc": 1.0}, {"auroc": 0.5}), model="a")
     synthetic = [row | {"id": f"{row['id']}:synthetic"} for row in GOLD]
-    swapped = [of for row in synthetic for of in (row, changed(row, PERTURBATIONS[4], auroc=0.25))]
+    swapped = [sample_row for row in synthetic for sample_row in (row, changed(row, PERTURBATIONS[4], auroc=0.25))]
     write_wrong_lung(tmp_path / "B", PERTURBATIONS[4], swapped, model="B")
     report = write_report([tmp_path])
-    assert given(report) == {RUNS, FIRST, SUBSETS, TRIMMED, WHOLE, ENTROPY, PRECISION, IOU, DELTAS}
+    assert get_titles(report) == {RUNS, FIRST, SUBSETS, TRIMMED, WHOLE, ENTROPY, PRECISION, IOU, DELTAS}
     assert [row[0] for row in rows_of(report, FIRST)] == ["a"]
-    assert [row[:2] for row in rows_of(report, TRIMMED)] == [["a", shown([1.0, 0.5], [1, 1])]]
+    assert [row[:2] for row in rows_of(report, TRIMMED)] == [["a", format_mean([1.0, 0.5], [1, 1])]]
     assert [row[:2] for row in rows_of(report, WHOLE)] == [["a", "no"]]
     notes = re.sub(r"\s+", " ", report.split("## Notes")[1])
     changes = "left out of the changes (Figures 3, 5, 14 and 15)"
@@ -251,6 +260,6 @@ def test_a_table_without_its_task_is_left_out_with_a_note(tmp_path):
 def test_a_limit_that_cuts_the_first_pair(tmp_path):
     write_wrong_lung(tmp_path, "random_sentences", GOLD[:1], n_data=10)
     report = write_report([tmp_path])
-    assert not given(report) & {CHOICE, KL, DELTAS}
+    assert not get_titles(report) & {CHOICE, KL, DELTAS}
     assert rows_of(report, FIRST)[0][1] == "75.00 [–, –]"
     assert "no changed sentence of medfaith_wrong_lung_random_sentences" in report

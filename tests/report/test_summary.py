@@ -1,4 +1,4 @@
-"""What a terminal shows of finished runs, and the files for the Hub."""
+"""The terminal summary of finished runs, and the files for the Hub."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ OTHERS = [{"doc": {"question": "2 + 2?"}, "resps": [["4"]], "filtered_resps": ["
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Models of several kinds and tasks, of ours and not: a task twice, a control, some rows, no sample logs."""
+    """Models of several kinds and tasks, also foreign tasks: a repeated task, a control, few rows, no sample logs."""
     folder = tmp_path_factory.mktemp("mixed")
     write_log(folder / "a", "org/model-a", answered("chexpert_presence", 40, 30, 4, unread=2))
     write_log(folder / "a", "org/model-a", answered("chexpert_absence", 10, 5, 4))
-    again = answered("chexpert_absence", 10, 6, 4, prompt="cot")
-    write_log(folder / "a2", "org/model-a", again, date="2026-03-03T00-00-00")
+    cot_answers = answered("chexpert_absence", 10, 6, 4, prompt="cot")
+    write_log(folder / "a2", "org/model-a", cot_answers, date="2026-03-03T00-00-00")
     write_log(folder / "b", "/home/somebody/models/model-b", answered("chexpert_presence", 40, 10, 20))
     write_log(folder / "c", "org/model-c", answered("chexpert_presence", 8, 2, 2), n_data=40)
     write_heal(folder / "c", "closed", CLOSED, model="org/model-c")
@@ -47,13 +47,13 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def printed(capsys: pytest.CaptureFixture[str], *words: object) -> list[str]:
-    assert main(["report", *map(str, words)]) == 0
+def print_report(capsys: pytest.CaptureFixture[str], *arguments: object) -> list[str]:
+    assert main(["report", *map(str, arguments)]) == 0
     return capsys.readouterr().out.splitlines()
 
 
 def test_a_folder_of_mixed_runs_is_grouped_by_task(mixed, capsys):
-    lines = printed(capsys, mixed)
+    lines = print_report(capsys, mixed)
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= WIDTH or lines[-1].startswith("  medfaith report ")
     rows = {tuple(re.split(r"  +", line)[:2]): re.split(r"  +", line)[2:] for line in lines[3:13]}
@@ -69,9 +69,9 @@ def test_a_folder_of_mixed_runs_is_grouped_by_task(mixed, capsys):
         ("… and 1 more: medfaith report --html FILE shows them",),
         ("",),
     ]
-    of_a, *_, of_heal, _, _, _, _ = rows.values()
-    assert (of_a[0][:6], of_a[1]) == ("75.00 ", "40")
-    assert of_heal[0].startswith("70.00 [")
+    model_a_cells, *_, heal_cells, _, _, _, _ = rows.values()
+    assert (model_a_cells[0][:6], model_a_cells[1]) == ("75.00 ", "40")
+    assert heal_cells[0].startswith("70.00 [")
     text = "\n".join(lines)
     assert "Unread: " in text
     assert "2 of 40 answers (5.00%) of" not in text, "the worst run is named, and no other"
@@ -89,8 +89,8 @@ def test_many_runs_and_warnings_still_fit(tmp_path, capsys):
             rows = answered(protocol, 5, number % 3, 1, unread=1)
             rows = [(row, text.replace("a decision", "a \x1b[31mdecision")) for row, text in rows]
             write_log(tmp_path / f"m{number}", name, rows, filters=("b0",))
-    asked = ["--out", tmp_path / "out", "--html", tmp_path / "page.html", "--results-yaml", tmp_path / "hub"]
-    lines = printed(capsys, tmp_path, *asked, "--org", "group")
+    options = ["--out", tmp_path / "out", "--html", tmp_path / "page.html", "--results-yaml", tmp_path / "hub"]
+    lines = print_report(capsys, tmp_path, *options, "--org", "group")
     assert len(lines) <= LINES
     assert all(len(line) <= WIDTH or "/" in line for line in lines)
     best = int(re.search(r"the best (\d+) of each task", lines[0])[1])
@@ -112,8 +112,8 @@ def test_many_runs_and_warnings_still_fit(tmp_path, capsys):
 
 def test_the_verdicts_of_many_models_fit():
     numbers = {"score": 1.0, "other": 0.5, "own_less_other": 0.5, "blind": 0.5}
-    one = Verdict(IMAGE_WORDS["open"], PLACE_WORDS["elsewhere"], numbers)
-    audited = Audits({f"model-{n}": dict.fromkeys(TITLES.values(), one) for n in range(20)}, {})
+    verdict = Verdict(IMAGE_WORDS["open"], PLACE_WORDS["elsewhere"], numbers)
+    audited = Audits({f"model-{n}": dict.fromkeys(TITLES.values(), verdict) for n in range(20)}, {})
     lines = summary(
         Results([], [], [], [], [], []), ["WARNING: " + "word " * 60], Tail(["a"], ["b"]), audited
     ).splitlines()
@@ -127,20 +127,20 @@ def test_the_verdicts_of_many_models_fit():
 def test_the_verdicts_of_one_model_have_their_interval(has_other):
     difference = {"own_less_other": 0.5, "own_low": 0.4, "own_high": 0.6} if has_other else {}
     numbers = {"score": 0.9, "other": 0.4, "blind": 0.3, "reliance": 0.6, "low": 0.5, "high": 0.7} | difference
-    one = Verdict(IMAGE_WORDS["unanswered"], PLACE_WORDS["elsewhere"], numbers)
-    audited = Audits({"org/" + "long-" * 30: dict.fromkeys(TITLES.values(), one)}, {})
+    verdict = Verdict(IMAGE_WORDS["unanswered"], PLACE_WORDS["elsewhere"], numbers)
+    audited = Audits({"org/" + "long-" * 30: dict.fromkeys(TITLES.values(), verdict)}, {})
     lines = summary(Results([], [], [], [], [], []), [], Tail(), audited).splitlines()
     assert max(map(len, lines)) <= WIDTH
     assert lines[0].startswith("Does the model use the image? …")
-    first = dict(zip(re.split("  +", lines[1]), re.split("  +", lines[3]), strict=True))
-    shown = {"other": "40.00", "own - other [95%]": "+50.00 [40.00, 60.00]"} if has_other else {}
-    shown |= {} if has_other else {"own - blind [95%]": "+60.00 [50.00, 70.00]"}
-    wanted = {"image": "90.00", "blind": "30.00", "uses it?": "no verdict", "the place?": "another place"}
-    assert first == {"benchmark": "CXR-ContraBench"} | wanted | shown
+    cells = dict(zip(re.split("  +", lines[1]), re.split("  +", lines[3]), strict=True))
+    difference_cells = {"other": "40.00", "own - other [95%]": "+50.00 [40.00, 60.00]"} if has_other else {}
+    difference_cells |= {} if has_other else {"own - blind [95%]": "+60.00 [50.00, 70.00]"}
+    verdict_cells = {"image": "90.00", "blind": "30.00", "uses it?": "no verdict", "the place?": "another place"}
+    assert cells == {"benchmark": "CXR-ContraBench"} | verdict_cells | difference_cells
 
 
 def test_the_files_for_the_hub(mixed, tmp_path, capsys):
-    lines = printed(capsys, mixed, "--results-yaml", tmp_path, "--org", "group")
+    lines = print_report(capsys, mixed, "--results-yaml", tmp_path, "--org", "group")
     files = {str(path.relative_to(tmp_path)): path for path in tmp_path.rglob("*.yaml")}
     assert set(files) == {
         "org__model-a/.eval_results/cxr-contrabench-chexpert.yaml",
@@ -153,22 +153,26 @@ def test_the_files_for_the_hub(mixed, tmp_path, capsys):
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         entries = parse_eval_result_entries(content)
         assert eval_result_entries_to_yaml(entries) == content
-        for entry, of_file in zip(entries, content, strict=True):
-            assert set(of_file) == {"dataset", "value", "date", "notes"}
-            assert set(of_file["dataset"]) == {"id", "task_id"}
+        for entry, file_entry in zip(entries, content, strict=True):
+            assert set(file_entry) == {"dataset", "value", "date", "notes"}
+            assert set(file_entry["dataset"]) == {"id", "task_id"}
             validate_repo_id(entry.dataset_id)
             assert isinstance(entry.value, float)
             assert re.fullmatch(r"\d{4}-\d\d-\d\d", entry.date), "a text, not a date of YAML"
-    first, second = parse_eval_result_entries(
+    first_entry, second_entry = parse_eval_result_entries(
         yaml.safe_load(files["org__model-a/.eval_results/cxr-contrabench-chexpert.yaml"].read_text(encoding="utf-8"))
     )
-    assert {first.task_id, second.task_id} == {
+    assert {first_entry.task_id, second_entry.task_id} == {
         "medfaith_contrabench_chexpert_presence", "medfaith_contrabench_chexpert_absence",
     }  # fmt: skip
-    assert (first.dataset_id, first.value, first.date) == ("group/cxr-contrabench-chexpert", 75.0, DATE[:10])
+    assert (first_entry.dataset_id, first_entry.value, first_entry.date) == (
+        "group/cxr-contrabench-chexpert",
+        75.0,
+        DATE[:10],
+    )
     assert re.match(
         r"accuracy in %; 95% interval 59\.81 to 85\.81 \(of whole groups\); 40 rows of 40 groups; "
-        r"unread answers: 2; declined answers: 0; prompt: b0; ", first.notes,
+        r"unread answers: 2; declined answers: 0; prompt: b0; ", first_entry.notes,
     )  # fmt: skip
     text = "\n".join(lines)
     assert "org__model-a/.eval_results: for a pull request to https://huggingface.co/org/model-a" in text
@@ -178,7 +182,7 @@ def test_the_files_for_the_hub(mixed, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         (["--results-yaml", "hub"], "--results-yaml and --org must be given together"),
         (["--org", "group"], "--results-yaml and --org must be given together"),
@@ -186,9 +190,9 @@ def test_the_files_for_the_hub(mixed, tmp_path, capsys):
         (["--results-yaml", "file", "--org", "group"], "choose another --results-yaml"),
     ],
 )
-def test_what_cannot_be_written_for_the_hub(mixed, options, words, tmp_path, monkeypatch, capsys):
+def test_what_cannot_be_written_for_the_hub(mixed, options, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     assert main(["report", str(mixed), *options]) == 2
-    assert words in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

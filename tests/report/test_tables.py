@@ -1,4 +1,4 @@
-"""A table as LaTeX and as CSV: what would be taken for a command there or run by a spreadsheet is a text."""
+"""Tables as LaTeX and CSV: commands and spreadsheet formulas in cells are escaped."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from medfaith.report.tables import MODEL, Column, Table, count, paired_interval,
 SCORE = Column("Acc. %", ("accuracy",), percent)
 
 
-def table(*rows: list, **changes) -> Table:
+def make_table(*rows: list, **changes) -> Table:
     return Table("runs_a", "Runs", [MODEL, SCORE, Column(None, ("task",))], rows, **changes)
 
 
 def test_latex_shows_what_markdown_shows():
-    shown = table(["m", 0.5, "t"], ["n", float("nan"), "t"], ["o", 1.0, "t"], notes=["A 95% interval."], n_printed=2)
-    assert shown.latex().splitlines() == [
+    score_table = make_table(
+        ["m", 0.5, "t"], ["n", float("nan"), "t"], ["o", 1.0, "t"], notes=["A 95% interval."], n_printed=2
+    )
+    assert score_table.latex().splitlines() == [
         r"% \usepackage{booktabs}",
         r"\begin{table}",
         r"\centering",
@@ -34,8 +36,8 @@ def test_latex_shows_what_markdown_shows():
         r"\end{tabular}",
         r"\end{table}",
     ]
-    assert r"\begin{tabular}{p{0.3\linewidth}r}" in table(["a long name " * 4, 0.5, ""]).latex()
-    assert r"\begin{tabular}{lr}" in table().latex()
+    assert r"\begin{tabular}{p{0.3\linewidth}r}" in make_table(["a long name " * 4, 0.5, ""]).latex()
+    assert r"\begin{tabular}{lr}" in make_table().latex()
 
 
 @pytest.mark.parametrize(
@@ -46,11 +48,11 @@ def test_latex_shows_what_markdown_shows():
         ("“X” → Δ < 1 | a\nb", r"``X'' $\to$ $\Delta$ $<$ 1 \textbar{} a b"),
         ("[x] m", "{}[x] m"),  # the end of the line above would take it for an option
         ("*m", "{}*m"),
-        ("a\x1b[31m\u202e\rb", r"a?[31m$\langle$U+202E$\rangle$ b"),  # what a terminal would run
+        ("a\x1b[31m\u202e\rb", r"a?[31m$\langle$U+202E$\rangle$ b"),  # escape sequences of a terminal
     ],
 )
 def test_latex_takes_no_text_for_a_command(name, cell):
-    assert table([name, None, ""]).latex().splitlines()[9] == rf"{cell} & -- \\"
+    assert make_table([name, None, ""]).latex().splitlines()[9] == rf"{cell} & -- \\"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Sample logs of That's the Wrong Lung! as lm-eval writes them, of rows whose values a test chooses."""
+"""Sample logs of That's the Wrong Lung! in lm-eval's format, with rows whose values a test chooses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def original(
     overall: float | None = None,
     **values: Any,
 ) -> Row:
-    """A gold sentence; subsets: some of "abnormal one_lung mdrb"; overall: its value "global"; others are undefined."""
+    """Build a gold sentence; values without an argument are undefined.
+
+    `subsets` is a subset of the words "abnormal one_lung mdrb"; `overall` is the value "global".
+    """
     return {
         "id": f"gold/{number:03d}", "original_id": None, "perturbation": None, "cluster": cluster,
         "subsets": {name: name in subsets.split() for name in ("abnormal", "one_lung", "mdrb")},
@@ -32,7 +35,7 @@ def original(
 
 
 def changed(row: Row, perturbation: str, *, state: str = "scored", **values: Any) -> Row:
-    """The perturbed partner of a row, its values undefined but for these."""
+    """Build the perturbed partner of a row; values without an argument are undefined."""
     return row | {
         "id": f"{row['id']}:{perturbation}", "original_id": row["id"], "perturbation": perturbation, "state": state,
         "values": dict.fromkeys(NAMES) | values,
@@ -46,7 +49,7 @@ PAIR = [
 
 
 def document(row: Row, **columns: Any) -> dict[str, Any]:
-    """The row's document as lm-eval logs it: what is no JSON as its text."""
+    """Build the row's document as lm-eval logs it: values without a JSON form become text."""
     box = {"label": "left lung", "xywh": [10.0, 10.0, 100.0, 100.0]}
     return {
         **{name: row[name] for name in ("id", "original_id", "perturbation", "subsets")},
@@ -59,22 +62,23 @@ def document(row: Row, **columns: Any) -> dict[str, Any]:
 
 
 def write_wrong_lung(
-    folder: Path, config: str, rows: Sequence[Row], *, task: str = "", reply: str = "{}", **how: Any
+    folder: Path, config: str, rows: Sequence[Row], *, task: str = "", reply: str = "{}", **options: Any
 ) -> Path:
-    """The log of one task, and the results beside it; reply: to every question, with {id} for the row's.
+    """Write the sample log of one task, with the results file in the same folder.
 
-    how: `n_rows_skipped`, `n_rows_left_out`, `upsampling`, `precision_ties`, and what `write_samples` takes.
+    `reply` answers every question; `{id}` in it is replaced by the row's id. `options` may hold `n_rows_skipped`,
+    `n_rows_left_out`, `upsampling`, `precision_ties` and the arguments of `write_samples`.
     """
-    columns = {name: how.pop(name, 0) for name in ("n_rows_skipped", "n_rows_left_out")}
-    columns |= {name: how.pop(name) for name in ("upsampling", "precision_ties") if name in how}
-    first = "auroc" if config == "gold" else "delta_auroc"  # of the task's metrics: there a sample keeps its row
+    columns = {name: options.pop(name, 0) for name in ("n_rows_skipped", "n_rows_left_out")}
+    columns |= {name: options.pop(name) for name in ("upsampling", "precision_ties") if name in options}
+    row_field = "auroc" if config == "gold" else "delta_auroc"  # of the task's metrics: there a sample keeps its row
     samples = [
         {
             "doc": document(row, **columns),
             "filtered_resps": [reply.replace("{id}", row["id"])],
             "filter": "none",
-            first: row,
+            row_field: row,
         }
         for row in rows
     ]  # fmt: skip
-    return write_samples(folder, task or TASK + config, samples, **how)
+    return write_samples(folder, task or TASK + config, samples, **options)
