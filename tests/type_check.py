@@ -1,7 +1,7 @@
-"""Runs pyright on the package as it is installed: every room below `medfaith`, where all imports can be followed.
+"""Run pyright on the installed layout of the package: every room below `medfaith`, where it can follow all imports.
 
-In the repository the rooms lie side by side, and setuptools maps them under one name; pyright follows folders only. So
-it reads a copy in that shape, and what it says names the files of the repository.
+In the repository, the rooms are top-level folders that setuptools maps under one name; pyright follows folders only. It
+reads a copy in the installed layout, and its messages name the files of the repository.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BESIDE = ("tests", "benchmarks", "docs")
 
 
 def main(*arguments: str) -> int:
-    """pyright's exit status; prints what it found."""
+    """Run pyright, print its output, and return its exit status."""
     with tempfile.TemporaryDirectory() as scratch:
         laid = Path(scratch).resolve()
         lay(laid)
@@ -29,7 +29,7 @@ def main(*arguments: str) -> int:
 
 
 def lay(folder: Path) -> None:
-    """Copies the sources into an empty folder, the rooms below `medfaith`."""
+    """Copy the sources into an empty folder, the rooms below `medfaith`."""
     for source, target in (
         ("medfaith", "medfaith"),
         *((room, f"medfaith/{room}") for room in ROOMS),
@@ -40,7 +40,7 @@ def lay(folder: Path) -> None:
 
 
 def named_as_here(text: str, laid: Path) -> str:
-    """What pyright says of the copy, with the places of the repository.
+    """Translate the copy's paths in pyright's output to paths of the repository.
 
     >>> print(named_as_here("/x/medfaith/loaders/a.py:1:1 - error\\n/x/medfaith/cli.py:2:2 - error", Path("/x")))
     loaders/a.py:1:1 - error

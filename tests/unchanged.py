@@ -51,7 +51,7 @@ DATE = re.compile(r"\d{4}-\d\d-\d\dT[\d.:-]+")
 
 
 def run(*arguments: object) -> str:
-    """What `medfaith ARGUMENTS` prints. Raises SystemExit with its output where it fails."""
+    """Run `medfaith ARGUMENTS` and return its output; raise SystemExit with the output if it fails."""
     command = [sys.executable, "-m", "medfaith", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -60,7 +60,7 @@ def run(*arguments: object) -> str:
 
 
 def record(home: Path) -> dict[str, Any]:
-    """Everything that is compared, made in an empty folder."""
+    """Record all compared values in an empty folder."""
     record_by_name: dict[str, Any] = {}
     roots = phantom.write(home / "phantom", seed=0)
     root_options = [option for name, root in roots.items() for option in ("--root", f"{name}={root}")]
@@ -99,7 +99,7 @@ def record(home: Path) -> dict[str, Any]:
 
 
 def rows_of(folder: Path) -> dict[str, Any]:
-    """Of a build: the hash of each file of rows, and build.json."""
+    """Hash each rows file of a build, and read its build.json files."""
     paths = sorted(path for path in folder.rglob("*") if path.suffix in (".parquet", ".jsonl"))
     hashes = {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
     records = sorted(folder.rglob("build.json"))
@@ -107,17 +107,17 @@ def rows_of(folder: Path) -> dict[str, Any]:
 
 
 def figures(results: dict[str, Any]) -> dict[str, Any]:
-    """What lm-eval's results hold beside times and places."""
+    """Select the figures of lm-eval's results, without times and places."""
     return {name: results.get(name) for name in FIGURES}
 
 
 def _options(job: str) -> list[str]:
-    """The options in a job's help, those that its texts only mention among them."""
+    """List the options in a job's help, including those only mentioned in texts."""
     return re.findall(r"(?<![\w-])--[a-z][a-z-]+(?![\w])", run(*job.split(), "--help"))
 
 
 def compare(before: Path, after: Path) -> int:
-    """Prints each value that differs, then how many do; returns the exit status."""
+    """Print each differing value and their number; return the exit status."""
     old, new = (leaves(json.loads(DATE.sub("DATE", path.read_text()))) for path in (before, after))
     # A new task or option takes nothing from a user.
     names = sorted(old.keys() | {name for name in new if not name.startswith(("/tasks/", "/options/"))})
@@ -129,7 +129,7 @@ def compare(before: Path, after: Path) -> int:
 
 
 def leaves(value: Any, path: str = "") -> dict[str, Any]:
-    """The values of nested dicts and lists, by their paths."""
+    """Flatten nested dicts and lists into values by path."""
     if isinstance(value, list):
         value = dict(enumerate(value))
     if isinstance(value, dict):

@@ -81,7 +81,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_what_a_killed_build_left_is_no_build(tmp_path):
-    """It is not read by `eval --rows`, is not named in results (by which shards are compared), and not offered."""
+    """`eval --rows` does not read it, results do not name it (shards are compared by these), and it is not offered."""
     partial = tmp_path / ".cxr-contrabench-openi.partial"
     partial.mkdir()
     for name in ("build.json", "half.parquet"):
@@ -131,7 +131,7 @@ def test_the_next_writer_of_a_file_or_folder_removes_what_a_killed_one_left(tmp_
 
 
 def test_a_kill_between_two_renames_is_mended(tmp_path):
-    """As on a network's disk, which cannot exchange two folders in one step."""
+    """Network disks cannot exchange two folders in one step."""
     (tmp_path / ".folder.old").mkdir()
     (tmp_path / ".folder.old" / "earlier").touch()
     with pytest.raises(OSError, match="full"), atomic_folder(tmp_path / "folder"):
@@ -200,7 +200,7 @@ def test_logs_that_are_being_written_are_no_results(tmp_path):
 
 
 class _Clock(datetime):
-    """The same moment twice, as of a clock that is put back."""
+    """Clock that returns the same moment twice, like one that was set back."""
 
     moments = [datetime(2026, 1, 2), datetime(2026, 1, 2), datetime(2026, 1, 3)]  # noqa: RUF012
 
@@ -251,7 +251,7 @@ def test_a_store_of_answers_that_cannot_be_written_says_so(limit, path, message,
 
 
 def test_a_store_of_answers_that_is_damaged_says_so(tmp_path):
-    """In its last half, which is not looked at as it is opened."""
+    """The damage is in the last half, which opening does not read."""
     entries = [Kept(f"{n:064}", Reply("answered", "A" * 200), "t", str(n)) for n in range(200)]
     with AnswerStore(tmp_path / "store") as store:
         store.put_all(entries)

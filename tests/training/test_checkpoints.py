@@ -1,4 +1,4 @@
-"""What trainings by transformers' Trainer share."""
+"""Checkpoints and progress of trainings with transformers' Trainer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from medfaith.training.settings import Settings
 
 
 class Line(torch.nn.Module):
-    """A line through pairs, whose loss is their squared distance."""
+    """Line through the origin, with squared error as loss."""
 
     def __init__(self) -> None:
         super().__init__()
