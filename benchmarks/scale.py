@@ -66,7 +66,7 @@ class Repeated:
         self.roots = {name: folder / name for name in SOURCES}
         phantom.write(folder, seed=0, sources=SOURCES)
         main = self.roots["mimic_cxr"]
-        self.tables = {path.name: self._rows(path) for path in sorted(main.glob("*.csv.gz"))}
+        self.tables = {path.name: self._read_rows(path) for path in sorted(main.glob("*.csv.gz"))}
         self.reports = {path.stem[1:]: path.read_bytes() for path in main.rglob("s*.txt")}
         detected = self.roots["mimic_cxr_detections"]
         self.classes = (detected / "classes.txt").read_bytes()
@@ -74,7 +74,7 @@ class Repeated:
         self.masks = {path.name: _read_coco(path) for path in self.roots["mimic_cxr_anatomy"].iterdir()}
         self.n_images = len(self.tables["mimic-cxr-2.0.0-metadata.csv.gz"]) - 1
 
-    def _rows(self, path: Path) -> list[list[str]]:
+    def _read_rows(self, path: Path) -> list[list[str]]:
         with gzip.open(path, "rt", newline="") as file:
             return list(csv.reader(file))
 
@@ -88,14 +88,14 @@ class Repeated:
             with gzip.open(folder / "mimic_cxr" / name, "wt", newline="", compresslevel=1) as file:
                 writer = csv.writer(file)
                 writer.writerow(header)
-                writer.writerows(self._renamed(header, row, k) for k in range(times) for row in rows)
+                writer.writerows(self._iterate_renamed(header, row, k) for k in range(times) for row in rows)
         header, *rows = self.tables["mimic-cxr-2.0.0-metadata.csv.gz"]
         for k in range(times):
             for row in rows:
                 self._write_image(folder, dict(zip(header, row, strict=True)), k)
         return times * self.n_images
 
-    def _renamed(self, header: Sequence[str], row: Sequence[str], k: int) -> Iterator[str]:
+    def _iterate_renamed(self, header: Sequence[str], row: Sequence[str], k: int) -> Iterator[str]:
         for name, value in zip(header, row, strict=True):
             match name:
                 case "dicom_id":

@@ -21,14 +21,14 @@ def main(*arguments: str) -> int:
     """Run pyright, print its output, and return its exit status."""
     with tempfile.TemporaryDirectory() as scratch:
         laid = Path(scratch).resolve()
-        lay(laid)
+        copy_sources(laid)
         command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, *arguments]
         done = subprocess.run(command, cwd=laid, capture_output=True, text=True, check=False)
-    print(named_as_here(done.stdout + done.stderr, laid), end="")
+    print(translate_paths(done.stdout + done.stderr, laid), end="")
     return done.returncode
 
 
-def lay(folder: Path) -> None:
+def copy_sources(folder: Path) -> None:
     """Copy the sources into an empty folder, the rooms below `medfaith`."""
     for source, target in (
         ("medfaith", "medfaith"),
@@ -39,10 +39,10 @@ def lay(folder: Path) -> None:
     shutil.copyfile(ROOT / "pyproject.toml", folder / "pyproject.toml")
 
 
-def named_as_here(text: str, laid: Path) -> str:
+def translate_paths(text: str, laid: Path) -> str:
     """Translate the copy's paths in pyright's output to paths of the repository.
 
-    >>> print(named_as_here("/x/medfaith/loaders/a.py:1:1 - error\\n/x/medfaith/cli.py:2:2 - error", Path("/x")))
+    >>> print(translate_paths("/x/medfaith/loaders/a.py:1:1 - error\\n/x/medfaith/cli.py:2:2 - error", Path("/x")))
     loaders/a.py:1:1 - error
     medfaith/cli.py:2:2 - error
     """

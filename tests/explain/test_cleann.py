@@ -175,7 +175,7 @@ def test_what_the_first_search_leaves_is_separated_by_possible_d_separators(monk
 
 
 def test_no_token_separates_earlier_ones():
-    """0 acts on 1; conditioning on 2 cancels that exactly (0.36 = 0.6 x 0.6), but is no evidence about 0 and 1."""
+    """0 acts on 1; conditioning on 2 cancels that exactly (0.36 = 0.6 x 0.6), but says nothing about 0 and 1."""
     influence = make_influences(3, {(0, 1): 0.36, (0, 2): 0.6, (1, 2): 0.6})
     test = PartialCorrelation(compute_row_correlation(compute_attention(influence), range(3)), MANY)
     assert test.cond_indep(0, 1, (2,))
