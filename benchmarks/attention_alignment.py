@@ -4,8 +4,8 @@
 
 Heatmaps as explainers give them, 100 different ones of each kind, scored again and again as one batch of 100: coarse
 grids brought to the frame by bilinear interpolation (7 x 7 of a ResNet, 24 x 24 of a ViT, 7 x 7 in the middle 22 % of
-the frame that SurgVLP sees), and independent pixels, which no explainer gives. Batches of both ways alternate, so that
-what else the machine does touches both; times are CPU seconds. The loop is measured on every tenth batch and scaled up.
+the frame that SurgVLP sees), and independent pixels, which no explainer gives. Batches of both ways alternate, and
+other load on the machine affects both; times are CPU seconds. The loop is measured on every tenth batch and scaled up.
 Every value is compared. Wanted: at least 5 times the speed of the loop, and memory bounded by the batch.
 
 Both ways sum a mask either with `.sum()`, as one writes it, or with np.count_nonzero, which is faster: both are shown.
@@ -83,7 +83,7 @@ def measure(kind: str) -> tuple[float, float, float]:
         seconds[name] += time.process_time() - start
         return result
 
-    attention_alignment(maps, class_boxes, boxes)  # pages and caches of a first run are not what is measured
+    attention_alignment(maps, class_boxes, boxes)  # warm-up: pages and caches of a first run do not count
     for batch in range(MAPS // BATCH):
         aa, ac, _ = run_timed("ours", lambda: attention_alignment(maps, class_boxes, boxes))
         if batch % LOOP_EVERY:

@@ -1,11 +1,11 @@
-"""How often the statistics of an audit are right: coverage of the 95% intervals, and verdicts of models that are known.
+"""Coverage of the 95% intervals of an audit, and its verdicts on models of known truth.
 
     python benchmarks/audit_coverage.py [REPETITIONS]
 
 Simulated answers of a model with the image and under three blind controls, 1,000 repetitions of a case. Wanted: 93 to
-97% coverage, and below 5% wrong verdicts. A row's answers share a part (how hard it is) of size `shared`, and those of
-one patient another one of size `WITHIN`. Answers are right or wrong, or graded from 0 to 1. A patient has 1 to 4 rows,
-a video 20.
+97% coverage, and below 5% wrong verdicts. A row's answers share a random effect of variance `shared` (its difficulty),
+and a patient's answers one of variance `WITHIN`. Answers are right or wrong, or graded from 0 to 1. A patient has 1 to
+4 rows, a video 20.
 
 Where nearly all answers are right, few rows differ, and Newcombe's interval covers it too often: up to 99.8%.
 """

@@ -31,7 +31,7 @@ from medfaith.evaluate_metrics.confidence.reliance import reliance, verdicts
 from medfaith.evaluate_metrics.confidence.score import permutation_test
 from medfaith.loaders.progress import Progress
 
-if not __package__:  # run as a file: its folder is on the path, the one above is not
+if not __package__:  # run as a file: the path has its folder, but not the parent
     sys.path.append(str(Path(__file__).parents[1]))
 
 from benchmarks.audit_zoo_models import (

@@ -1,6 +1,6 @@
-"""Simulated models of known truth for `benchmarks/audit_zoo.py`: the rows, what is shown of them, and the models.
+"""Simulated models of known truth for `benchmarks/audit_zoo.py`: rows, displayed contents and models.
 
-A model is a function of the rows and of what a picture shows (`Picture`). No lm-eval, no images, no text. To add one,
+A model is a function of the rows and their displayed contents (`Picture`). No lm-eval, no images, no text. To add one,
 write its function and its line in `ZOO`, with the verdicts that are wrong for it.
 """
 
@@ -37,7 +37,7 @@ class Rows(NamedTuple):
         prior: Answer to the question by itself, right in about 70% of rows; the same in all rows of a finding.
         trait: Uniform numbers of each row, shape (4, n), for models that treat some rows otherwise.
         patient_trait: The same for each patient.
-        image_trait: The same for each image; `other` shows that of the donor.
+        image_trait: The same for each image; under `other`, the donor's.
         sign: A sign elsewhere in the image, which tells the gold answer in 85% of images.
         extent: Part of the region that holds the finding: an edit of a larger dose removes it.
         is_covered: Whether the place elsewhere that is edited holds the sign.
@@ -329,7 +329,7 @@ ZOO: dict[str, Known] = {
     "reads a sign, denies at paint": Known(
         partial(detect_paint, kinds=PAINT, traces=("at",), model=read_sign), NO_USE, DEPENDS
     ),
-    # Beyond the rule: it tells every kind of edit, so that nothing shows that it reads elsewhere.
+    # Beyond the rule: it detects every kind of edit, which hides that it reads elsewhere.
     "reads a sign, denies at every edit": Known(
         partial(detect_paint, kinds=EDITS, traces=("at",), model=read_sign), NO_USE, frozenset()
     ),

@@ -35,7 +35,7 @@ def write_phantom(folder: Path, n_images: int) -> tuple[Path, Path]:
     return folder / "data", roots["vindr_cxr"]
 
 
-def audit(url: str, data: Path, vindr: Path, out: Path, more: Sequence[str]) -> str:
+def run_audit(url: str, data: Path, vindr: Path, out: Path, more: Sequence[str]) -> str:
     """Run the command; return its output."""
     command = ["audit", "--data", str(data), "--root", f"vindr_cxr={vindr}", "--benchmarks", "heal-medvqa"]
     model = ["--model", "medfaith-server", "--model_args", f"base_url={url},model=m", "--apply_chat_template"]
@@ -88,7 +88,7 @@ def main() -> None:
             for rule in arguments.rules:
                 out = folder / f"{name}-rule-{rule}"
                 with serving(members[name].answer) as url:
-                    printed = audit(url, data, vindr, out, [*more, "--rule", rule])
+                    printed = run_audit(url, data, vindr, out, [*more, "--rule", rule])
                 out.with_suffix(".txt").write_text(printed, encoding="utf-8")
                 n_rows = printed.partition("blind_clean.csv: ")[2].partition(" of ")[2].partition(" ")[0]
                 print("".join(f"{cell:18}" for cell in describe(out, name, members[name], n_rows)), flush=True)

@@ -1,10 +1,10 @@
-"""Time and peak memory of the bootstrap at the size of CheXpert's train presence protocol, beside plain ways to do it.
+"""Time and peak memory of the bootstrap at the size of CheXpert's train presence protocol, against plain ways.
 
     python benchmarks/bootstrap.py
 
 2,000 resamples of 135,754 rows, also in 59,173 clusters, and of the paired difference of two models there. The plain
 ways (scipy.stats.bootstrap, and a loop that gathers every drawn cluster's records) are measured in the same run on
-fewer resamples and scaled up. Each measurement has a process of its own, so that its peak memory is its own.
+fewer resamples and scaled up. Each measurement has its own process, for its peak memory.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def measure(way: str, kind: str, clustered: bool, results) -> None:
     values, groups = draw_values(kind)
     clusters = groups if clustered else None
     if way == "plain":
-        run_plain(values[:100], None if clusters is None else clusters[:100])  # the import is not what is measured
+        run_plain(values[:100], None if clusters is None else clusters[:100])  # warm-up: the import does not count
     before = read_peak_megabytes()
     wall, cpu = time.perf_counter(), time.process_time()
     {"ours": run_ours, "paired": run_paired, "plain": run_plain}[way](values, clusters)

@@ -2,11 +2,11 @@
 
     uv run python benchmarks/build_heal.py
 
-The boxes are those of the VinBigData copy that torchxrayvision carries. Masks: a dozen synthetic chests, one of them
-for each image, at 512 x 512 in one COCO file, as segmenters write them; a table gives the images 2,500 pixels a side
-and more, so that each mask is scaled. The numbers of questions and relations say what the rules do to real boxes, not
-what real masks would give. `question_prior` says what the questions give away: accuracy of closed and open questions,
-TPT and VPT of a model that sees no image.
+The boxes come from the VinBigData copy in torchxrayvision. Masks: a dozen synthetic chests, one of them
+for each image, at 512 x 512 in one COCO file, the format of segmenters; a table gives the images 2,500 pixels a side
+and more: each mask is scaled. The numbers of questions and relations show the effect of the rules on real boxes, not
+on real masks. `question_prior` measures leakage in the questions: accuracy of closed and open questions, TPT and VPT
+of a model that sees no image.
 
 Relations by rule on the 8,163 boxes that two readers agree on in the 15,000 training images (it shows the rule, not the
 anatomy), as printed at the end:

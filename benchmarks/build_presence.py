@@ -6,7 +6,7 @@
   as long.
 * loop: the rule as a per-row pandas loop over the same file. Ours has to be at least 5 times faster.
 
-Best of several runs each (the loop runs once); peak memory is that of a process of its own.
+Best of several runs each (the loop runs once); peak memory is measured in a separate process.
 """
 
 from __future__ import annotations

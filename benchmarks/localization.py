@@ -4,7 +4,7 @@
 
 Maps as models give them: softmax over 19 x 19 cells, brought to the view by bilinear interpolation, and by nearest
 cells, which ties most pixels; masks of one to three boxes. 50 different ones of each kind are scored again and again,
-in batches that alternate with the loop's, so that what else the machine does touches both; times are CPU seconds. The
+in batches that alternate with the loop's: other load on the machine affects both; times are CPU seconds. The
 loop runs on every tenth batch and is scaled up; every value of it is compared. The second loop counts pixels itself,
 which is faster than jaccard_score. Wanted, on bilinear maps: at least 15 times the speed of the loop over
 scikit-learn, values equal to 1e-9, and memory bounded by a few maps. Exits with an error otherwise.
@@ -69,7 +69,7 @@ def measure(upsampling: str) -> tuple[float, float, float, float]:
         seconds[name] += time.process_time() - start
         return result
 
-    localization(maps, masks)  # pages and caches of a first run are not what is measured
+    localization(maps, masks)  # warm-up: pages and caches of a first run do not count
     for number in range(MAPS // BATCH):
         values = run_timed("ours", lambda: localization(maps, masks))
         if number % LOOP_EVERY:

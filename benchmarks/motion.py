@@ -74,7 +74,7 @@ def main() -> None:
         "lstsq and mask": lambda: compute_mask(fit_plain(matrix, forward, backward)),
     }
     times: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(RUNS):  # in turn, so that a busy machine slows all
+    for _ in range(RUNS):  # in turn: a busy machine slows all
         for name, work in ways.items():
             times[name].append(measure_cpu_ms(work))
     print(f"flow pairs of {SIZE[0]}x{SIZE[1]}; the fits differ by {np.abs(difference).max():.1e} at most")

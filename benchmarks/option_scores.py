@@ -1,11 +1,11 @@
-"""What encoding the images once a context saves `medfaith-hf-vlm` when it scores options.
+"""Time that `medfaith-hf-vlm` saves by encoding the images once per context when it scores options.
 
     uv run python -m benchmarks.option_scores
 
 A random LLaVA on one core, its vision encoder (224 x 224 pixels, 256 patches) larger than its language model. Three
 continuations a context are an option-score task's options, seven are these with the texts of the concept-only
-difference. Reuse is the requests as lm-eval makes them; without it, every option's request has a list of images of its
-own, so that these are opened, preprocessed and encoded again. The saving grows with the vision encoder's share of the
+difference. Reuse means lm-eval's own requests; without it, every option's request has its own list of
+images, which are opened, preprocessed and encoded again. The saving grows with the vision encoder's share of the
 work, which is large here and small in a model with billions of language weights. Both ways are measured in turn; the
 ratio of their best times is printed.
 """

@@ -1,10 +1,10 @@
-"""Time that the readers of answers need for texts as long as is read of one, whatever a model repeats in them.
+"""Time of the answer readers for texts of the maximum length, with any repeated fragment.
 
     python -m benchmarks.reading
 
-Each text repeats one fragment up to 64,000 characters: those of the test of growth, and 30 more. For each reader the
-slowest texts are printed with their CPU seconds, and as a multiple of what counting the words of the text takes. The
-growth is the time of the slowest text as a multiple of that of its first quarter (4: in proportion to the length).
+Each text repeats one fragment up to 64,000 characters: the fragments of the test of growth, and 30 more. The
+slowest texts of each reader are printed with their CPU seconds, also as a multiple of the time to count the words. The
+growth is the time of the slowest text divided by the time of its first quarter (4: proportional to the length).
 """
 
 from __future__ import annotations

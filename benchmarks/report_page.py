@@ -3,8 +3,8 @@
     uv run python -m benchmarks.report_page [LOGS]
 
 * quickstart: the logs of `medfaith quickstart` (a folder of them may be named), at most 1.5 MB for eight models.
-* cases: 10,000 questions of two models. Headless Chromium may take 2 seconds until the list stands; the time that it
-  takes for an empty page is printed beside it.
+* cases: 10,000 questions of two models. Headless Chromium may take 2 seconds until the list is visible; the time
+  for an empty page is printed, too.
 """
 
 from __future__ import annotations

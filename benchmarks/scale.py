@@ -1,15 +1,15 @@
-"""Builds against the size of what they read: time, memory, what a second worker gives, and what the whole would take.
+"""Builds against the size of their input: time, memory, gain of a second worker, and projected time of all data.
 
     uv run python benchmarks/scale.py [--fraction F] [--minutes M]
 
 MIMIC-CXR (HEAL-MedVQA, config mimic) at a quarter, a half and the whole of F of its 377,110 images (F: 1/4). They are
 the synthetic source of 40 studies again and again, each time under other ids: tables, a report a study, a detector's
-text file a frontal image, and as masks CXAS's COCO file of 512 x 512 an image. The sizes of images are those of
-radiographs, so that each mask is scaled; there are no pixels, as no build reads any. Reports have 470 characters.
+text file a frontal image, and as masks CXAS's COCO file of 512 x 512 an image. Images have the sizes of radiographs:
+each mask is scaled; there are no pixels, because no build reads any. Reports have 470 characters.
 
 CheXpert (presence) has the real labels, 4F, 16F and 64F times their 223,414 rows, each time of other patients.
 
-A build is a process of its own. Time is that of the processors, without imports; the exponent is that of its growth.
+Each build has its own process. Time is processor time without imports; the exponent describes its growth.
 Memory is the largest of any process. Speed-up is of the wall's clock, and the time of more cores follows from it by
 Amdahl's law. After M minutes (10) nothing larger is begun. Wanted: exponents below 1.05, memory below 2,048 MiB.
 """
@@ -66,7 +66,7 @@ class Repeated:
         self.roots = {name: folder / name for name in SOURCES}
         phantom.write(folder, seed=0, sources=SOURCES)
         main = self.roots["mimic_cxr"]
-        self.tables = {path.name: self._rows(path) for path in sorted(main.glob("*.csv.gz"))}
+        self.tables = {path.name: self._read_rows(path) for path in sorted(main.glob("*.csv.gz"))}
         self.reports = {path.stem[1:]: path.read_bytes() for path in main.rglob("s*.txt")}
         detected = self.roots["mimic_cxr_detections"]
         self.classes = (detected / "classes.txt").read_bytes()
@@ -74,7 +74,7 @@ class Repeated:
         self.masks = {path.name: _read_coco(path) for path in self.roots["mimic_cxr_anatomy"].iterdir()}
         self.n_images = len(self.tables["mimic-cxr-2.0.0-metadata.csv.gz"]) - 1
 
-    def _rows(self, path: Path) -> list[list[str]]:
+    def _read_rows(self, path: Path) -> list[list[str]]:
         with gzip.open(path, "rt", newline="") as file:
             return list(csv.reader(file))
 
@@ -88,14 +88,14 @@ class Repeated:
             with gzip.open(folder / "mimic_cxr" / name, "wt", newline="", compresslevel=1) as file:
                 writer = csv.writer(file)
                 writer.writerow(header)
-                writer.writerows(self._renamed(header, row, k) for k in range(times) for row in rows)
+                writer.writerows(self._iterate_renamed(header, row, k) for k in range(times) for row in rows)
         header, *rows = self.tables["mimic-cxr-2.0.0-metadata.csv.gz"]
         for k in range(times):
             for row in rows:
                 self._write_image(folder, dict(zip(header, row, strict=True)), k)
         return times * self.n_images
 
-    def _renamed(self, header: Sequence[str], row: Sequence[str], k: int) -> Iterator[str]:
+    def _iterate_renamed(self, header: Sequence[str], row: Sequence[str], k: int) -> Iterator[str]:
         for name, value in zip(header, row, strict=True):
             match name:
                 case "dicom_id":
@@ -169,7 +169,7 @@ def build(job: str, root: str, out: str, workers: str) -> None:
     else:
         cxr_contrabench.build({"chexpert": folder}, Path(out), configs=["chexpert_presence"], workers=int(workers))
     wall = time.perf_counter() - started
-    if int(workers) > 1:  # so that the processes' time and memory are known
+    if int(workers) > 1:  # ends the processes, to read their time and memory
         from joblib.externals.loky import get_reusable_executor
 
         get_reusable_executor().shutdown()

@@ -125,7 +125,7 @@ def build_clients(url: str) -> dict[str, Any]:
     }
 
 
-def speed() -> None:
+def print_speed() -> None:
     """Print each client's answers per second."""
     best: dict[str, tuple[float, float]] = {}
     with run_server(DELAY) as url:
@@ -152,7 +152,7 @@ def speed() -> None:
         print(f"{name:22}{N / seconds:18.0f}{N / seconds / ideal:16.2f}{work / N * 1e3:25.2f}")
 
 
-def memory(n: int) -> None:
+def print_memory(n: int) -> None:
     """Print the peak memory of this process after n rows."""
     with run_server(0) as url, tempfile.TemporaryDirectory() as folder:
         instances = make_requests(n, 2, 128)
@@ -184,9 +184,9 @@ def main() -> None:
     if arguments.serve is not None:
         asyncio.run(serve(arguments.serve))
     elif arguments.memory:
-        memory(arguments.memory)
+        print_memory(arguments.memory)
     else:
-        speed()
+        print_speed()
         for n in arguments.rows:  # each in a process of its own: a peak does not go down
             subprocess.run([sys.executable, "-m", "benchmarks.server", "--memory", str(n)], check=True)
 

@@ -1,9 +1,9 @@
-"""How often the 95% interval of a share near 1 holds the truth: percentiles alone, and with Wilson's near the bound.
+"""Coverage of the 95% interval of a share near 1: percentiles alone, and with Wilson's interval near the bound.
 
     python benchmarks/share_coverage.py [REPETITIONS]
 
 Simulated right and wrong answers as in audit_coverage.py: single rows, patients of 1 to 4 rows, videos of 20. `few` is
-that of `bootstrap_mean`: 1 replaces percentiles only where all answers are right or all wrong, 15 is its default.
+an argument of `bootstrap_mean`: 1 replaces percentiles only if all answers are right or all wrong; its default is 15.
 Wanted: 93 to 97%; above is wide but safe.
 """
 

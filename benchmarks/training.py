@@ -7,9 +7,9 @@ For each seed of training: a tiny GLoRIA of random weights whose batch norm is s
 its recipe stops early, and the mean AUROC of its attention on held-out patients before and after. Then the mean
 difference over seeds with its 95 % interval: 2,000 bootstrap samples of patients and of seeds, with replacement.
 
-The rule, fixed before the run: 30_shot's interval lies above 0; that of rand_sents holds 0 or lies below it; and that
-of 30_shot less rand_sents, paired by seed and sentence, lies above 0. Settings were chosen on validation patients of
-the phantom of seed 0; what is reported is another seed's. On one thread of a CPU the figures come out the same again.
+The rule, fixed before the run: 30_shot's interval is above 0; rand_sents' interval contains 0 or is below it; and the
+interval of 30_shot less rand_sents, paired by seed and sentence, is above 0. Settings were chosen on validation
+patients of the phantom of seed 0; the reported phantom has another seed. One CPU thread reproduces the figures.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def main() -> None:
             Image.fromarray(image.pixels).save(roots[SOURCE] / ref["key"])
         target, donor = (np.asarray(open_image(ref, roots)) for ref in refs)
         decoding, transplanting = [], {anatomy: [] for anatomy in ANATOMIES}
-        for _ in range(RUNS):  # in turn, so that a busy machine slows both
+        for _ in range(RUNS):  # in turn: a busy machine slows both
             decoding.append(measure_cpu_ms(lambda: [open_image(ref, roots) for ref in refs]))
             for anatomy, (region, donor_region) in regions.items():
                 work = partial(transplant, target, region, donor, donor_region)

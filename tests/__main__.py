@@ -24,7 +24,7 @@ def main() -> int:
     pytest_arguments = [argument for word in sys.argv[1:] for argument in (["-m", ""] if word == "--full" else [word])]
     failed = []
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
-        # Beside the others: it uses one core, and pytest's workers do not end at the same time.
+        # In parallel: it uses one core, and pytest's workers do not end at the same time.
         types = subprocess.Popen([sys.executable, "-m", TYPES], cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
         for check in CHECKS:
             arguments = [*check, *pytest_arguments] if check[0] == "pytest" else check

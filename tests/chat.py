@@ -8,12 +8,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @contextmanager
 def chat_server(say, status_of=lambda n: 200, reply=None, models=None, fault=lambda request: None, usage=None):
-    """Speaks chat completions on 127.0.0.1; yields its URL and the requests that came, as they come.
+    """Serve chat completions on 127.0.0.1; yield the URL and the growing list of requests.
 
-    say: messages -> the reply's text, or a whole choice. status_of: the number of a request, from 1 -> its HTTP status.
-    reply: sent instead of a whole chat completion. models: the entries of its list of models; None: it has no list.
-    usage: how many tokens it counts in each completion, as it says it.
-    fault: a request -> None, or what sends something else, given the handler.
+    Args:
+        say: Maps messages to the reply's text, or to a full choice.
+        status_of: Maps the number of a request, from 1, to its HTTP status.
+        reply: Sent in place of a full chat completion.
+        models: Entries of the model list; None disables the list.
+        fault: Maps a request to None, or to a function of the handler that sends another response.
+        usage: Token counts of each completion.
     """
     requests = []
 

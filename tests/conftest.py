@@ -23,9 +23,9 @@ os.environ["XDG_CONFIG_HOME"] = os.environ["HF_HOME"]  # no test reads the user'
 # Each of the many processes would compile torch and lm-eval anew, which costs more than the tests.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# What the imported libraries made stays until the end. To look through it again and again took a tenth of the time.
+# Objects of imported libraries stay until the end. Collecting over them repeatedly took a tenth of the time.
 gc.set_threshold(100_000, 10, 10)
-# lm-eval collects for every batch and statsmodels for every table: what is young is enough.
+# lm-eval collects for every batch and statsmodels for every table: the young generations are enough.
 gc.collect = lambda generation=1, collect=gc.collect: collect(generation)
 hypothesis.settings.register_profile("untimed", deadline=None)  # no test is timed: a busy machine fails none
 hypothesis.settings.load_profile("untimed")
@@ -43,7 +43,7 @@ Once = Callable[[str, Callable[[Path], Any]], Path]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
-    """One process of a run imports first: in a fresh clone all would compile the same libraries and tests."""
+    """Import in one process first: in a fresh clone, all would compile the same libraries and tests."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return (yield)
     imported = cast(Any, session.config)._tmp_path_factory.getbasetemp().parent / ".imported"
@@ -57,7 +57,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
-    """Name, maker -> a folder that the first process of this run to ask fills, and all its processes read."""
+    """Make a function (name, maker) that returns a folder filled once per run and shared by all processes."""
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
@@ -73,7 +73,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
 
 
 def phantoms(once: Once, name: str, sources: Iterable[str]) -> dict[str, Path]:
-    """The synthetic sources of seed 0, in the folder of that name, by their ids."""
+    """Write the synthetic sources of seed 0 into the folder of that name; return their folders by id."""
     folder = once(name, lambda out: phantom.write(out, seed=0, sources=[*sources]))
     return {source: folder / source for source in sources}
 
@@ -151,7 +151,7 @@ def phantom_wrong_lung_build(phantom_wrong_lung_roots: dict[str, Path], once: On
 
 @pytest.fixture
 def png_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The report saves its pictures as PNG alone: each further format takes longer than that."""
+    """Make the report save its pictures as PNG only: each further format takes longer."""
     from medfaith.report.pictures import saved
 
     def files(figures: Mapping[str, Any]) -> dict[str, bytes]:

@@ -1,4 +1,4 @@
-"""Texts in which a model declines to answer."""
+"""Texts that decline to answer."""
 
 CANNOT_TELL = "I cannot determine whether there is edema from this image."
 WILL_NOT = "I'm sorry, but I can't help with that."

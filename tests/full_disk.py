@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def no_file_above(n_bytes: int) -> Iterator[None]:
-    """The kernel refuses a longer file, as a full disk does."""
+    """Limit the size of files in the kernel, which then fails like a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     compiling, sys.dont_write_bytecode = sys.dont_write_bytecode, True  # half of a compiled module would stay
     resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, before[1]))

@@ -1,8 +1,8 @@
-"""The command in processes that end at a chosen moment, by a signal that they send to themselves.
+"""Runs of the command that send themselves a signal at a chosen event.
 
-`python -m tests.interrupting` imports the command once, and forks a child for each order that it reads, so that a run
-costs what the job costs. A moment is the number of an event that Python's audit hooks see: of those that change files,
-databases or connections ("writes"), or of all ("all"). The signal comes just before what the event tells of.
+`python -m tests.interrupting` imports the command once and forks a child for each order: a run costs no more than its
+job. Events are those of Python's audit hooks: changes of files, databases or connections ("writes"), or all events
+("all"). The signal comes just before the event of the chosen number.
 """
 
 from __future__ import annotations
@@ -29,8 +29,14 @@ LONGEST = 600  # seconds, after which a run counts as hanging
 
 
 class Ended(NamedTuple):
-    """How a run ended. status: negative of a signal; events: how many of each kind there were, if it came so far;
-    alive: processes of it that live on.
+    """End of a run.
+
+    Attributes:
+        status: Exit status; negative for a signal.
+        output: Standard output.
+        warned: Standard error.
+        events: Numbers of events by kind, if the run counted them.
+        alive: Names of its processes that are still running.
     """
 
     status: int
@@ -41,7 +47,7 @@ class Ended(NamedTuple):
 
 
 class Commands:
-    """Runs of the command, one after the other, each in a child of one process with these variables."""
+    """Sequential runs of the command, each in a child of one process with this environment."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._folder = folder
@@ -62,9 +68,14 @@ class Commands:
         at: tuple[str, int] | None = None, by: signal.Signals | None = None,
         settings: Sequence[tuple[str, str, Any]] = (),
     ) -> Ended:  # fmt: skip
-        """`medfaith WORDS`, which gets the signal `by` at the moment `at`, (kind, number of the event from 1).
+        """Run `medfaith ARGUMENTS` and send it a signal at an event.
 
-        tmp: its folder for temporary files. settings: module, name and value of what is set before.
+        Args:
+            arguments: Command-line arguments.
+            tmp: Folder for temporary files.
+            at: Kind and number (from 1) of the event.
+            by: Signal to send.
+            settings: Module, name and value of attributes to set before the run.
         """
         output_paths = [self._folder / name for name in ("out", "err", "events")]
         for path in output_paths:
@@ -86,7 +97,7 @@ class Commands:
 
 
 def _serve() -> dict[str, Any]:
-    """Forks for each order; returns it in the child."""
+    """Fork for each order; return the order in the child."""
     module_names: list[str] = []
     for line in sys.stdin:
         order = json.loads(line)
@@ -106,7 +117,7 @@ def _serve() -> dict[str, Any]:
 
 
 def _list_alive(session: int) -> list[str]:
-    """The processes of a session."""
+    """List the running processes of a session."""
     process_names = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -118,7 +129,7 @@ def _list_alive(session: int) -> list[str]:
 
 
 def _count(at: tuple[str, int] | None, by: int) -> dict[str, Any]:
-    """Counts events from here on, and sends the signal to all processes of this one's group, as a terminal does."""
+    """Count events from now on, and send the signal to the whole process group at the chosen one, like a terminal."""
     counts = {"writes": itertools.count(1), "all": itertools.count(1)}
     kind, number = at or ("", 0)
 
@@ -138,7 +149,7 @@ def _is_write(flags: Any) -> bool:
 
 
 def _run(order: Mapping[str, Any]) -> None:
-    """The command, in the child."""
+    """Run the command in the child."""
     os.setsid()
     signal.alarm(LONGEST)
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,7 +1,7 @@
-"""Runs pyright on the package as it is installed: every room below `medfaith`, where all imports can be followed.
+"""Run pyright on the installed layout of the package: every room below `medfaith`, where it can follow all imports.
 
-In the repository the rooms lie side by side, and setuptools maps them under one name; pyright follows folders only. So
-it reads a copy in that shape, and what it says names the files of the repository.
+In the repository, the rooms are top-level folders that setuptools maps under one name; pyright follows folders only. It
+reads a copy in the installed layout, and its messages name the files of the repository.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ BESIDE = ("tests", "benchmarks", "docs")
 
 
 def main(*arguments: str) -> int:
-    """pyright's exit status; prints what it found."""
+    """Run pyright, print its output, and return its exit status."""
     with tempfile.TemporaryDirectory() as scratch:
         laid = Path(scratch).resolve()
-        lay(laid)
+        copy_sources(laid)
         command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, *arguments]
         done = subprocess.run(command, cwd=laid, capture_output=True, text=True, check=False)
-    print(named_as_here(done.stdout + done.stderr, laid), end="")
+    print(translate_paths(done.stdout + done.stderr, laid), end="")
     return done.returncode
 
 
-def lay(folder: Path) -> None:
-    """Copies the sources into an empty folder, the rooms below `medfaith`."""
+def copy_sources(folder: Path) -> None:
+    """Copy the sources into an empty folder, the rooms below `medfaith`."""
     for source, target in (
         ("medfaith", "medfaith"),
         *((room, f"medfaith/{room}") for room in ROOMS),
@@ -39,10 +39,10 @@ def lay(folder: Path) -> None:
     shutil.copyfile(ROOT / "pyproject.toml", folder / "pyproject.toml")
 
 
-def named_as_here(text: str, laid: Path) -> str:
-    """What pyright says of the copy, with the places of the repository.
+def translate_paths(text: str, laid: Path) -> str:
+    """Translate the copy's paths in pyright's output to paths of the repository.
 
-    >>> print(named_as_here("/x/medfaith/loaders/a.py:1:1 - error\\n/x/medfaith/cli.py:2:2 - error", Path("/x")))
+    >>> print(translate_paths("/x/medfaith/loaders/a.py:1:1 - error\\n/x/medfaith/cli.py:2:2 - error", Path("/x")))
     loaders/a.py:1:1 - error
     medfaith/cli.py:2:2 - error
     """

@@ -51,7 +51,7 @@ DATE = re.compile(r"\d{4}-\d\d-\d\dT[\d.:-]+")
 
 
 def run(*arguments: object) -> str:
-    """What `medfaith ARGUMENTS` prints. Raises SystemExit with its output where it fails."""
+    """Run `medfaith ARGUMENTS` and return its output; raise SystemExit with the output if it fails."""
     command = [sys.executable, "-m", "medfaith", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -60,7 +60,7 @@ def run(*arguments: object) -> str:
 
 
 def record(home: Path) -> dict[str, Any]:
-    """Everything that is compared, made in an empty folder."""
+    """Record all compared values in an empty folder."""
     record_by_name: dict[str, Any] = {}
     roots = phantom.write(home / "phantom", seed=0)
     root_options = [option for name, root in roots.items() for option in ("--root", f"{name}={root}")]
@@ -68,11 +68,11 @@ def record(home: Path) -> dict[str, Any]:
         print(f"build {name}", flush=True)
         for benchmark in benchmarks:
             run("build", benchmark, *options, *root_options, "--out", home / name)
-        record_by_name[f"build {name}"] = rows_of(home / name)
+        record_by_name[f"build {name}"] = hash_rows(home / name)
     print("build real", flush=True)
     real = [option for name in ("chexpert", "openi") for option in ("--root", f"{name}=torchxrayvision")]
     run("build", "cxr-contrabench", *real, "--out", home / "real")
-    record_by_name["build real"] = rows_of(home / "real")
+    record_by_name["build real"] = hash_rows(home / "real")
     for benchmark in BENCHMARKS:
         run("build", benchmark, *root_options, "--out", home / "all")
     for name, (model, heatmap, tasks) in MODELS.items():
@@ -81,7 +81,7 @@ def record(home: Path) -> dict[str, Any]:
         logged = ["--output_path", home / f"out-{name}", "--log_samples"]
         run("eval", "--data", home / "all", *root_options, "--model", model, "--tasks", tasks, *logged, *maps)
         (results,) = (home / f"out-{name}").rglob("results_*.json")
-        record_by_name[f"eval {name}"] = figures(json.loads(results.read_text()))
+        record_by_name[f"eval {name}"] = select_figures(json.loads(results.read_text()))
         run("report", home / f"out-{name}", "--out", home / f"report-{name}")
         tables = sorted((home / f"report-{name}").rglob("*.csv"))
         record_by_name[f"report {name}"] = {path.name: path.read_text() for path in tables}
@@ -89,36 +89,36 @@ def record(home: Path) -> dict[str, Any]:
     run("quickstart", "--out", home / "quick")
     quick = json.loads((home / "quick" / "results.json").read_text())
     record_by_name["quickstart"] = {
-        task: {model: figures(results_of_model) for model, results_of_model in results_by_model.items()}
+        task: {model: select_figures(results_of_model) for model, results_of_model in results_by_model.items()}
         for task, results_by_model in quick.items()
     }
-    record_by_name["quickstart rows"] = rows_of(home / "quick")
+    record_by_name["quickstart rows"] = hash_rows(home / "quick")
     record_by_name["tasks"] = dict.fromkeys(run("tasks", "--names").split(), True)
-    record_by_name["options"] = {job: dict.fromkeys(_options(job), True) for job in JOBS}
+    record_by_name["options"] = {job: dict.fromkeys(_list_options(job), True) for job in JOBS}
     return record_by_name
 
 
-def rows_of(folder: Path) -> dict[str, Any]:
-    """Of a build: the hash of each file of rows, and build.json."""
+def hash_rows(folder: Path) -> dict[str, Any]:
+    """Hash each rows file of a build, and read its build.json files."""
     paths = sorted(path for path in folder.rglob("*") if path.suffix in (".parquet", ".jsonl"))
     hashes = {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
     records = sorted(folder.rglob("build.json"))
     return hashes | {str(path.relative_to(folder)): json.loads(path.read_text()) for path in records}
 
 
-def figures(results: dict[str, Any]) -> dict[str, Any]:
-    """What lm-eval's results hold beside times and places."""
+def select_figures(results: dict[str, Any]) -> dict[str, Any]:
+    """Select the figures of lm-eval's results, without times and places."""
     return {name: results.get(name) for name in FIGURES}
 
 
-def _options(job: str) -> list[str]:
-    """The options in a job's help, those that its texts only mention among them."""
+def _list_options(job: str) -> list[str]:
+    """List the options in a job's help, including those only mentioned in texts."""
     return re.findall(r"(?<![\w-])--[a-z][a-z-]+(?![\w])", run(*job.split(), "--help"))
 
 
 def compare(before: Path, after: Path) -> int:
-    """Prints each value that differs, then how many do; returns the exit status."""
-    old, new = (leaves(json.loads(DATE.sub("DATE", path.read_text()))) for path in (before, after))
+    """Print each differing value and their number; return the exit status."""
+    old, new = (flatten(json.loads(DATE.sub("DATE", path.read_text()))) for path in (before, after))
     # A new task or option takes nothing from a user.
     names = sorted(old.keys() | {name for name in new if not name.startswith(("/tasks/", "/options/"))})
     differ = [name for name in names if str(old.get(name)) != str(new.get(name))]
@@ -128,12 +128,12 @@ def compare(before: Path, after: Path) -> int:
     return int(bool(differ))
 
 
-def leaves(value: Any, path: str = "") -> dict[str, Any]:
-    """The values of nested dicts and lists, by their paths."""
+def flatten(value: Any, path: str = "") -> dict[str, Any]:
+    """Flatten nested dicts and lists into values by path."""
     if isinstance(value, list):
         value = dict(enumerate(value))
     if isinstance(value, dict):
-        return {name: leaf for key, nested in value.items() for name, leaf in leaves(nested, f"{path}/{key}").items()}
+        return {name: leaf for key, nested in value.items() for name, leaf in flatten(nested, f"{path}/{key}").items()}
     return {path: value}
 
 

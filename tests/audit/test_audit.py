@@ -1,4 +1,4 @@
-"""`medfaith audit`: figures counted by hand, which rows are asked, a run that goes on, and what is refused."""
+"""`medfaith audit`: figures counted by hand, selected rows, resumed runs, and refused input."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLOSED, OPEN, TPT = (f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", 
 
 
 def test_figures_of_logs_counted_by_hand(tmp_path):
-    """Ten questions of ten patients, gold Yes; what each control turns, and one donor that is missing."""
+    """Ten questions of ten patients, gold Yes, with known flips under each control and one missing donor."""
     docs = [question(n, "positive") for n in range(10)]
     answers_by_control = {  # Yes is right
         "image": "YYYYYYYYNN",
@@ -85,7 +85,7 @@ def test_figures_of_logs_counted_by_hand(tmp_path):
 
 
 def _require_stricter_test(judged: Judged) -> None:
-    """Two kinds of edit, and test (a), whose intervals lie above the margin although their tests are open."""
+    """Require the sentence for two kinds of edit, and test (a), with intervals above the margin and open tests."""
     other_test, effect = judged.audit.use.other, judged.audit.edits["occluded"]._replace(low=0.06)
     assert other_test is not None
     above = other_test._replace(difference=other_test.difference._replace(low=0.06, n_groups=40))
@@ -100,7 +100,7 @@ def _require_stricter_test(judged: Judged) -> None:
 
 
 def test_a_declined_answer_is_no_guess_states_nothing_and_is_a_change(tmp_path, monkeypatch):
-    """Ten rows that are present and ten that are absent; all right, and declined without an image and at the paint."""
+    """Ten present and ten absent rows: all right with the image; declined without it and on painted images."""
     patch_declined(monkeypatch)
     docs = [question(n, "positive" if n < 10 else "hallucinated") for n in range(20)]
     text_by_letter = {"Y": "Yes", "N": "No", "D": "No comment."}
@@ -122,7 +122,7 @@ def test_a_declined_answer_is_no_guess_states_nothing_and_is_a_change(tmp_path, 
     assert (effect.effect.difference, effect.floor.difference, effect.net) == (1, 0, 1)
     assert [(rate.n_hits, rate.n) for rate in (effect.flips, effect.placebo_flips)] == [(10, 10), (10, 10)]
     assert (audit.mirage.n, audit.grounding.n_hits) == (0, 20)  # also where nothing is lost: see its floor
-    assert write_blind_clean(tmp_path, [audit], []) == (10, 20)  # as it answers with another patient's image
+    assert write_blind_clean(tmp_path, [audit], []) == (10, 20)  # it also answers with another patient's image
 
 
 @pytest.mark.parametrize("rule", [1, 2])
@@ -146,7 +146,7 @@ def test_there_is_no_verdict_where_most_answers_are_unread_or_declined(rule, n_r
 
 
 def test_a_model_that_is_right_by_the_wording_only_is_named(tmp_path):
-    """It says Yes where that is right, under the own words only; a No without an image is right in half of the rows."""
+    """The model says Yes correctly under the original wording only; No is right in half of the rows."""
     docs = [question(n, "positive" if n % 2 else "hallucinated") for n in range(80)]
     right = [(doc, "Yes" if n % 2 else "No") for n, doc in enumerate(docs)]
     denied = [(doc, "No") for doc in docs]
@@ -163,7 +163,7 @@ def test_a_model_that_is_right_by_the_wording_only_is_named(tmp_path):
 
 
 def patch_declined(monkeypatch):
-    """Has a fixed text read as declined, whatever the reader makes of it."""
+    """Make the reader read a fixed text as declined."""
     read_yes_no = heal_runs.read_yes_no
     monkeypatch.setattr(
         heal_runs, "read_yes_no",
@@ -239,7 +239,7 @@ def test_each_stratum_has_its_share_of_the_rows_asked(names, limit):
 
 @pytest.fixture(scope="module")
 def finished_audit(phantom_heal_build, phantom_heal_roots, tmp_path_factory):
-    """The arguments of an audit of a blind model, and the folder in which it is done."""
+    """Arguments and folder of a finished audit of a blind model."""
     out = tmp_path_factory.mktemp("audit") / "out"
     roots = [argument for name, root in phantom_heal_roots.items() for argument in ("--root", f"{name}={root}")]
     arguments = [
@@ -272,7 +272,7 @@ def test_what_is_saved_and_printed(finished_audit, capsys):
     arguments, out = finished_audit
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     page = before.pop("report.html").decode()  # it says when a log was written
-    shutil.rmtree(out / "logs" / OPEN / "noise")  # as a kill leaves it: a folder is whole or absent
+    shutil.rmtree(out / "logs" / OPEN / "noise")  # a kill leaves complete folders only
     (out / "logs" / CLOSED / ".image.lock").touch()  # and its lock may be left
     assert main(arguments) == 0
     assert not [*out.rglob("*.lock")]
@@ -337,7 +337,7 @@ def test_what_is_refused_leaves_the_audit_as_it_was(changed, message, finished_a
 
 
 def test_what_a_killed_audit_left_is_not_in_the_way(finished_audit, tmp_path):
-    """Killed as it wrote its record, and as it asked under a control that is not asked again."""
+    """Killed while writing its record, and while asking under a control that the next run does not ask."""
     arguments, _ = finished_audit
     place = tmp_path / "audit"
     place.mkdir()
@@ -393,7 +393,7 @@ def test_only_the_rows_of_a_file_are_asked_and_reported(finished_audit, tmp_path
 
 
 def test_a_task_without_images_is_left_out_before_anything_is_asked(finished_audit, tmp_path, capsys):
-    """And without a blind control there are no blind-clean rows."""
+    """Without a blind control, there are no blind-clean rows."""
     arguments, _ = finished_audit
     data, vindr = arguments[arguments.index("--data") + 1], next(a for a in arguments if a.startswith("vindr_cxr="))
     arguments_changed = ["audit", "--data", data, "--model", "looks", "--limit", "2", "--controls", "other"]

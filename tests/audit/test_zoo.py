@@ -1,4 +1,4 @@
-"""`medfaith audit` of models of known truth behind a server, as a user runs it; and what it refuses."""
+"""`medfaith audit` on models of known truth behind a server, as run by a user; and refused input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLACE = ("--controls", "none", "other", *(f"{edit}{place}" for edit in EDITS[:2]
 
 @pytest.fixture(scope="module")
 def scene(phantom_heal_build, phantom_heal_roots, tmp_path_factory):
-    """The models, the arguments of an audit of VinDr-CXR's closed questions, and a folder."""
+    """Models, arguments of an audit of VinDr-CXR's closed questions, and a folder."""
     vindr = phantom_heal_roots["vindr_cxr"]
     reference = read_known(phantom_heal_build, {"vindr_cxr": vindr})
     folder = tmp_path_factory.mktemp("zoo")
@@ -45,7 +45,7 @@ def scene(phantom_heal_build, phantom_heal_roots, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def audited(scene):
-    """Name of a model and options -> the folder of its audit; one that is there is not asked again."""
+    """Run the audit of a model with options, unless it exists; return its folder."""
 
     def audit(name, *options):
         out = scene.folder / "-".join([name, *(option.strip("-") for option in options)])
@@ -74,7 +74,7 @@ def read_verdicts(out: Path) -> tuple[str, str]:
     ],
 )
 def test_the_verdict_on_the_image_is_right(name, options, verdict, scene, audited):
-    """With 31 patients, that a model makes no use of the image cannot be told: 59 show it."""
+    """31 patients are too few to show that a model does not use the image; 59 are enough."""
     assert read_verdicts(audited(name, *options))[0] == verdict
     assert verdict in scene.members[name].image
 
@@ -107,7 +107,7 @@ def test_a_decliner_and_the_same_guesser_have_the_same_blind_clean_rows(scene, a
 
 @pytest.fixture(scope="module")
 def begun(scene):
-    """The arguments of an audit of a reference model on a few rows, and its folder."""
+    """Arguments and folder of an audit of a reference model on a few rows."""
     out = scene.folder / "begun"
     arguments = [*scene.arguments[:-3], "--model", "question_prior", "--limit", "6"]
     assert main([*arguments, *BLIND_AND_OTHER, "--out", str(out)]) == 0
@@ -162,7 +162,7 @@ def test_a_benchmark_without_paraphrases_is_asked_in_its_own_words(phantom_wrong
 
 
 def get_exit_status(arguments: list[str]) -> int:
-    """That of the command; argparse exits by itself."""
+    """Run the command and get its exit status; argparse exits by itself."""
     try:
         return main(arguments)
     except SystemExit as ended:

@@ -1,7 +1,7 @@
-"""Models of known truth behind a server: each answers HEAL-MedVQA's questions on the phantom from the request alone.
+"""Models of known truth behind a server, which answer HEAL-MedVQA's questions on the phantom from the request alone.
 
-A model is a function of the question and of the image that was sent, or None. The verdicts that are right for it are
-known, because it was made for them. Some models know the original images (`Known`).
+A model is a function of the question and the image (or None) of a request. Its right verdicts are known by
+construction. Some models know the original images (`Known`).
 """
 
 from __future__ import annotations
@@ -33,13 +33,18 @@ DECLINES = (
     "It is not possible to determine this from the picture provided.",
     "I can't assess this, as the image shows nothing that can be interpreted.",
 )
-OURS = 0.3  # share of equal pixels from which on an image is an edited original
+OURS = 0.3  # smallest share of equal pixels of an edited original
 PAINTED = 0.25  # share of the place that an edit has to change to be seen there
 READ = ("left lower lung", "left middle lung")  # anatomies of the selective reader
 
 
 class Asked(NamedTuple):
-    """A question. disease: "" where it asks for all."""
+    """Contents of a question.
+
+    Attributes:
+        anatomy: Named anatomy.
+        disease: Named disease, or "" if the question asks for all.
+    """
 
     anatomy: str
     disease: str
@@ -60,12 +65,12 @@ class Member(NamedTuple):
 
 
 class Known(NamedTuple):
-    """The original images of the rows, and what is right for them.
+    """Original images of the rows, and their right answers.
 
     Attributes:
-        ids: Task -> the ids of its rows.
-        originals: Size (width, height) -> grey images, shape (n, h, w).
-        gold: Pixels of an original and question -> the right answer.
+        ids: Row ids by task.
+        originals: Grey images, shape (n, h, w), by size (width, height).
+        gold: Right answer by pixels of the original and question.
     """
 
     ids: Mapping[str, list[str]]
@@ -74,7 +79,7 @@ class Known(NamedTuple):
 
 
 def read_known(data: Path, roots: Mapping[str, Path]) -> Known:
-    """Read the original images of VinDr-CXR's rows and what is right for them."""
+    """Read the original images of VinDr-CXR's rows and their right answers."""
     metadata = {"data": str(data), "roots": {name: str(root) for name, root in roots.items()}}
     ids, gold, images = {}, {}, {}
     for task in TASKS:
@@ -120,7 +125,7 @@ def zoo(reference: Known) -> dict[str, Member]:
 
 @contextmanager
 def serving(model: Model) -> Iterator[str]:
-    """Serve a model as chat completions; yields the URL."""
+    """Serve a model as chat completions; yield the URL."""
 
     def say(messages: list[dict[str, Any]]) -> str:
         pictures = pictures_of(messages)
@@ -131,7 +136,7 @@ def serving(model: Model) -> Iterator[str]:
 
 
 def looks(question: str, image: Image.Image | None) -> str:
-    """Answer from the pixels; deny where nothing can be seen."""
+    """Answer from the pixels; deny if the place is unreadable."""
     return _say(question, _see(question, image) or "")
 
 
@@ -148,33 +153,33 @@ def says_yes(question: str, image: Image.Image | None) -> str:
 
 
 def draws(question: str, image: Image.Image | None) -> str:
-    """Another draw for each request, as at a high temperature."""
+    """Draw a new answer for each request, like sampling at a high temperature."""
     return (says_yes if _draw_uniform(question, image) < 0.5 else says_no)(question, image)
 
 
 def declines(model: Model, question: str, image: Image.Image | None) -> str:
-    """Decline where the whole picture is blank, noise or missing, in one of several sentences; else the model."""
+    """Decline if the image is blank, noise or missing, in one of several sentences; else ask the model."""
     return model(question, image) if _is_readable(image) else _decline(question)
 
 
 def declines_unseen(question: str, image: Image.Image | None) -> str:
-    """Look, and decline where the place that is asked about cannot be read."""
+    """Look, and decline if the questioned place is unreadable."""
     disease = _see(question, image)
     return _decline(question) if disease is None else _say(question, disease)
 
 
 def shifts(question: str, image: Image.Image | None) -> str:
-    """Deny with any picture, and affirm without."""
+    """Deny with any image, and affirm without one."""
     return (says_no if _is_readable(image) else says_yes)(question, image)
 
 
 def sees_paint(reference: Known, question: str, image: Image.Image | None) -> str:
-    """Affirm, but deny where the image is edited anywhere."""
+    """Affirm, but deny if the image is edited anywhere."""
     return (says_yes if not _find_edits(reference, image).any() else says_no)(question, image)
 
 
 def sees_paint_there(reference: Known, question: str, image: Image.Image | None) -> str:
-    """Affirm, but deny where the anatomy that is asked about is edited."""
+    """Affirm, but deny if the questioned anatomy is edited."""
     edited = _find_edits(reference, image)
     if not edited.any():
         return says_yes(question, image)
@@ -186,13 +191,13 @@ def sees_paint_there(reference: Known, question: str, image: Image.Image | None)
 
 
 def recalls(reference: Known, question: str, image: Image.Image | None) -> str:
-    """Recall the right answer to an image that it knows pixel by pixel; deny elsewhere."""
+    """Recall the right answer for images known pixel by pixel; deny for others."""
     gold = None if image is None else reference.gold.get((_pixels(image.convert("L")), question))
     return gold or says_no(question, image)
 
 
 def refuses(share: float, question: str, image: Image.Image | None) -> str:
-    """Decline a share of the questions whatever is shown, and look else."""
+    """Decline a share of the questions with any image; look at the others."""
     return _decline(question) if _draw_uniform(question, image) < share else looks(question, image)
 
 
@@ -201,17 +206,17 @@ def breaks_format(question: str, image: Image.Image | None) -> str:
 
 
 def says_opposite(question: str, image: Image.Image | None) -> str:
-    """Deny what is seen, and affirm what is not."""
+    """Deny visible findings, and affirm absent ones."""
     return (says_yes if looks(question, image) == says_no(question, image) else says_no)(question, image)
 
 
 def reads_own_wording(question: str, image: Image.Image | None) -> str:
-    """Look where the question has the benchmark's own words; deny in other words."""
+    """Look if the question has the benchmark's own wording; deny under other wordings."""
     return (looks if question in _list_own_questions() else says_no)(question, image)
 
 
 def reads_some(question: str, image: Image.Image | None) -> str:
-    """Look at two anatomies, and deny elsewhere."""
+    """Look at two anatomies; deny for the others."""
     return (looks if read_question(question).anatomy in READ else says_no)(question, image)
 
 
@@ -239,14 +244,14 @@ def _list_own_questions() -> set[str]:
 
 
 def _strip_instructions(text: str) -> str:
-    """The question without the sentence on the form of the answer."""
+    """Strip the sentence on the answer format from a question."""
     for instruction in INSTRUCTIONS.values():
         text = text.replace(instruction, "")
     return text.strip()
 
 
 def _see(question: str, image: Image.Image | None) -> str | None:
-    """The disease in the anatomy that a question names, "" without any; None where the place cannot be read."""
+    """Read the disease in the questioned anatomy: "" without any, None if the place is unreadable."""
     anatomy = read_question(question).anatomy
     region, drawings = phantom_sight.chests().region(anatomy), phantom_sight.list_anatomy_drawings(anatomy)
     if image is None or region is None or not drawings:
@@ -274,7 +279,7 @@ def _is_readable(image: Image.Image | None) -> bool:
 
 
 def _find_edits(reference: Known, image: Image.Image | None) -> np.ndarray:
-    """Where an image differs from the original that it was made of, bool (h, w); nowhere if that is not known."""
+    """Find the pixels that differ from the original, bool (h, w); none if the original is unknown."""
     if image is None:
         return np.zeros((1, 1), dtype=bool)
     pixels = np.asarray(image.convert("L"))

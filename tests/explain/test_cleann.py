@@ -1,5 +1,6 @@
-"""Causal graphs of attention: the independence test against scipy, graphs against known structures and networkx, which
-tokens and heads are taken, and the picture."""
+"""Causal graphs of attention: independence test against scipy, graphs against known structures and networkx, selected
+tokens and heads, and the picture.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ MANY = 10**9  # samples: every dependence that there is shows
 
 
 def compute_attention(influence: np.ndarray) -> np.ndarray:
-    """Attention whose rows covary as the linear-Gaussian model x = B x + noise: (I - B)^-1, rows scaled to sum 1."""
+    """Compute attention whose rows covary by the linear-Gaussian model x = B x + noise: (I - B)^-1, scaled by row."""
     attention = np.linalg.inv(np.eye(len(influence)) - influence)
     return attention / attention.sum(axis=1, keepdims=True)
 
@@ -79,7 +80,7 @@ def test_alpha_and_the_number_of_samples_decide():
 
 
 def test_copies_of_a_token():
-    """Rows that are equal: the copies depend on each other, and given one of them the other depends on nothing."""
+    """Equal rows depend on each other; given one of them, the other is independent of everything."""
     rows = np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.6, 0.8, 0.0], [0.6, 0.0, 0.8]])
     test = PartialCorrelation(rows @ rows.T)
     assert test.p_value(0, 1) == 0
@@ -95,7 +96,7 @@ def test_too_large_a_conditioning_set():
 
 @st.composite
 def draw_sparse_influences(draw: st.DrawFn) -> np.ndarray:
-    """Up to eight tokens, each acted on by at most two earlier ones."""
+    """Draw influences between up to eight tokens, each with at most two earlier causes."""
     n = draw(st.integers(2, 8))
     edges = {}
     for effect in range(1, n):
@@ -109,20 +110,20 @@ def draw_sparse_influences(draw: st.DrawFn) -> np.ndarray:
 def test_the_skeleton_of_a_known_graph_is_recovered(influence: np.ndarray):
     edges = learn(influence)
     assert {(edge.source, edge.target) for edge in edges} == {(int(c), int(e)) for e, c in np.argwhere(influence)}
-    assert all(edge.target_mark == "arrow" for edge in edges)  # nothing acts on what is earlier
-    assert not any(edge.source_mark == "arrow" for edge in edges)  # and here is no hidden common cause
+    assert all(edge.target_mark == "arrow" for edge in edges)  # no token acts on an earlier one
+    assert not any(edge.source_mark == "arrow" for edge in edges)  # and there is no hidden common cause
 
 
 @pytest.mark.parametrize(
     ("n", "edges", "positions", "expected"),
     [
-        # A chain: a hidden cause may be behind 0 and 1; but 1 is no collider, so that it acts on 2.
+        # A chain: 0 and 1 may share a hidden cause; 1 acts on 2, because it is no collider.
         (3, {(0, 1): 0.7, (1, 2): 0.7}, [0, 1, 2], {(0, 1): "o->", (1, 2): "-->"}),
         (3, {(0, 2): 0.7, (1, 2): 0.7}, [0, 1, 2], {(0, 2): "o->", (1, 2): "o->"}),  # a collider
         (3, {(0, 1): 0.7, (0, 2): 0.7}, [0, 1, 2], {(0, 1): "o->", (0, 2): "o->"}),  # a common cause that is seen
-        # Behind a collider: what it acts on, it acts on directly.
+        # A child of a collider: the effect is direct.
         (4, {(0, 2): 0.7, (1, 2): 0.7, (2, 3): 0.7}, [0, 1, 2, 3], {(0, 2): "o->", (1, 2): "o->", (2, 3): "-->"}),
-        # 2 is a common cause of 3 and 4 and no node: their rows still share what it adds.
+        # 2 is a common cause of 3 and 4 but no node: their rows still share its part.
         (
             5,
             {(0, 3): 0.7, (1, 4): 0.7, (2, 3): 0.7, (2, 4): 0.7},
@@ -143,7 +144,7 @@ def test_marks(n: int, edges: dict[Any, float], positions: list[int], expected: 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_with_hidden_tokens_the_skeleton_is_what_d_separation_says(seed: int):
-    """Six of nine tokens are seen: an edge stands where no set of seen tokens d-separates its ends (networkx)."""
+    """Six of nine tokens are observed: there is an edge if no observed set d-separates its ends (networkx)."""
     generator = np.random.default_rng(seed)
     influence = np.tril(generator.random((9, 9)) < 0.35, -1) * generator.uniform(0.3, 0.9, (9, 9))
     observed = sorted(generator.choice(9, 6, replace=False).tolist())
@@ -161,7 +162,7 @@ def test_with_hidden_tokens_the_skeleton_is_what_d_separation_says(seed: int):
 def test_what_the_first_search_leaves_is_separated_by_possible_d_separators(monkeypatch: pytest.MonkeyPatch):
     from causallearn.utils import FAS
 
-    # 3 is hidden and behind 4 and 5, which shows only once 0 has been held fixed.
+    # 3 is a hidden cause of 4 and 5; conditioning on 0 reveals it.
     influence = make_influences(6, {(0, 1): 0.8, (0, 2): 0.5, (1, 4): 0.6, (2, 5): 0.9, (3, 4): 0.4, (3, 5): 0.7})
     observed = [0, 1, 2, 4, 5]
     expected = learn(influence, observed)
@@ -174,7 +175,7 @@ def test_what_the_first_search_leaves_is_separated_by_possible_d_separators(monk
 
 
 def test_no_token_separates_earlier_ones():
-    """0 acts on 1; holding 2 fixed cancels that exactly (0.36 = 0.6 x 0.6), which says nothing of 0 and 1."""
+    """0 acts on 1; conditioning on 2 cancels that exactly (0.36 = 0.6 x 0.6), but says nothing about 0 and 1."""
     influence = make_influences(3, {(0, 1): 0.36, (0, 2): 0.6, (1, 2): 0.6})
     test = PartialCorrelation(compute_row_correlation(compute_attention(influence), range(3)), MANY)
     assert test.cond_indep(0, 1, (2,))
@@ -189,7 +190,7 @@ def test_a_small_bound_keeps_what_larger_sets_would_remove():
     assert skeletons[0] >= skeletons[1] >= skeletons[2] > skeletons[3]
 
 
-# Attention of one head, made by hand: tokens 1-4 are the image, 0 stands before it, 5-7 behind it; 7 is the target.
+# Attention of one head, made by hand: token 0 precedes the image (1-4), 5-7 follow it; 7 is the target.
 ROW = np.array([0.5, 0.009, 0.2, 0.03, 0.01, 0.011, 0.01, 0.23])
 IMAGE = [1, 2, 3, 4]
 
@@ -197,7 +198,7 @@ IMAGE = [1, 2, 3, 4]
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ({}, [2, 3, 5, 7]),  # more than 0.01, not as much; what stands before the image is in no graph
+        ({}, [2, 3, 5, 7]),  # more than 0.01, not equal; tokens before the image are in no graph
         ({"kappa": 0.0}, [1, 2, 3, 4, 5, 6, 7]),
         ({"kappa": 0.1}, [2, 7]),
         ({"kappa": 0.9}, [7]),  # the target itself always is

@@ -28,11 +28,13 @@ FRAME = (480, 854)
 
 
 def fit_seen_window(preprocess, size):
-    """The window measured: what an image of x (and y) coordinates becomes, fitted by a line between its inner pixels.
+    """Measure the visible window with images of x and y coordinates: fit a line between the inner pixels of the output.
 
-    preprocess: PIL image -> float array (h, w) in the image's own grey levels.
+    Args:
+        preprocess: Maps a PIL image to a float array (h, w) in the image's own grey levels.
+        size: Height and width of the image.
     """
-    white = preprocess(Image.new("RGB", (size[1], size[0]), (255, 255, 255))) > 254.5  # where there is no padding
+    white = preprocess(Image.new("RGB", (size[1], size[0]), (255, 255, 255))) > 254.5  # the area without padding
     window = []
     for axis in (1, 0):  # x, then y
         ramp = (np.arange(size[axis]) + 0.5) / size[axis] * 200 + 20  # a pixel's value tells where its centre lies
@@ -48,7 +50,7 @@ def fit_seen_window(preprocess, size):
 
 
 def make_plain_preprocess(processor: Any):
-    """A processor's output in the image's own grey levels."""
+    """Make a function that returns a processor's output in the image's own grey levels."""
     processor.do_normalize = False
 
     def preprocess(image):

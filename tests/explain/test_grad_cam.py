@@ -13,7 +13,7 @@ from medfaith.tasks.explain.grad_cam import compute_layer_grids, grad_cam
 
 
 def make_two_layers(inplace=False):
-    """A convolution, explained, and a non-linear head of two scores."""
+    """Make a convolution to explain, and a non-linear head of two scores."""
     torch.manual_seed(0)
     layer = nn.Conv2d(2, 3, 3, padding=1)
     head = nn.Sequential(nn.ReLU(inplace=inplace), nn.Conv2d(3, 4, 2), nn.Tanh(), nn.Flatten(), nn.Linear(4 * 3 * 4, 2))

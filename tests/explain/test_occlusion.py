@@ -1,4 +1,4 @@
-"""What a model looked at, painted black."""
+"""Occlusion: the attended region, painted black."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ def test_a_region_of_another_size_is_refused():
 
 
 def test_the_fraction_is_that_of_what_the_model_saw():
-    """A model that sees a fifth of the frame would otherwise be left with nothing."""
+    """A model that sees a fifth of the frame would otherwise see only black."""
     heatmap = np.zeros((20, 30))
     heatmap[4:16, 10:20] = np.random.default_rng(2).permutation(120).reshape(12, 10) + 1.0
     black = attended(heatmap, window=(10, 4, 10, 12))
@@ -58,7 +58,7 @@ def test_a_window_beyond_the_image_is_the_image(window):
     [
         ([[0, 0, 10, 10]], None, 0.5),  # the region is the left 5 columns
         ([[0, 0, 10, 10], [5, 0, 10, 10]], None, 50 / 150),  # their union
-        ([[0, 0, 10, 10]], (5, 0, 25, 20), 0),  # the model saw only what is not black
+        ([[0, 0, 10, 10]], (5, 0, 25, 20), 0),  # the model saw only the part outside the black region
         ([[0, 0, 10, 10]], (0, 0, 5, 20), 1),
         ([[0, 0, 10, 10]], (20, 0, 10, 20), None),  # it saw nothing of the box
         ([], None, None),

@@ -28,7 +28,7 @@ class Attends(torch.nn.Module):
         self.value, self.head = draw_weights(N_LAYERS, N_HEADS, WIDTH, WIDTH), draw_weights(WIDTH, N_SCORES)
 
     def forward(self, tokens, moved=(), last_moved=-1):
-        """Scores and attentions; up to the layer `last_moved`, attentions are those of `moved`."""
+        """Compute scores and attentions; up to the layer `last_moved`, attentions come from `moved`."""
         attentions = []
         for layer in range(N_LAYERS):
             states = tokens[:, None]
@@ -39,7 +39,7 @@ class Attends(torch.nn.Module):
 
 
 def compute_numpy_rollout(weighted, order):
-    """R(0) of the whole matrices (layer, N, N), layer by layer as written in the two papers."""
+    """Compute R(0) with the full matrices (layer, N, N), layer by layer as in the two papers."""
     matrix = np.eye(weighted.shape[-1])
     layers = range(len(weighted) - 1, -1, -1) if order == "printed" else range(len(weighted))
     for layer in layers:
@@ -67,7 +67,7 @@ def test_it_is_the_recursion_with_finite_differences(order, last_only):
                     for sign in (1, -1):
                         moved = [attention.clone() for attention in plain]
                         moved[layer][image, head, row, column] += sign * step
-                        # Deeper attentions follow from what the moved one changes, as they do in the graph.
+                        # Deeper attentions follow from the moved one, like in the graph.
                         ends.append(model(tokens, moved, last_moved=layer)[0][image, score])
                     slope = float(ends[0] - ends[1]) / (2 * step)
                     product = slope * float(plain[layer][image, head, row, column])
@@ -104,7 +104,7 @@ def test_no_scores_and_images_by_themselves():
     model = Attends()
     tokens = torch.randn(3, N_TOKENS, WIDTH, dtype=torch.float64)
     scores, attentions = model(tokens.clone().requires_grad_())
-    with torch.no_grad():  # as a caller may have it
+    with torch.no_grad():  # a caller may have disabled gradients
         together = relevance(attentions, scores)
     assert relevance(attentions, scores[:, :0]).shape == (3, 0, N_TOKENS - 1)
     scores, attentions = model(tokens[1:2].clone().requires_grad_())

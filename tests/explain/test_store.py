@@ -1,4 +1,4 @@
-"""What is written comes back, half-written rows do not, and models do not mix."""
+"""The heatmap store returns written maps, drops half-written rows, and never mixes models."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_maps_come_back_to_half_precision_whatever_their_scale(tmp_path_factory,
     assert list(maps) == ["hook", "grasper"]
     for grid, stored in zip(grids, maps.values(), strict=True):
         assert stored.dtype == np.float32
-        # What is read is float32: of a number below its smallest one nothing comes back.
+        # Maps are read as float32: smaller numbers than its smallest one become 0.
         lost = float(np.finfo(np.float32).smallest_subnormal)
         np.testing.assert_allclose(stored, grid, rtol=2**-11, atol=4e-8 * grid.max() + lost)
 
@@ -216,7 +216,7 @@ def test_a_write_that_fails_midway_leaves_what_was_there(tmp_path, monkeypatch):
     store = HeatmapStore(tmp_path, MODEL)
     store.write("r", SHOWN, {"hook": np.zeros((2, 2))}, GEOMETRY)
     path = store.path("r", SHOWN)
-    path.with_name(f".{path.name}.1.partial").write_bytes(b"PK half a row")  # as a writer that is killed leaves it
+    path.with_name(f".{path.name}.1.partial").write_bytes(b"PK half a row")  # left by a killed writer
     assert not store.read("r", SHOWN).maps["hook"].any()
     store.write("r", SHOWN, {"hook": np.ones((2, 2))}, GEOMETRY)
 

@@ -1,4 +1,4 @@
-"""Tiles put together: a picture that was cut up is the picture again; overlaps are means; nothing is made up."""
+"""Composition of tiles: a picture cut into tiles is restored, overlaps are averaged, and gaps stay empty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIDES = st.tuples(st.integers(1, 4), st.integers(1, 4))
 
 @given(SIDES, SIDES, st.floats(0.5, 40), st.floats(0.5, 40), st.randoms())
 def test_tiles_of_equal_cells_are_the_picture_again(n_tiles, shape, height, width, random):
-    """In whatever order the tiles come."""
+    """Tiles may come in any order."""
     (rows, columns), (h, w) = n_tiles, shape
     picture = np.random.default_rng(0).random((2, rows * h, columns * w)).astype(np.float32)
     numbers = np.arange(picture[0].size).reshape(picture.shape[1:])
@@ -34,7 +34,7 @@ def test_tiles_of_equal_cells_are_the_picture_again(n_tiles, shape, height, widt
 
 @given(st.integers(1, 5), st.integers(1, 5), st.floats(1, 9), st.floats(1, 9), st.floats(-5, 9))
 def test_cells_that_do_not_fit_are_averaged_by_area(n, m, width_1, width_2, start):
-    """In one dimension, cell by cell from what covers each stretch of it."""
+    """One dimension suffices: each cell is the mean of its stretches' values."""
     values = np.random.default_rng(n * m).random(n + m)
     tiles = [Tile(grid(1, n), (0, 0, width_1, 1)), Tile(grid(1, m, n), (start, 0, width_2, 1))]
     x, _, width, _ = bounds(tiles)

@@ -1,5 +1,4 @@
-"""Grad-CAM of generated tokens: equal to finite differences on tiny LLaVA and Qwen2.5-VL models, and where there is a
-gradient at all."""
+"""Grad-CAM of generated tokens equals finite differences on tiny LLaVA and Qwen2.5-VL; layers without a gradient."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ ANSWER = " A grasper and a hook"
 
 
 class Case:
-    """A tiny model in float64, with wide weights so that tokens matter to one another, and a prompt with its answer."""
+    """Tiny float64 model with wide weights (tokens influence one another), and a prompt with its answer."""
 
     def __init__(self, name: str, folder: Path) -> None:
         (SAVE | {"mllama": mllama.save})[name](folder)
@@ -56,7 +55,7 @@ class Case:
 
 
 def convert_to_float64(decoder: torch.nn.Module) -> None:
-    """transformers' RMS norm works in float32, too coarse for finite differences; torch's is the same formula."""
+    """Replace transformers' float32 RMS norm, too coarse for finite differences, by torch's (same formula)."""
     for parent in list(decoder.modules()):
         for name, norm in list(parent.named_children()):
             if type(norm).__name__.endswith("RMSNorm"):
@@ -72,9 +71,9 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def compute_by_finite_differences(case: Case, position: int, layer: int, target: str) -> np.ndarray:
-    """Appendix A.3 written out: a channel of the layer's input is nudged at all image tokens, and the model run again.
+    """Compute appendix A.3: nudge each channel of the layer's input at all image tokens, and run the model again.
 
-    How much the score changes is the sum over the tokens of the channel's gradients.
+    The change of the score is the sum of the channel's gradients over the tokens.
     """
     state: dict[str, Any] = {"nudge": None}
 
@@ -117,7 +116,7 @@ def test_maps_equal_finite_differences(case: Case, layer: int, target: str):
 
 @pytest.mark.parametrize(("layer", "decoder_layer"), [(-1, 3), (0, 1)])
 def test_maps_of_cross_attention_equal_finite_differences(tmp_path: Path, layer: int, decoder_layer: int):
-    """Of the states of the image's own tiles, as the one layer reads them. Layers 1 and 3 of the decoder read some."""
+    """Layers 1 and 3 of the decoder read the states of the image's own tiles."""
     case = Case("mllama", tmp_path)
     position = case.length - 1
     expected = compute_by_finite_differences(case, position, decoder_layer, "logit")
@@ -128,7 +127,7 @@ def test_maps_of_cross_attention_equal_finite_differences(tmp_path: Path, layer:
 
 
 def test_the_last_layers_output_has_no_gradient_at_the_image(case: Case):
-    """Why `layer=-1` means the last layer's input: A.3's "last layer" read as its output would explain nothing."""
+    """`layer=-1` means the last layer's input: its output, another reading of A.3, would explain nothing."""
     captured = {}
 
     def keep(_module: Any, _inputs: Any, output: Any) -> None:
@@ -160,7 +159,7 @@ def test_tokens_together_equal_tokens_alone_and_nothing_is_left_behind(case: Cas
 
 
 def test_later_tokens_change_no_map(case: Case):
-    """Teacher forcing in a causal decoder: what follows a token is none of its reasons."""
+    """Teacher forcing in a causal decoder: tokens do not depend on later tokens."""
     position = case.length - 4
     short = {name: x[:, : position + 1] if x.shape[:2] == (1, case.length) else x for name, x in case.inputs.items()}
     cut = token_cam(case.model, short, [position], case.visual)

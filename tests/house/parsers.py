@@ -1,4 +1,4 @@
-"""The command's parser and those of its jobs, all with their arguments."""
+"""Parsers of the command and of its jobs, with all their arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from medfaith.cli import parser
 
 
 def list_jobs(command: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
-    """Name -> parser; gives a job the arguments that it otherwise gets when it is first asked for."""
+    """Map the names of a command's jobs to their parsers; add the arguments that are otherwise loaded on demand."""
     if fill := getattr(command, "fill", None):
         command.fill = None  # pyright: ignore[reportAttributeAccessIssue]
         fill(command)
@@ -17,7 +17,7 @@ def list_jobs(command: argparse.ArgumentParser) -> Mapping[str, argparse.Argumen
 
 
 def iterate_parsers(command: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """The parser and, through all levels, those of its jobs."""
+    """Iterate over a parser and, recursively, the parsers of its jobs."""
     jobs = list_jobs(command)
     yield command
     for job in jobs.values():
@@ -25,7 +25,7 @@ def iterate_parsers(command: argparse.ArgumentParser) -> Iterator[argparse.Argum
 
 
 def find_job(arguments: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of the job that the words begin with."""
+    """Find the parser of the job that a command line selects."""
     command = parser()
     for word in arguments:
         if not (jobs := list_jobs(command)) or word.startswith("-"):
@@ -36,5 +36,5 @@ def find_job(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def list_options(command: argparse.ArgumentParser) -> set[str]:
-    """All options of a parser and of its jobs."""
+    """List all options of a parser and of its jobs."""
     return {option for job in iterate_parsers(command) for option in job._option_string_actions}

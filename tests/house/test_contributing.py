@@ -1,4 +1,4 @@
-"""What the pages name exists."""
+"""Names on the pages exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from medfaith.tasks import MODELS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-# What stands for a placeholder of CONTRIBUTING's table; the folder of a benchmark has another form than its files.
+# Values of the placeholders in CONTRIBUTING's table; a benchmark's folder and files have different names.
 KNOWN = {
     "builders/<benchmark>/": "builders/cxr_contrabench/", "published/<benchmark>": "published/cxr-contrabench",
     "<benchmark>-<source>": "cxr-contrabench-chexpert", "<benchmark>": "contrabench", "<source>": "chexpert",

@@ -1,6 +1,6 @@
-"""What a run or a build leaves, by every kind of damage: the command that reads it ends in a message or reads it.
+"""Damaged runs and builds: the command that reads them reports the damage or reads them correctly.
 
-The table of damages is that of the sources (`tests/loaders/test_damage.py`).
+The kinds of damage come from the tests of sources (`tests/loaders/test_damage.py`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def write_heatmap(folder: Path) -> tuple[str, Path]:
 def scene(
     phantom_build: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[Path, Callable[[], object]]]:
-    """What is damaged, and what reads it."""
+    """Files to damage, each with its reader."""
     folder = tmp_path_factory.mktemp("damaged-runs")
     run_baselines(TASK, {"data": str(phantom_build)}, {"oracle": ("oracle", {})}, folder / "logs")
     (samples,) = (folder / "logs").rglob("samples_*.jsonl")

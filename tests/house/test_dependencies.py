@@ -1,4 +1,4 @@
-"""What an installation brings: no locked dependency has a known weakness, and each may be used and passed on."""
+"""Locked dependencies: none has a known vulnerability, and each licence allows use and redistribution."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OTHERS = re.compile(r"^(nvidia|cuda)[-_]")  # of torch's wheels for CUDA: their 
 
 
 def list_exported(*options: str) -> list[str]:
-    """Names of the locked packages that an installation with all extras, without the tools of development, has."""
+    """List the locked packages of an installation with all extras and without development tools."""
     command = [
         "uv",
         "export",
@@ -35,7 +35,7 @@ def list_exported(*options: str) -> list[str]:
 
 
 def read_licence(name: str) -> str:
-    """What a package says of its licence: each field's first line, as some put the whole text there; or its file."""
+    """Read a package's licence: the first line of each field (some hold the full text), or its licence file."""
     package_metadata = metadata(name)
     fields = [*package_metadata.get_all("License-Expression", []), *package_metadata.get_all("License", [])]
     classifiers = [text for text in package_metadata.get_all("Classifier", []) if text.startswith("License")]

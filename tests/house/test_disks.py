@@ -1,4 +1,4 @@
-"""Disks that are full, read-only or gone under a command: a message that names them, and what was there stays."""
+"""Full, read-only or missing disks: the message names the disk, and existing files stay."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from medfaith.cli import main
 from tests.builders.files import root_words
 from tests.full_disk import no_file_above
 
-_WATCHING: list[Callable[[str], None]] = []  # what is told of each file and folder that is opened; hooks stay for ever
+_WATCHING: list[Callable[[str], None]] = []  # called for each opened file and folder; audit hooks cannot be removed
 
 
 @cache
@@ -35,7 +35,7 @@ def _watch() -> None:
 
 @contextmanager
 def unmounted(root: Path, number: int) -> Iterator[None]:
-    """As a share whose connection ends before its file or folder of that number is opened: its folder is empty."""
+    """Empty a folder just before its n-th file or folder is opened, like a share that loses its connection."""
     countdown = [number]
 
     def count_opened(path: str) -> None:

@@ -1,4 +1,4 @@
-"""Every example in a docstring of the rooms runs and gives what it says."""
+"""Every docstring example of the rooms runs and prints its expected output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOMS += ["builders", "cards", "evaluate_metrics", "loaders", "tasks"]
 
 
 def list_failing(modules: list[str]) -> list[str]:
-    """The modules with an example that does not give what it says; doctest prints the example."""
+    """List the modules with a failing example; doctest prints the example."""
     return [name for name in modules if doctest.testmod(importlib.import_module(name)).failed]
 
 

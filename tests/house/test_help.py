@@ -1,4 +1,4 @@
-"""What `--help` says: each option can be understood from its own line."""
+"""Help texts: each option can be understood from its own line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def list_arguments(job: argparse.ArgumentParser) -> list[argparse.Action]:
 
 @pytest.mark.parametrize("job", JOBS, ids=lambda job: job.prog)
 def test_every_option_says_what_it_does(job):
-    """In at least four words; with the default where there is one; with choices where only a few words will do."""
+    """A help text has at least four words, the default if there is one, and choices if the values are a closed set."""
     for action in list_arguments(job):
         text = action.help or ""
         assert len(text.split()) >= 4, f"{format_name(action)}: {text!r} cannot be understood alone"

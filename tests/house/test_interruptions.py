@@ -46,13 +46,13 @@ CACHE = ("datasets.config", "HF_DATASETS_CACHE")
 DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d[:-]\d\d([:-]\d\d(\.\d+)?)?")
 OF_A_RUN = "date|start_time|end_time|total_evaluation_time_seconds|seconds|git_hash|pretty_env_info"
 TIMING = re.compile(rf'"({OF_A_RUN})": ("[^"]*"|[\d.e+-]+|null)')
-HIDDEN = re.compile(r"\.lock$|-(wal|shm)$|\.checkpoints/")  # what lasts as long as a run, and is not its result
+HIDDEN = re.compile(r"\.lock$|-(wal|shm)$|\.checkpoints/")  # temporary files of a run
 Tree = dict[str, Any]
 
 
 @dataclass
 class Scene:
-    """Where jobs run, each in the folder `place`, and what they need, made when it is first needed."""
+    """Working folder `place` of the jobs, and their inputs, made on first use."""
 
     home: Path
     commands: Commands
@@ -71,7 +71,7 @@ class Scene:
         return self.commands.run(arguments, self.home / "tmp", settings=settings, **options)
 
     def rows(self, benchmark: str = "") -> list[str]:
-        """The options that name a build of phantoms and the roots of its sources."""
+        """Make the options for a phantom build and the roots of its sources."""
         build, roots = (self.fixture(f"phantom{benchmark}_{suffix}") for suffix in ("build", "roots"))
         return ["--data", str(build), *root_words(roots)]
 
@@ -85,13 +85,13 @@ class Scene:
 
     @cached_property
     def builds(self) -> dict[int, Path]:
-        """CXR-ContraBench by its seed."""
+        """CXR-ContraBench builds by seed."""
         cxr_contrabench.build(self.fixture("phantom_roots"), self.home / "seed 1", seed=1)
         return {0: self.fixture("phantom_build"), 1: self.home / "seed 1"}
 
     @cached_property
     def shards(self) -> dict[str, list[Path]]:
-        """Of a run of two models each."""
+        """Log folders of two shards for each of two models."""
         folders_by_model: dict[str, list[Path]] = {model: [] for model in ("oracle", "random")}
         for model, folders in folders_by_model.items():
             for number in (1, 2):
@@ -110,7 +110,7 @@ class Scene:
 
     @cached_property
     def logs(self) -> list[Path]:
-        """Of few answers, and of more."""
+        """Log folders with few and with more answers."""
         for n in (6, 9):
             write_log(self.home / f"logs {n}", "m", answered("openi_report_absence", n, 3, 2))
         return [self.home / f"logs {n}" for n in (6, 9)]
@@ -118,10 +118,14 @@ class Scene:
 
 @dataclass(frozen=True)
 class Job:
-    """earlier: the words of a run that has ended, in the same place; words: of the one that is interrupted.
+    """A job to interrupt, and the run before it.
 
-    together: a folder or the first letters of files that are of one run, all of them. settings: as of `Commands.run`.
-    refusal: what the repeat of a run that was complete says, where it refuses.
+    Attributes:
+        earlier: Arguments of a completed run in the same place.
+        arguments: Arguments of the interrupted run.
+        together: Folders, or prefixes of file names, whose files must all come from one run.
+        settings: Settings of `Commands.run`.
+        refusal: Message of the repeat if it refuses a complete run.
     """
 
     earlier: Callable[[Scene], list[str]]
@@ -258,7 +262,7 @@ def _draw(rng: random.Random, n: int, n_moments: int) -> list[int]:
 
 
 def _run_undisturbed(job: Job, scene: Scene) -> tuple[Tree, Tree, Mapping[str, int]]:
-    """What the earlier run leaves, what the job leaves, and how many events it has."""
+    """Run both jobs without a signal; return the state before and after, and the numbers of events."""
     _remove(scene, "place", "kept", "tmp", "cache")
     scene.hub.repositories.clear()
     scene.place.mkdir()
@@ -266,7 +270,7 @@ def _run_undisturbed(job: Job, scene: Scene) -> tuple[Tree, Tree, Mapping[str, i
     assert ended.status == 0, ended.warned
     scene.place.rename(scene.home / "kept")
     scene.published = copy.deepcopy(scene.hub.repositories)
-    for _ in range(2):  # the second time all modules are there
+    for _ in range(2):  # the second time, all modules are imported
         _put_back(scene)
         before = _read_tree(scene, with_hidden=True)
         ended = scene.run(job.arguments(scene), job.settings)
@@ -277,7 +281,7 @@ def _run_undisturbed(job: Job, scene: Scene) -> tuple[Tree, Tree, Mapping[str, i
 
 
 def _put_back(scene: Scene) -> None:
-    """The state after the earlier run; an empty cache of rows."""
+    """Restore the state after the earlier run, with an empty cache of rows."""
     _remove(scene, "place", "tmp", "cache")
     shutil.copytree(scene.home / "kept", scene.place)
     scene.hub.repositories.clear()
@@ -290,7 +294,7 @@ def _remove(scene: Scene, *names: str) -> None:
 
 
 def _read_tree(scene: Scene, *, with_hidden: bool = False) -> Tree:
-    """Name -> what is there under it, dates and timings masked: files, rows of the store, files of the Hub."""
+    """Read files, store rows and Hub files by name, with dates and timings masked."""
     contents: dict[str, list[Any]] = {}
     for path in sorted(scene.place.rglob("*")):
         name = path.relative_to(scene.place)
@@ -300,14 +304,12 @@ def _read_tree(scene: Scene, *, with_hidden: bool = False) -> Tree:
     for (_, repository), state in scene.hub.repositories.items():
         for name, file in state.commits[-1].files.items():
             contents[f"hub/{repository}/{name}"] = [file.sha256]
-    return {
-        name: sorted({*state}) for name, state in contents.items()
-    }  # a run that had ended when it was killed is there twice
+    return {name: sorted({*state}) for name, state in contents.items()}  # a run killed after its end is listed twice
 
 
 def _read_content(path: Path) -> Any:
     if path.suffix == ".sqlite":
-        with tempfile.TemporaryDirectory() as copy_in:  # to read it would mend it
+        with tempfile.TemporaryDirectory() as copy_in:  # opening the original would repair it
             for file in path.parent.glob(f"{path.name}*"):
                 shutil.copy(file, copy_in)
             with contextlib.closing(sqlite3.connect(Path(copy_in) / path.name)) as database:
@@ -315,7 +317,7 @@ def _read_content(path: Path) -> Any:
     content = path.read_bytes()
     if path.name.startswith("results_"):
         results = json.loads(content)
-        for key in ("work", "usage"):  # answers that were kept took none
+        for key in ("work", "usage"):  # stored answers took none
             results["config"].pop(key, None)
         content = json.dumps(results).encode()
     with_dates = path.suffix in (".json", ".html", ".jsonl") and b"\0" not in content
@@ -325,7 +327,7 @@ def _read_content(path: Path) -> Any:
 
 
 def _find_wrong_end(ended: Ended, by: signal.Signals) -> Iterator[str]:
-    """What is wrong with the end of the interrupted run."""
+    """Find faults in the end of the interrupted run."""
     if "Traceback" in ended.warned or "Exception ignored" in ended.warned:
         yield ended.warned[-3000:]
     if by == signal.SIGINT and ended.status == 130:
@@ -337,7 +339,7 @@ def _find_wrong_end(ended: Ended, by: signal.Signals) -> Iterator[str]:
 
 
 def _find_changes(job: Job, before: Tree, after: Tree, now: Tree, scene: Scene) -> Iterator[str]:
-    """What is neither as before nor as after."""
+    """Find contents that equal neither the state before nor the state after."""
     for name in {*before, *after, *now}:
         if name.endswith(".sqlite"):
             rows = {*now[name][0]}
@@ -354,7 +356,7 @@ def _find_changes(job: Job, before: Tree, after: Tree, now: Tree, scene: Scene) 
 
 
 def _is_refused(scene: Scene, start: str) -> bool:
-    """Whether a record that is not of its checkpoint is refused."""
+    """Whether a record that does not belong to its checkpoint is refused."""
     try:
         read_seen(scene.place / f"{start}.json")
     except InputError as error:

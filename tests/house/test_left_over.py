@@ -61,13 +61,13 @@ with {within}(Path(sys.argv[1])):
 """
 
 
-def killed(within: str, *where: Path) -> None:
+def run_killed(within: str, *where: Path) -> None:
     ended = subprocess.run([sys.executable, "-c", KILLED.format(within=within), *map(str, where)], check=False)
     assert ended.returncode == -9
 
 
 @contextmanager
-def busy(within: str, where: Path) -> Iterator[None]:
+def run_busy(within: str, where: Path) -> Iterator[None]:
     command = [sys.executable, "-c", BUSY.format(within=within), str(where)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
@@ -76,12 +76,12 @@ def busy(within: str, where: Path) -> Iterator[None]:
         process.communicate()
 
 
-def names(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
 def test_what_a_killed_build_left_is_no_build(tmp_path):
-    """It is not read by `eval --rows`, is not named in results (by which shards are compared), and not offered."""
+    """`eval --rows` does not read it, results do not name it (shards are compared by these), and it is not offered."""
     partial = tmp_path / ".cxr-contrabench-openi.partial"
     partial.mkdir()
     for name in ("build.json", "half.parquet"):
@@ -105,9 +105,9 @@ def test_synthetic_sources_are_written_all_or_none(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(rexvqa, "write", full)
         assert main(arguments) == 2
-    assert not names(tmp_path)
+    assert not list_names(tmp_path)
     assert main(arguments) == 0
-    assert names(tmp_path / "new") == ["chexstruct", "rexvqa"]
+    assert list_names(tmp_path / "new") == ["chexstruct", "rexvqa"]
 
 
 def test_the_folder_that_a_command_runs_in_is_not_replaced(tmp_path, monkeypatch):
@@ -115,52 +115,52 @@ def test_the_folder_that_a_command_runs_in_is_not_replaced(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match="this command runs in it"), atomic_folder(Path()):
         pass
-    assert names(tmp_path) == ["mine"]
+    assert list_names(tmp_path) == ["mine"]
 
 
 def test_the_next_writer_of_a_file_or_folder_removes_what_a_killed_one_left(tmp_path):
-    killed("atomic_file", tmp_path / "file")
-    killed("atomic_folder", tmp_path / "folder")
-    assert names(tmp_path) == [".file.lock", ".file.partial", ".folder.lock", ".folder.partial"]
+    run_killed("atomic_file", tmp_path / "file")
+    run_killed("atomic_folder", tmp_path / "folder")
+    assert list_names(tmp_path) == [".file.lock", ".file.partial", ".folder.lock", ".folder.partial"]
     with atomic_file(tmp_path / "file") as partial:
         partial.write_text("whole")
     with atomic_folder(tmp_path / "folder") as partial:
         (partial / "whole").touch()
-    assert names(tmp_path) == ["file", "folder"]
-    assert names(tmp_path / "folder") == ["whole"]
+    assert list_names(tmp_path) == ["file", "folder"]
+    assert list_names(tmp_path / "folder") == ["whole"]
 
 
 def test_a_kill_between_two_renames_is_mended(tmp_path):
-    """As on a network's disk, which cannot exchange two folders in one step."""
+    """Network disks cannot exchange two folders in one step."""
     (tmp_path / ".folder.old").mkdir()
     (tmp_path / ".folder.old" / "earlier").touch()
     with pytest.raises(OSError, match="full"), atomic_folder(tmp_path / "folder"):
         raise OSError("the disk is full")
-    assert names(tmp_path) == ["folder"]
-    assert names(tmp_path / "folder") == ["earlier"]
+    assert list_names(tmp_path) == ["folder"]
+    assert list_names(tmp_path / "folder") == ["earlier"]
 
 
 def test_a_folder_that_another_process_writes_is_refused_and_left_to_it(tmp_path):
-    with busy("atomic_folder", tmp_path / "folder"):
+    with run_busy("atomic_folder", tmp_path / "folder"):
         refused = pytest.raises(InputError, match="is being written by another process; nothing was changed")
         with refused, atomic_folder(tmp_path / "folder"):
             pass
         assert (tmp_path / ".folder.partial").is_dir()
-    assert names(tmp_path) == ["folder"]
+    assert list_names(tmp_path) == ["folder"]
 
 
 def test_temporary_folders_of_killed_processes_go_and_those_of_others_stay(tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / ".medfaith-link.partial").symlink_to(tmp_path / "precious")
     (tmp_path / ".medfaith-new.partial").mkdir()  # killed before it had a lock
-    killed("scratch_folder", tmp_path)
-    assert len(names(tmp_path)) == 3
-    with busy("scratch_folder", tmp_path):
+    run_killed("scratch_folder", tmp_path)
+    assert len(list_names(tmp_path)) == 3
+    with run_busy("scratch_folder", tmp_path):
         with scratch_folder(tmp_path) as folder:
             (folder / "file").touch()
-            assert len(names(tmp_path)) == 4
-        assert len(names(tmp_path)) == 3
-    assert names(tmp_path) == [".medfaith-link.partial", "precious"]
+            assert len(list_names(tmp_path)) == 4
+        assert len(list_names(tmp_path)) == 3
+    assert list_names(tmp_path) == [".medfaith-link.partial", "precious"]
 
 
 @pytest.mark.parametrize("keeps_lock", [False, True])
@@ -189,7 +189,7 @@ def test_a_temporary_folder_that_another_process_took_for_a_left_one_is_made_ane
         monkeypatch.setattr(tempfile, "TemporaryDirectory", before)
     with scratch_folder(tmp_path) as folder:
         (folder / "file").touch()
-    assert (len(removed), names(tmp_path)) == (1, [])
+    assert (len(removed), list_names(tmp_path)) == (1, [])
 
 
 def test_logs_that_are_being_written_are_no_results(tmp_path):
@@ -200,7 +200,7 @@ def test_logs_that_are_being_written_are_no_results(tmp_path):
 
 
 class _Clock(datetime):
-    """The same moment twice, as of a clock that is put back."""
+    """Clock that returns the same moment twice, like one that was set back."""
 
     moments = [datetime(2026, 1, 2), datetime(2026, 1, 2), datetime(2026, 1, 3)]  # noqa: RUF012
 
@@ -231,7 +231,7 @@ def test_a_run_that_ends_at_the_moment_of_another_does_not_write_over_it(tmp_pat
 def test_results_without_their_sample_logs_take_no_place(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         _save(tmp_path, "half", stop=True)
-    assert not names(tmp_path)
+    assert not list_names(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_a_store_of_answers_that_cannot_be_written_says_so(limit, path, message,
 
 
 def test_a_store_of_answers_that_is_damaged_says_so(tmp_path):
-    """In its last half, which is not looked at as it is opened."""
+    """The damage is in the last half, which opening does not read."""
     entries = [Kept(f"{n:064}", Reply("answered", "A" * 200), "t", str(n)) for n in range(200)]
     with AnswerStore(tmp_path / "store") as store:
         store.put_all(entries)
@@ -301,7 +301,7 @@ def test_a_source_that_is_gone_in_the_middle_of_a_build_is_named(number, tmp_pat
     splits = [Split("c", "train", lambda: rows(3)), Split("c", "test", gone)]
     with pytest.raises(InputError, match=r"^/share/train.csv: cannot be read .*nothing was changed(.|\n)*still there"):
         write(tmp_path, *splits)
-    assert not names(tmp_path)
+    assert not list_names(tmp_path)
 
 
 @pytest.mark.parametrize("library", ["torch", "safetensors"])

@@ -1,4 +1,4 @@
-"""Names say what they hold: few bindings have a name that could stand for anything.
+"""Few bindings have vague names.
 
 CONTRIBUTING asks for nouns of the field. This test counts names that say nothing by themselves.
 """
@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("benchmarks", "builders", "cards", "evaluate_metrics", "loaders", "medfaith", "tasks")
-MOST = 0.01  # share of vague names that a room may have: some are the field's own, such as `left` beside `right`
+MOST = 0.01  # allowed share of vague names in a room: some are terms of the field, such as `left` and `right`
 VAGUE = {
     *("alone", "apart", "asked", "beside", "both", "chosen", "drawn", "each", "first", "found", "given"),
     *("here", "how", "kept", "known", "least", "left", "looked", "made", "named", "none", "of", "one"),

@@ -77,13 +77,13 @@ medfaith eval --data medfaith-data --root vindr_cxr=PATH \
 
 
 def iterate_blocks(page: Path) -> Iterator[tuple[str, str]]:
-    """Language and text of each fenced block of a page."""
+    """Iterate over language and text of each fenced block of a page."""
     text = page.read_text(encoding="utf-8")
     yield from re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def parse_commands(text: str) -> list[list[str]]:
-    """The words of each command of a shell block, without comments, variables in front and `uv run`."""
+    """Split each command of a shell block into words, without comments, leading variables and `uv run`."""
     commands_found = []
     for line in text.replace("\\\n", " ").splitlines():
         arguments = shlex.split(line, comments=True)
@@ -96,7 +96,7 @@ def parse_commands(text: str) -> list[list[str]]:
 
 
 def parse_inline(page: Path) -> tuple[list[list[str]], set[str]]:
-    """What running text names: commands, and options alone."""
+    """List the commands and the bare options in running text."""
     prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     spans = re.findall(r"`([^`]+)`", prose)
     command_spans = (
@@ -113,7 +113,7 @@ def get_lm_eval_parser() -> argparse.ArgumentParser:
 
 
 def is_only_parsed(arguments: Sequence[str]) -> bool:
-    """Whether a command begins with the first two words of an entry, and has its others anywhere."""
+    """Whether a command begins with the first two words of an entry and contains its other words."""
     return any(
         arguments[: len(entry[:2])] == entry[:2] and set(entry) <= set(arguments)
         for entry in map(str.split, ONLY_PARSED)
@@ -125,7 +125,7 @@ def place(
     tmp_path_factory, phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, phantom_surgx_build,
     phantom_surgx_roots, phantom_wrong_lung_build, phantom_wrong_lung_roots,
 ) -> tuple[Path, Callable[[Sequence[str]], list[str]], set[tuple[str, ...]]]:  # fmt: skip
-    """A folder with what the pages name: builds, runs, models; what words become there; what has run there."""
+    """Folder with the pages' builds, runs and models; the function that localizes arguments; commands already run."""
     folder = tmp_path_factory.mktemp("pages")
     for build in (phantom_build, phantom_heal_build, phantom_surgx_build, phantom_wrong_lung_build):
         shutil.copytree(build, folder / "medfaith-data", dirs_exist_ok=True)
@@ -165,7 +165,7 @@ def place(
 
 
 def run(arguments: Sequence[str], localize: Callable[[Sequence[str]], list[str]]) -> None:
-    """Runs `medfaith ...` or `python -m medfaith...` in this process."""
+    """Run `medfaith ...` or `python -m medfaith...` in this process."""
     arguments = localize(arguments)
     if arguments[0] == "medfaith":
         less = {"eval": ["--limit", "1"], "build": ["--workers", "1"]}  # processes cost more than the work
@@ -180,7 +180,7 @@ def run(arguments: Sequence[str], localize: Callable[[Sequence[str]], list[str]]
 
 
 def parse(arguments: Sequence[str]) -> None:
-    """Parses a command by its program's own parser, or checks that what it names exists. Raises if it is wrong."""
+    """Parse a command with its program's own parser, or check that its names exist; raise if it is wrong."""
     match [word.replace("$SLURM_ARRAY_TASK_ID", "1") for word in arguments]:
         case ["medfaith", ("audit" | "eval") as job, *rest]:
             _, for_lm_eval = cli.parser().parse_known_args([job, *rest])
@@ -260,7 +260,7 @@ def test_what_a_page_shows_works(page, place, monkeypatch, request):
     if page.stem != "README":
         request.getfixturevalue("png_only")
     monkeypatch.chdir(folder)
-    monkeypatch.setitem(sys.modules, "dask_jobqueue", Mock())  # there is no Slurm here
+    monkeypatch.setitem(sys.modules, "dask_jobqueue", Mock())  # Slurm is not installed
     for language, text in iterate_blocks(page):
         if language == PYTHON:
             # a root in a Python block is written "SOURCE": "/data/..."

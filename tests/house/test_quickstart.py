@@ -1,4 +1,4 @@
-"""`medfaith quickstart`, once: on the light core, as if no extra were installed; what it prints and writes."""
+"""Output and files of one `medfaith quickstart` on the light core, without extras."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ REPORTED |= {"random (heatmap=box)"}
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory) -> tuple[Path, str]:
-    """The folder of a quickstart, and what it printed."""
+    """Folder and printed output of a quickstart."""
     out = tmp_path_factory.mktemp("quick")
     (out / "phantom" / "chexpert").mkdir(parents=True)
     (out / "phantom" / "chexpert" / "stale.txt").touch()  # of an earlier quickstart

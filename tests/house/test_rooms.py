@@ -1,4 +1,4 @@
-"""Which room may import which: data flows one way, and a metric stands alone."""
+"""Allowed imports between rooms: data flows one way, and a metric imports no other room."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ROOMS = {
 
 
 def find_package(folder: Path) -> str:
-    """The dotted name under which a folder of a room is installed."""
+    """Find the dotted name under which a folder of a room is installed."""
     path_parts = folder.relative_to(ROOT).parts
     return ".".join(path_parts if path_parts[0] == "medfaith" else ("medfaith", *path_parts))
 
 
 def find_imported_modules(path: Path, source: str) -> set[str]:
-    """Absolute dotted names of everything the file imports, with the rooms below `medfaith`."""
+    """Find the absolute dotted names of all imports of a file, with the rooms below `medfaith`."""
     package, names = find_package(path.parent).split("."), set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):

@@ -25,7 +25,7 @@ TESTS = (
     *("hub/test_publish.py", "loaders/test_cholec80.py", "tasks/test_heal_rows.py", "tasks/test_rows.py"),
     "tasks/test_server.py",
 )
-# Of this run's pytest, its environment and its project, of which the fresh environment must know nothing.
+# Variables of this run's pytest, environment and project, hidden from the fresh environment.
 ELSEWHERE = ("PYTEST_", "VIRTUAL_ENV", "PYTHONPATH", "UV_PROJECT", "UV_RUN_RECURSION_DEPTH", "UV_FROZEN")
 
 
@@ -40,7 +40,7 @@ def make_environment() -> dict[str, str]:
 
 
 def find_interpreter(version: str, folder: Path) -> str:
-    """The path of a Python that uv or pyenv has installed. Skips the test if there is none."""
+    """Find a Python that uv or pyenv has installed; skip the test if there is none."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     places = [str(place) for place in sorted(pyenv.glob(f"versions/{version}.*/bin"))]
     searched = make_environment() | {"PATH": os.pathsep.join([*places, os.environ["PATH"]])}
@@ -52,7 +52,7 @@ def find_interpreter(version: str, folder: Path) -> str:
 
 
 def run(folder: Path, *command: object, **variables: str) -> str:
-    """What a command prints. Fails with the end of its output if it fails."""
+    """Run a command and return its output; fail with the end of the output if the command fails."""
     done = subprocess.run(
         [*map(str, command)],
         cwd=folder,

@@ -1,4 +1,4 @@
-"""What is installed: one top-level name, with the data files that the rooms read."""
+"""Contents of the wheel: one top-level name, with the rooms' data files."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ N_STUDIES, SIDE = 50, 64
 
 
 class Scene(NamedTuple):
-    """What `medfaith build` wrote, the roots of its sources, and a folder with a tokenizer of its words."""
+    """A build, the roots of its sources, and a folder with a tokenizer of its vocabulary."""
 
     build: Path
     roots: dict[str, Path]
@@ -57,7 +57,7 @@ def scene(tmp_path_factory) -> Scene:
 
 @pytest.fixture(scope="session")
 def encoders(scene, tmp_path_factory) -> tuple[Path, Path]:
-    """A ResNet that has seen images, as torchvision keeps it, and a BERT with the scene's tokenizer in its folder."""
+    """A ResNet that has seen images, in torchvision's format, and a BERT with the scene's tokenizer in its folder."""
     folder = tmp_path_factory.mktemp("encoders")
     shutil.copytree(scene.text_model, folder / "bert")
     with torch.random.fork_rng():
@@ -78,7 +78,7 @@ def gold(scene) -> Data:
 
 @pytest.fixture(scope="module", autouse=True)  # not longer: other folders' tests may come between on a worker
 def small_images():
-    """4 x 4 regions instead of 19 x 19: what is shown here does not need more."""
+    """Use 4 x 4 regions, not 19 x 19: these tests need no more."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(gloria_image, "INPUT", SIDE)
         yield
@@ -86,7 +86,7 @@ def small_images():
 
 @pytest.fixture(scope="session")
 def command(scene) -> Callable[..., int]:
-    """Runs `medfaith train` on the scene for one epoch of a tiny model; an option given again is the last one's."""
+    """Function that runs `medfaith train` on the scene for one epoch of a tiny model; a repeated option overrides."""
 
     def run(recipe: str, out: Path, *options: str | Path) -> int:
         usual = {"--data": scene.build, "--root": f"mimic_cxr={scene.roots['mimic_cxr']}", "--epochs": 1}

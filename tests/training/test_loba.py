@@ -86,7 +86,7 @@ def test_an_empty_mask_teaches_to_predict_nothing():
 
 @pytest.mark.parametrize("size", [(8, 16), (16, 8), (16, 16)])
 def test_a_mask_of_the_images_pixels_comes_back_exactly(encoder, size):
-    """SAM's images have 32 pixels here and its masks 16, so that a pixel of the image is one of the mask."""
+    """SAM's images have 32 pixels here and its masks 16: each mask pixel is one pixel of the image."""
     mask = np.random.default_rng(1).random(size) < 0.5
     image = Image.fromarray(np.where(mask, 255, 0).astype(np.uint8))
     pixels = encoder.pixels(image, mask)
@@ -143,12 +143,12 @@ def test_masks_teach_the_projection_the_decoder_and_lora_alone(names, examples):
 
 
 def find_output_row(loba: model.Loba) -> torch.Tensor:
-    """<SEG>'s in the output layer: (1, hidden size)."""
+    """Find <SEG>'s row of the output layer, shape (1, hidden size)."""
     return next(weight for name, weight in loba.named_parameters() if "lm_head.token_adapter.trainable" in name)
 
 
-def train_to_say_seg(loba: model.Loba, example: Example) -> model.Loba:
-    """The model with an output row of <SEG> that makes it say <SEG> first."""
+def make_say_seg(loba: model.Loba, example: Example) -> model.Loba:
+    """Set <SEG>'s output row so that the model says <SEG> first."""
     with torch.no_grad():
         state = loba.vlm(
             **loba.encoder.question(example.image, example.prompt), output_hidden_states=True
@@ -159,7 +159,7 @@ def train_to_say_seg(loba: model.Loba, example: Example) -> model.Loba:
 
 def test_a_saved_model_localizes_as_before_and_as_in_training(names, examples, tmp_path):
     example = examples[0]
-    loba = train_to_say_seg(model.start(*names, seed=3), example)
+    loba = make_say_seg(model.start(*names, seed=3), example)
     loba.save(tmp_path)
     held = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert held >= {"adapter_config.json", "adapter_model.safetensors", "segmenter.safetensors"}
@@ -185,7 +185,7 @@ def test_a_saved_model_localizes_as_before_and_as_in_training(names, examples, t
 
 
 class KilledError(Exception):
-    """Stands for what ends a process."""
+    """Stand-in for the end of a process."""
 
 
 def test_a_killed_training_ends_as_one_that_was_not(names, examples, tmp_path, monkeypatch):
@@ -269,7 +269,7 @@ def test_the_command_trains_a_model_that_then_says_where_it_looks(
     names: tuple[str, str], phantom_heal_build: Path, phantom_heal_roots: Any, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ):  # fmt: skip
-    """Its weights are those that were trained; a reply has the region, at the size of the row's own mask."""
+    """It loads the trained weights; a reply has the region at the size of the row's mask."""
     vlm, sam = names
     root = f"vindr_cxr={phantom_heal_roots['vindr_cxr']}"
     command = [

@@ -1,4 +1,4 @@
-"""LoRA fine-tuning: what is learned, a training that was killed, and the adapter that the tasks then ask."""
+"""LoRA fine-tuning: learned tokens, a killed training, and the adapter under the tasks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def command(model: Path, phantom_heal_build: Path, phantom_heal_roots: Any, tmp_
 def test_the_prompt_is_the_tasks_own_and_its_answer_alone_is_learned(
     kind: tuple[str, str], with_template: bool, tmp_path: Path, phantom_heal_build: Path, phantom_heal_roots: Any
 ):
-    """lm-eval's prompt, token by token; rows of a batch are padded at the right, tiles too."""
+    """The prompt equals lm-eval's, token by token; batch rows, tiles included, are padded at the right."""
     file, name = kind
     folder = TINY[file].TINY[name](tmp_path / "model", **TINY[file].IN_DETAIL)
     processor = transformers.AutoProcessor.from_pretrained(folder)

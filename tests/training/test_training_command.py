@@ -1,4 +1,4 @@
-"""`medfaith train`: what it writes, which gold patients a checkpoint has seen through its ancestors, and bad input."""
+"""`medfaith train`: its output, the gold patients seen by a checkpoint and its ancestors, and bad input."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def limited(command, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def start_checkpoint(limited, tmp_path) -> Path:
-    """A copy of it, with its record."""
+    """A copy of the limited checkpoint, with its record."""
     shutil.copytree(limited.parent, tmp_path / "first")
     return tmp_path / "first" / limited.name
 
@@ -79,7 +79,7 @@ def test_no_patient_of_a_first_limited_training_is_held_out_by_the_second(
 
 
 def test_silver_adds_no_patient_to_those_that_the_start_has_seen(command, scene, start_checkpoint, encoders, tmp_path):
-    """At a rate that learns nothing, the checkpoint has the weights of the encoders that it was started from."""
+    """At a learning rate that learns nothing, the checkpoint keeps the weights of its initial encoders."""
     out, options = tmp_path / "silver.ckpt", ("--config", SILVER, "--batch-size", 4)
     assert command("retrained", out, *options, "--init", start_checkpoint) == 0
     assert read_record(out)["seen"] == read_record(start_checkpoint)["seen"]
@@ -107,7 +107,7 @@ def test_a_start_without_a_record_is_said_once_and_counts_as_none(command, start
 
 
 def test_a_start_that_has_seen_the_held_out_patients_is_refused(command, start_checkpoint, tmp_path, capsys):
-    """As a training on another build, of whose patients other ones are held out, would record it."""
+    """A training on another build, with different held-out patients, would leave such a record."""
     record = read_record(start_checkpoint)
     held_out = record["patients"]["test"]
     (start_checkpoint.parent / "first.ckpt.json").write_text(

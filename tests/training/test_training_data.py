@@ -1,4 +1,4 @@
-"""What is read for training: rows with the images that they share, who is in which part, and views kept in memory."""
+"""Training data: rows with shared images, patients by split, and views in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from medfaith.training.views import BYTES, Views
 
 @pytest.fixture
 def opened(monkeypatch) -> Counter[str]:
-    """How often each image has been opened."""
+    """Number of times that each image has been opened."""
     times = Counter()
 
     def count_openings(reference, roots):

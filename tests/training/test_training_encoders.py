@@ -1,4 +1,4 @@
-"""Encoders that training starts from: they compute what the libraries' own models do, and others are refused."""
+"""Initial encoders of training: they compute the same as the libraries' models, and other files are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def build_library_resnet(place: Path) -> ResNet:
 
 
 def test_both_encoders_compute_what_the_libraries_models_do(encoders, tmp_path):
-    """As training begins, and as the checkpoint is read."""
+    """At the start of training, and after loading the checkpoint."""
     place, folder = encoders
     model, tokenizer = start(None, str(folder), image_encoder=str(place), text_encoder=str(folder), tiny=True)
     model.save_checkpoint(tmp_path / "gloria.ckpt")
@@ -95,7 +95,7 @@ def test_what_is_not_given_is_random_and_of_the_same_seed(encoders):
 
 
 def save_other_resnet(weights: dict[str, torch.Tensor], folder: Path, kind: str) -> str:
-    """What is no ResNet of bottlenecks under torchvision's names."""
+    """Save a file other than a bottleneck ResNet with torchvision's names."""
     file = folder / "other.pth"
     if kind == "transformers":
         config = ResNetConfig(embedding_size=8, hidden_sizes=[8, 8, 8, 8], depths=[1, 1, 1, 1])

@@ -1,4 +1,4 @@
-"""The losses against the libraries' own, and against the scores that a model is judged by."""
+"""Losses against the libraries' own, and against the evaluation scores."""
 
 from __future__ import annotations
 

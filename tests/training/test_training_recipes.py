@@ -1,4 +1,4 @@
-"""What each recipe trains on and what of a sentence it hides."""
+"""Sentences that each recipe trains on, and words that it hides."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tokenizer(tmp_path_factory):
 
 
 def find_hidden_words(recipe: Recipe, tokenizer, n: int, text: str = TEXT) -> list[set[str]]:
-    """Of n sentences: the words of which every piece is [MASK]; a word with only some of them masked fails."""
+    """Find the fully masked words in n sentences; fail if a word is masked in part."""
     examples, plain = [make_row(number) for number in range(n)], tokenize(tokenizer, [text])
     masked_tokens = tokens(recipe, tokenizer, examples, [text] * n, np.random.default_rng(0))
     text_words = word_list(text)

@@ -1,4 +1,4 @@
-"""Training on the phantom: what it does to attention, what its seed fixes, and when it stops."""
+"""Training on the phantom: its effect on attention, the effect of the seed, and the stopping rule."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from tests.training.conftest import SIDE, make_scene
 
 
 def train_tiny_model(recipe: str, data: Data, text_model: str, **options: Any) -> tuple[History, np.ndarray, Any]:
-    """How a tiny model's training went, by how much each held-out sentence's AUROC rose over the settled start, and
-    the model.
+    """Train a tiny model.
+
+    Returns:
+        The history, the rise of each held-out sentence's AUROC over the settled start, and the model.
     """
     settings = Options(**{"lr": 1e-3, "batch_size": 16} | options)
     model, tokenizer = start(None, text_model, tiny=True, seed=settings.seed)
@@ -30,7 +32,7 @@ def train_tiny_model(recipe: str, data: Data, text_model: str, **options: Any) -
 
 @pytest.mark.full
 def test_supervision_raises_auroc_of_other_patients_and_more_than_random_sentences_do(tmp_path):
-    """On every seed, by a third of what was measured (0.17), at the learning rate that validation patients chose.
+    """The margin is a third of the measured rise (0.17), at the learning rate chosen on validation patients.
 
     One seed of random sentences moves attention by up to 0.1, up or down: only benchmarks/training.py, with more
     seeds and intervals, says that on average they do not raise it.
@@ -52,7 +54,7 @@ def test_a_few_steps_of_supervision_move_attention_into_the_boxes(gold, scene):
 
 
 def test_training_that_learns_nothing_moves_no_attention(gold, scene):
-    """From a start that is not settled, the same run moves AUROC past this margin by its statistics alone."""
+    """From an unsettled start, the same run moves AUROC past this margin by its batch statistics alone."""
     assert abs(train_tiny_model("30_shot", gold, scene.text_model, lr=1e-12, rounds=4)[1].mean()) < 0.01
 
 

@@ -1,4 +1,4 @@
-"""A tiny SAM with random weights, and its image processor, saved as a `from_pretrained` folder."""
+"""Tiny SAM with random weights and its image processor, saved in `from_pretrained` format."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def save(folder: Path, image_size: int = 32, patch_size: int = 8, width: int = 32, seed: int = 0) -> Path:
-    """Images of image_size x image_size pixels; masks of half that side with patches of 8 pixels."""
+    """Save a SAM for images of image_size x image_size pixels; masks have half that side, patches 8 pixels."""
     import torch
     import transformers as hf
 
