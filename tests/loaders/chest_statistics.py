@@ -14,8 +14,8 @@ REFERENCE = chest.chest((), seed=10**6).regions
 LUNGS = REFERENCE["left lung"] | REFERENCE["right lung"]
 
 
-def area(left, right, top, bottom):
-    return (left < X) & (right > X) & (top < Y) & (bottom > Y)
+def area(x_min, x_max, y_min, y_max):
+    return (x_min < X) & (x_max > X) & (y_min < Y) & (y_max > Y)
 
 
 def mean(*areas):
@@ -32,15 +32,17 @@ def brightest_patch(width, *areas):
 
 def asymmetry(*zones):
     pairs = [(REFERENCE[f"left {zone} lung"], REFERENCE[f"right {zone} lung"]) for zone in zones]
-    return lambda pixels: max(abs(pixels[left].mean() - pixels[right].mean()) for left, right in pairs)
+    return lambda pixels: max(
+        abs(pixels[left_zone].mean() - pixels[right_zone].mean()) for left_zone, right_zone in pairs
+    )
 
 
 def brightest_plate(pixels):
     """How far a row above the diaphragm outshines the rows 7 above and below it, on the better side."""
     rows = np.arange(118, 140)
     best = []
-    for left, right in ((0.15, 0.33), (0.67, 0.85)):
-        profile = pixels[:, (X[0] > left) & (X[0] < right)].astype(float).mean(axis=1)
+    for x_min, x_max in ((0.15, 0.33), (0.67, 0.85)):
+        profile = pixels[:, (X[0] > x_min) & (X[0] < x_max)].astype(float).mean(axis=1)
         best.append((profile[rows] - (profile[rows - 7] + profile[rows + 7]) / 2).max())
     return max(best)
 

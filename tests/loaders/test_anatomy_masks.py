@@ -143,9 +143,9 @@ def test_thirds_are_of_the_lungs_height_and_make_up_the_lung(tmp_path):
     lung[5:36, 3:9] = True  # 31 rows: 10, 11 and 10
     write_mask(tmp_path / "a" / "left lung.png", lung)
     zones = [f"left {zone} lung" for zone in ("upper", "middle", "lower")]
-    read = open_masks(tmp_path, zones).read("a")
-    assert [rle.compute_bounding_box(read[zone]) for zone in zones] == [(3, 5, 6, 10), (3, 15, 6, 11), (3, 26, 6, 10)]
-    assert rle.union([read[zone] for zone in zones]) == rle.encode(lung)
+    masks = open_masks(tmp_path, zones).read("a")
+    assert [rle.compute_bounding_box(masks[zone]) for zone in zones] == [(3, 5, 6, 10), (3, 15, 6, 11), (3, 26, 6, 10)]
+    assert rle.union([masks[zone] for zone in zones]) == rle.encode(lung)
 
 
 @pytest.mark.parametrize("layout", list(LAYOUTS)[:-1])
@@ -163,8 +163,8 @@ def test_missing_and_empty_masks_are_left_out_and_counted(tmp_path, layout):
     else:
         path = min(tmp_path.iterdir())
         document = json.loads(path.read_text())
-        kept = [entry for entry in document["annotations"] if entry["category_id"] != 121]
-        write_json(path, document | {"annotations": kept})
+        annotations = [entry for entry in document["annotations"] if entry["category_id"] != 121]
+        write_json(path, document | {"annotations": annotations})
         empty = []
     masks = open_masks(tmp_path, ("heart", "right lower lung", "left upper lobe"))
     assert list(masks.read("image1")) == ["right lower lung"]
@@ -247,14 +247,14 @@ def test_a_broken_coco_file_is_named_with_its_entry(tmp_path, document, reason):
 
 
 @pytest.mark.parametrize(
-    ("names", "words"),
+    ("names", "message"),
     [("ab", r"b\.json: holds the masks of a"), (("test", "train"), r"train\.json: image 'a' is also in test\.json")],
     ids=["a file of one image holds another", "an image in two files"],
 )
-def test_coco_files_that_disagree_about_their_images_are_refused(tmp_path, names, words):
+def test_coco_files_that_disagree_about_their_images_are_refused(tmp_path, names, message):
     for name in names:
         write_json(tmp_path / f"{name}.json", coco())
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         [open_masks(tmp_path, ("heart",)).read(image) for image in names]
 
 
@@ -331,8 +331,8 @@ def test_the_defaults_are_defined_and_match_the_segmenters_own_list():
     """Indices against torchxrayvision's list of the 159 masks, which is read without importing it (and torch)."""
     (package,) = importlib.util.find_spec("torchxrayvision").submodule_search_locations  # pyright: ignore[reportGeneralTypeIssues]
     module = ast.parse((Path(package) / "baseline_models/chestx_anatomy/__init__.py").read_text(encoding="utf-8"))
-    given = {ast.unparse(node.target): node.value for node in module.body if isinstance(node, ast.AnnAssign)}
-    targets = ast.literal_eval(given["TARGETS"] or ast.List())
+    assigned_values = {ast.unparse(node.target): node.value for node in module.body if isinstance(node, ast.AnnAssign)}
+    targets = ast.literal_eval(assigned_values["TARGETS"] or ast.List())
     assert len(targets) == 159
     structures, thirds = anatomy_masks._load_definitions()
     assert all(name in structures or thirds[name]["of"] in structures for name in ANATOMIES)

@@ -29,19 +29,19 @@ def sentence(number=1):
 
 
 def attribute(number=1):
-    said = {"bbox": "left lung", "relation": "1", "label_name": "lung opacity", "categoryID": "anatomicalfinding"}
-    return sentence(number) | said | {"context": "yes"}
+    fields = {"bbox": "left lung", "relation": "1", "label_name": "lung opacity", "categoryID": "anatomicalfinding"}
+    return sentence(number) | fields | {"context": "yes"}
 
 
-def gold(number=1, box="left lung", label="lung opacity", context="yes", **other):
-    said = {"bbox": box, "label_name": label, "context": context, "coord_original": str(list(BOXES[box]))}
-    return attribute(number) | said | other
+def gold(number=1, box="left lung", label="lung opacity", context="yes", **columns):
+    fields = {"bbox": box, "label_name": label, "context": context, "coord_original": str(list(BOXES[box]))}
+    return attribute(number) | fields | columns
 
 
 def comparison(number=1):
-    said = {"bbox": "left lung", "label_name": "pleural effusion", "comparison": "no change;;improved"}
+    fields = {"bbox": "left lung", "label_name": "pleural effusion", "comparison": "no change;;improved"}
     ids = {"patient_id": PATIENT, "current_image_id": dicom(1), "previous_image_id": dicom(0)}
-    return ids | said | {"sentence": f"Less\neffusion {number}."}
+    return ids | fields | {"sentence": f"Less\neffusion {number}."}
 
 
 def box(number: object = 1, corners=BOXES["left lung"], n=0):
@@ -86,18 +86,18 @@ def test_rows_of_one_row_id_make_a_sentence(tmp_path):
         gold(2, "left lung", sentence="Midline  trachea. "),
     ]
     write(tmp_path, "gold", [dict(reversed(row.items())) for row in rows])  # the header decides which column is which
-    second, first = chest_imagenome.read_gold(tmp_path)
-    assert (second.id, first.id) == (f"{STUDY}|2", f"{STUDY}|1")
-    assert (first.patient_id, first.study_id, first.image_id) == (PATIENT, STUDY, dicom())
-    assert second.sentence == "Midline  trachea."
-    assert list(first.boxes.items()) == [(name, BOXES[name]) for name in ("right lung", "left lung")]
-    assert first.mentions == (
+    sentence_2, sentence_1 = chest_imagenome.read_gold(tmp_path)
+    assert (sentence_2.id, sentence_1.id) == (f"{STUDY}|2", f"{STUDY}|1")
+    assert (sentence_1.patient_id, sentence_1.study_id, sentence_1.image_id) == (PATIENT, STUDY, dicom())
+    assert sentence_2.sentence == "Midline  trachea."
+    assert list(sentence_1.boxes.items()) == [(name, BOXES[name]) for name in ("right lung", "left lung")]
+    assert sentence_1.mentions == (
         Mention("right lung", "pneumothorax", "no", False),
         Mention("left lung", "pneumothorax", "no", False),
         Mention("left lung", "abnormal", "yes", True),
     )
-    assert second.boxes["trachea"] == (-8, 0, 90, 0)
-    assert chest_imagenome.key(first) == mimic_cxr.key(PATIENT, STUDY, dicom())
+    assert sentence_2.boxes["trachea"] == (-8, 0, 90, 0)
+    assert chest_imagenome.key(sentence_1) == mimic_cxr.key(PATIENT, STUDY, dicom())
     assert chest_imagenome.list_image_paths("files/a.jpg") == ("files/a.jpg",)
 
 
@@ -106,8 +106,8 @@ def test_a_box_and_an_image_that_the_annotations_have_not_are_read(tmp_path):
     annotated = {f"box {name}": corners for name, corners in BOXES.items()}
     assert chest_imagenome.read_anatomy(tmp_path) == {dicom(n): annotated for n in range(2)}
     write(tmp_path, "gold", [gold(1, bbox="spine"), gold(2, image_id=f"{dicom(5)}.dcm")])
-    spine, other = chest_imagenome.read_gold(tmp_path)
-    assert (list(spine.boxes), other.image_id) == (["spine"], dicom(5))
+    spine, other_sentence = chest_imagenome.read_gold(tmp_path)
+    assert (list(spine.boxes), other_sentence.image_id) == (["spine"], dicom(5))
 
 
 NUMBER = st.integers(0, 4000) | st.floats(0, 4000)
@@ -121,8 +121,8 @@ def test_corners_are_what_python_reads(tmp_path, x, y):
     write(tmp_path, "anatomy", [box(corners=corners)])
     assert chest_imagenome.read_anatomy(tmp_path) == {dicom(): {"box 1": pytest.approx(tuple(corners))}}
     write(tmp_path, "gold", [gold(coord_original=str(corners))])
-    (one,) = chest_imagenome.read_gold(tmp_path)
-    assert one.boxes["left lung"] == tuple(ast.literal_eval(str(corners)))
+    (row,) = chest_imagenome.read_gold(tmp_path)
+    assert row.boxes["left lung"] == tuple(ast.literal_eval(str(corners)))
 
 
 @pytest.mark.parametrize(
@@ -218,13 +218,13 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "change", "column", "words"),
-    [(kind, {name: cell}, name, words) for kinds, name, words, cells in CELLS for kind in kinds for cell in cells]
+    ("kind", "change", "column", "message"),
+    [(kind, {name: cell}, name, message) for kinds, name, message, cells in CELLS for kind in kinds for cell in cells]
     + CHANGES,
 )
-def test_a_fault_of_a_cell_is_named(tmp_path, kind, change, column, words):
+def test_a_fault_of_a_cell_is_named(tmp_path, kind, change, column, message):
     path = write(tmp_path, kind, [ROWS[kind](1), ROWS[kind](2) | change])
-    assert words in fault(read, tmp_path, kind, where=path, row=2, column=column)
+    assert message in fault(read, tmp_path, kind, where=path, row=2, column=column)
 
 
 def test_a_name_that_was_not_found_before_is_a_name_again(tmp_path):

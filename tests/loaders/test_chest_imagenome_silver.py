@@ -79,9 +79,9 @@ def test_sentences_of_a_scene_graph(tmp_path, layout):
     assert (heart.patient_id, heart.study_id, heart.image_id) == ("10000032", STUDY, DICOM)
     assert (heart.sentence, lungs.sentence) == ("Heart\n is normal.", "No pneumothorax.")
     # y2 is y2: a public reader has x2 in its place
-    left, right = (1300.0, 200.0, 2300.0, 2105.0), (-3.0, 190.0, 1200.0, 2000.0)
-    assert heart.boxes == {"cardiac silhouette": (800.0, 900.0, 1700.0, 1900.5), "left lung": left}
-    assert list(lungs.boxes.items()) == [("right lung", right), ("left lung", left)]
+    left_box, right_box = (1300.0, 200.0, 2300.0, 2105.0), (-3.0, 190.0, 1200.0, 2000.0)
+    assert heart.boxes == {"cardiac silhouette": (800.0, 900.0, 1700.0, 1900.5), "left lung": left_box}
+    assert list(lungs.boxes.items()) == [("right lung", right_box), ("left lung", left_box)]
     assert lungs.mentions == tuple(Mention(side, "pneumothorax", "no", True) for side in ("right lung", "left lung"))
     assert heart.mentions[:2] == (
         Mention("cardiac silhouette", "normal", "yes", True),
@@ -111,7 +111,7 @@ def change(path, value):
 
 
 @pytest.mark.parametrize(
-    ("graph", "words"),
+    ("graph", "message"),
     [
         ("{", "is no JSON"),
         ("[]", "not of the release's form"),
@@ -140,31 +140,37 @@ def change(path, value):
         (change(["attributes", 1, "attributes", 0, 0], "anatomicalfinding|maybe|pneumothorax"), "category|yes|label"),
     ],
 )
-def test_a_graph_of_another_form_is_named(tmp_path, graph, words):
+def test_a_graph_of_another_form_is_named(tmp_path, graph, message):
     pack(tmp_path, graph)
     with pytest.raises(InputError) as error:
         chest_imagenome_silver.read_scene_graph(tmp_path, DICOM)
-    assert words in str(error.value)
+    assert message in str(error.value)
     assert error.value.where.endswith(f"scene_graph.zip:scene_graph/{DICOM}_SceneGraph.json")
 
 
 def test_a_damaged_zip_is_named(tmp_path):
     path = pack(tmp_path, GRAPH) / "silver_dataset" / "scene_graph.zip"
-    whole = path.read_bytes()
+    archive = path.read_bytes()
 
-    def changed(what, at_graph, at_list):
-        return whole[:at_graph] + what + whole[at_graph + len(what) : at_list] + what + whole[at_list + len(what) :]
+    def replace_bytes(value, at_graph, at_list):
+        return (
+            archive[:at_graph]
+            + value
+            + archive[at_graph + len(value) : at_list]
+            + value
+            + archive[at_list + len(value) :]
+        )
 
-    flags = 6, whole.index(b"PK\1\2") + 8  # and then the method of packing, in both headers of the one file
-    for content, words in (
-        (whole[:120] + bytes([whole[120] ^ 255]) + whole[121:], "cannot be unpacked"),  # inside the packed graph
-        (changed(b"\1\0", *flags), "SceneGraph.json: cannot be unpacked .*encrypted"),
-        (changed(b"\0\0\x62\0", *flags), "SceneGraph.json: cannot be unpacked .*compression"),
-        (whole[:200], "is no complete zip"),
+    flags = 6, archive.index(b"PK\1\2") + 8  # and then the method of packing, in both headers of the one file
+    for content, message in (
+        (archive[:120] + bytes([archive[120] ^ 255]) + archive[121:], "cannot be unpacked"),  # inside the packed graph
+        (replace_bytes(b"\1\0", *flags), "SceneGraph.json: cannot be unpacked .*encrypted"),
+        (replace_bytes(b"\0\0\x62\0", *flags), "SceneGraph.json: cannot be unpacked .*compression"),
+        (archive[:200], "is no complete zip"),
         (None, "holds no"),
     ):
         path.unlink() if content is None else path.write_bytes(content)
-        with pytest.raises(InputError, match=words):
+        with pytest.raises(InputError, match=message):
             chest_imagenome_silver.read_scene_graph(tmp_path, DICOM)
 
 
@@ -194,7 +200,7 @@ def test_splits_with_and_without_the_unnamed_index(tmp_path, split, file, indexe
 
 
 @pytest.mark.parametrize(
-    ("lines", "row", "column", "words"),
+    ("lines", "row", "column", "message"),
     [
         ((HEADER,), None, None, "no rows"),
         ((LINE,), None, "subject_id", "is missing"),
@@ -204,10 +210,10 @@ def test_splits_with_and_without_the_unnamed_index(tmp_path, split, file, indexe
         ((HEADER, LINE.replace(f"{STUDY},", ",")), 1, "study_id", "is blank"),
     ],
 )
-def test_a_fault_of_a_split_is_named(tmp_path, lines, row, column, words):
+def test_a_fault_of_a_split_is_named(tmp_path, lines, row, column, message):
     path = write_split(tmp_path, "train", *lines)
-    read = chest_imagenome_silver.read_split
-    assert words in fault(read, tmp_path, "train", where=path, row=row, column=column)
+    reader = chest_imagenome_silver.read_split
+    assert message in fault(reader, tmp_path, "train", where=path, row=row, column=column)
 
 
 def test_a_split_that_is_not_there(tmp_path):

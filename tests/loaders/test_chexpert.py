@@ -31,7 +31,10 @@ def write(folder: Path, name: str, *rows: str, header: str = HEADER) -> Path:
 @pytest.mark.parametrize("prefix", ["", "CheXpert-v1.0/", "CheXpert-v1.0-small/"])
 def test_rows_are_the_same_for_every_prefix(tmp_path, prefix):
     keys = [f"train/patient00002/study10/view{view}.jpg" for view in ("1_frontal", "2_lateral")]
-    rows = [row(prefix + key, "1.0/-1.0/0.0", *other) for key, other in zip(keys, ((), ("", "Lateral")), strict=True)]
+    rows = [
+        row(prefix + key, "1.0/-1.0/0.0", *extra_columns)
+        for key, extra_columns in zip(keys, ((), ("", "Lateral")), strict=True)
+    ]
     table = chexpert.read_labels(write(tmp_path, "train.csv", *rows), "train")
     assert table["key"].to_pylist() == keys
     assert table["study_id"].to_pylist() == ["patient00002/study10"] * 2
@@ -71,10 +74,10 @@ GOOD = row(GOOD_PATH)
 
 
 @pytest.mark.parametrize(
-    ("rows", "header", "row_number", "column", "words"),
+    ("rows", "header", "row_number", "column", "message"),
     [
-        *(([GOOD, row("train/patient00002/study1/view1_frontal.jpg", value)], HEADER, 2, "Cardiomegaly", f": {shown}")
-          for value, shown in (("2.0", "2.0"), ("yes", "'yes'"), ("NULL", "'NULL'"))),
+        *(([GOOD, row("train/patient00002/study1/view1_frontal.jpg", value)], HEADER, 2, "Cardiomegaly", f": {text}")
+          for value, text in (("2.0", "2.0"), ("yes", "'yes'"), ("NULL", "'NULL'"))),
         *(([GOOD, row(f"{path}_frontal.jpg")], HEADER, 2, "Path", "either prefix, or none")
           for path in ("train/patient1/view1", "Other/train/patient00001/study1/view1", "valid/patient1/study1/view1",
                        "../train/patient00001/study1/view1", "train/patient00002/study1/view99999999999")),
@@ -82,9 +85,9 @@ GOOD = row(GOOD_PATH)
         ([GOOD + ",1.0"], HEADER + ",Edema", None, "Edema", "2 times"),
     ],
 )  # fmt: skip
-def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row_number, column, words):
+def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row_number, column, message):
     path = write(tmp_path, "train.csv", *rows, header=header)
-    assert words in fault(chexpert.read_labels, path, "train", where=path, row=row_number, column=column)
+    assert message in fault(chexpert.read_labels, path, "train", where=path, row=row_number, column=column)
 
 
 def test_the_real_train_labels():

@@ -96,18 +96,18 @@ def test_numbers_that_do_not_ascend_and_frames_beyond_the_end_are_named(video):
     for numbers in ([3, 2], [3, 3]):
         with pytest.raises(ValueError, match="must ascend"):
             next(cholec80.frames(video, numbers))
-    for number, read in product([60, 10**8, -1], [cholec80.open_frame, cholec80.frame_size]):
+    for number, reader in product([60, 10**8, -1], [cholec80.open_frame, cholec80.frame_size]):
         with pytest.raises(InputError, match=rf"(?s)has no frame {number}\n.*a frame from 0 to 59"):
-            read(video, number)
+            reader(video, number)
 
 
 @pytest.mark.parametrize("rate", [24, 30, 50, 1])
 def test_another_rate_is_refused(tmp_path, rate):
     path = write_video(tmp_path / "video01.mp4", rate=rate)
-    words = rf"runs at {rate}\.00 frames a second\n  expected: 25 frames a second"
-    for read in (cholec80.count_frames, cholec80.frame_size, lambda p: cholec80.open_frame(p, 0)):
-        with pytest.raises(InputError, match=words):
-            read(path)
+    message = rf"runs at {rate}\.00 frames a second\n  expected: 25 frames a second"
+    for reader in (cholec80.count_frames, cholec80.frame_size, lambda p: cholec80.open_frame(p, 0)):
+        with pytest.raises(InputError, match=message):
+            reader(path)
 
 
 def test_times_between_those_of_25_frames_a_second_are_refused(tmp_path):
@@ -142,17 +142,17 @@ DAMAGED = "is truncated, damaged or no video|does not say|holds no"
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         *((data, DAMAGED) for data in (b"", b"hello", MP4 + bytes(99), b"\x89PNG\r\n\x1a\n" + bytes(99))),
         (None, "holds no video"),
     ],
     ids=["empty", "text", "a header alone", "png", "sound"],
 )
-def test_what_is_no_video_is_refused(tmp_path, content, words):
+def test_what_is_no_video_is_refused(tmp_path, content, message):
     path = tmp_path / "video01.mp4"
     write_sound(path) if content is None else path.write_bytes(content)
-    with pytest.raises(InputError, match=rf"video01\.mp4: ({words})"):
+    with pytest.raises(InputError, match=rf"video01\.mp4: ({message})"):
         cholec80.open_frame(path, 0)
 
 
@@ -160,17 +160,17 @@ def test_a_brand_that_is_no_text_matters_nothing_and_another_format_or_frames_wi
     tmp_path, monkeypatch
 ):
     path = write_video(tmp_path / "video01.mp4", count=3)
-    whole = path.read_bytes()
-    path.write_bytes(whole.replace(b"ftypisom", b"ftyp\xff\xff\xff\xff"))
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"ftypisom", b"ftyp\xff\xff\xff\xff"))
     assert (cholec80.count_frames(path), cholec80.open_frame(path, 0).size) == (3, SIZE)
-    path.write_bytes(whole.replace(b"avc1", b"????"))
+    path.write_bytes(content.replace(b"avc1", b"????"))
     with pytest.raises(InputError, match=DAMAGED):
         cholec80.count_frames(path)
-    path.write_bytes(whole)
+    path.write_bytes(content)
     monkeypatch.setattr(limits, "IMAGE_PIXELS", SIZE[0] * SIZE[1] - 1)
-    for read in (cholec80.open_frame, cholec80.frame_size):
+    for reader in (cholec80.open_frame, cholec80.frame_size):
         with pytest.raises(InputError, match=rf"video01\.mp4: frames of {SIZE[0]} x {SIZE[1]} pixels"):
-            read(path, 0)
+            reader(path, 0)
     path.write_bytes(b"YUV4MPEG2 W8 H8 F25:1 Cmono\nFRAME\n" + bytes(64))
     with pytest.raises(InputError, match=DAMAGED):
         cholec80.open_frame(path, 0)
@@ -179,10 +179,10 @@ def test_a_brand_that_is_no_text_matters_nothing_and_another_format_or_frames_wi
 @pytest.mark.parametrize("options", [{}, {"movflags": "faststart"}], ids=["header last", "header first"])
 def test_a_truncated_video_gives_the_true_frame_or_an_error(tmp_path, options):
     path = write_video(tmp_path / "video01.mp4", container_options=options)
-    whole, expected = path.read_bytes(), decoded(path)
+    content, expected = path.read_bytes(), decoded(path)
     refused = 0
-    for length in range(200, len(whole) - 1, len(whole) // 12):
-        path.write_bytes(whole[:length])
+    for length in range(200, len(content) - 1, len(content) // 12):
+        path.write_bytes(content[:length])
         for k in (0, 20, 40, 59):
             try:
                 assert cholec80.open_frame(path, k).tobytes() == expected[k], f"cut at {length}, frame {k}"
@@ -191,24 +191,24 @@ def test_a_truncated_video_gives_the_true_frame_or_an_error(tmp_path, options):
     assert refused > 20
 
 
-@pytest.mark.parametrize(("codec", "least"), [("libx264", 18), ("mpeg4", 28)])
-def test_damaged_frames_are_refused(tmp_path, codec, least):
+@pytest.mark.parametrize(("codec", "min_refused"), [("libx264", 18), ("mpeg4", 28)])
+def test_damaged_frames_are_refused(tmp_path, codec, min_refused):
     """Twenty bytes of every second frame overwritten, a frame at a time: of 30 such videos so many must not read."""
     path = write_video(tmp_path / "video01.mp4", codec=codec)
-    whole, expected = path.read_bytes(), decoded(path)
+    content, expected = path.read_bytes(), decoded(path)
     with av.open(str(path)) as container:
         places = [(packet.pos or 0, packet.size) for packet in container.demux(video=0) if packet.size]
     rng = np.random.default_rng(0)
     refused = 0
-    for place, size in places[::2]:
-        data, start, n = bytearray(whole), place + size // 3, min(20, size // 2)
+    for position, size in places[::2]:
+        data, start, n = bytearray(content), position + size // 3, min(20, size // 2)
         data[start : start + n] = rng.bytes(n)
         path.write_bytes(data)
         try:
             list(cholec80.frames(path, range(COUNT)))
         except InputError as error:
             refused += "damaged" in str(error)
-    assert refused >= least
+    assert refused >= min_refused
     assert cholec80.open_frame(path, 5).tobytes() == expected[5]  # the last damage is far behind it
 
 
@@ -258,9 +258,9 @@ def test_a_key_that_cannot_be_opened_is_named(root):
     write_video(root / "videos/slow.mp4", rate=12)
     write_video(root.parent / "private.mp4")
     (root / "videos/linked.mp4").symlink_to(root.parent / "private.mp4")
-    for (key, words), read in product(UNOPENED, (images.open_image, images.read_image_size)):
-        with pytest.raises(ImageError, match=words) as error:
-            read(ref(key), {"cholec80": root})
+    for (key, message), reader in product(UNOPENED, (images.open_image, images.read_image_size)):
+        with pytest.raises(ImageError, match=message) as error:
+            reader(ref(key), {"cholec80": root})
         assert str(error.value).startswith(f"image {key!r} of source 'cholec80': ")
 
 
@@ -312,7 +312,7 @@ def test_tools_are_read_by_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "column", "words"),
+    ("row", "column", "message"),
     [
         ([25, 0, 2, 0, 0, 0, 0, 0], "Bipolar", "0 or 1"),
         ([25, 0, 0, "", 0, 0, 0, 0], "Hook", "is blank"),
@@ -323,21 +323,21 @@ def test_tools_are_read_by_name(tmp_path):
         ([-25, *NONE], "Frame", "ascending"),
     ],
 )
-def test_a_fault_of_tools_is_named(tmp_path, row, column, words):
+def test_a_fault_of_tools_is_named(tmp_path, row, column, message):
     path = write_tools(tmp_path, [0, *NONE], row) / "tool_annotations/video42-tool.txt"
-    assert words in fault(cholec80.read_tools, tmp_path, 42, where=path, row=2, column=column)
+    assert message in fault(cholec80.read_tools, tmp_path, 42, where=path, row=2, column=column)
 
 
 @pytest.mark.parametrize(
-    ("header", "words"),
+    ("header", "message"),
     [
         ([*HEADER[:7], "Bags"], "no column for specimen_bag"),
         (["Frames", *HEADER[1:]], "no column for Frame"),
         ([",".join(HEADER)], "no column for grasper, bipolar"),
     ],
 )
-def test_a_missing_column_or_table_of_tools_is_named(tmp_path, header, words):
+def test_a_missing_column_or_table_of_tools_is_named(tmp_path, header, message):
     with pytest.raises(InputError, match=r"video42-tool\.txt: no such file"):
         cholec80.read_tools(tmp_path, 42)
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         cholec80.read_tools(write_tools(tmp_path, header=header), 42)

@@ -64,7 +64,7 @@ def test_spellings_of_a_tool():
 
 
 @pytest.mark.parametrize(
-    ("bad", "column", "words"),
+    ("bad", "column", "message"),
     [
         (line(tool="Trocar"), "ToolName", "one of grasper, bipolar"),
         (line(tool=""), "ToolName", "is blank"),
@@ -87,9 +87,9 @@ def test_spellings_of_a_tool():
         (line(frame=0, n=2), None, "repeats row 1"),  # numbered anew, and the same box
     ],
 )
-def test_a_fault_is_named_by_file_row_and_column(tmp_path, bad, column, words):
+def test_a_fault_is_named_by_file_row_and_column(tmp_path, bad, column, message):
     path = write(tmp_path, line(frame=0), bad) / "ROI_Labels.csv"
-    assert words in fault(cholec80_boxes.read_frames, tmp_path, where=path, row=2, column=column)
+    assert message in fault(cholec80_boxes.read_frames, tmp_path, where=path, row=2, column=column)
 
 
 def test_the_csv_is_found_below_the_root_or_is_the_root(tmp_path):
@@ -114,8 +114,8 @@ def test_no_box_is_lost_or_invented_in_any_order_of_rows(tmp_path_factory, boxes
     root = tmp_path_factory.mktemp("boxes")
     lines = [line(video, frame, n, tool, box) for n, (video, frame, tool, box) in enumerate(boxes)]
     frames = cholec80_boxes.read_frames(write(root, *lines))
-    read = {(f.video, f.frame, tool, box) for f in frames for tool, box in f.boxes}
-    assert read == {(v, k, cholec80_boxes.find_instrument(tool), box) for v, k, tool, box in boxes}
+    boxes_read = {(f.video, f.frame, tool, box) for f in frames for tool, box in f.boxes}
+    assert boxes_read == {(v, k, cholec80_boxes.find_instrument(tool), box) for v, k, tool, box in boxes}
     assert sum(len(f.boxes) for f in frames) == len(boxes)
     seed.shuffle(lines)
     assert cholec80_boxes.read_frames(write(root, *lines)) == frames

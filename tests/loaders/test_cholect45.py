@@ -23,8 +23,8 @@ def rows_of(frames, labels):
     return [",".join(map(str, (frame, *row.astype(int)))) for frame, row in zip(frames, labels, strict=True)]
 
 
-def write_part(root, part, rows, video=42):
-    path = root / part / f"VID{video:02d}.txt"
+def write_part(root, component, rows, video=42):
+    path = root / component / f"VID{video:02d}.txt"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([*rows, ""]))
     return path
@@ -32,8 +32,8 @@ def write_part(root, part, rows, video=42):
 
 def write(root, triplets, *, frames=None, video=42):
     frames = range(len(triplets)) if frames is None else frames
-    for part, labels in zip(("triplet", *PARTS), (triplets, *cholec_triplets.parts_of(triplets)), strict=True):
-        write_part(root, part, rows_of(frames, labels), video)
+    for component, labels in zip(("triplet", *PARTS), (triplets, *cholec_triplets.parts_of(triplets)), strict=True):
+        write_part(root, component, rows_of(frames, labels), video)
     return root
 
 
@@ -59,29 +59,29 @@ def test_a_video_reads_as_written(tmp_path):
 def test_any_labels_survive_the_way_through_files(tmp_path_factory, triplets):
     video = cholect45.read_video(write(tmp_path_factory.mktemp("t45"), triplets), 42)
     np.testing.assert_array_equal(video.triplets, triplets)
-    parts = (video.instruments, video.verbs, video.targets)
-    for read, implied in zip(parts, cholec_triplets.parts_of(triplets), strict=True):
-        assert read.dtype == bool
-        np.testing.assert_array_equal(read, implied)
+    component_labels = (video.instruments, video.verbs, video.targets)
+    for file_labels, implied in zip(component_labels, cholec_triplets.parts_of(triplets), strict=True):
+        assert file_labels.dtype == bool
+        np.testing.assert_array_equal(file_labels, implied)
 
 
-@pytest.mark.parametrize("part", range(3))
-def test_labels_that_disagree_are_kept_and_counted(tmp_path, part):
+@pytest.mark.parametrize("component", range(3))
+def test_labels_that_disagree_are_kept_and_counted(tmp_path, component):
     triplets = some(RETRACT)
     write(tmp_path, triplets)
-    labels = cholec_triplets.parts_of(triplets)[part]
+    labels = cholec_triplets.parts_of(triplets)[component]
     labels[1, 2] = True  # its triplet is none of the 100
-    write_part(tmp_path, PARTS[part], rows_of(range(3), labels))
+    write_part(tmp_path, PARTS[component], rows_of(range(3), labels))
     video = cholect45.read_video(tmp_path, 42)
-    assert video.disagreeing == {name: int(n == part) for n, name in enumerate(PARTS)}
-    assert (video.instruments, video.verbs, video.targets)[part][1, 2]
+    assert video.disagreeing == {name: int(n == component) for n, name in enumerate(PARTS)}
+    assert (video.instruments, video.verbs, video.targets)[component][1, 2]
 
 
 ZEROS = ",0" * 100
 
 
 @pytest.mark.parametrize(
-    ("rows", "row", "column", "words"),
+    ("rows", "row", "column", "message"),
     [
         (["0" + ZEROS, "1" + ZEROS + ",0"], 2, None, "102 cells"),
         (["0" + ZEROS, "1" + ZEROS[:-2]], 2, None, "101 cells"),
@@ -97,20 +97,20 @@ ZEROS = ",0" * 100
         (["0" + ZEROS.replace(",", ";")], 1, None, "1 cells"),
     ],
 )
-def test_a_fault_is_named_by_file_and_row(tmp_path, rows, row, column, words):
+def test_a_fault_is_named_by_file_and_row(tmp_path, rows, row, column, message):
     path = write_part(write(tmp_path, some(RETRACT)), "triplet", rows)
-    assert words in fault(cholect45.read_video, tmp_path, 42, where=path, row=row, column=column)
+    assert message in fault(cholect45.read_video, tmp_path, 42, where=path, row=row, column=column)
 
 
 @pytest.mark.parametrize(
-    ("frames", "words"), [([0, 1], "frame 2 has no row"), ([0, 1, 2, 3], "frame 3 has no triplet row")]
+    ("frames", "message"), [([0, 1], "frame 2 has no row"), ([0, 1, 2, 3], "frame 3 has no triplet row")]
 )
-@pytest.mark.parametrize("part", PARTS)
-def test_tables_of_other_frames_are_refused(tmp_path, part, frames, words):
+@pytest.mark.parametrize("component", PARTS)
+def test_tables_of_other_frames_are_refused(tmp_path, component, frames, message):
     write(tmp_path, some(RETRACT))
-    labels = np.zeros((len(frames), cholect45.CLASSES[part]), bool)
-    path = write_part(tmp_path, part, rows_of(frames, labels))
-    assert words in fault(cholect45.read_video, tmp_path, 42, where=path, row=ANY)
+    labels = np.zeros((len(frames), cholect45.CLASSES[component]), bool)
+    path = write_part(tmp_path, component, rows_of(frames, labels))
+    assert message in fault(cholect45.read_video, tmp_path, 42, where=path, row=ANY)
 
 
 def test_videos_are_found_by_number(tmp_path):

@@ -66,11 +66,11 @@ def test_a_video_of_both_releases_reads_alike(tmp_path):
     """CholecT45's tables and CholecT50's JSON of the same labels."""
     labels = np.random.default_rng(0).random((8, 100)) < 0.03
     write(tmp_path, {str(k): [vector(n) for n in np.flatnonzero(row).tolist()] for k, row in enumerate(labels)})
-    parts = cholec_triplets.parts_of(labels)
-    for part, values in zip(("triplet", "instrument", "verb", "target"), (labels, *parts), strict=True):
-        (tmp_path / part).mkdir()
+    component_labels = cholec_triplets.parts_of(labels)
+    for component, values in zip(("triplet", "instrument", "verb", "target"), (labels, *component_labels), strict=True):
+        (tmp_path / component).mkdir()
         rows = np.column_stack([np.arange(8), values])
-        np.savetxt(tmp_path / part / "VID42.txt", rows, fmt="%d", delimiter=",")
+        np.savetxt(tmp_path / component / "VID42.txt", rows, fmt="%d", delimiter=",")
     text, by_json = cholect45.read_video(tmp_path, 42), cholect50.read_video(tmp_path, 42)
     for name in ("frames", "triplets", "instruments", "verbs", "targets"):
         np.testing.assert_array_equal(getattr(text, name), getattr(by_json, name))
@@ -85,12 +85,12 @@ def test_a_header_may_lack_what_is_not_needed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("ids", "part"), [({"instrument": 3}, "instrument"), ({"verb": -1}, "verb"), ({"target": 4}, "target")]
+    ("ids", "component"), [({"instrument": 3}, "instrument"), ({"verb": -1}, "verb"), ({"target": 4}, "target")]
 )
-def test_ids_that_disagree_with_their_triplet_are_kept_and_counted(tmp_path, ids, part):
+def test_ids_that_disagree_with_their_triplet_are_kept_and_counted(tmp_path, ids, component):
     write(tmp_path, {"0": [vector(17, **ids)], "1": [vector(17)]})
     video = cholect50.read_video(tmp_path, 42)
-    assert video.disagreeing == {"instrument": 0, "verb": 0, "target": 0} | {part: 1}
+    assert video.disagreeing == {"instrument": 0, "verb": 0, "target": 0} | {component: 1}
 
 
 def test_an_instrument_without_a_triplet_is_kept(tmp_path):
@@ -122,9 +122,9 @@ BAD_VECTORS = {  # words of the message, and the faulty vectors of a frame
 
 
 @pytest.mark.parametrize(
-    ("annotations", "words"),
+    ("annotations", "message"),
     [
-        *(({"3": [faulty]}, words) for words, vectors in BAD_VECTORS.items() for faulty in vectors),
+        *(({"3": [faulty]}, message) for message, vectors in BAD_VECTORS.items() for faulty in vectors),
         ({"3": [vector(1), vector(1)[:-1]]}, "frame 3, vector 1: 14 values"),
         ({"3": vector(1)}, "frame 3, vector 0: 1"),
         ({"3": None}, "a list of vectors"),
@@ -137,13 +137,13 @@ BAD_VECTORS = {  # words of the message, and the faulty vectors of a frame
         (None, "has no table of annotations"),
     ],
 )
-def test_a_fault_is_named(tmp_path, annotations, words):
+def test_a_fault_is_named(tmp_path, annotations, message):
     path = write(tmp_path, annotations) / "labels/VID42.json"
-    assert words in fault(cholect50.read_video, tmp_path, 42, where=path, row=ANY, column=ANY)
+    assert message in fault(cholect50.read_video, tmp_path, 42, where=path, row=ANY, column=ANY)
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "message"),
     [
         ({"video": 43}, "42, as its name says"),
         ({"video": "other"}, "42, as its name says"),
@@ -154,9 +154,9 @@ def test_a_fault_is_named(tmp_path, annotations, words):
         ({"categories": {"triplet": {"17": "hook,cut,liver"}}}, "expected: grasper,retract,gallbladder"),
     ],
 )
-def test_a_header_that_says_otherwise_is_refused(tmp_path, changes, words):
+def test_a_header_that_says_otherwise_is_refused(tmp_path, changes, message):
     write(tmp_path, {"3": []}, **changes)
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         cholect50.read_video(tmp_path, 42)
 
 
@@ -167,17 +167,17 @@ def test_a_video_names_itself_either_way(tmp_path, video):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("", "cannot be read as JSON"),
         ("[]", "has no table of annotations"),
         ('{"annotations": {"0": [], "0": []}}', "'0' twice"),
     ],
 )
-def test_broken_json(tmp_path, text, words):
+def test_broken_json(tmp_path, text, message):
     path = write(tmp_path, {}) / "labels/VID42.json"
     path.write_text(text)
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match=message):
         cholect50.read_video(tmp_path, 42)
 
 

@@ -108,7 +108,10 @@ READINGS: list[tuple[str, str, Read]] = [
     ("cholec80", "tool_annotations/*.txt", lambda root, file: cholec80.read_tools(root, video_of(file))),
     ("cholec80", "videos/*.mp4", lambda root, file: cholec80.open_frame(file, 0)),
     ("cholec80_boxes", "ROI_Labels.csv", lambda root, file: cholec80_boxes.read_frames(root)),
-    *(("cholect45", f"{part}/*.txt", cholect45_video) for part in ("triplet", "instrument", "verb", "target")),
+    *(
+        ("cholect45", f"{component}/*.txt", cholect45_video)
+        for component in ("triplet", "instrument", "verb", "target")
+    ),
     ("cholect45", "dict/maps.txt", lambda root, file: cholect45.check_maps(root)),
     ("cholect50", "labels/*.json", lambda root, file: cholect50.read_video(root, video_of(file))),
 ]
@@ -137,11 +140,11 @@ def first_value(value: bytes) -> Callable[[bytes], bytes]:
 
 def noise(seed: int) -> Callable[[bytes], bytes]:
     def change(data: bytes) -> bytes:
-        drawn, changed = random.Random(seed), bytearray(data)
-        for _ in range(1 + len(changed) // 200):
-            if changed:
-                changed[drawn.randrange(len(changed))] = drawn.randrange(256)
-        return bytes(changed)
+        rng, damaged = random.Random(seed), bytearray(data)
+        for _ in range(1 + len(damaged) // 200):
+            if damaged:
+                damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        return bytes(damaged)
 
     return unpacked(change)
 
@@ -210,32 +213,32 @@ DAMAGES = {
 @pytest.fixture(scope="module")
 def copied(written: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Every source with one picture and three reports or boxes of an image at most."""
-    here = tmp_path_factory.mktemp("damaged")
+    folder = tmp_path_factory.mktemp("damaged")
     for name, root in written.items():
         files = [path for path in sorted(root.rglob("*")) if path.is_file()]
         for most, many in MANY:
             left_out = [path for path in files if many(path)][most:]
             files = [path for path in files if path not in left_out]
         for path in files:
-            copy = here / name / path.relative_to(root)
+            copy = folder / name / path.relative_to(root)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
-    return {name: here / name for name in written}
+    return {name: folder / name for name in written}
 
 
 @pytest.mark.parametrize("reading", READINGS, ids=[f"{source}:{name}" for source, name, _ in READINGS])
 def test_a_file_is_read_and_with_each_damage_read_or_refused(copied: dict[str, Path], reading: tuple[str, str, Read]):
-    source, name, read = reading
+    source, name, reader = reading
     root = copied[source]
     file = min(root.glob(name))
     data = file.read_bytes()
     with pytest.raises(MedfaithError) if file.name == "valid.csv" else nullcontext():  # which is none of the test set
-        read(root, file)
+        reader(root, file)
     wrong = {}
     for damage, lay in DAMAGES.items():
         lay(file)
         try:
-            read(root, file)
+            reader(root, file)
         except Exception as error:
             if not isinstance(error, MedfaithError) or "what to do: " not in str(error):
                 wrong[damage] = repr(error)

@@ -26,8 +26,8 @@ def read(root: Path, **options) -> detections.Detections:
     return detections.read_detections(root, [A, B], **({"sizes": SIZES} | options))
 
 
-def rows_of(found: detections.Detections) -> list[tuple]:
-    return [tuple(row.values()) for row in found.boxes.to_pylist()]
+def rows_of(result: detections.Detections) -> list[tuple]:
+    return [tuple(row.values()) for row in result.boxes.to_pylist()]
 
 
 def yolo(root: Path, files: dict[str, str], names: str | None = "\n".join(NAMES)) -> Path:
@@ -60,12 +60,12 @@ def test_both_formats_give_the_same_boxes(tmp_path):
     from_coco = read(coco(tmp_path / "coco", [entry(A), entry(B, 2, (1, 2, 3, 4), 0.5)]))
     lines = {A: f"0 {SHARES} 0.9\n", B: f"1 {2.5 / 64} {4 / 128} {3 / 64} {4 / 128} 0.5\n"}
     from_yolo = read(yolo(tmp_path / "yolo", lines))
-    for found in (from_coco, from_yolo):
-        assert found.boxes.schema.types == [pa.int32(), pa.string(), *[pa.float64()] * 5]
-        assert [row[:2] for row in rows_of(found)] == [(0, "Edema"), (1, "Nodule/Mass")]
+    for result in (from_coco, from_yolo):
+        assert result.boxes.schema.types == [pa.int32(), pa.string(), *[pa.float64()] * 5]
+        assert [row[:2] for row in rows_of(result)] == [(0, "Edema"), (1, "Nodule/Mass")]
         expected = [EXPECTED[2:], (1.0, 2.0, 3.0, 4.0, 0.5)]
-        assert np.allclose([row[2:] for row in rows_of(found)], expected)
-        assert found.skipped == {}
+        assert np.allclose([row[2:] for row in rows_of(result)], expected)
+        assert result.skipped == {}
 
 
 @pytest.mark.parametrize("image_id", [A, f"{A}.jpg", f"files/p10/{A}.png", f"C:\\images\\{A}.JPG", 17, "study-17"])
@@ -105,8 +105,8 @@ def test_the_layouts_of_a_yolo_folder(tmp_path, folder, name, content):
     yolo(tmp_path / folder, {A: f"0 {SHARES} 0.9"}, names=None)
     (tmp_path / "labels").mkdir(exist_ok=True)
     (tmp_path / name).write_text(content)
-    found = rows_of(read(tmp_path))
-    assert np.allclose(found[0][2:], EXPECTED[2:])
+    rows = rows_of(read(tmp_path))
+    assert np.allclose(rows[0][2:], EXPECTED[2:])
     assert set(detections.find_label_files(tmp_path)) == {f"{A}.txt", Path(name).name}
 
 
@@ -125,9 +125,9 @@ def test_what_is_left_out_is_counted(tmp_path):
         entry(A, bbox=(-5, 0, 5, 5)),
         entry(A, 2),
     ]
-    found = read(coco(tmp_path, results), classes=("Edema",))
-    assert [row[-1] for row in rows_of(found)] == [0.25]
-    assert found.skipped == {"unknown_image": 1, "other_class": 2, "below_threshold": 1, "outside_image": 2}
+    result = read(coco(tmp_path, results), classes=("Edema",))
+    assert [row[-1] for row in rows_of(result)] == [0.25]
+    assert result.skipped == {"unknown_image": 1, "other_class": 2, "below_threshold": 1, "outside_image": 2}
 
 
 boxes = st.lists(
@@ -140,29 +140,29 @@ boxes = st.lists(
 def test_clipping_covers_the_pixels_that_pycocotools_draws(tmp_path_factory, given_boxes):
     width, height = SIZES[A]
     root = coco(tmp_path_factory.mktemp("coco"), [entry(A, bbox=bbox) for bbox in given_boxes])
-    found = read(root)
+    result = read(root)
     margin = 100  # drawn on a canvas that holds every box, then cut to the image
     extents = []
     for x, y, w, h in given_boxes:
         (rle,) = coco_mask.frPyObjects(np.array([[x + margin, y + margin, w, h]], dtype=float), 400, 500)
-        drawn = coco_mask.decode(rle)[margin : margin + height, margin : margin + width]
-        extents.append(tuple(coco_mask.toBbox(coco_mask.encode(np.asfortranarray(drawn)))))
+        mask = coco_mask.decode(rle)[margin : margin + height, margin : margin + width]
+        extents.append(tuple(coco_mask.toBbox(coco_mask.encode(np.asfortranarray(mask)))))
     inside = [extent for extent in extents if extent[2]]
-    assert [row[2:6] for row in rows_of(found)] == inside
-    assert found.skipped.get("outside_image", 0) == len(extents) - len(inside)
+    assert [row[2:6] for row in rows_of(result)] == inside
+    assert result.skipped.get("outside_image", 0) == len(extents) - len(inside)
 
 
 def test_boxes_are_ordered_by_the_images_asked_for_and_nothing_detected_is_an_empty_table(tmp_path):
     root = coco(tmp_path, [entry(B, score=0.3), entry(A, score=0.4), entry(B, score=0.5)])
     assert [(row[0], row[-1]) for row in rows_of(read(root))] == [(0, 0.4), (1, 0.3), (1, 0.5)]
-    found = read(coco(tmp_path, []))
-    assert (found.boxes.num_rows, found.boxes.schema, found.skipped) == (0, detections.SCHEMA, {})
+    result = read(coco(tmp_path, []))
+    assert (result.boxes.num_rows, result.boxes.schema, result.skipped) == (0, detections.SCHEMA, {})
     lone = {"mimic_cxr_detections": root / "predictions.json"}
     assert sources.status("mimic_cxr_detections", lone).state == "found"
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "message"),
     [
         ("0 0.5 0.5 0.2", "4 values"),
         ("0 0.5 0.5 0.2 0.2 0.9 1", "7 values"),
@@ -181,14 +181,14 @@ def test_boxes_are_ordered_by_the_images_asked_for_and_nothing_detected_is_an_em
         ("0 " * 100_000, "100000 values"),
     ],
 )
-def test_a_faulty_line_is_named(tmp_path, line, words):
+def test_a_faulty_line_is_named(tmp_path, line, message):
     for stem in (A, "another-image"):
         root = yolo(tmp_path / stem, {stem: f"0 {SHARES} 0.9\n{line}\n"})
-        assert words in fault(read, root, where=root / f"{stem}.txt", row=2, column=ANY)
+        assert message in fault(read, root, where=root / f"{stem}.txt", row=2, column=ANY)
 
 
 @pytest.mark.parametrize(
-    ("faulty", "column", "words"),
+    ("faulty", "column", "message"),
     [
         (entry(A, bbox=(1, 2, 3)), "bbox", "[x, y, width, height]"),
         (entry(A, bbox="1 2 3 4"), "bbox", "[x, y, width, height]"),
@@ -205,16 +205,16 @@ def test_a_faulty_line_is_named(tmp_path, line, words):
         (entry(True), "image_id", "True"),
     ],
 )
-def test_a_faulty_result_is_named(tmp_path, faulty, column, words):
+def test_a_faulty_result_is_named(tmp_path, faulty, column, message):
     root = coco(tmp_path, [entry(A), faulty])
-    assert words in fault(read, root, where=root / "predictions.json", row="2 of results", column=column)
+    assert message in fault(read, root, where=root / "predictions.json", row="2 of results", column=column)
 
 
 HERNIA = '[{"id": 1, "name": "Hernia"}]'
 
 
 @pytest.mark.parametrize(
-    ("files", "where", "words"),
+    ("files", "where", "message"),
     [
         ({}, "", "holds no boxes"),
         ({"a.json": "[]", "b.json": "[]"}, "", "holds a.json, b.json"),
@@ -235,14 +235,14 @@ HERNIA = '[{"id": 1, "name": "Hernia"}]'
         ({"x.txt": "", "data.yaml": "names: [Edema, 5]"}, "data.yaml", "class 1 is '5'"),
     ],
 )
-def test_a_faulty_folder_is_explained(tmp_path, files, where, words):
+def test_a_faulty_folder_is_explained(tmp_path, files, where, message):
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     root = tmp_path / "boxes.csv" if "boxes.csv" in files else tmp_path  # a lone file
     with pytest.raises(InputError, match="what to do") as error:
         read(root)
     assert error.value.where == str(tmp_path / where)
-    assert words in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(

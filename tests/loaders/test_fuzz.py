@@ -57,7 +57,7 @@ def edited(data: bytes, edits: list[Edit]) -> bytes:
 
 @pytest.mark.parametrize("reading", READINGS, ids=[f"{source}:{name}" for source, name, _ in READINGS])
 def test_files(copied, reading):  # noqa: F811
-    source, name, read = reading
+    source, name, reader = reading
     root = copied[source]
     file = min(root.glob(name))
     good = file.read_bytes()
@@ -68,7 +68,7 @@ def test_files(copied, reading):  # noqa: F811
         change = unpacked(lambda data: edited(data, edits)) if inside else lambda data: edited(data, edits)
         file.write_bytes(change(good))
         with contextlib.suppress(MedfaithError):
-            read(root, file)
+            reader(root, file)
 
     try:
         is_read_or_refused()

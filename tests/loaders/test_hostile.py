@@ -67,9 +67,9 @@ def test_class_names(name, tmp_path):
         detections.read_detections(tmp_path, ["image"], sizes={"image": (10, 10)})
 
 
-def member(name: str, **how: object) -> tuple[tarfile.TarInfo, bytes]:
+def member(name: str, **fields: object) -> tuple[tarfile.TarInfo, bytes]:
     info, content = tarfile.TarInfo(name), b"<x/>"
-    for key, value in how.items():
+    for key, value in fields.items():
         setattr(info, key, value)
     info.size = len(content) if info.isreg() else 0
     return info, content
@@ -108,9 +108,11 @@ def npz(root: Path, header: bytes, content: bytes, name: str = "a.npy") -> None:
 
 
 def header_of(shape: str, dtype: str = "|u1", version: bytes = b"\x01\x00") -> bytes:
-    said = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
-    said += b" " * (-(len(said) + 11) % 64) + b"\n"
-    return b"\x93NUMPY" + version + len(said).to_bytes(2 if version == b"\x01\x00" else 4, "little") + said
+    header_text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    header_text += b" " * (-(len(header_text) + 11) % 64) + b"\n"
+    return (
+        b"\x93NUMPY" + version + len(header_text).to_bytes(2 if version == b"\x01\x00" else 4, "little") + header_text
+    )
 
 
 ARRAYS = {
@@ -155,12 +157,12 @@ WRONG = {
 
 @pytest.mark.parametrize("reader", READERS)
 def test_json(reader, tmp_path):
-    name, read = READERS[reader]
+    name, read_folder = READERS[reader]
     folder = tmp_path / "folder"  # not below that of all tests, some of which look for builds there
     for text in (NO_JSON | WRONG).values():
         write(folder / name, text + "\n")
         with pytest.raises(InputError, match=re.escape(str(folder))):
-            read(folder)
+            read_folder(folder)
 
 
 def study(root: Path) -> str | None:
@@ -184,23 +186,27 @@ FILES: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     ),
     "JSON": ("a.json", "JSON_BYTES", lambda folder: json_text.read(folder / "a.json", expected="x", action="x")),
     "an image": ("a.jpg", "IMAGE_PIXELS", lambda folder: images.open_image(IMAGE, {"chexpert": folder})),
-} | {name: (file, "JSON_BYTES", read) for name, (file, read) in READERS.items() if name in {"a build's record"}}
+} | {
+    name: (file, "JSON_BYTES", read_folder)
+    for name, (file, read_folder) in READERS.items()
+    if name in {"a build's record"}
+}
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_pipe_is_not_waited_for_nor_a_file_beyond_its_limit_read(name, tmp_path, monkeypatch):
-    file, limit, read = FILES[name]
+    file, limit, read_folder = FILES[name]
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(tmp_path / file)
     with pytest.raises(MedfaithError, match=re.escape(file)):
-        read(tmp_path)
+        read_folder(tmp_path)
     (tmp_path / file).unlink()
     write(tmp_path / file, "a\n" * 100)
     if name == "an image":
         Image.new("L", (20, 20)).save(tmp_path / file)
     monkeypatch.setattr(limits, limit, 20)
     with pytest.raises(MedfaithError, match="more than"):
-        read(tmp_path)
+        read_folder(tmp_path)
 
 
 def test_rows_and_answers_in_pipes(tmp_path):
@@ -219,8 +225,10 @@ def test_rows_and_answers_in_pipes(tmp_path):
 
 def test_the_page_on_security_names_every_limit():
     page = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
-    told = {name: int(value.replace(",", "")) for name, value in re.findall(r"\| `(\w+)` \| ([0-9,]+) \|", page)}
-    assert told == {name: value for name, value in vars(limits).items() if name.isupper()}
+    documented_limits = {
+        name: int(value.replace(",", "")) for name, value in re.findall(r"\| `(\w+)` \| ([0-9,]+) \|", page)
+    }
+    assert documented_limits == {name: value for name, value in vars(limits).items() if name.isupper()}
 
 
 @pytest.mark.parametrize(
@@ -231,7 +239,7 @@ def test_replies_of_models_that_align(text):
 
 
 @pytest.mark.parametrize(
-    ("words", "variable", "config", "named"),
+    ("options", "variable", "config", "origin"),
     [
         (["--root", "openi=~nosuchuser/x"], "", "", "--root openi: ~nosuchuser/x"),
         ([], "~nosuchuser/x", "", "MEDFAITH_ROOT_OPENI: ~nosuchuser/x"),
@@ -239,14 +247,14 @@ def test_replies_of_models_that_align(text):
     ],
 )
 def test_a_root_of_an_unknown_user_is_named_with_where_it_comes_from(
-    words, variable, config, named, tmp_path, monkeypatch, capsys
+    options, variable, config, origin, tmp_path, monkeypatch, capsys
 ):
     (tmp_path / "sources.toml").write_text(config or "[roots]")
     monkeypatch.setattr("medfaith.loaders.sources.find_user_config", lambda: tmp_path / "sources.toml")
     monkeypatch.setenv("MEDFAITH_ROOT_OPENI", variable)
-    assert main(["sources", *words]) == 2
-    said = capsys.readouterr().err
-    assert f"{named} begins with a user that is not known here\n  what to do: name a user" in said
+    assert main(["sources", *options]) == 2
+    error_output = capsys.readouterr().err
+    assert f"{origin} begins with a user that is not known here\n  what to do: name a user" in error_output
 
 
 def test_a_home_that_does_not_exist(capsys):

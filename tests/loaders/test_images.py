@@ -97,13 +97,13 @@ def test_only_the_header_is_needed_for_the_size(tmp_path, name):
         open_key(tmp_path, name)
 
 
-@pytest.mark.parametrize("read", [get_size, open_key])
+@pytest.mark.parametrize("reader", [get_size, open_key])
 @pytest.mark.parametrize("name", ["a.png", "a.dicom"])
-def test_an_absurd_size_is_refused(tmp_path, monkeypatch, name, read):
+def test_an_absurd_size_is_refused(tmp_path, monkeypatch, name, reader):
     monkeypatch.setattr(limits, "IMAGE_PIXELS", 200)
     write_any(tmp_path / name, RAMP_8)
     with pytest.raises(ImageError, match="16 x 16 pixels"):
-        read(tmp_path, name)
+        reader(tmp_path, name)
 
 
 NO_IMAGE = [
@@ -112,10 +112,10 @@ NO_IMAGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("read", [get_size, open_key])
+@pytest.mark.parametrize("reader", [get_size, open_key])
 @pytest.mark.parametrize(("content", "reason"), NO_IMAGE)
-def test_what_is_no_image_is_refused_by_its_key(tmp_path, content, reason, read):
+def test_what_is_no_image_is_refused_by_its_key(tmp_path, content, reason, reader):
     if content is not None:
         (tmp_path / "a.png").write_bytes(content)
     with pytest.raises(ImageError, match=rf"'a\.png' of source '{SOURCE}'.*{reason}"):
-        read(tmp_path, "a.png")
+        reader(tmp_path, "a.png")

@@ -19,10 +19,10 @@ from medfaith.loaders.errors import ImageError
 from tests.loaders.image_files import RAMP_8, RAMP_12, grey_of, open_key, scaled, write_dicom
 
 
-def lookup_table(entries, first, bits, *, as_bytes=""):
+def lookup_table(entries, first_value, bits, *, as_bytes=""):
     """A sequence of one table, its entries as numbers, or as bytes of the type `as_bytes`."""
     item = Dataset()
-    item.add_new("LUTDescriptor", "US", [len(entries) % 2**16, first, bits])
+    item.add_new("LUTDescriptor", "US", [len(entries) % 2**16, first_value, bits])
     entries = np.asarray(entries)
     item.add_new(
         "LUTData", "OW" if as_bytes else "US", entries.astype(as_bytes).tobytes() if as_bytes else entries.tolist()
@@ -84,7 +84,7 @@ ORDERS = {ExplicitVRLittleEndian: "<", ExplicitVRBigEndian: ">"}
 )
 @pytest.mark.filterwarnings("ignore:The value for the data element .0028,3006. exceeds the size of 64 kByte")
 @pytest.mark.parametrize(
-    ("count", "first", "bits"),
+    ("count", "first_value", "bits"),
     [
         pytest.param(1401, 1745, 16, id="16-bit table over part of the range, as Open-i has them"),
         pytest.param(4096, 0, 12, id="12-bit table"),
@@ -92,17 +92,17 @@ ORDERS = {ExplicitVRLittleEndian: "<", ExplicitVRBigEndian: ">"}
         pytest.param(2**16, 0, 16, id="65536 entries, written as 0"),
     ],
 )
-def test_dicom_voi_table(tmp_path, count, first, bits, syntax, as_bytes):
+def test_dicom_voi_table(tmp_path, count, first_value, bits, syntax, as_bytes):
     entries = np.rint(np.sqrt(np.linspace(0, 1, count)) * (2**bits - 1)).astype(int)
     values = RAMP_12.astype(int)
-    table = lookup_table(entries, first, bits, as_bytes=as_bytes)
+    table = lookup_table(entries, first_value, bits, as_bytes=as_bytes)
     # A window stands beside the table: the table counts.
     elements = {"VOILUTSequence": table, "WindowCenter": 10, "WindowWidth": 5, "photometric": "MONOCHROME1"}
     dataset = write_dicom(tmp_path / "a.dcm", RAMP_12, bits=12, syntax=syntax, **elements)
-    shown = entries[np.clip(values - first, 0, count - 1)]
+    display_values = entries[np.clip(values - first_value, 0, count - 1)]
     if bits > 8:  # pydicom's own table look-up is the oracle where its index type is wide enough
-        np.testing.assert_array_equal(shown, apply_voi(RAMP_12.astype(np.int32), dataset))
-    difference = np.abs(grey_of(open_key(tmp_path, "a.dcm")) - np.rint(255 * (1 - shown / (2**bits - 1))))
+        np.testing.assert_array_equal(display_values, apply_voi(RAMP_12.astype(np.int32), dataset))
+    difference = np.abs(grey_of(open_key(tmp_path, "a.dcm")) - np.rint(255 * (1 - display_values / (2**bits - 1))))
     assert difference.max() <= 1
     assert (difference > 0).mean() < 0.02
 
@@ -165,7 +165,7 @@ def test_a_missing_decoder_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("write", "words"),
+    ("write", "message"),
     [
         (lambda path: write_compressed(path, MPEG2MPML, b"\0\0"), "no decoder exists for transfer syntax MPEG2"),
         (lambda path: write_dicom(path, np.stack([RAMP_8] * 2), NumberOfFrames=2), "a DICOM of 2 frames"),
@@ -173,7 +173,7 @@ def test_a_missing_decoder_is_named(tmp_path):
     ],
     ids=["video", "several frames", "32 bits"],
 )
-def test_a_dicom_of_another_kind_is_refused(tmp_path, write, words):
+def test_a_dicom_of_another_kind_is_refused(tmp_path, write, message):
     write(tmp_path / "a.dcm")
-    with pytest.raises(ImageError, match=words):
+    with pytest.raises(ImageError, match=message):
         open_key(tmp_path, "a.dcm")

@@ -62,8 +62,8 @@ def test_images_of_the_frontal_views(tmp_path, packed):
     ]
     assert table["key"][0].as_py() == mimic_cxr.key(SUBJECT, STUDY, dicom(0))
     assert [table.schema.field(side).type for side in ("width", "height")] == [pa.int32()] * 2
-    others = mimic_cxr.read_images(tmp_path, views=("AP AXIAL", "LL"))
-    assert others.select(["dicom_id", "split"]).to_pylist() == [
+    lateral_images = mimic_cxr.read_images(tmp_path, views=("AP AXIAL", "LL"))
+    assert lateral_images.select(["dicom_id", "split"]).to_pylist() == [
         {"dicom_id": dicom(3), "split": "train"}, {"dicom_id": dicom(5), "split": "test"}
     ]  # fmt: skip
     assert mimic_cxr.read_images(tmp_path, views=()).num_rows == 0
@@ -79,7 +79,7 @@ def test_images_are_found_below_either_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "row", "column", "words"),
+    ("rows", "row", "column", "message"),
     [
         ([image(0).replace("02aa804e-", "")], 1, "dicom_id", "five groups"),
         ([image(0), image(1).replace(dicom(1), "../" + dicom(1))], 2, "dicom_id", "five groups"),
@@ -94,9 +94,9 @@ def test_images_are_found_below_either_folder(tmp_path):
         ([], None, None, "no rows"),
     ],
 )
-def test_a_fault_of_the_metadata_is_named(tmp_path, rows, row, column, words):
+def test_a_fault_of_the_metadata_is_named(tmp_path, rows, row, column, message):
     path = write_images(tmp_path, *rows)
-    assert words in fault(mimic_cxr.read_images, tmp_path, where=path, row=row, column=column)
+    assert message in fault(mimic_cxr.read_images, tmp_path, where=path, row=row, column=column)
 
 
 def test_label_files_and_what_is_missing(tmp_path):
@@ -121,15 +121,17 @@ def test_labels_are_one_row_a_study(tmp_path, labeler):
     table = mimic_cxr.read_labels(tmp_path, labeler)
     assert table.column_names == ["study_id", *mimic_cxr.LABELS]
     assert table["study_id"].to_pylist() == [STUDY, "50414268"]
-    first = {"Atelectasis": 1.0, "Cardiomegaly": -1.0, "Consolidation": 0.0, "Edema": None}
-    assert {name: table[name].to_pylist() for name in first} == {name: [value, None] for name, value in first.items()}
+    study_labels = {"Atelectasis": 1.0, "Cardiomegaly": -1.0, "Consolidation": 0.0, "Edema": None}
+    assert {name: table[name].to_pylist() for name in study_labels} == {
+        name: [value, None] for name, value in study_labels.items()
+    }
     assert set(table.schema.types[1:]) == {pa.float64()}
     with pytest.raises(ValueError, match="chexpert, negbio"):
         mimic_cxr.read_labels(tmp_path, "radiologist")
 
 
 @pytest.mark.parametrize(
-    ("kind", "rows", "row", "column", "words"),
+    ("kind", "rows", "row", "column", "message"),
     [
         ("chexpert", [f"{SUBJECT},{STUDY},2.0" + "," * 13], 1, "Atelectasis", "1.0, 0.0, -1.0 or blank"),
         ("chexpert", [f"{SUBJECT},{STUDY},yes" + "," * 13], 1, "Atelectasis", "'yes'"),
@@ -139,11 +141,11 @@ def test_labels_are_one_row_a_study(tmp_path, labeler):
         ("split", [f"{dicom(0)},{STUDY},{SUBJECT},train"] * 2, 2, "dicom_id", "repeats row 1"),
     ],
 )
-def test_a_fault_of_the_labels_or_the_split_is_named(tmp_path, kind, rows, row, column, words):
+def test_a_fault_of_the_labels_or_the_split_is_named(tmp_path, kind, rows, row, column, message):
     write_images(tmp_path, image(0))
     path = write(tmp_path, kind, SPLIT if kind == "split" else LABELS, *rows)
-    read = mimic_cxr.read_images if kind == "split" else mimic_cxr.read_labels
-    assert words in fault(read, tmp_path, where=path, row=row, column=column)
+    reader = mimic_cxr.read_images if kind == "split" else mimic_cxr.read_labels
+    assert message in fault(reader, tmp_path, where=path, row=row, column=column)
 
 
 @pytest.mark.parametrize("source", ["mimic_cxr", "mimic_cxr_reports"])

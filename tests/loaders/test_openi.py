@@ -20,9 +20,9 @@ from medfaith.loaders.openi import Image, Report, find_label_files, list_image_p
 
 
 def report(number: int, findings="", impression="", major=(), images=(), automatic=()) -> Report:
-    said = {"findings": findings, "impression": impression, "indication": "Cough & fever", "comparison": "None."}
+    sections = {"findings": findings, "impression": impression, "indication": "Cough & fever", "comparison": "None."}
     terms = {"mesh_major": tuple(major), "mesh_automatic": tuple(automatic)}
-    return Report(uid=f"CXR{number}", images=tuple(Image(f"{name}.png") for name in images), **said, **terms)
+    return Report(uid=f"CXR{number}", images=tuple(Image(f"{name}.png") for name in images), **sections, **terms)
 
 
 FIRST = ["CXR1_1_IM-0001-3001", "CXR1_1_IM-0001-4001"]
@@ -37,14 +37,14 @@ REPORTS = [
 
 def xml_of(item: Report) -> str:
     texts = zip(openi.SECTIONS, (item.comparison, item.indication, item.findings, item.impression), strict=True)
-    parts = [f"<AbstractText Label={quoteattr(label)}>{escape(text)}</AbstractText>" for label, text in texts]
-    parts += ["</Abstract></Article></MedlineCitation><MeSH>"]
-    parts += [f"<major>{escape(term)} </major>" for term in item.mesh_major]
-    parts += [f"<automatic>{escape(term)}</automatic>" for term in item.mesh_automatic]
+    elements = [f"<AbstractText Label={quoteattr(label)}>{escape(text)}</AbstractText>" for label, text in texts]
+    elements += ["</Abstract></Article></MedlineCitation><MeSH>"]
+    elements += [f"<major>{escape(term)} </major>" for term in item.mesh_major]
+    elements += [f"<automatic>{escape(term)}</automatic>" for term in item.mesh_automatic]
     ids = [quoteattr(image.key.removesuffix(".png")) for image in item.images]
-    parts += ["</MeSH>", *(f"<parentImage id={name}><caption>PA</caption></parentImage>" for name in ids)]
+    elements += ["</MeSH>", *(f"<parentImage id={name}><caption>PA</caption></parentImage>" for name in ids)]
     head = f'<?xml version="1.0" encoding="utf-8"?>\n<eCitation><uId id="{item.uid}"/>'
-    return head + "<MedlineCitation><Article><Abstract>" + "\n".join(parts) + "</eCitation>"
+    return head + "<MedlineCitation><Article><Abstract>" + "\n".join(elements) + "</eCitation>"
 
 
 def write_xml(folder: Path, items=REPORTS) -> Path:
@@ -126,10 +126,10 @@ def test_xml_wins_over_the_archive_beside_it_and_hidden_files_of_a_copy_are_not_
 
 def test_white_space_is_collapsed_and_automatic_terms_are_read(tmp_path):
     item = report(7, "No  effusion.\n  Clear.", major=["Subcutaneous  Emphysema "], automatic=["lung"])
-    _, _, read, _, _ = read_reports(write_xml(tmp_path, [item, *REPORTS]))
-    assert read.findings == "No effusion. Clear."
-    assert read.mesh_major == ("Subcutaneous Emphysema",)
-    assert read.mesh_automatic == ("lung",)
+    _, _, parsed_report, _, _ = read_reports(write_xml(tmp_path, [item, *REPORTS]))
+    assert parsed_report.findings == "No effusion. Clear."
+    assert parsed_report.mesh_major == ("Subcutaneous Emphysema",)
+    assert parsed_report.mesh_automatic == ("lung",)
 
 
 def _broken(text: str, encoding="utf-8"):
@@ -247,7 +247,7 @@ ROOT = sources.resolve_roots({"openi": "torchxrayvision"}, environ={})["openi"]
 
 def survive_the_kaggle_form(reports: list[Report], folder: Path) -> bool:
     write_kaggle(folder, reports)
-    return read_reports(folder) == [replace(one, mesh_automatic=()) for one in reports]
+    return read_reports(folder) == [replace(report, mesh_automatic=()) for report in reports]
 
 
 def test_fifty_real_reports(tmp_path):
@@ -258,8 +258,8 @@ def test_fifty_real_reports(tmp_path):
         archive.extractall(tmp_path / "xml", members[:2000:40], filter="data")
     reports = read_reports(tmp_path / "xml")
     assert len(reports) == 50
-    assert all(one.findings or one.impression for one in reports)
-    assert sum(bool(one.mesh_automatic) for one in reports) > 10
+    assert all(report.findings or report.impression for report in reports)
+    assert sum(bool(report.mesh_automatic) for report in reports) > 10
     assert survive_the_kaggle_form(reports, tmp_path / "kaggle")
 
 

@@ -89,14 +89,14 @@ def annotations(written, split):
 
 @pytest.mark.parametrize(("split", "count", "n_readers"), [("train", 60, 3), ("test", 40, 1)])
 def test_vindr_rows(written, plan, split, count, n_readers):
-    read = annotations(written, split)
-    assert read.n_readers.tolist() == [n_readers] * count
-    assert all(re.fullmatch(r"[0-9a-f]{32}", image_id) for image_id in read.image_ids)
+    table = annotations(written, split)
+    assert table.n_readers.tolist() == [n_readers] * count
+    assert all(re.fullmatch(r"[0-9a-f]{32}", image_id) for image_id in table.image_ids)
     files = {path.name for path in (written["vindr_cxr"] / split).iterdir()}
-    assert files == {f"{image_id}.dicom" for image_id in read.image_ids}
-    assert 0.55 * count <= len(read.boxes["image"].unique()) <= 0.75 * count
-    others = (one.name for name, radiographs in plan.items() if name != split for one in radiographs)
-    assert files.isdisjoint(f"{name}.dicom" for name in others)
+    assert files == {f"{image_id}.dicom" for image_id in table.image_ids}
+    assert 0.55 * count <= len(table.boxes["image"].unique()) <= 0.75 * count
+    other_names = (radiograph.name for name, radiographs in plan.items() if name != split for radiograph in radiographs)
+    assert files.isdisjoint(f"{name}.dicom" for name in other_names)
 
 
 def test_vindr_images_are_of_many_kinds_and_show_the_drawing(written, plan):
@@ -111,17 +111,17 @@ def test_vindr_images_are_of_many_kinds_and_show_the_drawing(written, plan):
     assert len(sizes) > 50
     for radiograph in plan["test"][:12]:
         ref = {"source": "vindr_cxr", "key": f"test/{radiograph.name}.dicom", "view": ""}
-        drawn = chest.draw_chest(radiograph.drawn, seed=radiograph.seed, size=radiograph.size)
-        np.testing.assert_array_equal(pixels_of(ref, written), drawn & 0b11111100)
+        chest_pixels = chest.draw_chest(radiograph.drawn, seed=radiograph.seed, size=radiograph.size)
+        np.testing.assert_array_equal(pixels_of(ref, written), chest_pixels & 0b11111100)
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_vindr_consensus_boxes_enclose_what_the_finding_changes(written, plan, split):
     """Of findings that move no outline: the strong changes against the same patient without them lie in the boxes."""
-    read = readers.agree(annotations(written, split))
-    boxes = {image_id: [] for image_id in read.image_ids}
-    for row in read.boxes.to_pylist():
-        boxes[read.image_ids[row["image"]]].append([row[side] for side in ("x", "y", "width", "height")])
+    consensus = readers.agree(annotations(written, split))
+    boxes = {image_id: [] for image_id in consensus.image_ids}
+    for row in consensus.boxes.to_pylist():
+        boxes[consensus.image_ids[row["image"]]].append([row[side] for side in ("x", "y", "width", "height")])
     checked = 0
     for radiograph in plan[split]:
         still = [f.label in OPACITIES | DARK for f in radiograph.findings]
@@ -131,9 +131,9 @@ def test_vindr_consensus_boxes_enclose_what_the_finding_changes(written, plan, s
             changed = np.abs(pixels_of(ref, written).astype(int) - normal) > 40
             inside = np.zeros_like(changed)
             for x, y, w, h in boxes[radiograph.name]:
-                part = np.s_[round(y) : round(y + h), round(x) : round(x + w)]
-                inside[part] = True
-                assert changed[part].mean() > 0.3, radiograph
+                box_slice = np.s_[round(y) : round(y + h), round(x) : round(x + w)]
+                inside[box_slice] = True
+                assert changed[box_slice].mean() > 0.3, radiograph
             assert (changed & inside).sum() > 0.97 * changed.sum(), radiograph
             checked += 1
     assert checked >= 8
@@ -141,8 +141,8 @@ def test_vindr_consensus_boxes_enclose_what_the_finding_changes(written, plan, s
 
 def test_vindr_readers_mostly_agree(written, plan):
     """Two or three readers saw each drawn finding; what one alone saw is not drawn."""
-    read = annotations(written, "train")
-    readers_of = {rule: readers.agree(read, rule).boxes for rule in readers.RULES}
+    table = annotations(written, "train")
+    readers_of = {rule: readers.agree(table, rule).boxes for rule in readers.RULES}
     assert readers_of["majority"].num_rows == sum(len(radiograph.findings) for radiograph in plan["train"])
     assert readers_of["all"].num_rows > 0.6 * readers_of["majority"].num_rows
     assert readers_of["any"].num_rows >= readers_of["majority"].num_rows + 3
@@ -156,14 +156,14 @@ def masks(written):
     """{image id: {anatomy: mask}}, as pycocotools reads the file."""
     data = COCO(str(written["vindr_cxr_anatomy"] / "anatomy.json"))
     names = {category["id"]: category["name"] for category in data.cats.values()}
-    found = {Path(image["file_name"]).stem: {} for image in data.imgs.values()}
+    masks_by_image = {Path(image["file_name"]).stem: {} for image in data.imgs.values()}
     for annotation in data.anns.values():
         mask = data.annToMask(annotation).astype(bool)
         image = data.imgs[annotation["image_id"]]
         assert mask.shape == (image["height"], image["width"])
         assert mask.sum() == annotation["area"]
-        found[Path(image["file_name"]).stem][names[annotation["category_id"]]] = mask
-    return found
+        masks_by_image[Path(image["file_name"]).stem][names[annotation["category_id"]]] = mask
+    return masks_by_image
 
 
 def test_vindr_masks_are_the_drawn_regions(masks, plan):
@@ -173,10 +173,10 @@ def test_vindr_masks_are_the_drawn_regions(masks, plan):
             if radiograph.name not in masks:
                 lacking.append((split, number))
                 continue
-            own = masks[radiograph.name]
-            assert set(own) == set(ANATOMIES)
+            image_masks = masks[radiograph.name]
+            assert set(image_masks) == set(ANATOMIES)
             regions = chest.chest(radiograph.drawn, seed=radiograph.seed, size=radiograph.size).regions
-            for name, mask in own.items():
+            for name, mask in image_masks.items():
                 if mask.any():
                     np.testing.assert_array_equal(mask, regions[name])
                 else:

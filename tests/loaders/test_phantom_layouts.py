@@ -124,19 +124,21 @@ def read_all(root: Path) -> dict[str, bytes]:
 def test_the_same_seed_gives_the_same_bytes_in_any_process(written, tmp_path):
     code = "import sys; from pathlib import Path; from tests.loaders import test_phantom_layouts as t; "
     code += "t.write_few(Path(sys.argv[1]), 3); t.write_videos(Path(sys.argv[2]))"
-    words = [sys.executable, "-c", code, str(tmp_path / "few"), str(tmp_path / "videos")]
-    subprocess.run(words, check=True, env={**os.environ, "PYTHONHASHSEED": "12345"}, cwd=Path(__file__).parents[2])
-    here, there = write_few(tmp_path / "here", 3), read_all(tmp_path / "few")
-    assert [name for name in here if here[name] != there.get(name)] == []
-    assert here.keys() == there.keys()
+    command = [sys.executable, "-c", code, str(tmp_path / "few"), str(tmp_path / "videos")]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "12345"}, cwd=Path(__file__).parents[2])
+    files, subprocess_files = write_few(tmp_path / "here", 3), read_all(tmp_path / "few")
+    assert [name for name in files if files[name] != subprocess_files.get(name)] == []
+    assert files.keys() == subprocess_files.keys()
     videos = read_all(tmp_path / "videos")
     assert len({name.split("/")[0] for name in videos}) == 4
     for name, data in videos.items():  # a table has the rows of the first video first
         assert (written[name.split("/")[0]].parent / name).read_bytes().startswith(data), name
-    other = write_few(tmp_path / "other", 4, ("chexpert", "openi", "vindr_cxr", "mimic_cxr", "chest_imagenome"))
-    pictures = [name for name in other if name.endswith((".jpg", ".png", ".dcm", ".dicom"))]
-    assert len(pictures) > 20
-    assert [name for name in pictures if here.get(name) == other[name]] == []
+    other_seed_files = write_few(
+        tmp_path / "other", 4, ("chexpert", "openi", "vindr_cxr", "mimic_cxr", "chest_imagenome")
+    )
+    image_names = [name for name in other_seed_files if name.endswith((".jpg", ".png", ".dcm", ".dicom"))]
+    assert len(image_names) > 20
+    assert [name for name in image_names if files.get(name) == other_seed_files[name]] == []
 
 
 def test_write_refuses_what_it_cannot_do_before_it_writes(tmp_path):

@@ -39,9 +39,9 @@ def labelled(written):
 
 
 @pytest.mark.parametrize(
-    ("split", "first", "values"), [("train", 1, {1.0, 0.0, -1.0, None}), ("validation", 64541, {1.0, 0.0})]
+    ("split", "first_patient", "values"), [("train", 1, {1.0, 0.0, -1.0, None}), ("validation", 64541, {1.0, 0.0})]
 )
-def test_chexpert_rows(labelled, written, split, first, values):
+def test_chexpert_rows(labelled, written, split, first_patient, values):
     studies = {}
     for row in labelled[split]:
         assert (written["chexpert"] / "CheXpert-v1.0-small" / row["key"]).is_file()
@@ -54,9 +54,9 @@ def test_chexpert_rows(labelled, written, split, first, values):
         assert [row["view_number"] for row in rows] == list(range(1, len(rows) + 1))
     patients = [int(study.split("/")[0].removeprefix("patient")) for study in studies]
     assert patients == sorted(patients)
-    assert patients[0] == first
-    of_splits = [{row["study_id"].split("/")[0] for row in rows} for rows in labelled.values()]
-    assert len(set.union(*of_splits)) == sum(map(len, of_splits))  # no patient is in both
+    assert patients[0] == first_patient
+    patients_by_split = [{row["study_id"].split("/")[0] for row in rows} for rows in labelled.values()]
+    assert len(set.union(*patients_by_split)) == sum(map(len, patients_by_split))  # no patient is in both
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_openi_sides_agree_with_the_drawing(pictured):
     for picture, report in pictured:
         sides = [term.split("/")[1] for term in report.mesh_major if term.startswith("Pleural Effusion/")]
         if sides:
-            other = "left" if sides[0] == "right" else "right"
-            assert picture[angles[sides[0]]].mean() > picture[angles[other]].mean(), report.uid
+            opposite_side = "left" if sides[0] == "right" else "right"
+            assert picture[angles[sides[0]]].mean() > picture[angles[opposite_side]].mean(), report.uid
             checked += 1
     assert checked >= 5

@@ -40,12 +40,12 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(steps, **named) -> list[str]:
+def shown(steps, **options) -> list[str]:
     """The lines of work that takes steps of (seconds, items)."""
     clock, before = Clock(), sys.stderr
     sys.stderr = written = io.StringIO()
     try:
-        with Progress(**{"title": "reading reports", "clock": clock} | named) as bar:
+        with Progress(**{"title": "reading reports", "clock": clock} | options) as bar:
             for seconds, n in steps:
                 clock.seconds += seconds
                 bar.update(n)
@@ -56,7 +56,7 @@ def shown(steps, **named) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("steps", "named", "lines"),
+    ("steps", "options", "lines"),
     [
         ([(60, 12_000)], {"total": 227_835}, ["reading reports: 12,000 of 227,835 (5%), 200/s, 18 min left"]),
         ([(60, 600)], {}, ["reading reports: 600, 10/s"]),
@@ -82,8 +82,8 @@ def shown(steps, **named) -> list[str]:
         ),
     ],
 )  # fmt: skip
-def test_lines(steps, named, lines):
-    assert shown(steps, **named) == lines
+def test_lines(steps, options, lines):
+    assert shown(steps, **options) == lines
 
 
 @pytest.mark.parametrize(("total", "amount"), [(3, "0 of 3 (0%)"), (None, "0")])
@@ -102,8 +102,8 @@ def test_work_whose_first_item_takes_long_says_so(total, amount, monkeypatch, ca
         library = tqdm.tqdm(desc="of a library", total=total)
         progress._refresh_bars(cast(Any, Looks()))
         library.close()
-    said = sorted(capsys.readouterr().err.splitlines())
-    assert said == [
+    output_lines = sorted(capsys.readouterr().err.splitlines())
+    assert output_lines == [
         f"{title}: {amount}, {minutes} min so far" for title in ("of a library", "writing rows") for minutes in (1, 2)
     ]
 
@@ -112,12 +112,12 @@ def test_someone_looks(monkeypatch, capsys):
     """A thread, once a process. It is asked for by each bar that shows anything."""
     monkeypatch.undo()
     progress._start_refresh.cache_clear()
-    looked = threading.Event()
-    monkeypatch.setattr(progress, "_refresh_bars", lambda end: looked.set())
+    refreshed = threading.Event()
+    monkeypatch.setattr(progress, "_refresh_bars", lambda end: refreshed.set())
     with Progress(title="reading", quiet=True):
         assert not progress._start_refresh.cache_info().currsize
     with Progress(title="reading"):
-        assert looked.wait(20)
+        assert refreshed.wait(20)
     progress._start_refresh.cache_clear()
 
 
@@ -166,7 +166,7 @@ def test_on_a_terminal_there_is_a_bar_that_leaves_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("module", "named"),
+    ("module", "options"),
     [
         ("tqdm", {}),
         ("tqdm.auto", {}),
@@ -176,10 +176,10 @@ def test_on_a_terminal_there_is_a_bar_that_leaves_nothing(monkeypatch):
         ("transformers.utils.logging", {}),
     ],
 )
-def test_bars_of_libraries_are_lines(capsys, module, named):
+def test_bars_of_libraries_are_lines(capsys, module, options):
     clock, methods = Clock(), (tqdm.tqdm.__init__, tqdm.tqdm.display, tqdm.tqdm.clear)
     with libraries_in_lines(clock):
-        bar = importlib.import_module(module).tqdm(total=300, desc="Running requests", **named)
+        bar = importlib.import_module(module).tqdm(total=300, desc="Running requests", **options)
         for n in range(300):
             clock.seconds += 1
             bar.update(1)

@@ -43,7 +43,9 @@ def test_encoding_is_the_librarys_and_comes_back(mask):
 def test_every_form_of_counts_is_the_same_mask(mask):
     expected = full(mask)
     runs = run_lengths(mask)
-    split = [part for run in runs for part in (run - run // 2, 0, run // 2)]  # empty runs inside, as some tools write
+    split = [
+        length for run in runs for length in (run - run // 2, 0, run // 2)
+    ]  # empty runs inside, as some tools write
     for counts in (expected["counts"], expected["counts"].encode(), runs, tuple(runs), np.array(runs), split):
         assert rle.validate_rle({"size": mask.shape, "counts": counts}) == expected
 
@@ -67,11 +69,11 @@ def test_scaling_a_large_mask(size):
 
 
 @given(MASKS, st.integers(-3, 27), st.integers(-3, 27))
-def test_rows(mask, first, length):
+def test_rows(mask, first_row, length):
     expected = np.zeros_like(mask)
-    kept = slice(max(first, 0), max(first + length, 0))
-    expected[kept] = mask[kept]
-    assert rle.mask_rows(full(mask), first, first + length) == full(expected)
+    row_slice = slice(max(first_row, 0), max(first_row + length, 0))
+    expected[row_slice] = mask[row_slice]
+    assert rle.mask_rows(full(mask), first_row, first_row + length) == full(expected)
 
 
 @given(MASKS, st.data())
@@ -107,7 +109,10 @@ COORDINATE = st.floats(-20, 60) | st.integers(-20, 60).map(float) | st.integers(
 )
 def test_boxes_and_their_overlaps_are_counted_by_pixel_centres(boxes, regions):
     y, x = np.mgrid[:31, :23] + 0.5
-    masks = [(x >= left) & (x < left + width) & (y >= top) & (y < top + height) for left, top, width, height in boxes]
+    masks = [
+        (x >= x_min) & (x < x_min + width) & (y >= y_min) & (y < y_min + height)
+        for x_min, y_min, width, height in boxes
+    ]
     rles = rle.encode_boxes(np.array(boxes).reshape(-1, 4), (31, 23))
     assert rles == [full(mask) for mask in masks]
     shared = rle.count_shared_pixels(rles, [full(region) for region in regions])
@@ -157,9 +162,9 @@ BAD_SIZES = [
     ids=str,
 )
 def test_a_damaged_rle_is_refused_with_its_reason(reason, broken):
-    for read in (rle.validate_rle, rle.decode, rle.area):
+    for function in (rle.validate_rle, rle.decode, rle.area):
         with pytest.raises(ValueError, match=reason):
-            read(broken)
+            function(broken)
 
 
 @given(st.text(alphabet=st.characters(min_codepoint=40, max_codepoint=120), max_size=40) | st.binary(max_size=40))

@@ -35,8 +35,8 @@ def test_a_root_is_found_in_the_documented_order(tmp_path):
     config = tmp_path / "sources.toml"
     config.write_text(f"[roots]\nchexpert = '{folders['config']}'\nopeni = '{folders['config']}'\n")
     environ = {"MEDFAITH_ROOT_CHEXPERT": str(folders["environment"])}
-    found = sources.resolve_roots({"chexpert": str(folders["given"])}, environ=environ, config=config)
-    assert found == {"chexpert": folders["given"], "openi": folders["config"]}
+    roots = sources.resolve_roots({"chexpert": str(folders["given"])}, environ=environ, config=config)
+    assert roots == {"chexpert": folders["given"], "openi": folders["config"]}
     assert sources.resolve_roots({}, environ=environ, config=config)["chexpert"] == folders["environment"]
     assert sources.resolve_roots({}, environ={}, config=config)["chexpert"] == folders["config"]
     assert sources.resolve_roots({}, environ={}, config=tmp_path / "absent.toml") == {}
@@ -57,16 +57,16 @@ def test_torchxrayvision_that_is_not_installed(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("roots", "message"),
     [
         ({"chexpert": "/does/not/exist"}, "does not exist"),
         ({"nothing": "/"}, "no such source"),
         ({"mimic_cxr": "torchxrayvision"}, "carries no labels"),
     ],
 )
-def test_a_wrong_root_is_explained(given, words):
-    with pytest.raises(InputError, match=words):
-        sources.resolve_roots(given, environ={})
+def test_a_wrong_root_is_explained(roots, message):
+    with pytest.raises(InputError, match=message):
+        sources.resolve_roots(roots, environ={})
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ GOOD = f"{A},R1,Edema,1,2,3,4"
 
 
 @pytest.mark.parametrize(
-    ("rows", "header", "row", "column", "words"),
+    ("rows", "header", "row", "column", "message"),
     [
         ([GOOD, f"{A},R1,Pneumonitis,1,2,3,4"], TRAIN, 2, "class_name", "Cardiomegaly, Clavicle fracture"),
         ([f"{A},R1,,1,2,3,4"], TRAIN, 1, "class_name", "is blank"),
@@ -126,9 +126,9 @@ GOOD = f"{A},R1,Edema,1,2,3,4"
         ([f"{A},Edema,1,2,3,4"], TEST, None, "rad_id", "column is missing"),
     ],
 )
-def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row, column, words):
+def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row, column, message):
     path = write(tmp_path / "train.csv", header, *rows)
-    assert words in fault(vindr_cxr.read_annotations, path, "train", where=path, row=row, column=column)
+    assert message in fault(vindr_cxr.read_annotations, path, "train", where=path, row=row, column=column)
 
 
 def test_images_are_found_in_each_format(tmp_path):
@@ -211,12 +211,12 @@ def brute_force(annotations: vindr_cxr.Annotations, rule: str, iou: Fraction) ->
         shared = max(0, min(ax + aw, bx + bw) - max(ax, bx)) * max(0, min(ay + ah, by + bh) - max(ay, by))
         return shared / (aw * ah + bw * bh - shared) >= iou
 
-    left, findings = set(range(len(rows))), []
-    while left:
-        group = {left.pop()}
-        while near := {i for i in left if any(linked(rows[i], rows[j]) for j in group)}:
+    unassigned, findings = set(range(len(rows))), []
+    while unassigned:
+        group = {unassigned.pop()}
+        while near := {i for i in unassigned if any(linked(rows[i], rows[j]) for j in group)}:
             group |= near
-            left -= near
+            unassigned -= near
         findings.append([rows[i] for i in group])
     result = []
     for group in findings:
@@ -241,11 +241,14 @@ rows_of_boxes = st.lists(
 @given(rows_of_boxes, st.sampled_from(vindr_cxr.RULES), st.sampled_from([Fraction(1, 4), Fraction(1, 2), Fraction(1)]))
 def test_agreement_equals_the_definition(rows, rule, iou):
     annotations = annotations_of(*rows)
-    found, expected = boxes_of(vindr_cxr.agree(annotations, rule, float(iou))), brute_force(annotations, rule, iou)
-    assert [row[:3] for row in found] == [row[:3] for row in expected]
+    agreed_boxes, expected = (
+        boxes_of(vindr_cxr.agree(annotations, rule, float(iou))),
+        brute_force(annotations, rule, iou),
+    )
+    assert [row[:3] for row in agreed_boxes] == [row[:3] for row in expected]
     # Means that are equal as fractions can differ in the last digit, and then so can the order within a class.
-    for key in {row[:3] for row in found}:
-        ours, theirs = (sorted(r[3:] for r in rows if r[:3] == key) for rows in (found, expected))
+    for key in {row[:3] for row in agreed_boxes}:
+        ours, theirs = (sorted(r[3:] for r in rows if r[:3] == key) for rows in (agreed_boxes, expected))
         assert np.allclose(ours, theirs)
 
 
@@ -255,8 +258,8 @@ def test_agreement_does_not_depend_on_the_order_of_rows(rows, random, rule):
     n_images = max(row[0] for row in rows) + 1
     counts = [max(1, len({row[1] for row in rows if row[0] == n})) for n in range(n_images)]
     shuffled = random.sample(rows, len(rows))
-    found = [vindr_cxr.agree(annotations_of(*r, n_readers=counts), rule).boxes for r in (rows, shuffled)]
-    assert found[0].equals(found[1])
+    agreed_boxes = [vindr_cxr.agree(annotations_of(*r, n_readers=counts), rule).boxes for r in (rows, shuffled)]
+    assert agreed_boxes[0].equals(agreed_boxes[1])
 
 
 def test_the_real_train_annotations():
