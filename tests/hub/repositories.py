@@ -69,9 +69,9 @@ class Commit:
     files: Mapping[str, File]
 
     @property
-    def folders(self) -> list[str]:
-        parts = [path.split("/")[:-1] for path in self.files]
-        return sorted({"/".join(folders[: n + 1]) for folders in parts for n in range(len(folders))})
+    def folder_path(self) -> list[str]:
+        folder_paths = [path.split("/")[:-1] for path in self.files]
+        return sorted({"/".join(folder_path[: n + 1]) for folder_path in folder_paths for n in range(len(folder_path))})
 
 
 @dataclass
@@ -112,8 +112,8 @@ class Repository:
         merged = {**(self.commits[-1].files if self.commits else {}), **changes}
         files = {path: file for path, file in sorted(merged.items()) if file is not None}
         n = len(self.commits)
-        told = [self.commits[-1].oid if n else "", str(n), title, *(f"{p} {f.oid}" for p, f in files.items())]
-        oid = hashlib.sha1("\n".join(told).encode()).hexdigest()
+        digest_lines = [self.commits[-1].oid if n else "", str(n), title, *(f"{p} {f.oid}" for p, f in files.items())]
+        oid = hashlib.sha1("\n".join(digest_lines).encode()).hexdigest()
         self.commits.append(Commit(oid, title, f"2024-01-01T{n // 60 % 24:02}:{n % 60:02}:00.000Z", files))
         return self.commits[-1]
 
@@ -199,8 +199,8 @@ def read_changes(repository: Repository, lines: Iterator[bytes]) -> tuple[dict[s
 
 def front_matter(text: str) -> Any:
     """The YAML at a README's beginning; None where there is none. Raises yaml.YAMLError."""
-    parts = text.replace("\r\n", "\n").split("---\n", 2)
-    return yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else None
+    sections = text.replace("\r\n", "\n").split("---\n", 2)
+    return yaml.safe_load(sections[1]) if len(sections) == 3 and not sections[0].strip() else None
 
 
 def faults_of_card(text: str, kind: str) -> list[str]:

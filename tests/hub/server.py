@@ -57,7 +57,7 @@ class Request:
 class _Fault:
     method: str
     pattern: str
-    left: int
+    remaining: int
     kind: int | Literal["drop"]
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -120,8 +120,8 @@ class Hub:
         token: instead of `self.token`; "" for none.
         """
         ours = ("HF_", "HUGGING", "TRANSFORMERS_OFFLINE")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        kept = {name: value for name, value in kept.items() if not name.lower().endswith("_proxy")}
+        variables = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        variables = {name: value for name, value in variables.items() if not name.lower().endswith("_proxy")}
         settings = {
             "HF_ENDPOINT": self.url,
             "HF_HOME": str(home),
@@ -132,7 +132,7 @@ class Hub:
             "NO_PROXY": "127.0.0.1",
         }
         token = self.token if token is None else token
-        return {**kept, **settings, **({"HF_TOKEN": token} if token else {})}
+        return {**variables, **settings, **({"HF_TOKEN": token} if token else {})}
 
     def add(
         self, kind: str, name: str, files: Mapping[str, bytes], private: bool = False, sdk: str = "gradio"
@@ -155,8 +155,8 @@ class Hub:
 
         headers: further ones of the answer, with _ for -.
         """
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self._faults.append(_Fault(method, pattern, times, status, named))
+        reply_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        self._faults.append(_Fault(method, pattern, times, status, reply_headers))
 
     def drop(self, method: str, pattern: str, times: int = 1) -> None:
         """As `fail`, but the connection is cut in the middle of the request's body, and nothing is done."""
@@ -166,8 +166,8 @@ class Hub:
         """The fault that this request has to meet; each is met `times` times."""
         with self.lock:
             for fault in self._faults:
-                if fault.left and fault.method == method and re.search(fault.pattern, path):
-                    fault.left -= 1
+                if fault.remaining and fault.method == method and re.search(fault.pattern, path):
+                    fault.remaining -= 1
                     return fault
         return None
 
@@ -211,23 +211,23 @@ class _Handler(BaseHTTPRequestHandler):
             return self._hang_up()
         body = self._body()
         if fault and fault.kind != "drop":
-            told = "the test wants this to fail"  # in plain words, as from a gateway before the Hub, or as JSON
-            told = told if fault.kind >= 500 else json.dumps({"error": told})
-            route, found = "fault", Answer(fault.kind, told.encode(), fault.headers)
+            message = "the test wants this to fail"  # in plain words, as from a gateway before the Hub, or as JSON
+            message = message if fault.kind >= 500 else json.dumps({"error": message})
+            route, reply = "fault", Answer(fault.kind, message.encode(), fault.headers)
         else:
             try:
                 with hub.lock:
-                    route, found = answer(hub, self.command, self.path, self.headers, body, self.server.store)
+                    route, reply = answer(hub, self.command, self.path, self.headers, body, self.server.store)
             except Exception:
                 hub.crashes.append(traceback.format_exc())
-                route, found = "crash", Answer(501, b"the test's Hub crashed")  # a status that no client tries again
-        self._note(found.status, route)
-        self.send_response(found.status)
-        for name, value in {"Content-Length": str(len(found.body)), **found.headers}.items():
+                route, reply = "crash", Answer(501, b"the test's Hub crashed")  # a status that no client tries again
+        self._note(reply.status, route)
+        self.send_response(reply.status)
+        for name, value in {"Content-Length": str(len(reply.body)), **reply.headers}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(found.body)
+            self.wfile.write(reply.body)
         return None
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815

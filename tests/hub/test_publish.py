@@ -84,7 +84,7 @@ HIDDEN = f"is not on the Hub, or is private\n  what to do: correct the name, or 
 
 
 @pytest.mark.parametrize(
-    ("state", "token", "said"),
+    ("state", "token", "message"),
     [
         ({"gated": "manual"}, "hf_other", GATED),
         ({"gated": "auto"}, "", GATED),
@@ -93,13 +93,13 @@ HIDDEN = f"is not on the Hub, or is private\n  what to do: correct the name, or 
         ({}, "hf_unknown", f"the Hub answers 401\n  what to do: {LOG_IN}"),
     ],
 )
-def test_a_data_set_that_is_withheld_says_how_to_get_it(state, token, said, medfaith, hub):
+def test_a_data_set_that_is_withheld_says_how_to_get_it(state, token, message, medfaith, hub):
     vars(hub.add("dataset", OPENI, {"README.md": b"# rows\n"})).update(state)
     hub.tokens["hf_other"] = Account("bob")
     task = "medfaith_contrabench_openi_report_absence"
     status, _, err = medfaith("eval", "--data", "clinic", "--model", "oracle", "--tasks", task, token=token)
     assert status == 2
-    assert f"medfaith: clinic/{OPENI}: {said.format(url=hub.url, name=OPENI)}\n" in err
+    assert f"medfaith: clinic/{OPENI}: {message.format(url=hub.url, name=OPENI)}\n" in err
 
 
 @pytest.mark.full
@@ -153,8 +153,8 @@ def test_a_recipe_lets_nothing_out_but_hashes_and_proves_a_rebuild(medfaith, hub
     assert sum(map(len, rows.values())) == sum(split["rows"] for split in record["splits"].values())
     assert set(rows["chexpert_absence"][0]) == {"config", "split", "id", "sha256"}
 
-    def against(name: str, **how: Any) -> tuple[int, str]:
-        cxr_contrabench.build({"chexpert": phantom_roots["chexpert"]}, tmp_path / name, **how)
+    def against(name: str, **options: Any) -> tuple[int, str]:
+        cxr_contrabench.build({"chexpert": phantom_roots["chexpert"]}, tmp_path / name, **options)
         return medfaith("verify", tmp_path / name, "--against", f"clinic/{CHEXPERT}")[:2]
 
     assert against("again", configs=sorted(configs))[0] == 0
@@ -268,6 +268,6 @@ def test_what_registers_a_benchmark_is_uploaded_when_asked_for_and_then_stays(op
 
     assert published()[0] is None
     written, _ = published("--register")
-    again, out = published()
-    assert written == again is not None
+    rewritten, out = published()
+    assert written == rewritten is not None
     assert "nothing to change" in out

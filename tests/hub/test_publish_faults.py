@@ -98,11 +98,11 @@ def test_rows_are_not_exchanged_where_the_hub_does_not_say_which_ones_are_there(
     path, fault, more, complaint, hub, put, staged, tmp_path
 ):
     put(staged)
-    others = edited(staged, tmp_path, lambda record: record["splits"].clear())
+    edited_folder = edited(staged, tmp_path, lambda record: record["splits"].clear())
     for method in ("GET", "HEAD"):
         getattr(hub, fault)(method, path, times=50, **more)
     with pytest.raises(MedfaithError, match=complaint):
-        put(others)
+        put(edited_folder)
     (repository,) = hub.repositories.values()
     assert len(repository.commits) == 2
 
@@ -181,14 +181,16 @@ def test_files_of_others_beside_ours_are_kept_and_no_obstacle(hub, plan, put, st
 
 def test_rows_of_others_among_ours_are_an_obstacle(hub, put, staged):
     put(staged)
-    part = next(staged.glob("*/*.parquet"))
-    beside = part.relative_to(staged).with_name(f"{part.name.split('-')[0]}-more.parquet").as_posix()
+    parquet_path = next(staged.glob("*/*.parquet"))
+    added_path = (
+        parquet_path.relative_to(staged).with_name(f"{parquet_path.name.split('-')[0]}-more.parquet").as_posix()
+    )
     repository = hub.repositories["dataset", f"clinic/{OPENI}"]
-    commit(repository, "Add rows", {beside: b"PAR1"})
-    with pytest.raises(InputError, match=f"{beside} would be deleted"):
+    commit(repository, "Add rows", {added_path: b"PAR1"})
+    with pytest.raises(InputError, match=f"{added_path} would be deleted"):
         put(staged)
     put(staged, force=True)
-    assert beside not in repository.files
+    assert added_path not in repository.files
 
 
 # What is there after the commit.
@@ -207,10 +209,10 @@ def test_files_that_the_hub_leaves_out_are_named_and_the_next_run_is_whole(hub, 
 
 
 def test_files_that_the_hub_changes_are_named(hub, put, staged, monkeypatch):
-    kept = Repository.commit
+    original_commit = Repository.commit
 
     def changing(self, title, changes):
-        return kept(self, title, {**changes, "build.json": File(b"{}", lfs=False)})
+        return original_commit(self, title, {**changes, "build.json": File(b"{}", lfs=False)})
 
     monkeypatch.setattr(Repository, "commit", changing)
     with pytest.raises(MedfaithError, match=r"does not hold what was sent: build.json is other\n.*run it again"):
@@ -221,9 +223,9 @@ def test_splits_are_given_up_or_exchanged_only_with_force(hub, put, staged, tmp_
     put(staged)
     split = sorted(json.loads((staged / "build.json").read_text())["splits"])[0]
     less = edited(staged, tmp_path / "less", lambda record: record["splits"].pop(split))
-    other = edited(staged, tmp_path / "other", lambda record: record["splits"][split].update(sha256="0" * 64))
-    for folder, what in ((less, "would be gone"), (other, "are others")):
-        with pytest.raises(InputError, match=f"the rows of {split} {what}"):
+    changed_folder = edited(staged, tmp_path / "other", lambda record: record["splits"][split].update(sha256="0" * 64))
+    for folder, message in ((less, "would be gone"), (changed_folder, "are others")):
+        with pytest.raises(InputError, match=f"the rows of {split} {message}"):
             put(folder)
     assert len(hub.repositories["dataset", f"clinic/{OPENI}"].commits) == 2
     assert put(less, force=True).at
@@ -275,11 +277,11 @@ def test_two_builds_of_one_repository_are_not_published_together(openi, medfaith
 
 
 def test_reports_of_another_copy_prove_nothing(openi, medfaith, hub, phantom_roots, tmp_path):
-    others = shutil.copytree(phantom_roots["openi"], tmp_path / "openi", ignore=shutil.ignore_patterns("*.png"))
-    next(others.rglob("*.xml")).unlink()
-    status, _, err = medfaith(*openi[:-1], f"openi={others}")
+    reports = shutil.copytree(phantom_roots["openi"], tmp_path / "openi", ignore=shutil.ignore_patterns("*.png"))
+    next(reports.rglob("*.xml")).unlink()
+    status, _, err = medfaith(*openi[:-1], f"openi={reports}")
     assert status == 2
-    assert f"{others}: holds other reports than those that {OPENI} was built from" in err
+    assert f"{reports}: holds other reports than those that {OPENI} was built from" in err
     assert not hub.repositories
 
 
@@ -313,32 +315,32 @@ def test_a_repository_is_gated_only_when_asked(hub, put, staged):
 def test_a_gate_that_keeps_us_out_is_named(hub, put, staged, tmp_path, monkeypatch):
     put(staged, gated=True)
     hub.tokens["hf_other"] = Account("bob")
-    others = edited(staged, tmp_path, lambda record: record["splits"].clear())
+    edited_folder = edited(staged, tmp_path, lambda record: record["splits"].clear())
     for token in ("hf_other", ""):
         monkeypatch.setenv("HF_TOKEN", token)
         with pytest.raises(InputError, match=f"is gated.*\n.*{hub.url}/datasets/clinic/{OPENI}, and log in"):
-            put(others)
+            put(edited_folder)
 
 
-@pytest.mark.parametrize(("there", "asked"), [("public", "private"), ("private", "public")])
-def test_a_repository_stays_as_public_or_private_as_it_is(there, asked, medfaith, hub):
-    assert medfaith(*METRIC, f"--{there}")[0] == 0
+@pytest.mark.parametrize(("current_visibility", "requested_visibility"), [("public", "private"), ("private", "public")])
+def test_a_repository_stays_as_public_or_private_as_it_is(current_visibility, requested_visibility, medfaith, hub):
+    assert medfaith(*METRIC, f"--{current_visibility}")[0] == 0
     n = len(hub.requests)
     for more in ((), ("--dry-run",)):
-        status, _, err = medfaith(*METRIC, f"--{asked}", *more)
+        status, _, err = medfaith(*METRIC, f"--{requested_visibility}", *more)
         assert status == 2
-        assert f"exists and is {there}" in err
-        assert f"{hub.url}/spaces/clinic/tpt/settings, or leave out --{asked}" in err
+        assert f"exists and is {current_visibility}" in err
+        assert f"{hub.url}/spaces/clinic/tpt/settings, or leave out --{requested_visibility}" in err
     assert not hub.asked("POST", since=n)
 
 
 @pytest.mark.parametrize("private_by_default", [False, True])
-@pytest.mark.parametrize(("asked", "private"), [((), None), (("--public",), False), (("--private",), True)])
+@pytest.mark.parametrize(("options", "private"), [((), None), (("--public",), False), (("--private",), True)])
 def test_who_sees_a_new_repository_is_the_organisations_default_unless_asked(
-    private_by_default, asked, private, medfaith, hub
+    private_by_default, options, private, medfaith, hub
 ):
     hub.private_by_default |= {"clinic"} if private_by_default else set()
-    publish = (*METRIC, *asked)
+    publish = (*METRIC, *options)
     expected = private_by_default if private is None else private
     assert ("as visible as clinic's settings" in medfaith(*publish, "--dry-run")[1]) == (private is None)
     status, out, err = medfaith(*publish)

@@ -52,13 +52,17 @@ def test_a_commit_of_a_text_and_a_parquet_file(hub, api, dataset, tmp_path):
     lfs = listed["presence/test-0.parquet"].lfs
     assert (lfs.size, lfs.sha256) == (len(TABLE), File(TABLE, lfs=True).sha256)
     for path, content in files.items():
-        there = hf_hub_download(ID, path, repo_type="dataset", endpoint=hub.url, token=hub.token, cache_dir=tmp_path)
-        assert Path(there).read_bytes() == content
-        assert oid in there
-    told = api.dataset_info(ID, files_metadata=True)
-    assert told.sha == oid == dataset.commits[-1].oid
-    assert told.card_data.configs[0]["config_name"] == "presence"
-    assert {s.rfilename: s.size for s in told.siblings if s.rfilename in files} == {p: len(c) for p, c in files.items()}
+        downloaded_path = hf_hub_download(
+            ID, path, repo_type="dataset", endpoint=hub.url, token=hub.token, cache_dir=tmp_path
+        )
+        assert Path(downloaded_path).read_bytes() == content
+        assert oid in downloaded_path
+    dataset_info = api.dataset_info(ID, files_metadata=True)
+    assert dataset_info.sha == oid == dataset.commits[-1].oid
+    assert dataset_info.card_data.configs[0]["config_name"] == "presence"
+    assert {s.rfilename: s.size for s in dataset_info.siblings if s.rfilename in files} == {
+        p: len(c) for p, c in files.items()
+    }
     # The client asks for this once a process, when an agent runs it.
     assert {r.path for r in hub.requests if not r.route} <= {"/api/agent-harnesses"}
     # The text travels in the commit, the table to the store and from there, and no token does.
@@ -123,13 +127,13 @@ def test_the_store_takes_signed_addresses_and_no_token(headers, query, status):
 
 
 @given(st.binary(min_size=1, max_size=40), st.integers(0, 50), st.integers(0, 50))
-def test_a_range_is_a_slice(content, first, last):
+def test_a_range_is_a_slice(content, first_byte, last_byte):
     hub = Hub()
     oid = hub.add("model", "m", {"f": content}).commits[-1].oid
     for header, expected in {
-        f"bytes={first}-{last}": content[first : last + 1],
-        f"bytes={first}-": content[first:],
-        f"bytes=-{last}": content[-last:] if last else b"",
+        f"bytes={first_byte}-{last_byte}": content[first_byte : last_byte + 1],
+        f"bytes={first_byte}-": content[first_byte:],
+        f"bytes=-{last_byte}": content[-last_byte:] if last_byte else b"",
     }.items():
-        _, found = answer(hub, "GET", f"/api/resolve-cache/models/clinic/m/{oid}/f", {"Range": header}, b"")
-        assert (found.status, found.body) == (206, expected) if expected else found.status == 416
+        _, reply = answer(hub, "GET", f"/api/resolve-cache/models/clinic/m/{oid}/f", {"Range": header}, b"")
+        assert (reply.status, reply.body) == (206, expected) if expected else reply.status == 416

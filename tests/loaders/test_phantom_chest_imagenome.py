@@ -166,7 +166,7 @@ def test_boxes_are_the_annotations_around_the_anatomy(written, gold, chests_by_i
     anatomy = chest_imagenome.read_anatomy(written["chest_imagenome"])
     assert set(anatomy) == set(by_image(gold))
     for gold_row in gold:
-        assert {name: anatomy[row.image_id][name] for name in row.boxes} == row.boxes
+        assert {name: anatomy[gold_row.image_id][name] for name in gold_row.boxes} == gold_row.boxes
     for image, boxes in anatomy.items():
         regions = chests_by_id[image][1].regions
         assert len(boxes) == 14
@@ -259,7 +259,7 @@ def test_scene_graphs_say_what_the_reports_say(written, gold, frontal, chests_by
     n_gold_patients = 0
     with chest_imagenome_silver.SceneGraphs(root) as graphs:
         for image in sorted(in_graphs):
-            sentences = sorted(graphs.read(image), key=lambda row: int(row.id.split("|")[1]))
+            sentences = sorted(graphs.read(image), key=lambda gold_row: int(gold_row.id.split("|")[1]))
             check_against_report(sentences, report_sentences(written, frontal[image]), frontal[image])
             n_gold_patients += frontal[image]["subject_id"] in {gold_row.patient_id for gold_row in gold}
     assert 0 < n_gold_patients < len(in_graphs)
