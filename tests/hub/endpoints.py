@@ -1,6 +1,6 @@
-"""The Hub's endpoints: what each answers to a request. Which there are is at the end, in ROUTES.
+"""Endpoints of the Hub and of its store for large files, listed in ROUTES and STORE.
 
-Large files lie in a store at another host, to which the Hub sends who reads or writes them. STORE has its endpoints.
+The store has another host; the Hub redirects clients to it for reading and writing large files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Call:
-    """A request: `path_fields` are the named parts of its path, decoded."""
+    """A request; `path_fields` holds the decoded named groups of its path."""
 
     hub: Hub
     path: str
@@ -53,7 +53,7 @@ class Call:
 
     @property
     def account(self) -> Account | None:
-        """Whose token it is; None without one."""
+        """Account of the request's token, or None without a token."""
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if token and token not in self.hub.tokens:
             raise HubError(401, "Invalid credentials in Authorization header")
@@ -61,7 +61,7 @@ class Call:
 
     @property
     def signed(self) -> Account:
-        """As `account`, where one is needed."""
+        """Account of the request's token; raises HubError without one."""
         if self.account is None:
             raise HubError(401, "Invalid username or password.")
         return self.account
@@ -71,7 +71,11 @@ class Call:
         return json.loads(self.body)
 
     def repository(self, write: bool = False) -> Repository:
-        """The repository of the path. HubError as if there were none if it is private and not the account's."""
+        """Return the repository of the path.
+
+        Raises:
+            HubError: The repository is missing, or is private and belongs to another account.
+        """
         repository = self.hub.repositories.get((self.path_fields.get("kind") or "model", self.path_fields["id"]))
         account, namespace = self.account, self.path_fields["id"].split("/")[0]
         if repository is None or (repository.private and not (account and account.belongs_to(namespace))):
@@ -133,14 +137,14 @@ def preupload(call: Call) -> Answer:
         published_file = held.get(file["path"])
         oid = published_file and (
             published_file.sha256 if published_file.lfs else published_file.oid
-        )  # so that clients leave out what they would repeat
+        )  # lets clients skip unchanged files
         ignored = is_ignored(file["path"], rules)
         files.append({"path": file["path"], "uploadMode": mode, "shouldIgnore": ignored, "oid": oid})
     return _json({"files": files})
 
 
 def lfs_batch(call: Call) -> Answer:
-    """Where to put large files."""
+    """Return the upload addresses of large files."""
     repository, objects = call.repository(write=True), []
     for object_request in call.json["objects"]:
         object_reply = {"oid": object_request["oid"], "size": object_request["size"]}
@@ -153,12 +157,12 @@ def lfs_batch(call: Call) -> Answer:
 
 
 def _in_store(hub: Hub, repository: Repository, oid: str) -> str:
-    """A signed address, which lets whoever has it do one thing."""
+    """Sign a store address, which permits one operation without a token."""
     return f"{hub.store_url}/lfs/{repository.prefix}/{oid}?signature={SIGNATURE}"
 
 
 def put_blob(call: Call) -> Answer:
-    """At the store."""
+    """Write a blob to the store."""
     repository = call.hub.repositories[call.path_fields.get("kind") or "model", call.path_fields["id"]]
     if hashlib.sha256(call.body).hexdigest() != call.path_fields["oid"]:
         raise HubError(400, "the content is not what its sha256 says")
@@ -167,7 +171,7 @@ def put_blob(call: Call) -> Answer:
 
 
 def get_blob(call: Call) -> Answer:
-    """At the store."""
+    """Read a blob from the store."""
     repository = call.hub.repositories[call.path_fields.get("kind") or "model", call.path_fields["id"]]
     return _ranged(repository.blobs[call.path_fields["oid"]], call.headers, {"ETag": f'"{call.path_fields["oid"]}"'})
 
@@ -244,7 +248,7 @@ def settings(call: Call) -> Answer:
 
 
 def resolve(call: Call) -> Answer:
-    """Sends on who wants a file: to the store, or to another address of the Hub."""
+    """Redirect a download to the store or to the Hub's resolve cache."""
     repository = _readable(call)
     commit = repository.at(call.path_fields["revision"])
     headers = {"X-Repo-Commit": commit.oid}
@@ -265,7 +269,10 @@ def resolve_cache(call: Call) -> Answer:
 
 
 def _readable(call: Call) -> Repository:
-    """Of a gated repository its organisation alone reads files; what it holds anyone may list."""
+    """Return the repository if the account may read its files.
+
+    A gated repository restricts reading to its organisation; anyone may list its files.
+    """
     repository = call.repository()
     if repository.gated and not (call.account and call.account.belongs_to(repository.id.split("/")[0])):
         raise HubError(403 if call.account else 401, f"Access to {repository.id} is restricted", "GatedRepo")
@@ -273,7 +280,7 @@ def _readable(call: Call) -> Repository:
 
 
 def _ranged(content: bytes, request_headers: Headers, headers: Mapping[str, str]) -> Answer:
-    """The bytes of a file that a request's header Range asks for."""
+    """Return the bytes of a file that the request's Range header selects."""
     size = len(content)
     headers = {**headers, "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
     range_match = re.fullmatch(r"bytes=(\d*)-(\d*)", request_headers.get("Range", ""))
@@ -291,7 +298,16 @@ def _ranged(content: bytes, request_headers: Headers, headers: Mapping[str, str]
 def answer(
     hub: Hub, method: str, address: str, headers: Headers, body: bytes, store: bool = False
 ) -> tuple[str, Answer]:
-    """The endpoint's name ("" where there is none, which is a 404) and what it answers. store: asked of the store."""
+    """Dispatch a request and return the name of its endpoint ("" for a 404) and the response.
+
+    Args:
+        hub: The Hub that receives the request.
+        method: The HTTP method.
+        address: The path with the query.
+        headers: The request headers.
+        body: The request body.
+        store: Whether the request went to the store.
+    """
     url = urlsplit(address)
     query = parse_qs(url.query)
     if store and ("Authorization" in headers or query.get("signature") != [SIGNATURE]):

@@ -1,4 +1,4 @@
-"""`medfaith verify --against`: what is published put there by hand, so that it can be any."""
+"""`medfaith verify --against` with repositories that the tests write directly, so that they can have any content."""
 
 from __future__ import annotations
 
@@ -22,18 +22,25 @@ from tests.hub.server import Account
 
 @pytest.fixture
 def built(phantom_build, chexpert):
-    """Our builds."""
+    """Local builds by name."""
     return {OPENI: phantom_build / OPENI, CHEXPERT: chexpert}
 
 
 @pytest.fixture
 def verify(medfaith, built):
-    """The command, for one of them."""
+    """Run `medfaith verify --against` for a local build."""
     return lambda name, **more: medfaith("verify", built[name], "--against", f"clinic/{name}", **more)
 
 
 def publish(hub, folder, edit=lambda tables: tables, record=lambda record: record):
-    """Puts a build on the Hub, changed. edit: of the tables by config and split. record: of build.json."""
+    """Write a changed build to the Hub.
+
+    Args:
+        hub: The loopback Hub.
+        folder: The local build.
+        edit: Changes the tables by config and split.
+        record: Changes the contents of build.json.
+    """
     build = publication.read(folder)
     if build.policy == "rows":
         tables = {(config, split): rows for config, split, rows in build.tables()}
@@ -52,7 +59,7 @@ def publish(hub, folder, edit=lambda tables: tables, record=lambda record: recor
 
 
 def of_first(change):
-    """As publish's edit, of the first table only."""
+    """Make an `edit` for `publish` that changes only the first table."""
 
     def edit(tables):
         first_key = next(iter(tables))
@@ -62,7 +69,7 @@ def of_first(change):
 
 
 def counts(out: str) -> list[tuple[int, ...]]:
-    """Rows equal, missing, extra, different of each split that the command printed."""
+    """Parse the numbers of equal, missing, extra and different rows of each split from the command's output."""
     lines = [line.split() for line in out.splitlines()[2:]]
     return [tuple(map(int, line[2:])) for line in lines if len(line) == 6 and all(n.isdigit() for n in line[2:])]
 
@@ -152,7 +159,7 @@ def test_it_is_said_whether_masks_or_rules_make_other_questions(
 ):
     name, source = "heal-medvqa-vindr_cxr", "vindr_cxr_anatomy"
     roots = {key: path for key, path in phantom_heal_roots.items() if key.startswith("vindr_cxr")}
-    if other_masks:  # of which one names no heart: questions about hearts are gone
+    if other_masks:  # without hearts there are no questions about hearts
         anatomy = json.loads((roots[source] / "anatomy.json").read_text())
         heart = next(category["id"] for category in anatomy["categories"] if category["name"] == "heart")
         anatomy["annotations"] = [
@@ -173,7 +180,7 @@ def test_it_is_said_whether_masks_or_rules_make_other_questions(
 
 
 def other_keys(record):
-    """Its hashes were made with the keys of other labels."""
+    """Change a record as if its hashes had been made with the keys of other labels."""
     return record | {"key_fingerprints": {"train": "0" * 64}}
 
 

@@ -1,4 +1,4 @@
-"""From a build to the Hub and back, through the real command and the real clients, with a Hub on this machine."""
+"""From a build to the Hub and back, with the real command, the real clients and a loopback Hub."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_rows_are_published_loaded_evaluated_and_proved_equal(
     openi, medfaith, afresh, python, hub, phantom_build, tmp_path
 ):
     status, out, err = medfaith(*openi)
-    assert (status, err) == (0, "")  # nothing of work that ends within a minute
+    assert (status, err) == (0, "")  # no progress lines for work of less than a minute
     assert "cxr-contrabench-openi (new dataset, published as rows)" in out
     built = phantom_build / OPENI
     n = commits(hub)
@@ -134,7 +134,7 @@ def test_plain_lm_eval_evaluates_what_is_on_the_hub(openi, medfaith, hub, phanto
     (result,) = (tmp_path / "run").rglob("results_*.json")
     assert json.loads(result.read_text())["n-samples"][task]["effective"] == 2
     unknown = {request.path for request in hub.requests if not request.route}
-    assert unknown <= {"/api/agent-harnesses"}  # the client asks for it when an agent runs it
+    assert unknown <= {"/api/agent-harnesses"}  # the client requests it when an agent runs it
 
 
 def test_a_recipe_lets_nothing_out_but_hashes_and_proves_a_rebuild(medfaith, hub, chexpert, phantom_roots, tmp_path):

@@ -1,4 +1,4 @@
-"""What publishing does where the Hub fails, where others have been at work, and with what a repository is already."""
+"""Publishing with Hub failures, foreign changes and existing repositories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.hub.server import Account
 
 
 def edited(staged: Path, folder: Path, change) -> Path:
-    """A copy of a staged folder with another build.json."""
+    """Copy a staged folder and change its build.json."""
     copy = shutil.copytree(staged, folder / staged.name)
     record = json.loads((copy / "build.json").read_text())
     change(record)
@@ -34,13 +34,13 @@ def commit(repository, title: str, files: dict[str, bytes | None]) -> None:
     repository.commit(title, changes)
 
 
-# What does not arrive.
+# Failed requests.
 
 
 @pytest.mark.parametrize(
     ("fault", "method", "pattern", "more"),
     [
-        ("fail", "PUT", "lfs", {"status": 403}),  # 500 and a cut connection the client repeats by itself
+        ("fail", "PUT", "lfs", {"status": 403}),  # the client itself retries status 500 and a cut connection
         ("fail", "POST", "/validate-yaml", {"status": 502}),
         ("fail", "POST", "/commit/", {"status": 500}),
         ("drop", "POST", "/commit/", {}),
@@ -59,7 +59,7 @@ def test_an_upload_that_breaks_off_changes_nothing_and_its_repetition_is_whole(
     arrived, before = len(repository.blobs), len(hub.requests)
     put(staged)
     assert published(repository) == parquet_of(staged)
-    assert len(hub.asked("PUT", since=before)) == len(repository.blobs) - arrived  # what arrived is not sent again
+    assert len(hub.asked("PUT", since=before)) == len(repository.blobs) - arrived  # received files are not sent again
 
 
 @pytest.mark.parametrize("fault", ["fail", "drop"])
@@ -79,13 +79,18 @@ def parquet_of(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.parquet")}
 
 
-# What stands there cannot be read.
+# Unreadable contents of the repository.
 
 
 @pytest.mark.parametrize(
     ("path", "fault", "more", "complaint"),
     [
-        ("/api/datasets/.*openi$", "fail", {"status": 501}, "the Hub answers 501"),  # 500 the client tries for minutes
+        (
+            "/api/datasets/.*openi$",
+            "fail",
+            {"status": 501},
+            "the Hub answers 501",
+        ),  # the client retries status 500 for minutes
         ("/api/datasets/.*openi$", "drop", {}, "cannot be reached"),
         ("/tree/", "fail", {"status": 501}, "the Hub answers 501"),
         ("/build.json", "fail", {"status": 501}, "the Hub answers 501"),
@@ -118,7 +123,7 @@ def test_a_record_that_cannot_be_read_stops_an_upload(content, hub, put, staged)
     assert put(staged, force=True)
 
 
-# What others have put there.
+# Foreign files in the repository.
 
 
 def test_a_data_set_of_another_benchmark_is_not_replaced_unasked(hub, put, staged, tmp_path):
@@ -193,7 +198,7 @@ def test_rows_of_others_among_ours_are_an_obstacle(hub, put, staged):
     assert added_path not in repository.files
 
 
-# What is there after the commit.
+# Contents of the repository after the commit.
 
 
 def test_files_that_the_hub_leaves_out_are_named_and_the_next_run_is_whole(hub, put, staged):
@@ -262,11 +267,11 @@ def test_what_has_changed_since_the_plan_is_not_written_over(is_new, hub, plan, 
     assert repository.commits[-1].title != "later"
 
 
-# What is to be published.
+# Contents of the build.
 
 
 def test_two_builds_of_one_repository_are_not_published_together(openi, medfaith, hub, phantom_build, tmp_path):
-    for name in (OPENI, f"{OPENI}.bak", f".{OPENI}-1234.old"):  # the last is what a killed build may leave
+    for name in (OPENI, f"{OPENI}.bak", f".{OPENI}-1234.old"):  # a killed build may leave the last one
         shutil.copytree(phantom_build / OPENI, tmp_path / "data" / name)
     publish = ["publish", tmp_path / "data", *openi[2:]]
     status, _, err = medfaith(*publish)
@@ -285,7 +290,7 @@ def test_reports_of_another_copy_prove_nothing(openi, medfaith, hub, phantom_roo
     assert not hub.repositories
 
 
-# Who may see it.
+# Visibility and access.
 
 
 def test_a_gate_is_switched_on_before_anything_is_there_to_read_and_stays_what_it_is(openi, medfaith, hub):
@@ -364,7 +369,7 @@ def test_a_repository_that_a_failed_run_left_private_is_said_to_be(medfaith, hub
     assert "is private" not in medfaith(*METRIC, "--private")[1]
 
 
-# Which files are the same.
+# Unchanged files.
 
 
 @pytest.mark.parametrize("content", [b"", b"a\n", "\N{SNOWMAN}\0".encode() * 100_000])

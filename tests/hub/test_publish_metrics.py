@@ -1,4 +1,4 @@
-"""A metric from the checkout to the Hub and back, through the real command and evaluate's own loader."""
+"""A metric from the checkout to the Hub and back, with the real command and evaluate's own loader."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import yaml
 from medfaith.cli import main
 from tests.hub.conftest import METRIC
 
-# The card's example, in a folder where nothing but the Hub has the metric, by a process that has no medfaith.
+# The card's example, in a process without medfaith and a folder without the metric: only the Hub has it.
 LOAD = """
 import doctest, importlib.abc, json, sys
 from huggingface_hub import hf_hub_download
@@ -71,7 +71,7 @@ def test_a_metric_without_a_paid_plan_is_a_static_page(hub, medfaith):
     assert "nothing to change" in medfaith(*METRIC, "--sdk", "static")[1]
 
     hub.unpaid.clear()
-    assert medfaith(*METRIC)[0] == 0  # what medfaith itself wrote it exchanges without --force
+    assert medfaith(*METRIC)[0] == 0  # medfaith replaces its own files without --force
     assert ("app.py" in space.files, "index.html" in space.files) == (True, False)
 
 

@@ -1,4 +1,4 @@
-"""The loopback Hub, asked by the clients that tests use it with."""
+"""The loopback Hub, tested with the real clients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def api(hub: Hub) -> HfApi:
 
 @pytest.fixture
 def dataset(hub: Hub, api: HfApi) -> Repository:
-    """An empty data set, made by the client."""
+    """Empty dataset repository created by the client."""
     assert api.create_repo(ID, repo_type="dataset") == f"{hub.url}/datasets/{ID}"
     return hub.repositories["dataset", ID]
 
@@ -63,9 +63,9 @@ def test_a_commit_of_a_text_and_a_parquet_file(hub, api, dataset, tmp_path):
     assert {s.rfilename: s.size for s in dataset_info.siblings if s.rfilename in files} == {
         p: len(c) for p, c in files.items()
     }
-    # The client asks for this once a process, when an agent runs it.
+    # The client requests this once in a process when an agent runs it.
     assert {r.path for r in hub.requests if not r.route} <= {"/api/agent-harnesses"}
-    # The text travels in the commit, the table to the store and from there, and no token does.
+    # The commit carries the text, the store carries the table, and the store receives no token.
     assert [(r.method, r.status, r.has_token) for r in hub.requests if r.store] == [
         ("PUT", 200, False), ("GET", 200, False)
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""One simple statistic a finding, taken where the finding belongs; none knows the drawn patient."""
+"""One image statistic for each finding, computed in its anatomical region without knowledge of the patient."""
 
 import numpy as np
 from scipy.ndimage import uniform_filter
@@ -38,7 +38,7 @@ def asymmetry(*zones):
 
 
 def brightest_plate(pixels):
-    """How far a row above the diaphragm outshines the rows 7 above and below it, on the better side."""
+    """Compute how far a row above the diaphragm is brighter than the rows 7 pixels above and below it (larger side)."""
     rows = np.arange(118, 140)
     best = []
     for x_min, x_max in ((0.15, 0.33), (0.67, 0.85)):

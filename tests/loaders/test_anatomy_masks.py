@@ -1,4 +1,4 @@
-"""Anatomy masks: one phantom's regions, written in every layout that is read, come back as the same RLEs."""
+"""Anatomy masks: every supported layout of one phantom's regions gives the same RLEs."""
 
 import ast
 import importlib.util
@@ -24,7 +24,7 @@ CATEGORIES = [{"id": index, "name": name, "supercategory": name} for name, index
 
 
 def stack(regions):
-    """The 159 masks as CXAS keeps them, those that are not tested all set."""
+    """Stack the 159 masks in the order of CXAS; masks that are not tested are all ones."""
     masks = np.ones((159, *SIZE), dtype=bool)
     for name, index in STRUCTURES.items():
         masks[index] = regions[name]
@@ -54,7 +54,7 @@ def write_pictures(root, names=(*STRUCTURES, "mediastinum"), label=str, levels=l
 
 
 def write_grey_png(root):
-    """8-bit masks with labels spelt another way."""
+    """Write 8-bit masks with a different spelling of the labels."""
     labels = {"right lung": "Lung_Right", "left lung": "Left-Lung"}
     write_pictures(root, STRUCTURES, lambda n: labels.get(n, n.upper()), lambda mask: mask.astype(np.uint8) * 255)
 
@@ -68,14 +68,14 @@ def write_arrays(root, suffix):
 
 
 def write_coco(root, **size):
-    """One standard file for all images."""
+    """Write one standard COCO file for all images."""
     images = [{"id": n, "file_name": f"train/{image}.dicom", **size} for n, image in enumerate(REGIONS)]
     marked = [entry for n, regions in enumerate(REGIONS.values()) for entry in annotations(regions, n)]
     write_json(root / "masks.json", {"images": images, "categories": CATEGORIES, "annotations": marked})
 
 
 def write_cxas_json(root):
-    """One file an image: images nested twice, sizes absent."""
+    """Write one file for each image, with nested image lists and without sizes."""
     for image, regions in REGIONS.items():
         nested = [[{"id": 1, "file_name": f"/data/{image}.png"}]]
         document = {"images": nested, "categories": CATEGORIES, "annotations": annotations(regions, 1)}
@@ -99,7 +99,7 @@ def test_every_layout_gives_the_phantoms_regions_at_any_size_of_the_image(tmp_pa
     masks = open_masks(tmp_path)
     assert list(masks) == sorted(REGIONS)
     assert "image3" not in masks
-    assert masks.get_declared_size("image1") is None  # no size is made up
+    assert masks.get_declared_size("image1") is None  # an absent size stays absent
     for image, regions in REGIONS.items():
         expected = {name: rle.encode(regions[name]) for name in ANATOMIES}
         assert masks.read(image) == expected
@@ -194,7 +194,7 @@ def test_several_annotations_of_one_anatomy_are_united(tmp_path):
     assert open_masks(tmp_path, ("heart",)).read("a") == {"heart": rle.encode(halves[0] | halves[1])}
 
 
-# --- what is wrong with a file ----------------------------------------------------------------------------------------
+# --- faults of a file -------------------------------------------------------------------------------------------------
 
 
 def coco(**changes):
@@ -293,7 +293,7 @@ def test_two_names_of_one_structure_are_refused(tmp_path):
         (np.zeros((159, 4, 4), dtype=np.float32), "float32"),
         (np.array([{}]), "damaged"),
         (b"rest", "damaged"),
-        (None, "damaged"),  # an npz without any array
+        (None, "damaged"),  # an npz without arrays
     ],
 )
 @pytest.mark.parametrize("suffix", ["npy", "npz"])
@@ -328,7 +328,7 @@ def test_an_unknown_anatomy_is_refused(tmp_path):
 
 
 def test_the_defaults_are_defined_and_match_the_segmenters_own_list():
-    """Indices against torchxrayvision's list of the 159 masks, which is read without importing it (and torch)."""
+    """Compare the indices with torchxrayvision's list of the 159 masks, read without importing it (and torch)."""
     (package,) = importlib.util.find_spec("torchxrayvision").submodule_search_locations  # pyright: ignore[reportGeneralTypeIssues]
     module = ast.parse((Path(package) / "baseline_models/chestx_anatomy/__init__.py").read_text(encoding="utf-8"))
     assigned_values = {ast.unparse(node.target): node.value for node in module.body if isinstance(node, ast.AnnAssign)}

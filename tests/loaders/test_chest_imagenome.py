@@ -1,4 +1,4 @@
-"""The gold dataset of Chest ImaGenome: what is read of each of its files, and every fault by name."""
+"""The gold dataset of Chest ImaGenome: the contents of each file, and an error message for every fault."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def read(root: Path, kind: str):
 
 
 def write(root: Path, kind: str, rows) -> Path:
-    """The file as pandas writes it, with columns that no reader reads, beside the required ones, which are empty."""
+    """Write the file with pandas, with extra columns that no reader uses and empty required columns."""
     (root / "gold_dataset").mkdir(exist_ok=True)
     for needed in chest_imagenome.REQUIRED:
         (root / FILES[needed]).touch()
@@ -74,7 +74,7 @@ def write(root: Path, kind: str, rows) -> Path:
     return path
 
 
-# --- what is read -----------------------------------------------------------------------------------------------------
+# --- contents ---------------------------------------------------------------------------------------------------------
 
 
 def test_rows_of_one_row_id_make_a_sentence(tmp_path):
@@ -164,7 +164,7 @@ BOX = st.tuples(WHOLE, WHOLE, WHOLE, WHOLE).filter(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 @given(st.lists(BOX | st.none(), min_size=1, max_size=5))
 def test_exactly_the_boxes_with_a_place_in_the_image_are_kept(tmp_path, boxes):
-    """By pandas: those that have coordinates, and end at or beyond the first column and row."""
+    """Compare with pandas: boxes that have coordinates and end at or beyond the first column and row."""
     path = write(tmp_path, "automatic_boxes", [box(n, corners or ("",) * 4) for n, corners in enumerate(boxes)])
     frame = pd.read_csv(path, sep="\t").drop(columns="other").dropna()
     frame = frame[(frame["original_x2"] >= 0) & (frame["original_y2"] >= 0)]
@@ -185,7 +185,7 @@ def test_a_column_that_is_missing_or_blank_is_named(tmp_path, kind, column):
 
 TABLES, ALL_BOXES = ("gold", "attributes", "all_sentences"), ("anatomy", "automatic_boxes")
 BACKWARD = "original_x1 to original_y2"
-CELLS = [  # the files, a column of theirs, words of the message, and what the cell holds
+CELLS = [  # file kinds, column, part of the message, cell values
     (("gold", "attributes"), "context", "yes or no", ["maybe", "Yes", "no, yes"]),
     (("gold", "attributes"), "relation", "0 or 1", [2, "1.00"]),
     ((*TABLES, "comparisons"), "patient_id", "8 digits", ["p10000032"]),

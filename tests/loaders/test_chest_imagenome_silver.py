@@ -1,4 +1,4 @@
-"""The silver dataset of Chest ImaGenome: sentences of scene graphs, packed or not, and the splits."""
+"""The silver dataset of Chest ImaGenome: sentences of scene graphs, zipped or extracted, and the splits."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ GRAPH = {
 
 
 def pack(root, *graphs, inside="scene_graph/"):
-    """silver_dataset/scene_graph.zip of the graphs, given as JSON values or as text."""
+    """Write silver_dataset/scene_graph.zip with the given graphs (JSON values or text)."""
     (root / "silver_dataset").mkdir(exist_ok=True)
     with zipfile.ZipFile(root / "silver_dataset" / "scene_graph.zip", "w", zipfile.ZIP_DEFLATED) as file:
         for number, graph in enumerate(graphs):
@@ -78,7 +78,7 @@ def test_sentences_of_a_scene_graph(tmp_path, layout):
     assert (heart.id, lungs.id) == (f"{STUDY}|9", f"{STUDY}|10")
     assert (heart.patient_id, heart.study_id, heart.image_id) == ("10000032", STUDY, DICOM)
     assert (heart.sentence, lungs.sentence) == ("Heart\n is normal.", "No pneumothorax.")
-    # y2 is y2: a public reader has x2 in its place
+    # y2 must be y2: a public reader returns x2 instead
     left_box, right_box = (1300.0, 200.0, 2300.0, 2105.0), (-3.0, 190.0, 1200.0, 2000.0)
     assert heart.boxes == {"cardiac silhouette": (800.0, 900.0, 1700.0, 1900.5), "left lung": left_box}
     assert list(lungs.boxes.items()) == [("right lung", right_box), ("left lung", left_box)]
@@ -100,7 +100,7 @@ def test_an_image_without_a_graph_has_no_sentences(tmp_path):
 
 
 def change(path, value):
-    """The graph with another value at a path of keys and indices."""
+    """Return the graph with another value at a path of keys and indices."""
     graph = copy.deepcopy(GRAPH)
     *parents, last = path
     place = graph
@@ -161,9 +161,12 @@ def test_a_damaged_zip_is_named(tmp_path):
             + archive[at_list + len(value) :]
         )
 
-    flags = 6, archive.index(b"PK\1\2") + 8  # and then the method of packing, in both headers of the one file
+    flags = 6, archive.index(b"PK\1\2") + 8  # then the compression method, in both headers of the file
     for content, message in (
-        (archive[:120] + bytes([archive[120] ^ 255]) + archive[121:], "cannot be unpacked"),  # inside the packed graph
+        (
+            archive[:120] + bytes([archive[120] ^ 255]) + archive[121:],
+            "cannot be unpacked",
+        ),  # inside the compressed graph
         (replace_bytes(b"\1\0", *flags), "SceneGraph.json: cannot be unpacked .*encrypted"),
         (replace_bytes(b"\0\0\x62\0", *flags), "SceneGraph.json: cannot be unpacked .*compression"),
         (archive[:200], "is no complete zip"),

@@ -1,4 +1,4 @@
-"""The CheXpert reader: both layouts, real labels, and every fault of a file by name."""
+"""The CheXpert reader: both layouts, real labels, and an error message for every fault of a file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GOOD_PATH = "train/patient00001/study1/view1_frontal.jpg"
 
 
 def row(path: str, labels: str = "", ap_pa: str = "AP", side: str = "Frontal") -> str:
-    """A csv row; labels are given for Cardiomegaly, Edema, Pleural Effusion and are blank elsewhere."""
+    """Format a csv row with labels for Cardiomegaly, Edema and Pleural Effusion; the other labels are blank."""
     values = dict(zip(("Cardiomegaly", "Edema", "Pleural Effusion"), labels.split("/"), strict=False))
     return ",".join([path, "Female", "68", side, ap_pa, *(values.get(name, "") for name in chexpert.LABELS)])
 
@@ -58,7 +58,7 @@ def test_label_files_are_found_in_each_layout_and_foreign_ones_are_refused(tmp_p
         assert chexpert.find_label_files(root) == {split: path}
         assert chexpert.find_label_files(path) == {split: path}  # the csv itself
         renamed = path.rename(path.with_name("labels.csv"))
-        assert chexpert.find_label_files(renamed) == {split: renamed}  # told by its rows, not by its name
+        assert chexpert.find_label_files(renamed) == {split: renamed}  # recognized by its rows, not by its name
 
 
 def test_test_labels_are_one_row_a_study(tmp_path):

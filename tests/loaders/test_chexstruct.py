@@ -1,4 +1,4 @@
-"""CheXStruct: labels by OpenI image, a missing row is unknown, and what is not as released is refused by name."""
+"""CheXStruct: labels by OpenI image, unknown for missing rows, and errors for files that differ from the release."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_images_are_called_as_in_openi(tmp_path, column):
 
 @pytest.mark.full
 def test_real_openi_ids_survive_the_way_to_a_dicom_name_and_back():
-    """Oracle: the 7,470 ids of the real reports (564 of them break the usual pattern)."""
+    """Compare with the 7,470 ids of the real reports (564 of them break the usual pattern)."""
     root = sources.resolve_roots({"openi": "torchxrayvision"}, environ={})["openi"]
     keys = [image.key for report in openi.read_reports(root) for image in report.images]
     assert len(keys) == 7470

@@ -1,4 +1,4 @@
-"""Frames of Cholec80's videos against every frame decoded from the start, on videos that PyAV writes here."""
+"""Random access to frames of Cholec80 videos, compared with sequential decoding of videos that PyAV writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from medfaith.loaders.errors import ImageError, InputError, MissingSourceError
 from tests.loaders.faults import fault
 
 COUNT, SIZE = 60, (64, 48)
-# Each differs in what it takes to find a frame: the order of decoding, the distance of keyframes, where times begin.
+# The videos differ in decoding order, keyframe distance and start time, which all affect the search for a frame.
 OPEN = "open-gop=1:bframes=3:b-pyramid=normal:b-adapt=0:keyint=10:min-keyint=10:scenecut=0"
 SHORT = "open-gop=1:bframes=2:b-adapt=0:keyint=3:min-keyint=1:scenecut=0"
 VIDEOS = {
@@ -32,7 +32,7 @@ VIDEOS = {
 
 
 def picture(k):
-    """Frame k: two ramps that move and a level that rises."""
+    """Draw frame k: two moving ramps and a rising level."""
     y, x = np.mgrid[: SIZE[1], : SIZE[0]]
     return np.stack([(3 * x + 5 * k) % 256, (4 * y + 3 * k) % 256, np.full_like(x, (4 * k) % 256)], -1).astype(np.uint8)
 
@@ -69,7 +69,7 @@ def test_a_frame_is_the_one_that_decoding_from_the_start_shows(tmp_path, kind):
     count = 36
     path = write_video(tmp_path / "video01.mp4", count=count, **VIDEOS[kind])
     expected = decoded(path)
-    assert len(expected) == len(set(expected)) == count  # or a neighbour would pass for the frame
+    assert len(expected) == len(set(expected)) == count  # else a neighbour could pass for the frame
     wrong = [k for k in range(count) if cholec80.open_frame(path, k).tobytes() != expected[k]]
     assert wrong == []
     assert [frame.tobytes() for frame in cholec80.frames(path, range(count))] == expected
@@ -89,7 +89,7 @@ def test_a_distant_frame_is_sought_and_a_near_one_decoded_on_to(video, monkeypat
         assert passes == begun
 
 
-# --- videos that are not as they should be ----------------------------------------------------------------------------
+# --- invalid videos ---------------------------------------------------------------------------------------------------
 
 
 def test_numbers_that_do_not_ascend_and_frames_beyond_the_end_are_named(video):
@@ -119,7 +119,7 @@ def test_times_between_those_of_25_frames_a_second_are_refused(tmp_path):
 
 
 def test_a_frame_that_is_left_out_is_never_another(tmp_path):
-    times = [k + (k >= 30) for k in range(300)]  # nothing is shown at the time of frame 30
+    times = [k + (k >= 30) for k in range(300)]  # no frame has the time of frame 30
     path = write_video(tmp_path / "video01.mp4", gop=12, b=0, times=times, count=300)
     expected = decoded(path)
     assert cholec80.open_frame(path, 29).tobytes() == expected[29]
@@ -193,7 +193,7 @@ def test_a_truncated_video_gives_the_true_frame_or_an_error(tmp_path, options):
 
 @pytest.mark.parametrize(("codec", "min_refused"), [("libx264", 18), ("mpeg4", 28)])
 def test_damaged_frames_are_refused(tmp_path, codec, min_refused):
-    """Twenty bytes of every second frame overwritten, a frame at a time: of 30 such videos so many must not read."""
+    """Overwrite twenty bytes of every second frame, one frame at a time: at least `min_refused` of 30 videos fail."""
     path = write_video(tmp_path / "video01.mp4", codec=codec)
     content, expected = path.read_bytes(), decoded(path)
     with av.open(str(path)) as container:
@@ -209,15 +209,15 @@ def test_damaged_frames_are_refused(tmp_path, codec, min_refused):
         except InputError as error:
             refused += "damaged" in str(error)
     assert refused >= min_refused
-    assert cholec80.open_frame(path, 5).tobytes() == expected[5]  # the last damage is far behind it
+    assert cholec80.open_frame(path, 5).tobytes() == expected[5]  # the last damaged frame comes much later
 
 
-# --- as the image of a row --------------------------------------------------------------------------------------------
+# --- images of rows ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def root(tmp_path):
-    """A root with one video."""
+    """Root folder with one video."""
     write_video(tmp_path / "root/videos/video42.mp4")
     return tmp_path / "root"
 

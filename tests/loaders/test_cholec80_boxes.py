@@ -1,4 +1,4 @@
-"""The Cholec80-Boxes reader: frames and boxes of a csv, and every fault by name."""
+"""The Cholec80-Boxes reader: frames and boxes of a csv, and an error message for every fault."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_frames_come_in_order_with_their_boxes(tmp_path):
     write(
         tmp_path,
         line(43, 0, 1, "Hook", (1, 2, 3, 4)),
-        line(43, 25, 1, "Hook", (1, 2, 3, 4)),  # a box may repeat in another frame, or of another tool
+        line(43, 25, 1, "Hook", (1, 2, 3, 4)),  # another frame or another tool may have the same box
         line(43, 0, 1, "Bipolar", (1, 2, 3, 4)),
         line(42, 50, 2, "SpecimenBag", (5.5, 0, 1, 1)),
         line(42, 100000, 1, "Irrigator"),
@@ -84,7 +84,7 @@ def test_spellings_of_a_tool():
         (line(n="one"), "NumBBox_inFrame", "a whole number"),
         (line(n=""), "NumBBox_inFrame", "is blank"),
         (line(frame=0), None, "repeats row 1"),
-        (line(frame=0, n=2), None, "repeats row 1"),  # numbered anew, and the same box
+        (line(frame=0, n=2), None, "repeats row 1"),  # the same box with a new number
     ],
 )
 def test_a_fault_is_named_by_file_row_and_column(tmp_path, bad, column, message):

@@ -1,4 +1,4 @@
-"""The 100 triplets against the id map of ivtmetrics, which their own authors released."""
+"""The 100 triplets, compared with the id map of ivtmetrics, which the data set's authors released."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_ids_are_the_official_ones_and_every_text_reads_back(official):
     ("number", "text"),
     [
         (0, "grasper,dissect,cystic_plate"),
-        (1, "grasper,dissect,gallbladder"),  # the example of the data set's own guide
+        (1, "grasper,dissect,gallbladder"),  # the example in the data set's guide
         (17, "grasper,retract,gallbladder"),
         (60, "hook,dissect,gallbladder"),
         (82, "irrigator,aspirate,fluid"),

@@ -1,4 +1,4 @@
-"""The CholecT45 reader: tables of one video, the id map, and every fault by name."""
+"""The CholecT45 reader: tables of one video, the id map, and an error message for every fault."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write(root, triplets, *, frames=None, video=42):
 
 
 def some(*ids, n=3):
-    """(n, 100) bool: the first frame has the triplets `ids`, the others none."""
+    """Build an (n, 100) boolean array: the first frame has the triplets `ids`, the other frames have none."""
     labels = np.zeros((n, 100), bool)
     labels[0, list(ids)] = True
     return labels
@@ -70,7 +70,7 @@ def test_labels_that_disagree_are_kept_and_counted(tmp_path, component):
     triplets = some(RETRACT)
     write(tmp_path, triplets)
     labels = cholec_triplets.parts_of(triplets)[component]
-    labels[1, 2] = True  # its triplet is none of the 100
+    labels[1, 2] = True  # its triplet is not one of the 100
     write_part(tmp_path, PARTS[component], rows_of(range(3), labels))
     video = cholect45.read_video(tmp_path, 42)
     assert video.disagreeing == {name: int(n == component) for n, name in enumerate(PARTS)}

@@ -1,4 +1,4 @@
-"""The CholecT50 reader: the JSON of one video, and every fault by name."""
+"""The CholecT50 reader: the JSON of one video, and an error message for every fault."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_BOX = (-1, -1, -1, -1)
 
 
 def vector(number, box=NO_BOX, **ids):
-    """The 15 values of a triplet, any of its ids changed by name."""
+    """Build the 15 values of a triplet; `ids` replaces ids by name."""
     instrument, verb, target, *_ = cholec_triplets.compute_component_ids()[number].tolist()
     ids = {"triplet": number, "instrument": instrument, "verb": verb, "target": target} | ids
     instrument = [ids["instrument"], 1, *box]
@@ -63,7 +63,7 @@ def test_a_video_reads_as_written(tmp_path):
 
 
 def test_a_video_of_both_releases_reads_alike(tmp_path):
-    """CholecT45's tables and CholecT50's JSON of the same labels."""
+    """Write the same labels as CholecT45 tables and as CholecT50 JSON."""
     labels = np.random.default_rng(0).random((8, 100)) < 0.03
     write(tmp_path, {str(k): [vector(n) for n in np.flatnonzero(row).tolist()] for k, row in enumerate(labels)})
     component_labels = cholec_triplets.parts_of(labels)
@@ -99,7 +99,7 @@ def test_an_instrument_without_a_triplet_is_kept(tmp_path):
     assert (video.triplets.any(), video.instruments[0].tolist()) == (False, [True, *[False] * 5])
 
 
-BAD_VECTORS = {  # words of the message, and the faulty vectors of a frame
+BAD_VECTORS = {  # part of the message: faulty vectors of a frame
     "an id from 0 to 5, or -1 for none": [vector(1, instrument=6)],
     "triplet 100": [vector(1, triplet=100)],
     "triplet -2": [vector(1, triplet=-2)],

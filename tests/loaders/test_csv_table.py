@@ -1,4 +1,4 @@
-"""The one csv reader: what it reads is what was written, and every fault of a file is named."""
+"""The csv reader: it reads back the written values and names the location of every fault."""
 
 from __future__ import annotations
 

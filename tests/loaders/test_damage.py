@@ -1,4 +1,4 @@
-"""Every file of every source by every kind of damage: its reader takes it or says what is wrong, and nothing else."""
+"""Every file of every source with every kind of damage: its reader accepts it or raises the documented error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from medfaith.loaders import (
 )
 from medfaith.loaders.errors import MedfaithError
 
-# How many are kept of files of which a source has many.
+# Maximum number of copied files for each kind of file that is numerous in a source.
 MANY = [
     (1, lambda path: path.suffix in {".jpg", ".png", ".dicom", ".dcm"}),
     (3, lambda path: path.suffix == ".xml" or re.match(r"s\d+\.txt|[0-9a-f]+-[0-9a-f-]+\.txt", path.name)),
@@ -73,7 +73,7 @@ def cholect45_video(root: Path, file: Path) -> object:
 
 
 GOLD = "gold_dataset/"
-# Source, the damaged file (the first by name), what reads it.
+# Source, pattern of the damaged file (first match by name), reader.
 READINGS: list[tuple[str, str, Read]] = [
     ("chexpert", "*/train.csv", lambda root, file: chexpert.read_labels(file, "train")),
     ("chexpert", "*/valid.csv", lambda root, file: chexpert.read_test_labels(file)),
@@ -118,7 +118,7 @@ READINGS: list[tuple[str, str, Read]] = [
 
 
 def unpacked(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
-    """The change, of what is in an archive where the file is one."""
+    """Apply the change to the content of an archive if the file is one."""
     return lambda data: gzip.compress(change(gzip.decompress(data)), 1) if data[:2] == b"\x1f\x8b" else change(data)
 
 
@@ -127,7 +127,7 @@ def lines(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[bytes], byt
 
 
 def first_value(value: bytes) -> Callable[[bytes], bytes]:
-    """The first number of the second line, or of JSON the first number at all, is something else."""
+    """Replace the first number of the second line (JSON: the first number of the file)."""
 
     def change(data: bytes) -> bytes:
         start = 0 if data[:1] in b"[{<" else data.find(b"\n") + 1
@@ -212,7 +212,7 @@ DAMAGES = {
 
 @pytest.fixture(scope="module")
 def copied(written: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Every source with one picture and three reports or boxes of an image at most."""
+    """Copies of every source with one image and at most three reports or boxes for each image."""
     folder = tmp_path_factory.mktemp("damaged")
     for name, root in written.items():
         files = [path for path in sorted(root.rglob("*")) if path.is_file()]
@@ -232,7 +232,7 @@ def test_a_file_is_read_and_with_each_damage_read_or_refused(copied: dict[str, P
     root = copied[source]
     file = min(root.glob(name))
     data = file.read_bytes()
-    with pytest.raises(MedfaithError) if file.name == "valid.csv" else nullcontext():  # which is none of the test set
+    with pytest.raises(MedfaithError) if file.name == "valid.csv" else nullcontext():  # which is not in the test set
         reader(root, file)
     wrong = {}
     for damage, lay in DAMAGES.items():

@@ -1,4 +1,4 @@
-"""Boxes of a detector: COCO results and YOLO text files, and what of them is taken, counted or refused."""
+"""Boxes of a detector in COCO results and YOLO text files: accepted, skipped with a count, or refused."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ def test_a_line_without_a_confidence_counts_as_certain(tmp_path):
 def test_what_is_left_out_is_counted(tmp_path):
     results = [
         entry("0" * 8),  # another image
-        entry(A, 3),  # "No finding" is no finding
-        entry(A, score=0.25),  # the threshold itself is taken
+        entry(A, 3),  # "No finding" is not a class
+        entry(A, score=0.25),  # a score equal to the threshold counts
         entry(A, score=0.249),
         entry(A, bbox=(200, 0, 5, 5)),  # beyond the right edge
         entry(A, bbox=(-5, 0, 5, 5)),
@@ -249,7 +249,7 @@ def test_a_faulty_folder_is_explained(tmp_path, files, where, message):
     ("stated", "fits"), [({"width": 200, "height": 100}, True), ({}, True), ({"width": 100, "height": 50}, False)]
 )
 def test_coco_boxes_of_a_scaled_copy_are_refused(tmp_path, stated, fits):
-    """They would lie elsewhere on the original image, and still within it."""
+    """Boxes of a scaled copy have other positions on the original image, still within its bounds."""
     listed = [{"id": 17, "file_name": f"{A}.jpg", **stated}]
     categories = [{"id": n, "name": name} for n, name in enumerate(NAMES, 1)]
     coco(tmp_path, [entry(17)], {"images": listed, "categories": categories})

@@ -1,4 +1,4 @@
-"""What a command says of errors that are not the program's: the network's, a library's, the disk's."""
+"""Messages for errors from outside the program: network, libraries and disk."""
 
 from __future__ import annotations
 

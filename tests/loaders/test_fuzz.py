@@ -1,6 +1,6 @@
-"""Every reader of files and of answers against what nobody thought of: hypothesis damages what is good, and shrinks it.
+"""Every reader of files and answers against damage that hypothesis generates and shrinks.
 
-What it finds joins the tables of `test_damage.py` and `test_reading_growth.py`.
+Add failures to the tables of `test_damage.py` and `test_reading_growth.py`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TOKENS = [
     b"\\ud800",
     b"9" * 400,
 ]
-Edit = tuple[float, int, bytes]  # where it begins, as a share of the file; how many bytes go; what comes there
+Edit = tuple[float, int, bytes]  # start as a fraction of the file, number of removed bytes, inserted bytes
 EDITS = st.lists(
     st.tuples(st.floats(0, 1), st.integers(0, 40), st.sampled_from(TOKENS) | st.binary(max_size=8)),
     min_size=1,

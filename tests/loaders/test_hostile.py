@@ -1,4 +1,4 @@
-"""Readers and damage: whatever a file holds, its reader names it in a message, at once and in little memory."""
+"""Readers and hostile files: every reader names the file in its message, quickly and with little memory."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ WRONG = {
 @pytest.mark.parametrize("reader", READERS)
 def test_json(reader, tmp_path):
     name, read_folder = READERS[reader]
-    folder = tmp_path / "folder"  # not below that of all tests, some of which look for builds there
+    folder = tmp_path / "folder"  # outside the folder of all tests, in which some tests search for builds
     for text in (NO_JSON | WRONG).values():
         write(folder / name, text + "\n")
         with pytest.raises(InputError, match=re.escape(str(folder))):

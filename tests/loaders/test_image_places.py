@@ -1,4 +1,4 @@
-"""Finding the file of an ImageRef: layouts, keys and links, and what a message says."""
+"""Resolution of an ImageRef to a file: layouts, keys, links and error messages."""
 
 import shutil
 from pathlib import Path
@@ -67,7 +67,7 @@ HOSTILE = st.text(alphabet=st.sampled_from("./\\ab:C\0~é\ud800"), max_size=12) 
 @given(key=HOSTILE)
 @example(key="x" * 5000)
 def test_no_key_reaches_outside_the_root(tmp_path_factory, key):
-    """Whatever the key, what opens lies below the root, and what does not open raises ImageError."""
+    """Every key opens a file below the root or raises ImageError."""
     outside = tmp_path_factory.getbasetemp() / "keys"
     root = outside / "root"
     if not root.exists():
@@ -86,7 +86,7 @@ def test_no_key_reaches_outside_the_root(tmp_path_factory, key):
 
 @pytest.fixture
 def linked(tmp_path):
-    """A root with an image, and a private image beside it."""
+    """A root with an image, and a private image next to the root."""
     (tmp_path / "root" / "real").mkdir(parents=True)
     (tmp_path / "private").mkdir()
     Image.fromarray(RAMP_8).save(tmp_path / "root" / "real" / "a.png")

@@ -1,4 +1,4 @@
-"""Opening pictures, and their size from the header alone: real files, against formulas worked out again in numpy."""
+"""Images and their sizes from the header alone: real files, compared with an independent numpy implementation."""
 
 from itertools import product
 

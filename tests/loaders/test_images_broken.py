@@ -1,4 +1,4 @@
-"""Opening files that are cut, damaged or no image at all: refused by name, never opened as another image."""
+"""Truncated, damaged and non-image files: an error names the file, and no other image is returned."""
 
 from io import BytesIO
 

@@ -1,4 +1,4 @@
-"""Opening DICOM: real files, written here by pydicom, against formulas worked out again in numpy."""
+"""DICOM images: real files written by pydicom, compared with an independent numpy implementation."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from tests.loaders.image_files import RAMP_8, RAMP_12, grey_of, open_key, scaled
 
 
 def lookup_table(entries, first_value, bits, *, as_bytes=""):
-    """A sequence of one table, its entries as numbers, or as bytes of the type `as_bytes`."""
+    """Build a sequence of one lookup table, with entries as numbers or as bytes of the type `as_bytes`."""
     item = Dataset()
     item.add_new("LUTDescriptor", "US", [len(entries) % 2**16, first_value, bits])
     entries = np.asarray(entries)
@@ -31,7 +31,7 @@ def lookup_table(entries, first_value, bits, *, as_bytes=""):
 
 
 def window(values, centre, width):
-    """DICOM PS3.3 C.11.2.1.2.1, with the output range 0..255."""
+    """Apply the window function of DICOM PS3.3 C.11.2.1.2.1 with the output range 0..255."""
     return np.rint(np.clip((np.asarray(values, float) - (centre - 0.5)) / (width - 1) + 0.5, 0, 1) * 255)
 
 
@@ -96,7 +96,7 @@ def test_dicom_voi_table(tmp_path, count, first_value, bits, syntax, as_bytes):
     entries = np.rint(np.sqrt(np.linspace(0, 1, count)) * (2**bits - 1)).astype(int)
     values = RAMP_12.astype(int)
     table = lookup_table(entries, first_value, bits, as_bytes=as_bytes)
-    # A window stands beside the table: the table counts.
+    # The file has a window and a table: the table takes precedence.
     elements = {"VOILUTSequence": table, "WindowCenter": 10, "WindowWidth": 5, "photometric": "MONOCHROME1"}
     dataset = write_dicom(tmp_path / "a.dcm", RAMP_12, bits=12, syntax=syntax, **elements)
     display_values = entries[np.clip(values - first_value, 0, count - 1)]
@@ -138,7 +138,7 @@ def test_dicom_palette(tmp_path):
 
 
 def write_compressed(path, syntax, data):
-    """RAMP_8 as a DICOM file of another transfer syntax, its pixels given as `data`."""
+    """Write RAMP_8 as a DICOM file of another transfer syntax, with `data` as encoded pixels."""
     dataset = write_dicom(path, RAMP_8)
     dataset.file_meta.TransferSyntaxUID = syntax
     dataset.PixelData = encapsulate([data])

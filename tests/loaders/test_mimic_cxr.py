@@ -1,4 +1,4 @@
-"""The MIMIC-CXR-JPG reader: images, splits and labels of the official files, and where a report lies."""
+"""The MIMIC-CXR-JPG reader: images, splits and labels of the official files, and the paths of reports."""
 
 from __future__ import annotations
 

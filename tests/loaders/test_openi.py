@@ -1,4 +1,4 @@
-"""OpenI: every accepted layout reads the same; what is not as released is refused by name."""
+"""OpenI: every accepted layout gives the same reports, and files that differ from the release are refused."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def write_tgz(file: Path, documents: dict[str, str]) -> Path:
 
 
 def release(items=REPORTS) -> dict[str, str]:
-    # Not in numeric order, as in the official archive.
+    # The order is not numeric, like that of the official archive.
     return {f"ecgen-radiology/{item.uid[3:]}.xml": xml_of(item) for item in sorted(items, key=lambda item: item.uid)}
 
 
@@ -137,7 +137,7 @@ def _broken(text: str, encoding="utf-8"):
 
 
 def _edited(file: str, change, write=write_kaggle):
-    """`change` is what to replace by what, once, or a function of the lines."""
+    """Replace text of a file once: `change` holds the old and the new text, or is a function of the lines."""
 
     def make(root):
         write(root)
@@ -251,7 +251,7 @@ def survive_the_kaggle_form(reports: list[Report], folder: Path) -> bool:
 
 
 def test_fifty_real_reports(tmp_path):
-    """Of the 3,955 that the installed torchxrayvision carries (located, not imported)."""
+    """Read fifty of the 3,955 reports in the installed torchxrayvision (located, not imported)."""
     with tarfile.open(find_label_files(ROOT)[0]) as archive:
         members = [member for member in archive if member.name.endswith(".xml")]
         assert len(members) == 3955

@@ -1,4 +1,4 @@
-"""The drawn chest: a finding that is named is really in the picture, where its mask says."""
+"""The phantom chest: every named finding changes the image within its mask."""
 
 from functools import cache
 from itertools import product
@@ -41,7 +41,7 @@ def test_a_finding_is_where_its_mask_says(finding):
         change = np.abs(ill.pixels.astype(int) - normal(seed, view).pixels)
         assert name.removeprefix("left ").removeprefix("right ") == finding
         assert change[mask].max() > 30
-        if finding not in RESHAPING:  # otherwise the same patient, but for the tails of a haze
+        if finding not in RESHAPING:  # same patient elsewhere, except for the tails of a haze
             strong = change > 0.6 * change.max()
             assert (strong & binary_dilation(mask, iterations=4)).sum() >= 0.95 * strong.sum()
             assert change[~binary_dilation(mask, iterations=18)].max() <= (30 if finding == "edema" else 12)  # pyright: ignore[reportOperatorIssue]
@@ -129,7 +129,7 @@ def test_box_is_pillows_bounding_box(data):
 @pytest.mark.parametrize("power", [2.0, 2.5])
 @pytest.mark.parametrize("edge", [0.004, 0.08])
 def test_an_ellipse_is_its_formula_at_every_pixel(tilt, power, edge):
-    """It is computed only where it covers something."""
+    """`shapes.ellipse` computes only the covered pixels."""
     x, y = shapes.grid((40, 30))
     dx, dy = np.broadcast_arrays(x - 0.4, y - 0.6)
     along, across = dx * np.cos(tilt) + dy * np.sin(tilt), dy * np.cos(tilt) - dx * np.sin(tilt)

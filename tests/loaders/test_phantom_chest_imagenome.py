@@ -1,4 +1,4 @@
-"""The phantom of Chest ImaGenome: its rows say what the reports say, and its boxes lie around what is drawn."""
+"""The phantom of Chest ImaGenome: its rows agree with the reports, and its boxes enclose the drawn anatomy."""
 
 import re
 import zipfile
@@ -23,20 +23,20 @@ def gold(written):
 
 @pytest.fixture(scope="module")
 def frontal(written):
-    """The frontal images as MIMIC-CXR-JPG's own tables have them, by id."""
+    """Frontal images by id, with the rows of MIMIC-CXR-JPG's own tables."""
     return {row["dicom_id"]: row for row in mimic_cxr.read_images(written["mimic_cxr"]).to_pylist()}
 
 
 @pytest.fixture(scope="module")
 def chests_by_id():
-    """What every frontal image shows, by id: (its study, the chest)."""
+    """Study and drawn chest of every frontal image, by image id."""
     images = [(s, image) for s in mimic_cxr_reports.studies(SEED) for view, image in s.images if view in FRONTAL]
     return {i.name: (s, chest.chest(i.drawn, seed=i.seed, size=i.size)) for s, i in images}
 
 
-# --- what the rows say ------------------------------------------------------------------------------------------------
+# --- contents of the rows ---------------------------------------------------------------------------------------------
 
-# ImaGenome's name and the anatomy of each word of a report; written by hand and not taken from the phantom.
+# ImaGenome label and anatomy of each report phrase; written by hand, independent of the phantom.
 LUNG, ANGLE = "{} lung", "{} costophrenic angle"
 WORDS = {
     "aortic enlargement": ("tortuous aorta", ["aortic arch"]),
@@ -58,7 +58,7 @@ NORMAL = {"trachea runs in the midline": "trachea", "mediastinal contours are sm
 
 
 def expected(text):
-    """{(anatomy, label, context)} that a sentence of a report stands for, by its words."""
+    """Derive {(anatomy, label, context)} from the wording of a report sentence."""
     text = text.lower()
     labels = {(place, "normal", "yes") for phrase, place in NORMAL.items() if phrase in text}
     context = "no" if re.search(r"\bno\b|neither|free of", text) else "yes"
@@ -75,7 +75,7 @@ def expected(text):
 
 
 def report_sentences(written, image):
-    """The sentences of the report of an image, as its text file has them, numbered from 1."""
+    """Read the report of an image and number its sentences from 1."""
     path = written["mimic_cxr"] / image["key"].rsplit("/", 1)[0]
     text = path.with_suffix(".txt").read_text(encoding="utf-8")
     sections = re.split(r"(?:FINDINGS|IMPRESSION):", text)[1:]
@@ -90,7 +90,7 @@ def said_by(sentence):
 
 
 def check_against_report(sentences, report, image):
-    """The sentences of one image are those of its report that name something with a box."""
+    """Check that the sentences of one image are the report sentences that name something with a box."""
     numbers = [int(sentence.id.split("|")[1]) for sentence in sentences]
     assert all(before < after for before, after in pairwise(numbers))
     for number, sentence in zip(numbers, sentences, strict=True):
@@ -127,7 +127,7 @@ def test_gold_rows_say_what_the_reports_say(written, gold, frontal):
     assert {"no", "yes"} == {context for label, context in labels if label == "pneumothorax"}
 
 
-# --- where the boxes lie ----------------------------------------------------------------------------------------------
+# --- box positions ----------------------------------------------------------------------------------------------------
 
 
 def filled(boxes, shape):
@@ -179,7 +179,9 @@ def test_boxes_are_the_annotations_around_the_anatomy(written, gold, chests_by_i
                 assert lung[1] <= y1 < y2 <= lung[3]
             angle = boxes[f"{side} costophrenic angle"]
             assert angle[3] == lung[3]
-            assert (angle[2] == lung[2]) if side == "left" else (angle[0] == lung[0])  # outside is away from the middle
+            assert (
+                (angle[2] == lung[2]) if side == "left" else (angle[0] == lung[0])
+            )  # the outer side is away from the midline
         for name, region in (("cardiac silhouette", "heart"), ("aortic arch", "aorta"), ("trachea", "trachea")):
             ys, xs = np.nonzero(regions[region])
             assert boxes[name] == (xs.min(), ys.min(), xs.max(), ys.max())

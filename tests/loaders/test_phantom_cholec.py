@@ -1,4 +1,4 @@
-"""The synthetic Cholec80-Boxes, CholecT45, CholecT50 and Cholec80: one scene each video, in four official layouts."""
+"""The synthetic Cholec80-Boxes, CholecT45, CholecT50 and Cholec80: one scene for each video, in official layouts."""
 
 import importlib
 import json
@@ -67,7 +67,7 @@ def test_the_video_is_the_clip_but_for_compression(written, clips, video):
         assert (stream.average_rate, stream.width, stream.height) == (25, *surgery.SIZE[::-1])
         assert stream.codec_context.name == "h264"
         packets = [packet for packet in container.demux(stream) if packet.dts is not None]
-    assert sum(packet.is_keyframe for packet in packets) >= 7  # so that a reader may seek
+    assert sum(packet.is_keyframe for packet in packets) >= 7  # allows seeking
     assert any(packet.dts != packet.pts for packet in packets)  # B-frames, as in the original
     assert cholec80.count_frames(path) == surgery.N_FRAMES
     numbers = list(range(0, surgery.N_FRAMES, 5))

@@ -1,4 +1,4 @@
-"""The phantom of VinDr-CXR: boxes lie on what is drawn, it shows in its anatomy, and masks are those of the images."""
+"""The phantom of VinDr-CXR: boxes enclose the drawn findings, findings change their anatomy, masks fit the images."""
 
 import re
 from collections import Counter
@@ -68,7 +68,7 @@ def test_dealt_findings_share_no_anatomy_and_all_get_their_turn(counts, seed):
 
 
 def rle_iou(mask, xywh):
-    """IoU of a mask and a box, by pycocotools."""
+    """Compute the IoU of a mask and a box with pycocotools."""
     x, y, w, h = xywh
     rle = coco.encode(np.asfortranarray(mask, dtype=np.uint8))
     (box,) = coco.frPyObjects([[x, y, x + w, y, x + w, y + h, x, y + h]], *mask.shape)
@@ -117,7 +117,7 @@ def test_vindr_images_are_of_many_kinds_and_show_the_drawing(written, plan):
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_vindr_consensus_boxes_enclose_what_the_finding_changes(written, plan, split):
-    """Of findings that move no outline: the strong changes against the same patient without them lie in the boxes."""
+    """For findings that move no outline, the strong changes against the image without findings are in the boxes."""
     consensus = readers.agree(annotations(written, split))
     boxes = {image_id: [] for image_id in consensus.image_ids}
     for row in consensus.boxes.to_pylist():
@@ -140,7 +140,7 @@ def test_vindr_consensus_boxes_enclose_what_the_finding_changes(written, plan, s
 
 
 def test_vindr_readers_mostly_agree(written, plan):
-    """Two or three readers saw each drawn finding; what one alone saw is not drawn."""
+    """Two or three readers marked each drawn finding; a finding marked by one reader is not drawn."""
     table = annotations(written, "train")
     readers_of = {rule: readers.agree(table, rule).boxes for rule in readers.RULES}
     assert readers_of["majority"].num_rows == sum(len(radiograph.findings) for radiograph in plan["train"])
@@ -153,7 +153,7 @@ def test_vindr_readers_mostly_agree(written, plan):
 
 @pytest.fixture(scope="module")
 def masks(written):
-    """{image id: {anatomy: mask}}, as pycocotools reads the file."""
+    """Masks by image id and anatomy, read with pycocotools."""
     data = COCO(str(written["vindr_cxr_anatomy"] / "anatomy.json"))
     names = {category["id"]: category["name"] for category in data.cats.values()}
     masks_by_image = {Path(image["file_name"]).stem: {} for image in data.imgs.values()}

@@ -1,4 +1,4 @@
-"""The phantom of MIMIC-CXR: tables, images, reports, masks and detections tell of the same findings."""
+"""The phantom of MIMIC-CXR: tables, images, reports, masks and detections agree on the findings."""
 
 import re
 from collections import Counter
@@ -40,11 +40,11 @@ def test_mimic_tables_name_the_images_that_are_there(written):
         splits.setdefault(row["subject_id"], set()).add(row["split"])
     assert set(map(len, by_study.values())) == {1, 2}
     assert ["LATERAL"] in by_study.values()
-    assert set(map(len, splits.values())) == {1}  # a patient is in one split
+    assert set(map(len, splits.values())) == {1}  # each patient is in one split
     assert set().union(*splits.values()) == {"train", "validation", "test"}
 
 
-# What a report calls a label of the table; written by hand and not taken from the phantom.
+# Report phrase of each label of the table; written by hand, independent of the phantom.
 WORDS = {
     **{name: name.lower() for name in (
         "Atelectasis", "Cardiomegaly", "Consolidation", "Lung Opacity", "Pleural Effusion", "Pneumothorax")},
@@ -54,7 +54,7 @@ KINDS = {1.0: "stated", 0.0: "denied", -1.0: "doubted"}
 
 
 def body(text):
-    """FINDINGS and IMPRESSION of a report in one line, in small letters."""
+    """Return FINDINGS and IMPRESSION of a report in one line of lower-case letters."""
     return " ".join(re.sub(r"(?s).*?(FINDINGS|IMPRESSION):", "", text, count=1).split()).lower()
 
 
@@ -109,7 +109,7 @@ def test_mimic_reports_state_all_that_is_drawn_and_where_and_one_study_has_none(
         {path.relative_to(written[name]): path.read_bytes() for path in written[name].rglob("*.txt")}
         for name in ("mimic_cxr_reports", "mimic_cxr")
     )
-    assert reports_only == reports_with_images  # in the source of the reports alone, too
+    assert reports_only == reports_with_images  # also in the source that has only reports
     assert all(path.suffix == ".txt" for path in written["mimic_cxr_reports"].rglob("*") if path.is_file())
 
 
@@ -133,7 +133,7 @@ def test_mimic_masks_are_laid_out_as_cxas_writes_them(written):
                 mask = np.asarray(picture.resize(image.size[::-1]))
             if not mask.any():
                 empty.append((number, path.stem))
-            else:  # at the image's size it is the drawn region, but for its rim
+            else:  # at the image's size it is the drawn region, except for its border
                 region = phantom_chest.regions[path.stem]
                 assert np.asarray(binary_dilation(region, np.ones((3, 3))))[mask].all()
                 assert mask[np.asarray(binary_erosion(region, np.ones((3, 3))), bool)].all()

@@ -1,4 +1,4 @@
-"""Every phantom: complete, small, with the official headers, the same in any process, and never over a user's files."""
+"""Every phantom: complete, small, with official headers, equal in any process, and without overwriting user files."""
 
 from __future__ import annotations
 
@@ -103,14 +103,14 @@ FEW = {
 
 
 def write_few(root: Path, seed: int, names: Collection[str] = tuple(FEW)) -> dict[str, bytes]:
-    """A few images of each source, as {path: bytes}."""
+    """Write a few images of each source and return {path: bytes}."""
     for source in names:
         importlib.import_module(f"medfaith.loaders.phantom.{source}").write(root / source, seed=seed, **FEW[source])
     return read_all(root)
 
 
 def write_videos(root: Path) -> None:
-    """The first video of each source of videos."""
+    """Write the first video of each video source."""
     for source in set(phantom.SOURCES) - set(FEW):
         module = importlib.import_module(f"medfaith.loaders.phantom.{source}")
         module.VIDEOS = module.VIDEOS[:1]  # pyright: ignore[reportAttributeAccessIssue]
@@ -131,7 +131,7 @@ def test_the_same_seed_gives_the_same_bytes_in_any_process(written, tmp_path):
     assert files.keys() == subprocess_files.keys()
     videos = read_all(tmp_path / "videos")
     assert len({name.split("/")[0] for name in videos}) == 4
-    for name, data in videos.items():  # a table has the rows of the first video first
+    for name, data in videos.items():  # a table begins with the rows of the first video
         assert (written[name.split("/")[0]].parent / name).read_bytes().startswith(data), name
     other_seed_files = write_few(
         tmp_path / "other", 4, ("chexpert", "openi", "vindr_cxr", "mimic_cxr", "chest_imagenome")

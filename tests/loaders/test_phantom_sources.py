@@ -1,4 +1,4 @@
-"""The synthetic CheXpert and OpenI: what their readers read is really in the pictures."""
+"""The synthetic CheXpert and OpenI: the images show the labels that their readers return."""
 
 import re
 from collections import Counter
@@ -33,7 +33,7 @@ def shown(source, root, key):
 
 @pytest.fixture(scope="module")
 def labelled(written):
-    """{split: rows that the reader reads}."""
+    """Label rows by split, from the reader."""
     files = chexpert.find_label_files(written["chexpert"])
     return {split: chexpert.read_labels(path, split).to_pylist() for split, path in files.items()}
 
@@ -61,7 +61,7 @@ def test_chexpert_rows(labelled, written, split, first_patient, values):
 
 @pytest.fixture(scope="module")
 def frontal(labelled, written):
-    """Every frontal picture with its row."""
+    """Frontal images with their rows."""
     rows = [row for split in labelled.values() for row in split if row["view"] != "lateral"]
     return [(shown("chexpert", written["chexpert"], row["key"]), row) for row in rows]
 
@@ -82,7 +82,7 @@ def reports(written):
 
 @pytest.fixture(scope="module")
 def pictured(written, reports):
-    """The first picture of each report that is indexed, with the report."""
+    """First image of each indexed report, with the report."""
     indexed = [report for report in reports if report.images and "No Indexing" not in report.mesh_major]
     return [(shown("openi", written["openi"], report.images[0].key), report) for report in indexed]
 

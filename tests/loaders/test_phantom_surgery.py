@@ -1,4 +1,4 @@
-"""The synthetic laparoscopic clip: its flow is exact, its boxes are tight, and its tools differ in look."""
+"""The synthetic laparoscopic clip: exact flow, tight boxes, and tools of different appearance."""
 
 import dataclasses
 from collections import Counter
@@ -28,7 +28,7 @@ def clip():
 
 
 def prototypes(camera):
-    """f_cam of appendix B.1, (2, H, W), written out prototype by prototype."""
+    """Compute f_cam of appendix B.1, shape (2, H, W), one prototype at a time."""
     ones = np.ones((H, W))
     pan, tilt = np.stack([-ones, 0 * ones]), np.stack([0 * ones, -ones])
     zoom, roll = np.stack([-X * ones, -Y * ones]), np.stack([Y * ones, -X * ones])
@@ -36,13 +36,13 @@ def prototypes(camera):
 
 
 def step_matrix(camera):
-    """The step's map of homogeneous (x, y, 1), from the same definition."""
+    """Compute the step's matrix for homogeneous coordinates (x, y, 1), from the same definition."""
     pan, tilt, zoom, roll = (camera[name] for name in ("pan", "tilt", "zoom", "roll"))
     return np.array([[1 - zoom, roll, -pan], [-roll, 1 - zoom, -tilt], [0, 0, 1]])
 
 
 def seen_alone(clip, t):
-    """The visible pixels of each tool, found by drawing every tool alone: later ones cover earlier ones."""
+    """Find the visible pixels of each tool by drawing every tool separately; later tools cover earlier ones."""
     tool_masks = [dataclasses.replace(clip, tools=(tool,)).tool_mask(t) for tool in clip.tools]
     covered = np.zeros((H, W), dtype=bool)
     visible = []
@@ -78,7 +78,7 @@ def test_a_frame_warped_by_the_flow_is_the_other_frame(clip, t, t2):
     warped = np.stack([map_coordinates(frame2[..., c], [rows, columns], order=3, mode="nearest") for c in range(3)], -1)
     error, unmoved = np.abs(warped - frame).max(-1), np.abs(frame2 - frame).max(-1)
     inside = (rows >= 0) & (rows <= H - 1) & (columns >= 0) & (columns <= W - 1)
-    # What is compared is shown in both frames, and so far from an edge that the interpolation stays on one thing.
+    # Compared pixels are visible in both frames, and far enough from edges for interpolation within one object.
     near_tool2 = np.asarray(binary_dilation(clip.tool_mask(t2), iterations=4), dtype=bool)
     deep = [np.asarray(binary_erosion(clip.tool_mask(n), iterations=3), dtype=bool) for n in (t, t2)]
     warped_masks = [
@@ -147,7 +147,7 @@ def test_every_deed_is_an_official_triplet():
 
 @pytest.fixture(scope="module")
 def colours():
-    """The mean colour of each instrument's pixels, and of tissue, measured on clips that the tests do not use."""
+    """Mean colour of tissue and of each instrument, measured on clips that the tests do not use."""
     pixels = {name: [] for name in (*INSTRUMENTS, "tissue")}
     for video in (1, 2, 3):
         clip = surgery.clip(video, seed=99)
@@ -161,15 +161,15 @@ def colours():
 
 
 def nearest(pixels, colours):
-    """How many pixels of each thing there are, each pixel taken for what its colour is nearest to."""
+    """Count the pixels of each class; a pixel belongs to the class with the nearest colour."""
     pixels = pixels.reshape(-1, 3).astype(np.float32)
-    squared_distance = (colours**2).sum(1) - 2 * pixels @ colours.T.astype(np.float32)  # less the pixel's own square
+    squared_distance = (colours**2).sum(1) - 2 * pixels @ colours.T.astype(np.float32)  # minus the pixel's own square
     return np.bincount(squared_distance.argmin(1), minlength=len(colours))
 
 
 @pytest.fixture(scope="module")
 def counted(colours):
-    """Of each frame of three clips: its clip, its time, and the pixels of each thing in it."""
+    """Clip, time and pixel counts by class for each frame of three clips."""
     clips = [surgery.clip(video, seed=0) for video in (42, 43, 44)]
     return [(clip, t, nearest(clip.frame(t), colours)) for clip in clips for t in SECONDS if not clip.is_black(t)]
 

@@ -1,4 +1,4 @@
-"""How far long work is, in a file of logs: when a line comes, and what it says. The clock is the test's."""
+"""Progress lines in a log file: their times and their texts, with the test's own clock."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from medfaith.loaders.progress import EVERY, Progress, libraries_in_lines, say
 
 @pytest.fixture(autouse=True)
 def no_look(monkeypatch) -> None:
-    """Another thread must not look while a test has put the clock forward."""
+    """Disable the background thread while a test sets the clock."""
     monkeypatch.setattr(progress, "_start_refresh", lambda: None)
 
 
 class Clock:
-    """Stands still until it is put forward."""
+    """Clock that changes only when a test sets it."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -41,7 +41,7 @@ class Terminal(io.StringIO):
 
 
 def shown(steps, **options) -> list[str]:
-    """The lines of work that takes steps of (seconds, items)."""
+    """Return the progress lines for steps of (seconds, items)."""
     clock, before = Clock(), sys.stderr
     sys.stderr = written = io.StringIO()
     try:
@@ -68,7 +68,7 @@ def shown(steps, **options) -> list[str]:
         ([(60, 3e8)], {"unit": "B", "total": 9e8}, ["reading reports: 300MB of 900MB (33%), 5.00MB/s, 2 min left"]),
         ([(60, 60)], {"total": 1000, "done": 880}, ["reading reports: 940 of 1,000 (94%), 1/s, 1 min left"]),
         ([(60, 60)], {"title": "\x1b[31ma\né"}, [r"\x1b[31ma\n\xe9: 60, 1/s"]),
-        ([(59, 100)], {"total": 100}, []),  # a minute is not over
+        ([(59, 100)], {"total": 100}, []),  # less than a minute has passed
         ([(1, 1)] * 59 + [(100, 0)], {}, ["reading reports: 59, 22/min"]),
         ([(60, 60)], {"quiet": True}, []),
         ([(60, 60), (-3600, 60), (60, 60)], {"total": 400}, ["reading reports: 60 of 400 (15%), 1/s, 6 min left"]),
@@ -88,7 +88,7 @@ def test_lines(steps, options, lines):
 
 @pytest.mark.parametrize(("total", "amount"), [(3, "0 of 3 (0%)"), (None, "0")])
 def test_work_whose_first_item_takes_long_says_so(total, amount, monkeypatch, capsys):
-    """Nobody updates the bar: who looks after LOOK seconds asks it for a line."""
+    """No step updates the bar, so the background thread requests a line after LOOK seconds."""
     clock = Clock()
 
     class Looks:
@@ -109,7 +109,7 @@ def test_work_whose_first_item_takes_long_says_so(total, amount, monkeypatch, ca
 
 
 def test_someone_looks(monkeypatch, capsys):
-    """A thread, once a process. It is asked for by each bar that shows anything."""
+    """Every visible bar requests the background thread; a process starts it once."""
     monkeypatch.undo()
     progress._start_refresh.cache_clear()
     refreshed = threading.Event()
@@ -122,7 +122,7 @@ def test_someone_looks(monkeypatch, capsys):
 
 
 def test_the_rate_follows_what_became_slower():
-    """As in a run that begins with answers that are kept."""
+    """A resumed run begins with cached answers."""
     *_, last = shown([(60, 90_000), *[(60, 60)] * 30], total=100_000)
     assert last == "reading reports: 91,800 of 100,000 (91%), 1/s, 2 h 15 min left"
 
@@ -183,7 +183,7 @@ def test_bars_of_libraries_are_lines(capsys, module, options):
         for n in range(300):
             clock.seconds += 1
             bar.update(1)
-            bar.set_postfix(loss=0.5)  # asks to be shown at once
+            bar.set_postfix(loss=0.5)  # requests an immediate update
             if n == 70:
                 say("medfaith: a line")
         bar.close()
@@ -219,7 +219,7 @@ def test_a_log_that_cannot_be_written_ends_no_work(monkeypatch):
 
 
 def test_a_bar_of_before_ends_in_silence_where_its_file_is_closed():
-    """As when garbage is collected: a traceback from there would disturb whatever runs."""
+    """Garbage collection of a bar must not print a traceback into unrelated output."""
     file = io.StringIO()
     bar = tqdm.tqdm(total=2, file=file)
     file.close()

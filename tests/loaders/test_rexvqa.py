@@ -1,4 +1,4 @@
-"""ReXVQA: the official JSON with its variants; bad input is named by file, item and field."""
+"""ReXVQA: the official JSON and its variants; errors name file, item and field."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_fields_that_may_be_missing(tmp_path):
     assert [view for _, view in item.images] == ["", ""]
 
 
-BAD_FIELDS = [  # a field, words of the message, and what the field holds
+BAD_FIELDS = [  # field, part of the message, field values
     ("question", "missing or empty", [..., "  "]),
     ("question", "is 3", [3]),
     ("study_id", "is []", [[]]),

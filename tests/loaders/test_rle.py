@@ -1,4 +1,4 @@
-"""RLEs against pycocotools on full masks, and against numpy where the full mask is indexed or counted directly."""
+"""RLEs, compared with pycocotools and numpy on full masks."""
 
 import numpy as np
 import pytest
@@ -14,13 +14,13 @@ SIDE = st.integers(1, 60)
 
 
 def full(mask):
-    """The library's own RLE of a mask in memory."""
+    """Encode a full mask with the library's own RLE."""
     encoded = coco.encode(np.asfortranarray(mask.astype(np.uint8)))
     return {"size": list(encoded["size"]), "counts": encoded["counts"].decode()}  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def run_lengths(mask):
-    """Runs of 0 and 1 down the columns, counted one pixel at a time."""
+    """Count runs of 0 and 1 down the columns, one pixel at a time."""
     runs, value = [0], False
     for pixel in mask.T.ravel():
         if pixel != value:

@@ -1,4 +1,4 @@
-"""The list of sources, and where roots come from."""
+"""The list of sources, and the resolution of root folders."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_root_is_found_in_the_documented_order(tmp_path):
 def test_labels_inside_torchxrayvision(source_id):
     roots = sources.resolve_roots({source_id: "torchxrayvision"}, environ={})
     status = sources.status(source_id, roots)
-    assert status.state == "incomplete"  # it carries no images, and of CheXpert no valid.csv
+    assert status.state == "incomplete"  # it has no images, and CheXpert has no valid.csv
     assert status.missing == tuple(alternatives[0] for alternatives in status.source.files[1:])
 
 

@@ -1,4 +1,4 @@
-"""The VinDr-CXR reader: both layouts, every fault by name, and the boxes that readers agree on."""
+"""The VinDr-CXR reader: both layouts, an error message for every fault, and consensus boxes of readers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_label_files_are_found_in_each_layout(tmp_path, name, header, split):
     path = write(tmp_path / name, header, "")
     assert vindr_cxr.find_label_files(tmp_path) == {split: path}
     renamed = path.rename(path.with_name("labels.csv" + (".gz" if path.suffix == ".gz" else "")))
-    assert vindr_cxr.find_label_files(renamed) == {split: renamed}  # told by its columns, not by its name
+    assert vindr_cxr.find_label_files(renamed) == {split: renamed}  # recognized by its columns, not by its name
 
 
 def test_foreign_folders_and_files_are_refused(tmp_path):
@@ -153,7 +153,7 @@ def test_declared_sizes(tmp_path):
 
 
 def annotations_of(*rows: tuple, n_readers: list[int] | None = None) -> vindr_cxr.Annotations:
-    """rows: image, reader, label, x, y, width, height."""
+    """Build annotations from rows of (image, reader, label, x, y, width, height)."""
     n_images = max((row[0] for row in rows), default=-1) + 1
     columns = list(zip(*rows, strict=True)) or [()] * 7
     types = {"image": pa.int32(), "reader": pa.string(), "label": pa.string()}
@@ -171,15 +171,15 @@ BOX = (0.0, 0.0, 10.0, 10.0)
     ("rows", "n_readers", "majority", "any_", "all_"),
     [
         ([(0, "R1", E, *BOX), (0, "R2", E, *BOX), (0, "R3", E, *BOX)], [3], 1, 1, 1),
-        ([(0, "R1", E, *BOX), (0, "R2", E, *BOX)], [3], 1, 1, 0),  # the third drew nothing there
-        ([(0, "R1", E, *BOX), (0, "R1", E, *BOX)], [3], 0, 1, 0),  # one reader twice is one reader
-        ([(0, "R1", E, *BOX), (0, "R2", C, *BOX)], [2], 0, 2, 0),  # classes stand apart
+        ([(0, "R1", E, *BOX), (0, "R2", E, *BOX)], [3], 1, 1, 0),  # the third reader has no box there
+        ([(0, "R1", E, *BOX), (0, "R1", E, *BOX)], [3], 0, 1, 0),  # a reader counts once
+        ([(0, "R1", E, *BOX), (0, "R2", C, *BOX)], [2], 0, 2, 0),  # classes are separate
         ([(0, "R1", E, *BOX), (1, "R2", E, *BOX)], [1, 1], 0, 2, 2),  # and images
         ([(0, "R1", E, *BOX), (0, "R2", E, 0, 0, 10, 5)], [2], 1, 1, 1),  # IoU exactly 0.5
         ([(0, "R1", E, *BOX), (0, "R2", E, 0, 0, 10, 4.9)], [2], 0, 2, 0),
         ([(0, "R1", E, *BOX), (0, "R2", E, 3, 0, 10, 10), (0, "R3", E, 6, 0, 10, 10)], [3], 1, 1, 1),  # a chain
         ([(0, "R1", E, *BOX), (0, "R1", E, 3, 0, 10, 10), (0, "R2", E, 6, 0, 10, 10)], [3], 1, 1, 0),
-        ([(0, "R1", E, *BOX), (0, "R2", E, 10, 0, 10, 10)], [2], 0, 2, 0),  # they only touch
+        ([(0, "R1", E, *BOX), (0, "R2", E, 10, 0, 10, 10)], [2], 0, 2, 0),  # the boxes only touch
     ],
 )
 def test_the_rules_on_cases(rows, n_readers, majority, any_, all_):
@@ -201,7 +201,7 @@ def test_a_finding_has_the_mean_coordinates_of_its_boxes_and_an_unknown_rule_is_
 
 
 def brute_force(annotations: vindr_cxr.Annotations, rule: str, iou: Fraction) -> list[tuple]:
-    """Agreement by the definition: grow each group until no box outside it is linked to one inside; exact numbers."""
+    """Compute agreement by definition: grow each group until no outside box is linked to it, with exact fractions."""
     rows = boxes_of(annotations)
 
     def linked(a: tuple, b: tuple) -> bool:
@@ -246,7 +246,7 @@ def test_agreement_equals_the_definition(rows, rule, iou):
         brute_force(annotations, rule, iou),
     )
     assert [row[:3] for row in agreed_boxes] == [row[:3] for row in expected]
-    # Means that are equal as fractions can differ in the last digit, and then so can the order within a class.
+    # Means that are equal as fractions can differ in the last digit, which changes the order within a class.
     for key in {row[:3] for row in agreed_boxes}:
         ours, theirs = (sorted(r[3:] for r in rows if r[:3] == key) for rows in (agreed_boxes, expected))
         assert np.allclose(ours, theirs)
