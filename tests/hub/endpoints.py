@@ -19,12 +19,12 @@ from tests.hub.repositories import (
     SDKS,
     HubError,
     Repository,
-    faults_of_card,
-    front_matter,
+    find_card_faults,
     is_ignored,
     is_lfs,
+    is_within,
+    parse_front_matter,
     read_changes,
-    within,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -85,11 +85,11 @@ class Call:
         return repository
 
 
-def _on(options: Mapping[str, list[str]], name: str) -> bool:
+def _is_on(options: Mapping[str, list[str]], name: str) -> bool:
     return options.get(name, [""])[-1].lower() in {"1", "true"}
 
 
-def _json(value: Any, status: int = 200, **headers: str) -> Answer:
+def _make_json_answer(value: Any, status: int = 200, **headers: str) -> Answer:
     return Answer(status, json.dumps(value).encode(), {"Content-Type": "application/json", **headers})
 
 
@@ -98,7 +98,7 @@ def whoami(call: Call) -> Answer:
     role = "write" if account.write else "read"
     orgs = [{"type": "org", "name": name, "roleInOrg": role} for name in account.organisations]
     auth = {"type": "access_token", "accessToken": {"displayName": "test", "role": role}}
-    return _json({"type": "user", "name": account.name, "orgs": orgs, "auth": auth})
+    return _make_json_answer({"type": "user", "name": account.name, "orgs": orgs, "auth": auth})
 
 
 def create(call: Call) -> Answer:
@@ -118,14 +118,16 @@ def create(call: Call) -> Answer:
     unsaid = "private" if namespace in call.hub.private_by_default else "public"
     private = request.get("visibility", unsaid) == "private"
     repository = call.hub.create(kind, identifier, private, request.get("sdk"))
-    return _json({"url": f"{call.hub.url}/{repository.prefix}", "name": identifier, "id": identifier})
+    return _make_json_answer({"url": f"{call.hub.url}/{repository.prefix}", "name": identifier, "id": identifier})
 
 
 def validate_yaml(call: Call) -> Answer:
     request = call.json
-    faults = [{"message": fault} for fault in faults_of_card(request["content"], request.get("repoType") or "model")]
-    warnings = [] if faults or front_matter(request["content"]) else [{"message": "empty or missing yaml metadata"}]
-    return _json({"errors": faults, "warnings": warnings}, 400 if faults else 200)
+    faults = [{"message": fault} for fault in find_card_faults(request["content"], request.get("repoType") or "model")]
+    warnings = (
+        [] if faults or parse_front_matter(request["content"]) else [{"message": "empty or missing yaml metadata"}]
+    )
+    return _make_json_answer({"errors": faults, "warnings": warnings}, 400 if faults else 200)
 
 
 def preupload(call: Call) -> Answer:
@@ -140,7 +142,7 @@ def preupload(call: Call) -> Answer:
         )  # lets clients skip unchanged files
         ignored = is_ignored(file["path"], rules)
         files.append({"path": file["path"], "uploadMode": mode, "shouldIgnore": ignored, "oid": oid})
-    return _json({"files": files})
+    return _make_json_answer({"files": files})
 
 
 def lfs_batch(call: Call) -> Answer:
@@ -150,13 +152,13 @@ def lfs_batch(call: Call) -> Answer:
         object_reply = {"oid": object_request["oid"], "size": object_request["size"]}
         if object_request["oid"] not in repository.blobs:
             verify = f"{call.hub.url}/{repository.prefix}.git/info/lfs/verify"
-            upload = _in_store(call.hub, repository, object_request["oid"])
+            upload = _sign_store_url(call.hub, repository, object_request["oid"])
             object_reply["actions"] = {"upload": {"href": upload}, "verify": {"href": verify}}
         objects.append(object_reply)
-    return _json({"transfer": "basic", "objects": objects})
+    return _make_json_answer({"transfer": "basic", "objects": objects})
 
 
-def _in_store(hub: Hub, repository: Repository, oid: str) -> str:
+def _sign_store_url(hub: Hub, repository: Repository, oid: str) -> str:
     """Sign a store address, which permits one operation without a token."""
     return f"{hub.store_url}/lfs/{repository.prefix}/{oid}?signature={SIGNATURE}"
 
@@ -173,14 +175,16 @@ def put_blob(call: Call) -> Answer:
 def get_blob(call: Call) -> Answer:
     """Read a blob from the store."""
     repository = call.hub.repositories[call.path_fields.get("kind") or "model", call.path_fields["id"]]
-    return _ranged(repository.blobs[call.path_fields["oid"]], call.headers, {"ETag": f'"{call.path_fields["oid"]}"'})
+    return _select_range(
+        repository.blobs[call.path_fields["oid"]], call.headers, {"ETag": f'"{call.path_fields["oid"]}"'}
+    )
 
 
 def verify(call: Call) -> Answer:
     blob = call.repository(write=True).blobs.get(call.json["oid"])
     if blob is None or len(blob) != call.json["size"]:
         raise HubError(404, "no such object, or of another size")
-    return _json({})
+    return _make_json_answer({})
 
 
 def commit(call: Call) -> Answer:
@@ -191,11 +195,11 @@ def commit(call: Call) -> Answer:
     if header.get("parentCommit", repository.commits[-1].oid) != repository.commits[-1].oid:
         raise HubError(412, "A commit has happened since. Please refresh and try again.")
     card = changes.get("README.md")
-    if card and (faults := faults_of_card(card.content.decode(), repository.kind)):
+    if card and (faults := find_card_faults(card.content.decode(), repository.kind)):
         raise HubError(400, f"Invalid metadata in README.md: {'; '.join(faults)}")
     new_commit = repository.commit(header["summary"], changes)
     page = f"{call.hub.url}/{repository.prefix}/commit/{new_commit.oid}"
-    return _json({"success": True, "commitOid": new_commit.oid, "commitUrl": page, "hookOutput": ""})
+    return _make_json_answer({"success": True, "commitOid": new_commit.oid, "commitUrl": page, "hookOutput": ""})
 
 
 def info(call: Call) -> Answer:
@@ -207,15 +211,15 @@ def info(call: Call) -> Answer:
         blob = {"size": more["size"], "blobId": more["oid"]}
         if file.lfs:
             blob["lfs"] = {"sha256": file.sha256, "size": more["size"], "pointerSize": more["lfs"]["pointerSize"]}
-        siblings.append({"rfilename": path, **(blob if _on(call.query, "blobs") else {})})
+        siblings.append({"rfilename": path, **(blob if _is_on(call.query, "blobs") else {})})
     card = commit.files.get("README.md")
     details = {
         "id": repository.id, "author": repository.id.split("/")[0], "sha": commit.oid, "siblings": siblings,
         "createdAt": repository.commits[0].date, "lastModified": commit.date, "private": repository.private,
         "gated": repository.gated, "disabled": False, "tags": [], "downloads": 0, "likes": 0,
-        "cardData": front_matter(card.content.decode()) if card else None,
+        "cardData": parse_front_matter(card.content.decode()) if card else None,
     }  # fmt: skip
-    return _json({**details, "sdk": repository.sdk} if repository.sdk else details)
+    return _make_json_answer({**details, "sdk": repository.sdk} if repository.sdk else details)
 
 
 def tree(call: Call) -> Answer:
@@ -223,10 +227,10 @@ def tree(call: Call) -> Answer:
     commit = repository.at(call.path_fields["revision"])
     if folder and folder not in commit.folders:
         raise HubError(404, f"{folder} does not exist on {call.path_fields['revision']}", "EntryNotFound")
-    paths = [p for p in (*commit.folders, *commit.files) if p != folder and within(p, folder)]
-    if not _on(call.query, "recursive"):
+    paths = [p for p in (*commit.folders, *commit.files) if p != folder and is_within(p, folder)]
+    if not _is_on(call.query, "recursive"):
         paths = [p for p in paths if "/" not in p[len(folder) :].lstrip("/")]
-    return _json([repository.entry(path, commit, _on(call.query, "expand")) for path in paths])
+    return _make_json_answer([repository.entry(path, commit, _is_on(call.query, "expand")) for path in paths])
 
 
 def paths_info(call: Call) -> Answer:
@@ -234,7 +238,9 @@ def paths_info(call: Call) -> Answer:
     commit = repository.at(call.path_fields["revision"])
     form = parse_qs(call.body.decode())
     paths = {*commit.folders, *commit.files}
-    return _json([repository.entry(p, commit, _on(form, "expand")) for p in form.get("paths", ()) if p in paths])
+    return _make_json_answer(
+        [repository.entry(p, commit, _is_on(form, "expand")) for p in form.get("paths", ()) if p in paths]
+    )
 
 
 def settings(call: Call) -> Answer:
@@ -244,31 +250,34 @@ def settings(call: Call) -> Answer:
         raise HubError(400, '"gated" must be one of auto, manual, false')
     repository.gated = request.get("gated", repository.gated)
     repository.private = request.get("visibility", "private" if repository.private else "public") == "private"
-    return _json({"gated": repository.gated, "private": repository.private})
+    return _make_json_answer({"gated": repository.gated, "private": repository.private})
 
 
 def resolve(call: Call) -> Answer:
     """Redirect a download to the store or to the Hub's resolve cache."""
-    repository = _readable(call)
+    repository = _require_readable(call)
     commit = repository.at(call.path_fields["revision"])
     headers = {"X-Repo-Commit": commit.oid}
     file = commit.files.get(call.path_fields["path"])
     if file is None:
         raise HubError(404, "Entry not found", "EntryNotFound", headers=headers)
     if file.lfs:
-        headers |= {"Location": _in_store(call.hub, repository, file.sha256), "X-Linked-Size": str(len(file.content))}
+        headers |= {
+            "Location": _sign_store_url(call.hub, repository, file.sha256),
+            "X-Linked-Size": str(len(file.content)),
+        }
         return Answer(302, headers=headers | {"X-Linked-ETag": f'"{file.sha256}"', "ETag": f'"{file.sha256}"'})
     place = f"/api/resolve-cache/{repository.kind}s/{repository.id}/{commit.oid}/{quote(call.path_fields['path'])}"
     return Answer(307, headers=headers | {"Location": place, "ETag": f'"{file.oid}"'})
 
 
 def resolve_cache(call: Call) -> Answer:
-    commit = _readable(call).at(call.path_fields["revision"])
+    commit = _require_readable(call).at(call.path_fields["revision"])
     file = commit.files[call.path_fields["path"]]
-    return _ranged(file.content, call.headers, {"X-Repo-Commit": commit.oid, "ETag": f'"{file.oid}"'})
+    return _select_range(file.content, call.headers, {"X-Repo-Commit": commit.oid, "ETag": f'"{file.oid}"'})
 
 
-def _readable(call: Call) -> Repository:
+def _require_readable(call: Call) -> Repository:
     """Return the repository if the account may read its files.
 
     A gated repository restricts reading to its organisation; anyone may list its files.
@@ -279,7 +288,7 @@ def _readable(call: Call) -> Repository:
     return repository
 
 
-def _ranged(content: bytes, request_headers: Headers, headers: Mapping[str, str]) -> Answer:
+def _select_range(content: bytes, request_headers: Headers, headers: Mapping[str, str]) -> Answer:
     """Return the bytes of a file that the request's Range header selects."""
     size = len(content)
     headers = {**headers, "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
@@ -311,7 +320,7 @@ def answer(
     url = urlsplit(address)
     query = parse_qs(url.query)
     if store and ("Authorization" in headers or query.get("signature") != [SIGNATURE]):
-        return "refused", _json({"error": "the store takes signed addresses, and no token"}, 400)
+        return "refused", _make_json_answer({"error": "the store takes signed addresses, and no token"}, 400)
     for route_method, pattern, endpoint in STORE if store else ROUTES:
         match = re.fullmatch(pattern, url.path)
         if not match or route_method != {"HEAD": "GET"}.get(method, method):
@@ -323,8 +332,10 @@ def answer(
             more = dict(refused.details)
             error_headers = {"X-Error-Message": str(refused), **more.pop("headers", {})}
             error_headers |= {"X-Error-Code": refused.code} if refused.code else {}
-            return endpoint.__name__, _json({"error": str(refused), **more}, refused.status, **error_headers)
-    return "", _json({"error": "this Hub has no such endpoint"}, 404)
+            return endpoint.__name__, _make_json_answer(
+                {"error": str(refused), **more}, refused.status, **error_headers
+            )
+    return "", _make_json_answer({"error": "this Hub has no such endpoint"}, 404)
 
 
 SIGNATURE = "good-for-one-request"

@@ -133,7 +133,7 @@ class Repository:
     def last_change(self, path: str, commit: Commit) -> Commit:
         """Find the last commit up to `commit` that changed a file or folder."""
         until = self.commits[: self.commits.index(commit) + 1]
-        states = [{p: f.oid for p, f in c.files.items() if within(p, path)} for c in until]
+        states = [{p: f.oid for p, f in c.files.items() if is_within(p, path)} for c in until]
         return next(c for c, state in zip(until, states, strict=True) if state == states[-1])
 
     def entry(self, path: str, commit: Commit, expand: bool) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class Repository:
         if path in commit.files:
             entry = commit.files[path].described(path)
         else:
-            inside = "\n".join(f"{p} {f.oid}" for p, f in commit.files.items() if within(p, path))
+            inside = "\n".join(f"{p} {f.oid}" for p, f in commit.files.items() if is_within(p, path))
             entry = {"type": "directory", "path": path, "size": 0, "oid": hashlib.sha1(inside.encode()).hexdigest()}
         if expand:
             last = self.last_change(path, commit)
@@ -149,11 +149,11 @@ class Repository:
         return entry
 
 
-def within(path: str, folder: str) -> bool:
+def is_within(path: str, folder: str) -> bool:
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
-def first_files(kind: str, name: str, sdk: str | None) -> dict[str, File]:
+def make_first_files(kind: str, name: str, sdk: str | None) -> dict[str, File]:
     """Files that the Hub commits when it creates a repository."""
     lines = "".join(f"*{suffix} filter=lfs diff=lfs merge=lfs -text\n" for suffix in LFS_SUFFIXES)
     files = {".gitattributes": File(lines.encode(), lfs=False)}
@@ -211,16 +211,16 @@ def read_changes(repository: Repository, lines: Iterator[bytes]) -> tuple[dict[s
     return header, changes
 
 
-def front_matter(text: str) -> Any:
+def parse_front_matter(text: str) -> Any:
     """Parse the YAML front matter of a README; None without front matter. Raises yaml.YAMLError."""
     sections = text.replace("\r\n", "\n").split("---\n", 2)
     return yaml.safe_load(sections[1]) if len(sections) == 3 and not sections[0].strip() else None
 
 
-def faults_of_card(text: str, kind: str) -> list[str]:
+def find_card_faults(text: str, kind: str) -> list[str]:
     """List the errors that the Hub reports for a README's YAML: values of Spaces' options, types of other fields."""
     try:
-        data = front_matter(text)
+        data = parse_front_matter(text)
     except yaml.YAMLError as error:
         return [f"invalid YAML: {error}"]
     if data is None:

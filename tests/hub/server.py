@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tests.hub.endpoints import Answer, answer
-from tests.hub.repositories import File, Repository, first_files, is_lfs
+from tests.hub.repositories import File, Repository, is_lfs, make_first_files
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class Hub:
 
     def create(self, kind: str, identifier: str, private: bool, sdk: str | None) -> Repository:
         repository = Repository(kind, identifier, private, sdk)
-        repository.commit("initial commit", first_files(kind, identifier.split("/")[1], sdk))
+        repository.commit("initial commit", make_first_files(kind, identifier.split("/")[1], sdk))
         self.repositories[kind, identifier] = repository
         return repository
 

@@ -58,7 +58,7 @@ def publish(hub, folder, edit=lambda tables: tables, record=lambda record: recor
     return hub.add("dataset", folder.name, files)
 
 
-def of_first(change):
+def apply_to_first_table(change):
     """Make an `edit` for `publish` that changes only the first table."""
 
     def edit(tables):
@@ -68,7 +68,7 @@ def of_first(change):
     return edit
 
 
-def counts(out: str) -> list[tuple[int, ...]]:
+def parse_counts(out: str) -> list[tuple[int, ...]]:
     """Parse the numbers of equal, missing, extra and different rows of each split from the command's output."""
     lines = [line.split() for line in out.splitlines()[2:]]
     return [tuple(map(int, line[2:])) for line in lines if len(line) == 6 and all(n.isdigit() for n in line[2:])]
@@ -86,11 +86,11 @@ def test_an_equal_build_is_equal_at_a_revision_and_quiet_in_a_pipe(name, verify,
 
 @pytest.mark.parametrize("name", [OPENI, CHEXPERT])
 def test_rows_that_are_published_two_times_are_not_equal(name, verify, hub, built):
-    publish(hub, built[name], of_first(lambda rows: pa.concat_tables([rows, rows.slice(0, 2)])))
+    publish(hub, built[name], apply_to_first_table(lambda rows: pa.concat_tables([rows, rows.slice(0, 2)])))
     status, out, _ = verify(name)
     n_rows = sum(split["rows"] for split in publication.read(built[name]).record["splits"].values())
     assert status == 5
-    assert [sum(column) for column in zip(*counts(out), strict=True)] == [n_rows - 2, 0, 0, 2]
+    assert [sum(column) for column in zip(*parse_counts(out), strict=True)] == [n_rows - 2, 0, 0, 2]
 
 
 def test_rows_of_ours_are_named_by_their_own_ids_where_the_published_ones_are_hashes(verify, hub, built):
@@ -98,7 +98,7 @@ def test_rows_of_ours_are_named_by_their_own_ids_where_the_published_ones_are_ha
         hashes = pa.array(["0" * 64, *rows["sha256"].to_pylist()[1:]])
         return rows.set_column(3, "sha256", hashes).slice(0, len(rows) - 1)
 
-    publish(hub, built[CHEXPERT], of_first(change))
+    publish(hub, built[CHEXPERT], apply_to_first_table(change))
     build = publication.read(built[CHEXPERT])
     ids_by_hash, splits = manifest.map_hashes_to_ids(build), manifest.hash_build(build)
     (config, split), ids = next((key, [ids_by_hash[key][name] for name in hashes]) for key, hashes in splits.items())
@@ -115,7 +115,7 @@ def test_missing_rows_are_hashes_and_said_to_be(verify, hub, built):
         config, split = rows["config"][0], rows["split"][0]
         return pa.concat_tables([rows, pa.table([[config], [split], ["f" * 64], ["0" * 64]], schema=rows.schema)])
 
-    publish(hub, built[CHEXPERT], of_first(change))
+    publish(hub, built[CHEXPERT], apply_to_first_table(change))
     status, out, _ = verify(CHEXPERT)
     assert status == 3
     assert f"missing: {'f' * 64}\n" in out
@@ -135,11 +135,11 @@ def test_rows_with_other_masks_are_told_apart_from_other_rows(medfaith, hub, pha
         return changed
 
     mask, rule = change("sha256", 0), lambda rows: change("sha256", 1)(change("sha256_without_masks", 1)(rows))
-    publish(hub, phantom_heal_build / name, of_first(mask))
+    publish(hub, phantom_heal_build / name, apply_to_first_table(mask))
     status, out, _ = medfaith("verify", phantom_heal_build / name, "--against", f"clinic/{name}")
     assert (status, "are else the same" in out) == (6, True), out
     assert re.search(r"^vindr/\w+: other masks: vindr/\w+/\w+/", out, re.MULTILINE), out
-    publish(hub, phantom_heal_build / name, of_first(lambda rows: rule(mask(rows))))
+    publish(hub, phantom_heal_build / name, apply_to_first_table(lambda rows: rule(mask(rows))))
     status, out, _ = medfaith("verify", phantom_heal_build / name, "--against", f"clinic/{name}")
     vindr_counts = next(line.split() for line in out.splitlines() if line.startswith("vindr  "))
     assert (status, vindr_counts[3:]) == (5, ["0", "0", "1", "1"])
@@ -179,7 +179,7 @@ def test_it_is_said_whether_masks_or_rules_make_other_questions(
     ] == [note]
 
 
-def other_keys(record):
+def set_other_keys(record):
     """Change a record as if its hashes had been made with the keys of other labels."""
     return record | {"key_fingerprints": {"train": "0" * 64}}
 
@@ -187,7 +187,7 @@ def other_keys(record):
 @pytest.mark.parametrize(
     ("name", "record", "note"),
     [
-        (CHEXPERT, other_keys, "row hashes made with keys of other labels differ"),
+        (CHEXPERT, set_other_keys, "row hashes made with keys of other labels differ"),
         (OPENI, lambda record: {k: v for k, v in record.items() if k != "medfaith"}, "None there"),
     ],
     ids=["keys of other labels", "a setting that an older record lacks"],

@@ -20,7 +20,7 @@ from tests.hub.server import Account
 from tests.tasks import tiny_models
 
 
-def commits(hub) -> int:
+def count_commits(hub) -> int:
     return sum(len(repository.commits) for repository in hub.repositories.values())
 
 
@@ -52,10 +52,10 @@ def test_rows_are_published_loaded_evaluated_and_proved_equal(
     assert (status, err) == (0, "")  # no progress lines for work of less than a minute
     assert "cxr-contrabench-openi (new dataset, published as rows)" in out
     built = phantom_build / OPENI
-    n = commits(hub)
+    n = count_commits(hub)
 
     status, out, _ = medfaith(*openi)
-    assert (status, commits(hub)) == (0, n)
+    assert (status, count_commits(hub)) == (0, n)
     assert "clinic/cxr-contrabench-openi: nothing to change" in out
 
     loaded = python(LOAD)

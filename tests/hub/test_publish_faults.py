@@ -20,7 +20,7 @@ from tests.hub.repositories import File, Repository
 from tests.hub.server import Account
 
 
-def edited(staged: Path, folder: Path, change) -> Path:
+def copy_edited(staged: Path, folder: Path, change) -> Path:
     """Copy a staged folder and change its build.json."""
     copy = shutil.copytree(staged, folder / staged.name)
     record = json.loads((copy / "build.json").read_text())
@@ -29,7 +29,7 @@ def edited(staged: Path, folder: Path, change) -> Path:
     return copy
 
 
-def commit(repository, title: str, files: dict[str, bytes | None]) -> None:
+def add_commit(repository, title: str, files: dict[str, bytes | None]) -> None:
     changes = {path: None if content is None else File(content, lfs=False) for path, content in files.items()}
     repository.commit(title, changes)
 
@@ -58,7 +58,7 @@ def test_an_upload_that_breaks_off_changes_nothing_and_its_repetition_is_whole(
     hub._faults.clear()
     arrived, before = len(repository.blobs), len(hub.requests)
     put(staged)
-    assert published(repository) == parquet_of(staged)
+    assert get_parquet_files(repository) == read_parquet_files(staged)
     assert len(hub.asked("PUT", since=before)) == len(repository.blobs) - arrived  # received files are not sent again
 
 
@@ -68,14 +68,14 @@ def test_a_large_file_that_does_not_arrive_at_once_is_sent_again(hub, put, stage
     getattr(hub, fault)("PUT", "lfs")
     put(staged)
     (repository,) = hub.repositories.values()
-    assert published(repository) == parquet_of(staged)
+    assert get_parquet_files(repository) == read_parquet_files(staged)
 
 
-def published(repository) -> dict[str, bytes]:
+def get_parquet_files(repository) -> dict[str, bytes]:
     return {path: content for path, content in repository.files.items() if path.endswith(".parquet")}
 
 
-def parquet_of(folder: Path) -> dict[str, bytes]:
+def read_parquet_files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.parquet")}
 
 
@@ -103,7 +103,7 @@ def test_rows_are_not_exchanged_where_the_hub_does_not_say_which_ones_are_there(
     path, fault, more, complaint, hub, put, staged, tmp_path
 ):
     put(staged)
-    edited_folder = edited(staged, tmp_path, lambda record: record["splits"].clear())
+    edited_folder = copy_edited(staged, tmp_path, lambda record: record["splits"].clear())
     for method in ("GET", "HEAD"):
         getattr(hub, fault)(method, path, times=50, **more)
     with pytest.raises(MedfaithError, match=complaint):
@@ -131,7 +131,7 @@ def test_a_data_set_of_another_benchmark_is_not_replaced_unasked(hub, put, stage
         record["source"] = "chexpert"
         record["sources"] = {"chexpert": record["sources"]["openi"]}
 
-    files = {"build.json": (edited(staged, tmp_path, other) / "build.json").read_bytes()}
+    files = {"build.json": (copy_edited(staged, tmp_path, other) / "build.json").read_bytes()}
     repository = hub.add("dataset", OPENI, files)
     with pytest.raises(InputError, match=r"its build.json is of cxr-contrabench-chexpert: medfaith did not publish it"):
         put(staged)
@@ -145,7 +145,7 @@ def test_a_space_is_replaced_unasked_only_with_the_tag_of_our_metrics(medfaith, 
     assert (status, "is no metric tagged medfaith: medfaith did not publish it" in err) == (2, True)
     assert theirs.files["tpt.py"] == files["tpt.py"]
     assert medfaith(*METRIC, "--force")[0] == 0
-    commit(theirs, "medfaith 0.0: tpt", {"tpt.py": b"older = 1\n"})
+    add_commit(theirs, "medfaith 0.0: tpt", {"tpt.py": b"older = 1\n"})
     status, out, err = medfaith(*METRIC)
     assert status == 0, err
     assert "tpt.py" in out
@@ -163,7 +163,7 @@ def test_a_card_that_was_edited_on_the_hub_is_replaced_only_with_force(hub, put,
     put(staged)
     repository = hub.repositories["dataset", f"clinic/{OPENI}"]
     mine = repository.files["README.md"] + b"\nAsk us.\n"
-    commit(repository, "Update README.md", {"README.md": mine})
+    add_commit(repository, "Update README.md", {"README.md": mine})
     with pytest.raises(InputError, match=r"README\.md was changed there by another commit \('Update README\.md'\)"):
         put(staged)
     assert repository.files["README.md"] == mine
@@ -177,9 +177,9 @@ def test_files_of_others_beside_ours_are_kept_and_no_obstacle(hub, plan, put, st
     repository = hub.add("dataset", OPENI, theirs)
     assert put(staged).at
     theirs |= {"notes/method.md": b"# How\n", "figure.png": b"\x89PNG\0"}
-    commit(repository, "Add notes", theirs)
+    add_commit(repository, "Add notes", theirs)
     assert put(staged).at is None
-    assert put(edited(staged, tmp_path, lambda record: record | {})).at
+    assert put(copy_edited(staged, tmp_path, lambda record: record | {})).at
     assert theirs.items() <= repository.files.items()
     assert {change.path for change in plan(staged).changes if change.kind == on_hub.KEPT} == set(theirs)
 
@@ -191,7 +191,7 @@ def test_rows_of_others_among_ours_are_an_obstacle(hub, put, staged):
         parquet_path.relative_to(staged).with_name(f"{parquet_path.name.split('-')[0]}-more.parquet").as_posix()
     )
     repository = hub.repositories["dataset", f"clinic/{OPENI}"]
-    commit(repository, "Add rows", {added_path: b"PAR1"})
+    add_commit(repository, "Add rows", {added_path: b"PAR1"})
     with pytest.raises(InputError, match=f"{added_path} would be deleted"):
         put(staged)
     put(staged, force=True)
@@ -208,7 +208,7 @@ def test_files_that_the_hub_leaves_out_are_named_and_the_next_run_is_whole(hub, 
     assert "build.json is missing; fewshot_absence/train-00000-of-00001.parquet is missing" in str(caught.value)
     assert f"delete .gitignore on {hub.url}/datasets/clinic/{OPENI}/tree/main" in str(caught.value)
     assert "build.json" not in repository.files
-    commit(repository, "Delete .gitignore", {".gitignore": None})
+    add_commit(repository, "Delete .gitignore", {".gitignore": None})
     put(staged)
     assert "build.json" in repository.files
 
@@ -227,8 +227,10 @@ def test_files_that_the_hub_changes_are_named(hub, put, staged, monkeypatch):
 def test_splits_are_given_up_or_exchanged_only_with_force(hub, put, staged, tmp_path):
     put(staged)
     split = sorted(json.loads((staged / "build.json").read_text())["splits"])[0]
-    less = edited(staged, tmp_path / "less", lambda record: record["splits"].pop(split))
-    changed_folder = edited(staged, tmp_path / "other", lambda record: record["splits"][split].update(sha256="0" * 64))
+    less = copy_edited(staged, tmp_path / "less", lambda record: record["splits"].pop(split))
+    changed_folder = copy_edited(
+        staged, tmp_path / "other", lambda record: record["splits"][split].update(sha256="0" * 64)
+    )
     for folder, message in ((less, "would be gone"), (changed_folder, "are others")):
         with pytest.raises(InputError, match=f"the rows of {split} {message}"):
             put(folder)
@@ -244,7 +246,7 @@ def test_hashes_with_other_keys_are_not_put_in_place_of_those_that_others_can_ch
     record = json.loads(repository.files["build.json"])
     record["key_fingerprints"]["train"] = "0" * 64
     title = repository.commits[-1].title
-    commit(repository, title, {"build.json": json.dumps(record).encode()})
+    add_commit(repository, title, {"build.json": json.dumps(record).encode()})
     status, _, err = medfaith(*publish)
     assert status == 2
     assert "its hashes were made with keys of other labels" in err
@@ -255,11 +257,11 @@ def test_hashes_with_other_keys_are_not_put_in_place_of_those_that_others_can_ch
 def test_what_has_changed_since_the_plan_is_not_written_over(is_new, hub, plan, put, staged, tmp_path):
     if not is_new:
         put(staged)
-    planned = plan(later := edited(staged, tmp_path, lambda record: record | {}))
+    planned = plan(later := copy_edited(staged, tmp_path, lambda record: record | {}))
     if is_new:
         hub.add("dataset", OPENI, {"mine.csv": b"a\n"})
     else:
-        commit(hub.repositories["dataset", f"clinic/{OPENI}"], "Add mine.csv", {"mine.csv": b"a\n"})
+        add_commit(hub.repositories["dataset", f"clinic/{OPENI}"], "Add mine.csv", {"mine.csv": b"a\n"})
     with pytest.raises(MedfaithError, match="has changed meanwhile: run it again"):
         on_hub.upload(on_hub.get_client(), planned, later, message="later")
     repository = hub.repositories["dataset", f"clinic/{OPENI}"]
@@ -320,7 +322,7 @@ def test_a_repository_is_gated_only_when_asked(hub, put, staged):
 def test_a_gate_that_keeps_us_out_is_named(hub, put, staged, tmp_path, monkeypatch):
     put(staged, gated=True)
     hub.tokens["hf_other"] = Account("bob")
-    edited_folder = edited(staged, tmp_path, lambda record: record["splits"].clear())
+    edited_folder = copy_edited(staged, tmp_path, lambda record: record["splits"].clear())
     for token in ("hf_other", ""):
         monkeypatch.setenv("HF_TOKEN", token)
         with pytest.raises(InputError, match=f"is gated.*\n.*{hub.url}/datasets/clinic/{OPENI}, and log in"):

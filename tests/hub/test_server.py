@@ -76,28 +76,28 @@ def test_a_commit_of_a_text_and_a_parquet_file(hub, api, dataset, tmp_path):
     }
 
 
-def by(api: HfApi, token: str | bool) -> HfApi:
+def make_client(api: HfApi, token: str | bool) -> HfApi:
     return HfApi(endpoint=api.endpoint, token=token)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "status"),
     [
-        (lambda api: by(api, "hf_unknown").whoami(), HfHubHTTPError, 401),
-        (lambda api: by(api, "hf_unknown").create_repo("clinic/x"), HfHubHTTPError, 401),
-        (lambda api: by(api, False).create_repo("clinic/x"), HfHubHTTPError, 401),
-        (lambda api: by(api, "hf_reader").create_repo("clinic/x"), HfHubHTTPError, 403),
+        (lambda api: make_client(api, "hf_unknown").whoami(), HfHubHTTPError, 401),
+        (lambda api: make_client(api, "hf_unknown").create_repo("clinic/x"), HfHubHTTPError, 401),
+        (lambda api: make_client(api, False).create_repo("clinic/x"), HfHubHTTPError, 401),
+        (lambda api: make_client(api, "hf_reader").create_repo("clinic/x"), HfHubHTTPError, 403),
         (lambda api: api.create_repo("elsewhere/x"), HfHubHTTPError, 403),
         (lambda api: api.create_repo(ID, repo_type="dataset"), HfHubHTTPError, 409),
         (lambda api: api.dataset_info("clinic/none"), RepositoryNotFoundError, 404),
-        (lambda api: by(api, False).dataset_info("clinic/none"), RepositoryNotFoundError, 401),
-        (lambda api: by(api, "hf_bob").dataset_info("clinic/hidden"), RepositoryNotFoundError, 404),
+        (lambda api: make_client(api, False).dataset_info("clinic/none"), RepositoryNotFoundError, 401),
+        (lambda api: make_client(api, "hf_bob").dataset_info("clinic/hidden"), RepositoryNotFoundError, 404),
         (lambda api: api.dataset_info(ID, revision="v9"), RevisionNotFoundError, 404),
         (lambda api: list(api.list_repo_tree(ID, "none", repo_type="dataset")), RemoteEntryNotFoundError, 404),
         (lambda api: api.hf_hub_download(ID, "none.txt", repo_type="dataset"), RemoteEntryNotFoundError, 404),
         (lambda api: api.delete_file("none.txt", ID, repo_type="dataset"), RemoteEntryNotFoundError, 404),
         (lambda api: write(api, {"a.txt": b""}, parent_commit="0" * 40), HfHubHTTPError, 412),
-        (lambda api: write(by(api, "hf_bob"), {"a.txt": b""}), HfHubHTTPError, 403),
+        (lambda api: write(make_client(api, "hf_bob"), {"a.txt": b""}), HfHubHTTPError, 403),
         (lambda api: write(api, {"README.md": b"---\nconfigs: [\n---\n"}), ValueError, None),
     ],
 )

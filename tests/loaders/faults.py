@@ -7,7 +7,7 @@ import pytest
 from medfaith.loaders.errors import InputError
 
 
-def fault(reader, *args, where: Path | str, row=None, column=None) -> str:
+def get_fault(reader, *args, where: Path | str, row=None, column=None) -> str:
     """Return the message of the InputError that `reader(*args)` raises, after checking its location and its advice."""
     with pytest.raises(InputError) as error:
         reader(*args)

@@ -21,7 +21,7 @@ def open_key(root, key, source=SOURCE):
     return images.open_image({"source": source, "key": key, "view": "frontal"}, {source: root})
 
 
-def grey_of(image):
+def get_grey(image):
     """Return the grey values of an RGB image; its channels must be equal."""
     assert image.mode == "RGB"
     pixels = np.asarray(image).astype(int)
@@ -60,5 +60,5 @@ def write_dicom(path, pixels, *, bits=None, photometric="MONOCHROME2", syntax=Ex
     return dataset
 
 
-def scaled(values, low, high):
+def scale_to_grey(values, low, high):
     return np.rint(np.clip((np.asarray(values, float) - low) / (high - low), 0, 1) * 255)

@@ -15,7 +15,7 @@ from medfaith.loaders import anatomy_masks, rle
 from medfaith.loaders.anatomy_masks import ANATOMIES, open_masks
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.phantom.chest import chest
-from tests.loaders.faults import fault
+from tests.loaders.faults import get_fault
 
 SIZE = (48, 40)
 STRUCTURES = {"right lung": 135, "left lung": 136, "heart": 121, "aorta": 127, "trachea": 154}
@@ -23,7 +23,7 @@ REGIONS = {f"image{seed}": chest([], seed=seed, size=SIZE).regions for seed in (
 CATEGORIES = [{"id": index, "name": name, "supercategory": name} for name, index in STRUCTURES.items()]
 
 
-def stack(regions):
+def stack_masks(regions):
     """Stack the 159 masks in the order of CXAS; masks that are not tested are all ones."""
     masks = np.ones((159, *SIZE), dtype=bool)
     for name, index in STRUCTURES.items():
@@ -31,7 +31,7 @@ def stack(regions):
     return masks
 
 
-def annotations(regions, image_id):
+def make_annotations(regions, image_id):
     return [
         {"id": 7, "image_id": image_id, "category_id": index, "segmentation": rle.encode(regions[name])}
         for name, index in STRUCTURES.items()
@@ -62,15 +62,15 @@ def write_grey_png(root):
 def write_arrays(root, suffix):
     for image, regions in REGIONS.items():
         if suffix == "npy":
-            np.save(root / f"{image}.npy", stack(regions))
+            np.save(root / f"{image}.npy", stack_masks(regions))
         else:
-            np.savez_compressed(root / f"{image}.npz", stack(regions).astype(np.uint8))
+            np.savez_compressed(root / f"{image}.npz", stack_masks(regions).astype(np.uint8))
 
 
 def write_coco(root, **size):
     """Write one standard COCO file for all images."""
     images = [{"id": n, "file_name": f"train/{image}.dicom", **size} for n, image in enumerate(REGIONS)]
-    marked = [entry for n, regions in enumerate(REGIONS.values()) for entry in annotations(regions, n)]
+    marked = [entry for n, regions in enumerate(REGIONS.values()) for entry in make_annotations(regions, n)]
     write_json(root / "masks.json", {"images": images, "categories": CATEGORIES, "annotations": marked})
 
 
@@ -78,7 +78,7 @@ def write_cxas_json(root):
     """Write one file for each image, with nested image lists and without sizes."""
     for image, regions in REGIONS.items():
         nested = [[{"id": 1, "file_name": f"/data/{image}.png"}]]
-        document = {"images": nested, "categories": CATEGORIES, "annotations": annotations(regions, 1)}
+        document = {"images": nested, "categories": CATEGORIES, "annotations": make_annotations(regions, 1)}
         write_json(root / f"{image}.json", document)
 
 
@@ -135,7 +135,7 @@ def test_a_square_mask_fits_any_image_and_no_other_mask_does(tmp_path):
     write_mask(tmp_path / "a" / "heart.png", heart[:, :10])
     assert masks.read("a", (401, 200)) == {"heart": rle.resize_mask(heart[:, :10], (401, 200))}
     for size in [(200, 400), (400, 210)]:
-        assert "10 x 20, the image a" in fault(masks.read, "a", size, where=tmp_path / "a")
+        assert "10 x 20, the image a" in get_fault(masks.read, "a", size, where=tmp_path / "a")
 
 
 def test_thirds_are_of_the_lungs_height_and_make_up_the_lung(tmp_path):
@@ -153,7 +153,7 @@ def test_missing_and_empty_masks_are_left_out_and_counted(tmp_path, layout):
     LAYOUTS[layout](tmp_path)
     empty = ["heart", "left upper lobe"]
     if layout in ("npy", "npz"):
-        masks = stack(REGIONS["image1"])
+        masks = stack_masks(REGIONS["image1"])
         masks[[121, 150]] = False
         (np.save if layout == "npy" else np.savez_compressed)(tmp_path / f"image1.{layout}", masks)
     elif layout in ("png", "grey png"):
@@ -197,7 +197,7 @@ def test_several_annotations_of_one_anatomy_are_united(tmp_path):
 # --- faults of a file -------------------------------------------------------------------------------------------------
 
 
-def coco(**changes):
+def make_coco(**changes):
     document = {
         "images": [{"id": 1, "file_name": "a.png", "width": 4, "height": 6}],
         "categories": [{"id": 3, "name": "heart"}],
@@ -206,11 +206,11 @@ def coco(**changes):
     return document | changes
 
 
-def annotation(segmentation, image_id=1, category_id=3):
+def make_annotation(segmentation, image_id=1, category_id=3):
     return [{"image_id": image_id, "category_id": category_id, "segmentation": segmentation}]
 
 
-TWO_SIZES = [*annotation(rle.encode(np.eye(4, 6))), *annotation(rle.encode(np.eye(6, 4)))]
+TWO_SIZES = [*make_annotation(rle.encode(np.eye(4, 6))), *make_annotation(rle.encode(np.eye(6, 4)))]
 
 
 @pytest.mark.parametrize(
@@ -218,23 +218,26 @@ TWO_SIZES = [*annotation(rle.encode(np.eye(4, 6))), *annotation(rle.encode(np.ey
     [
         ("[]", "no list 'categories'"),
         ("{", "as JSON"),
-        (coco(images={}), "no list 'images'"),
-        (coco(images=[1]), "row 1 of images: int"),
-        (coco(images=[{"id": 1}]), "row 1 of images, column 'file_name'"),
-        (coco(images=[{"id": True, "file_name": "a"}]), "column 'id'"),
-        (coco(images=[{"id": 1, "file_name": "a"}, {"id": 2, "file_name": "b/a.png"}]), "two images are called 'a'"),
-        (coco(images=[{"id": 1, "file_name": "a", "width": 4}]), "column 'height'"),
-        (coco(images=[{"id": 1, "file_name": "a", "width": 4, "height": -6}]), "4 x -6"),
-        (coco(categories=[{"id": 3}]), "row 1 of categories, column 'name'"),
-        (coco(images=[{"id": 1, "file_name": name} for name in "ab"]), "the id 1 is that of an earlier"),
-        (coco(images=[{"id": 1, "file_name": "a"}], annotations=TWO_SIZES), "another annotation of .heart."),
-        (coco(annotations=annotation({}, image_id=2)), "row 1 of annotations: image_id 2"),
-        (coco(annotations=annotation({}, category_id=2)), "row 1 of annotations: category_id 2"),
-        (coco(annotations=annotation(None)), "row 1 of annotations: mask of 'heart': size None"),
-        (coco(annotations=annotation([[1, 1, 2, 2, 3, 1]])), "mask of 'heart': size None"),
-        (coco(annotations=annotation({"size": [6, 4], "counts": "~~"})), "outside the code"),
-        (coco(annotations=annotation({"size": [6, 4], "counts": [1, 2]})), "3 pixels; expected 6 x 4"),
-        (coco(annotations=annotation(rle.encode(np.eye(4, 6)))), r"size \[4, 6\]; its image has \[6, 4\]"),
+        (make_coco(images={}), "no list 'images'"),
+        (make_coco(images=[1]), "row 1 of images: int"),
+        (make_coco(images=[{"id": 1}]), "row 1 of images, column 'file_name'"),
+        (make_coco(images=[{"id": True, "file_name": "a"}]), "column 'id'"),
+        (
+            make_coco(images=[{"id": 1, "file_name": "a"}, {"id": 2, "file_name": "b/a.png"}]),
+            "two images are called 'a'",
+        ),
+        (make_coco(images=[{"id": 1, "file_name": "a", "width": 4}]), "column 'height'"),
+        (make_coco(images=[{"id": 1, "file_name": "a", "width": 4, "height": -6}]), "4 x -6"),
+        (make_coco(categories=[{"id": 3}]), "row 1 of categories, column 'name'"),
+        (make_coco(images=[{"id": 1, "file_name": name} for name in "ab"]), "the id 1 is that of an earlier"),
+        (make_coco(images=[{"id": 1, "file_name": "a"}], annotations=TWO_SIZES), "another annotation of .heart."),
+        (make_coco(annotations=make_annotation({}, image_id=2)), "row 1 of annotations: image_id 2"),
+        (make_coco(annotations=make_annotation({}, category_id=2)), "row 1 of annotations: category_id 2"),
+        (make_coco(annotations=make_annotation(None)), "row 1 of annotations: mask of 'heart': size None"),
+        (make_coco(annotations=make_annotation([[1, 1, 2, 2, 3, 1]])), "mask of 'heart': size None"),
+        (make_coco(annotations=make_annotation({"size": [6, 4], "counts": "~~"})), "outside the code"),
+        (make_coco(annotations=make_annotation({"size": [6, 4], "counts": [1, 2]})), "3 pixels; expected 6 x 4"),
+        (make_coco(annotations=make_annotation(rle.encode(np.eye(4, 6)))), r"size \[4, 6\]; its image has \[6, 4\]"),
     ],
     ids=str,
 )
@@ -253,7 +256,7 @@ def test_a_broken_coco_file_is_named_with_its_entry(tmp_path, document, reason):
 )
 def test_coco_files_that_disagree_about_their_images_are_refused(tmp_path, names, message):
     for name in names:
-        write_json(tmp_path / f"{name}.json", coco())
+        write_json(tmp_path / f"{name}.json", make_coco())
     with pytest.raises(InputError, match=message):
         [open_masks(tmp_path, ("heart",)).read(image) for image in names]
 
@@ -275,7 +278,7 @@ def test_a_png_that_is_no_mask_is_named(tmp_path, picture, reason):
     path = tmp_path / "a" / "heart.png"
     path.parent.mkdir()
     path.write_bytes(picture) if isinstance(picture, bytes) else Image.fromarray(picture).save(path)
-    assert re.search(reason, fault(open_masks(tmp_path).read, "a", where=path))
+    assert re.search(reason, get_fault(open_masks(tmp_path).read, "a", where=path))
 
 
 def test_two_names_of_one_structure_are_refused(tmp_path):
@@ -303,7 +306,7 @@ def test_an_array_of_another_kind_is_named(tmp_path, array, reason, suffix):
         path.write_bytes(array)
     else:
         np.save(path, array) if suffix == "npy" else np.savez(path, *([] if array is None else [array]))
-    assert re.search(reason, fault(open_masks(tmp_path).read, "a", where=path))
+    assert re.search(reason, get_fault(open_masks(tmp_path).read, "a", where=path))
 
 
 @pytest.mark.parametrize(

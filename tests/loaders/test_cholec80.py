@@ -12,7 +12,7 @@ from PIL import Image
 
 from medfaith.loaders import cholec80, images, limits
 from medfaith.loaders.errors import ImageError, InputError, MissingSourceError
-from tests.loaders.faults import fault
+from tests.loaders.faults import get_fault
 
 COUNT, SIZE = 60, (64, 48)
 # The videos differ in decoding order, keyframe distance and start time, which all affect the search for a frame.
@@ -31,7 +31,7 @@ VIDEOS = {
 }
 
 
-def picture(k):
+def draw_frame(k):
     """Draw frame k: two moving ramps and a rising level."""
     y, x = np.mgrid[: SIZE[1], : SIZE[0]]
     return np.stack([(3 * x + 5 * k) % 256, (4 * y + 3 * k) % 256, np.full_like(x, (4 * k) % 256)], -1).astype(np.uint8)
@@ -47,14 +47,14 @@ def write_video(
         stream.width, stream.height, stream.pix_fmt = *SIZE, "yuv420p"
         stream.gop_size, stream.max_b_frames, stream.bit_rate = gop, b, 400_000
         for k in range(count):
-            frame = av.VideoFrame.from_ndarray(picture(k), format="rgb24")
+            frame = av.VideoFrame.from_ndarray(draw_frame(k), format="rgb24")
             frame.pts = k if times is None else times[k]
             container.mux(stream.encode(frame))
         container.mux(stream.encode())
     return path
 
 
-def decoded(path):
+def decode_frames(path):
     with av.open(str(path)) as container:
         return [frame.to_image().tobytes() for frame in container.decode(video=0)]
 
@@ -68,7 +68,7 @@ def video(tmp_path_factory):
 def test_a_frame_is_the_one_that_decoding_from_the_start_shows(tmp_path, kind):
     count = 36
     path = write_video(tmp_path / "video01.mp4", count=count, **VIDEOS[kind])
-    expected = decoded(path)
+    expected = decode_frames(path)
     assert len(expected) == len(set(expected)) == count  # else a neighbour could pass for the frame
     wrong = [k for k in range(count) if cholec80.open_frame(path, k).tobytes() != expected[k]]
     assert wrong == []
@@ -81,7 +81,7 @@ def test_a_frame_is_the_one_that_decoding_from_the_start_shows(tmp_path, kind):
 )
 @pytest.mark.parametrize("numbers", [[3, 30, 59], [], [7], [0, 1, 2], [11, 12, 13, 36], list(range(0, 60, 7))])
 def test_a_distant_frame_is_sought_and_a_near_one_decoded_on_to(video, monkeypatch, numbers, seek_beyond, begun):
-    passes, decoded_from, expected = [], cholec80._decode_from, decoded(video)
+    passes, decoded_from, expected = [], cholec80._decode_from, decode_frames(video)
     monkeypatch.setattr(cholec80, "SEEK_BEYOND", seek_beyond)
     monkeypatch.setattr(cholec80, "_decode_from", lambda *args: passes.append(args[2]) or decoded_from(*args))
     assert [frame.tobytes() for frame in cholec80.frames(video, numbers)] == [expected[k] for k in numbers]
@@ -113,7 +113,7 @@ def test_another_rate_is_refused(tmp_path, rate):
 def test_times_between_those_of_25_frames_a_second_are_refused(tmp_path):
     times = [2 * k + (k >= 30) for k in range(COUNT)]  # half a frame late from the 30th on
     path = write_video(tmp_path / "video01.mp4", rate=50, gop=10, b=0, times=times)
-    assert cholec80.open_frame(path, 5).tobytes() == decoded(path)[5]
+    assert cholec80.open_frame(path, 5).tobytes() == decode_frames(path)[5]
     with pytest.raises(InputError, match=r"shows a frame at 1\.22 s, between the times of 25 frames a second"):
         cholec80.open_frame(path, 35)
 
@@ -121,7 +121,7 @@ def test_times_between_those_of_25_frames_a_second_are_refused(tmp_path):
 def test_a_frame_that_is_left_out_is_never_another(tmp_path):
     times = [k + (k >= 30) for k in range(300)]  # no frame has the time of frame 30
     path = write_video(tmp_path / "video01.mp4", gop=12, b=0, times=times, count=300)
-    expected = decoded(path)
+    expected = decode_frames(path)
     assert cholec80.open_frame(path, 29).tobytes() == expected[29]
     assert cholec80.open_frame(path, 31).tobytes() == expected[30]
     with pytest.raises(InputError, match="frame 30 cannot be decoded"):
@@ -179,7 +179,7 @@ def test_a_brand_that_is_no_text_matters_nothing_and_another_format_or_frames_wi
 @pytest.mark.parametrize("options", [{}, {"movflags": "faststart"}], ids=["header last", "header first"])
 def test_a_truncated_video_gives_the_true_frame_or_an_error(tmp_path, options):
     path = write_video(tmp_path / "video01.mp4", container_options=options)
-    content, expected = path.read_bytes(), decoded(path)
+    content, expected = path.read_bytes(), decode_frames(path)
     refused = 0
     for length in range(200, len(content) - 1, len(content) // 12):
         path.write_bytes(content[:length])
@@ -195,7 +195,7 @@ def test_a_truncated_video_gives_the_true_frame_or_an_error(tmp_path, options):
 def test_damaged_frames_are_refused(tmp_path, codec, min_refused):
     """Overwrite twenty bytes of every second frame, one frame at a time: at least `min_refused` of 30 videos fail."""
     path = write_video(tmp_path / "video01.mp4", codec=codec)
-    content, expected = path.read_bytes(), decoded(path)
+    content, expected = path.read_bytes(), decode_frames(path)
     with av.open(str(path)) as container:
         places = [(packet.pos or 0, packet.size) for packet in container.demux(video=0) if packet.size]
     rng = np.random.default_rng(0)
@@ -222,19 +222,19 @@ def root(tmp_path):
     return tmp_path / "root"
 
 
-def ref(key):
+def make_ref(key):
     return {"source": "cholec80", "key": key, "view": ""}
 
 
 def test_a_key_opens_its_frame(root):
     assert cholec80.key(42, 25) == "videos/video42.mp4/000025"
-    expected = decoded(root / "videos/video42.mp4")
+    expected = decode_frames(root / "videos/video42.mp4")
     for k in (0, 25, 59):
-        frame = images.open_image(ref(cholec80.key(42, k)), {"cholec80": root})
+        frame = images.open_image(make_ref(cholec80.key(42, k)), {"cholec80": root})
         assert isinstance(frame, Image.Image)
         assert frame.tobytes() == expected[k]
-        assert images.read_image_size(ref(cholec80.key(42, k)), {"cholec80": root}) == frame.size == SIZE
-    assert images.locate(ref(cholec80.key(42, 5)), {"cholec80": root}) == (root / "videos/video42.mp4").resolve()
+        assert images.read_image_size(make_ref(cholec80.key(42, k)), {"cholec80": root}) == frame.size == SIZE
+    assert images.locate(make_ref(cholec80.key(42, 5)), {"cholec80": root}) == (root / "videos/video42.mp4").resolve()
 
 
 UNOPENED = [
@@ -260,16 +260,16 @@ def test_a_key_that_cannot_be_opened_is_named(root):
     (root / "videos/linked.mp4").symlink_to(root.parent / "private.mp4")
     for (key, message), reader in product(UNOPENED, (images.open_image, images.read_image_size)):
         with pytest.raises(ImageError, match=message) as error:
-            reader(ref(key), {"cholec80": root})
+            reader(make_ref(key), {"cholec80": root})
         assert str(error.value).startswith(f"image {key!r} of source 'cholec80': ")
 
 
 def test_a_source_or_a_decoder_that_is_missing(root, monkeypatch):
     with pytest.raises(MissingSourceError, match="how to get it"):
-        images.open_image(ref(cholec80.key(42, 0)), {})
+        images.open_image(make_ref(cholec80.key(42, 0)), {})
     monkeypatch.setitem(sys.modules, "av", None)
     with pytest.raises(ImageError, match=r"(?s)^image 'videos/video42\.mp4/000000' of .*medfaith\[video\]"):
-        images.open_image(ref(cholec80.key(42, 0)), {"cholec80": root})
+        images.open_image(make_ref(cholec80.key(42, 0)), {"cholec80": root})
 
 
 def test_keys_split_into_video_and_number_and_another_key_stands_for_its_own_path():
@@ -325,7 +325,7 @@ def test_tools_are_read_by_name(tmp_path):
 )
 def test_a_fault_of_tools_is_named(tmp_path, row, column, message):
     path = write_tools(tmp_path, [0, *NONE], row) / "tool_annotations/video42-tool.txt"
-    assert message in fault(cholec80.read_tools, tmp_path, 42, where=path, row=2, column=column)
+    assert message in get_fault(cholec80.read_tools, tmp_path, 42, where=path, row=2, column=column)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from medfaith.evaluate_metrics.reading.stated_regions import KINDS, read_regions
 from medfaith.evaluate_metrics.reading.surgery import read_instruments, read_reply, read_triplets
 from medfaith.evaluate_metrics.reading.yes_no import explain_yes_no
 from medfaith.loaders.errors import MedfaithError
-from tests.loaders.test_damage import READINGS, copied, unpacked  # noqa: F401
+from tests.loaders.test_damage import READINGS, apply_unpacked, copied  # noqa: F401
 
 pytestmark = pytest.mark.full
 
@@ -48,7 +48,7 @@ EDITS = st.lists(
 )
 
 
-def edited(data: bytes, edits: list[Edit]) -> bytes:
+def apply_edits(data: bytes, edits: list[Edit]) -> bytes:
     for share, gone, new in edits:
         at = int(share * len(data))
         data = data[:at] + new + data[at + gone :]
@@ -65,7 +65,9 @@ def test_files(copied, reading):  # noqa: F811
     @settings(max_examples=150, suppress_health_check=list(HealthCheck))
     @given(EDITS, st.booleans())
     def is_read_or_refused(edits: list[Edit], inside: bool):
-        change = unpacked(lambda data: edited(data, edits)) if inside else lambda data: edited(data, edits)
+        change = (
+            apply_unpacked(lambda data: apply_edits(data, edits)) if inside else lambda data: apply_edits(data, edits)
+        )
         file.write_bytes(change(good))
         with contextlib.suppress(MedfaithError):
             reader(root, file)

@@ -42,12 +42,12 @@ def write(path: Path, text: str) -> None:
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 
-def bombs(n: int) -> str:
+def make_bombs(n: int) -> str:
     return "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}{f', *a{i - 1}' * 9}]\n" for i in range(1, n))
 
 
 YAMLS = {
-    "aliases": bombs(12) + "names: *a11",
+    "aliases": make_bombs(12) + "names: *a11",
     "date": "names: {2020-13-45: Edema}",
     "float": "names: {1.5: Edema}",
     "integer": f"names: {{{'1' * 5_000}: Edema}}",
@@ -67,7 +67,7 @@ def test_class_names(name, tmp_path):
         detections.read_detections(tmp_path, ["image"], sizes={"image": (10, 10)})
 
 
-def member(name: str, **fields: object) -> tuple[tarfile.TarInfo, bytes]:
+def make_member(name: str, **fields: object) -> tuple[tarfile.TarInfo, bytes]:
     info, content = tarfile.TarInfo(name), b"<x/>"
     for key, value in fields.items():
         setattr(info, key, value)
@@ -76,17 +76,18 @@ def member(name: str, **fields: object) -> tuple[tarfile.TarInfo, bytes]:
 
 
 MEMBERS = {
-    "link to nothing": [member("a.xml", type=tarfile.SYMTYPE, linkname="none.xml")],
-    "hard link to nothing": [member("a.xml", type=tarfile.LNKTYPE, linkname="none.xml")],
-    "link to itself": [member("a.xml", type=tarfile.SYMTYPE, linkname="a.xml")],
+    "link to nothing": [make_member("a.xml", type=tarfile.SYMTYPE, linkname="none.xml")],
+    "hard link to nothing": [make_member("a.xml", type=tarfile.LNKTYPE, linkname="none.xml")],
+    "link to itself": [make_member("a.xml", type=tarfile.SYMTYPE, linkname="a.xml")],
     "links in a circle": [
-        member("a.xml", type=tarfile.SYMTYPE, linkname="b.xml"), member("b.xml", type=tarfile.SYMTYPE, linkname="a.xml")
+        make_member("a.xml", type=tarfile.SYMTYPE, linkname="b.xml"),
+        make_member("b.xml", type=tarfile.SYMTYPE, linkname="a.xml"),
     ],
-    "link out": [member("a.xml", type=tarfile.SYMTYPE, linkname="../../etc/passwd.xml")],
-    "name that is no UTF-8": [member("\udcff.xml")],
-    "escape sequence": [member("\x1b[31m.xml")],
-    "device": [member("a.xml", type=tarfile.CHRTYPE)],
-    "folder": [member("a.xml", type=tarfile.DIRTYPE)],
+    "link out": [make_member("a.xml", type=tarfile.SYMTYPE, linkname="../../etc/passwd.xml")],
+    "name that is no UTF-8": [make_member("\udcff.xml")],
+    "escape sequence": [make_member("\x1b[31m.xml")],
+    "device": [make_member("a.xml", type=tarfile.CHRTYPE)],
+    "folder": [make_member("a.xml", type=tarfile.DIRTYPE)],
 }  # fmt: skip
 
 
@@ -102,12 +103,12 @@ def test_members_of_an_archive(name, tmp_path, capsys):
     assert "\x1b" not in capsys.readouterr().err
 
 
-def npz(root: Path, header: bytes, content: bytes, name: str = "a.npy") -> None:
+def write_npz(root: Path, header: bytes, content: bytes, name: str = "a.npy") -> None:
     with zipfile.ZipFile(root / "image.npz", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(name, header + content)
 
 
-def header_of(shape: str, dtype: str = "|u1", version: bytes = b"\x01\x00") -> bytes:
+def make_header(shape: str, dtype: str = "|u1", version: bytes = b"\x01\x00") -> bytes:
     header_text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
     header_text += b" " * (-(len(header_text) + 11) % 64) + b"\n"
     return (
@@ -116,15 +117,15 @@ def header_of(shape: str, dtype: str = "|u1", version: bytes = b"\x01\x00") -> b
 
 
 ARRAYS = {
-    "claims 5.7 GB": (header_of("(159, 6000, 6000)"), b"\0" * 100),
-    "claims more than there are numbers for": (header_of("(159, 9999999999999, 9999999999999)"), b""),
-    "negative": (header_of("(159, -1, -1)"), b""),
+    "claims 5.7 GB": (make_header("(159, 6000, 6000)"), b"\0" * 100),
+    "claims more than there are numbers for": (make_header("(159, 9999999999999, 9999999999999)"), b""),
+    "negative": (make_header("(159, -1, -1)"), b""),
     "text": (b"no array", b""),
-    "texts": (header_of("(159,)", "<U3"), b"\0" * 159 * 12),
-    "objects": (header_of("(159,)", "|O"), b"\0" * 159 * 8),
-    "version 3": (header_of("(159, 1, 1)", version=b"\x03\x00"), b"\0" * 159),
-    "version 9": (header_of("(159, 1, 1)", version=b"\x09\x00"), b"\0" * 159),
-    "cut": (header_of("(159, 2, 2)"), b"\0" * 159),
+    "texts": (make_header("(159,)", "<U3"), b"\0" * 159 * 12),
+    "objects": (make_header("(159,)", "|O"), b"\0" * 159 * 8),
+    "version 3": (make_header("(159, 1, 1)", version=b"\x03\x00"), b"\0" * 159),
+    "version 9": (make_header("(159, 1, 1)", version=b"\x09\x00"), b"\0" * 159),
+    "cut": (make_header("(159, 2, 2)"), b"\0" * 159),
     "nothing": (b"", b""),
 }  # fmt: skip
 
@@ -133,7 +134,7 @@ def test_arrays_of_masks(tmp_path):
     np.savez(tmp_path / "image.npz", np.ones((anatomy_masks.CXAS_MASKS, 2, 2), np.uint8))
     assert anatomy_masks.open_masks(tmp_path).read("image", (2, 2))
     for name, member in product(ARRAYS, ["a.npy", "a.txt"]):
-        npz(tmp_path, *ARRAYS[name], name=member)
+        write_npz(tmp_path, *ARRAYS[name], name=member)
         with pytest.raises(InputError, match=r"image\.npz"):
             anatomy_masks.open_masks(tmp_path).read("image", (2, 2))
 
@@ -165,11 +166,11 @@ def test_json(reader, tmp_path):
             read_folder(folder)
 
 
-def study(root: Path) -> str | None:
+def read_study(root: Path) -> str | None:
     return mimic_cxr.read_report({"mimic_cxr": root}, "10000032", "50414267")
 
 
-def boxes(root: Path) -> object:
+def read_boxes(root: Path) -> object:
     write(root / "classes.txt", "Edema")
     return detections.read_detections(root, ["image"], sizes={"image": (10, 10)})
 
@@ -177,8 +178,8 @@ def boxes(root: Path) -> object:
 STUDY = "files/p10/p10000032/s50414267.txt"
 IMAGE = {"source": "chexpert", "key": "a.jpg", "view": ""}
 FILES: dict[str, tuple[str, str, Callable[[Path], object]]] = {
-    "a report": (STUDY, "REPORT_BYTES", study),
-    "boxes": ("image.txt", "TEXT_BYTES", boxes),
+    "a report": (STUDY, "REPORT_BYTES", read_study),
+    "boxes": ("image.txt", "TEXT_BYTES", read_boxes),
     "a table": (
         "a.csv",
         "TABLE_BYTES",

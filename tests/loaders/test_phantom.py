@@ -11,22 +11,22 @@ from PIL import Image
 from scipy.ndimage import binary_dilation
 
 from medfaith.loaders.phantom import chest, shapes
-from tests.loaders.chest_statistics import W, auroc
+from tests.loaders.chest_statistics import W, compute_auroc
 
 SIDED = sorted(set(chest.FINDINGS) - {"cardiomegaly", "enlarged cardiomediastinum", "edema"})
 RESHAPING = {"cardiomegaly", "enlarged cardiomediastinum", "atelectasis"}  # these move outlines
 
 
 @cache
-def normal(seed, view="frontal"):
+def draw_normal(seed, view="frontal"):
     return chest.chest([], seed=seed, view=view)
 
 
 @pytest.mark.parametrize("finding", chest.FINDINGS)
 def test_a_finding_alone_is_told_from_a_normal_chest(finding):
     with_it = [chest.draw_chest([finding], seed=seed) for seed in range(20)]
-    normals = [normal(seed).pixels for seed in range(1000, 1020)]
-    assert auroc(finding, with_it + normals, [1] * 20 + [0] * 20) > 0.97
+    normals = [draw_normal(seed).pixels for seed in range(1000, 1020)]
+    assert compute_auroc(finding, with_it + normals, [1] * 20 + [0] * 20) > 0.97
 
 
 # --- drawing ----------------------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ def test_a_finding_is_where_its_mask_says(finding):
         ill = chest.chest([finding], seed=seed, view=view)
         (name,) = ill.findings
         mask = ill.findings[name]
-        change = np.abs(ill.pixels.astype(int) - normal(seed, view).pixels)
+        change = np.abs(ill.pixels.astype(int) - draw_normal(seed, view).pixels)
         assert name.removeprefix("left ").removeprefix("right ") == finding
         assert change[mask].max() > 30
         if finding not in RESHAPING:  # same patient elsewhere, except for the tails of a haze
@@ -61,7 +61,7 @@ def test_the_anatomy_is_a_chest_with_a_heart_above_half_its_width_in_cardiomegal
             regions = chest.regions(findings, seed=seed)
             thorax = np.ptp(np.nonzero(regions["left lung"] | regions["right lung"])[1])
             assert (np.ptp(np.nonzero(regions["heart"])[1]) / thorax > 0.5) == bool(findings)
-        phantom_chest = normal(seed)
+        phantom_chest = draw_normal(seed)
         grey = {name: phantom_chest.pixels[mask].mean() for name, mask in phantom_chest.regions.items()}
         assert grey["heart"] > grey["left lung"] + 60
         assert grey["mediastinum"] > grey["trachea"] + 40

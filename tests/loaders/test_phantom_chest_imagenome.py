@@ -57,7 +57,7 @@ ZONES = {"upper": "upper", "middle": "mid", "lower": "lower", "base": "lower"}
 NORMAL = {"trachea runs in the midline": "trachea", "mediastinal contours are smooth": "mediastinum"}
 
 
-def expected(text):
+def parse_expected_labels(text):
     """Derive {(anatomy, label, context)} from the wording of a report sentence."""
     text = text.lower()
     labels = {(place, "normal", "yes") for phrase, place in NORMAL.items() if phrase in text}
@@ -74,7 +74,7 @@ def expected(text):
     return labels
 
 
-def report_sentences(written, image):
+def read_report_sentences(written, image):
     """Read the report of an image and number its sentences from 1."""
     path = written["mimic_cxr"] / image["key"].rsplit("/", 1)[0]
     text = path.with_suffix(".txt").read_text(encoding="utf-8")
@@ -85,7 +85,7 @@ def report_sentences(written, image):
     return dict(enumerate(sentences, start=1))
 
 
-def said_by(sentence):
+def get_labels(sentence):
     return {(mention.box, mention.label, mention.context) for mention in sentence.mentions}
 
 
@@ -97,13 +97,13 @@ def check_against_report(sentences, report, image):
         assert sentence.id == f"{image['study_id']}|{number}"
         assert (sentence.patient_id, sentence.study_id) == (image["subject_id"], image["study_id"])
         assert sentence.sentence == report[number]
-        assert said_by(sentence) == expected(sentence.sentence), sentence.sentence
-        assert len(sentence.mentions) == len(said_by(sentence))
+        assert get_labels(sentence) == parse_expected_labels(sentence.sentence), sentence.sentence
+        assert len(sentence.mentions) == len(get_labels(sentence))
         assert set(sentence.boxes) == {mention.box for mention in sentence.mentions}
-    assert {number for number in report if expected(report[number])} == set(numbers)
+    assert {number for number in report if parse_expected_labels(report[number])} == set(numbers)
 
 
-def by_image(sentences):
+def group_by_image(sentences):
     images = {}
     for sentence in sentences:
         images.setdefault(sentence.image_id, []).append(sentence)
@@ -111,11 +111,11 @@ def by_image(sentences):
 
 
 def test_gold_rows_say_what_the_reports_say(written, gold, frontal):
-    images = by_image(gold)
+    images = group_by_image(gold)
     assert (len(images), len(gold)) == (31, 138)
     gaps = 0
     for image, sentences in images.items():
-        report = report_sentences(written, frontal[image])
+        report = read_report_sentences(written, frontal[image])
         check_against_report(sentences, report, frontal[image])
         gaps += len(report) - len(sentences)
     assert gaps >= 20  # soft tissues, ribs and impressions without a finding have no box
@@ -130,7 +130,7 @@ def test_gold_rows_say_what_the_reports_say(written, gold, frontal):
 # --- box positions ----------------------------------------------------------------------------------------------------
 
 
-def filled(boxes, shape):
+def fill_boxes(boxes, shape):
     mask = np.zeros(shape, bool)
     for x1, y1, x2, y2 in boxes:
         mask[round(y1) : round(y2) + 1, round(x1) : round(x2) + 1] = True
@@ -139,7 +139,7 @@ def filled(boxes, shape):
 
 def test_findings_lie_in_the_boxes_of_their_sentences(gold, chests_by_id):
     checked, sides = 0, 0
-    for image, sentences in by_image(gold).items():
+    for image, sentences in group_by_image(gold).items():
         study, picture = chests_by_id[image]
         planned_sentences = mimic_cxr_reports.sentences(study, SEED)
         for sentence in sentences:
@@ -147,7 +147,7 @@ def test_findings_lie_in_the_boxes_of_their_sentences(gold, chests_by_id):
             if finding is None:
                 continue
             mask = picture.findings[finding.drawn]
-            boxes = filled(sentence.boxes.values(), mask.shape)
+            boxes = fill_boxes(sentence.boxes.values(), mask.shape)
             assert (mask & boxes).sum() / mask.sum() > 0.9, finding
             assert boxes.mean() < 0.6
             checked += 1
@@ -164,7 +164,7 @@ def test_findings_lie_in_the_boxes_of_their_sentences(gold, chests_by_id):
 
 def test_boxes_are_the_annotations_around_the_anatomy(written, gold, chests_by_id):
     anatomy = chest_imagenome.read_anatomy(written["chest_imagenome"])
-    assert set(anatomy) == set(by_image(gold))
+    assert set(anatomy) == set(group_by_image(gold))
     for gold_row in gold:
         assert {name: anatomy[gold_row.image_id][name] for name in gold_row.boxes} == gold_row.boxes
     for image, boxes in anatomy.items():
@@ -172,7 +172,7 @@ def test_boxes_are_the_annotations_around_the_anatomy(written, gold, chests_by_i
         assert len(boxes) == 14
         for side in ("left", "right"):
             lung = boxes[f"{side} lung"]
-            assert filled([lung], regions["heart"].shape)[regions[f"{side} lung"]].all()
+            assert fill_boxes([lung], regions["heart"].shape)[regions[f"{side} lung"]].all()
             for zone in ("upper lung zone", "mid lung zone", "lower lung zone", "costophrenic angle"):
                 x1, y1, x2, y2 = boxes[f"{side} {zone}"]
                 assert lung[0] <= x1 < x2 <= lung[2]
@@ -257,11 +257,11 @@ def test_scene_graphs_say_what_the_reports_say(written, gold, frontal, chests_by
     assert all(re.fullmatch(r"scene_graph/[0-9a-f-]{44}_SceneGraph\.json", name) for name in names)
     in_graphs = {name.removeprefix("scene_graph/").removesuffix("_SceneGraph.json") for name in names}
     reported = {image for image in frontal if chests_by_id[image][0].has_report}
-    assert in_graphs == reported - set(by_image(gold))
+    assert in_graphs == reported - set(group_by_image(gold))
     n_gold_patients = 0
     with chest_imagenome_silver.SceneGraphs(root) as graphs:
         for image in sorted(in_graphs):
             sentences = sorted(graphs.read(image), key=lambda gold_row: int(gold_row.id.split("|")[1]))
-            check_against_report(sentences, report_sentences(written, frontal[image]), frontal[image])
+            check_against_report(sentences, read_report_sentences(written, frontal[image]), frontal[image])
             n_gold_patients += frontal[image]["subject_id"] in {gold_row.patient_id for gold_row in gold}
     assert 0 < n_gold_patients < len(in_graphs)

@@ -53,12 +53,12 @@ WORDS = {
 KINDS = {1.0: "stated", 0.0: "denied", -1.0: "doubted"}
 
 
-def body(text):
+def read_body(text):
     """Return FINDINGS and IMPRESSION of a report in one line of lower-case letters."""
     return " ".join(re.sub(r"(?s).*?(FINDINGS|IMPRESSION):", "", text, count=1).split()).lower()
 
 
-def mentions(text, word):
+def find_mention_kinds(text, word):
     kinds = set()
     for sentence in text.split("."):
         if re.search(rf"\b{word}\b", sentence):
@@ -74,9 +74,9 @@ def test_mimic_labels_are_what_the_reports_say(written, labeler):
     value_counts = Counter()
     for row in readers.read_labels(written["mimic_cxr"], labeler).to_pylist():
         (path,) = (written["mimic_cxr"] / "files").glob(f"*/*/s{row['study_id']}.txt")
-        text = body(path.read_text(encoding="utf-8"))
+        text = read_body(path.read_text(encoding="utf-8"))
         for label in readers.LABELS:
-            value, mention_kinds = row[label], mentions(text, WORDS.get(label, "no such word"))
+            value, mention_kinds = row[label], find_mention_kinds(text, WORDS.get(label, "no such word"))
             if value is not None and label != "No Finding":
                 assert mention_kinds == {KINDS[value]}, (path, label)
                 value_counts[value] += 1
@@ -90,7 +90,7 @@ def test_mimic_reports_state_all_that_is_drawn_and_where_and_one_study_has_none(
     root = written["mimic_cxr"]
     lacking = [study for study in studies if not (root / f"{study.folder}.txt").exists()]
     for study in studies:
-        text = "" if study in lacking else body((root / f"{study.folder}.txt").read_text(encoding="utf-8"))
+        text = "" if study in lacking else read_body((root / f"{study.folder}.txt").read_text(encoding="utf-8"))
         for finding in study.findings if text else ():
             side, *region_words = finding.anatomies[0].split()
             if finding.label in NAMED_WITH_THEIR_ZONE:

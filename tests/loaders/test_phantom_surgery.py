@@ -27,7 +27,7 @@ def clip():
     return surgery.clip(43, seed=0)
 
 
-def prototypes(camera):
+def compute_camera_flow(camera):
     """Compute f_cam of appendix B.1, shape (2, H, W), one prototype at a time."""
     ones = np.ones((H, W))
     pan, tilt = np.stack([-ones, 0 * ones]), np.stack([0 * ones, -ones])
@@ -35,13 +35,13 @@ def prototypes(camera):
     return camera["pan"] * pan + camera["tilt"] * tilt + camera["zoom"] * zoom + camera["roll"] * roll
 
 
-def step_matrix(camera):
+def compute_step_matrix(camera):
     """Compute the step's matrix for homogeneous coordinates (x, y, 1), from the same definition."""
     pan, tilt, zoom, roll = (camera[name] for name in ("pan", "tilt", "zoom", "roll"))
     return np.array([[1 - zoom, roll, -pan], [-roll, 1 - zoom, -tilt], [0, 0, 1]])
 
 
-def seen_alone(clip, t):
+def find_visible_pixels(clip, t):
     """Find the visible pixels of each tool by drawing every tool separately; later tools cover earlier ones."""
     tool_masks = [dataclasses.replace(clip, tools=(tool,)).tool_mask(t) for tool in clip.tools]
     covered = np.zeros((H, W), dtype=bool)
@@ -60,15 +60,15 @@ def seen_alone(clip, t):
 def test_the_tissue_flow_is_the_camera_s_linear_field(clip, t, t2):
     tissue = ~clip.tool_mask(t)
     np.testing.assert_allclose(
-        clip.flow(t, t2)[:, tissue], prototypes(clip.camera(t, t2))[:, tissue], rtol=0, atol=1e-4
+        clip.flow(t, t2)[:, tissue], compute_camera_flow(clip.camera(t, t2))[:, tissue], rtol=0, atol=1e-4
     )
     assert np.abs(clip.flow(t, t2)[:, tissue]).max() > 0.2
 
 
 def test_many_steps_are_the_product_of_single_ones(clip):
     for t in (0, 76):
-        product = np.linalg.multi_dot([step_matrix(clip.camera(k)) for k in reversed(range(t, t + 25))])
-        np.testing.assert_allclose(step_matrix(clip.camera(t, t + 25)), product, rtol=0, atol=1e-9)
+        product = np.linalg.multi_dot([compute_step_matrix(clip.camera(k)) for k in reversed(range(t, t + 25))])
+        np.testing.assert_allclose(compute_step_matrix(clip.camera(t, t + 25)), product, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(("t", "t2"), BOTH_WAYS)
@@ -101,7 +101,7 @@ def test_a_frame_warped_by_the_flow_is_the_other_frame(clip, t, t2):
 
 @pytest.mark.parametrize("t", [*SECONDS[:5], 20, 345])
 def test_boxes_are_the_extents_of_the_pixels_drawn(clip, t):
-    visible = seen_alone(clip, t)
+    visible = find_visible_pixels(clip, t)
     expected = []
     for tool, mask in visible:
         rows, columns = np.nonzero(mask)
@@ -153,14 +153,14 @@ def colours():
         clip = surgery.clip(video, seed=99)
         for t in SECONDS[::2]:
             frame = clip.frame(t)
-            for tool, mask in seen_alone(clip, t):
+            for tool, mask in find_visible_pixels(clip, t):
                 pixels[tool.instrument].append(frame[mask])
             if not clip.is_black(t):
                 pixels["tissue"].append(frame[~clip.tool_mask(t)])
     return np.stack([np.concatenate(samples).mean(0) for samples in pixels.values()])
 
 
-def nearest(pixels, colours):
+def count_nearest(pixels, colours):
     """Count the pixels of each class; a pixel belongs to the class with the nearest colour."""
     pixels = pixels.reshape(-1, 3).astype(np.float32)
     squared_distance = (colours**2).sum(1) - 2 * pixels @ colours.T.astype(np.float32)  # minus the pixel's own square
@@ -171,7 +171,7 @@ def nearest(pixels, colours):
 def counted(colours):
     """Clip, time and pixel counts by class for each frame of three clips."""
     clips = [surgery.clip(video, seed=0) for video in (42, 43, 44)]
-    return [(clip, t, nearest(clip.frame(t), colours)) for clip in clips for t in SECONDS if not clip.is_black(t)]
+    return [(clip, t, count_nearest(clip.frame(t), colours)) for clip in clips for t in SECONDS if not clip.is_black(t)]
 
 
 @pytest.mark.parametrize("instrument", INSTRUMENTS)

@@ -40,7 +40,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(steps, **options) -> list[str]:
+def get_lines(steps, **options) -> list[str]:
     """Return the progress lines for steps of (seconds, items)."""
     clock, before = Clock(), sys.stderr
     sys.stderr = written = io.StringIO()
@@ -83,7 +83,7 @@ def shown(steps, **options) -> list[str]:
     ],
 )  # fmt: skip
 def test_lines(steps, options, lines):
-    assert shown(steps, **options) == lines
+    assert get_lines(steps, **options) == lines
 
 
 @pytest.mark.parametrize(("total", "amount"), [(3, "0 of 3 (0%)"), (None, "0")])
@@ -123,7 +123,7 @@ def test_someone_looks(monkeypatch, capsys):
 
 def test_the_rate_follows_what_became_slower():
     """A resumed run begins with cached answers."""
-    *_, last = shown([(60, 90_000), *[(60, 60)] * 30], total=100_000)
+    *_, last = get_lines([(60, 90_000), *[(60, 60)] * 30], total=100_000)
     assert last == "reading reports: 91,800 of 100,000 (91%), 1/s, 2 h 15 min left"
 
 
@@ -133,7 +133,7 @@ def test_the_rate_follows_what_became_slower():
     st.sampled_from(["", "B"]),
 )
 def test_whatever_the_clock_does_lines_are_plain_and_rare(steps, total, unit):
-    lines = shown(steps, total=total, unit=unit)
+    lines = get_lines(steps, total=total, unit=unit)
     amount = r"[\d,.]+[kMGT]?B?"
     time = r"(less than 1 min|\d+ (min|h|days)( \d+ (min|h))?)"
     further = rf"(, {amount}/(s|min|h)(, {time} left)?|, {time} so far)"

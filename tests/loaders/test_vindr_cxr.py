@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from medfaith.loaders import images, sources, vindr_cxr
 from medfaith.loaders.errors import InputError
-from tests.loaders.faults import fault
+from tests.loaders.faults import get_fault
 
 TRAIN = "image_id,rad_id,class_name,x_min,y_min,x_max,y_max"
 TEST = "image_id,class_name,x_min,y_min,x_max,y_max"
@@ -29,7 +29,7 @@ def write(path: Path, header: str, *rows: str) -> Path:
     return path
 
 
-def boxes_of(annotations: vindr_cxr.Annotations) -> list[tuple]:
+def list_boxes(annotations: vindr_cxr.Annotations) -> list[tuple]:
     return [tuple(row.values()) for row in annotations.boxes.to_pylist()]
 
 
@@ -45,7 +45,7 @@ def test_the_two_releases_read_alike(tmp_path):
         assert annotations.image_ids == [A, B]
         assert annotations.n_readers is not None
         assert annotations.n_readers.tolist() == [2, 1]
-        assert boxes_of(annotations) == [(1, "R10", "Cardiomegaly", 691.5, 1375.0, 961.5, 456.25)]
+        assert list_boxes(annotations) == [(1, "R10", "Cardiomegaly", 691.5, 1375.0, 961.5, 456.25)]
         types = [pa.int32(), pa.string(), pa.string(), *[pa.float64()] * 4]
         assert annotations.boxes.schema.types == types
 
@@ -54,7 +54,7 @@ def test_the_test_set_is_a_consensus(tmp_path):
     path = write(tmp_path / "annotations_test.csv", TEST, f"{A},Rib fracture,1,2,3,5", f"{B},No finding,,,,")
     annotations = vindr_cxr.read_annotations(path, "test")
     assert annotations.image_ids == [A, B]
-    assert boxes_of(annotations) == [(0, "", "Rib fracture", 1.0, 2.0, 2.0, 3.0)]
+    assert list_boxes(annotations) == [(0, "", "Rib fracture", 1.0, 2.0, 2.0, 3.0)]
     for rule in vindr_cxr.RULES:
         assert vindr_cxr.agree(annotations, rule) is annotations
 
@@ -128,7 +128,7 @@ GOOD = f"{A},R1,Edema,1,2,3,4"
 )
 def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row, column, message):
     path = write(tmp_path / "train.csv", header, *rows)
-    assert message in fault(vindr_cxr.read_annotations, path, "train", where=path, row=row, column=column)
+    assert message in get_fault(vindr_cxr.read_annotations, path, "train", where=path, row=row, column=column)
 
 
 def test_images_are_found_in_each_format(tmp_path):
@@ -146,13 +146,13 @@ def test_declared_sizes(tmp_path):
     path = write(tmp_path / "test_meta.csv", "image_id,dim0,dim1", f"{B},3159,2954")
     assert vindr_cxr.read_declared_sizes(tmp_path) == {A: (2332, 2580), B: (2954, 3159)}
     write(path, "image_id,dim0,dim1", f"{B},3159,0")
-    assert "above 0" in fault(vindr_cxr.read_declared_sizes, tmp_path, where=path, row=1, column="dim1")
+    assert "above 0" in get_fault(vindr_cxr.read_declared_sizes, tmp_path, where=path, row=1, column="dim1")
 
 
 # Agreement
 
 
-def annotations_of(*rows: tuple, n_readers: list[int] | None = None) -> vindr_cxr.Annotations:
+def make_annotations(*rows: tuple, n_readers: list[int] | None = None) -> vindr_cxr.Annotations:
     """Build annotations from rows of (image, reader, label, x, y, width, height)."""
     n_images = max((row[0] for row in rows), default=-1) + 1
     columns = list(zip(*rows, strict=True)) or [()] * 7
@@ -183,7 +183,7 @@ BOX = (0.0, 0.0, 10.0, 10.0)
     ],
 )
 def test_the_rules_on_cases(rows, n_readers, majority, any_, all_):
-    annotations = annotations_of(*rows, n_readers=n_readers)
+    annotations = make_annotations(*rows, n_readers=n_readers)
     for rule, expected in zip(("majority", "any", "all"), (majority, any_, all_), strict=True):
         agreed = vindr_cxr.agree(annotations, rule)
         assert agreed.boxes.num_rows == expected, rule
@@ -193,16 +193,16 @@ def test_the_rules_on_cases(rows, n_readers, majority, any_, all_):
 
 
 def test_a_finding_has_the_mean_coordinates_of_its_boxes_and_an_unknown_rule_is_refused():
-    annotations = annotations_of((0, "R1", E, 0, 0, 10, 10), (0, "R2", E, 1, 2, 10, 9), (0, "R3", E, 2, 1, 10, 8))
-    assert boxes_of(vindr_cxr.agree(annotations)) == [(0, "", E, 1.0, 1.0, 10.0, 9.0)]
+    annotations = make_annotations((0, "R1", E, 0, 0, 10, 10), (0, "R2", E, 1, 2, 10, 9), (0, "R3", E, 2, 1, 10, 8))
+    assert list_boxes(vindr_cxr.agree(annotations)) == [(0, "", E, 1.0, 1.0, 10.0, 9.0)]
     for arguments in ({"rule": "most"}, {"iou": 0.0}, {"iou": 1.5}):
         with pytest.raises(ValueError, match="expected"):
             vindr_cxr.agree(annotations, **arguments)
 
 
-def brute_force(annotations: vindr_cxr.Annotations, rule: str, iou: Fraction) -> list[tuple]:
+def compute_agreement(annotations: vindr_cxr.Annotations, rule: str, iou: Fraction) -> list[tuple]:
     """Compute agreement by definition: grow each group until no outside box is linked to it, with exact fractions."""
-    rows = boxes_of(annotations)
+    rows = list_boxes(annotations)
 
     def linked(a: tuple, b: tuple) -> bool:
         if a[0] != b[0] or a[2] != b[2]:
@@ -240,10 +240,10 @@ rows_of_boxes = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(rows_of_boxes, st.sampled_from(vindr_cxr.RULES), st.sampled_from([Fraction(1, 4), Fraction(1, 2), Fraction(1)]))
 def test_agreement_equals_the_definition(rows, rule, iou):
-    annotations = annotations_of(*rows)
+    annotations = make_annotations(*rows)
     agreed_boxes, expected = (
-        boxes_of(vindr_cxr.agree(annotations, rule, float(iou))),
-        brute_force(annotations, rule, iou),
+        list_boxes(vindr_cxr.agree(annotations, rule, float(iou))),
+        compute_agreement(annotations, rule, iou),
     )
     assert [row[:3] for row in agreed_boxes] == [row[:3] for row in expected]
     # Means that are equal as fractions can differ in the last digit, which changes the order within a class.
@@ -258,7 +258,7 @@ def test_agreement_does_not_depend_on_the_order_of_rows(rows, random, rule):
     n_images = max(row[0] for row in rows) + 1
     counts = [max(1, len({row[1] for row in rows if row[0] == n})) for n in range(n_images)]
     shuffled = random.sample(rows, len(rows))
-    agreed_boxes = [vindr_cxr.agree(annotations_of(*r, n_readers=counts), rule).boxes for r in (rows, shuffled)]
+    agreed_boxes = [vindr_cxr.agree(make_annotations(*r, n_readers=counts), rule).boxes for r in (rows, shuffled)]
     assert agreed_boxes[0].equals(agreed_boxes[1])
 
 
