@@ -1,4 +1,4 @@
-"""What tests of publishing share: the command beside a Hub on this machine, in this process and in a fresh one."""
+"""Fixtures for tests of publishing: the command against a loopback Hub, in this process and in a fresh one."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ METRIC = ("publish-metrics", "--org", "clinic", "--metric", "tpt")
 
 @pytest.fixture
 def medfaith(hub, tmp_path, monkeypatch, capsys):
-    """Runs the command against the Hub: (exit status, what it printed, what it complained of).
+    """Run the command against the Hub in this process and return (exit status, stdout, stderr).
 
-    In this process, which costs less than a fresh one; `afresh` is for libraries that read the Hub's address at import.
+    A fresh process takes longer; use `afresh` for libraries that read the Hub's address at import.
     """
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     for name, value in {
@@ -50,7 +50,7 @@ def medfaith(hub, tmp_path, monkeypatch, capsys):
 
 @pytest.fixture
 def afresh(hub, tmp_path):
-    """As `medfaith`, in a fresh process."""
+    """Run the command like `medfaith`, but in a fresh process."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
         environment = hub.environment(tmp_path / "home") | {"XDG_CONFIG_HOME": str(tmp_path)}
@@ -64,7 +64,7 @@ def afresh(hub, tmp_path):
 
 @pytest.fixture
 def python(hub, tmp_path):
-    """Runs a script in a fresh process that talks to the Hub; returns what it printed as JSON."""
+    """Run a script in a fresh process that uses the Hub, and parse its output as JSON."""
 
     def run(script: str, **more: str):
         environment = hub.environment(tmp_path / "home") | more
@@ -78,13 +78,13 @@ def python(hub, tmp_path):
 
 @pytest.fixture
 def openi(phantom_build, phantom_roots, hub) -> list[object]:
-    """The arguments that publish the build of OpenI, whose licence lets its rows out."""
+    """Command-line arguments that publish the OpenI build; its licence allows publishing the rows."""
     return ["publish", phantom_build / OPENI, "--org", hub.organisation, "--root", f"openi={phantom_roots['openi']}"]
 
 
 @pytest.fixture(scope="session")
 def chexpert(phantom_roots, once) -> Path:
-    """A build of CheXpert, whose licence lets out the recipe alone: two of its configs."""
+    """Build of two CheXpert configs; its licence allows publishing only the recipe."""
     configs = ["chexpert_presence", "chexpert_absence"]
     roots = {"chexpert": phantom_roots["chexpert"]}
     return once("chexpert-data", lambda out: cxr_contrabench.build(roots, out, configs=configs)) / CHEXPERT
@@ -92,7 +92,7 @@ def chexpert(phantom_roots, once) -> Path:
 
 @pytest.fixture(scope="session")
 def staged(phantom_build, once) -> Path:
-    """What is published of OpenI's build."""
+    """Staged folder of the OpenI build."""
 
     def stage(out: Path) -> None:
         (out / OPENI).mkdir(parents=True)
@@ -103,13 +103,13 @@ def staged(phantom_build, once) -> Path:
 
 @pytest.fixture
 def plan(hub, medfaith):
-    """What an upload of a staged folder would do."""
+    """Plan the upload of a staged folder."""
     return lambda folder: on_hub.build_plan(on_hub.get_client(), f"clinic/{folder.name}", "dataset", folder)
 
 
 @pytest.fixture
 def put(plan):
-    """Plans and uploads a staged folder, as the command does."""
+    """Plan and upload a staged folder like the command."""
 
     def upload(folder: Path, **options: Any) -> on_hub.Done:
         message = on_hub.format_title("1.0", folder.name)

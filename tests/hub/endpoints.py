@@ -1,6 +1,6 @@
-"""The Hub's endpoints: what each answers to a request. Which there are is at the end, in ROUTES.
+"""Endpoints of the Hub and of its store for large files, listed in ROUTES and STORE.
 
-Large files lie in a store at another host, to which the Hub sends who reads or writes them. STORE has its endpoints.
+The store has another host; the Hub redirects clients to it for reading and writing large files.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tests.hub.repositories import (
     SDKS,
     HubError,
     Repository,
-    faults_of_card,
-    front_matter,
+    find_card_faults,
     is_ignored,
     is_lfs,
+    is_within,
+    parse_front_matter,
     read_changes,
-    within,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -42,18 +42,18 @@ class Answer:
 
 @dataclass(frozen=True)
 class Call:
-    """A request: `parts` are the named parts of its path, decoded."""
+    """A request; `path_fields` holds the decoded named groups of its path."""
 
     hub: Hub
     path: str
-    parts: Mapping[str, str]
+    path_fields: Mapping[str, str]
     query: Mapping[str, list[str]]
     headers: Headers
     body: bytes
 
     @property
     def account(self) -> Account | None:
-        """Whose token it is; None without one."""
+        """Account of the request's token, or None without a token."""
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
         if token and token not in self.hub.tokens:
             raise HubError(401, "Invalid credentials in Authorization header")
@@ -61,7 +61,7 @@ class Call:
 
     @property
     def signed(self) -> Account:
-        """As `account`, where one is needed."""
+        """Account of the request's token; raises HubError without one."""
         if self.account is None:
             raise HubError(401, "Invalid username or password.")
         return self.account
@@ -71,21 +71,25 @@ class Call:
         return json.loads(self.body)
 
     def repository(self, write: bool = False) -> Repository:
-        """The repository of the path. HubError as if there were none if it is private and not the account's."""
-        found = self.hub.repositories.get((self.parts.get("kind") or "model", self.parts["id"]))
-        account, namespace = self.account, self.parts["id"].split("/")[0]
-        if found is None or (found.private and not (account and account.belongs_to(namespace))):
+        """Return the repository of the path.
+
+        Raises:
+            HubError: The repository is missing, or is private and belongs to another account.
+        """
+        repository = self.hub.repositories.get((self.path_fields.get("kind") or "model", self.path_fields["id"]))
+        account, namespace = self.account, self.path_fields["id"].split("/")[0]
+        if repository is None or (repository.private and not (account and account.belongs_to(namespace))):
             raise HubError(404 if account else 401, "Repository not found", "RepoNotFound")
         if write and not self.signed.may_write(namespace):
             raise HubError(403, "Forbidden: pass a token with write access to this repository")
-        return found
+        return repository
 
 
-def _on(options: Mapping[str, list[str]], name: str) -> bool:
+def _is_on(options: Mapping[str, list[str]], name: str) -> bool:
     return options.get(name, [""])[-1].lower() in {"1", "true"}
 
 
-def _json(value: Any, status: int = 200, **headers: str) -> Answer:
+def _make_json_answer(value: Any, status: int = 200, **headers: str) -> Answer:
     return Answer(status, json.dumps(value).encode(), {"Content-Type": "application/json", **headers})
 
 
@@ -94,217 +98,244 @@ def whoami(call: Call) -> Answer:
     role = "write" if account.write else "read"
     orgs = [{"type": "org", "name": name, "roleInOrg": role} for name in account.organisations]
     auth = {"type": "access_token", "accessToken": {"displayName": "test", "role": role}}
-    return _json({"type": "user", "name": account.name, "orgs": orgs, "auth": auth})
+    return _make_json_answer({"type": "user", "name": account.name, "orgs": orgs, "auth": auth})
 
 
 def create(call: Call) -> Answer:
-    account, wanted = call.signed, call.json
-    namespace, kind = wanted.get("organization") or account.name, wanted.get("type") or "model"
+    account, request = call.signed, call.json
+    namespace, kind = request.get("organization") or account.name, request.get("type") or "model"
     if not account.may_write(namespace):
         raise HubError(403, f'You don\'t have the rights to create a {kind} under the namespace "{namespace}"')
-    if kind == "space" and wanted.get("sdk") not in SDKS:
+    if kind == "space" and request.get("sdk") not in SDKS:
         raise HubError(400, f'"sdk" must be one of {SDKS}')
-    if kind == "space" and wanted["sdk"] != "static" and namespace in call.hub.unpaid:
+    if kind == "space" and request["sdk"] != "static" and namespace in call.hub.unpaid:
         raise HubError(402, "Static Spaces are free for everyone, others on free hardware need a paid plan.")
-    identifier = f"{namespace}/{wanted['name']}"
+    identifier = f"{namespace}/{request['name']}"
     existing = call.hub.repositories.get((kind, identifier))
     if existing:
         message = f"You already created this {kind} repo"
         raise HubError(409, message, url=f"{call.hub.url}/{existing.prefix}", name=identifier)
     unsaid = "private" if namespace in call.hub.private_by_default else "public"
-    private = wanted.get("visibility", unsaid) == "private"
-    made = call.hub.create(kind, identifier, private, wanted.get("sdk"))
-    return _json({"url": f"{call.hub.url}/{made.prefix}", "name": identifier, "id": identifier})
+    private = request.get("visibility", unsaid) == "private"
+    repository = call.hub.create(kind, identifier, private, request.get("sdk"))
+    return _make_json_answer({"url": f"{call.hub.url}/{repository.prefix}", "name": identifier, "id": identifier})
 
 
 def validate_yaml(call: Call) -> Answer:
-    wanted = call.json
-    faults = [{"message": fault} for fault in faults_of_card(wanted["content"], wanted.get("repoType") or "model")]
-    warnings = [] if faults or front_matter(wanted["content"]) else [{"message": "empty or missing yaml metadata"}]
-    return _json({"errors": faults, "warnings": warnings}, 400 if faults else 200)
+    request = call.json
+    faults = [{"message": fault} for fault in find_card_faults(request["content"], request.get("repoType") or "model")]
+    warnings = (
+        [] if faults or parse_front_matter(request["content"]) else [{"message": "empty or missing yaml metadata"}]
+    )
+    return _make_json_answer({"errors": faults, "warnings": warnings}, 400 if faults else 200)
 
 
 def preupload(call: Call) -> Answer:
-    held = call.repository(write=True).at(call.parts["revision"]).files
+    held = call.repository(write=True).at(call.path_fields["revision"]).files
     files = []
     rules = call.json.get("gitIgnore", held[".gitignore"].content.decode() if ".gitignore" in held else "")
     for file in call.json["files"]:
         mode = "lfs" if is_lfs(file["path"], file["size"], base64.b64decode(file["sample"])) else "regular"
-        known = held.get(file["path"])
-        oid = known and (known.sha256 if known.lfs else known.oid)  # so that clients leave out what they would repeat
+        published_file = held.get(file["path"])
+        oid = published_file and (
+            published_file.sha256 if published_file.lfs else published_file.oid
+        )  # lets clients skip unchanged files
         ignored = is_ignored(file["path"], rules)
         files.append({"path": file["path"], "uploadMode": mode, "shouldIgnore": ignored, "oid": oid})
-    return _json({"files": files})
+    return _make_json_answer({"files": files})
 
 
 def lfs_batch(call: Call) -> Answer:
-    """Where to put large files."""
+    """Return the upload addresses of large files."""
     repository, objects = call.repository(write=True), []
-    for wanted in call.json["objects"]:
-        told = {"oid": wanted["oid"], "size": wanted["size"]}
-        if wanted["oid"] not in repository.blobs:
+    for object_request in call.json["objects"]:
+        object_reply = {"oid": object_request["oid"], "size": object_request["size"]}
+        if object_request["oid"] not in repository.blobs:
             verify = f"{call.hub.url}/{repository.prefix}.git/info/lfs/verify"
-            upload = _in_store(call.hub, repository, wanted["oid"])
-            told["actions"] = {"upload": {"href": upload}, "verify": {"href": verify}}
-        objects.append(told)
-    return _json({"transfer": "basic", "objects": objects})
+            upload = _sign_store_url(call.hub, repository, object_request["oid"])
+            object_reply["actions"] = {"upload": {"href": upload}, "verify": {"href": verify}}
+        objects.append(object_reply)
+    return _make_json_answer({"transfer": "basic", "objects": objects})
 
 
-def _in_store(hub: Hub, repository: Repository, oid: str) -> str:
-    """A signed address, which lets whoever has it do one thing."""
+def _sign_store_url(hub: Hub, repository: Repository, oid: str) -> str:
+    """Sign a store address, which permits one operation without a token."""
     return f"{hub.store_url}/lfs/{repository.prefix}/{oid}?signature={SIGNATURE}"
 
 
 def put_blob(call: Call) -> Answer:
-    """At the store."""
-    repository = call.hub.repositories[call.parts.get("kind") or "model", call.parts["id"]]
-    if hashlib.sha256(call.body).hexdigest() != call.parts["oid"]:
+    """Write a blob to the store."""
+    repository = call.hub.repositories[call.path_fields.get("kind") or "model", call.path_fields["id"]]
+    if hashlib.sha256(call.body).hexdigest() != call.path_fields["oid"]:
         raise HubError(400, "the content is not what its sha256 says")
-    repository.blobs[call.parts["oid"]] = call.body
+    repository.blobs[call.path_fields["oid"]] = call.body
     return Answer()
 
 
 def get_blob(call: Call) -> Answer:
-    """At the store."""
-    repository = call.hub.repositories[call.parts.get("kind") or "model", call.parts["id"]]
-    return _ranged(repository.blobs[call.parts["oid"]], call.headers, {"ETag": f'"{call.parts["oid"]}"'})
+    """Read a blob from the store."""
+    repository = call.hub.repositories[call.path_fields.get("kind") or "model", call.path_fields["id"]]
+    return _select_range(
+        repository.blobs[call.path_fields["oid"]], call.headers, {"ETag": f'"{call.path_fields["oid"]}"'}
+    )
 
 
 def verify(call: Call) -> Answer:
     blob = call.repository(write=True).blobs.get(call.json["oid"])
     if blob is None or len(blob) != call.json["size"]:
         raise HubError(404, "no such object, or of another size")
-    return _json({})
+    return _make_json_answer({})
 
 
 def commit(call: Call) -> Answer:
     repository = call.repository(write=True)
-    if call.parts["revision"] != "main":
-        raise HubError(404, f"Invalid rev id: {call.parts['revision']}", "RevisionNotFound")
+    if call.path_fields["revision"] != "main":
+        raise HubError(404, f"Invalid rev id: {call.path_fields['revision']}", "RevisionNotFound")
     header, changes = read_changes(repository, iter(call.body.splitlines()))
     if header.get("parentCommit", repository.commits[-1].oid) != repository.commits[-1].oid:
         raise HubError(412, "A commit has happened since. Please refresh and try again.")
     card = changes.get("README.md")
-    if card and (faults := faults_of_card(card.content.decode(), repository.kind)):
+    if card and (faults := find_card_faults(card.content.decode(), repository.kind)):
         raise HubError(400, f"Invalid metadata in README.md: {'; '.join(faults)}")
-    made = repository.commit(header["summary"], changes)
-    page = f"{call.hub.url}/{repository.prefix}/commit/{made.oid}"
-    return _json({"success": True, "commitOid": made.oid, "commitUrl": page, "hookOutput": ""})
+    new_commit = repository.commit(header["summary"], changes)
+    page = f"{call.hub.url}/{repository.prefix}/commit/{new_commit.oid}"
+    return _make_json_answer({"success": True, "commitOid": new_commit.oid, "commitUrl": page, "hookOutput": ""})
 
 
 def info(call: Call) -> Answer:
     repository = call.repository()
-    found = repository.at(call.parts.get("revision") or "main")
+    commit = repository.at(call.path_fields.get("revision") or "main")
     siblings = []
-    for path, file in found.files.items():
+    for path, file in commit.files.items():
         more = file.described(path)
         blob = {"size": more["size"], "blobId": more["oid"]}
         if file.lfs:
             blob["lfs"] = {"sha256": file.sha256, "size": more["size"], "pointerSize": more["lfs"]["pointerSize"]}
-        siblings.append({"rfilename": path, **(blob if _on(call.query, "blobs") else {})})
-    card = found.files.get("README.md")
-    told = {
-        "id": repository.id, "author": repository.id.split("/")[0], "sha": found.oid, "siblings": siblings,
-        "createdAt": repository.commits[0].date, "lastModified": found.date, "private": repository.private,
+        siblings.append({"rfilename": path, **(blob if _is_on(call.query, "blobs") else {})})
+    card = commit.files.get("README.md")
+    details = {
+        "id": repository.id, "author": repository.id.split("/")[0], "sha": commit.oid, "siblings": siblings,
+        "createdAt": repository.commits[0].date, "lastModified": commit.date, "private": repository.private,
         "gated": repository.gated, "disabled": False, "tags": [], "downloads": 0, "likes": 0,
-        "cardData": front_matter(card.content.decode()) if card else None,
+        "cardData": parse_front_matter(card.content.decode()) if card else None,
     }  # fmt: skip
-    return _json({**told, "sdk": repository.sdk} if repository.sdk else told)
+    return _make_json_answer({**details, "sdk": repository.sdk} if repository.sdk else details)
 
 
 def tree(call: Call) -> Answer:
-    repository, folder = call.repository(), (call.parts.get("path") or "").strip("/")
-    found = repository.at(call.parts["revision"])
-    if folder and folder not in found.folders:
-        raise HubError(404, f"{folder} does not exist on {call.parts['revision']}", "EntryNotFound")
-    paths = [p for p in (*found.folders, *found.files) if p != folder and within(p, folder)]
-    if not _on(call.query, "recursive"):
+    repository, folder = call.repository(), (call.path_fields.get("path") or "").strip("/")
+    commit = repository.at(call.path_fields["revision"])
+    if folder and folder not in commit.folders:
+        raise HubError(404, f"{folder} does not exist on {call.path_fields['revision']}", "EntryNotFound")
+    paths = [p for p in (*commit.folders, *commit.files) if p != folder and is_within(p, folder)]
+    if not _is_on(call.query, "recursive"):
         paths = [p for p in paths if "/" not in p[len(folder) :].lstrip("/")]
-    return _json([repository.entry(path, found, _on(call.query, "expand")) for path in paths])
+    return _make_json_answer([repository.entry(path, commit, _is_on(call.query, "expand")) for path in paths])
 
 
 def paths_info(call: Call) -> Answer:
     repository = call.repository()
-    found = repository.at(call.parts["revision"])
+    commit = repository.at(call.path_fields["revision"])
     form = parse_qs(call.body.decode())
-    there = {*found.folders, *found.files}
-    return _json([repository.entry(p, found, _on(form, "expand")) for p in form.get("paths", ()) if p in there])
+    paths = {*commit.folders, *commit.files}
+    return _make_json_answer(
+        [repository.entry(p, commit, _is_on(form, "expand")) for p in form.get("paths", ()) if p in paths]
+    )
 
 
 def settings(call: Call) -> Answer:
     repository = call.repository(write=True)
-    wanted = call.json
-    if wanted.get("gated", False) not in ("auto", "manual", False):
+    request = call.json
+    if request.get("gated", False) not in ("auto", "manual", False):
         raise HubError(400, '"gated" must be one of auto, manual, false')
-    repository.gated = wanted.get("gated", repository.gated)
-    repository.private = wanted.get("visibility", "private" if repository.private else "public") == "private"
-    return _json({"gated": repository.gated, "private": repository.private})
+    repository.gated = request.get("gated", repository.gated)
+    repository.private = request.get("visibility", "private" if repository.private else "public") == "private"
+    return _make_json_answer({"gated": repository.gated, "private": repository.private})
 
 
 def resolve(call: Call) -> Answer:
-    """Sends on who wants a file: to the store, or to another address of the Hub."""
-    repository = _readable(call)
-    found = repository.at(call.parts["revision"])
-    headers = {"X-Repo-Commit": found.oid}
-    file = found.files.get(call.parts["path"])
+    """Redirect a download to the store or to the Hub's resolve cache."""
+    repository = _require_readable(call)
+    commit = repository.at(call.path_fields["revision"])
+    headers = {"X-Repo-Commit": commit.oid}
+    file = commit.files.get(call.path_fields["path"])
     if file is None:
         raise HubError(404, "Entry not found", "EntryNotFound", headers=headers)
     if file.lfs:
-        headers |= {"Location": _in_store(call.hub, repository, file.sha256), "X-Linked-Size": str(len(file.content))}
+        headers |= {
+            "Location": _sign_store_url(call.hub, repository, file.sha256),
+            "X-Linked-Size": str(len(file.content)),
+        }
         return Answer(302, headers=headers | {"X-Linked-ETag": f'"{file.sha256}"', "ETag": f'"{file.sha256}"'})
-    place = f"/api/resolve-cache/{repository.kind}s/{repository.id}/{found.oid}/{quote(call.parts['path'])}"
+    place = f"/api/resolve-cache/{repository.kind}s/{repository.id}/{commit.oid}/{quote(call.path_fields['path'])}"
     return Answer(307, headers=headers | {"Location": place, "ETag": f'"{file.oid}"'})
 
 
 def resolve_cache(call: Call) -> Answer:
-    found = _readable(call).at(call.parts["revision"])
-    file = found.files[call.parts["path"]]
-    return _ranged(file.content, call.headers, {"X-Repo-Commit": found.oid, "ETag": f'"{file.oid}"'})
+    commit = _require_readable(call).at(call.path_fields["revision"])
+    file = commit.files[call.path_fields["path"]]
+    return _select_range(file.content, call.headers, {"X-Repo-Commit": commit.oid, "ETag": f'"{file.oid}"'})
 
 
-def _readable(call: Call) -> Repository:
-    """Of a gated repository its organisation alone reads files; what it holds anyone may list."""
+def _require_readable(call: Call) -> Repository:
+    """Return the repository if the account may read its files.
+
+    A gated repository restricts reading to its organisation; anyone may list its files.
+    """
     repository = call.repository()
     if repository.gated and not (call.account and call.account.belongs_to(repository.id.split("/")[0])):
         raise HubError(403 if call.account else 401, f"Access to {repository.id} is restricted", "GatedRepo")
     return repository
 
 
-def _ranged(content: bytes, asked: Headers, headers: Mapping[str, str]) -> Answer:
-    """The bytes of a file that a request's header Range asks for."""
+def _select_range(content: bytes, request_headers: Headers, headers: Mapping[str, str]) -> Answer:
+    """Return the bytes of a file that the request's Range header selects."""
     size = len(content)
     headers = {**headers, "Accept-Ranges": "bytes", "Content-Type": "application/octet-stream"}
-    wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", asked.get("Range", ""))
-    if not wanted or wanted[0] == "bytes=-":
+    range_match = re.fullmatch(r"bytes=(\d*)-(\d*)", request_headers.get("Range", ""))
+    if not range_match or range_match[0] == "bytes=-":
         return Answer(200, content, headers)
-    first = int(wanted[1]) if wanted[1] else max(size - int(wanted[2]), 0)
-    last = min(int(wanted[2]), size - 1) if wanted[1] and wanted[2] else size - 1
-    if first > last:
+    first_byte = int(range_match[1]) if range_match[1] else max(size - int(range_match[2]), 0)
+    last_byte = min(int(range_match[2]), size - 1) if range_match[1] and range_match[2] else size - 1
+    if first_byte > last_byte:
         raise HubError(416, "Requested range not satisfiable", headers={**headers, "Content-Range": f"bytes */{size}"})
-    return Answer(206, content[first : last + 1], {**headers, "Content-Range": f"bytes {first}-{last}/{size}"})
+    return Answer(
+        206, content[first_byte : last_byte + 1], {**headers, "Content-Range": f"bytes {first_byte}-{last_byte}/{size}"}
+    )
 
 
 def answer(
     hub: Hub, method: str, address: str, headers: Headers, body: bytes, store: bool = False
 ) -> tuple[str, Answer]:
-    """The endpoint's name ("" where there is none, which is a 404) and what it answers. store: asked of the store."""
+    """Dispatch a request and return the name of its endpoint ("" for a 404) and the response.
+
+    Args:
+        hub: The Hub that receives the request.
+        method: The HTTP method.
+        address: The path with the query.
+        headers: The request headers.
+        body: The request body.
+        store: Whether the request went to the store.
+    """
     url = urlsplit(address)
     query = parse_qs(url.query)
     if store and ("Authorization" in headers or query.get("signature") != [SIGNATURE]):
-        return "refused", _json({"error": "the store takes signed addresses, and no token"}, 400)
-    for wanted, pattern, endpoint in STORE if store else ROUTES:
+        return "refused", _make_json_answer({"error": "the store takes signed addresses, and no token"}, 400)
+    for route_method, pattern, endpoint in STORE if store else ROUTES:
         match = re.fullmatch(pattern, url.path)
-        if not match or wanted != {"HEAD": "GET"}.get(method, method):
+        if not match or route_method != {"HEAD": "GET"}.get(method, method):
             continue
-        parts = {name: unquote(part) for name, part in match.groupdict().items() if part is not None}
+        path_fields = {name: unquote(value) for name, value in match.groupdict().items() if value is not None}
         try:
-            return endpoint.__name__, endpoint(Call(hub, url.path, parts, query, headers, body))
+            return endpoint.__name__, endpoint(Call(hub, url.path, path_fields, query, headers, body))
         except HubError as refused:
             more = dict(refused.details)
-            told = {"X-Error-Message": str(refused), **more.pop("headers", {})}
-            told |= {"X-Error-Code": refused.code} if refused.code else {}
-            return endpoint.__name__, _json({"error": str(refused), **more}, refused.status, **told)
-    return "", _json({"error": "this Hub has no such endpoint"}, 404)
+            error_headers = {"X-Error-Message": str(refused), **more.pop("headers", {})}
+            error_headers |= {"X-Error-Code": refused.code} if refused.code else {}
+            return endpoint.__name__, _make_json_answer(
+                {"error": str(refused), **more}, refused.status, **error_headers
+            )
+    return "", _make_json_answer({"error": "this Hub has no such endpoint"}, 404)
 
 
 SIGNATURE = "good-for-one-request"

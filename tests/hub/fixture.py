@@ -1,4 +1,4 @@
-"""The fixture `hub`: a fresh loopback Hub for each test, reachable from this process too."""
+"""The fixture `hub`: a fresh loopback Hub for each test, reachable from this process as well."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.hub.server import Hub
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """A Hub with nothing in it, which huggingface_hub in this process takes for the Hub, and `hub.token` for the token.
+    """An empty Hub; huggingface_hub in this process uses its address and `hub.token`.
 
     datasets and evaluate read HF_ENDPOINT at import: they need a subprocess with `hub.environment(folder)`.
     """
     from huggingface_hub import close_session, constants
 
     with Hub() as served:
-        # The tests' own process is offline, and what it read of its environment at import holds until it ends.
+        # The tests' process is offline, and huggingface_hub keeps the settings that it read at import.
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         monkeypatch.setattr(constants, "ENDPOINT", served.url)
@@ -26,7 +26,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         monkeypatch.setenv("HF_TOKEN", served.token)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        close_session()  # so that the next client reads NO_PROXY
+        close_session()  # makes the next client read NO_PROXY
         yield served
         close_session()
     assert not served.crashes, "\n".join(served.crashes)

@@ -1,4 +1,4 @@
-"""What a Hub keeps: repositories as lists of commits, each with all its files. No network here."""
+"""Repositories of a Hub as lists of commits, each with all its files. This module uses no network."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 LFS_SUFFIXES = (".arrow", ".bin", ".gz", ".jpg", ".npy", ".npz", ".parquet", ".png", ".pt", ".safetensors", ".zip")
-LARGEST_REGULAR = 10_000_000  # bytes; what is larger has to be an LFS file
-SAMPLE = 512  # bytes of a file that a client shows before it uploads
+LARGEST_REGULAR = 10_000_000  # bytes; a larger file has to be an LFS file
+SAMPLE = 512  # bytes of a file that a client sends before the upload
 SDKS = ("docker", "gradio", "static", "streamlit")
 COLOURS = ("red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray")
 
@@ -23,7 +23,9 @@ COLOURS = ("red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray")
 class HubError(Exception):
     """A request that the Hub refuses.
 
-    status: of HTTP. code: the Hub's X-Error-Code, from which clients choose the class of their exception; "" for none.
+    Attributes:
+        status: The HTTP status.
+        code: The Hub's X-Error-Code, which selects the exception class in clients; "" without a code.
     """
 
     def __init__(self, status: int, message: str, code: str = "", **details: Any) -> None:
@@ -42,18 +44,18 @@ class File:
 
     @property
     def pointer(self) -> bytes:
-        """What git holds in place of an LFS file."""
+        """The pointer that git stores instead of an LFS file."""
         version = "https://git-lfs.github.com/spec/v1"
         return f"version {version}\noid sha256:{self.sha256}\nsize {len(self.content)}\n".encode()
 
     @property
     def oid(self) -> str:
-        """git's name of the blob: of the file, or of its pointer."""
+        """git's name of the blob (the file or its pointer)."""
         blob = self.pointer if self.lfs else self.content
         return hashlib.sha1(b"blob %d\0" % len(blob) + blob).hexdigest()
 
     def described(self, path: str) -> dict[str, Any]:
-        """An entry of the Hub's lists of files."""
+        """Format an entry of the Hub's file lists."""
         entry = {"type": "file", "path": path, "oid": self.oid, "size": len(self.content)}
         lfs = {"oid": self.sha256, "size": len(self.content), "pointerSize": len(self.pointer)}
         return {**entry, "lfs": lfs} if self.lfs else entry
@@ -61,7 +63,7 @@ class File:
 
 @dataclass(frozen=True)
 class Commit:
-    """`files` are all files after it, by path; `date` in the Hub's form."""
+    """A commit; `files` holds all files after it, by path, and `date` has the Hub's format."""
 
     oid: str
     title: str
@@ -70,14 +72,18 @@ class Commit:
 
     @property
     def folders(self) -> list[str]:
-        parts = [path.split("/")[:-1] for path in self.files]
-        return sorted({"/".join(folders[: n + 1]) for folders in parts for n in range(len(folders))})
+        folder_paths = [path.split("/")[:-1] for path in self.files]
+        return sorted({"/".join(folder_path[: n + 1]) for folder_path in folder_paths for n in range(len(folder_path))})
 
 
 @dataclass
 class Repository:
-    """kind: "model", "dataset" or "space". gated: "auto", "manual" or False: whether readers have to ask first.
-    blobs: LFS contents by sha256, committed or not.
+    """A model, dataset or space with its commits.
+
+    Attributes:
+        kind: "model", "dataset" or "space".
+        gated: "auto" or "manual" if readers have to request access, else False.
+        blobs: LFS contents by sha256, committed or not.
     """
 
     kind: str
@@ -90,7 +96,7 @@ class Repository:
 
     @property
     def prefix(self) -> str:
-        """Path of its pages: models have no folder of their own."""
+        """Path of its pages; models have no prefix folder."""
         return self.id if self.kind == "model" else f"{self.kind}s/{self.id}"
 
     @property
@@ -99,7 +105,14 @@ class Repository:
         return {path: file.content for path, file in self.commits[-1].files.items()}
 
     def at(self, revision: str) -> Commit:
-        """revision: "main", or a commit's full name. HubError where there is no such."""
+        """Return the commit of a revision.
+
+        Args:
+            revision: "main" or a full commit id.
+
+        Raises:
+            HubError: The revision does not exist.
+        """
         if revision in {"main", "refs/heads/main"}:
             return self.commits[-1]
         for commit in self.commits:
@@ -108,27 +121,27 @@ class Repository:
         raise HubError(404, f"Invalid rev id: {revision}", "RevisionNotFound")
 
     def commit(self, title: str, changes: Mapping[str, File | None]) -> Commit:
-        """A commit on top of the last; None deletes."""
+        """Add a commit after the last one; a change to None deletes the file."""
         merged = {**(self.commits[-1].files if self.commits else {}), **changes}
         files = {path: file for path, file in sorted(merged.items()) if file is not None}
         n = len(self.commits)
-        told = [self.commits[-1].oid if n else "", str(n), title, *(f"{p} {f.oid}" for p, f in files.items())]
-        oid = hashlib.sha1("\n".join(told).encode()).hexdigest()
+        digest_lines = [self.commits[-1].oid if n else "", str(n), title, *(f"{p} {f.oid}" for p, f in files.items())]
+        oid = hashlib.sha1("\n".join(digest_lines).encode()).hexdigest()
         self.commits.append(Commit(oid, title, f"2024-01-01T{n // 60 % 24:02}:{n % 60:02}:00.000Z", files))
         return self.commits[-1]
 
     def last_change(self, path: str, commit: Commit) -> Commit:
-        """The commit, up to the one given, after which a file or folder is what it is there."""
+        """Find the last commit up to `commit` that changed a file or folder."""
         until = self.commits[: self.commits.index(commit) + 1]
-        states = [{p: f.oid for p, f in c.files.items() if within(p, path)} for c in until]
+        states = [{p: f.oid for p, f in c.files.items() if is_within(p, path)} for c in until]
         return next(c for c, state in zip(until, states, strict=True) if state == states[-1])
 
     def entry(self, path: str, commit: Commit, expand: bool) -> dict[str, Any]:
-        """A file or folder as the Hub lists it. expand: with its last commit."""
+        """Format the Hub's list entry of a file or folder; `expand` adds its last commit."""
         if path in commit.files:
             entry = commit.files[path].described(path)
         else:
-            inside = "\n".join(f"{p} {f.oid}" for p, f in commit.files.items() if within(p, path))
+            inside = "\n".join(f"{p} {f.oid}" for p, f in commit.files.items() if is_within(p, path))
             entry = {"type": "directory", "path": path, "size": 0, "oid": hashlib.sha1(inside.encode()).hexdigest()}
         if expand:
             last = self.last_change(path, commit)
@@ -136,12 +149,12 @@ class Repository:
         return entry
 
 
-def within(path: str, folder: str) -> bool:
+def is_within(path: str, folder: str) -> bool:
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
-def first_files(kind: str, name: str, sdk: str | None) -> dict[str, File]:
-    """The files that the Hub itself commits when it makes a repository."""
+def make_first_files(kind: str, name: str, sdk: str | None) -> dict[str, File]:
+    """Files that the Hub commits when it creates a repository."""
     lines = "".join(f"*{suffix} filter=lfs diff=lfs merge=lfs -text\n" for suffix in LFS_SUFFIXES)
     files = {".gitattributes": File(lines.encode(), lfs=False)}
     if kind == "space":
@@ -150,26 +163,27 @@ def first_files(kind: str, name: str, sdk: str | None) -> dict[str, File]:
 
 
 def is_lfs(path: str, size: int, sample: bytes) -> bool:
-    """Whether the Hub wants a file as LFS: by its suffix, its size in bytes, or for it is no text."""
+    """Whether the Hub requires LFS for a file, because of its suffix, its size in bytes or its binary content."""
     if not size:
         return False
     try:
-        codecs.getincrementaldecoder("utf-8")().decode(sample)  # the sample may end within a letter
+        codecs.getincrementaldecoder("utf-8")().decode(sample)  # the sample may end within a character
     except UnicodeDecodeError:
         return True
     return path.endswith(LFS_SUFFIXES) or size > LARGEST_REGULAR or b"\0" in sample
 
 
 def is_ignored(path: str, rules: str) -> bool:
-    """Whether a .gitignore leaves a file out: by a pattern of its path, its name, or a folder that it is in."""
+    """Whether a .gitignore excludes a file by a pattern of its path, its name or a parent folder."""
     names = [path, *path.split("/")]
     return any(fnmatch(name, rule.strip("/")) for rule in rules.split() for name in names)
 
 
 def read_changes(repository: Repository, lines: Iterator[bytes]) -> tuple[dict[str, Any], dict[str, File | None]]:
-    """A commit's header and its changes by path, from the lines of its JSON; nothing is changed yet.
+    """Parse a commit's header and its changes by path from JSON lines, without changing the repository.
 
-    HubError if an LFS blob was not uploaded, a file has to be LFS and is not, or what is deleted is not there.
+    Raises:
+        HubError: An LFS blob was not uploaded, a file needs LFS, or a deleted file does not exist.
     """
     header: dict[str, Any] = {}
     changes: dict[str, File | None] = {}
@@ -197,16 +211,16 @@ def read_changes(repository: Repository, lines: Iterator[bytes]) -> tuple[dict[s
     return header, changes
 
 
-def front_matter(text: str) -> Any:
-    """The YAML at a README's beginning; None where there is none. Raises yaml.YAMLError."""
-    parts = text.replace("\r\n", "\n").split("---\n", 2)
-    return yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else None
+def parse_front_matter(text: str) -> Any:
+    """Parse the YAML front matter of a README; None without front matter. Raises yaml.YAMLError."""
+    sections = text.replace("\r\n", "\n").split("---\n", 2)
+    return yaml.safe_load(sections[1]) if len(sections) == 3 and not sections[0].strip() else None
 
 
-def faults_of_card(text: str, kind: str) -> list[str]:
-    """What the Hub refuses in a README's YAML (its rules for Spaces' options; of the other fields only the form)."""
+def find_card_faults(text: str, kind: str) -> list[str]:
+    """List the errors that the Hub reports for a README's YAML: values of Spaces' options, types of other fields."""
     try:
-        data = front_matter(text)
+        data = parse_front_matter(text)
     except yaml.YAMLError as error:
         return [f"invalid YAML: {error}"]
     if data is None:

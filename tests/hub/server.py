@@ -1,8 +1,8 @@
 """A Hugging Face Hub on 127.0.0.1, for tests that publish to it and load from it with the real clients.
 
-It keeps everything in memory, writes down every request, and fails where a test tells it to. Large files go to and come
-from a store at another address, which takes no token. There is no Xet (HF_HUB_DISABLE_XET=1), no pull request, no
-branch but main; a listing comes on one page, and a large file in one part.
+It keeps everything in memory, records every request, and fails on demand. Large files use a store at another address,
+which accepts no token. It has no Xet (HF_HUB_DISABLE_XET=1), no pull requests and only the branch main; a listing has
+one page, and a large file is uploaded in one piece.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tests.hub.endpoints import Answer, answer
-from tests.hub.repositories import File, Repository, first_files, is_lfs
+from tests.hub.repositories import File, Repository, is_lfs, make_first_files
 
 
 @dataclass(frozen=True)
 class Account:
-    """Whom a token stands for. organisations: those it may write to. write: False for a token that only reads."""
+    """The owner of a token.
+
+    Attributes:
+        organisations: Organisations that the token may write to.
+        write: False for a read-only token.
+    """
 
     name: str
     organisations: tuple[str, ...] = ()
@@ -41,8 +46,13 @@ class Account:
 
 @dataclass(frozen=True)
 class Request:
-    """status: None where the connection was cut. route: the endpoint's name, "" for one that this Hub has not.
-    store: it was sent to the store. has_token: whether a token came with it.
+    """A recorded request.
+
+    Attributes:
+        status: The HTTP status, or None if the connection was cut.
+        route: The endpoint's name, or "" if this Hub does not have the endpoint.
+        store: Whether the request went to the store.
+        has_token: Whether the request had a token.
     """
 
     method: str
@@ -57,7 +67,7 @@ class Request:
 class _Fault:
     method: str
     pattern: str
-    left: int
+    remaining: int
     kind: int | Literal["drop"]
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -66,9 +76,13 @@ class _Fault:
 class Hub:
     """A Hub with one organisation and a token that may write to it; `with Hub() as hub` serves it.
 
-    tokens, repositories (by kind and id), faults, private_by_default (owners whose new repositories are private,
-    where a client does not say) and unpaid (owners without a plan for Spaces that compute) may be changed while it
-    runs.
+    Tests may change the following attributes while the Hub runs.
+
+    Attributes:
+        tokens: Accounts by token.
+        repositories: Repositories by kind and id.
+        private_by_default: Owners whose new repositories are private unless the client sets the visibility.
+        unpaid: Owners without a plan for Spaces that compute.
     """
 
     organisation: str = "clinic"
@@ -97,7 +111,7 @@ class Hub:
         self.stop()
 
     def stop(self) -> None:
-        """From here on nobody is answered. May be called twice."""
+        """Stop serving; repeated calls have no effect."""
         for server in (self._server, self._store):
             if server and not server.stopped:
                 server.stopped = True
@@ -115,13 +129,15 @@ class Hub:
         return self._store.url
 
     def environment(self, home: Path, token: str | None = None) -> dict[str, str]:
-        """The variables of a subprocess that talks to this Hub and to nothing else, with its caches under `home`.
+        """Return the environment of a subprocess that uses only this Hub, with its caches under `home`.
 
-        token: instead of `self.token`; "" for none.
+        Args:
+            home: The folder of the caches.
+            token: The token instead of `self.token`; "" for no token.
         """
         ours = ("HF_", "HUGGING", "TRANSFORMERS_OFFLINE")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-        kept = {name: value for name, value in kept.items() if not name.lower().endswith("_proxy")}
+        variables = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        variables = {name: value for name, value in variables.items() if not name.lower().endswith("_proxy")}
         settings = {
             "HF_ENDPOINT": self.url,
             "HF_HOME": str(home),
@@ -132,12 +148,12 @@ class Hub:
             "NO_PROXY": "127.0.0.1",
         }
         token = self.token if token is None else token
-        return {**kept, **settings, **({"HF_TOKEN": token} if token else {})}
+        return {**variables, **settings, **({"HF_TOKEN": token} if token else {})}
 
     def add(
         self, kind: str, name: str, files: Mapping[str, bytes], private: bool = False, sdk: str = "gradio"
     ) -> Repository:
-        """A repository of the organisation, made and filled without a request. files: contents by path."""
+        """Create a repository of the organisation with `files` (contents by path), without a request."""
         repository = self.create(kind, f"{self.organisation}/{name}", private, sdk if kind == "space" else None)
         changes = {path: File(content, is_lfs(path, len(content), content[:512])) for path, content in files.items()}
         repository.blobs |= {file.sha256: file.content for file in changes.values() if file.lfs}
@@ -146,33 +162,38 @@ class Hub:
 
     def create(self, kind: str, identifier: str, private: bool, sdk: str | None) -> Repository:
         repository = Repository(kind, identifier, private, sdk)
-        repository.commit("initial commit", first_files(kind, identifier.split("/")[1], sdk))
+        repository.commit("initial commit", make_first_files(kind, identifier.split("/")[1], sdk))
         self.repositories[kind, identifier] = repository
         return repository
 
     def fail(self, method: str, pattern: str, times: int = 1, status: int = 500, **headers: str) -> None:
-        """The next `times` requests of `method` whose path holds `pattern` (a regular expression) get `status`.
+        """Fail the next requests of a method and path pattern.
 
-        headers: further ones of the answer, with _ for -.
+        Args:
+            method: The HTTP method.
+            pattern: A regular expression that is searched in the path.
+            times: The number of requests that fail.
+            status: The HTTP status of the response.
+            headers: Additional response headers, with _ for -.
         """
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        self._faults.append(_Fault(method, pattern, times, status, named))
+        reply_headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        self._faults.append(_Fault(method, pattern, times, status, reply_headers))
 
     def drop(self, method: str, pattern: str, times: int = 1) -> None:
-        """As `fail`, but the connection is cut in the middle of the request's body, and nothing is done."""
+        """Cut the connection in the middle of the request body instead of a reply; otherwise like `fail`."""
         self._faults.append(_Fault(method, pattern, times, "drop"))
 
     def fault(self, method: str, path: str) -> _Fault | None:
-        """The fault that this request has to meet; each is met `times` times."""
+        """Return the fault for this request and count it down; None without a fault."""
         with self.lock:
             for fault in self._faults:
-                if fault.left and fault.method == method and re.search(fault.pattern, path):
-                    fault.left -= 1
+                if fault.remaining and fault.method == method and re.search(fault.pattern, path):
+                    fault.remaining -= 1
                     return fault
         return None
 
     def asked(self, method: str, pattern: str = "", since: int = 0) -> list[Request]:
-        """The requests so far, from number `since` on, of `method` whose path holds `pattern`."""
+        """List the requests of `method` whose path matches `pattern`, from number `since` on."""
         return [r for r in self.requests[since:] if r.method == method and re.search(pattern, r.path)]
 
 
@@ -194,7 +215,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    wbufsize = -1  # head and body leave together
+    wbufsize = -1  # send head and body together
     server: _Server
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -202,7 +223,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         hub = self.server.hub
-        if self.server.stopped:  # a connection that was kept alive
+        if self.server.stopped:  # a keep-alive connection
             return self._hang_up()
         fault = hub.fault(self.command, self.path)
         if fault and fault.kind == "drop":
@@ -211,23 +232,23 @@ class _Handler(BaseHTTPRequestHandler):
             return self._hang_up()
         body = self._body()
         if fault and fault.kind != "drop":
-            told = "the test wants this to fail"  # in plain words, as from a gateway before the Hub, or as JSON
-            told = told if fault.kind >= 500 else json.dumps({"error": told})
-            route, found = "fault", Answer(fault.kind, told.encode(), fault.headers)
+            message = "the test wants this to fail"  # plain text, like that of a gateway, or JSON
+            message = message if fault.kind >= 500 else json.dumps({"error": message})
+            route, reply = "fault", Answer(fault.kind, message.encode(), fault.headers)
         else:
             try:
                 with hub.lock:
-                    route, found = answer(hub, self.command, self.path, self.headers, body, self.server.store)
+                    route, reply = answer(hub, self.command, self.path, self.headers, body, self.server.store)
             except Exception:
                 hub.crashes.append(traceback.format_exc())
-                route, found = "crash", Answer(501, b"the test's Hub crashed")  # a status that no client tries again
-        self._note(found.status, route)
-        self.send_response(found.status)
-        for name, value in {"Content-Length": str(len(found.body)), **found.headers}.items():
+                route, reply = "crash", Answer(501, b"the test's Hub crashed")  # a status that no client retries
+        self._note(reply.status, route)
+        self.send_response(reply.status)
+        for name, value in {"Content-Length": str(len(reply.body)), **reply.headers}.items():
             self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(found.body)
+            self.wfile.write(reply.body)
         return None
 
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815

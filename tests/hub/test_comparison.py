@@ -1,4 +1,4 @@
-"""`medfaith verify --against`: what is published put there by hand, so that it can be any."""
+"""`medfaith verify --against` with repositories that the tests write directly, so that they can have any content."""
 
 from __future__ import annotations
 
@@ -22,47 +22,54 @@ from tests.hub.server import Account
 
 @pytest.fixture
 def built(phantom_build, chexpert):
-    """Our builds."""
+    """Local builds by name."""
     return {OPENI: phantom_build / OPENI, CHEXPERT: chexpert}
 
 
 @pytest.fixture
 def verify(medfaith, built):
-    """The command, for one of them."""
+    """Run `medfaith verify --against` for a local build."""
     return lambda name, **more: medfaith("verify", built[name], "--against", f"clinic/{name}", **more)
 
 
 def publish(hub, folder, edit=lambda tables: tables, record=lambda record: record):
-    """Puts a build on the Hub, changed. edit: of the tables by config and split. record: of build.json."""
-    of_folder = publication.read(folder)
-    if of_folder.policy == "rows":
-        tables = {(config, split): rows for config, split, rows in of_folder.tables()}
+    """Write a changed build to the Hub.
+
+    Args:
+        hub: The loopback Hub.
+        folder: The local build.
+        edit: Changes the tables by config and split.
+        record: Changes the contents of build.json.
+    """
+    build = publication.read(folder)
+    if build.policy == "rows":
+        tables = {(config, split): rows for config, split, rows in build.tables()}
     else:
-        of_configs = manifest.build_tables(of_folder)
-        tables = {("manifest", config): rows for config, rows in of_configs.items()}
+        tables_by_config = manifest.build_tables(build)
+        tables = {("manifest", config): rows for config, rows in tables_by_config.items()}
     files = {}
     for (config, split), rows in edit(tables).items():
         file = io.BytesIO()
         pq.write_table(rows.replace_schema_metadata(None), file)
         files[f"{config}/{split}-00000-of-00001.parquet"] = file.getvalue()
-    configs = build_configs_header(of_folder.features, dict.fromkeys(of_folder.splits, "x"))["configs"]
+    configs = build_configs_header(build.features, dict.fromkeys(build.splits, "x"))["configs"]
     files["README.md"] = front_matter({"configs": configs}).encode()
-    files["build.json"] = json.dumps(record(dict(of_folder.published_record))).encode()
+    files["build.json"] = json.dumps(record(dict(build.published_record))).encode()
     return hub.add("dataset", folder.name, files)
 
 
-def of_first(change):
-    """As publish's edit, of the first table only."""
+def apply_to_first_table(change):
+    """Make an `edit` for `publish` that changes only the first table."""
 
     def edit(tables):
-        first = next(iter(tables))
-        return {**tables, first: change(tables[first])}
+        first_key = next(iter(tables))
+        return {**tables, first_key: change(tables[first_key])}
 
     return edit
 
 
-def counts(out: str) -> list[tuple[int, ...]]:
-    """Rows equal, missing, extra, different of each split that the command printed."""
+def parse_counts(out: str) -> list[tuple[int, ...]]:
+    """Parse the numbers of equal, missing, extra and different rows of each split from the command's output."""
     lines = [line.split() for line in out.splitlines()[2:]]
     return [tuple(map(int, line[2:])) for line in lines if len(line) == 6 and all(n.isdigit() for n in line[2:])]
 
@@ -73,17 +80,17 @@ def test_an_equal_build_is_equal_at_a_revision_and_quiet_in_a_pipe(name, verify,
     status, out, err = verify(name)
     assert (status, err) == (0, ""), out
     assert out.splitlines()[-1].endswith(f": equal to clinic/{name} at its commit {head[:7]}")
-    read = [request.path for method in ("GET", "HEAD") for request in hub.asked(method, "/resolve/")]
-    assert {path.split("/resolve/")[1].split("/")[0] for path in read} == {head}
+    paths = [request.path for method in ("GET", "HEAD") for request in hub.asked(method, "/resolve/")]
+    assert {path.split("/resolve/")[1].split("/")[0] for path in paths} == {head}
 
 
 @pytest.mark.parametrize("name", [OPENI, CHEXPERT])
 def test_rows_that_are_published_two_times_are_not_equal(name, verify, hub, built):
-    publish(hub, built[name], of_first(lambda rows: pa.concat_tables([rows, rows.slice(0, 2)])))
+    publish(hub, built[name], apply_to_first_table(lambda rows: pa.concat_tables([rows, rows.slice(0, 2)])))
     status, out, _ = verify(name)
     n_rows = sum(split["rows"] for split in publication.read(built[name]).record["splits"].values())
     assert status == 5
-    assert [sum(of) for of in zip(*counts(out), strict=True)] == [n_rows - 2, 0, 0, 2]
+    assert [sum(column) for column in zip(*parse_counts(out), strict=True)] == [n_rows - 2, 0, 0, 2]
 
 
 def test_rows_of_ours_are_named_by_their_own_ids_where_the_published_ones_are_hashes(verify, hub, built):
@@ -91,15 +98,15 @@ def test_rows_of_ours_are_named_by_their_own_ids_where_the_published_ones_are_ha
         hashes = pa.array(["0" * 64, *rows["sha256"].to_pylist()[1:]])
         return rows.set_column(3, "sha256", hashes).slice(0, len(rows) - 1)
 
-    publish(hub, built[CHEXPERT], of_first(change))
-    read = publication.read(built[CHEXPERT])
-    own, splits = manifest.map_hashes_to_ids(read), manifest.hash_build(read)
-    (config, split), ids = next((key, [own[key][name] for name in of]) for key, of in splits.items())
+    publish(hub, built[CHEXPERT], apply_to_first_table(change))
+    build = publication.read(built[CHEXPERT])
+    ids_by_hash, splits = manifest.map_hashes_to_ids(build), manifest.hash_build(build)
+    (config, split), ids = next((key, [ids_by_hash[key][name] for name in hashes]) for key, hashes in splits.items())
     status, out, _ = verify(CHEXPERT)
     assert status == 5
     assert f"{config}/{split}: different: {ids[0]}\n" in out
     last = [key for key in splits if key[0] == config][-1]  # the last row of the first config's table
-    assert f"{'/'.join(last)}: extra: {own[last][[*splits[last]][-1]]}\n" in out
+    assert f"{'/'.join(last)}: extra: {ids_by_hash[last][[*splits[last]][-1]]}\n" in out
     assert "a missing row is named by the hash" not in out
 
 
@@ -108,7 +115,7 @@ def test_missing_rows_are_hashes_and_said_to_be(verify, hub, built):
         config, split = rows["config"][0], rows["split"][0]
         return pa.concat_tables([rows, pa.table([[config], [split], ["f" * 64], ["0" * 64]], schema=rows.schema)])
 
-    publish(hub, built[CHEXPERT], of_first(change))
+    publish(hub, built[CHEXPERT], apply_to_first_table(change))
     status, out, _ = verify(CHEXPERT)
     assert status == 3
     assert f"missing: {'f' * 64}\n" in out
@@ -128,14 +135,14 @@ def test_rows_with_other_masks_are_told_apart_from_other_rows(medfaith, hub, pha
         return changed
 
     mask, rule = change("sha256", 0), lambda rows: change("sha256", 1)(change("sha256_without_masks", 1)(rows))
-    publish(hub, phantom_heal_build / name, of_first(mask))
+    publish(hub, phantom_heal_build / name, apply_to_first_table(mask))
     status, out, _ = medfaith("verify", phantom_heal_build / name, "--against", f"clinic/{name}")
     assert (status, "are else the same" in out) == (6, True), out
     assert re.search(r"^vindr/\w+: other masks: vindr/\w+/\w+/", out, re.MULTILINE), out
-    publish(hub, phantom_heal_build / name, of_first(lambda rows: rule(mask(rows))))
+    publish(hub, phantom_heal_build / name, apply_to_first_table(lambda rows: rule(mask(rows))))
     status, out, _ = medfaith("verify", phantom_heal_build / name, "--against", f"clinic/{name}")
-    first = next(line.split() for line in out.splitlines() if line.startswith("vindr  "))
-    assert (status, first[3:]) == (5, ["0", "0", "1", "1"])
+    vindr_counts = next(line.split() for line in out.splitlines() if line.startswith("vindr  "))
+    assert (status, vindr_counts[3:]) == (5, ["0", "0", "1", "1"])
 
 
 @pytest.mark.parametrize(
@@ -152,13 +159,15 @@ def test_it_is_said_whether_masks_or_rules_make_other_questions(
 ):
     name, source = "heal-medvqa-vindr_cxr", "vindr_cxr_anatomy"
     roots = {key: path for key, path in phantom_heal_roots.items() if key.startswith("vindr_cxr")}
-    if other_masks:  # of which one names no heart: questions about hearts are gone
-        of_all = json.loads((roots[source] / "anatomy.json").read_text())
-        heart = next(category["id"] for category in of_all["categories"] if category["name"] == "heart")
-        of_all["annotations"] = [one for one in of_all["annotations"] if one["category_id"] != heart]
+    if other_masks:  # without hearts there are no questions about hearts
+        anatomy = json.loads((roots[source] / "anatomy.json").read_text())
+        heart = next(category["id"] for category in anatomy["categories"] if category["name"] == "heart")
+        anatomy["annotations"] = [
+            annotation for annotation in anatomy["annotations"] if annotation["category_id"] != heart
+        ]
         roots[source] = tmp_path / "masks"
         roots[source].mkdir()
-        (roots[source] / "anatomy.json").write_text(json.dumps(of_all))
+        (roots[source] / "anatomy.json").write_text(json.dumps(anatomy))
     publish(hub, phantom_heal_build / name)
     [folder] = heal_medvqa.build(roots, tmp_path / "build", options=options)
     status, out, _ = medfaith("verify", folder, "--against", f"clinic/{name}")
@@ -170,15 +179,15 @@ def test_it_is_said_whether_masks_or_rules_make_other_questions(
     ] == [note]
 
 
-def other_keys(record):
-    """Its hashes were made with the keys of other labels."""
+def set_other_keys(record):
+    """Change a record as if its hashes had been made with the keys of other labels."""
     return record | {"key_fingerprints": {"train": "0" * 64}}
 
 
 @pytest.mark.parametrize(
     ("name", "record", "note"),
     [
-        (CHEXPERT, other_keys, "row hashes made with keys of other labels differ"),
+        (CHEXPERT, set_other_keys, "row hashes made with keys of other labels differ"),
         (OPENI, lambda record: {k: v for k, v in record.items() if k != "medfaith"}, "None there"),
     ],
     ids=["keys of other labels", "a setting that an older record lacks"],
@@ -255,10 +264,10 @@ def test_what_the_clients_raise_when_they_give_up_is_explained(error):
 def test_rows_that_the_record_does_not_name_are_not_passed_over(verify, hub, built):
     repository = publish(hub, built[OPENI])
     files = dict(repository.files)
-    (part,) = (path for path in files if path.startswith("fewshot_absence/"))
+    (parquet_path,) = (path for path in files if path.startswith("fewshot_absence/"))
     more = b"- config_name: more\n  data_files:\n  - split: train\n    path: more/*.parquet\n"
     files["README.md"] = files["README.md"].replace(b"configs:\n", b"configs:\n" + more)
-    files["more/train-00000-of-00001.parquet"] = files[part]
+    files["more/train-00000-of-00001.parquet"] = files[parquet_path]
     hub.add("dataset", OPENI, {path: content for path, content in files.items() if path != ".gitattributes"})
     status, _, err = verify(OPENI)
     assert status == 2

@@ -1,4 +1,4 @@
-"""From a build to the Hub and back, through the real command and the real clients, with a Hub on this machine."""
+"""From a build to the Hub and back, with the real command, the real clients and a loopback Hub."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.hub.server import Account
 from tests.tasks import tiny_models
 
 
-def commits(hub) -> int:
+def count_commits(hub) -> int:
     return sum(len(repository.commits) for repository in hub.repositories.values())
 
 
@@ -49,13 +49,13 @@ def test_rows_are_published_loaded_evaluated_and_proved_equal(
     openi, medfaith, afresh, python, hub, phantom_build, tmp_path
 ):
     status, out, err = medfaith(*openi)
-    assert (status, err) == (0, "")  # nothing of work that ends within a minute
+    assert (status, err) == (0, "")  # no progress lines for work of less than a minute
     assert "cxr-contrabench-openi (new dataset, published as rows)" in out
     built = phantom_build / OPENI
-    n = commits(hub)
+    n = count_commits(hub)
 
     status, out, _ = medfaith(*openi)
-    assert (status, commits(hub)) == (0, n)
+    assert (status, count_commits(hub)) == (0, n)
     assert "clinic/cxr-contrabench-openi: nothing to change" in out
 
     loaded = python(LOAD)
@@ -84,7 +84,7 @@ HIDDEN = f"is not on the Hub, or is private\n  what to do: correct the name, or 
 
 
 @pytest.mark.parametrize(
-    ("state", "token", "said"),
+    ("state", "token", "message"),
     [
         ({"gated": "manual"}, "hf_other", GATED),
         ({"gated": "auto"}, "", GATED),
@@ -93,13 +93,13 @@ HIDDEN = f"is not on the Hub, or is private\n  what to do: correct the name, or 
         ({}, "hf_unknown", f"the Hub answers 401\n  what to do: {LOG_IN}"),
     ],
 )
-def test_a_data_set_that_is_withheld_says_how_to_get_it(state, token, said, medfaith, hub):
+def test_a_data_set_that_is_withheld_says_how_to_get_it(state, token, message, medfaith, hub):
     vars(hub.add("dataset", OPENI, {"README.md": b"# rows\n"})).update(state)
     hub.tokens["hf_other"] = Account("bob")
     task = "medfaith_contrabench_openi_report_absence"
     status, _, err = medfaith("eval", "--data", "clinic", "--model", "oracle", "--tasks", task, token=token)
     assert status == 2
-    assert f"medfaith: clinic/{OPENI}: {said.format(url=hub.url, name=OPENI)}\n" in err
+    assert f"medfaith: clinic/{OPENI}: {message.format(url=hub.url, name=OPENI)}\n" in err
 
 
 @pytest.mark.full
@@ -134,7 +134,7 @@ def test_plain_lm_eval_evaluates_what_is_on_the_hub(openi, medfaith, hub, phanto
     (result,) = (tmp_path / "run").rglob("results_*.json")
     assert json.loads(result.read_text())["n-samples"][task]["effective"] == 2
     unknown = {request.path for request in hub.requests if not request.route}
-    assert unknown <= {"/api/agent-harnesses"}  # the client asks for it when an agent runs it
+    assert unknown <= {"/api/agent-harnesses"}  # the client requests it when an agent runs it
 
 
 def test_a_recipe_lets_nothing_out_but_hashes_and_proves_a_rebuild(medfaith, hub, chexpert, phantom_roots, tmp_path):
@@ -153,8 +153,8 @@ def test_a_recipe_lets_nothing_out_but_hashes_and_proves_a_rebuild(medfaith, hub
     assert sum(map(len, rows.values())) == sum(split["rows"] for split in record["splits"].values())
     assert set(rows["chexpert_absence"][0]) == {"config", "split", "id", "sha256"}
 
-    def against(name: str, **how: Any) -> tuple[int, str]:
-        cxr_contrabench.build({"chexpert": phantom_roots["chexpert"]}, tmp_path / name, **how)
+    def against(name: str, **options: Any) -> tuple[int, str]:
+        cxr_contrabench.build({"chexpert": phantom_roots["chexpert"]}, tmp_path / name, **options)
         return medfaith("verify", tmp_path / name, "--against", f"clinic/{CHEXPERT}")[:2]
 
     assert against("again", configs=sorted(configs))[0] == 0
@@ -268,6 +268,6 @@ def test_what_registers_a_benchmark_is_uploaded_when_asked_for_and_then_stays(op
 
     assert published()[0] is None
     written, _ = published("--register")
-    again, out = published()
-    assert written == again is not None
+    rewritten, out = published()
+    assert written == rewritten is not None
     assert "nothing to change" in out

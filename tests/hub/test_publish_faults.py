@@ -1,4 +1,4 @@
-"""What publishing does where the Hub fails, where others have been at work, and with what a repository is already."""
+"""Publishing with Hub failures, foreign changes and existing repositories."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.hub.repositories import File, Repository
 from tests.hub.server import Account
 
 
-def edited(staged: Path, folder: Path, change) -> Path:
-    """A copy of a staged folder with another build.json."""
+def copy_edited(staged: Path, folder: Path, change) -> Path:
+    """Copy a staged folder and change its build.json."""
     copy = shutil.copytree(staged, folder / staged.name)
     record = json.loads((copy / "build.json").read_text())
     change(record)
@@ -29,18 +29,18 @@ def edited(staged: Path, folder: Path, change) -> Path:
     return copy
 
 
-def commit(repository, title: str, files: dict[str, bytes | None]) -> None:
+def add_commit(repository, title: str, files: dict[str, bytes | None]) -> None:
     changes = {path: None if content is None else File(content, lfs=False) for path, content in files.items()}
     repository.commit(title, changes)
 
 
-# What does not arrive.
+# Failed requests.
 
 
 @pytest.mark.parametrize(
     ("fault", "method", "pattern", "more"),
     [
-        ("fail", "PUT", "lfs", {"status": 403}),  # 500 and a cut connection the client repeats by itself
+        ("fail", "PUT", "lfs", {"status": 403}),  # the client itself retries status 500 and a cut connection
         ("fail", "POST", "/validate-yaml", {"status": 502}),
         ("fail", "POST", "/commit/", {"status": 500}),
         ("drop", "POST", "/commit/", {}),
@@ -58,8 +58,8 @@ def test_an_upload_that_breaks_off_changes_nothing_and_its_repetition_is_whole(
     hub._faults.clear()
     arrived, before = len(repository.blobs), len(hub.requests)
     put(staged)
-    assert published(repository) == parquet_of(staged)
-    assert len(hub.asked("PUT", since=before)) == len(repository.blobs) - arrived  # what arrived is not sent again
+    assert get_parquet_files(repository) == read_parquet_files(staged)
+    assert len(hub.asked("PUT", since=before)) == len(repository.blobs) - arrived  # received files are not sent again
 
 
 @pytest.mark.parametrize("fault", ["fail", "drop"])
@@ -68,24 +68,29 @@ def test_a_large_file_that_does_not_arrive_at_once_is_sent_again(hub, put, stage
     getattr(hub, fault)("PUT", "lfs")
     put(staged)
     (repository,) = hub.repositories.values()
-    assert published(repository) == parquet_of(staged)
+    assert get_parquet_files(repository) == read_parquet_files(staged)
 
 
-def published(repository) -> dict[str, bytes]:
+def get_parquet_files(repository) -> dict[str, bytes]:
     return {path: content for path, content in repository.files.items() if path.endswith(".parquet")}
 
 
-def parquet_of(folder: Path) -> dict[str, bytes]:
+def read_parquet_files(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.parquet")}
 
 
-# What stands there cannot be read.
+# Unreadable contents of the repository.
 
 
 @pytest.mark.parametrize(
     ("path", "fault", "more", "complaint"),
     [
-        ("/api/datasets/.*openi$", "fail", {"status": 501}, "the Hub answers 501"),  # 500 the client tries for minutes
+        (
+            "/api/datasets/.*openi$",
+            "fail",
+            {"status": 501},
+            "the Hub answers 501",
+        ),  # the client retries status 500 for minutes
         ("/api/datasets/.*openi$", "drop", {}, "cannot be reached"),
         ("/tree/", "fail", {"status": 501}, "the Hub answers 501"),
         ("/build.json", "fail", {"status": 501}, "the Hub answers 501"),
@@ -98,11 +103,11 @@ def test_rows_are_not_exchanged_where_the_hub_does_not_say_which_ones_are_there(
     path, fault, more, complaint, hub, put, staged, tmp_path
 ):
     put(staged)
-    others = edited(staged, tmp_path, lambda record: record["splits"].clear())
+    edited_folder = copy_edited(staged, tmp_path, lambda record: record["splits"].clear())
     for method in ("GET", "HEAD"):
         getattr(hub, fault)(method, path, times=50, **more)
     with pytest.raises(MedfaithError, match=complaint):
-        put(others)
+        put(edited_folder)
     (repository,) = hub.repositories.values()
     assert len(repository.commits) == 2
 
@@ -118,7 +123,7 @@ def test_a_record_that_cannot_be_read_stops_an_upload(content, hub, put, staged)
     assert put(staged, force=True)
 
 
-# What others have put there.
+# Foreign files in the repository.
 
 
 def test_a_data_set_of_another_benchmark_is_not_replaced_unasked(hub, put, staged, tmp_path):
@@ -126,7 +131,7 @@ def test_a_data_set_of_another_benchmark_is_not_replaced_unasked(hub, put, stage
         record["source"] = "chexpert"
         record["sources"] = {"chexpert": record["sources"]["openi"]}
 
-    files = {"build.json": (edited(staged, tmp_path, other) / "build.json").read_bytes()}
+    files = {"build.json": (copy_edited(staged, tmp_path, other) / "build.json").read_bytes()}
     repository = hub.add("dataset", OPENI, files)
     with pytest.raises(InputError, match=r"its build.json is of cxr-contrabench-chexpert: medfaith did not publish it"):
         put(staged)
@@ -140,7 +145,7 @@ def test_a_space_is_replaced_unasked_only_with_the_tag_of_our_metrics(medfaith, 
     assert (status, "is no metric tagged medfaith: medfaith did not publish it" in err) == (2, True)
     assert theirs.files["tpt.py"] == files["tpt.py"]
     assert medfaith(*METRIC, "--force")[0] == 0
-    commit(theirs, "medfaith 0.0: tpt", {"tpt.py": b"older = 1\n"})
+    add_commit(theirs, "medfaith 0.0: tpt", {"tpt.py": b"older = 1\n"})
     status, out, err = medfaith(*METRIC)
     assert status == 0, err
     assert "tpt.py" in out
@@ -158,7 +163,7 @@ def test_a_card_that_was_edited_on_the_hub_is_replaced_only_with_force(hub, put,
     put(staged)
     repository = hub.repositories["dataset", f"clinic/{OPENI}"]
     mine = repository.files["README.md"] + b"\nAsk us.\n"
-    commit(repository, "Update README.md", {"README.md": mine})
+    add_commit(repository, "Update README.md", {"README.md": mine})
     with pytest.raises(InputError, match=r"README\.md was changed there by another commit \('Update README\.md'\)"):
         put(staged)
     assert repository.files["README.md"] == mine
@@ -172,26 +177,28 @@ def test_files_of_others_beside_ours_are_kept_and_no_obstacle(hub, plan, put, st
     repository = hub.add("dataset", OPENI, theirs)
     assert put(staged).at
     theirs |= {"notes/method.md": b"# How\n", "figure.png": b"\x89PNG\0"}
-    commit(repository, "Add notes", theirs)
+    add_commit(repository, "Add notes", theirs)
     assert put(staged).at is None
-    assert put(edited(staged, tmp_path, lambda record: record | {})).at
+    assert put(copy_edited(staged, tmp_path, lambda record: record | {})).at
     assert theirs.items() <= repository.files.items()
     assert {change.path for change in plan(staged).changes if change.kind == on_hub.KEPT} == set(theirs)
 
 
 def test_rows_of_others_among_ours_are_an_obstacle(hub, put, staged):
     put(staged)
-    part = next(staged.glob("*/*.parquet"))
-    beside = part.relative_to(staged).with_name(f"{part.name.split('-')[0]}-more.parquet").as_posix()
+    parquet_path = next(staged.glob("*/*.parquet"))
+    added_path = (
+        parquet_path.relative_to(staged).with_name(f"{parquet_path.name.split('-')[0]}-more.parquet").as_posix()
+    )
     repository = hub.repositories["dataset", f"clinic/{OPENI}"]
-    commit(repository, "Add rows", {beside: b"PAR1"})
-    with pytest.raises(InputError, match=f"{beside} would be deleted"):
+    add_commit(repository, "Add rows", {added_path: b"PAR1"})
+    with pytest.raises(InputError, match=f"{added_path} would be deleted"):
         put(staged)
     put(staged, force=True)
-    assert beside not in repository.files
+    assert added_path not in repository.files
 
 
-# What is there after the commit.
+# Contents of the repository after the commit.
 
 
 def test_files_that_the_hub_leaves_out_are_named_and_the_next_run_is_whole(hub, put, staged):
@@ -201,16 +208,16 @@ def test_files_that_the_hub_leaves_out_are_named_and_the_next_run_is_whole(hub, 
     assert "build.json is missing; fewshot_absence/train-00000-of-00001.parquet is missing" in str(caught.value)
     assert f"delete .gitignore on {hub.url}/datasets/clinic/{OPENI}/tree/main" in str(caught.value)
     assert "build.json" not in repository.files
-    commit(repository, "Delete .gitignore", {".gitignore": None})
+    add_commit(repository, "Delete .gitignore", {".gitignore": None})
     put(staged)
     assert "build.json" in repository.files
 
 
 def test_files_that_the_hub_changes_are_named(hub, put, staged, monkeypatch):
-    kept = Repository.commit
+    original_commit = Repository.commit
 
     def changing(self, title, changes):
-        return kept(self, title, {**changes, "build.json": File(b"{}", lfs=False)})
+        return original_commit(self, title, {**changes, "build.json": File(b"{}", lfs=False)})
 
     monkeypatch.setattr(Repository, "commit", changing)
     with pytest.raises(MedfaithError, match=r"does not hold what was sent: build.json is other\n.*run it again"):
@@ -220,10 +227,12 @@ def test_files_that_the_hub_changes_are_named(hub, put, staged, monkeypatch):
 def test_splits_are_given_up_or_exchanged_only_with_force(hub, put, staged, tmp_path):
     put(staged)
     split = sorted(json.loads((staged / "build.json").read_text())["splits"])[0]
-    less = edited(staged, tmp_path / "less", lambda record: record["splits"].pop(split))
-    other = edited(staged, tmp_path / "other", lambda record: record["splits"][split].update(sha256="0" * 64))
-    for folder, what in ((less, "would be gone"), (other, "are others")):
-        with pytest.raises(InputError, match=f"the rows of {split} {what}"):
+    less = copy_edited(staged, tmp_path / "less", lambda record: record["splits"].pop(split))
+    changed_folder = copy_edited(
+        staged, tmp_path / "other", lambda record: record["splits"][split].update(sha256="0" * 64)
+    )
+    for folder, message in ((less, "would be gone"), (changed_folder, "are others")):
+        with pytest.raises(InputError, match=f"the rows of {split} {message}"):
             put(folder)
     assert len(hub.repositories["dataset", f"clinic/{OPENI}"].commits) == 2
     assert put(less, force=True).at
@@ -237,7 +246,7 @@ def test_hashes_with_other_keys_are_not_put_in_place_of_those_that_others_can_ch
     record = json.loads(repository.files["build.json"])
     record["key_fingerprints"]["train"] = "0" * 64
     title = repository.commits[-1].title
-    commit(repository, title, {"build.json": json.dumps(record).encode()})
+    add_commit(repository, title, {"build.json": json.dumps(record).encode()})
     status, _, err = medfaith(*publish)
     assert status == 2
     assert "its hashes were made with keys of other labels" in err
@@ -248,11 +257,11 @@ def test_hashes_with_other_keys_are_not_put_in_place_of_those_that_others_can_ch
 def test_what_has_changed_since_the_plan_is_not_written_over(is_new, hub, plan, put, staged, tmp_path):
     if not is_new:
         put(staged)
-    planned = plan(later := edited(staged, tmp_path, lambda record: record | {}))
+    planned = plan(later := copy_edited(staged, tmp_path, lambda record: record | {}))
     if is_new:
         hub.add("dataset", OPENI, {"mine.csv": b"a\n"})
     else:
-        commit(hub.repositories["dataset", f"clinic/{OPENI}"], "Add mine.csv", {"mine.csv": b"a\n"})
+        add_commit(hub.repositories["dataset", f"clinic/{OPENI}"], "Add mine.csv", {"mine.csv": b"a\n"})
     with pytest.raises(MedfaithError, match="has changed meanwhile: run it again"):
         on_hub.upload(on_hub.get_client(), planned, later, message="later")
     repository = hub.repositories["dataset", f"clinic/{OPENI}"]
@@ -260,11 +269,11 @@ def test_what_has_changed_since_the_plan_is_not_written_over(is_new, hub, plan, 
     assert repository.commits[-1].title != "later"
 
 
-# What is to be published.
+# Contents of the build.
 
 
 def test_two_builds_of_one_repository_are_not_published_together(openi, medfaith, hub, phantom_build, tmp_path):
-    for name in (OPENI, f"{OPENI}.bak", f".{OPENI}-1234.old"):  # the last is what a killed build may leave
+    for name in (OPENI, f"{OPENI}.bak", f".{OPENI}-1234.old"):  # a killed build may leave the last one
         shutil.copytree(phantom_build / OPENI, tmp_path / "data" / name)
     publish = ["publish", tmp_path / "data", *openi[2:]]
     status, _, err = medfaith(*publish)
@@ -275,15 +284,15 @@ def test_two_builds_of_one_repository_are_not_published_together(openi, medfaith
 
 
 def test_reports_of_another_copy_prove_nothing(openi, medfaith, hub, phantom_roots, tmp_path):
-    others = shutil.copytree(phantom_roots["openi"], tmp_path / "openi", ignore=shutil.ignore_patterns("*.png"))
-    next(others.rglob("*.xml")).unlink()
-    status, _, err = medfaith(*openi[:-1], f"openi={others}")
+    reports = shutil.copytree(phantom_roots["openi"], tmp_path / "openi", ignore=shutil.ignore_patterns("*.png"))
+    next(reports.rglob("*.xml")).unlink()
+    status, _, err = medfaith(*openi[:-1], f"openi={reports}")
     assert status == 2
-    assert f"{others}: holds other reports than those that {OPENI} was built from" in err
+    assert f"{reports}: holds other reports than those that {OPENI} was built from" in err
     assert not hub.repositories
 
 
-# Who may see it.
+# Visibility and access.
 
 
 def test_a_gate_is_switched_on_before_anything_is_there_to_read_and_stays_what_it_is(openi, medfaith, hub):
@@ -313,32 +322,32 @@ def test_a_repository_is_gated_only_when_asked(hub, put, staged):
 def test_a_gate_that_keeps_us_out_is_named(hub, put, staged, tmp_path, monkeypatch):
     put(staged, gated=True)
     hub.tokens["hf_other"] = Account("bob")
-    others = edited(staged, tmp_path, lambda record: record["splits"].clear())
+    edited_folder = copy_edited(staged, tmp_path, lambda record: record["splits"].clear())
     for token in ("hf_other", ""):
         monkeypatch.setenv("HF_TOKEN", token)
         with pytest.raises(InputError, match=f"is gated.*\n.*{hub.url}/datasets/clinic/{OPENI}, and log in"):
-            put(others)
+            put(edited_folder)
 
 
-@pytest.mark.parametrize(("there", "asked"), [("public", "private"), ("private", "public")])
-def test_a_repository_stays_as_public_or_private_as_it_is(there, asked, medfaith, hub):
-    assert medfaith(*METRIC, f"--{there}")[0] == 0
+@pytest.mark.parametrize(("current_visibility", "requested_visibility"), [("public", "private"), ("private", "public")])
+def test_a_repository_stays_as_public_or_private_as_it_is(current_visibility, requested_visibility, medfaith, hub):
+    assert medfaith(*METRIC, f"--{current_visibility}")[0] == 0
     n = len(hub.requests)
     for more in ((), ("--dry-run",)):
-        status, _, err = medfaith(*METRIC, f"--{asked}", *more)
+        status, _, err = medfaith(*METRIC, f"--{requested_visibility}", *more)
         assert status == 2
-        assert f"exists and is {there}" in err
-        assert f"{hub.url}/spaces/clinic/tpt/settings, or leave out --{asked}" in err
+        assert f"exists and is {current_visibility}" in err
+        assert f"{hub.url}/spaces/clinic/tpt/settings, or leave out --{requested_visibility}" in err
     assert not hub.asked("POST", since=n)
 
 
 @pytest.mark.parametrize("private_by_default", [False, True])
-@pytest.mark.parametrize(("asked", "private"), [((), None), (("--public",), False), (("--private",), True)])
+@pytest.mark.parametrize(("options", "private"), [((), None), (("--public",), False), (("--private",), True)])
 def test_who_sees_a_new_repository_is_the_organisations_default_unless_asked(
-    private_by_default, asked, private, medfaith, hub
+    private_by_default, options, private, medfaith, hub
 ):
     hub.private_by_default |= {"clinic"} if private_by_default else set()
-    publish = (*METRIC, *asked)
+    publish = (*METRIC, *options)
     expected = private_by_default if private is None else private
     assert ("as visible as clinic's settings" in medfaith(*publish, "--dry-run")[1]) == (private is None)
     status, out, err = medfaith(*publish)
@@ -362,7 +371,7 @@ def test_a_repository_that_a_failed_run_left_private_is_said_to_be(medfaith, hub
     assert "is private" not in medfaith(*METRIC, "--private")[1]
 
 
-# Which files are the same.
+# Unchanged files.
 
 
 @pytest.mark.parametrize("content", [b"", b"a\n", "\N{SNOWMAN}\0".encode() * 100_000])

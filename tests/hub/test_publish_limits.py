@@ -1,4 +1,4 @@
-"""What publishing does where the Hub has had too many requests (429)."""
+"""Publishing under the Hub's rate limit (status 429)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from medfaith.loaders.errors import MedfaithError
 
 @pytest.fixture
 def waits(monkeypatch) -> list[float]:
-    """The seconds that would be slept."""
+    """Seconds of each suppressed sleep."""
     slept = []
     monkeypatch.setattr(time, "sleep", slept.append)
     return slept
@@ -60,7 +60,7 @@ def test_the_hub_is_not_waited_for_without_end(path, header, complaint, slept, s
 
 @pytest.fixture
 def small(hub, medfaith, tmp_path):
-    """Publishes a card and a Parquet file, gated, as the command does."""
+    """Publish a card and a Parquet file, gated, with the real command."""
     folder = tmp_path / "small"
     folder.mkdir()
     (folder / "README.md").write_text("---\nlicense: mit\n---\n")

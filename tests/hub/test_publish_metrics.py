@@ -1,4 +1,4 @@
-"""A metric from the checkout to the Hub and back, through the real command and evaluate's own loader."""
+"""A metric from the checkout to the Hub and back, with the real command and evaluate's own loader."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import yaml
 from medfaith.cli import main
 from tests.hub.conftest import METRIC
 
-# The card's example, in a folder where nothing but the Hub has the metric, by a process that has no medfaith.
+# The card's example, in a process without medfaith and a folder without the metric: only the Hub has it.
 LOAD = """
 import doctest, importlib.abc, json, sys
 from huggingface_hub import hf_hub_download
@@ -27,9 +27,9 @@ print(json.dumps({"failed": failed, "tried": tried, "report": "".join(report), "
 
 
 def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path, python, medfaith):
-    status, said, complaint = medfaith(*METRIC)
+    status, output, complaint = medfaith(*METRIC)
     assert (status, complaint) == (0, "")
-    assert "clinic/tpt (new space, a metric)" in said
+    assert "clinic/tpt (new space, a metric)" in output
     assert set(hub.repositories) == {("space", "clinic/tpt")}
     space = hub.repositories["space", "clinic/tpt"]
     assert {"tpt.py", "score.py", "confidence_score.py", "app.py", "example.json", "requirements.txt"} < set(
@@ -40,18 +40,18 @@ def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path,
         assert b"/tmp/" not in content, name
         assert str(tmp_path).encode() not in content, name
 
-    found = python(LOAD)
-    assert found["failed"] == 0, found["report"]
-    assert found["tried"] >= 6
-    assert found["scores"]["tpt"] == 0.5
+    result = python(LOAD)
+    assert result["failed"] == 0, result["report"]
+    assert result["tried"] >= 6
+    assert result["scores"]["tpt"] == 0.5
     assert {r.path.rsplit("/", 1)[-1] for r in hub.asked("GET", "/spaces/clinic/tpt/resolve/") if r.status == 307} >= {
         "tpt.py", "score.py", "reading_yes_no.py", "confidence_score.py", "perturbation.py"
     }  # fmt: skip
 
     commits, requests = len(space.commits), len(hub.requests)
-    status, said, complaint = medfaith(*METRIC)
+    status, output, complaint = medfaith(*METRIC)
     assert (status, complaint) == (0, "")
-    assert "clinic/tpt: nothing to change" in said
+    assert "clinic/tpt: nothing to change" in output
     assert len(space.commits) == commits
     assert [r for method in ("POST", "PUT") for r in hub.asked(method, since=requests)] == []
 
@@ -71,13 +71,13 @@ def test_a_metric_without_a_paid_plan_is_a_static_page(hub, medfaith):
     assert "nothing to change" in medfaith(*METRIC, "--sdk", "static")[1]
 
     hub.unpaid.clear()
-    assert medfaith(*METRIC)[0] == 0  # what medfaith itself wrote it exchanges without --force
+    assert medfaith(*METRIC)[0] == 0  # medfaith replaces its own files without --force
     assert ("app.py" in space.files, "index.html" in space.files) == (True, False)
 
 
 def test_an_unknown_metric_is_refused_in_words(hub, capsys):
     assert main(["publish-metrics", "--org", "clinic", "--metric", "tpx"]) == 2
-    said = capsys.readouterr().err
-    assert "--metric tpx" in said
-    assert "tpt" in said
+    error_output = capsys.readouterr().err
+    assert "--metric tpx" in error_output
+    assert "tpt" in error_output
     assert hub.requests == []

@@ -1,4 +1,4 @@
-"""The loopback Hub, asked by the clients that tests use it with."""
+"""The loopback Hub, tested with the real clients."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def api(hub: Hub) -> HfApi:
 
 @pytest.fixture
 def dataset(hub: Hub, api: HfApi) -> Repository:
-    """An empty data set, made by the client."""
+    """Empty dataset repository created by the client."""
     assert api.create_repo(ID, repo_type="dataset") == f"{hub.url}/datasets/{ID}"
     return hub.repositories["dataset", ID]
 
@@ -52,16 +52,20 @@ def test_a_commit_of_a_text_and_a_parquet_file(hub, api, dataset, tmp_path):
     lfs = listed["presence/test-0.parquet"].lfs
     assert (lfs.size, lfs.sha256) == (len(TABLE), File(TABLE, lfs=True).sha256)
     for path, content in files.items():
-        there = hf_hub_download(ID, path, repo_type="dataset", endpoint=hub.url, token=hub.token, cache_dir=tmp_path)
-        assert Path(there).read_bytes() == content
-        assert oid in there
-    told = api.dataset_info(ID, files_metadata=True)
-    assert told.sha == oid == dataset.commits[-1].oid
-    assert told.card_data.configs[0]["config_name"] == "presence"
-    assert {s.rfilename: s.size for s in told.siblings if s.rfilename in files} == {p: len(c) for p, c in files.items()}
-    # The client asks for this once a process, when an agent runs it.
+        downloaded_path = hf_hub_download(
+            ID, path, repo_type="dataset", endpoint=hub.url, token=hub.token, cache_dir=tmp_path
+        )
+        assert Path(downloaded_path).read_bytes() == content
+        assert oid in downloaded_path
+    dataset_info = api.dataset_info(ID, files_metadata=True)
+    assert dataset_info.sha == oid == dataset.commits[-1].oid
+    assert dataset_info.card_data.configs[0]["config_name"] == "presence"
+    assert {s.rfilename: s.size for s in dataset_info.siblings if s.rfilename in files} == {
+        p: len(c) for p, c in files.items()
+    }
+    # The client requests this once in a process when an agent runs it.
     assert {r.path for r in hub.requests if not r.route} <= {"/api/agent-harnesses"}
-    # The text travels in the commit, the table to the store and from there, and no token does.
+    # The commit carries the text, the store carries the table, and the store receives no token.
     assert [(r.method, r.status, r.has_token) for r in hub.requests if r.store] == [
         ("PUT", 200, False), ("GET", 200, False)
     ]  # fmt: skip
@@ -72,28 +76,28 @@ def test_a_commit_of_a_text_and_a_parquet_file(hub, api, dataset, tmp_path):
     }
 
 
-def by(api: HfApi, token: str | bool) -> HfApi:
+def make_client(api: HfApi, token: str | bool) -> HfApi:
     return HfApi(endpoint=api.endpoint, token=token)
 
 
 @pytest.mark.parametrize(
     ("call", "error", "status"),
     [
-        (lambda api: by(api, "hf_unknown").whoami(), HfHubHTTPError, 401),
-        (lambda api: by(api, "hf_unknown").create_repo("clinic/x"), HfHubHTTPError, 401),
-        (lambda api: by(api, False).create_repo("clinic/x"), HfHubHTTPError, 401),
-        (lambda api: by(api, "hf_reader").create_repo("clinic/x"), HfHubHTTPError, 403),
+        (lambda api: make_client(api, "hf_unknown").whoami(), HfHubHTTPError, 401),
+        (lambda api: make_client(api, "hf_unknown").create_repo("clinic/x"), HfHubHTTPError, 401),
+        (lambda api: make_client(api, False).create_repo("clinic/x"), HfHubHTTPError, 401),
+        (lambda api: make_client(api, "hf_reader").create_repo("clinic/x"), HfHubHTTPError, 403),
         (lambda api: api.create_repo("elsewhere/x"), HfHubHTTPError, 403),
         (lambda api: api.create_repo(ID, repo_type="dataset"), HfHubHTTPError, 409),
         (lambda api: api.dataset_info("clinic/none"), RepositoryNotFoundError, 404),
-        (lambda api: by(api, False).dataset_info("clinic/none"), RepositoryNotFoundError, 401),
-        (lambda api: by(api, "hf_bob").dataset_info("clinic/hidden"), RepositoryNotFoundError, 404),
+        (lambda api: make_client(api, False).dataset_info("clinic/none"), RepositoryNotFoundError, 401),
+        (lambda api: make_client(api, "hf_bob").dataset_info("clinic/hidden"), RepositoryNotFoundError, 404),
         (lambda api: api.dataset_info(ID, revision="v9"), RevisionNotFoundError, 404),
         (lambda api: list(api.list_repo_tree(ID, "none", repo_type="dataset")), RemoteEntryNotFoundError, 404),
         (lambda api: api.hf_hub_download(ID, "none.txt", repo_type="dataset"), RemoteEntryNotFoundError, 404),
         (lambda api: api.delete_file("none.txt", ID, repo_type="dataset"), RemoteEntryNotFoundError, 404),
         (lambda api: write(api, {"a.txt": b""}, parent_commit="0" * 40), HfHubHTTPError, 412),
-        (lambda api: write(by(api, "hf_bob"), {"a.txt": b""}), HfHubHTTPError, 403),
+        (lambda api: write(make_client(api, "hf_bob"), {"a.txt": b""}), HfHubHTTPError, 403),
         (lambda api: write(api, {"README.md": b"---\nconfigs: [\n---\n"}), ValueError, None),
     ],
 )
@@ -123,13 +127,13 @@ def test_the_store_takes_signed_addresses_and_no_token(headers, query, status):
 
 
 @given(st.binary(min_size=1, max_size=40), st.integers(0, 50), st.integers(0, 50))
-def test_a_range_is_a_slice(content, first, last):
+def test_a_range_is_a_slice(content, first_byte, last_byte):
     hub = Hub()
     oid = hub.add("model", "m", {"f": content}).commits[-1].oid
     for header, expected in {
-        f"bytes={first}-{last}": content[first : last + 1],
-        f"bytes={first}-": content[first:],
-        f"bytes=-{last}": content[-last:] if last else b"",
+        f"bytes={first_byte}-{last_byte}": content[first_byte : last_byte + 1],
+        f"bytes={first_byte}-": content[first_byte:],
+        f"bytes=-{last_byte}": content[-last_byte:] if last_byte else b"",
     }.items():
-        _, found = answer(hub, "GET", f"/api/resolve-cache/models/clinic/m/{oid}/f", {"Range": header}, b"")
-        assert (found.status, found.body) == (206, expected) if expected else found.status == 416
+        _, reply = answer(hub, "GET", f"/api/resolve-cache/models/clinic/m/{oid}/f", {"Range": header}, b"")
+        assert (reply.status, reply.body) == (206, expected) if expected else reply.status == 416

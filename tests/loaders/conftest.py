@@ -1,4 +1,4 @@
-"""One phantom of every source for all tests of the readers."""
+"""Session fixture with one phantom of every source, for all tests of the readers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def written(
     phantom_wrong_lung_roots: dict[str, Path],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, Path]:
-    """Every source of seed 0, by its id. Tests only read it."""
-    here = phantom_wrong_lung_roots | phantom_surgx_roots | phantom_heal_roots | phantom_item_roots | phantom_roots
-    others = [name for name in phantom.SOURCES if name not in here]
-    return here | phantom.write(tmp_path_factory.mktemp("phantom-rest"), seed=0, sources=others)
+    """Root folders of all phantoms (seed 0) by source id. Tests only read them."""
+    roots = phantom_wrong_lung_roots | phantom_surgx_roots | phantom_heal_roots | phantom_item_roots | phantom_roots
+    source_names = [name for name in phantom.SOURCES if name not in roots]
+    return roots | phantom.write(tmp_path_factory.mktemp("phantom-rest"), seed=0, sources=source_names)

@@ -1,4 +1,4 @@
-"""What a refusal of a file must name."""
+"""Check the location and the message of an InputError."""
 
 from pathlib import Path
 
@@ -7,10 +7,10 @@ import pytest
 from medfaith.loaders.errors import InputError
 
 
-def fault(read, *args, where: Path | str, row=None, column=None) -> str:
-    """The message of the InputError that `read(*args)` raises; it names this place, and what to do."""
+def get_fault(reader, *args, where: Path | str, row=None, column=None) -> str:
+    """Return the message of the InputError that `reader(*args)` raises, after checking its location and its advice."""
     with pytest.raises(InputError) as error:
-        read(*args)
+        reader(*args)
     assert (error.value.where, error.value.row, error.value.column) == (str(where), row, column)
     assert "what to do" in str(error.value)
     return str(error.value)

@@ -1,4 +1,4 @@
-"""Ramps of grey, DICOM files of them, and how the tests open an image by its key."""
+"""Grey ramps, DICOM files of them, and helpers that open an image by its key."""
 
 import numpy as np
 import pydicom
@@ -12,7 +12,7 @@ from pydicom.uid import (
 
 from medfaith.loaders import images
 
-SOURCE = "chest_imagenome"  # its reader leaves a key as it is: a path below the root
+SOURCE = "chest_imagenome"  # its reader uses a key unchanged: a path below the root
 RAMP_8 = np.arange(256, dtype=np.uint8).reshape(16, 16)
 RAMP_12 = np.linspace(0, 4095, 24 * 20).round().astype(np.uint16).reshape(24, 20)
 
@@ -21,8 +21,8 @@ def open_key(root, key, source=SOURCE):
     return images.open_image({"source": source, "key": key, "view": "frontal"}, {source: root})
 
 
-def grey_of(image):
-    """The grey values of an RGB image whose channels must be equal."""
+def get_grey(image):
+    """Return the grey values of an RGB image; its channels must be equal."""
     assert image.mode == "RGB"
     pixels = np.asarray(image).astype(int)
     assert (pixels[..., 0] == pixels[..., 1]).all()
@@ -31,7 +31,7 @@ def grey_of(image):
 
 
 def write_dicom(path, pixels, *, bits=None, photometric="MONOCHROME2", syntax=ExplicitVRLittleEndian, **elements):
-    """A DICOM file as a digital X-ray system would write it; `elements` are added by keyword."""
+    """Write a DICOM file like that of a digital X-ray system; `elements` are added by keyword."""
     meta = FileMetaDataset()
     meta.MediaStorageSOPClassUID = DigitalXRayImageStorageForPresentation
     meta.MediaStorageSOPInstanceUID = generate_uid()
@@ -60,5 +60,5 @@ def write_dicom(path, pixels, *, bits=None, photometric="MONOCHROME2", syntax=Ex
     return dataset
 
 
-def scaled(values, low, high):
+def scale_to_grey(values, low, high):
     return np.rint(np.clip((np.asarray(values, float) - low) / (high - low), 0, 1) * 255)

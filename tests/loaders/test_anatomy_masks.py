@@ -1,4 +1,4 @@
-"""Anatomy masks: one phantom's regions, written in every layout that is read, come back as the same RLEs."""
+"""Anatomy masks: every supported layout of one phantom's regions gives the same RLEs."""
 
 import ast
 import importlib.util
@@ -15,7 +15,7 @@ from medfaith.loaders import anatomy_masks, rle
 from medfaith.loaders.anatomy_masks import ANATOMIES, open_masks
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.phantom.chest import chest
-from tests.loaders.faults import fault
+from tests.loaders.faults import get_fault
 
 SIZE = (48, 40)
 STRUCTURES = {"right lung": 135, "left lung": 136, "heart": 121, "aorta": 127, "trachea": 154}
@@ -23,15 +23,15 @@ REGIONS = {f"image{seed}": chest([], seed=seed, size=SIZE).regions for seed in (
 CATEGORIES = [{"id": index, "name": name, "supercategory": name} for name, index in STRUCTURES.items()]
 
 
-def stack(regions):
-    """The 159 masks as CXAS keeps them, those that are not tested all set."""
+def stack_masks(regions):
+    """Stack the 159 masks in the order of CXAS; masks that are not tested are all ones."""
     masks = np.ones((159, *SIZE), dtype=bool)
     for name, index in STRUCTURES.items():
         masks[index] = regions[name]
     return masks
 
 
-def annotations(regions, image_id):
+def make_annotations(regions, image_id):
     return [
         {"id": 7, "image_id": image_id, "category_id": index, "segmentation": rle.encode(regions[name])}
         for name, index in STRUCTURES.items()
@@ -54,7 +54,7 @@ def write_pictures(root, names=(*STRUCTURES, "mediastinum"), label=str, levels=l
 
 
 def write_grey_png(root):
-    """8-bit masks with labels spelt another way."""
+    """Write 8-bit masks with a different spelling of the labels."""
     labels = {"right lung": "Lung_Right", "left lung": "Left-Lung"}
     write_pictures(root, STRUCTURES, lambda n: labels.get(n, n.upper()), lambda mask: mask.astype(np.uint8) * 255)
 
@@ -62,23 +62,23 @@ def write_grey_png(root):
 def write_arrays(root, suffix):
     for image, regions in REGIONS.items():
         if suffix == "npy":
-            np.save(root / f"{image}.npy", stack(regions))
+            np.save(root / f"{image}.npy", stack_masks(regions))
         else:
-            np.savez_compressed(root / f"{image}.npz", stack(regions).astype(np.uint8))
+            np.savez_compressed(root / f"{image}.npz", stack_masks(regions).astype(np.uint8))
 
 
 def write_coco(root, **size):
-    """One standard file for all images."""
+    """Write one standard COCO file for all images."""
     images = [{"id": n, "file_name": f"train/{image}.dicom", **size} for n, image in enumerate(REGIONS)]
-    marked = [entry for n, regions in enumerate(REGIONS.values()) for entry in annotations(regions, n)]
+    marked = [entry for n, regions in enumerate(REGIONS.values()) for entry in make_annotations(regions, n)]
     write_json(root / "masks.json", {"images": images, "categories": CATEGORIES, "annotations": marked})
 
 
 def write_cxas_json(root):
-    """One file an image: images nested twice, sizes absent."""
+    """Write one file for each image, with nested image lists and without sizes."""
     for image, regions in REGIONS.items():
         nested = [[{"id": 1, "file_name": f"/data/{image}.png"}]]
-        document = {"images": nested, "categories": CATEGORIES, "annotations": annotations(regions, 1)}
+        document = {"images": nested, "categories": CATEGORIES, "annotations": make_annotations(regions, 1)}
         write_json(root / f"{image}.json", document)
 
 
@@ -99,7 +99,7 @@ def test_every_layout_gives_the_phantoms_regions_at_any_size_of_the_image(tmp_pa
     masks = open_masks(tmp_path)
     assert list(masks) == sorted(REGIONS)
     assert "image3" not in masks
-    assert masks.get_declared_size("image1") is None  # no size is made up
+    assert masks.get_declared_size("image1") is None  # an absent size stays absent
     for image, regions in REGIONS.items():
         expected = {name: rle.encode(regions[name]) for name in ANATOMIES}
         assert masks.read(image) == expected
@@ -135,7 +135,7 @@ def test_a_square_mask_fits_any_image_and_no_other_mask_does(tmp_path):
     write_mask(tmp_path / "a" / "heart.png", heart[:, :10])
     assert masks.read("a", (401, 200)) == {"heart": rle.resize_mask(heart[:, :10], (401, 200))}
     for size in [(200, 400), (400, 210)]:
-        assert "10 x 20, the image a" in fault(masks.read, "a", size, where=tmp_path / "a")
+        assert "10 x 20, the image a" in get_fault(masks.read, "a", size, where=tmp_path / "a")
 
 
 def test_thirds_are_of_the_lungs_height_and_make_up_the_lung(tmp_path):
@@ -143,9 +143,9 @@ def test_thirds_are_of_the_lungs_height_and_make_up_the_lung(tmp_path):
     lung[5:36, 3:9] = True  # 31 rows: 10, 11 and 10
     write_mask(tmp_path / "a" / "left lung.png", lung)
     zones = [f"left {zone} lung" for zone in ("upper", "middle", "lower")]
-    read = open_masks(tmp_path, zones).read("a")
-    assert [rle.compute_bounding_box(read[zone]) for zone in zones] == [(3, 5, 6, 10), (3, 15, 6, 11), (3, 26, 6, 10)]
-    assert rle.union([read[zone] for zone in zones]) == rle.encode(lung)
+    masks = open_masks(tmp_path, zones).read("a")
+    assert [rle.compute_bounding_box(masks[zone]) for zone in zones] == [(3, 5, 6, 10), (3, 15, 6, 11), (3, 26, 6, 10)]
+    assert rle.union([masks[zone] for zone in zones]) == rle.encode(lung)
 
 
 @pytest.mark.parametrize("layout", list(LAYOUTS)[:-1])
@@ -153,7 +153,7 @@ def test_missing_and_empty_masks_are_left_out_and_counted(tmp_path, layout):
     LAYOUTS[layout](tmp_path)
     empty = ["heart", "left upper lobe"]
     if layout in ("npy", "npz"):
-        masks = stack(REGIONS["image1"])
+        masks = stack_masks(REGIONS["image1"])
         masks[[121, 150]] = False
         (np.save if layout == "npy" else np.savez_compressed)(tmp_path / f"image1.{layout}", masks)
     elif layout in ("png", "grey png"):
@@ -163,8 +163,8 @@ def test_missing_and_empty_masks_are_left_out_and_counted(tmp_path, layout):
     else:
         path = min(tmp_path.iterdir())
         document = json.loads(path.read_text())
-        kept = [entry for entry in document["annotations"] if entry["category_id"] != 121]
-        write_json(path, document | {"annotations": kept})
+        annotations = [entry for entry in document["annotations"] if entry["category_id"] != 121]
+        write_json(path, document | {"annotations": annotations})
         empty = []
     masks = open_masks(tmp_path, ("heart", "right lower lung", "left upper lobe"))
     assert list(masks.read("image1")) == ["right lower lung"]
@@ -194,10 +194,10 @@ def test_several_annotations_of_one_anatomy_are_united(tmp_path):
     assert open_masks(tmp_path, ("heart",)).read("a") == {"heart": rle.encode(halves[0] | halves[1])}
 
 
-# --- what is wrong with a file ----------------------------------------------------------------------------------------
+# --- faults of a file -------------------------------------------------------------------------------------------------
 
 
-def coco(**changes):
+def make_coco(**changes):
     document = {
         "images": [{"id": 1, "file_name": "a.png", "width": 4, "height": 6}],
         "categories": [{"id": 3, "name": "heart"}],
@@ -206,11 +206,11 @@ def coco(**changes):
     return document | changes
 
 
-def annotation(segmentation, image_id=1, category_id=3):
+def make_annotation(segmentation, image_id=1, category_id=3):
     return [{"image_id": image_id, "category_id": category_id, "segmentation": segmentation}]
 
 
-TWO_SIZES = [*annotation(rle.encode(np.eye(4, 6))), *annotation(rle.encode(np.eye(6, 4)))]
+TWO_SIZES = [*make_annotation(rle.encode(np.eye(4, 6))), *make_annotation(rle.encode(np.eye(6, 4)))]
 
 
 @pytest.mark.parametrize(
@@ -218,23 +218,26 @@ TWO_SIZES = [*annotation(rle.encode(np.eye(4, 6))), *annotation(rle.encode(np.ey
     [
         ("[]", "no list 'categories'"),
         ("{", "as JSON"),
-        (coco(images={}), "no list 'images'"),
-        (coco(images=[1]), "row 1 of images: int"),
-        (coco(images=[{"id": 1}]), "row 1 of images, column 'file_name'"),
-        (coco(images=[{"id": True, "file_name": "a"}]), "column 'id'"),
-        (coco(images=[{"id": 1, "file_name": "a"}, {"id": 2, "file_name": "b/a.png"}]), "two images are called 'a'"),
-        (coco(images=[{"id": 1, "file_name": "a", "width": 4}]), "column 'height'"),
-        (coco(images=[{"id": 1, "file_name": "a", "width": 4, "height": -6}]), "4 x -6"),
-        (coco(categories=[{"id": 3}]), "row 1 of categories, column 'name'"),
-        (coco(images=[{"id": 1, "file_name": name} for name in "ab"]), "the id 1 is that of an earlier"),
-        (coco(images=[{"id": 1, "file_name": "a"}], annotations=TWO_SIZES), "another annotation of .heart."),
-        (coco(annotations=annotation({}, image_id=2)), "row 1 of annotations: image_id 2"),
-        (coco(annotations=annotation({}, category_id=2)), "row 1 of annotations: category_id 2"),
-        (coco(annotations=annotation(None)), "row 1 of annotations: mask of 'heart': size None"),
-        (coco(annotations=annotation([[1, 1, 2, 2, 3, 1]])), "mask of 'heart': size None"),
-        (coco(annotations=annotation({"size": [6, 4], "counts": "~~"})), "outside the code"),
-        (coco(annotations=annotation({"size": [6, 4], "counts": [1, 2]})), "3 pixels; expected 6 x 4"),
-        (coco(annotations=annotation(rle.encode(np.eye(4, 6)))), r"size \[4, 6\]; its image has \[6, 4\]"),
+        (make_coco(images={}), "no list 'images'"),
+        (make_coco(images=[1]), "row 1 of images: int"),
+        (make_coco(images=[{"id": 1}]), "row 1 of images, column 'file_name'"),
+        (make_coco(images=[{"id": True, "file_name": "a"}]), "column 'id'"),
+        (
+            make_coco(images=[{"id": 1, "file_name": "a"}, {"id": 2, "file_name": "b/a.png"}]),
+            "two images are called 'a'",
+        ),
+        (make_coco(images=[{"id": 1, "file_name": "a", "width": 4}]), "column 'height'"),
+        (make_coco(images=[{"id": 1, "file_name": "a", "width": 4, "height": -6}]), "4 x -6"),
+        (make_coco(categories=[{"id": 3}]), "row 1 of categories, column 'name'"),
+        (make_coco(images=[{"id": 1, "file_name": name} for name in "ab"]), "the id 1 is that of an earlier"),
+        (make_coco(images=[{"id": 1, "file_name": "a"}], annotations=TWO_SIZES), "another annotation of .heart."),
+        (make_coco(annotations=make_annotation({}, image_id=2)), "row 1 of annotations: image_id 2"),
+        (make_coco(annotations=make_annotation({}, category_id=2)), "row 1 of annotations: category_id 2"),
+        (make_coco(annotations=make_annotation(None)), "row 1 of annotations: mask of 'heart': size None"),
+        (make_coco(annotations=make_annotation([[1, 1, 2, 2, 3, 1]])), "mask of 'heart': size None"),
+        (make_coco(annotations=make_annotation({"size": [6, 4], "counts": "~~"})), "outside the code"),
+        (make_coco(annotations=make_annotation({"size": [6, 4], "counts": [1, 2]})), "3 pixels; expected 6 x 4"),
+        (make_coco(annotations=make_annotation(rle.encode(np.eye(4, 6)))), r"size \[4, 6\]; its image has \[6, 4\]"),
     ],
     ids=str,
 )
@@ -247,14 +250,14 @@ def test_a_broken_coco_file_is_named_with_its_entry(tmp_path, document, reason):
 
 
 @pytest.mark.parametrize(
-    ("names", "words"),
+    ("names", "message"),
     [("ab", r"b\.json: holds the masks of a"), (("test", "train"), r"train\.json: image 'a' is also in test\.json")],
     ids=["a file of one image holds another", "an image in two files"],
 )
-def test_coco_files_that_disagree_about_their_images_are_refused(tmp_path, names, words):
+def test_coco_files_that_disagree_about_their_images_are_refused(tmp_path, names, message):
     for name in names:
-        write_json(tmp_path / f"{name}.json", coco())
-    with pytest.raises(InputError, match=words):
+        write_json(tmp_path / f"{name}.json", make_coco())
+    with pytest.raises(InputError, match=message):
         [open_masks(tmp_path, ("heart",)).read(image) for image in names]
 
 
@@ -275,7 +278,7 @@ def test_a_png_that_is_no_mask_is_named(tmp_path, picture, reason):
     path = tmp_path / "a" / "heart.png"
     path.parent.mkdir()
     path.write_bytes(picture) if isinstance(picture, bytes) else Image.fromarray(picture).save(path)
-    assert re.search(reason, fault(open_masks(tmp_path).read, "a", where=path))
+    assert re.search(reason, get_fault(open_masks(tmp_path).read, "a", where=path))
 
 
 def test_two_names_of_one_structure_are_refused(tmp_path):
@@ -293,7 +296,7 @@ def test_two_names_of_one_structure_are_refused(tmp_path):
         (np.zeros((159, 4, 4), dtype=np.float32), "float32"),
         (np.array([{}]), "damaged"),
         (b"rest", "damaged"),
-        (None, "damaged"),  # an npz without any array
+        (None, "damaged"),  # an npz without arrays
     ],
 )
 @pytest.mark.parametrize("suffix", ["npy", "npz"])
@@ -303,7 +306,7 @@ def test_an_array_of_another_kind_is_named(tmp_path, array, reason, suffix):
         path.write_bytes(array)
     else:
         np.save(path, array) if suffix == "npy" else np.savez(path, *([] if array is None else [array]))
-    assert re.search(reason, fault(open_masks(tmp_path).read, "a", where=path))
+    assert re.search(reason, get_fault(open_masks(tmp_path).read, "a", where=path))
 
 
 @pytest.mark.parametrize(
@@ -328,11 +331,11 @@ def test_an_unknown_anatomy_is_refused(tmp_path):
 
 
 def test_the_defaults_are_defined_and_match_the_segmenters_own_list():
-    """Indices against torchxrayvision's list of the 159 masks, which is read without importing it (and torch)."""
+    """Compare the indices with torchxrayvision's list of the 159 masks, read without importing it (and torch)."""
     (package,) = importlib.util.find_spec("torchxrayvision").submodule_search_locations  # pyright: ignore[reportGeneralTypeIssues]
     module = ast.parse((Path(package) / "baseline_models/chestx_anatomy/__init__.py").read_text(encoding="utf-8"))
-    given = {ast.unparse(node.target): node.value for node in module.body if isinstance(node, ast.AnnAssign)}
-    targets = ast.literal_eval(given["TARGETS"] or ast.List())
+    assigned_values = {ast.unparse(node.target): node.value for node in module.body if isinstance(node, ast.AnnAssign)}
+    targets = ast.literal_eval(assigned_values["TARGETS"] or ast.List())
     assert len(targets) == 159
     structures, thirds = anatomy_masks._load_definitions()
     assert all(name in structures or thirds[name]["of"] in structures for name in ANATOMIES)

@@ -1,4 +1,4 @@
-"""Whole or absent: what a failed write leaves of a file and of a folder."""
+"""Atomic writes: the state of a file and of a folder after a failed write."""
 
 from __future__ import annotations
 

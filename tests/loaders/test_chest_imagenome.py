@@ -1,4 +1,4 @@
-"""The gold dataset of Chest ImaGenome: what is read of each of its files, and every fault by name."""
+"""The gold dataset of Chest ImaGenome: the contents of each file, and an error message for every fault."""
 
 from __future__ import annotations
 
@@ -12,49 +12,56 @@ from hypothesis import strategies as st
 
 from medfaith.loaders import chest_imagenome, mimic_cxr
 from medfaith.loaders.chest_imagenome import ATTRIBUTE_COLUMNS, CORNERS, FILES, GOLD_COLUMNS, Mention
-from tests.loaders.faults import fault
+from tests.loaders.faults import get_fault
 
 PATIENT, STUDY = "10000032", "50414267"
 BOXES = {"left lung": (1300, 200, 2300, 2100), "right lung": (150, 190, 1200, 2000.5), "trachea": (-8, 0, 90, 0)}
 NOT_FOUND = dict.fromkeys(CORNERS, "")
 
 
-def dicom(n=0):
+def make_dicom_id(n=0):
     return f"02aa804e-bde0afdd-112c0b34-7bc16630-{n:08x}"
 
 
-def sentence(number=1):
-    ids = {"patient_id": PATIENT, "study_id": STUDY, "image_id": f"{dicom()}.dcm", "row_id": f"{STUDY}|{number}"}
+def make_sentence(number=1):
+    ids = {
+        "patient_id": PATIENT,
+        "study_id": STUDY,
+        "image_id": f"{make_dicom_id()}.dcm",
+        "row_id": f"{STUDY}|{number}",
+    }
     return ids | {"sentence": f"Sentence {number}."}
 
 
-def attribute(number=1):
-    said = {"bbox": "left lung", "relation": "1", "label_name": "lung opacity", "categoryID": "anatomicalfinding"}
-    return sentence(number) | said | {"context": "yes"}
+def make_attribute(number=1):
+    fields = {"bbox": "left lung", "relation": "1", "label_name": "lung opacity", "categoryID": "anatomicalfinding"}
+    return make_sentence(number) | fields | {"context": "yes"}
 
 
-def gold(number=1, box="left lung", label="lung opacity", context="yes", **other):
-    said = {"bbox": box, "label_name": label, "context": context, "coord_original": str(list(BOXES[box]))}
-    return attribute(number) | said | other
+def make_gold_row(number=1, box="left lung", label="lung opacity", context="yes", **columns):
+    fields = {"bbox": box, "label_name": label, "context": context, "coord_original": str(list(BOXES[box]))}
+    return make_attribute(number) | fields | columns
 
 
-def comparison(number=1):
-    said = {"bbox": "left lung", "label_name": "pleural effusion", "comparison": "no change;;improved"}
-    ids = {"patient_id": PATIENT, "current_image_id": dicom(1), "previous_image_id": dicom(0)}
-    return ids | said | {"sentence": f"Less\neffusion {number}."}
+def make_comparison(number=1):
+    fields = {"bbox": "left lung", "label_name": "pleural effusion", "comparison": "no change;;improved"}
+    ids = {"patient_id": PATIENT, "current_image_id": make_dicom_id(1), "previous_image_id": make_dicom_id(0)}
+    return ids | fields | {"sentence": f"Less\neffusion {number}."}
 
 
-def box(number: object = 1, corners=BOXES["left lung"], n=0):
-    return {"image_id": f"{dicom(n)}.dcm", "bbox_name": f"box {number}"} | dict(zip(CORNERS, corners, strict=True))
+def make_box(number: object = 1, corners=BOXES["left lung"], n=0):
+    return {"image_id": f"{make_dicom_id(n)}.dcm", "bbox_name": f"box {number}"} | dict(
+        zip(CORNERS, corners, strict=True)
+    )
 
 
-def scaling(number=1):
-    return {"image_id": f"{dicom(number)}.dcm", "top": 0, "bottom": 0, "left": 18, "right": 19, "ratio": 0.0733}
+def make_scaling(number=1):
+    return {"image_id": f"{make_dicom_id(number)}.dcm", "top": 0, "bottom": 0, "left": 18, "right": 19, "ratio": 0.0733}
 
 
 ROWS = {
-    "gold": gold, "anatomy": box, "all_sentences": sentence, "attributes": attribute, "comparisons": comparison,
-    "automatic_boxes": box, "scaling": scaling,
+    "gold": make_gold_row, "anatomy": make_box, "all_sentences": make_sentence, "attributes": make_attribute,
+    "comparisons": make_comparison, "automatic_boxes": make_box, "scaling": make_scaling,
 }  # fmt: skip
 NEEDED = {kind: tuple(row()) for kind, row in ROWS.items()} | {"gold": GOLD_COLUMNS, "attributes": ATTRIBUTE_COLUMNS}
 
@@ -64,7 +71,7 @@ def read(root: Path, kind: str):
 
 
 def write(root: Path, kind: str, rows) -> Path:
-    """The file as pandas writes it, with columns that no reader reads, beside the required ones, which are empty."""
+    """Write the file with pandas, with extra columns that no reader uses and empty required columns."""
     (root / "gold_dataset").mkdir(exist_ok=True)
     for needed in chest_imagenome.REQUIRED:
         (root / FILES[needed]).touch()
@@ -74,40 +81,40 @@ def write(root: Path, kind: str, rows) -> Path:
     return path
 
 
-# --- what is read -----------------------------------------------------------------------------------------------------
+# --- contents ---------------------------------------------------------------------------------------------------------
 
 
 def test_rows_of_one_row_id_make_a_sentence(tmp_path):
     rows = [
-        gold(2, "trachea", "normal", sentence="Midline  trachea. "),
-        gold(1, "right lung", "pneumothorax", "no", relation=0),
-        gold(1, "left lung", "pneumothorax", "no", relation=0),
-        gold(1, "left lung", "abnormal"),
-        gold(2, "left lung", sentence="Midline  trachea. "),
+        make_gold_row(2, "trachea", "normal", sentence="Midline  trachea. "),
+        make_gold_row(1, "right lung", "pneumothorax", "no", relation=0),
+        make_gold_row(1, "left lung", "pneumothorax", "no", relation=0),
+        make_gold_row(1, "left lung", "abnormal"),
+        make_gold_row(2, "left lung", sentence="Midline  trachea. "),
     ]
     write(tmp_path, "gold", [dict(reversed(row.items())) for row in rows])  # the header decides which column is which
-    second, first = chest_imagenome.read_gold(tmp_path)
-    assert (second.id, first.id) == (f"{STUDY}|2", f"{STUDY}|1")
-    assert (first.patient_id, first.study_id, first.image_id) == (PATIENT, STUDY, dicom())
-    assert second.sentence == "Midline  trachea."
-    assert list(first.boxes.items()) == [(name, BOXES[name]) for name in ("right lung", "left lung")]
-    assert first.mentions == (
+    sentence_2, sentence_1 = chest_imagenome.read_gold(tmp_path)
+    assert (sentence_2.id, sentence_1.id) == (f"{STUDY}|2", f"{STUDY}|1")
+    assert (sentence_1.patient_id, sentence_1.study_id, sentence_1.image_id) == (PATIENT, STUDY, make_dicom_id())
+    assert sentence_2.sentence == "Midline  trachea."
+    assert list(sentence_1.boxes.items()) == [(name, BOXES[name]) for name in ("right lung", "left lung")]
+    assert sentence_1.mentions == (
         Mention("right lung", "pneumothorax", "no", False),
         Mention("left lung", "pneumothorax", "no", False),
         Mention("left lung", "abnormal", "yes", True),
     )
-    assert second.boxes["trachea"] == (-8, 0, 90, 0)
-    assert chest_imagenome.key(first) == mimic_cxr.key(PATIENT, STUDY, dicom())
+    assert sentence_2.boxes["trachea"] == (-8, 0, 90, 0)
+    assert chest_imagenome.key(sentence_1) == mimic_cxr.key(PATIENT, STUDY, make_dicom_id())
     assert chest_imagenome.list_image_paths("files/a.jpg") == ("files/a.jpg",)
 
 
 def test_a_box_and_an_image_that_the_annotations_have_not_are_read(tmp_path):
-    write(tmp_path, "anatomy", [box(n, corners, image) for image in range(2) for n, corners in BOXES.items()])
+    write(tmp_path, "anatomy", [make_box(n, corners, image) for image in range(2) for n, corners in BOXES.items()])
     annotated = {f"box {name}": corners for name, corners in BOXES.items()}
-    assert chest_imagenome.read_anatomy(tmp_path) == {dicom(n): annotated for n in range(2)}
-    write(tmp_path, "gold", [gold(1, bbox="spine"), gold(2, image_id=f"{dicom(5)}.dcm")])
-    spine, other = chest_imagenome.read_gold(tmp_path)
-    assert (list(spine.boxes), other.image_id) == (["spine"], dicom(5))
+    assert chest_imagenome.read_anatomy(tmp_path) == {make_dicom_id(n): annotated for n in range(2)}
+    write(tmp_path, "gold", [make_gold_row(1, bbox="spine"), make_gold_row(2, image_id=f"{make_dicom_id(5)}.dcm")])
+    spine, other_sentence = chest_imagenome.read_gold(tmp_path)
+    assert (list(spine.boxes), other_sentence.image_id) == (["spine"], make_dicom_id(5))
 
 
 NUMBER = st.integers(0, 4000) | st.floats(0, 4000)
@@ -118,18 +125,18 @@ ORDERED = st.tuples(NUMBER, NUMBER).map(sorted)
 @given(ORDERED, ORDERED)
 def test_corners_are_what_python_reads(tmp_path, x, y):
     corners = [x[0], y[0], x[1], y[1]]
-    write(tmp_path, "anatomy", [box(corners=corners)])
-    assert chest_imagenome.read_anatomy(tmp_path) == {dicom(): {"box 1": pytest.approx(tuple(corners))}}
-    write(tmp_path, "gold", [gold(coord_original=str(corners))])
-    (one,) = chest_imagenome.read_gold(tmp_path)
-    assert one.boxes["left lung"] == tuple(ast.literal_eval(str(corners)))
+    write(tmp_path, "anatomy", [make_box(corners=corners)])
+    assert chest_imagenome.read_anatomy(tmp_path) == {make_dicom_id(): {"box 1": pytest.approx(tuple(corners))}}
+    write(tmp_path, "gold", [make_gold_row(coord_original=str(corners))])
+    (row,) = chest_imagenome.read_gold(tmp_path)
+    assert row.boxes["left lung"] == tuple(ast.literal_eval(str(corners)))
 
 
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
-        ("all_sentences", [{}, {"image_id": dicom(1)}]),
-        ("comparisons", [{}, {"previous_image_id": f"{dicom(2)}.dcm", "comparison": "worsened"}]),
+        ("all_sentences", [{}, {"image_id": make_dicom_id(1)}]),
+        ("comparisons", [{}, {"previous_image_id": f"{make_dicom_id(2)}.dcm", "comparison": "worsened"}]),
         ("attributes", [{"bbox": "unknown", "context": "no"}, *({"relation": value} for value in ("0", "0.0", "1.0"))]),
     ],
 )
@@ -143,16 +150,16 @@ def test_a_table_of_sentences_is_read_as_text_in_the_order_of_the_columns(tmp_pa
 
 
 def test_scaling(tmp_path):
-    write(tmp_path, "scaling", [scaling(1), scaling(2) | {"top": 3, "ratio": 1}])
-    expected = {dicom(1): (0, 0, 18, 19, 0.0733), dicom(2): (3, 0, 18, 19, 1)}
+    write(tmp_path, "scaling", [make_scaling(1), make_scaling(2) | {"top": 3, "ratio": 1}])
+    expected = {make_dicom_id(1): (0, 0, 18, 19, 0.0733), make_dicom_id(2): (3, 0, 18, 19, 1)}
     assert read(tmp_path, "scaling") == {image: chest_imagenome.Scaling(*row) for image, row in expected.items()}
 
 
 def test_an_image_in_which_nothing_was_found_has_no_boxes(tmp_path):
     outside = [(-30, 10, -2, 90), (10, -30, 90, -1), (-30, 90, -2, 10)]
-    rows = [box(1, (-12.5, 190, 1200, 0)) | {"original_y1": -7}, box(2) | NOT_FOUND]
-    write(tmp_path, "automatic_boxes", rows + [box(n, corners, 1) for n, corners in enumerate(outside)])
-    assert read(tmp_path, "automatic_boxes") == {dicom(): {"box 1": (-12.5, -7, 1200, 0)}, dicom(1): {}}
+    rows = [make_box(1, (-12.5, 190, 1200, 0)) | {"original_y1": -7}, make_box(2) | NOT_FOUND]
+    write(tmp_path, "automatic_boxes", rows + [make_box(n, corners, 1) for n, corners in enumerate(outside)])
+    assert read(tmp_path, "automatic_boxes") == {make_dicom_id(): {"box 1": (-12.5, -7, 1200, 0)}, make_dicom_id(1): {}}
 
 
 WHOLE = st.integers(-300, 300)
@@ -164,12 +171,12 @@ BOX = st.tuples(WHOLE, WHOLE, WHOLE, WHOLE).filter(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
 @given(st.lists(BOX | st.none(), min_size=1, max_size=5))
 def test_exactly_the_boxes_with_a_place_in_the_image_are_kept(tmp_path, boxes):
-    """By pandas: those that have coordinates, and end at or beyond the first column and row."""
-    path = write(tmp_path, "automatic_boxes", [box(n, corners or ("",) * 4) for n, corners in enumerate(boxes)])
+    """Compare with pandas: boxes that have coordinates and end at or beyond the first column and row."""
+    path = write(tmp_path, "automatic_boxes", [make_box(n, corners or ("",) * 4) for n, corners in enumerate(boxes)])
     frame = pd.read_csv(path, sep="\t").drop(columns="other").dropna()
     frame = frame[(frame["original_x2"] >= 0) & (frame["original_y2"] >= 0)]
     expected = dict(zip(frame["bbox_name"], frame[list(CORNERS)].itertuples(index=False, name=None), strict=True))
-    assert read(tmp_path, "automatic_boxes") == {dicom(): expected}
+    assert read(tmp_path, "automatic_boxes") == {make_dicom_id(): expected}
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -178,14 +185,14 @@ def test_exactly_the_boxes_with_a_place_in_the_image_are_kept(tmp_path, boxes):
 @pytest.mark.parametrize(("kind", "column"), [(kind, column) for kind in ROWS for column in NEEDED[kind]])
 def test_a_column_that_is_missing_or_blank_is_named(tmp_path, kind, column):
     path = write(tmp_path, kind, [ROWS[kind](1), ROWS[kind](2) | {column: " "}])
-    assert "is blank" in fault(read, tmp_path, kind, where=path, row=2, column=column)
+    assert "is blank" in get_fault(read, tmp_path, kind, where=path, row=2, column=column)
     write(tmp_path, kind, pd.DataFrame([ROWS[kind](1)]).drop(columns=column))
-    assert "is missing" in fault(read, tmp_path, kind, where=path, column=column)
+    assert "is missing" in get_fault(read, tmp_path, kind, where=path, column=column)
 
 
 TABLES, ALL_BOXES = ("gold", "attributes", "all_sentences"), ("anatomy", "automatic_boxes")
 BACKWARD = "original_x1 to original_y2"
-CELLS = [  # the files, a column of theirs, words of the message, and what the cell holds
+CELLS = [  # file kinds, column, part of the message, cell values
     (("gold", "attributes"), "context", "yes or no", ["maybe", "Yes", "no, yes"]),
     (("gold", "attributes"), "relation", "0 or 1", [2, "1.00"]),
     ((*TABLES, "comparisons"), "patient_id", "8 digits", ["p10000032"]),
@@ -199,13 +206,13 @@ CELLS = [  # the files, a column of theirs, words of the message, and what the c
     (["gold"], "coord_original", "ends before it begins", ["[9, 2, 8, 4]", "[1, 5, 8, 4]"]),
     (ALL_BOXES, "bbox_name", "'box 1' again", ["box 1"]),
     (ALL_BOXES, "original_x1", "a number", ["many", "inf"]),
-    (["scaling"], "image_id", "repeats row 1", [dicom(1)]),
+    (["scaling"], "image_id", "repeats row 1", [make_dicom_id(1)]),
     (["scaling"], "ratio", "above 0", [0]),
     (["scaling"], "left", "a number", ["many"]),
 ]
 FIRST = {"row_id": f"{STUDY}|1", "sentence": "Sentence 1."}
 CHANGES = [
-    ("gold", FIRST | {"image_id": dicom(1)}, "image_id", "differs from row 1"),
+    ("gold", FIRST | {"image_id": make_dicom_id(1)}, "image_id", "differs from row 1"),
     ("gold", FIRST | {"study_id": "50414268"}, "study_id", "differs from row 1"),
     ("gold", FIRST | {"sentence": "Another."}, "sentence", "differs from row 1"),
     ("gold", FIRST | {"coord_original": "[0, 0, 1, 1]"}, "coord_original", "another box for 'left lung'"),
@@ -218,28 +225,28 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(
-    ("kind", "change", "column", "words"),
-    [(kind, {name: cell}, name, words) for kinds, name, words, cells in CELLS for kind in kinds for cell in cells]
+    ("kind", "change", "column", "message"),
+    [(kind, {name: cell}, name, message) for kinds, name, message, cells in CELLS for kind in kinds for cell in cells]
     + CHANGES,
 )
-def test_a_fault_of_a_cell_is_named(tmp_path, kind, change, column, words):
+def test_a_fault_of_a_cell_is_named(tmp_path, kind, change, column, message):
     path = write(tmp_path, kind, [ROWS[kind](1), ROWS[kind](2) | change])
-    assert words in fault(read, tmp_path, kind, where=path, row=2, column=column)
+    assert message in get_fault(read, tmp_path, kind, where=path, row=2, column=column)
 
 
 def test_a_name_that_was_not_found_before_is_a_name_again(tmp_path):
-    path = write(tmp_path, "automatic_boxes", [box() | NOT_FOUND, box()])
-    assert "'box 1' again" in fault(read, tmp_path, "automatic_boxes", where=path, row=2, column="bbox_name")
+    path = write(tmp_path, "automatic_boxes", [make_box() | NOT_FOUND, make_box()])
+    assert "'box 1' again" in get_fault(read, tmp_path, "automatic_boxes", where=path, row=2, column="bbox_name")
 
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_a_file_of_another_form_and_one_that_is_missing_are_named(tmp_path, kind):
     path = write(tmp_path, kind, [ROWS[kind](1)])
     path.write_text(path.read_text().replace("\t", ";").replace(",", ";"))
-    assert "are not separated by" in fault(read, tmp_path, kind, where=path)
+    assert "are not separated by" in get_fault(read, tmp_path, kind, where=path)
     path.unlink()
     if kind in chest_imagenome.REQUIRED:
-        fault(chest_imagenome.find_label_files, tmp_path, where=tmp_path)
+        get_fault(chest_imagenome.find_label_files, tmp_path, where=tmp_path)
     else:
         assert set(chest_imagenome.find_label_files(tmp_path)) == set(chest_imagenome.REQUIRED)
-    assert f"holds no {FILES[kind]}\n" in fault(read, tmp_path, kind, where=tmp_path)
+    assert f"holds no {FILES[kind]}\n" in get_fault(read, tmp_path, kind, where=tmp_path)

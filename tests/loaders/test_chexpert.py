@@ -1,4 +1,4 @@
-"""The CheXpert reader: both layouts, real labels, and every fault of a file by name."""
+"""The CheXpert reader: both layouts, real labels, and an error message for every fault of a file."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 from medfaith.loaders import chexpert, sources
 from medfaith.loaders.errors import InputError
-from tests.loaders.faults import fault
+from tests.loaders.faults import get_fault
 
 HEADER = ",".join(("Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *chexpert.LABELS))
 GOOD_PATH = "train/patient00001/study1/view1_frontal.jpg"
 
 
-def row(path: str, labels: str = "", ap_pa: str = "AP", side: str = "Frontal") -> str:
-    """A csv row; labels are given for Cardiomegaly, Edema, Pleural Effusion and are blank elsewhere."""
+def format_row(path: str, labels: str = "", ap_pa: str = "AP", side: str = "Frontal") -> str:
+    """Format a csv row with labels for Cardiomegaly, Edema and Pleural Effusion; the other labels are blank."""
     values = dict(zip(("Cardiomegaly", "Edema", "Pleural Effusion"), labels.split("/"), strict=False))
     return ",".join([path, "Female", "68", side, ap_pa, *(values.get(name, "") for name in chexpert.LABELS)])
 
@@ -31,7 +31,10 @@ def write(folder: Path, name: str, *rows: str, header: str = HEADER) -> Path:
 @pytest.mark.parametrize("prefix", ["", "CheXpert-v1.0/", "CheXpert-v1.0-small/"])
 def test_rows_are_the_same_for_every_prefix(tmp_path, prefix):
     keys = [f"train/patient00002/study10/view{view}.jpg" for view in ("1_frontal", "2_lateral")]
-    rows = [row(prefix + key, "1.0/-1.0/0.0", *other) for key, other in zip(keys, ((), ("", "Lateral")), strict=True)]
+    rows = [
+        format_row(prefix + key, "1.0/-1.0/0.0", *extra_columns)
+        for key, extra_columns in zip(keys, ((), ("", "Lateral")), strict=True)
+    ]
     table = chexpert.read_labels(write(tmp_path, "train.csv", *rows), "train")
     assert table["key"].to_pylist() == keys
     assert table["study_id"].to_pylist() == ["patient00002/study10"] * 2
@@ -51,11 +54,11 @@ def test_label_files_are_found_in_each_layout_and_foreign_ones_are_refused(tmp_p
     )
     for number, (folder, (name, split)) in enumerate(files):
         root = tmp_path / str(number)
-        path = write(root, folder + name, row(GOOD_PATH.replace("train", chexpert.FOLDERS[split])))
+        path = write(root, folder + name, format_row(GOOD_PATH.replace("train", chexpert.FOLDERS[split])))
         assert chexpert.find_label_files(root) == {split: path}
         assert chexpert.find_label_files(path) == {split: path}  # the csv itself
         renamed = path.rename(path.with_name("labels.csv"))
-        assert chexpert.find_label_files(renamed) == {split: renamed}  # told by its rows, not by its name
+        assert chexpert.find_label_files(renamed) == {split: renamed}  # recognized by its rows, not by its name
 
 
 def test_test_labels_are_one_row_a_study(tmp_path):
@@ -67,24 +70,25 @@ def test_test_labels_are_one_row_a_study(tmp_path):
     assert table["Edema"].to_pylist() == [0.0]
 
 
-GOOD = row(GOOD_PATH)
+GOOD = format_row(GOOD_PATH)
 
 
 @pytest.mark.parametrize(
-    ("rows", "header", "row_number", "column", "words"),
+    ("rows", "header", "row_number", "column", "message"),
     [
-        *(([GOOD, row("train/patient00002/study1/view1_frontal.jpg", value)], HEADER, 2, "Cardiomegaly", f": {shown}")
-          for value, shown in (("2.0", "2.0"), ("yes", "'yes'"), ("NULL", "'NULL'"))),
-        *(([GOOD, row(f"{path}_frontal.jpg")], HEADER, 2, "Path", "either prefix, or none")
+        *(([GOOD, format_row("train/patient00002/study1/view1_frontal.jpg", value)], HEADER, 2, "Cardiomegaly",
+           f": {text}")
+          for value, text in (("2.0", "2.0"), ("yes", "'yes'"), ("NULL", "'NULL'"))),
+        *(([GOOD, format_row(f"{path}_frontal.jpg")], HEADER, 2, "Path", "either prefix, or none")
           for path in ("train/patient1/view1", "Other/train/patient00001/study1/view1", "valid/patient1/study1/view1",
                        "../train/patient00001/study1/view1", "train/patient00002/study1/view99999999999")),
-        ([GOOD, row("train/patient00002/study1/view1_frontal.jpg"), GOOD], HEADER, 3, "Path", "repeats row 1"),
+        ([GOOD, format_row("train/patient00002/study1/view1_frontal.jpg"), GOOD], HEADER, 3, "Path", "repeats row 1"),
         ([GOOD + ",1.0"], HEADER + ",Edema", None, "Edema", "2 times"),
     ],
 )  # fmt: skip
-def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row_number, column, words):
+def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row_number, column, message):
     path = write(tmp_path, "train.csv", *rows, header=header)
-    assert words in fault(chexpert.read_labels, path, "train", where=path, row=row_number, column=column)
+    assert message in get_fault(chexpert.read_labels, path, "train", where=path, row=row_number, column=column)
 
 
 def test_the_real_train_labels():

@@ -1,4 +1,4 @@
-"""CheXStruct: labels by OpenI image, a missing row is unknown, and what is not as released is refused by name."""
+"""CheXStruct: labels by OpenI image, unknown for missing rows, and errors for files that differ from the release."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_images_are_called_as_in_openi(tmp_path, column):
 
 @pytest.mark.full
 def test_real_openi_ids_survive_the_way_to_a_dicom_name_and_back():
-    """Oracle: the 7,470 ids of the real reports (564 of them break the usual pattern)."""
+    """Compare with the 7,470 ids of the real reports (564 of them break the usual pattern)."""
     root = sources.resolve_roots({"openi": "torchxrayvision"}, environ={})["openi"]
     keys = [image.key for report in openi.read_reports(root) for image in report.images]
     assert len(keys) == 7470
@@ -66,7 +66,7 @@ def test_where_the_files_may_lie(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "messages"),
     [
         ("viewposition,ratio,label\n,2.7,1.0\n", ["'image_file'", "column is missing"]),
         ("image_file,viewposition,ratio\n3_IM-1-1.dcm,,2.7\n", ["'label'", "column is missing"]),
@@ -79,10 +79,10 @@ def test_where_the_files_may_lie(tmp_path):
         (HEADER + "../3_x.dcm,,2.7,1.0\n", ["row 1", "../3_x.dcm"]),
     ],
 )
-def test_what_is_not_as_released_is_refused_by_name(tmp_path, text, words):
+def test_what_is_not_as_released_is_refused_by_name(tmp_path, text, messages):
     with pytest.raises(InputError) as error:
         read(write(tmp_path, text))
-    for word in [f"{KNOB}.csv", "what to do", *words]:
+    for word in [f"{KNOB}.csv", "what to do", *messages]:
         assert word in str(error.value)
 
 
@@ -105,9 +105,9 @@ def test_labels_do_not_depend_on_the_order_of_rows(tmp_path_factory, rows, junk,
     names = [f"{number}_IM-0001-1001.dcm,,x,{float(label)}\n" for number, label in rows.items()]
     random.shuffle(names)
     root = write(tmp_path_factory.mktemp("c"), HEADER + ("1,,,\n" if junk else "") + "".join(names))
-    found = read(root)
-    assert [chexstruct.parse_report_number(image) for image in found] == sorted(rows)
-    assert {chexstruct.parse_report_number(image): of[KNOB] for image, of in found.items()} == rows
+    labels_by_image = read(root)
+    assert [chexstruct.parse_report_number(image) for image in labels_by_image] == sorted(rows)
+    assert {chexstruct.parse_report_number(image): labels[KNOB] for image, labels in labels_by_image.items()} == rows
 
 
 # --- the phantom ------------------------------------------------------------------------------------------------------
@@ -120,4 +120,4 @@ def test_the_phantom_labels_images_of_the_openi_phantom(written):
     for image in labels:
         images.locate({"source": "openi", "key": f"{image}.png", "view": ""}, written)
     for finding in chexstruct.FINDINGS:  # some checks failed
-        assert {of_image.get(finding) for of_image in labels.values()} == {0, 1, None}, finding
+        assert {image_labels.get(finding) for image_labels in labels.values()} == {0, 1, None}, finding

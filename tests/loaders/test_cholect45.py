@@ -1,4 +1,4 @@
-"""The CholecT45 reader: tables of one video, the id map, and every fault by name."""
+"""The CholecT45 reader: tables of one video, the id map, and an error message for every fault."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ivtmetrics.disentangle import Disentangle
 
 from medfaith.loaders import cholec_triplets, cholect45
 from medfaith.loaders.errors import InputError
-from tests.loaders.faults import fault
+from tests.loaders.faults import get_fault
 
 PARTS = ("instrument", "verb", "target")
 RETRACT, ASPIRATE, IDLE = 17, 82, 94
 
 
-def rows_of(frames, labels):
+def format_rows(frames, labels):
     return [",".join(map(str, (frame, *row.astype(int)))) for frame, row in zip(frames, labels, strict=True)]
 
 
-def write_part(root, part, rows, video=42):
-    path = root / part / f"VID{video:02d}.txt"
+def write_part(root, component, rows, video=42):
+    path = root / component / f"VID{video:02d}.txt"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([*rows, ""]))
     return path
@@ -32,20 +32,20 @@ def write_part(root, part, rows, video=42):
 
 def write(root, triplets, *, frames=None, video=42):
     frames = range(len(triplets)) if frames is None else frames
-    for part, labels in zip(("triplet", *PARTS), (triplets, *cholec_triplets.parts_of(triplets)), strict=True):
-        write_part(root, part, rows_of(frames, labels), video)
+    for component, labels in zip(("triplet", *PARTS), (triplets, *cholec_triplets.parts_of(triplets)), strict=True):
+        write_part(root, component, format_rows(frames, labels), video)
     return root
 
 
-def some(*ids, n=3):
-    """(n, 100) bool: the first frame has the triplets `ids`, the others none."""
+def make_triplets(*ids, n=3):
+    """Build an (n, 100) boolean array: the first frame has the triplets `ids`, the other frames have none."""
     labels = np.zeros((n, 100), bool)
     labels[0, list(ids)] = True
     return labels
 
 
 def test_a_video_reads_as_written(tmp_path):
-    write(tmp_path, some(RETRACT, ASPIRATE, IDLE), frames=[3, 4, 10])
+    write(tmp_path, make_triplets(RETRACT, ASPIRATE, IDLE), frames=[3, 4, 10])
     video = cholect45.read_video(tmp_path, 42)
     assert (video.video, video.frames.tolist()) == (42, [3, 4, 10])
     assert video.frames.dtype == np.int64
@@ -59,29 +59,29 @@ def test_a_video_reads_as_written(tmp_path):
 def test_any_labels_survive_the_way_through_files(tmp_path_factory, triplets):
     video = cholect45.read_video(write(tmp_path_factory.mktemp("t45"), triplets), 42)
     np.testing.assert_array_equal(video.triplets, triplets)
-    parts = (video.instruments, video.verbs, video.targets)
-    for read, implied in zip(parts, cholec_triplets.parts_of(triplets), strict=True):
-        assert read.dtype == bool
-        np.testing.assert_array_equal(read, implied)
+    component_labels = (video.instruments, video.verbs, video.targets)
+    for file_labels, implied in zip(component_labels, cholec_triplets.parts_of(triplets), strict=True):
+        assert file_labels.dtype == bool
+        np.testing.assert_array_equal(file_labels, implied)
 
 
-@pytest.mark.parametrize("part", range(3))
-def test_labels_that_disagree_are_kept_and_counted(tmp_path, part):
-    triplets = some(RETRACT)
+@pytest.mark.parametrize("component", range(3))
+def test_labels_that_disagree_are_kept_and_counted(tmp_path, component):
+    triplets = make_triplets(RETRACT)
     write(tmp_path, triplets)
-    labels = cholec_triplets.parts_of(triplets)[part]
-    labels[1, 2] = True  # its triplet is none of the 100
-    write_part(tmp_path, PARTS[part], rows_of(range(3), labels))
+    labels = cholec_triplets.parts_of(triplets)[component]
+    labels[1, 2] = True  # its triplet is not one of the 100
+    write_part(tmp_path, PARTS[component], format_rows(range(3), labels))
     video = cholect45.read_video(tmp_path, 42)
-    assert video.disagreeing == {name: int(n == part) for n, name in enumerate(PARTS)}
-    assert (video.instruments, video.verbs, video.targets)[part][1, 2]
+    assert video.disagreeing == {name: int(n == component) for n, name in enumerate(PARTS)}
+    assert (video.instruments, video.verbs, video.targets)[component][1, 2]
 
 
 ZEROS = ",0" * 100
 
 
 @pytest.mark.parametrize(
-    ("rows", "row", "column", "words"),
+    ("rows", "row", "column", "message"),
     [
         (["0" + ZEROS, "1" + ZEROS + ",0"], 2, None, "102 cells"),
         (["0" + ZEROS, "1" + ZEROS[:-2]], 2, None, "101 cells"),
@@ -97,27 +97,27 @@ ZEROS = ",0" * 100
         (["0" + ZEROS.replace(",", ";")], 1, None, "1 cells"),
     ],
 )
-def test_a_fault_is_named_by_file_and_row(tmp_path, rows, row, column, words):
-    path = write_part(write(tmp_path, some(RETRACT)), "triplet", rows)
-    assert words in fault(cholect45.read_video, tmp_path, 42, where=path, row=row, column=column)
+def test_a_fault_is_named_by_file_and_row(tmp_path, rows, row, column, message):
+    path = write_part(write(tmp_path, make_triplets(RETRACT)), "triplet", rows)
+    assert message in get_fault(cholect45.read_video, tmp_path, 42, where=path, row=row, column=column)
 
 
 @pytest.mark.parametrize(
-    ("frames", "words"), [([0, 1], "frame 2 has no row"), ([0, 1, 2, 3], "frame 3 has no triplet row")]
+    ("frames", "message"), [([0, 1], "frame 2 has no row"), ([0, 1, 2, 3], "frame 3 has no triplet row")]
 )
-@pytest.mark.parametrize("part", PARTS)
-def test_tables_of_other_frames_are_refused(tmp_path, part, frames, words):
-    write(tmp_path, some(RETRACT))
-    labels = np.zeros((len(frames), cholect45.CLASSES[part]), bool)
-    path = write_part(tmp_path, part, rows_of(frames, labels))
-    assert words in fault(cholect45.read_video, tmp_path, 42, where=path, row=ANY)
+@pytest.mark.parametrize("component", PARTS)
+def test_tables_of_other_frames_are_refused(tmp_path, component, frames, message):
+    write(tmp_path, make_triplets(RETRACT))
+    labels = np.zeros((len(frames), cholect45.CLASSES[component]), bool)
+    path = write_part(tmp_path, component, format_rows(frames, labels))
+    assert message in get_fault(cholect45.read_video, tmp_path, 42, where=path, row=ANY)
 
 
 def test_videos_are_found_by_number(tmp_path):
     with pytest.raises(InputError, match=r"holds no triplet/VID\*\.txt"):
         cholect45.videos(tmp_path)
     for video in (42, 2, 79):
-        write(tmp_path, some(RETRACT), video=video)
+        write(tmp_path, make_triplets(RETRACT), video=video)
     (tmp_path / "triplet/notes.txt").touch()
     assert cholect45.videos(tmp_path) == [2, 42, 79]
 
@@ -153,6 +153,6 @@ BROKEN_MAPS = [
 @pytest.mark.parametrize(("row", "expected"), BROKEN_MAPS)
 def test_another_or_a_broken_map_is_refused(tmp_path, row, expected):
     rows = Disentangle().bank.tolist()
-    write_maps(write(tmp_path, some(RETRACT)), [*rows[:17], row, *rows[18:]])
+    write_maps(write(tmp_path, make_triplets(RETRACT)), [*rows[:17], row, *rows[18:]])
     with pytest.raises(InputError, match=rf"maps\.txt, row 18: .*\n  expected: {expected}"):
         cholect45.read_video(tmp_path, 42)

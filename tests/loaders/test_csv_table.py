@@ -1,4 +1,4 @@
-"""The one csv reader: what it reads is what was written, and every fault of a file is named."""
+"""The csv reader: it reads back the written values and names the location of every fault."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_any_text_that_pandas_writes_is_read_back(tmp_path, texts, delimiter):
 
 
 @pytest.mark.parametrize(
-    ("data", "row", "column", "words"),
+    ("data", "row", "column", "message"),
     [
         ("", None, None, "cannot be read as csv"),
         (HEAD, None, None, "a header and no rows"),
@@ -97,12 +97,12 @@ def test_any_text_that_pandas_writes_is_read_back(tmp_path, texts, delimiter):
         (HEAD + "b,1,x,1 2\n", 1, "share", "a number"),
     ],
 )
-def test_a_fault_is_named_by_file_row_and_column(tmp_path, data, row, column, words):
+def test_a_fault_is_named_by_file_row_and_column(tmp_path, data, row, column, message):
     path = tmp_path / ("a.csv.gz" if data[:2] == b"\x1f\x8b" else "a.csv")
     with pytest.raises(InputError) as error:
         read(path, data)
     assert (error.value.where, error.value.row, error.value.column) == (str(path), row, column)
-    assert words in str(error.value)
+    assert message in str(error.value)
     assert "use the official file" in error.value.action
 
 

@@ -1,4 +1,4 @@
-"""What a command says of errors that are not the program's: the network's, a library's, the disk's."""
+"""Messages for errors from outside the program: network, libraries and disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SERVER, MODEL, FOLDER = "that the server runs and answers", "name or folder of w
 
 
 @pytest.mark.parametrize(
-    ("error", "said", "action"),
+    ("error", "message", "action"),
     [
         (requests.HTTPError("500 Server Error for url: x"), "500 Server Error for url: x", SERVER),
         (aiohttp.ClientResponseError(REQUEST, (), status=500, message="broken"), "500, message='broken'", SERVER),
@@ -34,13 +34,13 @@ SERVER, MODEL, FOLDER = "that the server runs and answers", "name or folder of w
         (MedfaithError("row 3: wrong"), "row 3: wrong", ""),
     ],
 )
-def test_errors_end_with_what_to_do_and_status_2(error, said, action, capsys):
+def test_errors_end_with_what_to_do_and_status_2(error, message, action, capsys):
     def job() -> int:
         raise error
 
     assert exit_status(job) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"medfaith: {said}")
+    assert err.startswith(f"medfaith: {message}")
     assert action in err
     assert ("space left" in err.partition("\n")[2]) == (action == FOLDER)
 
@@ -51,13 +51,13 @@ def test_errors_of_the_program_are_not_hidden():
 
 
 @pytest.mark.parametrize(
-    ("raised", "status", "said"),
+    ("raised", "status", "message"),
     [
         ("errors.InputError('f.csv', 'is empty')", 2, "medfaith: f.csv: is empty\n"),
         ("ValueError('x')", 1, "Traceback (most recent call last):\n"),
     ],
 )
-def test_a_program_of_others_ends_as_ours(raised, status, said):
+def test_a_program_of_others_ends_as_ours(raised, status, message):
     script = f"from medfaith.loaders import errors; errors.install_excepthook(); raise {raised}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.startswith(said)) == (status, True), done.stderr
+    assert (done.returncode, done.stderr.startswith(message)) == (status, True), done.stderr

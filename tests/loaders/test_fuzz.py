@@ -1,6 +1,6 @@
-"""Every reader of files and of answers against what nobody thought of: hypothesis damages what is good, and shrinks it.
+"""Every reader of files and answers against damage that hypothesis generates and shrinks.
 
-What it finds joins the tables of `test_damage.py` and `test_reading_growth.py`.
+Add failures to the tables of `test_damage.py` and `test_reading_growth.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from medfaith.evaluate_metrics.reading.stated_regions import KINDS, read_regions
 from medfaith.evaluate_metrics.reading.surgery import read_instruments, read_reply, read_triplets
 from medfaith.evaluate_metrics.reading.yes_no import explain_yes_no
 from medfaith.loaders.errors import MedfaithError
-from tests.loaders.test_damage import READINGS, copied, unpacked  # noqa: F401
+from tests.loaders.test_damage import READINGS, apply_unpacked, copied  # noqa: F401
 
 pytestmark = pytest.mark.full
 
@@ -40,7 +40,7 @@ TOKENS = [
     b"\\ud800",
     b"9" * 400,
 ]
-Edit = tuple[float, int, bytes]  # where it begins, as a share of the file; how many bytes go; what comes there
+Edit = tuple[float, int, bytes]  # start as a fraction of the file, number of removed bytes, inserted bytes
 EDITS = st.lists(
     st.tuples(st.floats(0, 1), st.integers(0, 40), st.sampled_from(TOKENS) | st.binary(max_size=8)),
     min_size=1,
@@ -48,7 +48,7 @@ EDITS = st.lists(
 )
 
 
-def edited(data: bytes, edits: list[Edit]) -> bytes:
+def apply_edits(data: bytes, edits: list[Edit]) -> bytes:
     for share, gone, new in edits:
         at = int(share * len(data))
         data = data[:at] + new + data[at + gone :]
@@ -57,7 +57,7 @@ def edited(data: bytes, edits: list[Edit]) -> bytes:
 
 @pytest.mark.parametrize("reading", READINGS, ids=[f"{source}:{name}" for source, name, _ in READINGS])
 def test_files(copied, reading):  # noqa: F811
-    source, name, read = reading
+    source, name, reader = reading
     root = copied[source]
     file = min(root.glob(name))
     good = file.read_bytes()
@@ -65,10 +65,12 @@ def test_files(copied, reading):  # noqa: F811
     @settings(max_examples=150, suppress_health_check=list(HealthCheck))
     @given(EDITS, st.booleans())
     def is_read_or_refused(edits: list[Edit], inside: bool):
-        change = unpacked(lambda data: edited(data, edits)) if inside else lambda data: edited(data, edits)
+        change = (
+            apply_unpacked(lambda data: apply_edits(data, edits)) if inside else lambda data: apply_edits(data, edits)
+        )
         file.write_bytes(change(good))
         with contextlib.suppress(MedfaithError):
-            read(root, file)
+            reader(root, file)
 
     try:
         is_read_or_refused()

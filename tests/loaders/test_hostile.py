@@ -1,4 +1,4 @@
-"""Readers and damage: whatever a file holds, its reader names it in a message, at once and in little memory."""
+"""Readers and hostile files: every reader names the file in its message, quickly and with little memory."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def write(path: Path, text: str) -> None:
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 
-def bombs(n: int) -> str:
+def make_bombs(n: int) -> str:
     return "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}{f', *a{i - 1}' * 9}]\n" for i in range(1, n))
 
 
 YAMLS = {
-    "aliases": bombs(12) + "names: *a11",
+    "aliases": make_bombs(12) + "names: *a11",
     "date": "names: {2020-13-45: Edema}",
     "float": "names: {1.5: Edema}",
     "integer": f"names: {{{'1' * 5_000}: Edema}}",
@@ -67,26 +67,27 @@ def test_class_names(name, tmp_path):
         detections.read_detections(tmp_path, ["image"], sizes={"image": (10, 10)})
 
 
-def member(name: str, **how: object) -> tuple[tarfile.TarInfo, bytes]:
+def make_member(name: str, **fields: object) -> tuple[tarfile.TarInfo, bytes]:
     info, content = tarfile.TarInfo(name), b"<x/>"
-    for key, value in how.items():
+    for key, value in fields.items():
         setattr(info, key, value)
     info.size = len(content) if info.isreg() else 0
     return info, content
 
 
 MEMBERS = {
-    "link to nothing": [member("a.xml", type=tarfile.SYMTYPE, linkname="none.xml")],
-    "hard link to nothing": [member("a.xml", type=tarfile.LNKTYPE, linkname="none.xml")],
-    "link to itself": [member("a.xml", type=tarfile.SYMTYPE, linkname="a.xml")],
+    "link to nothing": [make_member("a.xml", type=tarfile.SYMTYPE, linkname="none.xml")],
+    "hard link to nothing": [make_member("a.xml", type=tarfile.LNKTYPE, linkname="none.xml")],
+    "link to itself": [make_member("a.xml", type=tarfile.SYMTYPE, linkname="a.xml")],
     "links in a circle": [
-        member("a.xml", type=tarfile.SYMTYPE, linkname="b.xml"), member("b.xml", type=tarfile.SYMTYPE, linkname="a.xml")
+        make_member("a.xml", type=tarfile.SYMTYPE, linkname="b.xml"),
+        make_member("b.xml", type=tarfile.SYMTYPE, linkname="a.xml"),
     ],
-    "link out": [member("a.xml", type=tarfile.SYMTYPE, linkname="../../etc/passwd.xml")],
-    "name that is no UTF-8": [member("\udcff.xml")],
-    "escape sequence": [member("\x1b[31m.xml")],
-    "device": [member("a.xml", type=tarfile.CHRTYPE)],
-    "folder": [member("a.xml", type=tarfile.DIRTYPE)],
+    "link out": [make_member("a.xml", type=tarfile.SYMTYPE, linkname="../../etc/passwd.xml")],
+    "name that is no UTF-8": [make_member("\udcff.xml")],
+    "escape sequence": [make_member("\x1b[31m.xml")],
+    "device": [make_member("a.xml", type=tarfile.CHRTYPE)],
+    "folder": [make_member("a.xml", type=tarfile.DIRTYPE)],
 }  # fmt: skip
 
 
@@ -102,27 +103,29 @@ def test_members_of_an_archive(name, tmp_path, capsys):
     assert "\x1b" not in capsys.readouterr().err
 
 
-def npz(root: Path, header: bytes, content: bytes, name: str = "a.npy") -> None:
+def write_npz(root: Path, header: bytes, content: bytes, name: str = "a.npy") -> None:
     with zipfile.ZipFile(root / "image.npz", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr(name, header + content)
 
 
-def header_of(shape: str, dtype: str = "|u1", version: bytes = b"\x01\x00") -> bytes:
-    said = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
-    said += b" " * (-(len(said) + 11) % 64) + b"\n"
-    return b"\x93NUMPY" + version + len(said).to_bytes(2 if version == b"\x01\x00" else 4, "little") + said
+def make_header(shape: str, dtype: str = "|u1", version: bytes = b"\x01\x00") -> bytes:
+    header_text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    header_text += b" " * (-(len(header_text) + 11) % 64) + b"\n"
+    return (
+        b"\x93NUMPY" + version + len(header_text).to_bytes(2 if version == b"\x01\x00" else 4, "little") + header_text
+    )
 
 
 ARRAYS = {
-    "claims 5.7 GB": (header_of("(159, 6000, 6000)"), b"\0" * 100),
-    "claims more than there are numbers for": (header_of("(159, 9999999999999, 9999999999999)"), b""),
-    "negative": (header_of("(159, -1, -1)"), b""),
+    "claims 5.7 GB": (make_header("(159, 6000, 6000)"), b"\0" * 100),
+    "claims more than there are numbers for": (make_header("(159, 9999999999999, 9999999999999)"), b""),
+    "negative": (make_header("(159, -1, -1)"), b""),
     "text": (b"no array", b""),
-    "texts": (header_of("(159,)", "<U3"), b"\0" * 159 * 12),
-    "objects": (header_of("(159,)", "|O"), b"\0" * 159 * 8),
-    "version 3": (header_of("(159, 1, 1)", version=b"\x03\x00"), b"\0" * 159),
-    "version 9": (header_of("(159, 1, 1)", version=b"\x09\x00"), b"\0" * 159),
-    "cut": (header_of("(159, 2, 2)"), b"\0" * 159),
+    "texts": (make_header("(159,)", "<U3"), b"\0" * 159 * 12),
+    "objects": (make_header("(159,)", "|O"), b"\0" * 159 * 8),
+    "version 3": (make_header("(159, 1, 1)", version=b"\x03\x00"), b"\0" * 159),
+    "version 9": (make_header("(159, 1, 1)", version=b"\x09\x00"), b"\0" * 159),
+    "cut": (make_header("(159, 2, 2)"), b"\0" * 159),
     "nothing": (b"", b""),
 }  # fmt: skip
 
@@ -131,7 +134,7 @@ def test_arrays_of_masks(tmp_path):
     np.savez(tmp_path / "image.npz", np.ones((anatomy_masks.CXAS_MASKS, 2, 2), np.uint8))
     assert anatomy_masks.open_masks(tmp_path).read("image", (2, 2))
     for name, member in product(ARRAYS, ["a.npy", "a.txt"]):
-        npz(tmp_path, *ARRAYS[name], name=member)
+        write_npz(tmp_path, *ARRAYS[name], name=member)
         with pytest.raises(InputError, match=r"image\.npz"):
             anatomy_masks.open_masks(tmp_path).read("image", (2, 2))
 
@@ -155,19 +158,19 @@ WRONG = {
 
 @pytest.mark.parametrize("reader", READERS)
 def test_json(reader, tmp_path):
-    name, read = READERS[reader]
-    folder = tmp_path / "folder"  # not below that of all tests, some of which look for builds there
+    name, read_folder = READERS[reader]
+    folder = tmp_path / "folder"  # outside the folder of all tests, in which some tests search for builds
     for text in (NO_JSON | WRONG).values():
         write(folder / name, text + "\n")
         with pytest.raises(InputError, match=re.escape(str(folder))):
-            read(folder)
+            read_folder(folder)
 
 
-def study(root: Path) -> str | None:
+def read_study(root: Path) -> str | None:
     return mimic_cxr.read_report({"mimic_cxr": root}, "10000032", "50414267")
 
 
-def boxes(root: Path) -> object:
+def read_boxes(root: Path) -> object:
     write(root / "classes.txt", "Edema")
     return detections.read_detections(root, ["image"], sizes={"image": (10, 10)})
 
@@ -175,8 +178,8 @@ def boxes(root: Path) -> object:
 STUDY = "files/p10/p10000032/s50414267.txt"
 IMAGE = {"source": "chexpert", "key": "a.jpg", "view": ""}
 FILES: dict[str, tuple[str, str, Callable[[Path], object]]] = {
-    "a report": (STUDY, "REPORT_BYTES", study),
-    "boxes": ("image.txt", "TEXT_BYTES", boxes),
+    "a report": (STUDY, "REPORT_BYTES", read_study),
+    "boxes": ("image.txt", "TEXT_BYTES", read_boxes),
     "a table": (
         "a.csv",
         "TABLE_BYTES",
@@ -184,23 +187,27 @@ FILES: dict[str, tuple[str, str, Callable[[Path], object]]] = {
     ),
     "JSON": ("a.json", "JSON_BYTES", lambda folder: json_text.read(folder / "a.json", expected="x", action="x")),
     "an image": ("a.jpg", "IMAGE_PIXELS", lambda folder: images.open_image(IMAGE, {"chexpert": folder})),
-} | {name: (file, "JSON_BYTES", read) for name, (file, read) in READERS.items() if name in {"a build's record"}}
+} | {
+    name: (file, "JSON_BYTES", read_folder)
+    for name, (file, read_folder) in READERS.items()
+    if name in {"a build's record"}
+}
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_pipe_is_not_waited_for_nor_a_file_beyond_its_limit_read(name, tmp_path, monkeypatch):
-    file, limit, read = FILES[name]
+    file, limit, read_folder = FILES[name]
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(tmp_path / file)
     with pytest.raises(MedfaithError, match=re.escape(file)):
-        read(tmp_path)
+        read_folder(tmp_path)
     (tmp_path / file).unlink()
     write(tmp_path / file, "a\n" * 100)
     if name == "an image":
         Image.new("L", (20, 20)).save(tmp_path / file)
     monkeypatch.setattr(limits, limit, 20)
     with pytest.raises(MedfaithError, match="more than"):
-        read(tmp_path)
+        read_folder(tmp_path)
 
 
 def test_rows_and_answers_in_pipes(tmp_path):
@@ -219,8 +226,10 @@ def test_rows_and_answers_in_pipes(tmp_path):
 
 def test_the_page_on_security_names_every_limit():
     page = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
-    told = {name: int(value.replace(",", "")) for name, value in re.findall(r"\| `(\w+)` \| ([0-9,]+) \|", page)}
-    assert told == {name: value for name, value in vars(limits).items() if name.isupper()}
+    documented_limits = {
+        name: int(value.replace(",", "")) for name, value in re.findall(r"\| `(\w+)` \| ([0-9,]+) \|", page)
+    }
+    assert documented_limits == {name: value for name, value in vars(limits).items() if name.isupper()}
 
 
 @pytest.mark.parametrize(
@@ -231,7 +240,7 @@ def test_replies_of_models_that_align(text):
 
 
 @pytest.mark.parametrize(
-    ("words", "variable", "config", "named"),
+    ("options", "variable", "config", "origin"),
     [
         (["--root", "openi=~nosuchuser/x"], "", "", "--root openi: ~nosuchuser/x"),
         ([], "~nosuchuser/x", "", "MEDFAITH_ROOT_OPENI: ~nosuchuser/x"),
@@ -239,14 +248,14 @@ def test_replies_of_models_that_align(text):
     ],
 )
 def test_a_root_of_an_unknown_user_is_named_with_where_it_comes_from(
-    words, variable, config, named, tmp_path, monkeypatch, capsys
+    options, variable, config, origin, tmp_path, monkeypatch, capsys
 ):
     (tmp_path / "sources.toml").write_text(config or "[roots]")
     monkeypatch.setattr("medfaith.loaders.sources.find_user_config", lambda: tmp_path / "sources.toml")
     monkeypatch.setenv("MEDFAITH_ROOT_OPENI", variable)
-    assert main(["sources", *words]) == 2
-    said = capsys.readouterr().err
-    assert f"{named} begins with a user that is not known here\n  what to do: name a user" in said
+    assert main(["sources", *options]) == 2
+    error_output = capsys.readouterr().err
+    assert f"{origin} begins with a user that is not known here\n  what to do: name a user" in error_output
 
 
 def test_a_home_that_does_not_exist(capsys):

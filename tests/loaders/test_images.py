@@ -1,4 +1,4 @@
-"""Opening pictures, and their size from the header alone: real files, against formulas worked out again in numpy."""
+"""Images and their sizes from the header alone: real files, compared with an independent numpy implementation."""
 
 from itertools import product
 
@@ -8,7 +8,7 @@ from PIL import Image
 
 from medfaith.loaders import images, limits
 from medfaith.loaders.errors import ImageError
-from tests.loaders.image_files import RAMP_8, RAMP_12, SOURCE, grey_of, open_key, scaled, write_dicom
+from tests.loaders.image_files import RAMP_8, RAMP_12, SOURCE, get_grey, open_key, scale_to_grey, write_dicom
 
 RGBA = np.zeros((4, 4, 4), np.uint8)
 RGBA[..., 0], RGBA[..., 3] = 200, np.arange(0, 256, 16).reshape(4, 4)
@@ -21,9 +21,9 @@ OPAQUE = Image.merge("LA", [Image.fromarray(RAMP_8), Image.fromarray(np.full_lik
 PNG = {
     "8-bit grey": (Image.fromarray(RAMP_8), RAMP_8),
     "1-bit": (Image.fromarray(RAMP_8 > 99).convert("1"), (RAMP_8 > 99) * 255),
-    "12 bits in 16": (Image.fromarray(RAMP_12), scaled(RAMP_12, 0, 4095)),
-    "16 bits": (Image.fromarray(RAMP_12 * 16), scaled(RAMP_12 * 16.0, 0, 65535)),
-    "10 bits in 16": (Image.fromarray(RAMP_12 // 4), scaled(RAMP_12 // 4, 0, 1023)),
+    "12 bits in 16": (Image.fromarray(RAMP_12), scale_to_grey(RAMP_12, 0, 4095)),
+    "16 bits": (Image.fromarray(RAMP_12 * 16), scale_to_grey(RAMP_12 * 16.0, 0, 65535)),
+    "10 bits in 16": (Image.fromarray(RAMP_12 // 4), scale_to_grey(RAMP_12 // 4, 0, 1023)),
     "8 bits in 16": (Image.fromarray(RAMP_8.astype(np.uint16)), RAMP_8),
     "constant 16-bit": (Image.fromarray(np.full((3, 3), 7, np.uint16)), np.full((3, 3), 7)),
     "black 16-bit": (Image.fromarray(np.zeros((3, 3), np.uint16)), np.zeros((3, 3))),
@@ -44,7 +44,7 @@ def test_png(tmp_path, picture, expected):
 
 def test_transparent_grey_level_is_black_and_jpeg(tmp_path):
     Image.fromarray(RAMP_8).save(tmp_path / "a.png", transparency=200)
-    np.testing.assert_array_equal(grey_of(open_key(tmp_path, "a.png")), np.where(RAMP_8 == 200, 0, RAMP_8))
+    np.testing.assert_array_equal(get_grey(open_key(tmp_path, "a.png")), np.where(RAMP_8 == 200, 0, RAMP_8))
     for mode in ("L", "RGB", "CMYK"):
         Image.fromarray(RAMP_8).convert(mode).save(tmp_path / "a.jpg", quality=100)
         opened = open_key(tmp_path, "a.jpg")
@@ -55,10 +55,10 @@ def test_transparent_grey_level_is_black_and_jpeg(tmp_path):
 def test_the_content_decides_not_the_ending_and_the_file_is_closed(tmp_path):
     Image.fromarray(RAMP_8).save(tmp_path / "a.dcm", format="PNG")
     write_dicom(tmp_path / "b.png", RAMP_8)
-    np.testing.assert_array_equal(grey_of(open_key(tmp_path, "a.dcm")), RAMP_8)
+    np.testing.assert_array_equal(get_grey(open_key(tmp_path, "a.dcm")), RAMP_8)
     opened = open_key(tmp_path, "b.png")
     (tmp_path / "b.png").unlink()
-    np.testing.assert_array_equal(grey_of(opened), RAMP_8)
+    np.testing.assert_array_equal(get_grey(opened), RAMP_8)
 
 
 @pytest.mark.filterwarnings("error")
@@ -97,13 +97,13 @@ def test_only_the_header_is_needed_for_the_size(tmp_path, name):
         open_key(tmp_path, name)
 
 
-@pytest.mark.parametrize("read", [get_size, open_key])
+@pytest.mark.parametrize("reader", [get_size, open_key])
 @pytest.mark.parametrize("name", ["a.png", "a.dicom"])
-def test_an_absurd_size_is_refused(tmp_path, monkeypatch, name, read):
+def test_an_absurd_size_is_refused(tmp_path, monkeypatch, name, reader):
     monkeypatch.setattr(limits, "IMAGE_PIXELS", 200)
     write_any(tmp_path / name, RAMP_8)
     with pytest.raises(ImageError, match="16 x 16 pixels"):
-        read(tmp_path, name)
+        reader(tmp_path, name)
 
 
 NO_IMAGE = [
@@ -112,10 +112,10 @@ NO_IMAGE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("read", [get_size, open_key])
+@pytest.mark.parametrize("reader", [get_size, open_key])
 @pytest.mark.parametrize(("content", "reason"), NO_IMAGE)
-def test_what_is_no_image_is_refused_by_its_key(tmp_path, content, reason, read):
+def test_what_is_no_image_is_refused_by_its_key(tmp_path, content, reason, reader):
     if content is not None:
         (tmp_path / "a.png").write_bytes(content)
     with pytest.raises(ImageError, match=rf"'a\.png' of source '{SOURCE}'.*{reason}"):
-        read(tmp_path, "a.png")
+        reader(tmp_path, "a.png")

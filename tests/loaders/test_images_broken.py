@@ -1,4 +1,4 @@
-"""Opening files that are cut, damaged or no image at all: refused by name, never opened as another image."""
+"""Truncated, damaged and non-image files: an error names the file, and no other image is returned."""
 
 from io import BytesIO
 
@@ -28,17 +28,17 @@ def _write(name, path):
 @pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.dcm"])
 def test_a_file_cut_anywhere_is_refused(tmp_path, name):
     _write(name, tmp_path / name)
-    whole = (tmp_path / name).read_bytes()
+    content = (tmp_path / name).read_bytes()
     reference = open_key(tmp_path, name).tobytes()
     refused = 0
-    for length in range(0, len(whole) - 1, 37):
-        (tmp_path / name).write_bytes(whole[:length])
+    for length in range(0, len(content) - 1, 37):
+        (tmp_path / name).write_bytes(content[:length])
         try:
             opened = open_key(tmp_path, name)
         except ImageError:
             refused += 1
         else:  # only the end marker is gone
-            assert length >= len(whole) - 64, f"cut at {length} of {len(whole)} bytes it still opens"
+            assert length >= len(content) - 64, f"cut at {length} of {len(content)} bytes it still opens"
             assert opened.tobytes() == reference, f"cut at {length} bytes it opens as another image"
     assert refused > 20
 
@@ -47,11 +47,11 @@ def test_a_file_cut_anywhere_is_refused(tmp_path, name):
 @pytest.mark.parametrize("name", ["a.jpg", "a.png", "a.dcm"])
 def test_damaged_bytes_raise_nothing_but_image_error(tmp_path, name):
     _write(name, tmp_path / name)
-    whole = (tmp_path / name).read_bytes()
+    content = (tmp_path / name).read_bytes()
     rng = np.random.default_rng(1)
     refused = 0
     for _ in range(150):
-        damaged = np.frombuffer(whole, np.uint8).copy()
+        damaged = np.frombuffer(content, np.uint8).copy()
         damaged[rng.integers(0, min(len(damaged), 1200), 6)] = rng.integers(0, 256, 6)
         (tmp_path / name).write_bytes(damaged.tobytes())
         try:
@@ -74,18 +74,18 @@ def test_a_dicom_that_holds_more_than_an_image_is_not_unpacked(tmp_path, monkeyp
     write_dicom(tmp_path / "a.dcm", RAMP_8, syntax=syntax, DataSetTrailingPadding=bytes(70_000))
     assert open_key(tmp_path, "a.dcm").size == (16, 16)
     monkeypatch.setattr(limits, "IMAGE_PIXELS", RAMP_8.size)
-    for read in (images.open_image, images.read_image_size):
+    for reader in (images.open_image, images.read_image_size):
         with pytest.raises(ImageError, match="a DICOM of more than 66,560 bytes"):
-            read({"source": SOURCE, "key": "a.dcm", "view": ""}, {SOURCE: tmp_path})
+            reader({"source": SOURCE, "key": "a.dcm", "view": ""}, {SOURCE: tmp_path})
 
 
 def test_a_jpg_of_scans_without_end_is_refused(tmp_path):
     path = tmp_path / "a.jpg"
     Image.fromarray(RAMP_8).save(path, progressive=True)
     assert open_key(tmp_path, "a.jpg").size == (16, 16)
-    whole = path.read_bytes()
-    last = whole[whole.rindex(b"\xff\xda") : -2]
-    path.write_bytes(whole[:-2] + last * limits.JPEG_SCANS + whole[-2:])
+    content = path.read_bytes()
+    last = content[content.rindex(b"\xff\xda") : -2]
+    path.write_bytes(content[:-2] + last * limits.JPEG_SCANS + content[-2:])
     with pytest.raises(ImageError, match="a jpg of more than 200 scans"):
         open_key(tmp_path, "a.jpg")
 

@@ -1,4 +1,4 @@
-"""JSON of sources: the standard library's reading, less what no row can hold."""
+"""JSON of sources: like the standard library's parser, but without values that no row can hold."""
 
 from __future__ import annotations
 

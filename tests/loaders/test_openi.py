@@ -1,4 +1,4 @@
-"""OpenI: every accepted layout reads the same; what is not as released is refused by name."""
+"""OpenI: every accepted layout gives the same reports, and files that differ from the release are refused."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from medfaith.loaders.errors import ImageError, InputError
 from medfaith.loaders.openi import Image, Report, find_label_files, list_image_paths, read_reports
 
 
-def report(number: int, findings="", impression="", major=(), images=(), automatic=()) -> Report:
-    said = {"findings": findings, "impression": impression, "indication": "Cough & fever", "comparison": "None."}
+def make_report(number: int, findings="", impression="", major=(), images=(), automatic=()) -> Report:
+    sections = {"findings": findings, "impression": impression, "indication": "Cough & fever", "comparison": "None."}
     terms = {"mesh_major": tuple(major), "mesh_automatic": tuple(automatic)}
-    return Report(uid=f"CXR{number}", images=tuple(Image(f"{name}.png") for name in images), **said, **terms)
+    return Report(uid=f"CXR{number}", images=tuple(Image(f"{name}.png") for name in images), **sections, **terms)
 
 
 FIRST = ["CXR1_1_IM-0001-3001", "CXR1_1_IM-0001-4001"]
 NODULE = ["Nodule/lung/left", "Pulmonary Disease, Chronic Obstructive"]
 REPORTS = [
-    report(1, "Heart size < upper limit. No effusion.", "Clear.", ["normal"], FIRST),
-    report(2, "", "Small nodule, left.", NODULE, ["CXR2_IM-0652-1001"]),
-    report(10, "Granuloma.", "", ["Granuloma"], ["CXR10_IM-0002-1001-0001"]),
-    report(33, "No image here."),
+    make_report(1, "Heart size < upper limit. No effusion.", "Clear.", ["normal"], FIRST),
+    make_report(2, "", "Small nodule, left.", NODULE, ["CXR2_IM-0652-1001"]),
+    make_report(10, "Granuloma.", "", ["Granuloma"], ["CXR10_IM-0002-1001-0001"]),
+    make_report(33, "No image here."),
 ]
 
 
-def xml_of(item: Report) -> str:
+def format_xml(item: Report) -> str:
     texts = zip(openi.SECTIONS, (item.comparison, item.indication, item.findings, item.impression), strict=True)
-    parts = [f"<AbstractText Label={quoteattr(label)}>{escape(text)}</AbstractText>" for label, text in texts]
-    parts += ["</Abstract></Article></MedlineCitation><MeSH>"]
-    parts += [f"<major>{escape(term)} </major>" for term in item.mesh_major]
-    parts += [f"<automatic>{escape(term)}</automatic>" for term in item.mesh_automatic]
+    elements = [f"<AbstractText Label={quoteattr(label)}>{escape(text)}</AbstractText>" for label, text in texts]
+    elements += ["</Abstract></Article></MedlineCitation><MeSH>"]
+    elements += [f"<major>{escape(term)} </major>" for term in item.mesh_major]
+    elements += [f"<automatic>{escape(term)}</automatic>" for term in item.mesh_automatic]
     ids = [quoteattr(image.key.removesuffix(".png")) for image in item.images]
-    parts += ["</MeSH>", *(f"<parentImage id={name}><caption>PA</caption></parentImage>" for name in ids)]
+    elements += ["</MeSH>", *(f"<parentImage id={name}><caption>PA</caption></parentImage>" for name in ids)]
     head = f'<?xml version="1.0" encoding="utf-8"?>\n<eCitation><uId id="{item.uid}"/>'
-    return head + "<MedlineCitation><Article><Abstract>" + "\n".join(parts) + "</eCitation>"
+    return head + "<MedlineCitation><Article><Abstract>" + "\n".join(elements) + "</eCitation>"
 
 
 def write_xml(folder: Path, items=REPORTS) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for item in items:
-        (folder / f"{item.uid[3:]}.xml").write_text(xml_of(item), encoding="utf-8")
+        (folder / f"{item.uid[3:]}.xml").write_text(format_xml(item), encoding="utf-8")
     return folder
 
 
@@ -65,9 +65,11 @@ def write_tgz(file: Path, documents: dict[str, str]) -> Path:
     return file
 
 
-def release(items=REPORTS) -> dict[str, str]:
-    # Not in numeric order, as in the official archive.
-    return {f"ecgen-radiology/{item.uid[3:]}.xml": xml_of(item) for item in sorted(items, key=lambda item: item.uid)}
+def make_release(items=REPORTS) -> dict[str, str]:
+    # The order is not numeric, like that of the official archive.
+    return {
+        f"ecgen-radiology/{item.uid[3:]}.xml": format_xml(item) for item in sorted(items, key=lambda item: item.uid)
+    }
 
 
 def write_kaggle(folder: Path, items=REPORTS, *, drop: str = "") -> Path:
@@ -93,9 +95,9 @@ LAYOUTS = {
     "xml at the top": write_xml,
     "ecgen-radiology": lambda root: write_xml(root / "ecgen-radiology").parent,
     "one level down": lambda root: write_xml(root / "NLMCXR_reports" / "ecgen-radiology").parent.parent,
-    "archive in a folder": lambda root: write_tgz(root / "NLMCXR_reports.tgz", release()).parent,
-    "archive itself": lambda root: write_tgz(root / "NLMCXR_reports.tgz", release()),
-    "renamed archive itself": lambda root: write_tgz(root / "reports.tar.gz", release()),
+    "archive in a folder": lambda root: write_tgz(root / "NLMCXR_reports.tgz", make_release()).parent,
+    "archive itself": lambda root: write_tgz(root / "NLMCXR_reports.tgz", make_release()),
+    "renamed archive itself": lambda root: write_tgz(root / "reports.tar.gz", make_release()),
     "kaggle": write_kaggle,
 }
 
@@ -116,20 +118,20 @@ def test_every_layout_reads_the_same(layout, tmp_path):
 
 
 def test_xml_wins_over_the_archive_beside_it_and_hidden_files_of_a_copy_are_not_reports(tmp_path):
-    write_tgz(tmp_path / openi.ARCHIVE, release(REPORTS[:1]))
+    write_tgz(tmp_path / openi.ARCHIVE, make_release(REPORTS[:1]))
     write_xml(tmp_path / "ecgen-radiology")
     (tmp_path / "ecgen-radiology" / "._1.xml").write_bytes(b"\x00\x05\x16\x07")
     assert read_reports(tmp_path) == REPORTS
-    documents = {**release(), "ecgen-radiology/._1.xml": "\x00"}
+    documents = {**make_release(), "ecgen-radiology/._1.xml": "\x00"}
     assert read_reports(write_tgz(tmp_path / "a" / openi.ARCHIVE, documents)) == REPORTS
 
 
 def test_white_space_is_collapsed_and_automatic_terms_are_read(tmp_path):
-    item = report(7, "No  effusion.\n  Clear.", major=["Subcutaneous  Emphysema "], automatic=["lung"])
-    _, _, read, _, _ = read_reports(write_xml(tmp_path, [item, *REPORTS]))
-    assert read.findings == "No effusion. Clear."
-    assert read.mesh_major == ("Subcutaneous Emphysema",)
-    assert read.mesh_automatic == ("lung",)
+    item = make_report(7, "No  effusion.\n  Clear.", major=["Subcutaneous  Emphysema "], automatic=["lung"])
+    _, _, parsed_report, _, _ = read_reports(write_xml(tmp_path, [item, *REPORTS]))
+    assert parsed_report.findings == "No effusion. Clear."
+    assert parsed_report.mesh_major == ("Subcutaneous Emphysema",)
+    assert parsed_report.mesh_automatic == ("lung",)
 
 
 def _broken(text: str, encoding="utf-8"):
@@ -137,7 +139,7 @@ def _broken(text: str, encoding="utf-8"):
 
 
 def _edited(file: str, change, write=write_kaggle):
-    """`change` is what to replace by what, once, or a function of the lines."""
+    """Replace text of a file once: `change` holds the old and the new text, or is a function of the lines."""
 
     def make(root):
         write(root)
@@ -151,7 +153,7 @@ def _edited(file: str, change, write=write_kaggle):
 
 def _truncated(n_bytes_lost: int):
     def make(root):
-        file = write_tgz(root / openi.ARCHIVE, release())
+        file = write_tgz(root / openi.ARCHIVE, make_release())
         file.write_bytes(file.read_bytes()[:-n_bytes_lost])
 
     return make
@@ -247,19 +249,19 @@ ROOT = sources.resolve_roots({"openi": "torchxrayvision"}, environ={})["openi"]
 
 def survive_the_kaggle_form(reports: list[Report], folder: Path) -> bool:
     write_kaggle(folder, reports)
-    return read_reports(folder) == [replace(one, mesh_automatic=()) for one in reports]
+    return read_reports(folder) == [replace(report, mesh_automatic=()) for report in reports]
 
 
 def test_fifty_real_reports(tmp_path):
-    """Of the 3,955 that the installed torchxrayvision carries (located, not imported)."""
+    """Read fifty of the 3,955 reports in the installed torchxrayvision (located, not imported)."""
     with tarfile.open(find_label_files(ROOT)[0]) as archive:
         members = [member for member in archive if member.name.endswith(".xml")]
         assert len(members) == 3955
         archive.extractall(tmp_path / "xml", members[:2000:40], filter="data")
     reports = read_reports(tmp_path / "xml")
     assert len(reports) == 50
-    assert all(one.findings or one.impression for one in reports)
-    assert sum(bool(one.mesh_automatic) for one in reports) > 10
+    assert all(report.findings or report.impression for report in reports)
+    assert sum(bool(report.mesh_automatic) for report in reports) > 10
     assert survive_the_kaggle_form(reports, tmp_path / "kaggle")
 
 

@@ -1,4 +1,4 @@
-"""The synthetic Cholec80-Boxes, CholecT45, CholecT50 and Cholec80: one scene each video, in four official layouts."""
+"""The synthetic Cholec80-Boxes, CholecT45, CholecT50 and Cholec80: one scene for each video, in official layouts."""
 
 import importlib
 import json
@@ -23,7 +23,7 @@ LAYOUTS = {
     },
     "cholect45": {
         *(f"dict/{name}.txt" for name in ("triplet", "instrument", "verb", "target", "maps")),
-        *(f"{part}/VID{v}.txt" for part in ("triplet", "instrument", "verb", "target") for v in (42, 43, 79)),
+        *(f"{component}/VID{v}.txt" for component in ("triplet", "instrument", "verb", "target") for v in (42, 43, 79)),
         *(f"data/VID{v}/{k:06d}.png" for v in (42, 43, 79) for k in SECONDS),
     },
     "cholect50": {
@@ -67,15 +67,15 @@ def test_the_video_is_the_clip_but_for_compression(written, clips, video):
         assert (stream.average_rate, stream.width, stream.height) == (25, *surgery.SIZE[::-1])
         assert stream.codec_context.name == "h264"
         packets = [packet for packet in container.demux(stream) if packet.dts is not None]
-    assert sum(packet.is_keyframe for packet in packets) >= 7  # so that a reader may seek
+    assert sum(packet.is_keyframe for packet in packets) >= 7  # allows seeking
     assert any(packet.dts != packet.pts for packet in packets)  # B-frames, as in the original
     assert cholec80.count_frames(path) == surgery.N_FRAMES
     numbers = list(range(0, surgery.N_FRAMES, 5))
     frames = [np.asarray(frame).astype(float) for frame in cholec80.frames(path, numbers)]
-    drawn = [clip.frame(t).astype(float) for t in numbers]
+    clip_frames = [clip.frame(t).astype(float) for t in numbers]
     psnr = []
     for n, t in enumerate(numbers):
-        errors = {m: ((frames[m] - drawn[n]) ** 2).mean() for m in (n - 1, n, n + 1) if 0 <= m < len(frames)}
+        errors = {m: ((frames[m] - clip_frames[n]) ** 2).mean() for m in (n - 1, n, n + 1) if 0 <= m < len(frames)}
         psnr.append(10 * np.log10(255**2 / max(errors[n], 1e-9)))
         assert frames[n].max() <= 2 if clip.is_black(t) else min(errors, key=lambda m: errors[m]) == n
     assert min(psnr) > 30
@@ -84,11 +84,11 @@ def test_the_video_is_the_clip_but_for_compression(written, clips, video):
 
 def test_the_boxes_are_the_clips(written, clips):
     frames = cholec80_boxes.read_frames(written["cholec80_boxes"])
-    assert {(one.video, one.frame): list(one.boxes) for one in frames} == {
+    assert {(frame_boxes.video, frame_boxes.frame): list(frame_boxes.boxes) for frame_boxes in frames} == {
         (video, 25 * k): boxes for video in range(41, 46) for k in SECONDS if (boxes := clips[video].boxes(25 * k))
     }
     assert len(frames) == 5 * (surgery.SECONDS - 2)
-    assert {name for one in frames for name, _ in one.boxes} == set(cholec80_boxes.INSTRUMENTS)
+    assert {name for frame_boxes in frames for name, _ in frame_boxes.boxes} == set(cholec80_boxes.INSTRUMENTS)
 
 
 @pytest.mark.parametrize(("reader", "videos"), [(cholect45, [42, 43, 79]), (cholect50, [42, 43, 111])])
@@ -96,23 +96,27 @@ def test_the_triplets_are_the_clips(written, clips, reader, videos):
     root = written[reader.__name__.rsplit(".", maxsplit=1)[-1]]
     assert reader.videos(root) == videos
     for video in videos:
-        read = reader.read_video(root, video)
-        assert read.frames.tolist() == list(SECONDS)
-        assert not any(read.disagreeing.values())
+        labels = reader.read_video(root, video)
+        assert labels.frames.tolist() == list(SECONDS)
+        assert not any(labels.disagreeing.values())
         for k in SECONDS:
-            here = {tuple(cholec_triplets.TRIPLETS[n]) for n in np.flatnonzero(read.triplets[k])}
-            assert here == set(clips[video].triplets(25 * k))
-        assert (read.triplets.sum(1) == 0).sum() >= 2
+            frame_triplets = {tuple(cholec_triplets.TRIPLETS[n]) for n in np.flatnonzero(labels.triplets[k])}
+            assert frame_triplets == set(clips[video].triplets(25 * k))
+        assert (labels.triplets.sum(1) == 0).sum() >= 2
 
 
 @pytest.mark.parametrize("video", [42, 43])
 def test_the_tools_are_the_boxed_ones_and_every_frame_has_a_phase(written, clips, video):
     tools = cholec80.read_tools(written["cholec80"], video)
     assert tools.frames.tolist() == [25 * k for k in SECONDS]
-    boxed = {one.frame: one for one in cholec80_boxes.read_frames(written["cholec80_boxes"]) if one.video == video}
+    boxed = {
+        frame_boxes.frame: frame_boxes
+        for frame_boxes in cholec80_boxes.read_frames(written["cholec80_boxes"])
+        if frame_boxes.video == video
+    }
     for frame, present in zip(tools.frames.tolist(), tools.present, strict=True):
-        named = {name for name, _ in boxed[frame].boxes} if frame in boxed else set()
-        assert {cholec80.INSTRUMENTS[n] for n in np.flatnonzero(present)} == named
+        instruments = {name for name, _ in boxed[frame].boxes} if frame in boxed else set()
+        assert {cholec80.INSTRUMENTS[n] for n in np.flatnonzero(present)} == instruments
     assert tools.present[:, cholec80.INSTRUMENTS.index("specimen_bag")].any()
     table = written["cholec80"] / "phase_annotations" / f"video{video}-phase.txt"
     phases = [line.split("\t") for line in table.read_text().splitlines()[1:]]
@@ -124,9 +128,9 @@ def test_the_dictionaries_are_the_official_ones(written):
     root = written["cholect45"] / "dict"
     np.testing.assert_array_equal(np.loadtxt(root / "maps.txt", dtype=int, delimiter=","), Disentangle().bank)
     assert (root / "maps.txt").read_text() == (written["cholect50"] / "label_mapping.txt").read_text()
-    for part in ("triplet", "instrument", "verb", "target"):
-        known = getattr(cholec_triplets, f"{part}s".upper())
-        assert (root / f"{part}.txt").read_text().splitlines() == [f"{n}:{name}" for n, name in enumerate(known)]
+    for component in ("triplet", "instrument", "verb", "target"):
+        names = getattr(cholec_triplets, f"{component}s".upper())
+        assert (root / f"{component}.txt").read_text().splitlines() == [f"{n}:{name}" for n, name in enumerate(names)]
 
 
 @pytest.mark.parametrize("video", [42, 43, 111])
@@ -134,7 +138,7 @@ def test_the_json_file_has_the_official_tables_and_vectors(written, clips, video
     data = json.loads((written["cholect50"] / "labels" / f"VID{video:02d}.json").read_text())
     assert set(data) == {"video", "fps", "num_frames", "categories", "annotations", "info", "licenses"}
     assert (data["video"], data["fps"], data["num_frames"]) == (video, 1, surgery.SECONDS)
-    assert {part: len(names) for part, names in data["categories"].items()} == {
+    assert {component: len(names) for component, names in data["categories"].items()} == {
         "triplet": 100, "instrument": 6, "verb": 10, "target": 15, "phase": 7,
     }  # fmt: skip
     for k, vectors in data["annotations"].items():

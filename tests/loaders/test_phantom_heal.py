@@ -1,4 +1,4 @@
-"""The phantom of VinDr-CXR: boxes lie on what is drawn, it shows in its anatomy, and masks are those of the images."""
+"""The phantom of VinDr-CXR: boxes enclose the drawn findings, findings change their anatomy, masks fit the images."""
 
 import re
 from collections import Counter
@@ -26,7 +26,7 @@ OPACITIES = {"Consolidation", "Lung Opacity", "Nodule/Mass"}
 DARK = {"Emphysema"}
 
 
-def pixels_of(ref, roots):
+def read_pixels(ref, roots):
     return np.asarray(images.open_image(ref, roots))[..., 0]
 
 
@@ -34,7 +34,7 @@ def pixels_of(ref, roots):
 
 
 @cache
-def normal(seed):
+def draw_normal(seed):
     return chest.draw_chest([], seed=seed)
 
 
@@ -43,13 +43,13 @@ def test_a_finding_shows_and_its_box_lies_on_its_anatomy_more_than_on_any_other(
     thin = finding.label in {"Rib fracture", "Atelectasis", "Pleural thickening"}
     for seed in range(4):
         picture = chest.chest([finding.drawn], seed=seed)
-        change = (picture.pixels.astype(int) - normal(seed))[picture.findings[finding.drawn]]
+        change = (picture.pixels.astype(int) - draw_normal(seed))[picture.findings[finding.drawn]]
         assert np.abs(change).max() > 30, seed
         if finding.label in OPACITIES | DARK:
             assert change.mean() * (-1 if finding.label in DARK else 1) > 20, seed
         ((label, xywh),) = cases.boxes([finding], picture)
         assert label == finding.label
-        iou = {name: rle_iou(picture.regions[name], xywh) for name in ANATOMIES}
+        iou = {name: compute_rle_iou(picture.regions[name], xywh) for name in ANATOMIES}
         assert max(iou, key=lambda name: iou[name]) in finding.anatomies, seed
         assert max(iou.values()) > (0.02 if thin else 0.2), seed
 
@@ -67,8 +67,8 @@ def test_dealt_findings_share_no_anatomy_and_all_get_their_turn(counts, seed):
     assert max(times.values(), default=0) <= 1 + -(-sum(counts) // len(cases.FINDINGS))
 
 
-def rle_iou(mask, xywh):
-    """IoU of a mask and a box, by pycocotools."""
+def compute_rle_iou(mask, xywh):
+    """Compute the IoU of a mask and a box with pycocotools."""
     x, y, w, h = xywh
     rle = coco.encode(np.asfortranarray(mask, dtype=np.uint8))
     (box,) = coco.frPyObjects([[x, y, x + w, y, x + w, y + h, x, y + h]], *mask.shape)
@@ -83,20 +83,20 @@ def plan():
     return vindr_cxr.plan(SEED, 60, 40)
 
 
-def annotations(written, split):
+def read_annotations(written, split):
     return readers.read_annotations(written["vindr_cxr"] / "annotations" / f"annotations_{split}.csv", split)
 
 
 @pytest.mark.parametrize(("split", "count", "n_readers"), [("train", 60, 3), ("test", 40, 1)])
 def test_vindr_rows(written, plan, split, count, n_readers):
-    read = annotations(written, split)
-    assert read.n_readers.tolist() == [n_readers] * count
-    assert all(re.fullmatch(r"[0-9a-f]{32}", image_id) for image_id in read.image_ids)
+    table = read_annotations(written, split)
+    assert table.n_readers.tolist() == [n_readers] * count
+    assert all(re.fullmatch(r"[0-9a-f]{32}", image_id) for image_id in table.image_ids)
     files = {path.name for path in (written["vindr_cxr"] / split).iterdir()}
-    assert files == {f"{image_id}.dicom" for image_id in read.image_ids}
-    assert 0.55 * count <= len(read.boxes["image"].unique()) <= 0.75 * count
-    others = (one.name for name, radiographs in plan.items() if name != split for one in radiographs)
-    assert files.isdisjoint(f"{name}.dicom" for name in others)
+    assert files == {f"{image_id}.dicom" for image_id in table.image_ids}
+    assert 0.55 * count <= len(table.boxes["image"].unique()) <= 0.75 * count
+    other_names = (radiograph.name for name, radiographs in plan.items() if name != split for radiograph in radiographs)
+    assert files.isdisjoint(f"{name}.dicom" for name in other_names)
 
 
 def test_vindr_images_are_of_many_kinds_and_show_the_drawing(written, plan):
@@ -111,38 +111,38 @@ def test_vindr_images_are_of_many_kinds_and_show_the_drawing(written, plan):
     assert len(sizes) > 50
     for radiograph in plan["test"][:12]:
         ref = {"source": "vindr_cxr", "key": f"test/{radiograph.name}.dicom", "view": ""}
-        drawn = chest.draw_chest(radiograph.drawn, seed=radiograph.seed, size=radiograph.size)
-        np.testing.assert_array_equal(pixels_of(ref, written), drawn & 0b11111100)
+        chest_pixels = chest.draw_chest(radiograph.drawn, seed=radiograph.seed, size=radiograph.size)
+        np.testing.assert_array_equal(read_pixels(ref, written), chest_pixels & 0b11111100)
 
 
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_vindr_consensus_boxes_enclose_what_the_finding_changes(written, plan, split):
-    """Of findings that move no outline: the strong changes against the same patient without them lie in the boxes."""
-    read = readers.agree(annotations(written, split))
-    boxes = {image_id: [] for image_id in read.image_ids}
-    for row in read.boxes.to_pylist():
-        boxes[read.image_ids[row["image"]]].append([row[side] for side in ("x", "y", "width", "height")])
+    """For findings that move no outline, the strong changes against the image without findings are in the boxes."""
+    consensus = readers.agree(read_annotations(written, split))
+    boxes = {image_id: [] for image_id in consensus.image_ids}
+    for row in consensus.boxes.to_pylist():
+        boxes[consensus.image_ids[row["image"]]].append([row[side] for side in ("x", "y", "width", "height")])
     checked = 0
     for radiograph in plan[split]:
         still = [f.label in OPACITIES | DARK for f in radiograph.findings]
         if still and all(still):
             ref = {"source": "vindr_cxr", "key": f"{split}/{radiograph.name}.dicom", "view": ""}
             normal = chest.draw_chest([], seed=radiograph.seed, size=radiograph.size)
-            changed = np.abs(pixels_of(ref, written).astype(int) - normal) > 40
+            changed = np.abs(read_pixels(ref, written).astype(int) - normal) > 40
             inside = np.zeros_like(changed)
             for x, y, w, h in boxes[radiograph.name]:
-                part = np.s_[round(y) : round(y + h), round(x) : round(x + w)]
-                inside[part] = True
-                assert changed[part].mean() > 0.3, radiograph
+                box_slice = np.s_[round(y) : round(y + h), round(x) : round(x + w)]
+                inside[box_slice] = True
+                assert changed[box_slice].mean() > 0.3, radiograph
             assert (changed & inside).sum() > 0.97 * changed.sum(), radiograph
             checked += 1
     assert checked >= 8
 
 
 def test_vindr_readers_mostly_agree(written, plan):
-    """Two or three readers saw each drawn finding; what one alone saw is not drawn."""
-    read = annotations(written, "train")
-    readers_of = {rule: readers.agree(read, rule).boxes for rule in readers.RULES}
+    """Two or three readers marked each drawn finding; a finding marked by one reader is not drawn."""
+    table = read_annotations(written, "train")
+    readers_of = {rule: readers.agree(table, rule).boxes for rule in readers.RULES}
     assert readers_of["majority"].num_rows == sum(len(radiograph.findings) for radiograph in plan["train"])
     assert readers_of["all"].num_rows > 0.6 * readers_of["majority"].num_rows
     assert readers_of["any"].num_rows >= readers_of["majority"].num_rows + 3
@@ -153,17 +153,17 @@ def test_vindr_readers_mostly_agree(written, plan):
 
 @pytest.fixture(scope="module")
 def masks(written):
-    """{image id: {anatomy: mask}}, as pycocotools reads the file."""
+    """Masks by image id and anatomy, read with pycocotools."""
     data = COCO(str(written["vindr_cxr_anatomy"] / "anatomy.json"))
     names = {category["id"]: category["name"] for category in data.cats.values()}
-    found = {Path(image["file_name"]).stem: {} for image in data.imgs.values()}
+    masks_by_image = {Path(image["file_name"]).stem: {} for image in data.imgs.values()}
     for annotation in data.anns.values():
         mask = data.annToMask(annotation).astype(bool)
         image = data.imgs[annotation["image_id"]]
         assert mask.shape == (image["height"], image["width"])
         assert mask.sum() == annotation["area"]
-        found[Path(image["file_name"]).stem][names[annotation["category_id"]]] = mask
-    return found
+        masks_by_image[Path(image["file_name"]).stem][names[annotation["category_id"]]] = mask
+    return masks_by_image
 
 
 def test_vindr_masks_are_the_drawn_regions(masks, plan):
@@ -173,10 +173,10 @@ def test_vindr_masks_are_the_drawn_regions(masks, plan):
             if radiograph.name not in masks:
                 lacking.append((split, number))
                 continue
-            own = masks[radiograph.name]
-            assert set(own) == set(ANATOMIES)
+            image_masks = masks[radiograph.name]
+            assert set(image_masks) == set(ANATOMIES)
             regions = chest.chest(radiograph.drawn, seed=radiograph.seed, size=radiograph.size).regions
-            for name, mask in own.items():
+            for name, mask in image_masks.items():
                 if mask.any():
                     np.testing.assert_array_equal(mask, regions[name])
                 else:

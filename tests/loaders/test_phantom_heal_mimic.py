@@ -1,4 +1,4 @@
-"""The phantom of MIMIC-CXR: tables, images, reports, masks and detections tell of the same findings."""
+"""The phantom of MIMIC-CXR: tables, images, reports, masks and detections agree on the findings."""
 
 import re
 from collections import Counter
@@ -40,11 +40,11 @@ def test_mimic_tables_name_the_images_that_are_there(written):
         splits.setdefault(row["subject_id"], set()).add(row["split"])
     assert set(map(len, by_study.values())) == {1, 2}
     assert ["LATERAL"] in by_study.values()
-    assert set(map(len, splits.values())) == {1}  # a patient is in one split
+    assert set(map(len, splits.values())) == {1}  # each patient is in one split
     assert set().union(*splits.values()) == {"train", "validation", "test"}
 
 
-# What a report calls a label of the table; written by hand and not taken from the phantom.
+# Report phrase of each label of the table; written by hand, independent of the phantom.
 WORDS = {
     **{name: name.lower() for name in (
         "Atelectasis", "Cardiomegaly", "Consolidation", "Lung Opacity", "Pleural Effusion", "Pneumothorax")},
@@ -53,12 +53,12 @@ WORDS = {
 KINDS = {1.0: "stated", 0.0: "denied", -1.0: "doubted"}
 
 
-def body(text):
-    """FINDINGS and IMPRESSION of a report in one line, in small letters."""
+def read_body(text):
+    """Return FINDINGS and IMPRESSION of a report in one line of lower-case letters."""
     return " ".join(re.sub(r"(?s).*?(FINDINGS|IMPRESSION):", "", text, count=1).split()).lower()
 
 
-def mentions(text, word):
+def find_mention_kinds(text, word):
     kinds = set()
     for sentence in text.split("."):
         if re.search(rf"\b{word}\b", sentence):
@@ -71,31 +71,31 @@ def mentions(text, word):
 
 @pytest.mark.parametrize("labeler", ["chexpert", "negbio"])
 def test_mimic_labels_are_what_the_reports_say(written, labeler):
-    seen = Counter()
+    value_counts = Counter()
     for row in readers.read_labels(written["mimic_cxr"], labeler).to_pylist():
         (path,) = (written["mimic_cxr"] / "files").glob(f"*/*/s{row['study_id']}.txt")
-        text = body(path.read_text(encoding="utf-8"))
+        text = read_body(path.read_text(encoding="utf-8"))
         for label in readers.LABELS:
-            value, said = row[label], mentions(text, WORDS.get(label, "no such word"))
+            value, mention_kinds = row[label], find_mention_kinds(text, WORDS.get(label, "no such word"))
             if value is not None and label != "No Finding":
-                assert said == {KINDS[value]}, (path, label)
-                seen[value] += 1
+                assert mention_kinds == {KINDS[value]}, (path, label)
+                value_counts[value] += 1
             elif labeler == "chexpert":
-                assert not said, (path, label)
+                assert not mention_kinds, (path, label)
         assert not (row["No Finding"] and any(row[label] in (1.0, -1.0) for label in WORDS))
-    assert set(seen) == set(KINDS)
+    assert set(value_counts) == set(KINDS)
 
 
 def test_mimic_reports_state_all_that_is_drawn_and_where_and_one_study_has_none(written, studies):
     root = written["mimic_cxr"]
     lacking = [study for study in studies if not (root / f"{study.folder}.txt").exists()]
     for study in studies:
-        text = "" if study in lacking else body((root / f"{study.folder}.txt").read_text(encoding="utf-8"))
+        text = "" if study in lacking else read_body((root / f"{study.folder}.txt").read_text(encoding="utf-8"))
         for finding in study.findings if text else ():
-            side, *rest = finding.anatomies[0].split()
+            side, *region_words = finding.anatomies[0].split()
             if finding.label in NAMED_WITH_THEIR_ZONE:
-                assert f"{side} {' '.join(rest)}" in text
-            elif rest:
+                assert f"{side} {' '.join(region_words)}" in text
+            elif region_words:
                 assert re.search(rf"\b{side}\b", text)
     assert len(lacking) == 1
     assert lacking[0].findings
@@ -105,11 +105,11 @@ def test_mimic_reports_state_all_that_is_drawn_and_where_and_one_study_has_none(
     assert sum("FINDINGS:" not in text for text in texts) == 1
     assert all("IMPRESSION:" in text and "INDICATION:" in text for text in texts)
     assert max(len(line) for text in texts for line in text.splitlines()) <= 80
-    alone, beside = (
+    reports_only, reports_with_images = (
         {path.relative_to(written[name]): path.read_bytes() for path in written[name].rglob("*.txt")}
         for name in ("mimic_cxr_reports", "mimic_cxr")
     )
-    assert alone == beside  # in the source of the reports alone, too
+    assert reports_only == reports_with_images  # also in the source that has only reports
     assert all(path.suffix == ".txt" for path in written["mimic_cxr_reports"].rglob("*") if path.is_file())
 
 
@@ -126,15 +126,15 @@ def test_mimic_masks_are_laid_out_as_cxas_writes_them(written):
             lacking.append(number)
             continue
         assert {path.stem for path in folder.iterdir()} == labels
-        own = chest.chest(image.drawn, seed=image.seed, size=image.size)
+        phantom_chest = chest.chest(image.drawn, seed=image.seed, size=image.size)
         for path in sorted(folder.iterdir()):
             with Image.open(path) as picture:
                 assert (picture.format, picture.mode, picture.size) == ("PNG", "1", (512, 512))
                 mask = np.asarray(picture.resize(image.size[::-1]))
             if not mask.any():
                 empty.append((number, path.stem))
-            else:  # at the image's size it is the drawn region, but for its rim
-                region = own.regions[path.stem]
+            else:  # at the image's size it is the drawn region, except for its border
+                region = phantom_chest.regions[path.stem]
                 assert np.asarray(binary_dilation(region, np.ones((3, 3))))[mask].all()
                 assert mask[np.asarray(binary_erosion(region, np.ones((3, 3))), bool)].all()
     assert len(list(root.iterdir())) == len(frontal) - 1

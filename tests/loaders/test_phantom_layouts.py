@@ -1,4 +1,4 @@
-"""Every phantom: complete, small, with the official headers, the same in any process, and never over a user's files."""
+"""Every phantom: complete, small, with official headers, equal in any process, and without overwriting user files."""
 
 from __future__ import annotations
 
@@ -103,14 +103,14 @@ FEW = {
 
 
 def write_few(root: Path, seed: int, names: Collection[str] = tuple(FEW)) -> dict[str, bytes]:
-    """A few images of each source, as {path: bytes}."""
+    """Write a few images of each source and return {path: bytes}."""
     for source in names:
         importlib.import_module(f"medfaith.loaders.phantom.{source}").write(root / source, seed=seed, **FEW[source])
     return read_all(root)
 
 
 def write_videos(root: Path) -> None:
-    """The first video of each source of videos."""
+    """Write the first video of each video source."""
     for source in set(phantom.SOURCES) - set(FEW):
         module = importlib.import_module(f"medfaith.loaders.phantom.{source}")
         module.VIDEOS = module.VIDEOS[:1]  # pyright: ignore[reportAttributeAccessIssue]
@@ -124,19 +124,21 @@ def read_all(root: Path) -> dict[str, bytes]:
 def test_the_same_seed_gives_the_same_bytes_in_any_process(written, tmp_path):
     code = "import sys; from pathlib import Path; from tests.loaders import test_phantom_layouts as t; "
     code += "t.write_few(Path(sys.argv[1]), 3); t.write_videos(Path(sys.argv[2]))"
-    words = [sys.executable, "-c", code, str(tmp_path / "few"), str(tmp_path / "videos")]
-    subprocess.run(words, check=True, env={**os.environ, "PYTHONHASHSEED": "12345"}, cwd=Path(__file__).parents[2])
-    here, there = write_few(tmp_path / "here", 3), read_all(tmp_path / "few")
-    assert [name for name in here if here[name] != there.get(name)] == []
-    assert here.keys() == there.keys()
+    command = [sys.executable, "-c", code, str(tmp_path / "few"), str(tmp_path / "videos")]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "12345"}, cwd=Path(__file__).parents[2])
+    files, subprocess_files = write_few(tmp_path / "here", 3), read_all(tmp_path / "few")
+    assert [name for name in files if files[name] != subprocess_files.get(name)] == []
+    assert files.keys() == subprocess_files.keys()
     videos = read_all(tmp_path / "videos")
     assert len({name.split("/")[0] for name in videos}) == 4
-    for name, data in videos.items():  # a table has the rows of the first video first
+    for name, data in videos.items():  # a table begins with the rows of the first video
         assert (written[name.split("/")[0]].parent / name).read_bytes().startswith(data), name
-    other = write_few(tmp_path / "other", 4, ("chexpert", "openi", "vindr_cxr", "mimic_cxr", "chest_imagenome"))
-    pictures = [name for name in other if name.endswith((".jpg", ".png", ".dcm", ".dicom"))]
-    assert len(pictures) > 20
-    assert [name for name in pictures if here.get(name) == other[name]] == []
+    other_seed_files = write_few(
+        tmp_path / "other", 4, ("chexpert", "openi", "vindr_cxr", "mimic_cxr", "chest_imagenome")
+    )
+    image_names = [name for name in other_seed_files if name.endswith((".jpg", ".png", ".dcm", ".dicom"))]
+    assert len(image_names) > 20
+    assert [name for name in image_names if files.get(name) == other_seed_files[name]] == []
 
 
 def test_write_refuses_what_it_cannot_do_before_it_writes(tmp_path):

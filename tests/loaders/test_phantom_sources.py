@@ -1,4 +1,4 @@
-"""The synthetic CheXpert and OpenI: what their readers read is really in the pictures."""
+"""The synthetic CheXpert and OpenI: the images show the labels that their readers return."""
 
 import re
 from collections import Counter
@@ -9,7 +9,7 @@ import pytest
 from medfaith.loaders import chexpert, images, openi
 from medfaith.loaders.phantom import chest
 from medfaith.loaders.phantom import openi as phantom_openi
-from tests.loaders.chest_statistics import TARGETS, H, W, area, auroc
+from tests.loaders.chest_statistics import TARGETS, H, W, compute_auroc, make_area
 
 MESH = {
     "atelectasis": "Pulmonary Atelectasis",
@@ -22,7 +22,7 @@ MESH = {
 DENIED = re.compile(r"\bno\b|without|negative|free|clear|not|possible|may|histor")
 
 
-def shown(source, root, key):
+def read_picture(source, root, key):
     opened = images.open_image({"source": source, "key": key, "view": ""}, {source: root})
     assert (opened.mode, opened.size) == ("RGB", (W, H))
     return np.asarray(opened)[..., 0]
@@ -33,15 +33,15 @@ def shown(source, root, key):
 
 @pytest.fixture(scope="module")
 def labelled(written):
-    """{split: rows that the reader reads}."""
+    """Label rows by split, from the reader."""
     files = chexpert.find_label_files(written["chexpert"])
     return {split: chexpert.read_labels(path, split).to_pylist() for split, path in files.items()}
 
 
 @pytest.mark.parametrize(
-    ("split", "first", "values"), [("train", 1, {1.0, 0.0, -1.0, None}), ("validation", 64541, {1.0, 0.0})]
+    ("split", "first_patient", "values"), [("train", 1, {1.0, 0.0, -1.0, None}), ("validation", 64541, {1.0, 0.0})]
 )
-def test_chexpert_rows(labelled, written, split, first, values):
+def test_chexpert_rows(labelled, written, split, first_patient, values):
     studies = {}
     for row in labelled[split]:
         assert (written["chexpert"] / "CheXpert-v1.0-small" / row["key"]).is_file()
@@ -54,22 +54,22 @@ def test_chexpert_rows(labelled, written, split, first, values):
         assert [row["view_number"] for row in rows] == list(range(1, len(rows) + 1))
     patients = [int(study.split("/")[0].removeprefix("patient")) for study in studies]
     assert patients == sorted(patients)
-    assert patients[0] == first
-    of_splits = [{row["study_id"].split("/")[0] for row in rows} for rows in labelled.values()]
-    assert len(set.union(*of_splits)) == sum(map(len, of_splits))  # no patient is in both
+    assert patients[0] == first_patient
+    patients_by_split = [{row["study_id"].split("/")[0] for row in rows} for rows in labelled.values()]
+    assert len(set.union(*patients_by_split)) == sum(map(len, patients_by_split))  # no patient is in both
 
 
 @pytest.fixture(scope="module")
 def frontal(labelled, written):
-    """Every frontal picture with its row."""
+    """Frontal images with their rows."""
     rows = [row for split in labelled.values() for row in split if row["view"] != "lateral"]
-    return [(shown("chexpert", written["chexpert"], row["key"]), row) for row in rows]
+    return [(read_picture("chexpert", written["chexpert"], row["key"]), row) for row in rows]
 
 
 @pytest.mark.parametrize("finding", TARGETS)
 def test_chexpert_images_show_their_labels(frontal, finding):
     column = next(name for name in chexpert.LABELS if name.lower() == finding)
-    assert auroc(finding, [picture for picture, _ in frontal], [row[column] == 1.0 for _, row in frontal]) > 0.8
+    assert compute_auroc(finding, [picture for picture, _ in frontal], [row[column] == 1.0 for _, row in frontal]) > 0.8
 
 
 # --- OpenI ------------------------------------------------------------------------------------------------------------
@@ -82,9 +82,9 @@ def reports(written):
 
 @pytest.fixture(scope="module")
 def pictured(written, reports):
-    """The first picture of each report that is indexed, with the report."""
+    """First image of each indexed report, with the report."""
     indexed = [report for report in reports if report.images and "No Indexing" not in report.mesh_major]
-    return [(shown("openi", written["openi"], report.images[0].key), report) for report in indexed]
+    return [(read_picture("openi", written["openi"], report.images[0].key), report) for report in indexed]
 
 
 def test_openi_has_the_original_s_elements_and_every_kind_of_report(written, reports):
@@ -121,23 +121,23 @@ def test_openi_images_are_there_and_some_are_dicom_of_the_drawn_pixels(written, 
     pixels = chest.draw_chest(["cardiomegaly"], seed=3)
     for by_table in (True, False):
         phantom_openi._write_dicom(tmp_path / "9_IM-0001-1001.dcm", pixels, "CXR9_IM-0001-1001", by_table=by_table)
-        np.testing.assert_array_equal(shown("openi", tmp_path, "CXR9_IM-0001-1001.png"), pixels)
+        np.testing.assert_array_equal(read_picture("openi", tmp_path, "CXR9_IM-0001-1001.png"), pixels)
 
 
 @pytest.mark.parametrize("finding", TARGETS)
 def test_openi_images_show_what_is_indexed(pictured, finding):
     labels = [any(term.startswith(MESH[finding]) for term in report.mesh_major) for _, report in pictured]
-    assert auroc(finding, [picture for picture, _ in pictured], labels) > 0.85
+    assert compute_auroc(finding, [picture for picture, _ in pictured], labels) > 0.85
 
 
 def test_openi_sides_agree_with_the_drawing(pictured):
     """A one-sided effusion whitens the angle on the side that the index names."""
-    angles = {"right": area(0.13, 0.22, 0.66, 0.74), "left": area(0.78, 0.87, 0.66, 0.74)}
+    angles = {"right": make_area(0.13, 0.22, 0.66, 0.74), "left": make_area(0.78, 0.87, 0.66, 0.74)}
     checked = 0
     for picture, report in pictured:
         sides = [term.split("/")[1] for term in report.mesh_major if term.startswith("Pleural Effusion/")]
         if sides:
-            other = "left" if sides[0] == "right" else "right"
-            assert picture[angles[sides[0]]].mean() > picture[angles[other]].mean(), report.uid
+            opposite_side = "left" if sides[0] == "right" else "right"
+            assert picture[angles[sides[0]]].mean() > picture[angles[opposite_side]].mean(), report.uid
             checked += 1
     assert checked >= 5

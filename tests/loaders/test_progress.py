@@ -1,4 +1,4 @@
-"""How far long work is, in a file of logs: when a line comes, and what it says. The clock is the test's."""
+"""Progress lines in a log file: their times and their texts, with the test's own clock."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from medfaith.loaders.progress import EVERY, Progress, libraries_in_lines, say
 
 @pytest.fixture(autouse=True)
 def no_look(monkeypatch) -> None:
-    """Another thread must not look while a test has put the clock forward."""
+    """Disable the background thread while a test sets the clock."""
     monkeypatch.setattr(progress, "_start_refresh", lambda: None)
 
 
 class Clock:
-    """Stands still until it is put forward."""
+    """Clock that changes only when a test sets it."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -40,12 +40,12 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(steps, **named) -> list[str]:
-    """The lines of work that takes steps of (seconds, items)."""
+def get_lines(steps, **options) -> list[str]:
+    """Return the progress lines for steps of (seconds, items)."""
     clock, before = Clock(), sys.stderr
     sys.stderr = written = io.StringIO()
     try:
-        with Progress(**{"title": "reading reports", "clock": clock} | named) as bar:
+        with Progress(**{"title": "reading reports", "clock": clock} | options) as bar:
             for seconds, n in steps:
                 clock.seconds += seconds
                 bar.update(n)
@@ -56,7 +56,7 @@ def shown(steps, **named) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("steps", "named", "lines"),
+    ("steps", "options", "lines"),
     [
         ([(60, 12_000)], {"total": 227_835}, ["reading reports: 12,000 of 227,835 (5%), 200/s, 18 min left"]),
         ([(60, 600)], {}, ["reading reports: 600, 10/s"]),
@@ -68,7 +68,7 @@ def shown(steps, **named) -> list[str]:
         ([(60, 3e8)], {"unit": "B", "total": 9e8}, ["reading reports: 300MB of 900MB (33%), 5.00MB/s, 2 min left"]),
         ([(60, 60)], {"total": 1000, "done": 880}, ["reading reports: 940 of 1,000 (94%), 1/s, 1 min left"]),
         ([(60, 60)], {"title": "\x1b[31ma\né"}, [r"\x1b[31ma\n\xe9: 60, 1/s"]),
-        ([(59, 100)], {"total": 100}, []),  # a minute is not over
+        ([(59, 100)], {"total": 100}, []),  # less than a minute has passed
         ([(1, 1)] * 59 + [(100, 0)], {}, ["reading reports: 59, 22/min"]),
         ([(60, 60)], {"quiet": True}, []),
         ([(60, 60), (-3600, 60), (60, 60)], {"total": 400}, ["reading reports: 60 of 400 (15%), 1/s, 6 min left"]),
@@ -82,13 +82,13 @@ def shown(steps, **named) -> list[str]:
         ),
     ],
 )  # fmt: skip
-def test_lines(steps, named, lines):
-    assert shown(steps, **named) == lines
+def test_lines(steps, options, lines):
+    assert get_lines(steps, **options) == lines
 
 
 @pytest.mark.parametrize(("total", "amount"), [(3, "0 of 3 (0%)"), (None, "0")])
 def test_work_whose_first_item_takes_long_says_so(total, amount, monkeypatch, capsys):
-    """Nobody updates the bar: who looks after LOOK seconds asks it for a line."""
+    """No step updates the bar, so the background thread requests a line after LOOK seconds."""
     clock = Clock()
 
     class Looks:
@@ -102,28 +102,28 @@ def test_work_whose_first_item_takes_long_says_so(total, amount, monkeypatch, ca
         library = tqdm.tqdm(desc="of a library", total=total)
         progress._refresh_bars(cast(Any, Looks()))
         library.close()
-    said = sorted(capsys.readouterr().err.splitlines())
-    assert said == [
+    output_lines = sorted(capsys.readouterr().err.splitlines())
+    assert output_lines == [
         f"{title}: {amount}, {minutes} min so far" for title in ("of a library", "writing rows") for minutes in (1, 2)
     ]
 
 
 def test_someone_looks(monkeypatch, capsys):
-    """A thread, once a process. It is asked for by each bar that shows anything."""
+    """Every visible bar requests the background thread; a process starts it once."""
     monkeypatch.undo()
     progress._start_refresh.cache_clear()
-    looked = threading.Event()
-    monkeypatch.setattr(progress, "_refresh_bars", lambda end: looked.set())
+    refreshed = threading.Event()
+    monkeypatch.setattr(progress, "_refresh_bars", lambda end: refreshed.set())
     with Progress(title="reading", quiet=True):
         assert not progress._start_refresh.cache_info().currsize
     with Progress(title="reading"):
-        assert looked.wait(20)
+        assert refreshed.wait(20)
     progress._start_refresh.cache_clear()
 
 
 def test_the_rate_follows_what_became_slower():
-    """As in a run that begins with answers that are kept."""
-    *_, last = shown([(60, 90_000), *[(60, 60)] * 30], total=100_000)
+    """A resumed run begins with cached answers."""
+    *_, last = get_lines([(60, 90_000), *[(60, 60)] * 30], total=100_000)
     assert last == "reading reports: 91,800 of 100,000 (91%), 1/s, 2 h 15 min left"
 
 
@@ -133,7 +133,7 @@ def test_the_rate_follows_what_became_slower():
     st.sampled_from(["", "B"]),
 )
 def test_whatever_the_clock_does_lines_are_plain_and_rare(steps, total, unit):
-    lines = shown(steps, total=total, unit=unit)
+    lines = get_lines(steps, total=total, unit=unit)
     amount = r"[\d,.]+[kMGT]?B?"
     time = r"(less than 1 min|\d+ (min|h|days)( \d+ (min|h))?)"
     further = rf"(, {amount}/(s|min|h)(, {time} left)?|, {time} so far)"
@@ -166,7 +166,7 @@ def test_on_a_terminal_there_is_a_bar_that_leaves_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("module", "named"),
+    ("module", "options"),
     [
         ("tqdm", {}),
         ("tqdm.auto", {}),
@@ -176,14 +176,14 @@ def test_on_a_terminal_there_is_a_bar_that_leaves_nothing(monkeypatch):
         ("transformers.utils.logging", {}),
     ],
 )
-def test_bars_of_libraries_are_lines(capsys, module, named):
+def test_bars_of_libraries_are_lines(capsys, module, options):
     clock, methods = Clock(), (tqdm.tqdm.__init__, tqdm.tqdm.display, tqdm.tqdm.clear)
     with libraries_in_lines(clock):
-        bar = importlib.import_module(module).tqdm(total=300, desc="Running requests", **named)
+        bar = importlib.import_module(module).tqdm(total=300, desc="Running requests", **options)
         for n in range(300):
             clock.seconds += 1
             bar.update(1)
-            bar.set_postfix(loss=0.5)  # asks to be shown at once
+            bar.set_postfix(loss=0.5)  # requests an immediate update
             if n == 70:
                 say("medfaith: a line")
         bar.close()
@@ -219,7 +219,7 @@ def test_a_log_that_cannot_be_written_ends_no_work(monkeypatch):
 
 
 def test_a_bar_of_before_ends_in_silence_where_its_file_is_closed():
-    """As when garbage is collected: a traceback from there would disturb whatever runs."""
+    """Garbage collection of a bar must not print a traceback into unrelated output."""
     file = io.StringIO()
     bar = tqdm.tqdm(total=2, file=file)
     file.close()

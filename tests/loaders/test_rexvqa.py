@@ -1,4 +1,4 @@
-"""ReXVQA: the official JSON with its variants; bad input is named by file, item and field."""
+"""ReXVQA: the official JSON and its variants; errors name file, item and field."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_fields_that_may_be_missing(tmp_path):
     assert [view for _, view in item.images] == ["", ""]
 
 
-BAD_FIELDS = [  # a field, words of the message, and what the field holds
+BAD_FIELDS = [  # field, part of the message, field values
     ("question", "missing or empty", [..., "  "]),
     ("question", "is 3", [3]),
     ("study_id", "is []", [[]]),
@@ -89,17 +89,18 @@ BAD_FIELDS = [  # a field, words of the message, and what the field holds
 
 
 @pytest.mark.parametrize(
-    ("field", "words", "value"), [(field, words, value) for field, words, values in BAD_FIELDS for value in values]
+    ("field", "message", "value"),
+    [(field, message, value) for field, message, values in BAD_FIELDS for value in values],
 )
-def test_a_bad_field_is_named(tmp_path, field, words, value):
+def test_a_bad_field_is_named(tmp_path, field, message, value):
     with pytest.raises(InputError) as error:
         read(tmp_path, **{field: value})
-    for word in ("test_vqa_data.json", "item 'q1'", f"{field!r}", words, "what to do"):
+    for word in ("test_vqa_data.json", "item 'q1'", f"{field!r}", message, "what to do"):
         assert word in str(error.value)
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         ("[]", "holds no items"),
         ("{}", "holds no items"),
@@ -107,10 +108,10 @@ def test_a_bad_field_is_named(tmp_path, field, words, value):
         ('{"q1": {}, "q1": {}}', "'q1' twice"),
     ],
 )
-def test_a_bad_file_is_named(tmp_path, content, words):
+def test_a_bad_file_is_named(tmp_path, content, message):
     with pytest.raises(InputError, match=r"test_vqa_data\.json") as error:
         rexvqa.read_items(write(tmp_path, content))
-    assert words in str(error.value)
+    assert message in str(error.value)
 
 
 def test_where_the_file_may_lie(tmp_path):

@@ -1,4 +1,4 @@
-"""RLEs against pycocotools on full masks, and against numpy where the full mask is indexed or counted directly."""
+"""RLEs, compared with pycocotools and numpy on full masks."""
 
 import numpy as np
 import pytest
@@ -13,14 +13,14 @@ MASKS = arrays(bool, array_shapes(min_dims=2, max_dims=2, max_side=24))
 SIDE = st.integers(1, 60)
 
 
-def full(mask):
-    """The library's own RLE of a mask in memory."""
+def encode_full(mask):
+    """Encode a full mask with the library's own RLE."""
     encoded = coco.encode(np.asfortranarray(mask.astype(np.uint8)))
     return {"size": list(encoded["size"]), "counts": encoded["counts"].decode()}  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def run_lengths(mask):
-    """Runs of 0 and 1 down the columns, counted one pixel at a time."""
+def compute_run_lengths(mask):
+    """Count runs of 0 and 1 down the columns, one pixel at a time."""
     runs, value = [0], False
     for pixel in mask.T.ravel():
         if pixel != value:
@@ -33,7 +33,7 @@ def run_lengths(mask):
 @given(MASKS)
 def test_encoding_is_the_librarys_and_comes_back(mask):
     encoded = rle.encode(mask)
-    assert encoded == full(mask)
+    assert encoded == encode_full(mask)
     np.testing.assert_array_equal(rle.decode(encoded), mask)
     assert rle.decode(encoded).dtype == bool
     assert rle.area(encoded) == mask.sum()
@@ -41,9 +41,11 @@ def test_encoding_is_the_librarys_and_comes_back(mask):
 
 @given(MASKS)
 def test_every_form_of_counts_is_the_same_mask(mask):
-    expected = full(mask)
-    runs = run_lengths(mask)
-    split = [part for run in runs for part in (run - run // 2, 0, run // 2)]  # empty runs inside, as some tools write
+    expected = encode_full(mask)
+    runs = compute_run_lengths(mask)
+    split = [
+        length for run in runs for length in (run - run // 2, 0, run // 2)
+    ]  # empty runs inside, as some tools write
     for counts in (expected["counts"], expected["counts"].encode(), runs, tuple(runs), np.array(runs), split):
         assert rle.validate_rle({"size": mask.shape, "counts": counts}) == expected
 
@@ -53,9 +55,9 @@ def test_scaling_is_nearest_neighbour_to_the_byte(mask, height, width):
     h, w = mask.shape
     rows = np.floor((np.arange(height) + 0.5) * h / height).astype(int)
     columns = np.floor((np.arange(width) + 0.5) * w / width).astype(int)
-    expected = full(mask[np.ix_(rows, columns)])
+    expected = encode_full(mask[np.ix_(rows, columns)])
     assert rle.resize_mask(mask, (height, width)) == expected
-    assert rle.resize_mask(full(mask), (height, width)) == expected
+    assert rle.resize_mask(encode_full(mask), (height, width)) == expected
 
 
 @pytest.mark.parametrize("size", [(3000, 2500), (512, 512), (37, 1000), (1, 1)])
@@ -63,15 +65,15 @@ def test_scaling_a_large_mask(size):
     y, x = np.mgrid[:512, :512]
     mask = (((x - 250) / 130) ** 2 + ((y - 260) / 200) ** 2 < 1) & ((x + y) % 7 > 0)
     rows, columns = (np.floor((np.arange(n) + 0.5) * 512 / n).astype(int) for n in size)
-    assert rle.resize_mask(mask, size) == full(mask[np.ix_(rows, columns)])
+    assert rle.resize_mask(mask, size) == encode_full(mask[np.ix_(rows, columns)])
 
 
 @given(MASKS, st.integers(-3, 27), st.integers(-3, 27))
-def test_rows(mask, first, length):
+def test_rows(mask, first_row, length):
     expected = np.zeros_like(mask)
-    kept = slice(max(first, 0), max(first + length, 0))
-    expected[kept] = mask[kept]
-    assert rle.mask_rows(full(mask), first, first + length) == full(expected)
+    row_slice = slice(max(first_row, 0), max(first_row + length, 0))
+    expected[row_slice] = mask[row_slice]
+    assert rle.mask_rows(encode_full(mask), first_row, first_row + length) == encode_full(expected)
 
 
 @given(MASKS, st.data())
@@ -79,23 +81,23 @@ def test_cropped(mask, data):
     h, w = mask.shape
     x, y = data.draw(st.integers(0, w - 1)), data.draw(st.integers(0, h - 1))
     width, height = data.draw(st.integers(1, w - x)), data.draw(st.integers(1, h - y))
-    assert rle.crop_mask(full(mask), (x, y, width, height)) == full(mask[y : y + height, x : x + width])
+    assert rle.crop_mask(encode_full(mask), (x, y, width, height)) == encode_full(mask[y : y + height, x : x + width])
 
 
 @given(MASKS)
 def test_bounding_box(mask):
     if not mask.any():
         with pytest.raises(ValueError, match="empty"):
-            rle.compute_bounding_box(full(mask))
+            rle.compute_bounding_box(encode_full(mask))
         return
     rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
     expected = (columns[0], rows[0], columns[-1] - columns[0] + 1, rows[-1] - rows[0] + 1)
-    assert rle.compute_bounding_box(full(mask)) == expected
+    assert rle.compute_bounding_box(encode_full(mask)) == expected
 
 
 @given(st.lists(arrays(bool, (9, 7)), min_size=1, max_size=4))
 def test_union(masks):
-    assert rle.union([full(mask) for mask in masks]) == full(np.any(masks, axis=0))
+    assert rle.union([encode_full(mask) for mask in masks]) == encode_full(np.any(masks, axis=0))
 
 
 COORDINATE = st.floats(-20, 60) | st.integers(-20, 60).map(float) | st.integers(-40, 120).map(lambda n: n / 2)
@@ -107,10 +109,13 @@ COORDINATE = st.floats(-20, 60) | st.integers(-20, 60).map(float) | st.integers(
 )
 def test_boxes_and_their_overlaps_are_counted_by_pixel_centres(boxes, regions):
     y, x = np.mgrid[:31, :23] + 0.5
-    masks = [(x >= left) & (x < left + width) & (y >= top) & (y < top + height) for left, top, width, height in boxes]
+    masks = [
+        (x >= x_min) & (x < x_min + width) & (y >= y_min) & (y < y_min + height)
+        for x_min, y_min, width, height in boxes
+    ]
     rles = rle.encode_boxes(np.array(boxes).reshape(-1, 4), (31, 23))
-    assert rles == [full(mask) for mask in masks]
-    shared = rle.count_shared_pixels(rles, [full(region) for region in regions])
+    assert rles == [encode_full(mask) for mask in masks]
+    shared = rle.count_shared_pixels(rles, [encode_full(region) for region in regions])
     assert shared.dtype == np.float64
     assert shared.shape == (len(boxes), len(regions))
     for i, mask in enumerate(masks):
@@ -130,7 +135,7 @@ def test_masks_of_different_sizes_do_not_overlap():
             call()
 
 
-GOOD = full(np.eye(6, 4, dtype=bool))
+GOOD = encode_full(np.eye(6, 4, dtype=bool))
 
 
 BAD_COUNTS = [
@@ -157,9 +162,9 @@ BAD_SIZES = [
     ids=str,
 )
 def test_a_damaged_rle_is_refused_with_its_reason(reason, broken):
-    for read in (rle.validate_rle, rle.decode, rle.area):
+    for function in (rle.validate_rle, rle.decode, rle.area):
         with pytest.raises(ValueError, match=reason):
-            read(broken)
+            function(broken)
 
 
 @given(st.text(alphabet=st.characters(min_codepoint=40, max_codepoint=120), max_size=40) | st.binary(max_size=40))

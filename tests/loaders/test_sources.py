@@ -1,4 +1,4 @@
-"""The list of sources, and where roots come from."""
+"""The list of sources, and the resolution of root folders."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def test_a_root_is_found_in_the_documented_order(tmp_path):
     config = tmp_path / "sources.toml"
     config.write_text(f"[roots]\nchexpert = '{folders['config']}'\nopeni = '{folders['config']}'\n")
     environ = {"MEDFAITH_ROOT_CHEXPERT": str(folders["environment"])}
-    found = sources.resolve_roots({"chexpert": str(folders["given"])}, environ=environ, config=config)
-    assert found == {"chexpert": folders["given"], "openi": folders["config"]}
+    roots = sources.resolve_roots({"chexpert": str(folders["given"])}, environ=environ, config=config)
+    assert roots == {"chexpert": folders["given"], "openi": folders["config"]}
     assert sources.resolve_roots({}, environ=environ, config=config)["chexpert"] == folders["environment"]
     assert sources.resolve_roots({}, environ={}, config=config)["chexpert"] == folders["config"]
     assert sources.resolve_roots({}, environ={}, config=tmp_path / "absent.toml") == {}
@@ -46,7 +46,7 @@ def test_a_root_is_found_in_the_documented_order(tmp_path):
 def test_labels_inside_torchxrayvision(source_id):
     roots = sources.resolve_roots({source_id: "torchxrayvision"}, environ={})
     status = sources.status(source_id, roots)
-    assert status.state == "incomplete"  # it carries no images, and of CheXpert no valid.csv
+    assert status.state == "incomplete"  # it has no images, and CheXpert has no valid.csv
     assert status.missing == tuple(alternatives[0] for alternatives in status.source.files[1:])
 
 
@@ -57,16 +57,16 @@ def test_torchxrayvision_that_is_not_installed(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("roots", "message"),
     [
         ({"chexpert": "/does/not/exist"}, "does not exist"),
         ({"nothing": "/"}, "no such source"),
         ({"mimic_cxr": "torchxrayvision"}, "carries no labels"),
     ],
 )
-def test_a_wrong_root_is_explained(given, words):
-    with pytest.raises(InputError, match=words):
-        sources.resolve_roots(given, environ={})
+def test_a_wrong_root_is_explained(roots, message):
+    with pytest.raises(InputError, match=message):
+        sources.resolve_roots(roots, environ={})
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The VinDr-CXR reader: both layouts, every fault by name, and the boxes that readers agree on."""
+"""The VinDr-CXR reader: both layouts, an error message for every fault, and consensus boxes of readers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from medfaith.loaders import images, sources, vindr_cxr
 from medfaith.loaders.errors import InputError
-from tests.loaders.faults import fault
+from tests.loaders.faults import get_fault
 
 TRAIN = "image_id,rad_id,class_name,x_min,y_min,x_max,y_max"
 TEST = "image_id,class_name,x_min,y_min,x_max,y_max"
@@ -29,7 +29,7 @@ def write(path: Path, header: str, *rows: str) -> Path:
     return path
 
 
-def boxes_of(annotations: vindr_cxr.Annotations) -> list[tuple]:
+def list_boxes(annotations: vindr_cxr.Annotations) -> list[tuple]:
     return [tuple(row.values()) for row in annotations.boxes.to_pylist()]
 
 
@@ -45,7 +45,7 @@ def test_the_two_releases_read_alike(tmp_path):
         assert annotations.image_ids == [A, B]
         assert annotations.n_readers is not None
         assert annotations.n_readers.tolist() == [2, 1]
-        assert boxes_of(annotations) == [(1, "R10", "Cardiomegaly", 691.5, 1375.0, 961.5, 456.25)]
+        assert list_boxes(annotations) == [(1, "R10", "Cardiomegaly", 691.5, 1375.0, 961.5, 456.25)]
         types = [pa.int32(), pa.string(), pa.string(), *[pa.float64()] * 4]
         assert annotations.boxes.schema.types == types
 
@@ -54,7 +54,7 @@ def test_the_test_set_is_a_consensus(tmp_path):
     path = write(tmp_path / "annotations_test.csv", TEST, f"{A},Rib fracture,1,2,3,5", f"{B},No finding,,,,")
     annotations = vindr_cxr.read_annotations(path, "test")
     assert annotations.image_ids == [A, B]
-    assert boxes_of(annotations) == [(0, "", "Rib fracture", 1.0, 2.0, 2.0, 3.0)]
+    assert list_boxes(annotations) == [(0, "", "Rib fracture", 1.0, 2.0, 2.0, 3.0)]
     for rule in vindr_cxr.RULES:
         assert vindr_cxr.agree(annotations, rule) is annotations
 
@@ -73,7 +73,7 @@ def test_label_files_are_found_in_each_layout(tmp_path, name, header, split):
     path = write(tmp_path / name, header, "")
     assert vindr_cxr.find_label_files(tmp_path) == {split: path}
     renamed = path.rename(path.with_name("labels.csv" + (".gz" if path.suffix == ".gz" else "")))
-    assert vindr_cxr.find_label_files(renamed) == {split: renamed}  # told by its columns, not by its name
+    assert vindr_cxr.find_label_files(renamed) == {split: renamed}  # recognized by its columns, not by its name
 
 
 def test_foreign_folders_and_files_are_refused(tmp_path):
@@ -110,7 +110,7 @@ GOOD = f"{A},R1,Edema,1,2,3,4"
 
 
 @pytest.mark.parametrize(
-    ("rows", "header", "row", "column", "words"),
+    ("rows", "header", "row", "column", "message"),
     [
         ([GOOD, f"{A},R1,Pneumonitis,1,2,3,4"], TRAIN, 2, "class_name", "Cardiomegaly, Clavicle fracture"),
         ([f"{A},R1,,1,2,3,4"], TRAIN, 1, "class_name", "is blank"),
@@ -126,9 +126,9 @@ GOOD = f"{A},R1,Edema,1,2,3,4"
         ([f"{A},Edema,1,2,3,4"], TEST, None, "rad_id", "column is missing"),
     ],
 )
-def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row, column, words):
+def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row, column, message):
     path = write(tmp_path / "train.csv", header, *rows)
-    assert words in fault(vindr_cxr.read_annotations, path, "train", where=path, row=row, column=column)
+    assert message in get_fault(vindr_cxr.read_annotations, path, "train", where=path, row=row, column=column)
 
 
 def test_images_are_found_in_each_format(tmp_path):
@@ -146,14 +146,14 @@ def test_declared_sizes(tmp_path):
     path = write(tmp_path / "test_meta.csv", "image_id,dim0,dim1", f"{B},3159,2954")
     assert vindr_cxr.read_declared_sizes(tmp_path) == {A: (2332, 2580), B: (2954, 3159)}
     write(path, "image_id,dim0,dim1", f"{B},3159,0")
-    assert "above 0" in fault(vindr_cxr.read_declared_sizes, tmp_path, where=path, row=1, column="dim1")
+    assert "above 0" in get_fault(vindr_cxr.read_declared_sizes, tmp_path, where=path, row=1, column="dim1")
 
 
 # Agreement
 
 
-def annotations_of(*rows: tuple, n_readers: list[int] | None = None) -> vindr_cxr.Annotations:
-    """rows: image, reader, label, x, y, width, height."""
+def make_annotations(*rows: tuple, n_readers: list[int] | None = None) -> vindr_cxr.Annotations:
+    """Build annotations from rows of (image, reader, label, x, y, width, height)."""
     n_images = max((row[0] for row in rows), default=-1) + 1
     columns = list(zip(*rows, strict=True)) or [()] * 7
     types = {"image": pa.int32(), "reader": pa.string(), "label": pa.string()}
@@ -171,19 +171,19 @@ BOX = (0.0, 0.0, 10.0, 10.0)
     ("rows", "n_readers", "majority", "any_", "all_"),
     [
         ([(0, "R1", E, *BOX), (0, "R2", E, *BOX), (0, "R3", E, *BOX)], [3], 1, 1, 1),
-        ([(0, "R1", E, *BOX), (0, "R2", E, *BOX)], [3], 1, 1, 0),  # the third drew nothing there
-        ([(0, "R1", E, *BOX), (0, "R1", E, *BOX)], [3], 0, 1, 0),  # one reader twice is one reader
-        ([(0, "R1", E, *BOX), (0, "R2", C, *BOX)], [2], 0, 2, 0),  # classes stand apart
+        ([(0, "R1", E, *BOX), (0, "R2", E, *BOX)], [3], 1, 1, 0),  # the third reader has no box there
+        ([(0, "R1", E, *BOX), (0, "R1", E, *BOX)], [3], 0, 1, 0),  # a reader counts once
+        ([(0, "R1", E, *BOX), (0, "R2", C, *BOX)], [2], 0, 2, 0),  # classes are separate
         ([(0, "R1", E, *BOX), (1, "R2", E, *BOX)], [1, 1], 0, 2, 2),  # and images
         ([(0, "R1", E, *BOX), (0, "R2", E, 0, 0, 10, 5)], [2], 1, 1, 1),  # IoU exactly 0.5
         ([(0, "R1", E, *BOX), (0, "R2", E, 0, 0, 10, 4.9)], [2], 0, 2, 0),
         ([(0, "R1", E, *BOX), (0, "R2", E, 3, 0, 10, 10), (0, "R3", E, 6, 0, 10, 10)], [3], 1, 1, 1),  # a chain
         ([(0, "R1", E, *BOX), (0, "R1", E, 3, 0, 10, 10), (0, "R2", E, 6, 0, 10, 10)], [3], 1, 1, 0),
-        ([(0, "R1", E, *BOX), (0, "R2", E, 10, 0, 10, 10)], [2], 0, 2, 0),  # they only touch
+        ([(0, "R1", E, *BOX), (0, "R2", E, 10, 0, 10, 10)], [2], 0, 2, 0),  # the boxes only touch
     ],
 )
 def test_the_rules_on_cases(rows, n_readers, majority, any_, all_):
-    annotations = annotations_of(*rows, n_readers=n_readers)
+    annotations = make_annotations(*rows, n_readers=n_readers)
     for rule, expected in zip(("majority", "any", "all"), (majority, any_, all_), strict=True):
         agreed = vindr_cxr.agree(annotations, rule)
         assert agreed.boxes.num_rows == expected, rule
@@ -193,16 +193,16 @@ def test_the_rules_on_cases(rows, n_readers, majority, any_, all_):
 
 
 def test_a_finding_has_the_mean_coordinates_of_its_boxes_and_an_unknown_rule_is_refused():
-    annotations = annotations_of((0, "R1", E, 0, 0, 10, 10), (0, "R2", E, 1, 2, 10, 9), (0, "R3", E, 2, 1, 10, 8))
-    assert boxes_of(vindr_cxr.agree(annotations)) == [(0, "", E, 1.0, 1.0, 10.0, 9.0)]
+    annotations = make_annotations((0, "R1", E, 0, 0, 10, 10), (0, "R2", E, 1, 2, 10, 9), (0, "R3", E, 2, 1, 10, 8))
+    assert list_boxes(vindr_cxr.agree(annotations)) == [(0, "", E, 1.0, 1.0, 10.0, 9.0)]
     for arguments in ({"rule": "most"}, {"iou": 0.0}, {"iou": 1.5}):
         with pytest.raises(ValueError, match="expected"):
             vindr_cxr.agree(annotations, **arguments)
 
 
-def brute_force(annotations: vindr_cxr.Annotations, rule: str, iou: Fraction) -> list[tuple]:
-    """Agreement by the definition: grow each group until no box outside it is linked to one inside; exact numbers."""
-    rows = boxes_of(annotations)
+def compute_agreement(annotations: vindr_cxr.Annotations, rule: str, iou: Fraction) -> list[tuple]:
+    """Compute agreement by definition: grow each group until no outside box is linked to it, with exact fractions."""
+    rows = list_boxes(annotations)
 
     def linked(a: tuple, b: tuple) -> bool:
         if a[0] != b[0] or a[2] != b[2]:
@@ -211,12 +211,12 @@ def brute_force(annotations: vindr_cxr.Annotations, rule: str, iou: Fraction) ->
         shared = max(0, min(ax + aw, bx + bw) - max(ax, bx)) * max(0, min(ay + ah, by + bh) - max(ay, by))
         return shared / (aw * ah + bw * bh - shared) >= iou
 
-    left, findings = set(range(len(rows))), []
-    while left:
-        group = {left.pop()}
-        while near := {i for i in left if any(linked(rows[i], rows[j]) for j in group)}:
+    unassigned, findings = set(range(len(rows))), []
+    while unassigned:
+        group = {unassigned.pop()}
+        while near := {i for i in unassigned if any(linked(rows[i], rows[j]) for j in group)}:
             group |= near
-            left -= near
+            unassigned -= near
         findings.append([rows[i] for i in group])
     result = []
     for group in findings:
@@ -240,12 +240,15 @@ rows_of_boxes = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(rows_of_boxes, st.sampled_from(vindr_cxr.RULES), st.sampled_from([Fraction(1, 4), Fraction(1, 2), Fraction(1)]))
 def test_agreement_equals_the_definition(rows, rule, iou):
-    annotations = annotations_of(*rows)
-    found, expected = boxes_of(vindr_cxr.agree(annotations, rule, float(iou))), brute_force(annotations, rule, iou)
-    assert [row[:3] for row in found] == [row[:3] for row in expected]
-    # Means that are equal as fractions can differ in the last digit, and then so can the order within a class.
-    for key in {row[:3] for row in found}:
-        ours, theirs = (sorted(r[3:] for r in rows if r[:3] == key) for rows in (found, expected))
+    annotations = make_annotations(*rows)
+    agreed_boxes, expected = (
+        list_boxes(vindr_cxr.agree(annotations, rule, float(iou))),
+        compute_agreement(annotations, rule, iou),
+    )
+    assert [row[:3] for row in agreed_boxes] == [row[:3] for row in expected]
+    # Means that are equal as fractions can differ in the last digit, which changes the order within a class.
+    for key in {row[:3] for row in agreed_boxes}:
+        ours, theirs = (sorted(r[3:] for r in rows if r[:3] == key) for rows in (agreed_boxes, expected))
         assert np.allclose(ours, theirs)
 
 
@@ -255,8 +258,8 @@ def test_agreement_does_not_depend_on_the_order_of_rows(rows, random, rule):
     n_images = max(row[0] for row in rows) + 1
     counts = [max(1, len({row[1] for row in rows if row[0] == n})) for n in range(n_images)]
     shuffled = random.sample(rows, len(rows))
-    found = [vindr_cxr.agree(annotations_of(*r, n_readers=counts), rule).boxes for r in (rows, shuffled)]
-    assert found[0].equals(found[1])
+    agreed_boxes = [vindr_cxr.agree(make_annotations(*r, n_readers=counts), rule).boxes for r in (rows, shuffled)]
+    assert agreed_boxes[0].equals(agreed_boxes[1])
 
 
 def test_the_real_train_annotations():
