@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
-from audit_coverage import FRAMES, SIZES, VIDEOS, answers, patients
+from audit_coverage import FRAMES, SIZES, VIDEOS, draw_answers, draw_patients
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 
@@ -30,7 +30,7 @@ def compute_coverage(
     held, length = np.zeros(len(WAYS)), np.zeros(len(WAYS))
     for repetition in range(repetitions):
         groups = groups_of(rng)
-        (right,) = answers(rng, groups, [share], 0.0, graded=False)
+        (right,) = draw_answers(rng, groups, [share], 0.0, graded=False)
         for number, options in enumerate(WAYS.values()):
             interval = bootstrap_mean(right, groups=groups, seed=repetition, **options)
             held[number] += interval.low <= share <= interval.high
@@ -48,7 +48,7 @@ def main() -> None:
     print(f"coverage of a 95% interval in %, then its mean length in points; {repetitions} repetitions")
     print(f"{'rows':>16}{'share':>7}" + 2 * "".join(f"{way:>13}" for way in WAYS))
     cases = [(f"{n} single", lambda _, n=n: np.arange(n)) for n in SIZES]
-    cases += [(f"{n} of patients", partial(patients, n=n)) for n in SIZES]
+    cases += [(f"{n} of patients", partial(draw_patients, n=n)) for n in SIZES]
     cases += [(f"{n} videos x {FRAMES}", lambda _, n=n: np.repeat(np.arange(n), FRAMES)) for n in VIDEOS]
     for name, groups_of in cases:
         for share in SHARES:
