@@ -92,7 +92,7 @@ def test_all_verdicts_are_right(name, scene, audited):
     image, place = read_verdicts(out)
     assert (image in member.image, place in member.place) == (True, True), (image, place)
     page = (out / "audit.md").read_text(encoding="utf-8")
-    assert ("Its score depends on the wording" in page) == (name == "own-wording")
+    assert ("It is right by the wording only" in page) == (name == "own-wording")
 
 
 def test_a_decliner_and_the_same_guesser_have_the_same_blind_clean_rows(scene, audited):
