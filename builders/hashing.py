@@ -41,7 +41,8 @@ def compute_picks(names: pa.Array, n: int | np.ndarray, seed: int) -> np.ndarray
     Returns:
         The indices: shape (len(names),).
 
-    >>> picks(pa.array(["a", "b"]), 1_000, seed=0).tolist() == [pick(name, 1_000, seed=0) for name in ("a", "b")]
+    >>> names = ["a", "b"]
+    >>> compute_picks(pa.array(names), 1_000, seed=0).tolist() == [pick(name, 1_000, seed=0) for name in names]
     True
     """
     prefix = f"{seed}:".encode()

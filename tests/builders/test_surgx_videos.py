@@ -92,7 +92,7 @@ def test_a_killed_run_goes_on_at_the_first_unfinished_video(tmp_path):
         {"trim": 0.1},
         {"floor": 0.6},
         {"flow": Analytic("other weights")},
-        {"pairs_by_video": {v: [p._replace(second="cholec80") for p in pairs] for v, pairs in VIDEOS.items()}},
+        {"pairs_by_video": {v: [p._replace(second_image="cholec80") for p in pairs] for v, pairs in VIDEOS.items()}},
         {"pairs_by_video": {v: pairs[:-1] for v, pairs in VIDEOS.items()}},
     ],
 )

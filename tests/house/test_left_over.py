@@ -323,5 +323,5 @@ def test_other_errors_of_disks_say_what_to_look_for(number, capsys):
 
     assert exit_status(job) == 2
     output = capsys.readouterr().err
-    assert output.startswith(f"medfaith: /share/x: {os.strerror(number)}\n  what to do: check that the ")
+    assert output.startswith(f"medfaith: /share/x: {os.strerror(number)}\n  what to do: check that ")
     assert ("still there" in output) == (number == errno.ESTALE)

@@ -178,7 +178,7 @@ def test_without_such_answers_nothing_is_asked(tmp_path, capsys):
         assert main(["report", str(tmp_path), "--extractor-url", url, "--extractor-model", "llama"]) == 0
     report = capsys.readouterr().out
     assert requests == []
-    assert "the extractor llama was not asked" in report
+    assert "the extractor llama was not used" in report
     assert TWO not in report
 
 

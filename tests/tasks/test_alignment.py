@@ -80,7 +80,7 @@ class Opened(LazyImages):
 
     count: list[str] = []  # noqa: RUF012 - build_rows clears it
 
-    def _opened(self, reference):
+    def _open_original(self, reference):
         Opened.count.append(reference["key"])
         return Image.open(self._roots[reference["source"]] / reference["key"]).convert("RGB")
 

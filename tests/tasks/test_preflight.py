@@ -163,7 +163,9 @@ def test_a_hub_that_does_not_answer_is_asked_once(refused, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"a pause of {seconds} s"))
-    assert "--data nosuch: there is no such folder" in refused([*HF, "pretrained=MODEL"], data="nosuch")
+    assert "--data nosuch: there is no such folder" in refused(
+        [*HF, "pretrained=MODEL", "--tasks", PRESENCE], data="nosuch"
+    )
     assert "pretrained=no/such: no such folder" in refused([*HF, "pretrained=no/such", "--tasks", PRESENCE])
 
 
