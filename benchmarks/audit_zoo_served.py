@@ -2,7 +2,7 @@
 
     python -m benchmarks.audit_zoo_served [--data DIR --vindr DIR] [--models NAME ...] [--rules 1 2] [--logs DIR]
 
-Each model (`tests.audit.zoo`) answers text and images of chat completions. Without --data the phantom is written with
+Each model (`tests.auditing.zoo`) answers text and images of chat completions. Without --data a phantom is written with
 --images test images, of which three of five have findings. The audit of rule 1 and that of rule 2 ask the same rows. A
 verdict that is not right for a model is marked with an exclamation mark.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 from medfaith.builders import heal_medvqa
 from medfaith.cli import main as medfaith
 from medfaith.loaders.phantom import vindr_cxr, vindr_cxr_anatomy
-from tests.audit.zoo import Member, read_known, serving, zoo
+from tests.auditing.zoo import Member, read_known, serving, zoo
 
 HEADINGS = ("rule", "model", "image", "place", "own-other", "own-blind", "declined", "blind", "clean", "of")
 

@@ -14,10 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from medfaith.report.page.write import write_page
-from medfaith.report.write import collect
+from medfaith.reporting.page.write import write_page
+from medfaith.reporting.write import collect
 from tests.browser import browser
-from tests.report.report_logs import answered, write_log
+from tests.reporting.report_logs import answered, write_log
 
 N = 10_000
 

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from medfaith import build, merge, models, phantom, publish, read
+from medfaith import build_command, merge, models, phantom, publish, read
 from medfaith import eval as evaluation
 from medfaith.annotate import command as annotate
-from medfaith.audit import command as audit
+from medfaith.auditing import command as audit
 from medfaith.compare import command as compare
 from medfaith.loaders import sources
 from medfaith.loaders.errors import exit_status
-from medfaith.report import command as report
+from medfaith.reporting import command as report
 from medfaith.tasks.controls import describe_doses, described
 from medfaith.training import command as training
 
@@ -54,14 +54,14 @@ def parser() -> argparse.ArgumentParser:
         version=importlib.metadata.version("medfaith"),
         help="print the version of medfaith and exit",
     )
-    jobs = parser.add_subparsers(required=True, metavar="JOB", parser_class=build.Parser)
+    jobs = parser.add_subparsers(required=True, metavar="JOB", parser_class=build_command.Parser)
 
     text = "list the licensed sources: found or missing, licence, how to get access"
     job = jobs.add_parser("sources", help=text, description=_format_sentence(text))
-    build.root_argument(job)
+    build_command.root_argument(job)
     job.set_defaults(job=_run_sources)
 
-    build.add_jobs(jobs)
+    build_command.add_jobs(jobs)
 
     text = "compute a build's counts and hashes again and compare them with the references"
     job = jobs.add_parser("verify", help=text, description=_format_sentence(text))
@@ -113,7 +113,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder for the synthetic data, the rows, the results and the sample logs (default: %(default)s)",
     )
-    job.fill = build.add_wording
+    job.fill = build_command.add_wording
     job.set_defaults(job=_run_quickstart)
     return parser
 
@@ -125,7 +125,7 @@ def _format_sentence(text: str) -> str:
 def _run_sources(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.printing import table
 
-    roots = build.roots(arguments)
+    roots = build_command.roots(arguments)
     states = [sources.status(source_id, roots) for source_id in sources.load_sources()]
     print(
         table(
@@ -149,7 +149,7 @@ def _run_verify(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     folders = repositories(arguments.directory)
     if arguments.against is not None:
         return publish.print_against(folders, arguments.against)
-    return 0 if build.print_verdicts(folders) else 2
+    return 0 if build_command.print_verdicts(folders) else 2
 
 
 def _run_tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
@@ -180,6 +180,6 @@ def _run_tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 def _run_quickstart(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.quickstart import quickstart
 
-    verify = partial(build.print_verdicts, official=False)
-    print(quickstart(arguments.out, build.wording(arguments), verify))
+    verify = partial(build_command.print_verdicts, official=False)
+    print(quickstart(arguments.out, build_command.wording(arguments), verify))
     return 0

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medfaith import build
+from medfaith import build_command
 from medfaith.evaluate_metrics.localization.input_view import UPSAMPLINGS
 from medfaith.evaluate_metrics.localization.ranking import TIES
 from medfaith.loaders import sources
@@ -111,7 +111,7 @@ def task_options(job: argparse.ArgumentParser) -> None:
         help="folder that medfaith build wrote, or an organisation on the Hub that published the rows (every task of "
         "medfaith needs it)",
     )
-    build.root_argument(job)
+    build_command.root_argument(job)
     job.add_argument(
         "--rows",
         type=Path,
@@ -349,9 +349,9 @@ def print_summary(logs: Sequence[Path], output: Path | None) -> None:
 
 def _make_summary(logs: Sequence[Path], output: Path | None) -> str:
     """Of the sample logs that a run wrote below `output`."""
-    from medfaith.report.results import read_results
-    from medfaith.report.summary import Tail, summary
-    from medfaith.report.unread import collect_run_notes
+    from medfaith.reporting.results import read_results
+    from medfaith.reporting.summary import Tail, summary
+    from medfaith.reporting.unread import collect_run_notes
 
     results = read_results(logs)
     notes = [*collect_run_notes([*results.runs, *results.heal, *results.surgx]), *results.notes]
@@ -363,7 +363,7 @@ def _make_summary(logs: Sequence[Path], output: Path | None) -> str:
 def _format_scores(results: Mapping[str, Any]) -> str:
     """Of lm-eval's results those figures that have an interval, a line each."""
     from medfaith.printing import table
-    from medfaith.report.tables import count, fraction_interval
+    from medfaith.reporting.tables import count, fraction_interval
 
     rows = []
     for task, scores in results["results"].items():

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medfaith import build
+from medfaith import build_command
 from medfaith.loaders.atomic import scratch_folder
 from medfaith.loaders.errors import InputError
 from medfaith.printing import table
@@ -46,7 +46,7 @@ def add_jobs(jobs: Any) -> None:
         help="with published rows, upload eval.yaml, by which the Hub registers a data set as a benchmark; the "
         "Hub's team has to be asked first (default: upload no such file)",
     )
-    build.root_argument(job)
+    build_command.root_argument(job)
     job.set_defaults(job=_run_publish, sdk=None)
 
     job = jobs.add_parser(
@@ -156,7 +156,7 @@ def _run_publish(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.cards import publication
     from medfaith.cards.publish import reports, staging
 
-    roots = build.roots(arguments)
+    roots = build_command.roots(arguments)
     with scratch_folder() as temporary:
         staged, folder_by_name = [], dict[str, Path]()
         for folder in repositories(arguments.directory):

@@ -16,12 +16,12 @@ from typing import Any
 from joblib import cpu_count
 
 from medfaith import cards
-from medfaith.audit.figures import read_audit
-from medfaith.audit.plan import plan
-from medfaith.audit.run import begin, take, unanswered
-from medfaith.audit.tables import overview
-from medfaith.audit.verdicts import Judged, judge
-from medfaith.audit.write import write_tables
+from medfaith.auditing.figures import read_audit
+from medfaith.auditing.plan import plan
+from medfaith.auditing.run import begin, take, unanswered
+from medfaith.auditing.tables import overview
+from medfaith.auditing.verdicts import Judged, judge
+from medfaith.auditing.write import write_tables
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.builders.parallel import Workers
@@ -31,8 +31,8 @@ from medfaith.loaders.atomic import atomic_folder, scratch_folder
 from medfaith.loaders.errors import InputError
 from medfaith.phantom import write_whole
 from medfaith.printing import table
-from medfaith.report.page.write import write_page
-from medfaith.report.write import collect
+from medfaith.reporting.page.write import write_page
+from medfaith.reporting.write import collect
 from medfaith.tasks import BASELINES
 from medfaith.tasks.run import build_reference_model, run_baselines
 

@@ -20,7 +20,7 @@ from medfaith.loaders import json_text, limits
 from medfaith.loaders.atomic import atomic_file
 from medfaith.loaders.errors import InputError
 from medfaith.printing import percent, table
-from medfaith.report.tables import fraction
+from medfaith.reporting.tables import fraction
 
 LEFT_OUT = ("borderline", "implied", "picked")  # flags of answers that no rate may count
 VERDICTS = ("right", "wrong", "unread")

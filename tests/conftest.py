@@ -152,9 +152,9 @@ def phantom_wrong_lung_build(phantom_wrong_lung_roots: dict[str, Path], once: On
 @pytest.fixture
 def png_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the report save its pictures as PNG only: each further format takes longer."""
-    from medfaith.report.pictures import saved
+    from medfaith.reporting.pictures import saved
 
     def files(figures: Mapping[str, Any]) -> dict[str, bytes]:
         return {f"{name}.png": saved(figure, ["png"])["png"] for name, figure in figures.items()}
 
-    monkeypatch.setattr("medfaith.report.write.files", files)
+    monkeypatch.setattr("medfaith.reporting.write.files", files)

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from medfaith import build
+from medfaith import build_command
 from medfaith.builders.options import whole
 from medfaith.loaders.errors import MedfaithError
 
@@ -48,7 +48,7 @@ def add_jobs(jobs: Any) -> None:
         "--cases", type=whole(0), default=100, metavar="N",
         help="with --errors: how many failed answers, drawn by chance (default: %(default)s)",
     )  # fmt: skip
-    build.root_argument(job)
+    build_command.root_argument(job)
     job.add_argument(
         "--out",
         type=Path,
@@ -98,7 +98,12 @@ def _annotate(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.annotate.app import build as build_page
 
     request = Wanted(
-        arguments.runs, arguments.data, arguments.heatmaps, build.roots(arguments), arguments.annotator, arguments.seed
+        arguments.runs,
+        arguments.data,
+        arguments.heatmaps,
+        build_command.roots(arguments),
+        arguments.annotator,
+        arguments.seed,
     )
     live_models = _parse_live(arguments.live)
     with ExitStack() as stack:
@@ -119,8 +124,8 @@ def _sort_errors(arguments: argparse.Namespace) -> int:
     from medfaith.annotate import local_server
     from medfaith.annotate.answers import open_answers
     from medfaith.annotate.errors import ErrorSession, failures, render_pictures
-    from medfaith.report.page.cases import cases
-    from medfaith.report.results import read_results
+    from medfaith.reporting.page.cases import cases
+    from medfaith.reporting.results import read_results
 
     local_server.require_gradio()
     from medfaith.annotate.errors_page import build as build_page
@@ -134,7 +139,7 @@ def _sort_errors(arguments: argparse.Namespace) -> int:
     with ExitStack() as stack:
         listening = stack.enter_context(local_server.listen(arguments.port))
         answers, notes = stack.enter_context(open_answers(arguments.out))
-        pictures, picture_notes = render_pictures(sampled, results, arguments.data, build.roots(arguments))
+        pictures, picture_notes = render_pictures(sampled, results, arguments.data, build_command.roots(arguments))
         for note in (*notes, *picture_notes):
             print(f"medfaith: {note}", file=sys.stderr)
         session = ErrorSession(sampled, answers, arguments.annotator)

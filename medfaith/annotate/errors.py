@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from medfaith.report.page.cases import IMAGE, RIGHT, Case
+from medfaith.reporting.page.cases import IMAGE, RIGHT, Case
 
 from .answers import Answers, ErrorJudgement
 
 if TYPE_CHECKING:
-    from medfaith.report.results import Results
+    from medfaith.reporting.results import Results
 
 
 class Failure(NamedTuple):
@@ -114,9 +114,9 @@ def render_pictures(
         Index of a failure -> data URLs of its images, and notes on missing images.
 
     Raises:
-        InputError: As in `report.page.pictures.pictures`.
+        InputError: As in `reporting.page.pictures.pictures`.
     """
-    from medfaith.report.page.pictures import Pixels, pictures
+    from medfaith.reporting.page.pictures import Pixels, pictures
 
     if data is None or not roots:
         return {}, ["the page shows no image: name --data, and --root SOURCE=PATH for each source"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from medfaith.report.page.text import shown
+from medfaith.reporting.page.text import shown
 
 from .errors import ErrorSession
 

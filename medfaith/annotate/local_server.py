@@ -88,7 +88,7 @@ def serve(page: gr.Blocks, listening: socket.socket) -> None:
     theme = themes.Default(primary_hue="blue", font=["system-ui", "sans-serif"], font_mono=["monospace"])
     theme.set(
         block_info_text_color="*neutral_600", block_title_text_color="*body_text_color",
-        # The colours of the report page (medfaith/report/page/page.css).
+        # The colours of the report page (medfaith/reporting/page/page.css).
         body_background_fill="#ffffff", body_background_fill_dark="#0d1117", background_fill_primary="#ffffff",
         background_fill_primary_dark="#0d1117", background_fill_secondary="#f6f8fa",
         background_fill_secondary_dark="#161b22", body_text_color="#1b1f24", body_text_color_dark="#e6edf3",

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from medfaith.loaders.errors import InputError
-from medfaith.report.results import read_results
+from medfaith.reporting.results import read_results
 
 from .answers import Answers, all_answers
 

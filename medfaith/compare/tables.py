@@ -18,7 +18,7 @@ from medfaith.evaluate_metrics.confidence.paired import (
 )
 from medfaith.evaluate_metrics.confidence.score import permutation_test
 from medfaith.loaders.errors import MedfaithError
-from medfaith.report.tables import SEED, Column, Table, count, p_value, percent, points_interval
+from medfaith.reporting.tables import SEED, Column, Table, count, p_value, percent, points_interval
 
 from .pairs import Pair, Side, match, read_side
 
@@ -147,7 +147,7 @@ def compare(
         paths: Two runs or more, see `pairs.read_side`.
         common: Whether to compare only common rows, see `pairs.match`.
         margin: Equivalence margin, a fraction.
-        rows: A csv file of row ids, see `report.results.read_results`.
+        rows: A csv file of row ids, see `reporting.results.read_results`.
 
     Returns:
         The comparison.

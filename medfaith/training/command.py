@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from medfaith import build
+from medfaith import build_command
 from medfaith.builders.options import whole
 from medfaith.loaders.atomic import require_writable
 from medfaith.loaders.errors import InputError
@@ -57,7 +57,7 @@ def _add_recipe(recipes: Any, name: str, recipe: Any) -> None:
         "from has seen. A model trained on silver alone has seen no gold patient and needs no --patients.",
     )
     job.add_argument("--data", required=True, help="what medfaith build wrote, or a Hub organisation")
-    build.root_argument(job)
+    build_command.root_argument(job)
     job.add_argument(
         "--config",
         default=GOLD,
@@ -154,7 +154,7 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     run(
         arguments.recipe,
         arguments.data,
-        build.roots(arguments),
+        build_command.roots(arguments),
         arguments.out,
         config=arguments.config,
         init=arguments.init,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from medfaith import build
+from medfaith import build_command
 from medfaith.builders.options import whole
 from medfaith.loaders.atomic import remove_lock
 from medfaith.loaders.errors import InputError, MedfaithError
@@ -50,7 +50,7 @@ def add_rows(job: Any) -> None:
         "--pretrained", required=True, metavar="MODEL", help="folder or Hub name of the model to start from"
     )
     job.add_argument("--data", required=True, help="what medfaith build wrote, or a Hub organisation")
-    build.root_argument(job)
+    build_command.root_argument(job)
     job.add_argument(
         "--out", required=True, type=Path, metavar="FOLDER", help="the folder for what is trained: a new one"
     )

@@ -1,6 +1,6 @@
 """A check of the first answers of a run, which warns early if all of them have the same problem.
 
-`medfaith.report.unread` gives the same warnings, with the same texts (`advice`), for complete runs.
+`medfaith.reporting.unread` gives the same warnings, with the same texts (`advice`), for complete runs.
 """
 
 from __future__ import annotations

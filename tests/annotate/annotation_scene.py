@@ -18,7 +18,7 @@ from medfaith.evaluate_metrics.localization.input_view import window
 from medfaith.loaders import phantom
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, digest_of
-from tests.report.report_logs import write_samples
+from tests.reporting.report_logs import write_samples
 
 MODELS = ("zeppelin-gloria", "quagga-baseline")
 SENTENCES = ("Small <right> pleural effusion & atelectasis.", "There is no pneumothorax on the left.")

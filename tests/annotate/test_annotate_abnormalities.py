@@ -10,12 +10,12 @@ from PIL import Image
 
 from medfaith.annotate.answers import Judgement
 from medfaith.cli import main
-from medfaith.report.wrong_lung_abnormalities import MOST, group_by_abnormality
+from medfaith.reporting.wrong_lung_abnormalities import MOST, group_by_abnormality
 from tests.annotate.annotation_scene import write_rows
 from tests.annotate.test_annotate_answers import judgement, write
-from tests.report.report_logs import csv_rows, rows_of
-from tests.report.surgx_logs import format_mean
-from tests.report.wrong_lung_logs import original, write_wrong_lung
+from tests.reporting.report_logs import csv_rows, rows_of
+from tests.reporting.surgx_logs import format_mean
+from tests.reporting.wrong_lung_logs import original, write_wrong_lung
 
 FIGURE, PICTURE = "Wrong Lung Figure 16", "figure_wrong_lung_16.png"
 AFFIRMED = {"row0": {"mass", "edema"}, "row1": {"mass"}, "row2": set(), "row3": {"edema", "mass"}}

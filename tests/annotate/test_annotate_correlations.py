@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from medfaith.annotate.answers import Judgement
-from medfaith.report.write import read_results, write_report
-from medfaith.report.wrong_lung_correlations import compute_mean_points, compute_r_interval, judged
+from medfaith.reporting.write import read_results, write_report
+from medfaith.reporting.wrong_lung_correlations import compute_mean_points, compute_r_interval, judged
 from tests.annotate.test_annotate_answers import judgement, write
-from tests.report.report_logs import answered, csv_rows, rows_of, write_log
-from tests.report.wrong_lung_logs import NAMES, Row, changed, original, write_wrong_lung
+from tests.reporting.report_logs import answered, csv_rows, rows_of, write_log
+from tests.reporting.wrong_lung_logs import NAMES, Row, changed, original, write_wrong_lung
 
 FIGURE = "Wrong Lung Figure 6"
 CSV = "wrong_lung_figure_06_correlations.csv"

@@ -17,12 +17,12 @@ from medfaith.annotate.errors import ErrorSession, failures
 from medfaith.annotate.errors_case import format_case
 from medfaith.cli import main
 from medfaith.loaders.errors import MedfaithError
-from medfaith.report.page.cases import cases
-from medfaith.report.results import read_results
-from medfaith.report.write import write_report
+from medfaith.reporting.page.cases import cases
+from medfaith.reporting.results import read_results
+from medfaith.reporting.write import write_report
 from tests.browser import browser
-from tests.report.heal_logs import CLOSED, write_heal
-from tests.report.report_logs import answered, rows_of, write_log
+from tests.reporting.heal_logs import CLOSED, write_heal
+from tests.reporting.report_logs import answered, rows_of, write_log
 
 TABLE = "Figure 13, C and D: failed answers, sorted by people"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from medfaith import build as command
+from medfaith import build_command as command
 from medfaith.builders import wrong_lung
 from medfaith.builders.benchmark import Benchmark
 from medfaith.builders.options import declared, groups

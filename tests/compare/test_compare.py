@@ -10,10 +10,10 @@ from medfaith.cli import main
 from medfaith.compare.tables import compare
 from medfaith.evaluate_metrics.confidence.paired import compute_paired_difference
 from medfaith.evaluate_metrics.confidence.score import permutation_test
-from tests.report.heal_logs import CLOSED, OPEN, TPT_PAIRS, write_heal
-from tests.report.report_logs import DATE, answered, csv_rows, rows_of, write_log
-from tests.report.surgx_logs import ACTIONS, FRAMES, GRASP, instruments, look, write_surgx
-from tests.report.wrong_lung_logs import PAIR, original, write_wrong_lung
+from tests.reporting.heal_logs import CLOSED, OPEN, TPT_PAIRS, write_heal
+from tests.reporting.report_logs import DATE, answered, csv_rows, rows_of, write_log
+from tests.reporting.surgx_logs import ACTIONS, FRAMES, GRASP, instruments, look, write_surgx
+from tests.reporting.wrong_lung_logs import PAIR, original, write_wrong_lung
 
 ABSENCE, PRESENCE = "CheXpert report-style absence", "CheXpert direct presence"
 
@@ -99,7 +99,7 @@ def test_the_command_prints_the_table_and_is_a_gate(runs, capsys):
 
 
 def test_the_report_has_the_same_table(runs, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("medfaith.report.write.files", lambda figures: {})
+    monkeypatch.setattr("medfaith.reporting.write.files", lambda figures: {})
     paths, out = [str(runs / "old"), str(runs / "new")], tmp_path / "out"
     out.mkdir()
     for earlier in ("report.md", "comparison.csv"):  # a report, which may be replaced

@@ -11,7 +11,7 @@ Inconsistent printed figures, and their treatment here:
   (Figure 14, "no-evidence drift"). "put right" is then the accuracy's gain, and the rest are questions of that layout.
 - OpenI CheXStruct (Table 11): 428 + 73 negated answers stay, of questions whose options all share a concept word
   (Figure 14, "persistent No X"), and the original rule does not fire; again only their number is read off.
-  tests/report/test_report.py covers these and Table 16's control.
+  tests/reporting/test_report.py covers these and Table 16's control.
 - Tables 19 and 21 print 23.08% / 356 (MedGemma) and 0.20% / 505 (Qwen) for the canonical wording of CheXpert absence;
   Tables 9, 10, 12 and 13 print 24.06% / 351 and 0.39% / 504. The tests take both from the print.
 - Deltas of Table 9 are differences of the counts' accuracies or of the two rounded ones. Either is accepted.

@@ -36,7 +36,7 @@ from tests.builders.files import root_words
 from tests.chat import chat_server
 from tests.hub.server import Hub
 from tests.interrupting import Commands, Ended
-from tests.report.report_logs import answered, write_log
+from tests.reporting.report_logs import answered, write_log
 from tests.tasks.tiny_models import save_llava
 from tests.training.conftest import make_scene
 

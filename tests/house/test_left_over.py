@@ -41,7 +41,7 @@ from medfaith.tasks.wrong_lung.held_out_patients import digest_of, read_seen
 from medfaith.training.options import check_out
 from tests.builders.test_write import rows, write
 from tests.full_disk import no_file_above
-from tests.report.report_logs import answered, write_log
+from tests.reporting.report_logs import answered, write_log
 
 KILLED = """
 import os, signal, sys

@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from medfaith.annotate.answers import read_files
-from medfaith.audit.run import read_record
+from medfaith.auditing.run import read_record
 from medfaith.builders.verify import verify_repository
 from medfaith.cli import main
 from medfaith.loaders import anatomy_masks, csv_table, detections, images, json_text, limits, mimic_cxr, openi

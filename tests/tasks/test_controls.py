@@ -19,7 +19,7 @@ from medfaith.builders.registry import BENCHMARKS
 from medfaith.cli import main
 from medfaith.loaders import rle
 from medfaith.loaders.errors import ImageError, InputError
-from medfaith.report.write import write_report
+from medfaith.reporting.write import write_report
 from medfaith.tasks.contrabench import rows as contrabench
 from medfaith.tasks.controls import CONTROLS, Facts, described, paint
 from medfaith.tasks.controls.rows import change, controlled, find_place_elsewhere
@@ -27,7 +27,7 @@ from medfaith.tasks.heal import rows as heal
 from medfaith.tasks.surgx import rows as surgx
 from medfaith.tasks.wrong_lung import rows as wrong_lung
 from tests.builders.files import rows_of as table
-from tests.report.report_logs import rows_of
+from tests.reporting.report_logs import rows_of
 from tests.tasks.evaluating import samples_of
 
 SCENE = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)

@@ -17,12 +17,12 @@ from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.cli import main
 from medfaith.evaluate_metrics.polarity.option_scores import concept_difference, gap_summary
 from medfaith.loaders.errors import InputError
-from medfaith.report.write import write_report
+from medfaith.reporting.write import write_report
 from medfaith.tasks.contrabench.option_scores import choices, concept_texts
 from medfaith.tasks.models.hf_vlm import HFVisionLM
 from medfaith.tasks.rows import LazyImages
 from tests.builders.files import root_words
-from tests.report.report_logs import rows_of
+from tests.reporting.report_logs import rows_of
 from tests.tasks.asking import asked, noise, scored
 from tests.tasks.evaluating import results_of, samples_of
 from tests.tasks.tiny_models import PLACEHOLDER

@@ -16,8 +16,8 @@ import pytest
 
 from medfaith.cli import main, parser
 from medfaith.eval import metadata
-from medfaith.report.write import write_report
-from tests.report.report_logs import rows_of
+from medfaith.reporting.write import write_report
+from tests.reporting.report_logs import rows_of
 from tests.tasks.evaluating import results_of, samples_of
 
 ERROR = {"chexpert_presence": "reversal", "chexpert_absence": "contradiction", "openi_report_absence": "contradiction"}

@@ -12,11 +12,11 @@ from lm_eval.api.instance import Instance
 from medfaith.cli import main
 from medfaith.evaluate_metrics.polarity.option_scores import subsets
 from medfaith.loaders.errors import MedfaithError
-from medfaith.report.write import write_report
+from medfaith.reporting.write import write_report
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.models.answer_counts import tally
 from tests.builders.files import root_words
-from tests.report.report_logs import rows_of
+from tests.reporting.report_logs import rows_of
 from tests.tasks.asking import asked, scored, shade
 from tests.tasks.evaluating import results_of, samples_of
 from tests.tasks.server_scene import kept, pictures_of, serving, texts_of

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from medfaith.cli import main
-from medfaith.report.write import write_report
+from medfaith.reporting.write import write_report
 from tests.builders.files import root_words
-from tests.report.report_logs import rows_of
+from tests.reporting.report_logs import rows_of
 from tests.tasks.asking import asked, shade
 from tests.tasks.evaluating import samples_of
 from tests.tasks.server_scene import serving

@@ -30,9 +30,9 @@ from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
 from medfaith.loaders.anatomy_masks import ANATOMIES
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.vindr_cxr import CLASSES
-from medfaith.report.page.cases import cases
-from medfaith.report.results import read_results
-from medfaith.report.write import write_report
+from medfaith.reporting.page.cases import cases
+from medfaith.reporting.results import read_results
+from medfaith.reporting.write import write_report
 from medfaith.tasks.contrabench import fewshot
 from medfaith.tasks.contrabench import rows as contrabench
 from medfaith.tasks.contrabench.prompts import b0, target
@@ -53,7 +53,7 @@ from medfaith.tasks.wordings import (
 )
 from medfaith.tasks.wrong_lung import rows as wrong_lung
 from tests.builders.files import root_words
-from tests.report.report_logs import rows_of
+from tests.reporting.report_logs import rows_of
 from tests.tasks.evaluating import results_of, samples_of
 
 DISEASES = [in_text("heal-medvqa", name) for name in CLASSES]

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from medfaith import build
+from medfaith import build_command
 from medfaith.tasks.decoding.titles import SAM
 
 from ..options import (
@@ -66,7 +66,7 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     except ImportError as error:
         raise build_install_error(error) from error
     record = run(
-        arguments.pretrained, arguments.sam, arguments.data, build.roots(arguments), arguments.out,
+        arguments.pretrained, arguments.sam, arguments.data, build_command.roots(arguments), arguments.out,
         source=arguments.source, limit=arguments.limit, lora=read_lora(arguments),
         options=Options(**read_settings(arguments), weight=arguments.weight), dtype=arguments.dtype,
         device=arguments.device, frozen_encoder=not arguments.train_encoder,

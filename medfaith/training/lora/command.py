@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from medfaith import build
+from medfaith import build_command
 
 from ..options import (
     add_rows,
@@ -65,7 +65,7 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     except ImportError as error:
         raise build_install_error(error) from error
     record = run(
-        arguments.benchmark, arguments.pretrained, arguments.data, build.roots(arguments), arguments.out,
+        arguments.benchmark, arguments.pretrained, arguments.data, build_command.roots(arguments), arguments.out,
         source=arguments.source, limit=arguments.limit, settings=Settings(**read_settings(arguments)),
         dtype=arguments.dtype, lora=read_lora(arguments) if hasattr(arguments, "rank") else None,
         device=arguments.device,

@@ -1,0 +1,406 @@
+"""The figures of an audit: each row's score with the image paired with its scores under the other conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from medfaith.compare.answers import Answers, all_answers
+from medfaith.evaluate_metrics.confidence.image_use import Condition, ImageUse, measure_image_use
+from medfaith.evaluate_metrics.confidence.paired import Difference, compute_paired_difference
+from medfaith.evaluate_metrics.confidence.place import Edited, PlaceEffect, measure_place_effect
+from medfaith.evaluate_metrics.confidence.reliance import FEWEST, Reliance, Share, reliance, share
+from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
+from medfaith.loaders.atomic import is_partial
+from medfaith.loaders.progress import Progress
+from medfaith.reporting.results import read_results
+from medfaith.reporting.tables import SEED
+from medfaith.tasks.controls import BLIND, EDITS, HARMLESS, get_elsewhere_edit, split_dose
+
+from . import OTHER, Rule
+from .plan import Task
+from .run import IMAGE, folder, is_wording
+
+RIGHT = 0.5  # a graded score counts as right from here on
+UNRANKED = ("AUROC",)  # metrics without right and wrong values
+AT, AWAY = EDITS[0], get_elsewhere_edit(EDITS[0])
+WHOLE = 100  # percent of a region that an edit covers
+FEWEST_ROWS = 20  # of a finding that is judged by itself
+Key = tuple[str, str]  # task, id of the row
+
+
+class ConditionAnswers(NamedTuple):
+    """One model's answers to a benchmark under one condition, in the order of the rows; arrays have shape (n,).
+
+    Attributes:
+        values: Scores in [0, 1]; unread and declined answers count as wrong, NaN is a row that was not asked.
+        right: Whether the answer is right, 1 or 0; NaN for a row that was not asked.
+        readings: The reading of each answer; None if it is unread or declined.
+        outcomes: "answered", "declined" or "unread"; "" for a row that was not asked, or for attention.
+    """
+
+    values: np.ndarray
+    right: np.ndarray
+    readings: Sequence[Hashable]
+    outcomes: np.ndarray
+
+    @property
+    def is_unanswered(self) -> np.ndarray:
+        """Whether an answer is unread or declined, shape (n,)."""
+        return np.isin(self.outcomes, (UNREAD, DECLINED))
+
+    @property
+    def answered(self) -> np.ndarray:
+        """`values` of the answered rows, NaN elsewhere."""
+        return np.where(self.is_unanswered, np.nan, self.values)
+
+
+class Audited(NamedTuple):
+    """One model on one benchmark.
+
+    Attributes:
+        model: Name of the model's folder of logs.
+        benchmark: Name of the benchmark.
+        metrics: Metrics of its tasks.
+        rule: Version of the rule.
+        rows: Task and id of each row.
+        groups: Shape (n,), each row's patient.
+        answers: Condition (a control, a wording or IMAGE) -> answers.
+        is_present: Shape (n,), whether the image shows the finding or instrument of the question.
+        use: The tests of rule 2 for the image.
+        edits: Kind of edit -> its effect (rule 2).
+        reliance: Rule 1 for the image; None without a blind control.
+        place: Rule 1 for the region of the question; None without its controls.
+        by_subject: Finding, anatomy or instrument -> the tests of rule 2 on its rows.
+        without: The blind control of `mirage`; "" without any.
+        mirage: Share of the right answers that stay right under `without`, among those that it answers there. Rule 1
+            counts unanswered rows as not right.
+        unrelated: Share of the answers that stay although another image has another right answer.
+        grounding: Share of the right answers that are lost under `occluded` and kept under `occluded_elsewhere`.
+    """
+
+    model: str
+    benchmark: str
+    metrics: tuple[str, ...]
+    rule: Rule
+    rows: Sequence[Key]
+    groups: np.ndarray
+    answers: Mapping[str, ConditionAnswers]
+    is_present: np.ndarray
+    use: ImageUse
+    edits: Mapping[str, PlaceEffect]
+    reliance: Reliance | None
+    place: Reliance | None
+    by_subject: Mapping[str, ImageUse]
+    without: str
+    mirage: Share
+    unrelated: Share
+    grounding: Share
+
+    @property
+    def is_attention(self) -> bool:
+        """Whether the scores are AUROC of attention, which has no right and wrong."""
+        return bool({*self.metrics} & {*UNRANKED})
+
+    def n_of(self, outcome: str, condition: str = IMAGE, task: str | None = None) -> int:
+        """Count the answers with an outcome under a condition; of one task, or of all.
+
+        Only rows that have a figure count: of the perturbation tests those whose original is answered Yes.
+        """
+        answers = self.answers[condition]
+        return int(np.sum(self._match_task(task) & ~np.isnan(answers.right) & (answers.outcomes == outcome)))
+
+    def n_ranked(self, condition: str = IMAGE, task: str | None = None) -> int:
+        """Count the rows that have a figure that is right or wrong."""
+        return int(np.sum(self._match_task(task) & ~np.isnan(self.answers[condition].right)))
+
+    def share_of(self, outcome: str, condition: str = IMAGE, task: str | None = None) -> float:
+        """Share of the answers with an outcome; NaN without any."""
+        n = self.n_ranked(condition, task)
+        return self.n_of(outcome, condition, task) / n if n else float("nan")
+
+    def scores(self, condition: str) -> np.ndarray:
+        """Get the scores of the rows, shape (n,). Rule 1 counts unanswered rows as wrong, rule 2 as NaN."""
+        answers = self.answers[condition]
+        return answers.values if self.rule == 1 else answers.answered
+
+    def under(self, condition: str, task: str | None = None) -> Difference:
+        """Compare a condition with the image, on the rows that have both scores; of one task, or of all."""
+        is_used = self._match_task(task)
+        before, after = self.scores(IMAGE)[is_used], self.scores(condition)[is_used]
+        return compute_paired_difference(after, before, groups=self.groups[is_used], seed=SEED)
+
+    def _match_task(self, task: str | None) -> np.ndarray:
+        """Mark the rows of a task, shape (n,); all rows without a task."""
+        return np.array([task is None or row[0] == task for row in self.rows])
+
+
+def read_audit(out: Path, models: Sequence[str], tasks: Sequence[Task], margin: float, rule: Rule = 2) -> list[Audited]:
+    """Read the logs of an audit.
+
+    Args:
+        out: Folder of the audit.
+        models: Folders of the models' logs.
+        tasks: Tasks and rows that were asked.
+        margin: Equivalence margin, a fraction.
+        rule: Version of the rule.
+
+    Returns:
+        Each model on each benchmark, in the order of models and tasks.
+
+    Raises:
+        InputError: See `reporting.results.read_results`.
+    """
+    benchmarks = list(dict.fromkeys(task.benchmark for task in tasks))
+    logs = Progress([*product(tasks, models)], title="reading answers", unit="logs")
+    answers_by_log = {(model, task.name): _read_answers(out, model, task) for task, model in logs}
+    pairs = Progress([*product(models, benchmarks)], title="comparing answers", unit="benchmarks")
+    return [
+        _measure_benchmark(
+            model,
+            benchmark,
+            {t: answers_by_log[model, t.name] for t in tasks if t.benchmark == benchmark},
+            margin,
+            rule,
+        )
+        for model, benchmark in pairs
+    ]
+
+
+def find_blind_guesses(audit: Audited) -> dict[Key, bool]:
+    """Find the rows that are answered without evidence, and whether some such answer is right.
+
+    Evidence is missing under the blind controls. If the model leaves a row unanswered under all of them, its answer
+    with another patient's image counts, since the right answer differs there. A row without such an answer is left out.
+
+    Args:
+        audit: One model on one benchmark.
+
+    Returns:
+        Row -> whether a guess is right.
+    """
+    with_other = [audit.answers[OTHER]] if OTHER in audit.answers else []
+    return _find_guesses(audit, with_other) | _find_guesses(
+        audit, [audit.answers[name] for name in BLIND if name in audit.answers]
+    )
+
+
+def find_comparable_guesses(audit: Audited) -> dict[Key, bool]:
+    """Find blind guesses in rows where declining makes no difference.
+
+    A model that declines without an image shows its guess only with another patient's image. So in a task that was
+    asked with other images, rows without a donor are left out for every model.
+
+    Args:
+        audit: One model on one benchmark.
+
+    Returns:
+        Row -> whether a guess is right, as `find_blind_guesses`.
+    """
+    guesses = find_blind_guesses(audit)
+    if OTHER not in audit.answers:
+        return guesses
+    has_donor = ~np.isnan(audit.answers[OTHER].right)
+    asked_rows = {row for row, has in zip(audit.rows, has_donor, strict=True) if has}
+    tasks = {task for task, _ in asked_rows}
+    return {row: is_right for row, is_right in guesses.items() if row in asked_rows or row[0] not in tasks}
+
+
+def _find_guesses(audit: Audited, conditions: Sequence[ConditionAnswers]) -> dict[Key, bool]:
+    guesses: dict[Key, bool] = {}
+    for answers in conditions:
+        for position in np.flatnonzero(~np.isnan(answers.right) & ~answers.is_unanswered).tolist():
+            guesses[audit.rows[position]] = guesses.get(audit.rows[position], False) or bool(answers.right[position])
+    return guesses
+
+
+def _read_answers(out: Path, model: str, task: Task) -> dict[str, Answers]:
+    """Read the model's answers by condition."""
+    paths = sorted(folder(out, task.name, None).parent.iterdir())
+    folders_of_conditions = [
+        path for path in paths if not is_partial(Path(path.name))
+    ]  # an audit that was killed leaves others
+    folders = {path.name: path / model for path in folders_of_conditions if (path / model).is_dir()}
+    return {name: all_answers(read_results([path]))[0][0] for name, path in folders.items()}
+
+
+def _measure_benchmark(
+    model: str, benchmark: str, answers: Mapping[Task, Mapping[str, Answers]], margin: float, rule: Rule
+) -> Audited:
+    rows = [(task.name, row_id) for task in answers for row_id in task.ids]
+    positions = {row: number for number, row in enumerate(rows)}
+    conditions = dict.fromkeys(condition for task_answers in answers.values() for condition in task_answers)
+    by_condition = {condition: _collect_answers(condition, answers, positions) for condition in conditions}
+    patients: list[Hashable] = [None] * len(rows)
+    is_present = np.zeros(len(rows), dtype=bool)
+    subjects: list[Collection[str]] = [()] * len(rows)
+    for task, task_answers in answers.items():
+        image_answers = task_answers[IMAGE]
+        for row_id, patient, is_row_present, row_subjects in zip(
+            image_answers.ids, image_answers.groups, image_answers.is_present, image_answers.subjects, strict=True
+        ):
+            position = positions[task.name, row_id]
+            patients[position], is_present[position], subjects[position] = patient, is_row_present, row_subjects
+    groups = np.unique([str(patient) for patient in patients], return_inverse=True)[1]
+    with_image = by_condition[IMAGE]
+    options = {"margin": margin, "groups": groups, "seed": SEED}
+    blind_control = next((control for control in BLIND if control in by_condition), "")
+    metrics = tuple(dict.fromkeys(task_answers[IMAGE].metric for task_answers in answers.values()))
+    return Audited(
+        model, benchmark, metrics, rule, rows, groups, by_condition, is_present,
+        _measure_use(by_condition, options),
+        _measure_edits(by_condition, is_present, options) if rule != 1 and not {*metrics} & {*UNRANKED} else {},
+        *_measure_by_rule_1(by_condition, options),
+        _measure_by_subject(by_condition, subjects, options) if rule != 1 else {},
+        blind_control,
+        _measure_mirage(with_image, by_condition.get(blind_control), groups, rule),
+        _measure_unrelated(with_image, by_condition.get(OTHER), groups),
+        _measure_grounding(with_image, by_condition.get(AT), by_condition.get(AWAY), groups),
+    )  # fmt: skip
+
+
+def _measure_use(
+    by_condition: Mapping[str, ConditionAnswers], options: Mapping, rows: np.ndarray | slice = slice(None)
+) -> ImageUse:
+    """Run the tests of rule 2 on some of the rows (indices or mask)."""
+
+    def select(condition: str) -> Condition:
+        answers = by_condition[condition]
+        is_changed = (
+            None
+            if condition == IMAGE or not any(answers.outcomes)
+            else _compare_readings(by_condition[IMAGE], answers)[rows]
+        )
+        return Condition(answers.answered[rows], ~np.isnan(answers.values[rows]), is_changed)
+
+    row_options = {**options, "groups": options["groups"][rows]}
+    blind, harmless = ({name: select(name) for name in names if name in by_condition} for names in (BLIND, HARMLESS))
+    return measure_image_use(
+        select(IMAGE), select(OTHER) if OTHER in by_condition else None, blind, harmless, **row_options
+    )
+
+
+def _measure_by_subject(
+    by_condition: Mapping[str, ConditionAnswers], subjects: Sequence[Collection[str]], options: Mapping
+) -> dict[str, ImageUse]:
+    """Run the tests of rule 2 for each subject with enough rows and patients."""
+    positions: dict[str, list[int]] = {}
+    for position, names in enumerate(subjects):
+        for name in names:
+            positions.setdefault(name, []).append(position)
+    judged = {
+        name: np.array(row_positions)
+        for name, row_positions in sorted(positions.items())
+        if len(row_positions) >= FEWEST_ROWS
+        and len({*options["groups"][row_positions]}) >= FEWEST
+        and len(row_positions) < len(subjects)
+    }
+    return {name: _measure_use(by_condition, options, row_positions) for name, row_positions in judged.items()}
+
+
+def _measure_edits(
+    by_condition: Mapping[str, ConditionAnswers], is_present: np.ndarray, options: Mapping
+) -> dict[str, PlaceEffect]:
+    """Measure each kind of edit at all doses that were asked both in the region and elsewhere."""
+    edits_by_kind: dict[str, dict[int, Edited]] = {}
+    for control in by_condition:
+        kind, dose = split_dose(control) if control != IMAGE and not is_wording(control) else ("", WHOLE)
+        if kind in EDITS and (elsewhere_control := get_elsewhere_edit(control)) in by_condition:
+            answers_at, answers_elsewhere = by_condition[control], by_condition[elsewhere_control]
+            flips = _compare_readings(answers_elsewhere, answers_at, is_declined_kept=True)
+            edited = Edited(
+                _score_statements(answers_at, is_present), _score_statements(answers_elsewhere, is_present), flips
+            )
+            edits_by_kind.setdefault(kind, {})[dose] = edited
+    return {
+        kind: measure_place_effect(edits_by_kind[kind], is_present, **options)
+        for kind in EDITS
+        if WHOLE in edits_by_kind.get(kind, {}) and is_present.any()
+    }
+
+
+def _score_statements(answers: ConditionAnswers, is_present: np.ndarray) -> np.ndarray:
+    """Score a declined answer as a denial: wrong if the finding is present, right if it is absent."""
+    return np.where(answers.outcomes == DECLINED, np.where(is_present, 0.0, 1.0), answers.answered)
+
+
+def _measure_by_rule_1(
+    by_condition: Mapping[str, ConditionAnswers], options: Mapping
+) -> tuple[Reliance | None, Reliance | None]:
+    blind_scores = {control: by_condition[control].values for control in BLIND if control in by_condition}
+    place_scores = {AT: by_condition[AT].values} if AT in by_condition and AWAY in by_condition else {}
+    return (
+        reliance(by_condition[IMAGE].values, blind_scores, **options) if blind_scores else None,
+        reliance(by_condition[AWAY].values, place_scores, **options) if place_scores else None,
+    )
+
+
+def _collect_answers(
+    condition: str, answers: Mapping[Task, Mapping[str, Answers]], positions: Mapping[Key, int]
+) -> ConditionAnswers:
+    values, right = np.full(len(positions), np.nan), np.full(len(positions), np.nan)
+    readings: list[Hashable] = [None] * len(positions)
+    outcomes = np.full(len(positions), "", dtype=object)
+    for task, task_answers in answers.items():
+        if condition in task_answers:
+            run_answers = task_answers[condition]
+            row_positions = [positions[task.name, row_id] for row_id in run_answers.ids]
+            values[row_positions] = run_answers.values
+            if run_answers.metric not in UNRANKED:
+                right[row_positions] = np.where(np.isnan(run_answers.values), np.nan, run_answers.values >= RIGHT)
+            for position, answer, outcome in zip(row_positions, run_answers.said, run_answers.outcomes, strict=True):
+                readings[position], outcomes[position] = answer, outcome
+    return ConditionAnswers(values, right, readings, outcomes)
+
+
+def _compare_readings(
+    before: ConditionAnswers, after: ConditionAnswers, *, is_declined_kept: bool = False
+) -> np.ndarray:
+    """1 where two answers to a row differ, 0 where they are the same, NaN where either is missing; shape (n,).
+
+    is_declined_kept: Whether to decline is an answer like any other.
+    """
+
+    def select(shown: ConditionAnswers) -> Iterator[Hashable]:
+        for answer, outcome in zip(shown.readings, shown.outcomes, strict=True):
+            yield DECLINED if is_declined_kept and outcome == DECLINED else answer
+
+    pairs = zip(select(before), select(after), strict=True)
+    return np.array(
+        [
+            np.nan if reading_before is None or reading_after is None else float(reading_before != reading_after)
+            for reading_before, reading_after in pairs
+        ]
+    )
+
+
+def _measure_mirage(
+    with_image: ConditionAnswers, without_image: ConditionAnswers | None, groups: np.ndarray, rule: Rule
+) -> Share:
+    if without_image is None:
+        return share([])
+    is_used = (with_image.right == 1) & ~np.isnan(without_image.right)
+    if rule != 1:  # declining without an image does not use one
+        is_used &= ~without_image.is_unanswered
+    return share((without_image.right == 1)[is_used], groups[is_used])
+
+
+def _measure_unrelated(with_image: ConditionAnswers, with_other: ConditionAnswers | None, groups: np.ndarray) -> Share:
+    return share([]) if with_other is None else share(1 - _compare_readings(with_image, with_other), groups)
+
+
+def _measure_grounding(
+    with_image: ConditionAnswers,
+    answers_at: ConditionAnswers | None,
+    answers_elsewhere: ConditionAnswers | None,
+    groups: np.ndarray,
+) -> Share:
+    if answers_at is None or answers_elsewhere is None:
+        return share([])
+    is_used = (with_image.right == 1) & ~np.isnan(answers_at.right) & ~np.isnan(answers_elsewhere.right)
+    depends = (answers_at.right == 0) & (answers_elsewhere.right == 1)
+    return share(depends[is_used], groups[is_used])

@@ -1,0 +1,124 @@
+"""The verdicts of an audit: the figures of models and benchmarks, judged by one of the rules (docs/audit.md)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from medfaith.evaluate_metrics.confidence.image_verdict import (
+    MOST_UNANSWERED,
+    ImageVerdict,
+    judge_findings,
+    judge_image_use,
+)
+from medfaith.evaluate_metrics.confidence.place import Name as PlaceName
+from medfaith.evaluate_metrics.confidence.place import PlaceVerdict, judge_place
+from medfaith.evaluate_metrics.confidence.reliance import Reliance, Verdict, verdicts
+from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
+from medfaith.reporting.tables import TITLES
+
+from .figures import Audited
+
+_PLACE_NAMES: dict[str, PlaceName] = {  # of rule 1 -> in rule 2's words
+    "uses": "depends", "no use": "no dependence", "harmed": "elsewhere", "open": "open", "undefined": "undefined",
+}  # fmt: skip
+_USES = ("uses", "recalls")  # verdicts on the image that allow one on the place
+
+
+class Judged(NamedTuple):
+    """One model on one benchmark, with its verdicts.
+
+    Attributes:
+        audit: The figures.
+        image: Whether it uses the image.
+        place: Whether its answers depend on the place that is asked about.
+        subjects: Finding, anatomy or instrument -> whether it uses the image for that; empty under rule 1.
+    """
+
+    audit: Audited
+    image: ImageVerdict
+    place: PlaceVerdict
+    subjects: Mapping[str, ImageVerdict]
+
+    @property
+    def title(self) -> str:
+        """Title of the benchmark."""
+        return TITLES[self.audit.benchmark]
+
+
+def judge(audits: Sequence[Audited], margin: float) -> list[Judged]:
+    """Judge models and benchmarks.
+
+    The benchmarks of a model are one family of tests. The findings of all models are another.
+
+    Rule 2 compares with another patient's image. Attention to a sentence is as right there, because chests are alike,
+    so attention is judged by rule 1.
+
+    Args:
+        audits: Figures by the same rule.
+        margin: Equivalence margin, a fraction.
+
+    Returns:
+        One result for each, in the same order.
+    """
+    by_rule_1 = [audit for audit in audits if audit.rule == 1 or audit.is_attention]
+    by_rule_2 = [audit for audit in audits if not (audit.rule == 1 or audit.is_attention)]
+    judged = {(result.audit.model, result.audit.benchmark): result for result in _judge_by_rule_1(by_rule_1)}
+    judged |= {(result.audit.model, result.audit.benchmark): result for result in _judge_by_rule_2(by_rule_2, margin)}
+    return [judged[audit.model, audit.benchmark] for audit in audits]
+
+
+def _judge_by_rule_2(audits: Sequence[Audited], margin: float) -> Iterator[Judged]:
+    """Correct images and places over the benchmarks of each model, and findings over all models."""
+    subjects = [(audit, subject) for audit in audits for subject in audit.by_subject]
+    finding_verdicts = zip(subjects, judge_findings([audit.by_subject[name] for audit, name in subjects]), strict=True)
+    verdicts_by_audit: dict[int, dict[str, ImageVerdict]] = {id(audit): {} for audit in audits}
+    for (audit, name), verdict in finding_verdicts:
+        verdicts_by_audit[id(audit)][name] = verdict
+    for model in dict.fromkeys(audit.model for audit in audits):
+        model_audits = [audit for audit in audits if audit.model == model]
+        images = judge_image_use([audit.use for audit in model_audits])
+        edits = [
+            {} if image.name == "unanswered" else audit.edits for audit, image in zip(model_audits, images, strict=True)
+        ]
+        places = judge_place(edits, [image.name in _USES for image in images], margin)
+        for audit, image, place in zip(model_audits, images, places, strict=True):
+            yield Judged(audit, image, place, verdicts_by_audit[id(audit)])
+
+
+def _judge_by_rule_1(audits: Sequence[Audited]) -> list[Judged]:
+    """Correct over the benchmarks of each model; no verdict where most answers with the image are unanswered."""
+    result = []
+    for model in dict.fromkeys(audit.model for audit in audits):
+        model_audits = [audit for audit in audits if audit.model == model]
+        images, places = (
+            _judge_known(model_audits, lambda audit: audit.reliance),
+            _judge_known(model_audits, lambda audit: audit.place),
+        )
+        for audit, image, place in zip(model_audits, images, places, strict=True):
+            image_verdict = ImageVerdict("unanswered", math.nan) if _is_unanswered(audit) else image
+            place_verdict = PlaceVerdict(_PLACE_NAMES[place.name], place.p_holm, place.n_enough)
+            result.append(Judged(audit, image_verdict, place_verdict, {}))
+    return result
+
+
+def _is_unanswered(audit: Audited) -> bool:
+    return audit.n_of(UNREAD) + audit.n_of(DECLINED) > MOST_UNANSWERED * len(audit.rows)
+
+
+def _judge_known(audits: Sequence[Audited], get_reliance: Callable[[Audited], Reliance | None]) -> list[ImageVerdict]:
+    """Judge images or places in rule 1's words; "undefined" without figures or with too few answers."""
+    reliances = [None if _is_unanswered(reliance) else get_reliance(reliance) for reliance in audits]
+    judged = iter(verdicts([reliance for reliance in reliances if reliance is not None]))
+    return [
+        ImageVerdict("undefined", math.nan) if reliance is None else _name_by_rule_1(next(judged), reliance)
+        for reliance in reliances
+    ]
+
+
+def _name_by_rule_1(verdict: Verdict, reliance: Reliance) -> ImageVerdict:
+    """Add to an open verdict the control that failed and the rows that would settle it."""
+    if verdict.name == "open":
+        return ImageVerdict(verdict.name, verdict.p_holm, reliance.best, reliance.n_enough)
+    return ImageVerdict(verdict.name, verdict.p_holm)

@@ -1,0 +1,82 @@
+"""Tables as LaTeX and CSV: commands and spreadsheet formulas in cells are escaped."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import pytest
+
+from medfaith.reporting.tables import MODEL, Column, Table, count, paired_interval, percent
+
+SCORE = Column("Acc. %", ("accuracy",), percent)
+
+
+def make_table(*rows: list, **changes) -> Table:
+    return Table("runs_a", "Runs", [MODEL, SCORE, Column(None, ("task",))], rows, **changes)
+
+
+def test_latex_shows_what_markdown_shows():
+    score_table = make_table(
+        ["m", 0.5, "t"], ["n", float("nan"), "t"], ["o", 1.0, "t"], notes=["A 95% interval."], n_printed=2
+    )
+    assert score_table.latex().splitlines() == [
+        r"% \usepackage{booktabs}",
+        r"\begin{table}",
+        r"\centering",
+        r"\caption[{Runs}]{Runs. The first 2 of 3 rows; runs\_a.csv has all of them. A 95\% interval.}",
+        r"\label{tab:runs_a}",
+        r"\begin{tabular}{lr}",
+        r"\toprule",
+        r"Model & Acc. \% \\",
+        r"\midrule",
+        r"m & 50.00 \\",
+        r"n & -- \\",
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    assert r"\begin{tabular}{p{0.3\linewidth}r}" in make_table(["a long name " * 4, 0.5, ""]).latex()
+    assert r"\begin{tabular}{lr}" in make_table().latex()
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        ("llava_1.5 & 5% #1 $x$ {y}", r"llava\_1.5 \& 5\% \#1 \$x\$ \{y\}"),
+        ("\\input{x} ~ ^", r"\textbackslash{}input\{x\} \textasciitilde{} \textasciicircum{}"),
+        ("“X” → Δ < 1 | a\nb", r"``X'' $\to$ $\Delta$ $<$ 1 \textbar{} a b"),
+        ("[x] m", "{}[x] m"),  # the end of the line above would take it for an option
+        ("*m", "{}*m"),
+        ("a\x1b[31m\u202e\rb", r"a?[31m$\langle$U+202E$\rangle$ b"),  # escape sequences of a terminal
+    ],
+)
+def test_latex_takes_no_text_for_a_command(name, cell):
+    assert make_table([name, None, ""]).latex().splitlines()[9] == rf"{cell} & -- \\"
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        ("=1+2", "'=1+2"), ("@cf/meta/llama", "'@cf/meta/llama"), ("+cmd", "'+cmd"), ("-2+3", "'-2+3"),
+        ("\ta", "'\ta"), ("\n=1", "'\n=1"), ("＝1", "'＝1"),
+        ("a\r\nb\rc", "a\nb\nc"), ("m=1", "m=1"), ("'=1", "'=1"), ("", ""),
+        ("-0.5", "-0.5"), ("+2", "+2"), (-0.5, "-0.5"), (-3, "-3"), (None, ""), (float("nan"), ""),
+    ],
+)  # fmt: skip
+def test_a_spreadsheet_runs_no_text_of_a_csv(value, cell):
+    saved = Table("t", "T", [MODEL, Column("n", ("n",), count)], [[value, -1]]).csv()
+    assert [*csv.reader(io.StringIO(saved, newline=""))] == [["model", "n"], [cell, "-1"]]
+
+
+@pytest.mark.parametrize(
+    ("difference", "cell"),
+    [
+        ((0.1, 0.05, 0.2, 3), "+10.00 [5.00, 20.00]"),
+        ((0.0, 0.0, 0.0, 0), "+0.00 (none differs)"),
+        ((float("nan"), float("nan"), float("nan"), 0), "–"),  # no row has both scores, so none differs
+        ((None, None, None, None), "–"),
+    ],
+)
+def test_a_difference_needs_rows(difference, cell):
+    assert paired_interval(*difference) == cell
