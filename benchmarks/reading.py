@@ -1,53 +1,115 @@
-"""Time of the answer readers for texts of the maximum length, with any repeated fragment.
+"""CPU time of the answer readers for long texts that repeat one fragment.
 
     python -m benchmarks.reading
 
-Each text repeats one fragment up to 64,000 characters: the fragments of the test of growth, and 30 more. The
-slowest texts of each reader are printed with their CPU seconds, also as a multiple of the time to count the words. The
-growth is the time of the slowest text divided by the time of its first quarter (4: proportional to the length).
+Each text repeats a fragment up to 16,000 characters. The table shows the slowest texts
+of each reader: CPU seconds, the same as a multiple of counting the words, and the growth, which is the time divided by
+that of the first quarter of the text (4 is linear, 16 is quadratic). Exit status 1 if a reader grows by more than 8 in
+each of three trials. Texts that take less than 20 ms are not tried again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from time import process_time
 from typing import Any
 
-from tests.evaluate_metrics.test_reading_growth import READERS, REPEATED
+from medfaith.builders.negation import find_mentions
+from medfaith.evaluate_metrics.polarity.fallback import read_packet
+from medfaith.evaluate_metrics.reading.choice import parse_answer
+from medfaith.evaluate_metrics.reading.diseases import extract_labels
+from medfaith.evaluate_metrics.reading.stated_regions import KINDS, read_regions
+from medfaith.evaluate_metrics.reading.surgery import read_instruments, read_triplets
+from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
 
-SIZE, SHOWN = 64_000, 3
-MORE = [
-    "\\boxed{", "\\boxed{A} ", "\\frac{", "i cannot tell. ", "which ", "that may be ", "compared with ", "Answer: A\n",
-    "A: 0.1, ", '"A": false, ', "- A: edema\n", "no edema ", "Therefore, edema. ", "the finding is edema. ",
-    "edema, no effusion, ", "not clear ", "it is not the case that ", "because ", "<answ", "<answer no>", "A (90%) ",
-    "let us look for edema. ", "may be edema, ", "normal ", "nothing suggests ", "Option A is wrong. ", "While edema, ",
-    "edema, edema ", "is edema and ", "Is it A? ",
+Reader = Callable[[str], Any]
+
+SIZE, SLOWEST = 16_000, 3
+GROWTH = 8.0  # of the time for four times the text; between linear and quadratic
+SHORTEST = 0.02  # seconds; noise changes the growth of a shorter time
+READERS: dict[str, Reader] = {
+    "instruments": read_instruments,
+    "triplets": read_triplets,
+    "diseases": extract_labels,
+    "yes or no": lambda text: read_yes_no(text, "Is there edema in the left lung?"),
+    "choice": lambda text: parse_answer(text, ["Edema", "No edema", "Effusion"], "Which is seen?"),
+    "packet": lambda text: read_packet(text, ["Edema", "No edema", "Effusion"]),
+    "report": find_mentions,
+    # The reader tries 1,000 beginnings of each kind of JSON, however long the text is.
+    **{
+        kind: lambda text, kind=kind: read_regions("[" + text, kind, (640, 480), (640, 480))
+        for kind in KINDS
+        if kind not in {"qwen2_5_vl", "qwen3_vl", "gemini"}
+    },
+}
+REPEATED = [
+    "no ", "not ", "neither ", "is not ", "the heart is ", "and the ", "a is, ", "which may ", "commonly ", "if ",
+    "hook ", "hook, ", "no hook, ", "hook not ", "hook: no, ", "hook? no. ", "- hook\n", "- absent:\n", "✗ hook ", "✓",
+    "hook is the ", "hook cut liver. ", "tools ", "edema ", "no edema, ", "edema is not seen, ", "A. ", "A or B or ",
+    "(A) ", "the answer is ", "((((", "[[", '{"a": ', '"a": [', '"a", ', '[{"a":1},', "<think>", "</think>", "**",
+    "$\\boxed{", "\n", " ", "1", "1. ", "?", "a", "🙂", "没有", "\\boxed{", "\\boxed{A} ", "\\frac{",
+    "i cannot tell. ", "which ", "that may be ", "compared with ", "Answer: A\n", "A: 0.1, ", '"A": false, ',
+    "- A: edema\n", "no edema ", "Therefore, edema. ", "the finding is edema. ", "edema, no effusion, ", "not clear ",
+    "it is not the case that ", "because ", "<answ", "<answer no>", "A (90%) ", "let us look for edema. ",
+    "may be edema, ", "normal ", "nothing suggests ", "Option A is wrong. ", "While edema, ", "edema, edema ",
+    "is edema and ", "Is it A? ", "no edema and ", "may be edema ", "pulmonary ", "effusion, no evidence of ",
 ]  # fmt: skip
+RUNS = [".", "\n", "_", " ", "-", "#", "!", "*", "1"]  # of one sign inside a text
 
 
-def measure(reader: Callable[[str], Any], text: str) -> float:
-    """Return the CPU seconds of one reading."""
+def measure(reader: Reader, text: str) -> float:
+    """Measure the CPU seconds of one reading."""
     start = process_time()
     reader(text)
     return process_time() - start
 
 
-def main() -> None:
-    """Print the slowest texts of each reader."""
+def make_texts() -> Iterator[tuple[str, str, str]]:
+    """Make the texts.
+
+    Yields:
+        The fragment, a text of SIZE characters, and its first quarter.
+    """
+    for fragment in REPEATED:
+        text = fragment * (SIZE // len(fragment))
+        yield fragment, text, text[: SIZE // 4]
+    for sign in RUNS:
+        long, short = (f"Seen{sign * (length - 5)}没" for length in (SIZE, SIZE // 4))
+        yield f"Seen{sign}..没", long, short
+
+
+def grows_too_fast(reader: Reader, long: str, short: str) -> bool:
+    """Whether the time grows by more than GROWTH in each of three trials."""
+    return all(measure(reader, long) > GROWTH * measure(reader, short) for _ in range(3))
+
+
+def main() -> int:
+    """Print the slowest texts of each reader.
+
+    Returns:
+        The exit status: 1 if a reader grows too fast.
+    """
     print(f"{'reader':<12} {'fragment':<28} {'seconds':>8} {'x words':>8} {'growth':>7}")
+    faults = []
     for name, reader in READERS.items():
-        reader("Yes.")  # patterns are compiled once
-        texts = {unit: unit * (SIZE // len(unit)) for unit in (*REPEATED, *MORE)}
-        seconds = {unit: measure(reader, text) for unit, text in texts.items()}
-        for unit in sorted(seconds, key=seconds.__getitem__, reverse=True)[:SHOWN]:
-            text = texts[unit]
-            baseline = measure(lambda text: len(re.findall(r"\w+", text)), text)
-            growth = seconds[unit] / max(measure(reader, text[: SIZE // 4]), 1e-4)
-            print(
-                f"{name:<12} {unit!r:<28} {seconds[unit]:8.2f} {seconds[unit] / max(baseline, 1e-4):8.0f} {growth:7.1f}"
-            )
+        reader("Yes.")  # compiles the patterns
+        measured = [
+            (measure(reader, long), measure(reader, short), fragment, long, short)
+            for fragment, long, short in make_texts()
+        ]
+        for seconds, of_quarter, fragment, long, _ in sorted(measured, reverse=True)[:SLOWEST]:
+            words = max(measure(lambda text: len(re.findall(r"\w+", text)), long), 1e-4)
+            growth = seconds / max(of_quarter, 1e-4)
+            print(f"{name:<12} {fragment!r:<28} {seconds:8.2f} {seconds / words:8.0f} {growth:7.1f}")
+        faults += [
+            f"{name}: {fragment!r}"
+            for seconds, of_quarter, fragment, long, short in measured
+            if seconds > max(SHORTEST, GROWTH * of_quarter) and grows_too_fast(reader, long, short)
+        ]
+    print(f"faster than linear: {'; '.join(faults)}" if faults else "no reader grows faster than linear")
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

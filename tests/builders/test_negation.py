@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.builders.negation import CUES, FINDINGS, Mention, find_mentions
-from tests.evaluate_metrics.test_reading_growth import REPEATED, grows_too_fast
 
 PTX, EFF, CON, EDE = "pneumothorax", "pleural effusion", "focal consolidation", "pulmonary edema"
 ABSENT, PRESENT, UNCERTAIN, HISTORICAL = "absent", "present", "uncertain", "historical"
@@ -325,9 +324,3 @@ def test_tables_name_known_effects_and_sides():
     effects = {"neutral", "persists", "absent", "uncertain", "historical", "suggests", "stop"}
     assert {effect for effect, _, _ in CUES} == effects
     assert {side for _, side, _ in CUES} == {"before", "after", "either"}
-
-
-def test_time_grows_with_the_report():
-    find_mentions("No edema.")  # patterns are compiled once
-    repeated = [*REPEATED, "no edema and ", "may be edema ", "pulmonary ", "effusion, no evidence of "]
-    assert [unit for unit in repeated if grows_too_fast(find_mentions, unit)] == []

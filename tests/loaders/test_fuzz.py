@@ -1,6 +1,6 @@
 """Every reader of files and answers against damage that hypothesis generates and shrinks.
 
-Add failures to the tables of `test_damage.py` and `test_reading_growth.py`.
+Add failures to the tables of `test_damage.py`, and slow texts to `benchmarks/reading.py`.
 """
 
 from __future__ import annotations
