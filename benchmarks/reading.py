@@ -11,7 +11,8 @@ each of three trials. Texts that take less than 20 ms are not tried again.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from time import process_time
 from typing import Any
 
@@ -65,23 +66,27 @@ def measure(reader: Reader, text: str) -> float:
     return process_time() - start
 
 
-def make_texts() -> Iterator[tuple[str, str, str]]:
-    """Make the texts.
-
-    Yields:
-        The fragment, a text of SIZE characters, and its first quarter.
-    """
-    for fragment in REPEATED:
-        text = fragment * (SIZE // len(fragment))
-        yield fragment, text, text[: SIZE // 4]
-    for sign in RUNS:
-        long, short = (f"Seen{sign * (length - 5)}没" for length in (SIZE, SIZE // 4))
-        yield f"Seen{sign}..没", long, short
+def repeat(fragment: str, n: int) -> str:
+    """Repeat a fragment."""
+    return fragment * n
 
 
-def grows_too_fast(reader: Reader, long: str, short: str) -> bool:
-    """Whether the time grows by more than GROWTH in each of three trials."""
-    return all(measure(reader, long) > GROWTH * measure(reader, short) for _ in range(3))
+def enclose(sign: str, n: int) -> str:
+    """Put a run of one sign inside a text."""
+    return f"Seen{sign * n}没"
+
+
+def list_texts() -> dict[str, tuple[Callable[[int], str], int]]:
+    """List the texts: name -> the function that makes one of n fragments, and the number that fills a quarter."""
+    texts = {fragment: (partial(repeat, fragment), SIZE // 4 // len(fragment)) for fragment in REPEATED}
+    return texts | {f"Seen{sign}{sign}没": (partial(enclose, sign), SIZE // 4) for sign in RUNS}
+
+
+def grows_too_fast(reader: Reader, make: Callable[[int], str], n: int) -> bool:
+    """Whether the time grows by more than GROWTH in each of three trials, of texts that no reader has cached."""
+    return all(
+        measure(reader, make(4 * (n + trial))) > GROWTH * measure(reader, make(n + trial)) for trial in (1, 2, 3)
+    )
 
 
 def main() -> int:
@@ -94,19 +99,17 @@ def main() -> int:
     faults = []
     for name, reader in READERS.items():
         reader("Yes.")  # compiles the patterns
-        measured = [
-            (measure(reader, long), measure(reader, short), fragment, long, short)
-            for fragment, long, short in make_texts()
-        ]
-        for seconds, of_quarter, fragment, long, _ in sorted(measured, reverse=True)[:SLOWEST]:
-            words = max(measure(lambda text: len(re.findall(r"\w+", text)), long), 1e-4)
+        measured = []
+        for fragment, (make, n) in list_texts().items():
+            seconds, of_quarter = measure(reader, make(4 * n)), measure(reader, make(n))
+            measured.append((seconds, of_quarter, fragment))
+            if seconds > max(SHORTEST, GROWTH * of_quarter) and grows_too_fast(reader, make, n):
+                faults.append(f"{name}: {fragment!r}")
+        for seconds, of_quarter, fragment in sorted(measured, reverse=True)[:SLOWEST]:
+            make, n = list_texts()[fragment]
+            words = max(measure(lambda text: len(re.findall(r"\w+", text)), make(4 * n)), 1e-4)
             growth = seconds / max(of_quarter, 1e-4)
             print(f"{name:<12} {fragment!r:<28} {seconds:8.2f} {seconds / words:8.0f} {growth:7.1f}")
-        faults += [
-            f"{name}: {fragment!r}"
-            for seconds, of_quarter, fragment, long, short in measured
-            if seconds > max(SHORTEST, GROWTH * of_quarter) and grows_too_fast(reader, long, short)
-        ]
     print(f"faster than linear: {'; '.join(faults)}" if faults else "no reader grows faster than linear")
     return 1 if faults else 0
 
