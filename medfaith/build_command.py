@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from medfaith.loaders.errors import MedfaithError
 
 if TYPE_CHECKING:
     from medfaith.builders.benchmark import Benchmark
+    from medfaith.builders.verify import Verdict
 
 DEFAULT_OUT = "medfaith-data"
 
@@ -118,13 +119,19 @@ def add_options(job: argparse.ArgumentParser, option_class: type) -> None:
 
 
 def options_of(arguments: argparse.Namespace, option_class: type) -> Any:
-    """Make an instance of an option class from the arguments.
+    """Make an instance of an option class from the arguments (`read_options`)."""
+    return read_options(vars(arguments), option_class, arguments.out)
 
-    Options that were not given keep the class's defaults; a default folder is put below `arguments.out`.
+
+def read_options(values: Mapping[str, Any], option_class: type, out: Path) -> Any:
+    """Make an instance of an option class.
+
+    Options without a value keep the class's defaults; a default folder is put below `out`.
 
     Args:
-        arguments: Parsed arguments.
+        values: Value of each option by its name; None and missing mean that it was not given.
         option_class: A class of `builders.options`.
+        out: Folder that the build writes to.
 
     Returns:
         The instance.
@@ -132,23 +139,21 @@ def options_of(arguments: argparse.Namespace, option_class: type) -> Any:
     Raises:
         MedfaithError: An option of a group was given without the group's first option.
     """
-    values: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, option in declared(option_class).items():
-        value = getattr(arguments, name)
+        value = values.get(name)
         if value is not None:
-            values[name] = tuple(dict.fromkeys(value)) if option.repeatable else value
+            fields[name] = tuple(dict.fromkeys(value)) if option.repeatable else value
         elif option.below_out:
-            values[name] = arguments.out / option.below_out
+            fields[name] = out / option.below_out
     for name, grouped in groups(option_class).items():
         first_option, *following = declared(grouped).items()
-        if getattr(arguments, first_option[0]) is not None:
-            values[name] = options_of(arguments, grouped)
-        elif unused := [
-            option.flag for option_name, option in following if getattr(arguments, option_name) is not None
-        ]:
+        if values.get(first_option[0]) is not None:
+            fields[name] = read_options(values, grouped, out)
+        elif unused := [option.flag for option_name, option in following if values.get(option_name) is not None]:
             needed = first_option[1].flag
             raise MedfaithError(f"{unused[0]} changes nothing without {needed}\n  what to do: give {needed}, too")
-    return option_class(**values)
+    return option_class(**fields)
 
 
 def roots(arguments: argparse.Namespace) -> dict[str, Path]:
@@ -197,14 +202,36 @@ def print_verdicts(folders: Sequence[Path], *, official: bool = True) -> bool:
         Whether every split is sound.
     """
     from medfaith import cards
-    from medfaith.builders import registry
-    from medfaith.builders.verify import read_benchmark_name
     from medfaith.printing import verdict_table
 
-    references = cards.read_references() if official else []
-    verdicts = []
-    for name, benchmark_folders in itertools.groupby(sorted(folders, key=read_benchmark_name), key=read_benchmark_name):
-        benchmark_verdicts = [v for folder in benchmark_folders for v in registry.verify(folder, references)]
+    verdicts = verify_folders(folders, official=official)
+    for name, benchmark_verdicts in verdicts.items():
         print(verdict_table(benchmark_verdicts, cards.read_published(name) if official else None))
-        verdicts += benchmark_verdicts
-    return all(not v.problems and not (v.reference == "differs" and v.same_labels) for v in verdicts)
+    return all(is_sound(verdict) for benchmark_verdicts in verdicts.values() for verdict in benchmark_verdicts)
+
+
+def verify_folders(folders: Sequence[Path], *, official: bool = True) -> dict[str, list[Verdict]]:
+    """Verify repositories.
+
+    Args:
+        folders: Repositories of one build.
+        official: Whether to compare with the committed references.
+
+    Returns:
+        Benchmark -> a verdict for each split.
+    """
+    from medfaith import cards
+    from medfaith.builders import registry
+    from medfaith.builders.verify import read_benchmark_name
+
+    references = cards.read_references() if official else []
+    by_name = itertools.groupby(sorted(folders, key=read_benchmark_name), key=read_benchmark_name)
+    return {
+        name: [verdict for folder in benchmark_folders for verdict in registry.verify(folder, references)]
+        for name, benchmark_folders in by_name
+    }
+
+
+def is_sound(verdict: Verdict) -> bool:
+    """Whether a split has no problem, and equals the reference of the same labels."""
+    return not verdict.problems and not (verdict.reference == "differs" and verdict.same_labels)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,16 +17,15 @@ from medfaith.evaluate_metrics.localization.ranking import TIES
 from medfaith.loaders import sources
 from medfaith.loaders.atomic import is_partial
 from medfaith.loaders.errors import MedfaithError
+from medfaith.loaders.secrets import mask_text
 from medfaith.tasks import ABOUT
 from medfaith.tasks.controls import read_control
 from medfaith.tasks.shards import read_shard
 
-_SECRET = re.compile(r"(?i)(\w*(?:token|key|secret|password))=[^,\s'\"]+")  # in --model_args
+# Options of some models and benchmarks; medfaith.evaluate and medfaith.audit take them by name.
+FURTHER = ("patients", "upsampling", "precision_ties", "send_images_to", "i_have_permission")
 # Options that go unchanged into the tasks' metadata.
-_METADATA = (
-    *("data", "model_name", "control", "wording", "heatmaps", "patients", "upsampling", "precision_ties"),
-    *("send_images_to", "i_have_permission"),
-)
+_METADATA = ("data", "model_name", "control", "wording", "heatmaps", *FURTHER)
 
 
 def add_jobs(jobs: Any) -> None:
@@ -174,9 +172,6 @@ def task_options(job: argparse.ArgumentParser) -> None:
 def metadata(arguments: argparse.Namespace) -> dict[str, Any]:
     """Collect the metadata of the tasks from the options of `task_options`.
 
-    They include the `command`, and for each repository in a folder --data the versions of its sources and a hash of
-    its build.json, which identifies all rows.
-
     Args:
         arguments: Parsed arguments.
 
@@ -184,24 +179,47 @@ def metadata(arguments: argparse.Namespace) -> dict[str, Any]:
         The metadata.
 
     Raises:
-        InputError: --data is missing, or --rows names rows that a folder --data does not have.
+        MedfaithError: --root has another form; see also `collect_metadata`.
+    """
+    options = {name: value for name, value in vars(arguments).items() if name != "root"}
+    roots = sources.parse_root_arguments(arguments.root)
+    return collect_metadata(options, roots, shlex.join(["medfaith", *arguments.words]))
+
+
+def collect_metadata(options: Mapping[str, Any], roots: Mapping[str, str], command: str) -> dict[str, Any]:
+    """Collect the metadata of the tasks.
+
+    They include the `command`, and for each repository in a folder `data` the versions of its sources and a hash of its
+    build.json, which identifies all rows.
+
+    Args:
+        options: Values by the names of the options of `task_options`; further names are ignored.
+        roots: Folder of each source, by source id.
+        command: The command or the call that a user gave. Secrets in it are masked.
+
+    Returns:
+        The metadata.
+
+    Raises:
+        InputError: `data` is missing, or `rows` names rows that a folder `data` does not have.
     """
     from medfaith.tasks import preflight
 
-    preflight.check_data(arguments.data)  # here, because what follows imports for seconds
-    roots = sources.parse_root_arguments(arguments.root)
-    if arguments.rows is not None:
+    data, rows = options["data"], options.get("rows")
+    preflight.check_data(data)  # here, because what follows imports for seconds
+    if rows is not None:
         from medfaith.tasks.rows import check_row_ids
 
-        check_row_ids(arguments.rows, arguments.data)
+        check_row_ids(rows, data)
+    images = options.get("images", "all")
     return {
-        **({"roots": roots} if roots else {}),
-        **({"row_ids": str(arguments.rows)} if arguments.rows is not None else {}),
-        **({"skip_missing_images": True} if arguments.skip_missing_images else {}),
-        **({"images": arguments.images} if arguments.images != "all" else {}),
-        **{name: value for name in _METADATA if (value := getattr(arguments, name, None))},
-        "builds": builds_in(arguments.data),
-        "command": _SECRET.sub(r"\1=...", shlex.join(["medfaith", *arguments.words])),
+        **({"roots": dict(roots)} if roots else {}),
+        **({"row_ids": str(rows)} if rows is not None else {}),
+        **({"skip_missing_images": True} if options.get("skip_missing_images") else {}),
+        **({"images": images} if images != "all" else {}),
+        **{name: value for name in _METADATA if (value := options.get(name))},
+        "builds": builds_in(data),
+        "command": mask_text(command),
     }
 
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from ..loaders.errors import MedfaithError
 from ..loaders.progress import Progress
+from ..loaders.secrets import mask_arguments
 from . import BASELINES, EXPLAINED, LOOKING, include_path, preflight, register_models, shard_marker
 from .controls import needs_an_image
 from .index import task_index
@@ -29,6 +30,10 @@ from .shards import Shard, asking, refuse
 
 NEED_AN_IMAGE = ("hf-multimodal", "vllm-vlm", *(name for name in EXPLAINED if name not in BASELINES | LOOKING))
 PREFIX = "medfaith_"  # begins the name of every task of this package
+# Options of `lm_eval.evaluate` that change the prompts.
+PROMPT_OPTIONS = ("apply_chat_template", "fewshot_as_multiturn", "system_instruction", "confirm_run_unsafe_code")
+# Options of `lm_eval run` that `build_model` uses.
+MODEL_OPTIONS = ("batch_size", "max_batch_size", "device", "gen_kwargs", "seed", "trust_remote_code", *PROMPT_OPTIONS)
 OURS = {
     "--metadata": "its own options, such as --data, --root, --control and --model_name (medfaith eval --help)",
     "--include_path": "lm_eval itself, with your own path",
@@ -286,18 +291,40 @@ def build_model(arguments: Sequence[str], tasks: Sequence[str], metadata: Mappin
     register_models()
     with _replace_arguments(["lm_eval", "run", *arguments, "--tasks", ",".join(tasks)]), _convert_errors():
         config = EvaluatorConfig.from_cli(HarnessCLI().parse_args())
+    _refuse_no_image(config.model, metadata.get("control"))
     _refuse_blind_caches(config)
     preflight.check(config, metadata)
     model_class = get_model(config.model)
     settings = {name: getattr(config, name) for name in ("batch_size", "max_batch_size", "device")}
-    options = {
-        name: value
-        for name in ("apply_chat_template", "fewshot_as_multiturn", "system_instruction", "confirm_run_unsafe_code")
-        if (value := getattr(config, name)) is not None
-    }
+    options = {name: value for name in PROMPT_OPTIONS if (value := getattr(config, name)) is not None}
     seeds = cast(Any, config.seed)[:3]  # lm-eval's type says a number, but the value is a list
     make = partial(cast(Any, model_class).create_from_arg_obj, dict(config.model_args), settings)
     return Model(config.model, config.model_args, make, options, config.gen_kwargs or {}, seeds)
+
+
+def wrap_model(model: Any, name: str | None = None, **options: Any) -> Model:
+    """Wrap an instance of lm-eval's LM that exists already.
+
+    Args:
+        model: The instance.
+        name: Its name in results and tables; by default the name of its class.
+        options: Options of `lm_eval.evaluate` that change the prompts, such as apply_chat_template=True; and
+            gen_kwargs, the generation settings that override those of the tasks.
+
+    Returns:
+        The model.
+
+    Raises:
+        MedfaithError: Another option, or a model that takes no images.
+    """
+    if not getattr(model, "MULTIMODAL", False):
+        action = "read the images of request.args[2]['visual'], and set MULTIMODAL = True in its class (docs/python.md)"
+        raise MedfaithError(f"{type(model).__name__}: takes no images\n  what to do: {action}")
+    generation = options.pop("gen_kwargs", {})
+    if unknown := sorted({*options} - {*PROMPT_OPTIONS}):
+        action = f"leave it out; options of an instance are {', '.join((*PROMPT_OPTIONS, 'gen_kwargs'))}"
+        raise MedfaithError(f"{unknown[0]}: does not apply to a model that exists already\n  what to do: {action}")
+    return Model(name or type(model).__name__, {}, lambda: model, options, generation)
 
 
 def build_reference_model(name: str, **arguments: Any) -> Model:
@@ -313,11 +340,11 @@ def build_reference_model(name: str, **arguments: Any) -> Model:
     return Model(name, arguments, partial(cast(Any, get_model(name)), **arguments))
 
 
-def load_tasks(task: str, metadata: Mapping[str, Any]) -> Any:
-    """Load a task or a group with lm-eval.
+def load_tasks(task: str | Sequence[str], metadata: Mapping[str, Any]) -> Any:
+    """Load tasks or groups with lm-eval.
 
     Args:
-        task: The name of the task or group.
+        task: The name of a task or group, or several.
         metadata: The metadata of the tasks: data, roots and so on (`tasks.rows.load`).
 
     Returns:
@@ -326,20 +353,25 @@ def load_tasks(task: str, metadata: Mapping[str, Any]) -> Any:
     from lm_eval.tasks import TaskManager
 
     logging.getLogger("lm_eval").setLevel(logging.ERROR)
+    names = [task] if isinstance(task, str) else [*task]
     # lm-eval reads every YAML file of its include path. The folder of the benchmark has the fewest.
-    folder = next(
-        (path for path in include_path().iterdir() if task.startswith(f"medfaith_{path.name}")), include_path()
-    )
-    return TaskManager(include_path=str(folder), include_defaults=False, metadata=dict(metadata)).load([task])
+    folders = {_find_task_folder(name) for name in names}
+    folder = folders.pop() if len(folders) == 1 else include_path()
+    return TaskManager(include_path=str(folder), include_defaults=False, metadata=dict(metadata)).load(names)
 
 
-def answer(loaded: Any, model: Model, logs: Path | None = None) -> dict[str, Any]:
+def _find_task_folder(task: str) -> Path:
+    return next((path for path in include_path().iterdir() if task.startswith(f"medfaith_{path.name}")), include_path())
+
+
+def answer(loaded: Any, model: Model, logs: Path | None = None, limit: int | None = None) -> dict[str, Any]:
     """Evaluate a model on the tasks of `load_tasks`.
 
     Args:
         loaded: The result of `load_tasks`.
         model: The model.
         logs: The folder for results and sample logs in lm-eval's form; by default nothing is written.
+        limit: The number of rows of each task; by default all.
 
     Returns:
         lm-eval's results.
@@ -354,10 +386,15 @@ def answer(loaded: Any, model: Model, logs: Path | None = None) -> dict[str, Any
     language_model = model.answering
     with _quick_collections(), _show_progress(), _cache_sources():
         result = evaluate(
-            language_model, task_dict=loaded, bootstrap_iters=0, log_samples=logs is not None, **model.options
-        )
+            language_model, task_dict=loaded, bootstrap_iters=0, log_samples=logs is not None, limit=limit,
+            **model.options,
+        )  # fmt: skip
     if logs is not None:
-        config = {"model": model.name, "model_args": dict(model.arguments), "gen_kwargs": dict(model.generation)}
+        config = {
+            "model": model.name,
+            "model_args": mask_arguments(model.arguments),
+            "gen_kwargs": dict(model.generation),
+        }
         config |= {"usage": language_model.used()} if hasattr(language_model, "used") else {}
         system = {"system_instruction": model.options.get("system_instruction")}
         _log(result | system | {"config": config}, logs)

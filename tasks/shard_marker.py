@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 from ..loaders import json_text, limits
 from ..loaders.atomic import atomic_file
 from ..loaders.errors import InputError
+from ..loaders.secrets import is_secret
 from . import NO_MATTER
 
 NAME = "shard.json"
 # Model arguments and task metadata that hold paths or addresses.
 _PLACES = {"store", "base_url", "dry_run"} | NO_MATTER
 _PLACES_OF_TASKS = {"roots", "row_ids", "heatmaps", "patients", "command", "builds"}
-_SECRETS = ("token", "key", "secret", "password")
 _OPTIONS = (
     *("model", "num_fewshot", "apply_chat_template", "fewshot_as_multiturn", "system_instruction", "gen_kwargs"),
     *("seed", "trust_remote_code"),
@@ -104,7 +104,7 @@ def asked(config: Any, metadata: Mapping[str, Any]) -> dict[str, Any]:
     settings |= {
         f"{name} in --model_args": value
         for name, value in config.model_args.items()
-        if name not in _PLACES and not name.endswith(_SECRETS)
+        if name not in _PLACES and not is_secret(name)
     }
     builds = metadata.get("builds") or {}
     settings |= {f"the build {name}": build for name, build in builds.items()}

@@ -1,11 +1,14 @@
 """The audit: do models use the image?
 
-`plan` chooses the rows, `run` asks them, `figures` pairs the answers, `verdicts` judges them by a rule, and `tables`,
-`sentences` and `write` report the result. This module has the tasks of each benchmark, the controls and the rules.
+`audit` takes all steps: `plan` chooses the rows, `run` asks them, `figures` pairs the answers, `verdicts` judges them
+by a rule, and `tables`, `sentences` and `write` report the result. This module has the tasks of each benchmark, the
+controls and the rules.
 """
 
+from pathlib import Path
 from typing import Literal
 
+from medfaith.tasks import EXPLAINED
 from medfaith.tasks.controls import BLIND, DOSES, EDITS, ELSEWHERE, HARMLESS
 
 TASKS = {  # the perturbation tests have controls of their own, and other tasks ask the same rows again
@@ -29,3 +32,8 @@ CONTROLS: dict[Rule, tuple[str, ...]] = {  # asked by default
     2: (*BLIND, OTHER, *_PAIRS[:4], HARMLESS[0]),
 }
 THOROUGH = (*BLIND, OTHER, *_PAIRS, *HARMLESS, "flipped", *(f"{place}@{dose}" for place in _PAIRS for dose in DOSES))
+
+
+def find_store(out: Path, model_type: str) -> str | None:
+    """Find the folder for a model's heatmaps in an audit's folder; None if the model makes none."""
+    return str(out / "heatmaps") if model_type in EXPLAINED else None

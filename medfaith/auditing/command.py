@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any
 from medfaith import eval as evaluation
 from medfaith.builders.options import whole
 from medfaith.compare.command import points
-from medfaith.loaders.atomic import require_own, scratch_folder
+from medfaith.loaders.atomic import scratch_folder
 from medfaith.loaders.errors import MedfaithError
-from medfaith.tasks import BASELINES, EXPLAINED
 from medfaith.tasks.controls import BLIND, read_control
-from medfaith.tasks.wordings import benchmarks, count_wordings
 
-from . import CONTROLS, OTHER, RULES, TASKS, THOROUGH
+from . import CONTROLS, RULES, TASKS, THOROUGH, find_store
 
 if TYPE_CHECKING:
-    from .plan import Task
+    from .audit import Plan, Request, Result
 
 _OURS = ("--tasks", "--output_path", "--log_samples", "--metadata", "--include_path", "--num_fewshot", "--samples")
 
@@ -93,107 +91,59 @@ def _audit(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> i
     name = evaluation.model_named(lm_eval_arguments)
     if name is None:
         raise MedfaithError("--model: none is named\n  what to do: name a type of model, as --model hf-multimodal")
-    from .plan import plan
-    from .run import RECORD
-
-    require_own(arguments.out, RECORD)
-    store = str(arguments.out / "heatmaps") if name in EXPLAINED else None
+    out, store = arguments.out, find_store(arguments.out, name)
     metadata = evaluation.metadata(arguments) | ({"heatmaps": store} if store else {})
-    benchmarks = arguments.benchmarks or [
-        benchmark_name for benchmark_name in TASKS if benchmark_name != "wrong-lung" or store
-    ]
-    tasks_by_benchmark = {benchmark: TASKS[benchmark] for benchmark in benchmarks}
-    conditions = _conditions(arguments)
-    plan_options = {"explicit": arguments.benchmarks is not None, "looks": name not in BASELINES}
-    tasks, notes = plan(
-        tasks_by_benchmark,
-        metadata,
-        arguments.limit,
-        has_other=arguments.rule != 1 and OTHER in conditions,
-        **plan_options,
-    )
-    _print_lines(notes)
-    lm_eval_arguments = evaluation.with_host(evaluation.with_store(lm_eval_arguments, store, arguments.out), metadata)
+    from medfaith.tasks.run import build_model
+
+    from .audit import Request, plan_audit, run_audit
+
+    request = Request(
+        out, arguments.benchmarks, arguments.controls, arguments.thorough, arguments.wordings, arguments.rule,
+        arguments.limit, arguments.margin / 100, arguments.also,
+    )  # fmt: skip
+    audit_plan = plan_audit(request, name, metadata)
+    _print_lines(audit_plan.notes)
+    lm_eval_arguments = evaluation.with_host(evaluation.with_store(lm_eval_arguments, store, out), metadata)
     if arguments.dry_run:
-        print(_estimate_requests(evaluation.in_dry_run(lm_eval_arguments), tasks, conditions, metadata))
+        print(_estimate_requests(evaluation.in_dry_run(lm_eval_arguments), audit_plan, metadata))
         return 0
-    _run_audit(arguments, lm_eval_arguments, tasks, conditions, metadata)
+    model = build_model(lm_eval_arguments, [task.name for task in audit_plan.tasks], metadata)
+    _print_result(request, run_audit(request, audit_plan, model, metadata))
     return 0
 
 
-def _conditions(arguments: argparse.Namespace) -> list[str]:
-    """The controls and wordings to ask.
-
-    Raises:
-        MedfaithError: both --controls and --thorough, or more wordings than there are.
-    """
-    from .run import list_wording_names
-
-    if arguments.thorough and arguments.controls:
-        raise MedfaithError("--thorough and --controls name controls both\n  what to do: give one of them")
-    most = max(map(count_wordings, benchmarks()))
-    if arguments.wordings > most:
-        fault = f"--wordings {arguments.wordings}: there are {most} paraphrases of each question"
-        raise MedfaithError(f"{fault}\n  what to do: give a number up to that; medfaith tasks --wordings lists them")
-    controls = THOROUGH if arguments.thorough else arguments.controls or CONTROLS[arguments.rule]
-    return [*dict.fromkeys(controls), *list_wording_names(arguments.wordings)]
-
-
-def _estimate_requests(
-    lm_eval_arguments: Sequence[str], tasks: Sequence[Task], conditions: Sequence[str], metadata: Mapping[str, Any]
-) -> str:
+def _estimate_requests(lm_eval_arguments: Sequence[str], audit_plan: Plan, metadata: Mapping[str, Any]) -> str:
     """Estimate the requests, tokens and price of the whole audit for a server; write nothing to --out."""
     from medfaith.tasks.run import build_model
 
     from .run import ask, name_of
 
-    model = build_model(lm_eval_arguments, [task.name for task in tasks], metadata)
+    model = build_model(lm_eval_arguments, [task.name for task in audit_plan.tasks], metadata)
     with scratch_folder() as folder:
-        ask({name_of(model): model}, tasks, conditions, metadata, folder, say=lambda line: None)
+        ask({name_of(model): model}, audit_plan.tasks, audit_plan.conditions, metadata, folder, say=lambda line: None)
     return model.answering.format_estimate()
 
 
-def _run_audit(
-    arguments: argparse.Namespace,
-    lm_eval_arguments: Sequence[str],
-    tasks: Sequence[Task],
-    conditions: Sequence[str],
-    metadata: Mapping[str, Any],
-) -> None:
+def _print_result(request: Request, result: Result) -> None:
     from medfaith.reporting.page.audits import audits
-    from medfaith.reporting.page.write import write_page
     from medfaith.reporting.summary import Tail, summary
-    from medfaith.reporting.write import collect
-    from medfaith.tasks.run import build_model
 
-    from .figures import read_audit
-    from .run import ask, name_of
     from .sentences import write_sentences
-    from .verdicts import judge
     from .wordings import compare_wordings
-    from .write import read_others, write_blind_clean, write_tables
 
-    margin, out, rule = arguments.margin / 100, arguments.out, arguments.rule
-    other_audits = read_others(arguments.also, tasks, margin, rule)
-    model = build_model(lm_eval_arguments, [task.name for task in tasks], metadata)
-    ask({name_of(model): model}, tasks, conditions, metadata, out, rule=rule)
-    results = read_audit(out, [name_of(model)], tasks, margin, rule)
-    judged = judge(results, margin)
-    write_tables(out, judged, margin)
-    report = collect([out], controls=False)
-    write_page(out / "report.html", report, [out])
+    out, judged, report = request.out, result.judged, result.report
     if len(judged) == 1:  # the words on several would be more than a screen
-        sentences = write_sentences(judged[0], margin, compare_wordings(judged[0].audit, margin))
-        _print_lines(["", f"{judged[0].title}:", *sentences])
+        wordings = compare_wordings(judged[0].audit, request.margin)
+        _print_lines(["", f"{judged[0].title}:", *write_sentences(judged[0], request.margin, wordings)])
     saved_lines = [f"{out}/report.html: a page to show"]
     saved_lines += [f"{out}/audit.md: what that means, in words; the score under each control (also as CSV)"]
-    if {*conditions} & {*BLIND}:
-        n_clean, n = write_blind_clean(out, results, other_audits)
-        saved_lines.append(
-            f"{out}/blind_clean.csv: {n_clean:,} rows; the other {n - n_clean:,} are right without evidence"
-        )
-    else:
+    if result.n_clean is None:
         _print_lines(["", f"No blind control ({', '.join(BLIND)}) was asked, so there is no blind_clean.csv"])
+    else:
+        n_right = result.n_guessed - result.n_clean
+        saved_lines.append(
+            f"{out}/blind_clean.csv: {result.n_clean:,} rows; the other {n_right:,} are right without evidence"
+        )
     next_commands = [f"medfaith report {shlex.quote(str(out))} --out report  # the papers' tables as Markdown and CSV"]
     print("\n" + summary(report.results, report.notes, Tail(saved_lines, next_commands), audits([out]), [out]), end="")
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from medfaith.loaders import json_text, limits
 from medfaith.loaders.atomic import atomic_file, atomic_folder, remove_lock
 from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.loaders.secrets import mask_arguments
 from medfaith.logs.files import safe_name
 from medfaith.tasks.controls import UnsupportedControlError, in_order
 from medfaith.tasks.models.answer_counts import LIMIT, tally
@@ -291,5 +292,6 @@ def _record(
 
 def _described(model: Model) -> dict[str, Any]:
     arguments = {name: value for name, value in model.arguments.items() if name not in ("store", "answers")}
+    arguments = mask_arguments(arguments)
     seeds, generation = list(model.seeds), dict(model.generation)
     return {"model": model.name, "arguments": arguments, **model.options, "generation": generation, "seeds": seeds}
