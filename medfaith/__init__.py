@@ -36,7 +36,7 @@ def open_images(row: Mapping[str, Any], roots: Mapping[str, str | Path] | None =
     from medfaith.loaders import sources
     from medfaith.loaders.errors import InputError
     from medfaith.tasks.heal.rows import TRANSPLANT
-    from medfaith.tasks.rows import LazyImages
+    from medfaith.tasks.lazy_images import LazyImages
 
     references = row["images"] if "images" in row else [row["image"]] if "image" in row else None
     if references is None:
