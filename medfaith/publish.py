@@ -233,7 +233,7 @@ def _make_plans(arguments: argparse.Namespace, api: HfApi, repo_type: str, folde
     from huggingface_hub import get_token
 
     from medfaith.cards.publish import hub_client, upload_plan
-    from medfaith.tasks.preflight import can_reach_hub
+    from medfaith.tasks.hub_access import can_reach_hub
 
     if arguments.dry_run and not can_reach_hub():
         print("the Hub cannot be reached: what it holds was not compared with these files\n")
