@@ -146,7 +146,7 @@ def open_images(row: Mapping[str, Any], roots: Roots | None = None) -> list[Imag
     from functools import partial
 
     from medfaith.tasks.heal.rows import TRANSPLANT
-    from medfaith.tasks.rows import LazyImages
+    from medfaith.tasks.lazy_images import LazyImages
 
     references = row["images"] if "images" in row else [row["image"]] if "image" in row else None
     if references is None:

@@ -16,7 +16,8 @@ from medfaith.printing import table
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
-    from medfaith.cards.publish.hub import Done, Plan
+    from medfaith.cards.publish.upload import Done
+    from medfaith.cards.publish.upload_plan import Plan
 
 EQUAL, MISSING, EXTRA, DIFFERENT, OTHER_MASKS = 0, 3, 4, 5, 6  # exit status of verify --against
 SHOWN = 5  # ids of a kind
@@ -195,10 +196,10 @@ def _send_all(arguments: argparse.Namespace, repo_type: str, staged: Sequence[tu
     """Plans all uploads before the first one; prints each file and what becomes of it."""
     from huggingface_hub.utils import logging
 
-    from medfaith.cards.publish import hub
+    from medfaith.cards.publish import hub_client, hub_content, spaces, upload
 
     logging.set_verbosity_error()  # its warnings about retries show tracebacks
-    api = hub.get_client()
+    api = hub_client.get_client()
     plans = _make_plans(arguments, api, repo_type, [folder for folder, _ in staged])
     for plan in plans:
         if plan.exists and arguments.private not in {None, plan.private}:
@@ -213,16 +214,16 @@ def _send_all(arguments: argparse.Namespace, repo_type: str, staged: Sequence[tu
             print(f"needs --force: {obstacle}")
         print()
         if arguments.dry_run:
-            print(f"the card of {plan.repo_id}:\n{(folder / hub.CARD).read_text(encoding='utf-8')}")
+            print(f"the card of {plan.repo_id}:\n{(folder / spaces.CARD).read_text(encoding='utf-8')}")
     refused = [plan for plan in plans if plan.obstacles and not arguments.force]
     if refused and not arguments.dry_run:
-        raise hub.build_content_error(refused[0])
+        raise upload.build_content_error(refused[0])
     for plan, (folder, _) in zip(plans, staged, strict=True):
-        done = hub.Done(None, plan.private)
+        done = upload.Done(None, plan.private)
         if not arguments.dry_run:
-            message = hub.format_title(_get_version(), folder.name)
+            message = hub_content.format_title(_get_version(), folder.name)
             options = {name: getattr(arguments, name) for name in ("private", "gated", "force", "sdk")}
-            done = hub.upload(api, plan, folder, message=message, **options)
+            done = upload.upload(api, plan, folder, message=message, **options)
         print("\n".join(f"{plan.repo_id}: {line}" for line in _describe_outcome(arguments, plan, done)), flush=True)
     return 0
 
@@ -231,17 +232,19 @@ def _make_plans(arguments: argparse.Namespace, api: HfApi, repo_type: str, folde
     """For each folder; a dry run needs neither the Hub nor a token."""
     from huggingface_hub import get_token
 
-    from medfaith.cards.publish import hub
-    from medfaith.tasks.preflight import can_reach_hub
+    from medfaith.cards.publish import hub_client, upload_plan
+    from medfaith.tasks.hub_access import can_reach_hub
 
     if arguments.dry_run and not can_reach_hub():
         print("the Hub cannot be reached: what it holds was not compared with these files\n")
-        return [hub.build_uncompared_plan(f"{arguments.org}/{folder.name}", repo_type, folder) for folder in folders]
+        return [
+            upload_plan.build_uncompared_plan(f"{arguments.org}/{folder.name}", repo_type, folder) for folder in folders
+        ]
     if arguments.dry_run and get_token() is None:
         print(f"access to {arguments.org} was not checked: no token is known")
     else:
-        hub.check_access(api, arguments.org)
-    return [hub.build_plan(api, f"{arguments.org}/{folder.name}", repo_type, folder) for folder in folders]
+        hub_client.check_access(api, arguments.org)
+    return [upload_plan.build_plan(api, f"{arguments.org}/{folder.name}", repo_type, folder) for folder in folders]
 
 
 def _describe_outcome(arguments: argparse.Namespace, plan: Plan, done: Done) -> Iterator[str]:

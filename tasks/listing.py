@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from . import BASELINES, LOOKING
 from .index import Task, iterate_tasks, task_index
-from .preflight import KINDS
+from .model_types import KINDS
 
 _IMAGES_ELSEWHERE = {"chexstruct": "openi", "chest_imagenome": "mimic_cxr"}  # source of labels -> source of images
 

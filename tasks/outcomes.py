@@ -17,7 +17,7 @@ def find_outcome(doc: Mapping[str, Any]) -> str | None:
     """Return the outcome of the request for a document's answer, or None if its model does not report it.
 
     lm-eval reads each document twice: before the model is asked, and before the answer is scored. Its filters get the
-    first copy, in which the column is still None. The images of both copies know the outcome (`rows.LazyImages`).
+    first copy, in which the column is still None. The images of both copies know the outcome (`LazyImages`).
 
     Args:
         doc: A document of a task of this package.

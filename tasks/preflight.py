@@ -6,10 +6,8 @@
 from __future__ import annotations
 
 import difflib
-import glob
 import importlib.util
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -17,67 +15,15 @@ from typing import Any, NamedTuple
 
 import requests
 
-from ..loaders import images, json_text, sources
+from ..loaders import images, sources
 from ..loaders.errors import InputError, MedfaithError
-from . import BASELINES, LOOKING, SERVER
+from . import BASELINES, SERVER
+from .hub_access import can_reach_hub, is_cached, is_path
 from .index import Task, chosen
+from .model_files import check_loadable, check_model
+from .model_types import KINDS, OURS_TO_LOAD, Kind
 
-_HF_PACKAGES = ("torch", "torchvision", "transformers", "accelerate")
-_HF = 'uv sync --inexact --extra hf, or pip install "medfaith[hf]"'
-_API = 'pip install "lm-eval[api]"'
 _KEEPS_ALL = "--model medfaith-hf-vlm, which keeps all images"
-
-
-class Kind(NamedTuple):
-    """The requirements and abilities of one kind of model types. The defaults apply to an unknown model type.
-
-    Attributes:
-        packages: The packages that must be importable.
-        install: How to install these packages.
-        key: The environment variable of the API key.
-        client: Whether the model type sends chat completions, with all images before the text.
-        loads: Whether the model type loads `pretrained` with transformers.
-        scores: Whether the model type gives log-likelihoods with images.
-        max_images: The number of a row's images that the model type keeps by default; None for all.
-        host: The default host of a client.
-    """
-
-    packages: tuple[str, ...] = ()
-    install: str = ""
-    key: str = ""
-    client: bool = False
-    loads: bool = False
-    scores: bool = True
-    max_images: int | None = None
-    host: str = ""
-
-
-_LOCAL_MODEL = Kind(_HF_PACKAGES, _HF, loads=True)
-_CLIENT = Kind(("aiohttp", "requests", "tenacity"), _API, client=True, scores=False, max_images=1)
-_OPENAI = _CLIENT._replace(key="OPENAI_API_KEY", host="api.openai.com")
-_ANTHROPIC = _CLIENT._replace(key="ANTHROPIC_API_KEY", host="api.anthropic.com")
-_LITELLM = _CLIENT._replace(packages=(*_CLIENT.packages, "litellm"), install='pip install "lm-eval[litellm]"')
-OURS_TO_LOAD = ("medfaith-hf-vlm", "medfaith-explained-vlm")  # these also load text models with a vision part
-_HEATMAPS = Kind(_HF_PACKAGES, _HF, scores=False, max_images=1)
-KINDS = {
-    **dict.fromkeys((*BASELINES, *LOOKING), Kind()),
-    SERVER: Kind(
-        ("openai", "aiohttp"), 'uv sync --inexact --extra server, or pip install "medfaith[server]"', scores=False
-    ),
-    "hf-multimodal": _LOCAL_MODEL._replace(scores=False, max_images=999),
-    "medfaith-hf-vlm": _LOCAL_MODEL._replace(max_images=999),
-    "medfaith-explained-vlm": _LOCAL_MODEL._replace(max_images=1),
-    "medfaith-contrastive": _HEATMAPS,
-    "medfaith-alignment": _HEATMAPS,
-    "vllm-vlm": Kind(("vllm",), 'pip install "lm-eval[vllm]"', scores=False, max_images=999),
-    **dict.fromkeys(("local-completions", "local-chat-completions"), _CLIENT),
-    **dict.fromkeys(("openai-completions", "openai-chat-completions"), _OPENAI),
-    "azure-openai-chat-completions": _CLIENT._replace(
-        packages=(*_CLIENT.packages, "openai"), install="pip install openai", key="AZURE_OPENAI_API_KEY"
-    ),
-    **dict.fromkeys(("anthropic-chat", "anthropic-chat-completions"), _ANTHROPIC),
-    **dict.fromkeys(("litellm", "litellm-chat", "litellm-chat-completions"), _LITELLM),
-}
 _NEEDED_BY = {  # model argument with a value -> package that the argument needs
     "peft": "peft",
     "load_in_4bit": "bitsandbytes",
@@ -106,7 +52,7 @@ def check(config: Any, metadata: Mapping[str, Any]) -> None:
     if kind.client:
         _check_client(config, kind, model_args)
     if kind.loads:
-        _check_model(config, model_args)
+        check_model(config, model_args)
     tasks = chosen(config.tasks)  # the imports from here on take seconds
     if not kind.scores:
         _check_scores(config.model, tasks)
@@ -114,7 +60,7 @@ def check(config: Any, metadata: Mapping[str, Any]) -> None:
     if tasks:
         _check_class(config.model)
     if kind.loads:
-        _check_loadable(config.model, model_args)
+        check_loadable(config.model, model_args)
 
 
 def _check_known(model: str) -> None:
@@ -215,44 +161,14 @@ def check_data(data: Any) -> None:
     if not data or Path(data).expanduser().is_dir():
         return
     action = "correct the path, or build the data: medfaith build"
-    if _is_path(str(data)):
+    if is_path(str(data)):
         problem, expected = "there is no such folder", "what medfaith build wrote"
-    elif can_reach_hub() or _is_cached(str(data)):
+    elif can_reach_hub() or is_cached(str(data)):
         return
     else:
         problem = "there is no such folder, the cache of the Hub has none of its data, and the Hub cannot be reached"
         expected = "a folder that medfaith build wrote, or an organisation on the Hub that published the rows"
     raise InputError(f"--data {data}", problem, expected=expected, action=action)
-
-
-def can_reach_hub() -> bool:
-    """Return whether the Hub can be reached. Its own client would need 24 seconds to find out."""
-    from huggingface_hub import constants
-
-    return _can_reach(constants.ENDPOINT)
-
-
-@cache
-def _can_reach(endpoint: str) -> bool:
-    from huggingface_hub import errors, get_session
-
-    try:
-        get_session().head(endpoint, timeout=4)
-    except (errors.HTTPError, OSError):  # pyright: ignore[reportPrivateImportUsage]
-        return False
-    return True
-
-
-def _is_cached(data: str) -> bool:
-    from huggingface_hub import constants
-
-    name = glob.escape(data.replace("/", "--"))
-    return any(Path(constants.HF_HUB_CACHE).glob(f"datasets--{name}*"))
-
-
-def _is_path(name: str) -> bool:
-    """Return whether a name cannot be an id on the Hub."""
-    return name.startswith((".", "/", "~")) or name.count("/") > 1
 
 
 def _check_scores(model: str, tasks: Sequence[Task]) -> None:
@@ -355,104 +271,6 @@ def _check_n_images(model: str, kind: Kind, model_args: Mapping[str, Any], task:
     if problem:
         action = advice + (_KEEPS_ALL if model != "medfaith-hf-vlm" else "leave max_images out")
         raise InputError(f"--model {model}", problem, expected=expected, action=action)
-
-
-def _check_model(config: Any, model_args: Mapping[str, Any]) -> None:
-    """Check a model of transformers: its config, the packages of its processor, and the use of its chat template."""
-    name, revision = model_args.get("pretrained"), str(model_args.get("revision", "main"))
-    if not name:
-        raise MedfaithError(f"--model {config.model}: names no model\n  what to do: --model_args pretrained=MODEL")
-    path = find_model_file(str(name), "config.json", revision)
-    if path is None:
-        raise InputError(str(name), "has no config.json", expected="a model of transformers: its folder, or its id")
-    if _read_json(path).get("model_type") == "smolvlm" and importlib.util.find_spec("num2words") is None:
-        raise MedfaithError(f"{name}: SmolVLM needs num2words, not installed here\n  what to do: pip install num2words")
-    templated = _has_chat_template(str(name), revision)
-    if templated and not config.apply_chat_template:
-        print(
-            f"medfaith: WARNING: {name} has a chat template, and the prompts are sent without it\n"
-            "  what to do: add --apply_chat_template, unless the model is a base model",
-            file=sys.stderr,
-        )
-    elif config.apply_chat_template and not templated and not model_args.get("trust_remote_code"):
-        raise MedfaithError(f"{name}: has no chat template\n  what to do: leave --apply_chat_template out")
-
-
-def _has_chat_template(name: str, revision: str) -> bool:
-    if any(find_model_file(name, file, revision) for file in ("chat_template.jinja", "chat_template.json")):
-        return True
-    configs = (find_model_file(name, file, revision) for file in ("tokenizer_config.json", "processor_config.json"))
-    return any("chat_template" in _read_json(path) for path in configs if path)
-
-
-def find_model_file(name: str, file: str, revision: str) -> Path | None:
-    """Find a small file of a model, in its folder or on the Hub.
-
-    Args:
-        name: The folder or the Hub id of the model.
-        file: The name of the file.
-        revision: The revision on the Hub.
-
-    Returns:
-        The path of the file, or None if the model has no such file.
-
-    Raises:
-        InputError: The model does not exist, or may not be read.
-    """
-    from huggingface_hub import errors, hf_hub_download
-
-    if Path(name).is_dir():
-        return path if (path := Path(name) / file).is_file() else None
-    if _is_path(name):
-        action = "correct the path" + (" (write your home in full: nothing replaces ~ here)" if name[0] == "~" else "")
-        raise InputError(f"pretrained={name}", "there is no such folder", expected="a model's folder", action=action)
-    try:
-        return Path(
-            hf_hub_download(name, file, revision=revision, local_files_only=not can_reach_hub(), etag_timeout=5)
-        )
-    except errors.LocalEntryNotFoundError as error:  # offline or no connection, and the cache does not have the file
-        if file != "config.json":
-            return None
-        action = "name the folder of a model, or download it first: hf download " + name
-        problem = "no such folder, not in the cache of the Hub, and the Hub cannot be reached"
-        raise InputError(f"pretrained={name}", problem, action=action) from error
-    except errors.EntryNotFoundError:
-        return None
-    except (errors.HfHubHTTPError, errors.HFValidationError, OSError) as error:
-        reason = str(error).strip().splitlines()[-1]
-        action = "correct the name or the revision; a gated model needs hf auth login with an account that has access"
-        raise InputError(f"pretrained={name}", f"cannot be read ({reason})", action=action) from error
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json_text.parse(path.read_bytes())
-    except ValueError as error:
-        raise InputError(path, f"not JSON ({error})", expected="a file of a model of transformers") from error
-    return content if isinstance(content, dict) else {}
-
-
-def _check_loadable(model: str, model_args: Mapping[str, Any]) -> None:
-    """Check that transformers knows the model's type as one that reads images. A model with its own code is skipped."""
-    if model_args.get("trust_remote_code"):
-        return
-    from transformers.models.auto import modeling_auto as auto
-
-    name = str(model_args["pretrained"])
-    path = find_model_file(name, "config.json", str(model_args.get("revision", "main")))
-    config = _read_json(path) if path else {}
-    kind = config.get("model_type")
-    texts = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES if model in OURS_TO_LOAD and "vision_config" in config else {}
-    if kind not in auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES and kind not in texts:
-        advice = "trust_remote_code=True in --model_args runs its own code, if you trust it; or " * (
-            "auto_map" in config
-        )
-        raise InputError(
-            f"pretrained={name}",
-            f"is of the type {kind!r}, which transformers does not load as a model of images and text",
-            expected="a vision-language model",
-            action=f"{advice}serve it (vLLM, SGLang, llama.cpp) and use --model {SERVER}",
-        )
 
 
 def _check_class(model: str) -> None:

@@ -1,14 +1,14 @@
-"""Rows for lm-eval. Each image is opened when a model requests it."""
+"""Rows for lm-eval, with the controls, wordings and selections that a task's metadata ask for."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast, overload
+from typing import Any, NamedTuple, cast
 
 import datasets
 import pyarrow as pa
@@ -17,22 +17,21 @@ from pyarrow import parquet
 
 from ..loaders import images, limits, sources
 from ..loaders.atomic import is_partial
-from ..loaders.errors import ImageError, InputError, MedfaithError, install_excepthook
+from ..loaders.errors import ImageError, InputError, install_excepthook
 from ..loaders.progress import Progress
 from ..loaders.row_ids import read_ids, require_known
-from .controls import DONORS, TARGET, TISSUE, FactsOf, UnsupportedControlError, needs_an_image, split_dose
+from .controls import DONORS, TARGET, TISSUE, FactsOf, UnsupportedControlError, split_dose
 from .controls.donors import DONOR
 from .controls.rows import PLACE, USES_OTHER_ROWS, Opener, change, controlled, list_donor_references
+from .lazy_images import LEAVE_OUT, AnswerState, LazyImages, Reference
 from .outcomes import OUTCOME
 from .row_store import read
 from .scoring import SENT, SKIPPED, VIEWS
 from .wordings import UnsupportedWordingError, require_wording
 
 WRONG_LUNG_ONLY = {"patients", "upsampling", "precision_ties"}
-LEAVE_OUT = "\n  or: leave such rows out with --skip-missing-images, which looks at every image before the run"
 UNLOGGED = ("edit", TARGET, PLACE, DONOR, "labels")  # columns with masks and findings, which a sample log omits
 
-Reference = Mapping[str, str]
 Reword = Callable[[Mapping[str, Any], int], Mapping[str, Any] | None]  # None: the question is the source's own text
 
 
@@ -52,132 +51,6 @@ class Edit(NamedTuple):
     references: Callable[[Mapping[str, Any]], Sequence[Reference]]
     check: Callable[[Mapping[str, Any], Mapping[str, Path]], None]
     apply: Callable[[Mapping[str, Any], Image.Image, Opener], Image.Image]
-
-
-class AnswerState(NamedTuple):
-    """The state of a task's rows while a model answers.
-
-    Attributes:
-        opened: Row id -> indices of the images that the model opened. A row without an opened image is missing.
-        outcomes: Row id -> outcome of its request, if the model reports it (`outcomes.OUTCOMES`).
-    """
-
-    opened: dict[str, set[int]]
-    outcomes: dict[str, str]
-
-    def n_sent(self, row_id: str, images: Sized, max_images: int | None) -> int | None:
-        """Count the images of a row that the model was given.
-
-        Args:
-            row_id: The id of the row.
-            images: The images of the row.
-            max_images: The largest number that the model keeps; None for all.
-
-        Returns:
-            The number, or None if the model opened none, so that the number is unknown.
-        """
-        if len(images) and row_id not in self.opened:
-            return None
-        n_taken = len(self.opened.get(row_id, ()))
-        return n_taken if max_images is None else min(n_taken, int(max_images))
-
-
-class LazyImages(Sequence[Image.Image]):
-    """The images of one row, each opened on access, so that a run over 135,754 rows holds one batch of images at most.
-
-    lm-eval's multimodal models iterate over or slice the images of a document. Both open the images in mode RGB. Under
-    the control `none` a row has no image. Model servers slice, and then send the question alone. Models that iterate
-    (hf-multimodal, vllm-vlm) need an image, and get an InputError.
-
-    Args:
-        row_id: The id of the row, for messages.
-        references: The image references of the row.
-        roots: Source id -> folder of the images.
-        edit: Returns the image to show, given the opened image and an opener for further images.
-        hint: A text to add to the error of an image that cannot be opened.
-        further: The ids of further sources, whose pixels an edit shows or whose text the question has.
-        state: The state of the task's rows.
-    """
-
-    def __init__(
-        self,
-        row_id: str,
-        references: Sequence[Reference],
-        roots: Mapping[str, Path],
-        edit: Callable[[Image.Image, Opener], Image.Image] | None = None,
-        hint: str = LEAVE_OUT,
-        further: Iterable[str] = (),
-        state: AnswerState | None = None,
-    ) -> None:
-        self._row_id, self._references, self._roots, self._edit = row_id, references, roots, edit
-        self._hint, self._further, self._state = hint, frozenset(further), state or AnswerState({}, {})
-
-    def __len__(self) -> int:
-        return len(self._references)
-
-    @overload
-    def __getitem__(self, index: int) -> Image.Image: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Image.Image]: ...
-    def __getitem__(self, index):
-        places = range(len(self))[index]
-        # An empty slice counts, too: the model requested images.
-        opened = self._state.opened.setdefault(self._row_id, set())
-        if isinstance(places, int):
-            opened.add(places)
-            return self._open_edited(self._references[places])
-        opened.update(places)
-        return [self._open_edited(self._references[place]) for place in places]
-
-    def __iter__(self) -> Iterator[Image.Image]:
-        if not self._references:
-            raise needs_an_image("this model")
-        return (self[place] for place in range(len(self)))
-
-    def __str__(self) -> str:  # the text in lm-eval's sample log
-        return " ".join(f"{reference['source']}:{reference['key']}" for reference in self._references)
-
-    def size(self, place: int) -> tuple[int, int]:
-        """Read the size of one image, without its pixels if a header has the size.
-
-        Args:
-            place: The index of the image in the row.
-
-        Returns:
-            (width, height) in pixels.
-        """
-        return images.read_image_size(self._references[place], self._roots)
-
-    def tell_outcome(self, outcome: str) -> None:
-        """Keep the outcome of the row's request."""
-        self._state.outcomes[self._row_id] = outcome
-
-    @property
-    def outcome(self) -> str | None:
-        """The outcome of the row's request; None until a model reports it. All documents of the row share it."""
-        return self._state.outcomes.get(self._row_id)
-
-    @property
-    def sources(self) -> set[str]:
-        """The ids of the sources of all shown images and texts."""
-        return {reference["source"] for reference in self._references} | self._further
-
-    def _open_edited(self, reference: Reference) -> Image.Image:
-        image = self._open_original(reference)
-        if self._edit is None:
-            return image
-        try:
-            return self._edit(image, self._open_original)
-        except ValueError as error:
-            action = "use the source's original images: masks and boxes are in their pixels"
-            raise ImageError(f"row {self._row_id}: {error}\n  what to do: {action}") from error
-
-    def _open_original(self, reference: Reference) -> Image.Image:
-        try:
-            return images.open_image(reference, self._roots)
-        except MedfaithError as error:
-            hint = self._hint if isinstance(error, ImageError) else ""
-            raise type(error)(f"row {self._row_id}: {error}{hint}") from error
 
 
 def load(

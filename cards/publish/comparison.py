@@ -18,7 +18,9 @@ from ...builders.label_keys import FINGERPRINTS
 from ...builders.write import RECORD
 from ...loaders.errors import InputError
 from ..publication import MANIFEST, MANIFEST_FEATURES, WITHOUT_MASKS, Publication
-from . import hub, manifest
+from . import manifest
+from .hub_client import reachable
+from .hub_content import read_published_record
 from .manifest import Difference
 
 SETTINGS = ("seed", "arguments", "medfaith")
@@ -69,7 +71,7 @@ def against(publication: Publication, repo_id: str) -> Comparison:
     """
     api = HfApi()
     revision = _get_revision(api, repo_id)
-    record = hub.read_published_record(api, repo_id, revision)
+    record = read_published_record(api, repo_id, revision)
     name = f"{record['benchmark']}-{record['source']}"
     if name != publication.name:
         raise InputError(repo_id, f"is {name}", expected=publication.name, action="name the repository of this build")
@@ -109,7 +111,7 @@ def against(publication: Publication, repo_id: str) -> Comparison:
 def _get_revision(api: HfApi, repo_id: str) -> str:
     """Return the full name of the newest commit."""
     try:
-        with hub.reachable(repo_id, RepositoryNotFoundError):
+        with reachable(repo_id, RepositoryNotFoundError):
             return str(api.repo_info(repo_id, repo_type="dataset").sha)
     except RepositoryNotFoundError:
         action = "correct the name; a private repository needs HF_TOKEN"
@@ -161,7 +163,7 @@ def _list_splits(repo_id: str, revision: str) -> set[Name]:
 @contextmanager
 def _loading(where: str) -> Iterator[None]:
     """Convert errors of `datasets` to errors that name what could not be loaded."""
-    with hub.reachable(where):
+    with reachable(where):
         try:
             yield
         except HfHubHTTPError:

@@ -14,7 +14,7 @@ from medfaith.compare.answers import Answers, all_answers
 from medfaith.logs.lines import Logged
 from medfaith.printing import table
 
-from .page.audits import Audits
+from .page.audit_results import Audits
 from .page.cases import IMAGE
 from .page.forest import Forest, forests
 from .page.text import shown

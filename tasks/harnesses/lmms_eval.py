@@ -24,8 +24,8 @@ from ...loaders.atomic import atomic_folder
 from ...loaders.errors import InputError
 from ..contrabench import adapter
 from ..heal.rows import TRANSPLANT
+from ..lazy_images import LazyImages
 from ..outcomes import OUTCOME
-from ..rows import LazyImages
 from ..scoring import SENT, VIEWS
 from . import questions, writing
 

@@ -19,6 +19,7 @@ from medfaith.tasks.controls import TARGET, Facts
 from medfaith.tasks.controls.rows import Opener
 from medfaith.tasks.controls.transplant import transplant
 from medfaith.tasks.explain.reader import HeatmapReader
+from medfaith.tasks.lazy_images import LEAVE_OUT, Reference
 from medfaith.tasks.unlogged_fields import UnloggedMask
 
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
@@ -211,7 +212,7 @@ def _check_sizes(row: Mapping[str, Any], roots: Mapping[str, Path]) -> None:
         try:
             width, height = images.read_image_size(reference, roots)
         except ImageError as error:
-            raise ImageError(f"row {row['id']}: {error}{rows.LEAVE_OUT}") from error
+            raise ImageError(f"row {row['id']}: {error}{LEAVE_OUT}") from error
         if [height, width] != list(region["size"]):
             masked = " x ".join(str(side) for side in reversed(region["size"]))
             raise ImageError(
@@ -221,7 +222,7 @@ def _check_sizes(row: Mapping[str, Any], roots: Mapping[str, Path]) -> None:
             )
 
 
-def _list_donors(edit: Mapping[str, Any]) -> list[rows.Reference]:
+def _list_donors(edit: Mapping[str, Any]) -> list[Reference]:
     return [edit["donor"]]
 
 

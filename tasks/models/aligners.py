@@ -14,7 +14,9 @@ from PIL import Image
 
 from ...loaders.errors import InputError
 from ..explain.geometry import Geometry
-from .contrastive_encoders import BlipEncoder, ClipEncoder, choose_explainer, load_transformers, strip_folder
+from .contrastive_encoders import choose_explainer
+from .model_names import strip_folder
+from .transformers_encoders import BlipEncoder, ClipEncoder, load_transformers
 
 
 class Alignment(NamedTuple):

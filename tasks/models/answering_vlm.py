@@ -24,9 +24,9 @@ from ..outcomes import ANSWERED, CUT, EMPTY
 from . import answer_counts
 from .answer_store import AnswerStore, Kept, hash_facts, iterate_repeats
 from .chat_form import Reply
-from .contrastive_encoders import strip_folder
 from .first_answers import FirstAnswers
 from .image_lm import get_images, row_id, tell_outcome
+from .model_names import strip_folder
 from .resource_use import Work
 from .weights import hash_weights
 

@@ -24,15 +24,7 @@ from ..explain.geometry import Geometry, to_frame
 from ..explain.occlusion import attended, compute_box_share, occluded
 from ..explain.store import HeatmapStore, check_readers
 from .clinical_bert import TEXT_MODEL
-from .contrastive_encoders import (
-    SCALE,
-    Encoder,
-    OpenClipEncoder,
-    choose_device,
-    choose_explainer,
-    load_transformers,
-    strip_folder,
-)
+from .contrastive_encoders import SCALE, Encoder, choose_device, choose_explainer
 from .contrastive_frames import (
     THRESHOLDS,
     Frame,
@@ -45,7 +37,10 @@ from .contrastive_frames import (
     tied,
 )
 from .image_lm import ImageLM, parse_batch_size
+from .model_names import strip_folder
+from .open_clip_encoder import OpenClipEncoder
 from .surgvlp import SurgVLPEncoder
+from .transformers_encoders import load_transformers
 
 if TYPE_CHECKING:
     import torch

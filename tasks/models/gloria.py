@@ -37,9 +37,10 @@ from ...loaders.errors import InputError
 from ..explain.geometry import Geometry
 from .aligners import Alignment, hash_vocabulary
 from .clinical_bert import TEXT_MODEL, reading
-from .contrastive_encoders import format_few, hash_weights
+from .contrastive_encoders import hash_weights
 from .gloria_image import PREPROCESSING, RESNET_50, ImageEncoder, pixels
 from .gloria_text import Sentence, TextEncoder, Tokens, tokenize
+from .model_names import format_few
 
 ATTENTIONS = ("paper", "code")
 TEMP1, TEMP2 = 4.0, 5.0

@@ -16,7 +16,8 @@ from PIL import Image
 from ...loaders.errors import InputError, MedfaithError
 from ..explain.geometry import Geometry, Size, resize_and_crop
 from .clinical_bert import TEXT_MODEL, reading
-from .contrastive_encoders import INSTALL, ResNetEncoder, format_few, normalize, stack_images
+from .contrastive_encoders import INSTALL, ResNetEncoder, normalize, stack_images
+from .model_names import format_few
 
 if TYPE_CHECKING:
     import torch

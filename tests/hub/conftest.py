@@ -14,8 +14,8 @@ from huggingface_hub import constants
 
 from medfaith.builders import cxr_contrabench
 from medfaith.cards import publication
-from medfaith.cards.publish import hub as on_hub
-from medfaith.cards.publish import staging
+from medfaith.cards.publish import hub_client, hub_content, staging, upload_plan
+from medfaith.cards.publish import upload as hub_upload
 from medfaith.cli import main
 
 OPENI, CHEXPERT = "cxr-contrabench-openi", "cxr-contrabench-chexpert"
@@ -104,15 +104,15 @@ def staged(phantom_build, once) -> Path:
 @pytest.fixture
 def plan(hub, medfaith):
     """Plan the upload of a staged folder."""
-    return lambda folder: on_hub.build_plan(on_hub.get_client(), f"clinic/{folder.name}", "dataset", folder)
+    return lambda folder: upload_plan.build_plan(hub_client.get_client(), f"clinic/{folder.name}", "dataset", folder)
 
 
 @pytest.fixture
 def put(plan):
     """Plan and upload a staged folder like the command."""
 
-    def upload(folder: Path, **options: Any) -> on_hub.Done:
-        message = on_hub.format_title("1.0", folder.name)
-        return on_hub.upload(on_hub.get_client(), plan(folder), folder, message=message, **options)
+    def upload(folder: Path, **options: Any) -> hub_upload.Done:
+        message = hub_content.format_title("1.0", folder.name)
+        return hub_upload.upload(hub_client.get_client(), plan(folder), folder, message=message, **options)
 
     return upload

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from medfaith.cards.publish import hub as on_hub
+from medfaith.cards.publish import hub_client, upload, upload_plan
 from medfaith.loaders.errors import InputError, MedfaithError
 from tests.hub.conftest import CHEXPERT, METRIC, OPENI
 from tests.hub.repositories import File, Repository
@@ -181,7 +181,7 @@ def test_files_of_others_beside_ours_are_kept_and_no_obstacle(hub, plan, put, st
     assert put(staged).at is None
     assert put(copy_edited(staged, tmp_path, lambda record: record | {})).at
     assert theirs.items() <= repository.files.items()
-    assert {change.path for change in plan(staged).changes if change.kind == on_hub.KEPT} == set(theirs)
+    assert {change.path for change in plan(staged).changes if change.kind == upload_plan.KEPT} == set(theirs)
 
 
 def test_rows_of_others_among_ours_are_an_obstacle(hub, put, staged):
@@ -263,7 +263,7 @@ def test_what_has_changed_since_the_plan_is_not_written_over(is_new, hub, plan, 
     else:
         add_commit(hub.repositories["dataset", f"clinic/{OPENI}"], "Add mine.csv", {"mine.csv": b"a\n"})
     with pytest.raises(MedfaithError, match="has changed meanwhile: run it again"):
-        on_hub.upload(on_hub.get_client(), planned, later, message="later")
+        upload.upload(hub_client.get_client(), planned, later, message="later")
     repository = hub.repositories["dataset", f"clinic/{OPENI}"]
     assert repository.files["mine.csv"] == b"a\n"
     assert repository.commits[-1].title != "later"
@@ -379,8 +379,8 @@ def test_files_are_known_by_the_names_that_git_and_sha256sum_give_them(content, 
     path = tmp_path / "file"
     path.write_bytes(content)
     git = subprocess.run(["git", "hash-object", str(path)], capture_output=True, text=True, check=True)
-    assert on_hub._compute_digest(path, lfs=False) == git.stdout.strip()
-    assert on_hub._compute_digest(path, lfs=True) == hashlib.sha256(content).hexdigest()
+    assert upload_plan._compute_digest(path, lfs=False) == git.stdout.strip()
+    assert upload_plan._compute_digest(path, lfs=True) == hashlib.sha256(content).hexdigest()
 
 
 def test_a_large_file_is_not_held_in_memory(hub, plan, tmp_path):
@@ -395,5 +395,5 @@ def test_a_large_file_is_not_held_in_memory(hub, plan, tmp_path):
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-    assert planned.changes == (on_hub.Change("large.parquet", 64_000_000, on_hub.CHANGED),)
+    assert planned.changes == (upload_plan.Change("large.parquet", 64_000_000, upload_plan.CHANGED),)
     assert peak < 16_000_000

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from medfaith.cards.publish import hub as on_hub
+from medfaith.cards.publish import hub_client, upload, upload_plan
 from medfaith.loaders.errors import MedfaithError
 
 
@@ -67,9 +67,9 @@ def small(hub, medfaith, tmp_path):
     (folder / "a.parquet").write_bytes(b"PAR1")
 
     def publish():
-        api = on_hub.get_client()
-        on_hub.check_access(api, "clinic")
-        planned = on_hub.build_plan(api, "clinic/small", "dataset", folder)
-        return on_hub.upload(api, planned, folder, message="small", gated=True)
+        api = hub_client.get_client()
+        hub_client.check_access(api, "clinic")
+        planned = upload_plan.build_plan(api, "clinic/small", "dataset", folder)
+        return upload.upload(api, planned, folder, message="small", gated=True)
 
     return publish

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from medfaith.cli import main
 from medfaith.evaluate_metrics.confidence import image_verdict, place
 from medfaith.loaders.errors import InputError
-from medfaith.reporting.page.audits import IMAGE_WORDS, PLACE_WORDS, audits
+from medfaith.reporting.page.audits import audits
 from medfaith.reporting.page.plots import make_axis, plot_changes, plot_doses
+from medfaith.reporting.page.verdict_words import IMAGE_WORDS, PLACE_WORDS
 from tests.browser import browser
 from tests.reporting.audit_folder import (
     make_change_row,

@@ -12,7 +12,8 @@ from huggingface_hub import eval_result_entries_to_yaml, parse_eval_result_entri
 from huggingface_hub.utils import validate_repo_id
 
 from medfaith.cli import main
-from medfaith.reporting.page.audits import IMAGE_WORDS, PLACE_WORDS, Audits, Verdict
+from medfaith.reporting.page.audit_results import Audits, Verdict
+from medfaith.reporting.page.verdict_words import IMAGE_WORDS, PLACE_WORDS
 from medfaith.reporting.results import Results
 from medfaith.reporting.summary import LINES, WIDTH, Tail, summary
 from medfaith.reporting.tables import TITLES

@@ -17,11 +17,11 @@ from PIL import Image
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import open_store
+from medfaith.tasks.lazy_images import LazyImages
 from medfaith.tasks.models import alignment
 from medfaith.tasks.models.aligners import Alignment
 from medfaith.tasks.models.alignment import AlignmentLM, load_aligner
 from medfaith.tasks.models.contrastive import ContrastiveLM
-from medfaith.tasks.rows import LazyImages
 from tests.tasks import tiny_gloria
 from tests.tasks.tiny_contrastive import PROMPTS
 from tests.tasks.tiny_gloria import SENTENCES

@@ -7,9 +7,9 @@ import transformers
 
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain.reader import HeatmapReader
-from medfaith.tasks.models import contrastive_encoders
 from medfaith.tasks.models.contrastive import ContrastiveLM
 from medfaith.tasks.models.image_lm import parse_batch_size
+from medfaith.tasks.models.model_names import strip_folder
 from tests.tasks import tiny_contrastive
 from tests.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS, build_requests
 
@@ -116,6 +116,6 @@ def test_probabilities_of_text_are_refused(models):
 
 def test_a_name_without_its_folder(tmp_path):
     (tmp_path / "clip").mkdir()
-    assert contrastive_encoders.strip_folder(str(tmp_path / "clip")) == "clip"
-    assert contrastive_encoders.strip_folder(f"open_clip:RN50:{tmp_path / 'clip'}") == "open_clip:RN50:clip"
-    assert contrastive_encoders.strip_folder("openai/clip-vit-base-patch32") == "openai/clip-vit-base-patch32"
+    assert strip_folder(str(tmp_path / "clip")) == "clip"
+    assert strip_folder(f"open_clip:RN50:{tmp_path / 'clip'}") == "open_clip:RN50:clip"
+    assert strip_folder("openai/clip-vit-base-patch32") == "openai/clip-vit-base-patch32"

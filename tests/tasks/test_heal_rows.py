@@ -22,7 +22,7 @@ from medfaith.loaders.errors import ImageError, InputError
 from medfaith.tasks.controls.transplant import FEATHER
 from medfaith.tasks.heal import prompts
 from medfaith.tasks.heal.rows import DOCUMENT, load
-from medfaith.tasks.rows import LazyImages
+from medfaith.tasks.lazy_images import LazyImages
 from tests.builders.files import edited, rows_of
 
 REPOSITORIES = {"vindr": "heal-medvqa-vindr_cxr", "mimic": "heal-medvqa-mimic_cxr"}

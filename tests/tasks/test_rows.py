@@ -11,9 +11,10 @@ from PIL import Image
 
 from medfaith.loaders.errors import ImageError, InputError, MedfaithError, MissingSourceError
 from medfaith.tasks.contrabench.rows import facts
+from medfaith.tasks.lazy_images import LazyImages
 from medfaith.tasks.outcomes import is_cut
 from medfaith.tasks.row_store import read, repository_path
-from medfaith.tasks.rows import LazyImages, load
+from medfaith.tasks.rows import load
 
 REPOSITORY = "cxr-contrabench-chexpert"
 WHICH = {"config": "chexpert_presence", "split": "validation"}

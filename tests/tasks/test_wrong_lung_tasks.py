@@ -18,8 +18,8 @@ from medfaith.evaluate_metrics.localization.input_view import mask
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import HeatmapStore, open_store
+from medfaith.tasks.lazy_images import LazyImages
 from medfaith.tasks.models.sentence_maps import KINDS, attention
-from medfaith.tasks.rows import LazyImages
 from medfaith.tasks.wrong_lung import adapter
 from medfaith.tasks.wrong_lung import rows as documents
 from tests.builders.files import root_words, rows_of

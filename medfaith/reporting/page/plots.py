@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.controls import BLIND, DONORS, EDITS, ELSEWHERE, HARMLESS, in_order
 
-from .audits import Change
+from .audit_results import Change
 from .cases import IMAGE
 from .forest import Forest, Line
 

@@ -18,7 +18,8 @@ from medfaith.loaders.atomic import atomic_file
 from ..contrabench_runs import ORIGINAL
 from ..pictures import PIXELS, encode_svg
 from ..tables import Table, text
-from .audits import audits, group_by_model
+from .audit_results import group_by_model
+from .audits import audits
 from .cases import Cases, cases
 from .forest import by_kind, by_view, forests
 from .pictures import Pixels, collect_sentence_cases, pack_pictures, pictures

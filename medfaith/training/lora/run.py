@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from medfaith.eval import builds_in
-from medfaith.tasks.models.contrastive_encoders import strip_folder
+from medfaith.tasks.models.model_names import strip_folder
 from medfaith.tasks.models.trainable import load_vlm
 
 from ..device import select_device

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from ....loaders.errors import InputError
-from ...models.contrastive_encoders import format_few, strip_folder
+from ...models.model_names import format_few, strip_folder
 from ...models.prompt_inputs import Tensors
 from ...models.trainable import find_linear_layers, load_vlm, make_loading_error
 from .encode import SEG, Encoder
