@@ -37,7 +37,7 @@ class Wording:
 
     negation_form: str = field(
         default="canonical_no",
-        metadata=option("wording of the negated option (Appendix I)", choices=tuple(NEGATION_FORMS)),
+        metadata=option("wording of the negated option, as in Appendix I", choices=tuple(NEGATION_FORMS)),
     )
     question_form: str = field(
         default="original",
