@@ -54,17 +54,17 @@ def add_jobs(jobs: Any) -> None:
         "merge",
         help="put the shards of medfaith eval --shard together as one run",
         description="Puts the shards of one medfaith eval together. Results, intervals and sample logs are those of a "
-        "run without --shard. Shards that are missing, doubled or of different runs are refused. It takes no model, no "
-        "data and no images. Exit status 3: a server left more than 1% of the rows unanswered.",
+        "run without --shard. Missing or repeated shards and shards of different runs are refused. The command needs "
+        "no model, no data and no images. Exit status 3: a server left more than 1% of the rows unanswered.",
         epilog="Example: medfaith merge results/1 results/2 results/3 --out merged",
     )
     job.add_argument(
         "shards", type=Path, nargs="+", metavar="DIR",
-        help="folder of a shard, the --output_path of its medfaith eval; or a folder that holds such folders",
+        help="folder of a shard (the --output_path of its medfaith eval), or a folder with folders of shards",
     )  # fmt: skip
     job.add_argument(
         "--out", type=Path, required=True, metavar="DIR",
-        help="folder to write to: a new one, an empty one, or one that medfaith merge wrote",
+        help="folder to write to: new, empty, or written by medfaith merge",
     )  # fmt: skip
     job.set_defaults(job=_run_merge)
 
