@@ -77,7 +77,7 @@ class Repository:
         arguments: Values that build.json records in place of the values of options.
         exports: Files next to the Parquet files, by path.
         hashes: Returns the hashes of label files that are not in `files`, by source and name.
-        key_labels: Returns the parsed labels from which the key of a split is derived (`label_keys`), by split. The
+        key_labels: Returns the parsed labels that the key of a split is derived from (`label_keys`), by split. The
             split "" means all splits.
         skipped: Returns how many items the build skipped or counted, by reason.
     """

@@ -277,7 +277,7 @@ def _list_files(config: str, roots: Mapping[str, Path]) -> dict[str, Sequence[Pa
 
 
 def _list_key_labels(config: str, roots: Mapping[str, Path]) -> dict[str, Callable[[], pa.Table]]:
-    """List the labels from which the keys are derived: the boxes of each split, or the table of all images."""
+    """List the labels that the keys are derived from: the boxes of each split, or the table of all images."""
     if config != "vindr":
         return {"": partial(mimic_cxr.read_images, roots[mimic.SOURCE], None)}
     files = vindr_cxr.find_label_files(roots[vindr.SOURCE])
