@@ -25,7 +25,12 @@ _ACTIONS = {
 
 
 class Extractor(NamedTuple):
-    """name: of the model; ask: its replies to prompts, for `reading.language_model`."""
+    """A language model that reads answers a second time.
+
+    Attributes:
+        name: The name of the model.
+        ask: Returns the model's replies to prompts, as `reading.language_model` needs it.
+    """
 
     name: str
     ask: Ask

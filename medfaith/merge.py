@@ -33,9 +33,17 @@ _HASHES = ("doc_hash", "prompt_hash", "target_hash")
 
 
 class Line(NamedTuple):
-    """A line of a sample log: the number of its filter and of its row, the log, and its place there in bytes.
+    """A line of a sample log.
 
-    name: of the filter. values: what `process_results` returned. hashes: its three, put together as lm-eval does.
+    Attributes:
+        filter: The number of the filter.
+        row: The number of the row.
+        log: The sample log.
+        start: The offset of the line in the log, in bytes.
+        length: The length of the line, in bytes.
+        name: The name of the filter.
+        values: The values that `process_results` returned.
+        hashes: The three hashes of the sample, concatenated as in lm-eval.
     """
 
     filter: int
@@ -257,7 +265,18 @@ def lines_of(logs: Sequence[Path], task: str, rows: Rows) -> list[Line]:
 
 
 def _read(log: Path, filters: dict[str, int]) -> Iterator[Line]:
-    """filters: the number of each filter; new ones are added."""
+    """Read the lines of a sample log.
+
+    Args:
+        log: The sample log.
+        filters: The number of each filter by its name. New filters are added.
+
+    Yields:
+        The lines in the order of the log.
+
+    Raises:
+        InputError: A line is broken.
+    """
     from medfaith.tasks.scoring import read_logged_values
 
     start = 0

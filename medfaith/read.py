@@ -31,7 +31,19 @@ _AGAIN = "correct the line, or leave it out"
 
 
 class Row(NamedTuple):
-    """One answer with a person's reading of it. gold: an option's index, "yes", "no" or "unclear"."""
+    """One answer with a person's reading of it.
+
+    Attributes:
+        id: The id of the answer.
+        kind: "yes_no" or "choice".
+        question: The question.
+        options: The options; empty for "yes_no".
+        text: The answer of the model.
+        gold: The person's reading: the index of an option, "yes", "no" or "unclear".
+        source: The source of the answer, or "".
+        model: The name of the model, or "".
+        counted: Whether the answer is counted. Borderline, implied and picked answers are not.
+    """
 
     id: str
     kind: str
