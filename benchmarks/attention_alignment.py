@@ -1,14 +1,17 @@
-"""AA and AC of 10,000 heatmaps of 480 x 854 against the obvious loop: np.quantile and boolean masks, frame by frame.
+"""AA and AC of 10,000 heatmaps of 480 x 854 pixels, compared with a simple loop over frames.
 
     OMP_NUM_THREADS=1 taskset -c 0 python benchmarks/attention_alignment.py
 
-Heatmaps as explainers give them, 100 different ones of each kind, scored again and again as one batch of 100: coarse
-grids brought to the frame by bilinear interpolation (7 x 7 of a ResNet, 24 x 24 of a ViT, 7 x 7 in the middle 22 % of
-the frame that SurgVLP sees), and independent pixels, which no explainer gives. Batches of both ways alternate, and
-other load on the machine affects both; times are CPU seconds. The loop is measured on every tenth batch and scaled up.
-Every value is compared. Wanted: at least 5 times the speed of the loop, and memory bounded by the batch.
+The loop uses np.quantile and boolean masks, frame by frame. The heatmaps are like those of explainers: coarse grids,
+scaled to the frame by bilinear interpolation (7 x 7 of a ResNet, 24 x 24 of a ViT, and 7 x 7 in the middle 22 % of the
+frame, the part that SurgVLP sees). A fourth kind has independent pixels, which no explainer returns. There are 100
+different heatmaps of each kind, scored repeatedly as one batch of 100.
 
-Both ways sum a mask either with `.sum()`, as one writes it, or with np.count_nonzero, which is faster: both are shown.
+Batches of both implementations alternate, and times are CPU seconds, because of other load on the machine. The loop
+runs on every tenth batch, and its time is scaled up. All values are compared. Required: at least 5 times the speed of
+the loop, and memory bounded by the batch.
+
+Both implementations sum a mask with `.sum()` or with np.count_nonzero, which is faster. The table has both.
 """
 
 from __future__ import annotations

@@ -2,12 +2,12 @@
 
     python benchmarks/audit_coverage.py [REPETITIONS]
 
-Simulated answers of a model with the image and under three blind controls, 1,000 repetitions of a case. Wanted: 93 to
-97% coverage, and below 5% wrong verdicts. A row's answers share a random effect of variance `shared` (its difficulty),
-and a patient's answers one of variance `WITHIN`. Answers are right or wrong, or graded from 0 to 1. A patient has 1 to
-4 rows, a video 20.
+Simulates answers of a model with the image and under three blind controls, 1,000 repetitions for each case. Required:
+93 to 97% coverage, and below 5% wrong verdicts. A random effect with the variance `shared` (difficulty) is common to
+the answers to a row, and one with the variance `WITHIN` is common to the answers of a patient. Answers are right or
+wrong, or graded from 0 to 1. A patient has 1 to 4 rows, a video has 20.
 
-Where nearly all answers are right, few rows differ, and Newcombe's interval covers it too often: up to 99.8%.
+If nearly all answers are right, few rows differ, and the coverage of Newcombe's interval is too high: up to 99.8%.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""How often the verdicts of an audit are right: simulated models of known truth, judged by rule 1 and by rule 2.
+"""Error rate of an audit's verdicts on simulated models of known truth, under rule 1 and rule 2.
 
     python benchmarks/audit_zoo.py [--repetitions N] [--models NAME ...] [--sizes N ...] [--only {verdicts,checks}]
 
-`audit_zoo_models.py` has the models, each with the verdicts that would be wrong for it (`ZOO`). A model answers under
-every condition of an audit: its own image, another patient's, blind ones, harmless changes, edits of the place that is
-asked about and of another one.
+`audit_zoo_models.py` defines the models and the verdicts that would be wrong for each (`ZOO`). A model answers under
+every condition of an audit: its own image, another patient's image, blind controls, harmless changes, edits of the
+target region, and edits of another region.
 
-The first 200 repetitions judge by all rules. Where more than 1% of the verdicts of rule 2 are wrong, the rest of the
-repetitions follow: a model that is wrong in 6.5% of audits passes the first step less than once in 1,000 times.
+The first 200 repetitions apply all rules. The remaining repetitions run if more than 1% of the verdicts of rule 2 are
+wrong. A model that is wrong in 6.5% of audits stays below this limit less than once in 1,000 times.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Simulated models of known truth for `benchmarks/audit_zoo.py`: rows, displayed contents and models.
 
-A model is a function of the rows and their displayed contents (`Picture`). No lm-eval, no images, no text. To add one,
-write its function and its line in `ZOO`, with the verdicts that are wrong for it.
+A model is a function of the rows and their displayed contents (`Picture`). It needs no lm-eval, no images and no text.
+To add a model, write its function, and add a line to `ZOO` with the verdicts that are wrong for it.
 """
 
 from __future__ import annotations

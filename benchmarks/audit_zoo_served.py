@@ -1,10 +1,10 @@
-"""The verdicts of `medfaith audit` on models of known truth behind a server on this machine (HEAL-MedVQA, phantom).
+"""Verdicts of `medfaith audit` on models of known truth, which a server on this machine runs (HEAL-MedVQA, phantom).
 
     python -m benchmarks.audit_zoo_served [--data DIR --vindr DIR] [--models NAME ...] [--rules 1 2] [--logs DIR]
 
-Each model (`tests.auditing.zoo`) answers text and images of chat completions. Without --data a phantom is written with
---images test images, of which three of five have findings. The audit of rule 1 and that of rule 2 ask the same rows. A
-verdict that is not right for a model is marked with an exclamation mark.
+Each model (`tests.auditing.zoo`) answers chat completions with text and images. Without --data, the benchmark writes a
+phantom with --images test images; three of five have findings. The audits of rule 1 and rule 2 ask the same rows. An
+exclamation mark marks a verdict that is not right for the model.
 """
 
 from __future__ import annotations

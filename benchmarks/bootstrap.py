@@ -1,10 +1,10 @@
-"""Time and peak memory of the bootstrap at the size of CheXpert's train presence protocol, against plain ways.
+"""Time and peak memory of the bootstrap on the rows of CheXpert's train presence split, compared with simple versions.
 
     python benchmarks/bootstrap.py
 
-2,000 resamples of 135,754 rows, also in 59,173 clusters, and of the paired difference of two models there. The plain
-ways (scipy.stats.bootstrap, and a loop that gathers every drawn cluster's records) are measured in the same run on
-fewer resamples and scaled up. Each measurement has its own process, for its peak memory.
+Draws 2,000 resamples of 135,754 rows, of the same rows in 59,173 clusters, and of the paired difference of two models.
+The simple versions are scipy.stats.bootstrap and a loop that gathers the records of every drawn cluster. They run with
+fewer resamples, and their time is scaled up. Each measurement has its own process, because of its peak memory.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Building HEAL-MedVQA on the size of VinDr-CXR: its real boxes, synthetic masks, one core.
+"""Build of HEAL-MedVQA at the size of VinDr-CXR: real boxes, synthetic masks, one core.
 
     uv run python benchmarks/build_heal.py
 
-The boxes come from the VinBigData copy in torchxrayvision. Masks: a dozen synthetic chests, one of them
-for each image, at 512 x 512 in one COCO file, the format of segmenters; a table gives the images 2,500 pixels a side
-and more: each mask is scaled. The numbers of questions and relations show the effect of the rules on real boxes, not
-on real masks. `question_prior` measures leakage in the questions: accuracy of closed and open questions, TPT and VPT
-of a model that sees no image.
+The boxes come from the VinBigData copy in torchxrayvision. The masks are those of 12 synthetic chests, one for each
+image, at 512 x 512 pixels in one COCO file, the format of segmenters. Images have sides of 2,500 pixels and more, so
+each mask is scaled. The numbers of questions and relations show the effect of the rules on real boxes, not on real
+masks. `question_prior` measures leakage in the questions: the accuracy on closed and open questions, and TPT and VPT,
+of a model without the image.
 
-Relations by rule on the 8,163 boxes that two readers agree on in the 15,000 training images (it shows the rule, not the
-anatomy), as printed at the end:
+Relations by rule, as printed at the end, on the 8,163 boxes that two readers agree on in the 15,000 training images
+(the table shows the rule, not the anatomy):
 
 | measure | threshold | relations | images with one | anatomies a box |
 |---|---|---|---|---|
@@ -21,18 +21,18 @@ anatomy), as printed at the end:
 | box | 0.5 | 4,402 | 2,997 | 0.55 |
 | box | 0.75 | 1,873 | 1,472 | 0.24 |
 
-Donors of VPT by rule: how many may have the question's disease somewhere (a box of any reader, or another reading of
-it), and how many positive questions have no donor:
+Donors of VPT by rule: the number that may have the question's disease somewhere (a box of any reader, or another
+reading of it), and the number of positive questions without a donor:
 
 | donor diagnosis | donors | may have the disease | no donor |
 |---|---|---|---|
 | image | 5,461 | 0 | 0 |
 | region | 5,461 | 214 | 0 |
 
-On the build of rule iou 0.05, `question_prior` answers 0.556 of the closed and 0.500 of the open questions; its TPT is
-0.901, of the 3,196 pairs whose question it answers Yes, and its VPT 0.
+On the build with the rule iou 0.05, `question_prior` is right on 0.556 of the closed and 0.500 of the open questions.
+Its TPT is 0.901 (3,196 pairs whose question it answers Yes), and its VPT is 0.
 
-Seconds are processor time of a process of its own, whose memory is the peak. Allowed: 120 s and 2,048 MiB.
+Seconds are CPU time of a separate process, and memory is the peak of that process. Allowed: 120 s and 2,048 MiB.
 """
 
 from __future__ import annotations

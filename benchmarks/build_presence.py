@@ -1,12 +1,12 @@
-"""Building the CheXpert presence split against its two yardsticks, all in one process on the real train labels.
+"""Build of the CheXpert presence split, compared with two reference times in one process, on the real train labels.
 
     uv run python benchmarks/build_presence.py
 
-* floor: reading the same csv.gz with pyarrow.csv and writing the same rows with pyarrow.parquet. Ours may take 4 times
-  as long.
-* loop: the rule as a per-row pandas loop over the same file. Ours has to be at least 5 times faster.
+* floor: reading the same csv.gz with pyarrow.csv and writing the same rows with pyarrow.parquet. The build may take 4
+  times as long.
+* loop: the rule in a pandas loop over the rows of the same file. The build has to be at least 5 times faster.
 
-Best of several runs each (the loop runs once); peak memory is measured in a separate process.
+Each time is the best of several runs (the loop runs once). Peak memory is measured in a separate process.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Does a decoder help, or does it only shift answers to yes? (HEAL-MedVQA, Tables 2 to 4, on synthetic radiographs)
+"""Effect of decoders on accuracy, compared with a bias to yes (HEAL-MedVQA, Tables 2 to 4, synthetic radiographs).
 
-    uv run python -m benchmarks.decoders_help [--epochs 20] [--out FOLDER]
+    uv run python -m benchmarks.decoders_help [--epochs 20] [--out DIR]
 
-Writes synthetic images of VinDr-CXR and trains a small LLaVA on their questions with `medfaith train full`. Then it
-asks the model with each decoder, and with a bias to yes that says yes as often as each. It prints the report's table of
-decoders. All steps are the commands that a user has.
+Writes synthetic images of VinDr-CXR, and trains a small LLaVA on their questions with `medfaith train full`. Then the
+model answers with each decoder, and with a bias to yes that gives the same number of yes as the decoder. A decoder that
+only shifts answers to yes is no better than that bias. The output is the report's table of decoders. All steps use the
+commands of a user.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def main() -> None:
     parser.add_argument("--epochs", default="20", help="of the training (default: %(default)s)")
     parser.add_argument("--lr", default="1e-3", help="learning rate of the training (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of images and training (default: %(default)s)")
-    parser.add_argument("--out", type=Path, help="keep everything in this folder (default: keep nothing)")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="keep all files in this folder (default: keep none)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         measure(args.out or Path(name), args)

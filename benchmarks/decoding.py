@@ -1,10 +1,10 @@
-"""What each decoder costs beside greedy search: seconds and forward passes (HEAL-MedVQA, Table 6).
+"""Cost of each decoder in seconds and forward passes, compared with greedy search (HEAL-MedVQA, Table 6).
 
     uv run python -m benchmarks.decoding [--size 7b --device cuda]
 
 The model is a Qwen2.5-VL with random weights (`benchmarks.throughput`). Every decoder answers the same rows of
-HEAL-MedVQA's phantom in the same batches, each answer with the same number of tokens. The decoders take turns, and the
-best of three rounds counts. A forward pass of a decoder with a contrast has twice the rows.
+HEAL-MedVQA's phantom in the same batches, with the same number of tokens in each answer. The decoders take turns, and
+the best of three rounds counts. A contrastive decoder has twice the rows in a forward pass.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""How well a small classifier tells images that a control edited from plain ones, on synthetic chests of HEAL-MedVQA.
+"""Detection of edited images by a small classifier, on synthetic chests of HEAL-MedVQA.
 
     uv run python benchmarks/edit_detection.py
 
-Logistic regression on thumbnails and on how strong edges are in each part of the image; folds by image; the area under
-the ROC curve of the scores of images that the classifier has not seen. 0.5: it cannot tell. An edit of a region that is
-not asked about should be near that, or the answer may follow the edit instead of what was removed. Each control is
-compared on its own rows. The last lines say what harmless changes reach.
+The classifier is a logistic regression on thumbnails and on the strength of edges in each part of the image, with folds
+by image. The table has the area under the ROC curve on images outside the training folds; 0.5 means that edited and
+plain images look the same to it. An edit of an unrelated region should be near 0.5. Otherwise an answer may follow the
+edit and not the removed target. Each control is compared on its own rows. The last lines are for harmless changes.
 """
 
 from __future__ import annotations

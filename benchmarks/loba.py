@@ -1,15 +1,16 @@
-"""LobA on synthetic radiographs: Dice of its masks on held-out images, beside masks that look at no image.
+"""Dice of LobA's masks on held-out synthetic radiographs, compared with masks that do not depend on the image.
 
     python -m benchmarks.loba [--minutes 5] [--device cpu] [--seed 0] [--image-size 64] [--lr 2e-3] [--batch 8]
 
-Trains a small random LLaVA (LoRA, <SEG>) with a small random SAM, all of which is trained, on the questions about 240
-synthetic images of VinDr-CXR's train split. Asks those about 40 images of its test split: each answer is generated, and
-the mask is that of the <SEG> that the model says. Without <SEG> there is no mask, and Dice is 0.
+Trains a small random LLaVA (LoRA, <SEG>) and a small random SAM (all weights) on the questions about 240 synthetic
+images of VinDr-CXR's train split. The model then answers the questions about 40 images of the test split. Each answer
+is generated, and its <SEG> gives the mask. An answer without <SEG> has no mask, and its Dice is 0.
 
-Beside it stand masks that are the same on each image, scaled to its size: the mean mask of training at the threshold
-that gives the best Dice in training, one for all anatomies (the centre prior), and one for each anatomy (an upper bar,
-since all synthetic chests are alike). A third row gives each image LobA's mask of another image, for the same anatomy:
-what it loses is what the masks owe to the image. Intervals are 95 % bootstraps of whole images.
+The table also has two masks that are the same for all images, scaled to the image: the mean mask of the training images
+at the threshold with the best Dice in training. One is for all anatomies together (the centre prior), the other for
+each anatomy (an upper bound, because all synthetic chests are alike). A third row gives each image LobA's mask of
+another image for the same anatomy. The loss of Dice in this row is the part that depends on the image. Intervals are
+95 % bootstraps of images.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""AUROC, AP and IoU at 5, 10 and 30 % of 2,500 maps of 224 x 224 against a loop over scikit-learn's functions.
+"""AUROC, AP and IoU at 5, 10 and 30 % of 2,500 maps of 224 x 224, compared with a loop over scikit-learn's functions.
 
     taskset -c 0 python benchmarks/localization.py
 
-Maps as models give them: softmax over 19 x 19 cells, brought to the view by bilinear interpolation, and by nearest
-cells, which ties most pixels; masks of one to three boxes. 50 different ones of each kind are scored again and again,
-in batches that alternate with the loop's: other load on the machine affects both; times are CPU seconds. The
-loop runs on every tenth batch and is scaled up; every value of it is compared. The second loop counts pixels itself,
-which is faster than jaccard_score. Wanted, on bilinear maps: at least 15 times the speed of the loop over
-scikit-learn, values equal to 1e-9, and memory bounded by a few maps. Exits with an error otherwise.
+The maps are like those of models: softmax over 19 x 19 cells, scaled to the view by bilinear interpolation, or by
+nearest cells, which gives most pixels tied values. The masks consist of one to three boxes. There are 50 different maps
+of each kind, scored repeatedly. Batches of both implementations alternate, and times are CPU seconds, because of other
+load on the machine. The loop runs on every tenth batch, its time is scaled up, and all of its values are compared. A
+second loop counts pixels itself, which is faster than jaccard_score.
+
+Required on bilinear maps: at least 15 times the speed of the loop over scikit-learn, values equal to 1e-9, and memory
+bounded by a few maps. Otherwise the exit status is 1.
 """
 
 from __future__ import annotations

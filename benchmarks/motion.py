@@ -1,9 +1,9 @@
-"""Camera fit and motion mask of flow pairs of 480x854, against numpy.linalg.lstsq on the same pixels and the same mask.
+"""Camera fit and motion mask of flow pairs of 480x854, compared with numpy.linalg.lstsq on the same pixels and mask.
 
     uv run python benchmarks/motion.py
 
-CPU time in one process, medians of runs in turn. The plain way solves the same least squares over both directions with
-the design matrix of the four prototypes, made once. Allowed: a third of its time.
+Times are CPU seconds in one process, medians of alternating runs. The simple version solves the same least squares over
+both directions; its design matrix of the four prototypes is made once. Allowed: a third of its time.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Time that `medfaith-hf-vlm` saves by encoding the images once per context when it scores options.
+"""Time that `medfaith-hf-vlm` saves if it encodes the images once per context when it scores options.
 
     uv run python -m benchmarks.option_scores
 
-A random LLaVA on one core, its vision encoder (224 x 224 pixels, 256 patches) larger than its language model. Three
-continuations a context are an option-score task's options, seven are these with the texts of the concept-only
-difference. Reuse means lm-eval's own requests; without it, every option's request has its own list of
-images, which are opened, preprocessed and encoded again. The saving grows with the vision encoder's share of the
-work, which is large here and small in a model with billions of language weights. Both ways are measured in turn; the
-ratio of their best times is printed.
+The model is a random LLaVA on one core. Its vision encoder (224 x 224 pixels, 256 patches) is larger than its language
+model. Three continuations per context are the options of an option-score task; seven are these options and the texts of
+the concept-only difference. With reuse, the requests are lm-eval's own. Without reuse, the request of each option has
+its own list of images, which are opened, preprocessed and encoded again. The saving grows with the vision encoder's
+share of the work. This share is large here, and small in a model with billions of language weights. Both versions are
+measured alternately, and the output is the ratio of their best times.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python -m benchmarks.reading
 
-Each text repeats a fragment up to 16,000 characters. The table shows the slowest texts
-of each reader: CPU seconds, the same as a multiple of counting the words, and the growth, which is the time divided by
-that of the first quarter of the text (4 is linear, 16 is quadratic). Exit status 1 if a reader grows by more than 8 in
-each of three trials. Texts that take less than 20 ms are not tried again.
+Each text repeats a fragment up to 16,000 characters. The table has the slowest texts of each reader, with three
+figures: CPU seconds, the ratio to the time for counting the words, and the growth. The growth is the time divided by
+the time for the first quarter of the text (4 is linear, 16 is quadratic). The exit status is 1 if the growth of a
+reader is above 8 in each of three trials. Texts that take less than 20 ms are not tried again.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The report as one HTML file: its size, and how long a browser takes to open it.
+"""Size of the report as one HTML file, and the time in which a browser opens it.
 
     uv run python -m benchmarks.report_page [LOGS]
 
-* quickstart: the logs of `medfaith quickstart` (a folder of them may be named), at most 1.5 MB for eight models.
-* cases: 10,000 questions of two models. Headless Chromium may take 2 seconds until the list is visible; the time
-  for an empty page is printed, too.
+* quickstart: the logs of `medfaith quickstart` in the folder LOGS, if it is given. Allowed: 1.5 MB for eight models.
+* cases: 10,000 questions of two models. Allowed: 2 seconds in headless Chromium until the list is visible. The time for
+  an empty page is printed, too.
 """
 
 from __future__ import annotations

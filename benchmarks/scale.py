@@ -1,17 +1,17 @@
-"""Builds against the size of their input: time, memory, gain of a second worker, and projected time of all data.
+"""Time and memory of builds by the size of their input, gain of a second worker, and projected time for all data.
 
     uv run python benchmarks/scale.py [--fraction F] [--minutes M]
 
-MIMIC-CXR (HEAL-MedVQA, config mimic) at a quarter, a half and the whole of F of its 377,110 images (F: 1/4). They are
-the synthetic source of 40 studies again and again, each time under other ids: tables, a report a study, a detector's
-text file a frontal image, and as masks CXAS's COCO file of 512 x 512 an image. Images have the sizes of radiographs:
-each mask is scaled; there are no pixels, because no build reads any. Reports have 470 characters.
+MIMIC-CXR (HEAL-MedVQA, config mimic) has a quarter, a half and all of F times its 377,110 images (F: 1/4). They are
+copies of a synthetic source of 40 studies under different ids: tables, one report for each study, one text file of a
+detector for each frontal image, and CXAS's COCO file with masks of 512 x 512 for each image. Images have the sizes of
+radiographs, so each mask is scaled. Pixels are left out, because no build reads them. Reports have 470 characters.
 
-CheXpert (presence) has the real labels, 4F, 16F and 64F times their 223,414 rows, each time of other patients.
+CheXpert (presence) has the real labels, 4F, 16F and 64F times their 223,414 rows, each time for other patients.
 
-Each build has its own process. Time is processor time without imports; the exponent describes its growth.
-Memory is the largest of any process. Speed-up is of the wall's clock, and the time of more cores follows from it by
-Amdahl's law. After M minutes (10) nothing larger is begun. Wanted: exponents below 1.05, memory below 2,048 MiB.
+Each build has its own process. Time is CPU time without imports; the exponent describes its growth. Memory is the peak
+of the largest process. Speed-up is measured in wall-clock time, and Amdahl's law gives the time for more cores. No
+larger build starts after M minutes (10). Required: exponents below 1.05, memory below 2,048 MiB.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Scoring 135,754 answers: every filter, every metric and every interval, against reading the same rows from Parquet.
+"""Scoring 135,754 answers with every filter, metric and interval, compared with reading the same rows from Parquet.
 
     uv run python benchmarks/score_presence.py
 
-Answers are short letters, as models give them to B0, and one in ten is a long distinct text, as chain-of-thought gives.
-Allowed: 20 s on one core and 1.5 GiB. Wanted: three times what reading takes, both in CPU seconds.
+The answers are short letters, as models reply to B0. One in ten is a long distinct text, as in chain-of-thought.
+Allowed: 20 s on one core and 1.5 GiB. Target: three times the CPU time of reading.
 """
 
 from __future__ import annotations

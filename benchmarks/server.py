@@ -1,14 +1,14 @@
-"""How near `medfaith-server` comes to what a server can give, beside lm-eval's `local-chat-completions`; its memory.
+"""Throughput of `medfaith-server` and of lm-eval's `local-chat-completions`, compared with the server's limit; memory.
 
     uv run python -m benchmarks.server [--rows N ...]
 
-A server in a process of its own takes 50 ms for each answer, however many come at once: with 32 requests at a time the
-ideal is 640 answers a second. Each row has one image of 32 x 32 pixels, so that the clients are measured, and not the
-encoding of images. Both clients ask the same rows, in turn; the best of three rounds counts. The share of the ideal
-depends on how many cores are free: the processor's time for each answer, which does not, is printed beside it.
+A server in a separate process takes 50 ms for each answer, for any number of simultaneous requests. With 32 requests at
+a time, the limit is 640 answers a second. Each row has one image of 32 x 32 pixels, so the time is that of the clients
+and not of the encoding of images. Both clients ask the same rows alternately, and the best of three rounds counts. The
+share of the limit depends on the number of free cores. The CPU time for each answer, which is also printed, does not.
 
-Memory is the peak of a process that asks N rows, each with two images of 128 x 128 pixels that are made when they are
-opened, with a store of answers; here the server answers at once.
+Memory is the peak of a process that asks N rows with a store of answers. Each row has two images of 128 x 128 pixels,
+which are made when they are opened. For this measurement the server answers at once.
 """
 
 from __future__ import annotations

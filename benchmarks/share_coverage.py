@@ -2,9 +2,9 @@
 
     python benchmarks/share_coverage.py [REPETITIONS]
 
-Simulated right and wrong answers as in audit_coverage.py: single rows, patients of 1 to 4 rows, videos of 20. `few` is
-an argument of `bootstrap_mean`: 1 replaces percentiles only if all answers are right or all wrong; its default is 15.
-Wanted: 93 to 97%; above is wide but safe.
+Simulates right and wrong answers as in audit_coverage.py: single rows, patients of 1 to 4 rows, videos of 20. `few` is
+an argument of `bootstrap_mean`. The value 1 replaces percentiles only if all answers are right or all are wrong; the
+default is 15. Required: 93 to 97%. A higher coverage means a wide interval, which is safe.
 """
 
 from __future__ import annotations

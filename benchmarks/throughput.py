@@ -1,13 +1,14 @@
-"""How near runs of local models come to a bare batched loop of `generate` over the same model, images and prompts.
+"""Speed of runs of local models, compared with a batched loop of `generate` over the same model, images and prompts.
 
     uv run python -m benchmarks.throughput [--size 7b --device cuda]
 
 The model is a Qwen2.5-VL with random weights. By default it is small, for two CPU cores; `--size 7b` has the layers of
-Qwen2.5-VL-7B. All three ways ask the same rows of CXR-ContraBench in the same batches, and every answer has the same
-number of tokens, so that all give the same answers. The bare loop opens the images, calls the processor and `generate`,
-and decodes. The others are whole runs by lm-eval, of which answering is timed: what comes before and after (rows,
-prompts, scores) is printed beside it. The ways take turns, and the best of three rounds counts.
-The figures of a machine that does other work at the same time say nothing: compare the columns `generate s` first.
+Qwen2.5-VL-7B. Three programs ask the same rows of CXR-ContraBench in the same batches. Every answer has the same number
+of tokens, and all programs give the same answers. The bare loop opens the images, calls the processor and `generate`,
+and decodes. The other two are complete runs by lm-eval: one column has the time of answering, and another the time
+before and after it (rows, prompts, scores). The programs take turns, and the best of three rounds counts.
+
+Other work on the machine makes the figures useless: compare the columns `generate s` first.
 """
 
 from __future__ import annotations

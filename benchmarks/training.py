@@ -1,15 +1,16 @@
-"""Whether training by the recipes of That's the Wrong Lung! (section 4.1) moves attention into the boxes of a phantom.
+"""Change of attention inside the boxes of a phantom by the recipes of That's the Wrong Lung! (section 4.1).
 
     OMP_NUM_THREADS=1 python benchmarks/training.py [--phantom 1] [--studies 160] [--input 64] [--lr 3e-4]
         [--recipes 30_shot rand_sents] [--seeds 0 1 2 3]
 
-For each seed of training: a tiny GLoRIA of random weights whose batch norm is settled (`train.settle`), trained until
-its recipe stops early, and the mean AUROC of its attention on held-out patients before and after. Then the mean
-difference over seeds with its 95 % interval: 2,000 bootstrap samples of patients and of seeds, with replacement.
+For each seed, a tiny GLoRIA with random weights and settled batch norm (`train.settle`) is trained until its recipe
+stops early. The mean AUROC of its attention on held-out patients is measured before and after. The table has the mean
+difference over seeds with its 95 % interval, from 2,000 bootstrap samples of patients and of seeds, with replacement.
 
-The rule, fixed before the run: 30_shot's interval is above 0; rand_sents' interval contains 0 or is below it; and the
-interval of 30_shot less rand_sents, paired by seed and sentence, is above 0. Settings were chosen on validation
-patients of the phantom of seed 0; the reported phantom has another seed. One CPU thread reproduces the figures.
+The rule, fixed before the run: the interval of 30_shot is above 0; the interval of rand_sents contains 0 or is below
+it; the interval of 30_shot less rand_sents, paired by seed and sentence, is above 0. The settings were chosen on
+validation patients of the phantom with seed 0; the reported phantom has another seed. One CPU thread reproduces the
+figures.
 """
 
 from __future__ import annotations

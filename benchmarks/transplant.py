@@ -1,8 +1,8 @@
-"""Transplanting a region, against decoding the two 2,000 x 2,000 8-bit PNG files that it takes.
+"""Time to transplant a region, compared with decoding the two 2,000 x 2,000 8-bit PNG files that this needs.
 
     uv run python benchmarks/transplant.py
 
-CPU time in one process, medians of runs in turn. Allowed: a quarter of the decoding.
+Times are CPU seconds in one process, medians of alternating runs. Allowed: a quarter of the decoding.
 """
 
 from __future__ import annotations

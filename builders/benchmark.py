@@ -77,7 +77,7 @@ class Repository:
         arguments: Values that build.json records in place of the values of options.
         exports: Files next to the Parquet files, by path.
         hashes: Returns the hashes of label files that are not in `files`, by source and name.
-        key_labels: Returns the parsed labels from which the key of a split is derived (`label_keys`), by split. The
+        key_labels: Returns the parsed labels that the key of a split is derived from (`label_keys`), by split. The
             split "" means all splits.
         skipped: Returns how many items the build skipped or counted, by reason.
     """
@@ -103,14 +103,14 @@ class Benchmark:
 
     Attributes:
         name: The name on the command line. The names of the repositories begin with it.
-        title: A few words that say what the rows are.
+        title: The rows in a few words, a line in the help of the command.
         needs: The sources of each config. The repository of the first source holds the config.
         family: Returns the row family of a config.
         make: Yields the repositories of a build.
         options: The class of the build's options (`options.py`).
-        draws: Help text: what the seed decides.
-        unasked: Help text: the configs that a build makes if the caller names none.
-        note: Help text: more about the configs.
+        draws: Help text: the choices that depend on the seed.
+        unasked: Help text: the configs that are built by default.
+        note: Help text: further facts about the configs.
         check: Returns the problems of a split whose own rows are sound, given the sound splits of its repository.
         quoted: Columns in a source's own words, by source. The source's licence covers them, so build.json does not
             count their values.
@@ -124,7 +124,7 @@ class Benchmark:
     make: Callable[[Request], Iterable[Repository]]
     options: type
     draws: str
-    unasked: str = "all whose sources are there"
+    unasked: str = "all whose sources are found"
     note: str = ""
     check: Callable[[Path, str, str, Collection[SplitName]], list[str]] = find_no_problems
     quoted: Mapping[str, Sequence[str]] = field(default_factory=dict)

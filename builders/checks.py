@@ -19,7 +19,7 @@ def iterate_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
         table: The table.
 
     Yields:
-        Each row as a dictionary.
+        The rows.
     """
     for batch in table.to_batches(max_chunksize=5_000):
         yield from batch.to_pylist()

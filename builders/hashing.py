@@ -17,7 +17,7 @@ def pick(name: str, n: int, seed: int) -> int:
     """Pick one of `n` alternatives: the `digest` of the name as a little-endian number, modulo `n`.
 
     Args:
-        name: The name of what gets the alternative, such as a row id.
+        name: The name of the item that gets the alternative, for example a row id.
         n: Number of alternatives.
         seed: The seed of the build.
 
@@ -55,7 +55,7 @@ def shuffled(items: Iterable[Item], name: str, seed: int) -> list[Item]:
 
     Args:
         items: The items.
-        name: What the order is for, such as a config or a report.
+        name: The name of the group to sort, for example a config or a report.
         seed: The seed of the build.
 
     Returns:
@@ -71,7 +71,7 @@ def pick_weighted(weights: Mapping[Item, float], name: str, seed: int) -> Item:
 
     Args:
         weights: The weight of each key.
-        name: The name of what gets the key, such as a row id.
+        name: The name of the item that gets the key, for example a row id.
         seed: The seed of the build.
 
     Returns:

@@ -97,7 +97,7 @@ def whole(above: int) -> Callable[[str], int]:
 
 
 def declared(options_class: type) -> dict[str, Option]:
-    """List the options of a class without those of its groups.
+    """List the options of a class without the options of its groups.
 
     Args:
         options_class: The options class.

@@ -96,7 +96,7 @@ def write_repository(
         The folder of the repository.
 
     Raises:
-        InputError: The folder exists and is no build, or it cannot be written.
+        InputError: The folder exists and has no build, or it cannot be written.
     """
     target = (out / name).resolve()  # keeps a link to a folder on another disk
     is_foreign = target.exists() and not (target.is_dir() and not any(target.iterdir()))
@@ -169,7 +169,7 @@ def write_split(folder: Path, config: str, split: str, tables: Iterable[pa.Table
 
 
 def _iterate_row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Regroup the rows, ROWS_PER_GROUP at a time; one empty table if there are no rows.
+    """Regroup the rows, ROWS_PER_GROUP at a time; one empty table for 0 rows.
 
     Parquet pages end where Arrow's chunks end. The chunks depend on how the rows were assembled, so each column of a
     group becomes one chunk.
@@ -231,8 +231,8 @@ def describe_source(source_id: str, files: Sequence[Path], workers: Workers = HE
 def hash_files(files: Sequence[Path], workers: Workers = HERE) -> dict[str, str]:
     """Hash the content of label files.
 
-    The hash of a .gz is that of the file inside; a .tgz counts as the files inside. If two files have the same name,
-    the name of their folder comes first.
+    The hash of a .gz is the hash of the file inside; each file inside a .tgz has its own hash. If two files have the
+    same name, the name of their folder comes first.
 
     Args:
         files: The label files.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from medfaith.builders.verify import Verdict
 
 DEFAULT_OUT = "medfaith-data"
+BUILD = "rebuild a benchmark's splits from licensed sources"
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,7 +40,7 @@ class Parser(argparse.ArgumentParser):
 
 def add_jobs(jobs: Any) -> None:
     """Adds `build` to the command's jobs, which are made by `Parser`."""
-    job = jobs.add_parser("build", help="rebuild a benchmark's splits from licensed sources")
+    job = jobs.add_parser("build", help=BUILD, description=f"{BUILD[0].upper()}{BUILD[1:]}.")
     job.fill = _add_benchmarks
 
 
@@ -48,29 +49,34 @@ def _add_benchmarks(job: argparse.ArgumentParser) -> None:
 
     benchmarks = job.add_subparsers(required=True, metavar="BENCHMARK")
     for name, benchmark in BENCHMARKS.items():
-        job = benchmarks.add_parser(name, help=benchmark.title, epilog=benchmark.note or None)
+        job = benchmarks.add_parser(
+            name, help=benchmark.title, description=f"Build {benchmark.title}.", epilog=benchmark.note or None
+        )
         job.add_argument(
             "--config",
             action="append",
             choices=tuple(benchmark.needs),
-            metavar="C",
-            help="build this config only; repeat the option for several (default: "
+            metavar="NAME",
+            help="build this config only; give the option again for further ones (default: "
             f"{benchmark.unasked}); one of {', '.join(benchmark.needs)}",
         )
         root_argument(job)
         job.add_argument(
-            "--out", type=Path, default=Path(DEFAULT_OUT), help="folder to write to (default: %(default)s)"
+            "--out",
+            type=Path,
+            default=Path(DEFAULT_OUT),
+            metavar="DIR",
+            help="folder to write to (default: %(default)s)",
         )
-        job.add_argument("--seed", type=int, default=0, help=f"{benchmark.draws} (default: %(default)s)")
+        job.add_argument("--seed", type=int, default=0, metavar="N", help=f"{benchmark.draws} (default: %(default)s)")
         job.add_argument(
-            "--workers", type=whole(above=0), default=1,
-            help="how many processes or threads of this machine work at a time (default: %(default)s); the bytes "
-            "written do not depend on it",
+            "--workers", type=whole(above=0), default=1, metavar="N",
+            help="number of processes or threads (default: %(default)s); the output is the same for every number",
         )  # fmt: skip
         job.add_argument(
             "--dask", metavar="ADDRESS",
-            help="let the workers of the Dask scheduler at this address, such as tcp://HOST:8786, read images, masks, "
-            "reports, videos and scene graphs (default: processes of this machine)",
+            help="read images, masks, reports, videos and scene graphs on the workers of the Dask scheduler at this "
+            "address, such as tcp://HOST:8786 (default: in processes of this machine)",
         )  # fmt: skip
         add_options(job, benchmark.options)
         job.set_defaults(job=partial(_run_build, benchmark))
@@ -83,7 +89,7 @@ def root_argument(job: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="SOURCE=PATH",
-        help="where a source lies (repeatable); chexpert=torchxrayvision reads the labels inside that package",
+        help="folder of a source (repeatable); chexpert=torchxrayvision reads the labels from that Python package",
     )
 
 

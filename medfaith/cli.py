@@ -74,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
     job.add_argument(
         "--against",
         metavar="ORG/NAME",
-        help="compare the rows with those that this data set on the Hub publishes (default: with the references); exit "
+        help="compare the rows with those of this data set on the Hub (default: with the references); exit "
         "status 0: all rows are equal, 3: some are missing, 4: some are extra, 5: some are different, 6: only masks "
         "are different",
     )
@@ -85,11 +85,13 @@ def parser() -> argparse.ArgumentParser:
     text = "print the folder of medfaith's tasks, for lm_eval --include_path"
     job = jobs.add_parser("tasks", help=text, description=_format_sentence(text))
     instead = job.add_mutually_exclusive_group()
-    listed = "print what each task and group asks, and which images and models it needs, instead"
+    listed = "print instead the question of each task and group, and the images and models that it needs"
     instead.add_argument("--list", action="store_true", help=listed)
-    instead.add_argument("--names", action="store_true", help="print the names of all tasks and groups instead")
-    instead.add_argument("--controls", action="store_true", help="print the controls of medfaith eval instead")
-    instead.add_argument("--wordings", action="store_true", help="print the paraphrases of each question instead")
+    instead.add_argument("--names", action="store_true", help="print instead the names of all tasks and groups")
+    instead.add_argument(
+        "--controls", action="store_true", help="print instead the controls of medfaith eval and audit"
+    )
+    instead.add_argument("--wordings", action="store_true", help="print instead the paraphrases of each question")
     job.set_defaults(job=_run_tasks)
 
     models.add_jobs(jobs)

@@ -36,11 +36,11 @@ def add_jobs(jobs: Any) -> None:
         help="score a model with lm_eval run and medfaith's tasks and models",
         usage="medfaith eval --model TYPE --model_args NAME=VALUE,... --tasks TASK,... --data DIR|ORG [OPTION ...]",
         description="Runs lm_eval with medfaith's tasks and models. Every option that is not listed here goes to\n"
-        "lm_eval run; lm_eval run --help lists those. A run needs these of them:\n\n"
-        "  --model TYPE             how to ask the model: a type from the list at the end, or one of lm_eval\n"
-        "  --model_args NAME=VALUE  which model: pretrained=NAME_OR_FOLDER, base_url=URL,model=NAME, ...\n"
-        "  --tasks TASK,...         what to ask: medfaith tasks --list\n"
-        "  --output_path DIR        where to save results and, with --log_samples, the answers\n\n"
+        "lm_eval run; lm_eval run --help lists them. Most runs need these:\n\n"
+        "  --model TYPE             type of model: one from the list at the end, or one of lm_eval\n"
+        "  --model_args NAME=VALUE  model: pretrained=NAME_OR_FOLDER, base_url=URL,model=NAME, ...\n"
+        "  --tasks TASK,...         tasks or groups of tasks: medfaith tasks --list\n"
+        "  --output_path DIR        folder for the results and, with --log_samples, the answers\n\n"
         "Exit status 3: a server left more than 1% of the rows unanswered.",
         epilog=_describe_models(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -96,8 +96,8 @@ def dry_run_option(job: argparse.ArgumentParser) -> None:
     job.add_argument(
         "--dry-run",
         action="store_true",
-        help="only say how many requests, images and tokens medfaith-server would send, and at what price where "
-        "--model_args has prompt_price and answer_price of a million tokens (default: ask the model)",
+        help="only print how many requests, images and tokens medfaith-server would send, and their price if "
+        "--model_args has prompt_price and answer_price per million tokens (default: ask the model)",
     )
 
 
@@ -106,21 +106,21 @@ def task_options(job: argparse.ArgumentParser) -> None:
     job.add_argument(
         "--data",
         metavar="DIR|ORG",
-        help="folder that medfaith build wrote, or an organisation on the Hub that published the rows (every task of "
-        "medfaith needs it)",
+        help="folder that medfaith build wrote, or organisation on the Hub that published the rows (required for the "
+        "tasks of medfaith)",
     )
     build_command.root_argument(job)
     job.add_argument(
         "--rows",
         type=Path,
         metavar="FILE",
-        help="ask only the rows that this csv names in its column id, as blind_clean.csv of medfaith audit does "
-        "(default: ask all rows)",
+        help="ask only the rows whose ids are in the column id of this CSV file, such as blind_clean.csv of medfaith "
+        "audit (default: ask all rows)",
     )
     job.add_argument(
         "--skip-missing-images",
         action="store_true",
-        help="leave out and count rows whose images are missing (default: a missing image stops the run)",
+        help="skip and count rows whose images are missing (default: a missing image stops the run)",
     )
     job.add_argument(
         "--model_name",
@@ -130,42 +130,42 @@ def task_options(job: argparse.ArgumentParser) -> None:
     job.add_argument(
         "--send-images-to",
         metavar="HOST",
-        help="let the images and words of the rows go to this host, which is not yours, such as api.openai.com; the "
-        "terms of most sources forbid it (default: they go to no host outside of a private network)",
+        help="permit sending the images and texts of the rows to this external host, such as api.openai.com; the terms "
+        "of most sources forbid it (default: send them to no host outside of a private network)",
     )
     job.add_argument(
         "--i-have-permission",
         action="append",
         metavar="SOURCE",
-        help="say that whoever owns this source has let you send its images to that host, although its terms do not; "
-        "the results record it (repeatable; default: the terms hold)",
+        help="confirm that the owner of this source permits you to send its images to that host, although its terms do "
+        "not; the results record this (repeatable; default: the terms apply)",
     )
     contrabench = job.add_argument_group("CXR-ContraBench")
     contrabench.add_argument(
         "--images",
         choices=("all", "first"),
         default="all",
-        help="which images of a study the model sees; first is for models that take one image, as in the paper of "
-        "CXR-ContraBench (default: %(default)s)",
+        help="images of a study that the model sees; first is for models that take one image, as in the paper "
+        "(default: %(default)s)",
     )
     wrong_lung = job.add_argument_group("That's the Wrong Lung!")
     wrong_lung.add_argument(
         "--patients",
-        metavar="FILE.ckpt.json",
-        help="ask only about patients that a trained model has not seen; this is the record "
-        "that medfaith train wrote beside the model (default: ask about all patients)",
+        metavar="FILE",
+        help="ask only about patients that a trained model has not seen; FILE is the record .ckpt.json that medfaith "
+        "train wrote next to the checkpoint (default: ask about all patients)",
     )
     wrong_lung.add_argument(
         "--upsampling",
         choices=UPSAMPLINGS,
-        help="how to spread attention over pixels: bilinear, as its paper says, or nearest, as "
-        f"its code does (default: {UPSAMPLINGS[0]})",
+        help="interpolation of attention maps to pixels: bilinear, as in the paper, or nearest, as in the paper's code "
+        f"(default: {UPSAMPLINGS[0]})",
     )
     wrong_lung.add_argument(
         "--precision-ties",
         choices=TIES,
-        help="whether precision counts pixels that are tied with its threshold; the code "
-        f"of the paper includes them (default: {TIES[0]})",
+        help="whether precision counts pixels whose attention equals the threshold; the paper's code includes them "
+        f"(default: {TIES[0]})",
     )
 
 

@@ -25,7 +25,12 @@ _ACTIONS = {
 
 
 class Extractor(NamedTuple):
-    """name: of the model; ask: its replies to prompts, for `reading.language_model`."""
+    """A language model that reads answers a second time.
+
+    Attributes:
+        name: The name of the model.
+        ask: Returns the model's replies to prompts, as `reading.language_model` needs it.
+    """
 
     name: str
     ask: Ask
@@ -35,22 +40,21 @@ def add_options(job: Any) -> None:
     """Adds the options of the second reading to a job."""
     group = job.add_argument_group(
         "a second reading",
-        "A language model reads the same answers, and the results of both readings stand side by side.",
+        "A language model reads the answers, too, and the results of both readings are printed next to each other.",
     )
     group.add_argument(
         "--extractor-model", metavar="NAME",
-        help="the language model that reads answers a second time; transformers loads it unless --extractor-url is "
-        "given (default: none reads)",
+        help="language model for a second reading; transformers loads it unless --extractor-url is given (default: no "
+        "second reading)",
     )  # fmt: skip
     group.add_argument(
         "--extractor-url", metavar="URL",
-        help="an OpenAI-compatible endpoint that gets the answers, for example http://127.0.0.1:8000/v1; its key is "
-        "read from MEDFAITH_EXTRACTOR_KEY or OPENAI_API_KEY (default: none, the model is loaded here)",
+        help="OpenAI-compatible endpoint that gets the answers, for example http://127.0.0.1:8000/v1; its key is read "
+        "from MEDFAITH_EXTRACTOR_KEY or OPENAI_API_KEY (default: load the model on this machine)",
     )  # fmt: skip
     group.add_argument(
         "--extractor-cache", type=Path, metavar="FILE",
-        help="keep the language model's replies in this file, so that an interrupted run can go on (default: none is "
-        "kept)",
+        help="cache of the language model's replies, so that an interrupted run can resume (default: no cache)",
     )  # fmt: skip
 
 

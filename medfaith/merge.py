@@ -33,9 +33,17 @@ _HASHES = ("doc_hash", "prompt_hash", "target_hash")
 
 
 class Line(NamedTuple):
-    """A line of a sample log: the number of its filter and of its row, the log, and its place there in bytes.
+    """A line of a sample log.
 
-    name: of the filter. values: what `process_results` returned. hashes: its three, put together as lm-eval does.
+    Attributes:
+        filter: The number of the filter.
+        row: The number of the row.
+        log: The sample log.
+        start: The offset of the line in the log, in bytes.
+        length: The length of the line, in bytes.
+        name: The name of the filter.
+        values: The values that `process_results` returned.
+        hashes: The three hashes of the sample, concatenated as in lm-eval.
     """
 
     filter: int
@@ -54,17 +62,17 @@ def add_jobs(jobs: Any) -> None:
         "merge",
         help="put the shards of medfaith eval --shard together as one run",
         description="Puts the shards of one medfaith eval together. Results, intervals and sample logs are those of a "
-        "run without --shard. Shards that are missing, doubled or of different runs are refused. It takes no model, no "
-        "data and no images. Exit status 3: a server left more than 1% of the rows unanswered.",
+        "run without --shard. Missing or repeated shards and shards of different runs are refused. The command needs "
+        "no model, no data and no images. Exit status 3: a server left more than 1% of the rows unanswered.",
         epilog="Example: medfaith merge results/1 results/2 results/3 --out merged",
     )
     job.add_argument(
         "shards", type=Path, nargs="+", metavar="DIR",
-        help="folder of a shard, the --output_path of its medfaith eval; or a folder that holds such folders",
+        help="folder of a shard (the --output_path of its medfaith eval), or a folder with folders of shards",
     )  # fmt: skip
     job.add_argument(
         "--out", type=Path, required=True, metavar="DIR",
-        help="folder to write to: a new one, an empty one, or one that medfaith merge wrote",
+        help="folder to write to: new, empty, or written by medfaith merge",
     )  # fmt: skip
     job.set_defaults(job=_run_merge)
 
@@ -257,7 +265,18 @@ def lines_of(logs: Sequence[Path], task: str, rows: Rows) -> list[Line]:
 
 
 def _read(log: Path, filters: dict[str, int]) -> Iterator[Line]:
-    """filters: the number of each filter; new ones are added."""
+    """Read the lines of a sample log.
+
+    Args:
+        log: The sample log.
+        filters: The number of each filter by its name. New filters are added.
+
+    Yields:
+        The lines in the order of the log.
+
+    Raises:
+        InputError: A line is broken.
+    """
     from medfaith.tasks.scoring import read_logged_values
 
     start = 0

@@ -23,7 +23,7 @@ def add_jobs(jobs: Any) -> None:
         "phantom",
         help="write synthetic sources in the official layouts, to try a build without licensed data",
         description="Writes synthetic sources in the official layouts, each into a folder of its name, and prints the "
-        "commands that build from them. No patient is in them.",
+        "commands that build from them. The sources contain no patient data.",
         epilog="Example: medfaith phantom synthetic --source vindr_cxr --source vindr_cxr_anatomy",
     )
     job.add_argument("directory", type=Path, metavar="DIR", help="folder to write to; it must be new or empty")
@@ -38,7 +38,7 @@ def add_jobs(jobs: Any) -> None:
         f"{', '.join(phantom.SOURCES)}",
     )
     job.add_argument(
-        "--seed", type=int, default=0, help="what the images and labels are drawn from (default: %(default)s)"
+        "--seed", type=int, default=0, metavar="N", help="seed of the images and labels (default: %(default)s)"
     )
     job.set_defaults(job=_run_phantom)
 

@@ -44,8 +44,8 @@ def add_jobs(jobs: Any) -> None:
     job.add_argument(
         "--register",
         action="store_true",
-        help="with published rows, upload eval.yaml, by which the Hub registers a data set as a benchmark; the "
-        "Hub's team has to be asked first (default: upload no such file)",
+        help="with published rows: also upload eval.yaml, which registers the data set as a benchmark of the Hub; ask "
+        "the Hub's team first (default: do not upload it)",
     )
     build_command.root_argument(job)
     job.set_defaults(job=_run_publish, sdk=None)
@@ -59,15 +59,15 @@ def add_jobs(jobs: Any) -> None:
     job.add_argument(
         "--metric",
         action="append",
-        metavar="METRIC",
-        help="publish this metric (a folder of evaluate_metrics/, such as tpt; repeatable; default: all metrics)",
+        metavar="NAME",
+        help="publish this metric, such as tpt (repeatable; default: all metrics)",
     )
     job.add_argument(
         "--sdk",
         choices=("gradio", "static"),
         default="gradio",
-        help="what each Space is: gradio computes scores, which the Hub may want a paid plan for; static is a page of "
-        "the card and the scores of its examples, and free (default: %(default)s)",
+        help="kind of each Space: gradio computes scores, and the Hub may demand a paid plan; static shows the card "
+        "and the scores of its examples, and is free (default: %(default)s)",
     )
     _add_upload_arguments(job)
     job.set_defaults(job=_run_publish_metrics, gated=False)
@@ -75,28 +75,31 @@ def add_jobs(jobs: Any) -> None:
 
 def _add_upload_arguments(job: argparse.ArgumentParser) -> None:
     job.add_argument(
-        "--org", required=True, help="organisation or user on the Hub that the repositories belong to (required)"
+        "--org",
+        required=True,
+        metavar="ORG",
+        help="organisation or user on the Hub that owns the repositories (required)",
     )
     job.add_argument(
         "--dry-run",
         action="store_true",
-        help="print every file, every change and the card, and upload nothing; it works without the Hub, too, but then "
-        "compares nothing with it",
+        help="print every file, every change and the card, and upload nothing; without a connection to the Hub, skip "
+        "the comparison with it",
     )
     seen_by = job.add_mutually_exclusive_group()
-    unasked = "(default: as the owner's settings on the Hub say)"
+    unasked = "(default: the visibility that the owner has set on the Hub)"
     for name, private in (("public", False), ("private", True)):
         seen_by.add_argument(
             f"--{name}",
             action="store_const",
             const=private,
             dest="private",
-            help=f"create new repositories as {name} ones {unasked}",
+            help=f"make new repositories {name} {unasked}",
         )
     job.add_argument(
         "--force",
         action="store_true",
-        help="replace what a repository holds if medfaith did not write it or its rows differ (default: stop)",
+        help="replace the files of a repository that medfaith did not write, or whose rows differ (default: stop)",
     )
 
 

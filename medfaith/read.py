@@ -31,7 +31,19 @@ _AGAIN = "correct the line, or leave it out"
 
 
 class Row(NamedTuple):
-    """One answer with a person's reading of it. gold: an option's index, "yes", "no" or "unclear"."""
+    """One answer with a person's reading of it.
+
+    Attributes:
+        id: The id of the answer.
+        kind: "yes_no" or "choice".
+        question: The question.
+        options: The options; empty for "yes_no".
+        text: The answer of the model.
+        gold: The person's reading: the index of an option, "yes", "no" or "unclear".
+        source: The source of the answer, or "".
+        model: The name of the model, or "".
+        counted: Whether the answer is counted. Borderline, implied and picked answers are not.
+    """
 
     id: str
     kind: str
@@ -74,19 +86,19 @@ def add_jobs(jobs: Any) -> None:
     job = jobs.add_parser(
         "read",
         help=text,
-        description="Reads a file of answers that a person has read too, and prints how often medfaith reads them "
-        "rightly, wrongly or not at all. It tells whether medfaith's reading suits your model.",
+        description="Reads a file of answers that a person has read, too, and prints how often medfaith reads them "
+        "rightly, wrongly or not at all. This shows whether medfaith's reading suits your model.",
         epilog='Example line: {"id": "1", "kind": "yes_no", "question": "Is there edema?", "text": "None.", '
-        '"gold": "no"}. Of kind "choice", "options" is a list and "gold" the place of one in it, from 0. "gold" may be '
-        '"unclear". "source" and "model" are optional. Lines with "borderline", "implied" or "picked" true are not '
-        "counted.",
+        '"gold": "no"}. With the kind "choice", "options" is a list, and "gold" is the index of an option, from 0. '
+        '"gold" may be "unclear". "source" and "model" are optional. Lines with "borderline", "implied" or "picked" '
+        "true are not counted.",
     )
-    job.add_argument("file", type=Path, metavar="FILE.jsonl", help="file of answers, one JSON object a line")
+    job.add_argument("file", type=Path, metavar="FILE", help="file of answers, one JSON object a line (JSONL)")
     job.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
-        help="folder for failures.jsonl: every answer that is not read rightly, and why (default: none is written)",
+        help="folder for failures.jsonl: every answer that is not read rightly, and why (default: write no file)",
     )
     job.add_argument("--json", action="store_true", help="print only the counts of each kind, as one JSON object")
     extractor.add_options(job)

@@ -43,11 +43,11 @@ ABOUT = {
     "always_yes": "reference: Yes, or option A",
     "negation_attracted": "reference: the option with a negation",
     "random": "reference: an option at random",
-    "majority": "reference: the option that is most often right in the task",
-    "question_prior": "reference: what the question gives away without the image",
+    "majority": "reference: the option that is right most often in the task",
+    "question_prior": "reference: the most frequent answer to the question, without the image",
     "looks": "reference for synthetic images: answers from the pixels",
-    "mirage": "reference for synthetic images: looks on half of the rows",
-    "looks_elsewhere": "reference for synthetic images: right while another place looks untouched",
+    "mirage": "reference for synthetic images: like looks on half of the rows",
+    "looks_elsewhere": "reference for synthetic images: right unless an unrelated region is edited",
 }
 
 # Model types with the argument `store`, the folder of their heatmaps.

@@ -122,11 +122,15 @@ def describe_dry_run(arguments: Sequence[str], metadata: Mapping[str, Any], shar
 
 @contextlib.contextmanager
 def _convert_errors() -> Iterator[None]:
-    """Raise lm-eval's errors about wrong options as MedfaithError."""
+    """Raise lm-eval's errors about wrong options as MedfaithError, with what to do."""
     try:
         yield
     except (ValueError, KeyError, FileNotFoundError) as error:
-        raise MedfaithError(f"lm_eval: {error.args[0] if error.args else error}") from error
+        action = "correct the options; lm_eval run --help describes them"
+        if isinstance(error, FileNotFoundError):
+            action = "correct the path of --config"
+        message = error.args[0] if error.args else error
+        raise MedfaithError(f"lm_eval: {message}\n  what to do: {action}") from error
 
 
 def _refuse_blind_caches(config: Any) -> None:

@@ -37,7 +37,7 @@ class Wording:
 
     negation_form: str = field(
         default="canonical_no",
-        metadata=option("wording of the negated option (Appendix I)", choices=tuple(NEGATION_FORMS)),
+        metadata=option("wording of the negated option, as in Appendix I", choices=tuple(NEGATION_FORMS)),
     )
     question_form: str = field(
         default="original",
@@ -191,7 +191,7 @@ def sample_order(ids: Sequence[str], seed: int, purpose: str) -> np.ndarray:
     Args:
         ids: n ids.
         seed: The seed of the permutation.
-        purpose: What the permutation is for.
+        purpose: The name of the permutation's use, which makes permutations of different uses independent.
 
     Returns:
         Indices into `ids`: (n,).

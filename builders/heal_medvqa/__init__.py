@@ -65,18 +65,22 @@ class Options:
     measure: str = field(
         default="iou",
         metadata=option(
-            "how the overlap of a disease's box and an anatomy is measured: iou is their IoU, as published; box is the "
-            "share of the box that lies in the anatomy",
+            "measure of the overlap of a disease's box and an anatomy: iou is their IoU, as published; box is the "
+            "share of the box inside the anatomy",
             choices=MEASURES,
         ),
     )
     threshold: float = field(
-        default=0.05, metadata=option("lowest overlap that relates a disease to an anatomy, from 0 to 1", within=(0, 1))
+        default=0.05,
+        metadata=option(
+            "lowest overlap that relates a disease to an anatomy, from 0 to 1", within=(0, 1), metavar="NUMBER"
+        ),
     )
     places: str = field(
         default="any",
         metadata=option(
-            "to which anatomies a disease may be related: any, as published; anatomical, only those where it can lie",
+            "anatomies to which a disease may be related: any is all of them, as published; anatomical is those in "
+            "which the disease can occur",
             choices=PLACES,
         ),
     )
@@ -87,41 +91,44 @@ class Options:
     anatomies: tuple[str, ...] = field(
         default=anatomy_masks.ANATOMIES,
         metadata=option(
-            "ask about this anatomy only; repeat the option for several",
+            "ask about this anatomy only; give the option again for further ones",
             flag="--anatomy",
             choices=anatomy_masks.ANATOMIES,
             default="all",
-            metavar="A",
+            metavar="NAME",
         ),
     )
     views: tuple[str, ...] = field(
         default=mimic_cxr.FRONTAL,
         metadata=option(
-            "take images of this ViewPosition of MIMIC-CXR; repeat the option for several", flag="--view", metavar="V"
+            "use images of MIMIC-CXR with this ViewPosition; give the option again for further ones",
+            flag="--view",
+            metavar="NAME",
         ),
     )
     labeler: str = field(
         default="chexpert",
-        metadata=option("whose labels of MIMIC-CXR's reports to read", choices=mimic_cxr.LABELERS),
+        metadata=option("labeler of MIMIC-CXR's reports whose labels to read", choices=mimic_cxr.LABELERS),
     )
     detection_threshold: float = field(
-        default=0.25, metadata=option("lowest score of a detected box, from 0 to 1", within=(0, 1))
+        default=0.25,
+        metadata=option("lowest score of a detected box, from 0 to 1", within=(0, 1), metavar="NUMBER"),
     )
     segmenter: str | None = field(
         default=None,
         metadata=option(
-            "name, version and settings of the model that made the anatomy masks, for the card of a recipe; no row "
-            "depends on it",
+            "name, version and settings of the model that made the anatomy masks; the card of a recipe prints them, "
+            "and they change no row",
             kind=str,
-            default="not said",
+            default="not stated",
             metavar="TEXT",
         ),
     )
     donor_diagnosis: str = field(
         default="image",
         metadata=option(
-            "where an image that lends its region (VPT) must be free of the question's disease: image, anywhere; "
-            "region, at the anatomy that it lends",
+            "part of a donor image (VPT) that must be free of the question's disease: image is all of it; region is "
+            "the anatomy that is copied from it",
             choices=perturbations.DONOR_DIAGNOSES,
         ),
     )
@@ -270,7 +277,7 @@ def _list_files(config: str, roots: Mapping[str, Path]) -> dict[str, Sequence[Pa
 
 
 def _list_key_labels(config: str, roots: Mapping[str, Path]) -> dict[str, Callable[[], pa.Table]]:
-    """List the labels from which the keys are derived: the boxes of each split, or the table of all images."""
+    """List the labels that the keys are derived from: the boxes of each split, or the table of all images."""
     if config != "vindr":
         return {"": partial(mimic_cxr.read_images, roots[mimic.SOURCE], None)}
     files = vindr_cxr.find_label_files(roots[vindr.SOURCE])
@@ -302,12 +309,12 @@ def find_partner_problems(folder: Path, config: str, split: str, sound: Collecti
 
 BENCHMARK = Benchmark(
     name="heal-medvqa",
-    title="diseases at anatomies, and their perturbed partners (VinDr-CXR, MIMIC-CXR)",
+    title="questions about a disease at an anatomy, with perturbed partners (VinDr-CXR, MIMIC-CXR)",
     needs=NEEDS,
     family=select_family,
     make=make,
     options=Options,
-    draws="chooses questions, templates, swaps and donors",
+    draws="seed of the choice of questions, templates, swaps and donors",
     check=find_partner_problems,
 )
 build, verify = BENCHMARK.build, BENCHMARK.verify

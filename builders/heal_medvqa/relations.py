@@ -122,7 +122,7 @@ class Rule:
     Attributes:
         measure: The measure of overlap: "iou", or "box" for the share of the box within the anatomy.
         threshold: The lowest overlap.
-        places: "any" is the published rule; an enlarged heart then also lies at the lung that its box overlaps.
+        places: "any" is the published rule; it also relates an enlarged heart to a lung that its box overlaps.
             "anatomical" allows only the anatomies of the class; other pairs are neither present nor absent.
     """
 

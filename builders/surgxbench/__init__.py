@@ -63,15 +63,19 @@ class Options:
     boxes_step: int | None = field(
         default=None,
         metadata=option(
-            "number of frame numbers of Cholec80-Boxes per second",
+            "increase of the frame number in Cholec80-Boxes from one second to the next",
             kind=whole(above=0),
-            default="read from the frame numbers",
+            metavar="N",
+            default="inferred from the frame numbers",
         ),
     )
     boxes_first: int | None = field(
         default=None,
         metadata=option(
-            "the frame number of the first second in Cholec80-Boxes", kind=int, default="read from the frame numbers"
+            "frame number of the first second in Cholec80-Boxes",
+            kind=int,
+            metavar="N",
+            default="inferred from the frame numbers",
         ),
     )
     motion: MotionOptions | None = field(default=None, metadata=group(MotionOptions))
@@ -173,7 +177,7 @@ def _list_label_files(config: str, root: Path, video: int) -> list[Path]:
 
 BENCHMARK = Benchmark(
     name="surgxbench",
-    title="instruments, triplets and motion in surgery (Cholec80-Boxes, CholecT45, CholecT50)",
+    title="questions about instruments, triplets and motion in surgery (Cholec80-Boxes, CholecT45, CholecT50)",
     needs=NEEDS,
     family=select_family,
     make=make,

@@ -8,7 +8,7 @@ and the fit minimises sum |f_cam - forward|^2 + sum |f_cam + backward|^2, which 
 same (x, y), as in the paper, although the grid of the backward flow is that of the second frame. The exact inverse of a
 camera's flow f = M x + c is not -f but -f + M f - ..., so the fit over both directions of a pure camera move has an
 error of about half of M f: 0.07 pixels for 1% of zoom and 10 pixels of pan, 2.7 pixels in the corners of a frame of
-480x854 for 10% of zoom (frames a second apart). A fit of the forward flow alone is exact.
+480x854 for 10% of zoom (frames at a distance of 1 s). A fit of the forward flow alone is exact.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 MAX_REFITS = 100
-MIN_VECTORS = 4  # fewest vectors in a trimmed fit: with two directions, they lie on at least two pixels
+MIN_VECTORS = 4  # fewest vectors in a trimmed fit: with two directions, they belong to at least two pixels
 SETTLED = 1e-4  # pixels: refitting stops when no vector changes by more
 PARTS = 3  # the trimmed fit starts from the full frame and from each of 3 x 3 parts of it
 COARSE = 4096  # approximate number of pixels for the comparison of starts
@@ -92,8 +92,8 @@ def fit(
         The camera's motion.
 
     Raises:
-        ValueError: The shapes, the weights or `trim` are invalid, or the known vectors of positive weight do not lie on
-            at least two different pixels.
+        ValueError: The shapes, the weights or `trim` are invalid, or the known vectors of positive weight belong
+            to fewer than two different pixels.
     """
     measured = _prepare_fields(forward, backward, weights)
     if not 0 <= trim <= 0.5:
@@ -185,7 +185,7 @@ def _fit_trimmed(measured: _Measured, camera: Camera, trim: float) -> Camera:
 
 
 def _compute_largest_difference(first_camera: Camera, second_camera: Camera, measured: _Measured) -> float:
-    """Compute the largest difference of two flows in pixels. The flows are linear, so it is in a corner."""
+    """Compute the largest difference of two flows in pixels. It is in a corner, because the flows are linear."""
     corners = measured.x[[0, -1]], measured.y[[0, -1]]
     return float(np.abs(_compute_flow(first_camera, *corners) - _compute_flow(second_camera, *corners)).max())
 

@@ -67,7 +67,7 @@ def _read_sizes(references: Sequence[ImageRef], roots: Mapping[str, Path]) -> li
 
 
 class Successors:
-    """Finds the successor of a frame, to which the optical flow leads.
+    """Find the successor of a frame: the second frame of the optical flow.
 
     Args:
         kind: "second" for the source's next frame, "frame" for the next frame of Cholec80's video, 1/25 s later.

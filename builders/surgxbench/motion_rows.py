@@ -61,20 +61,26 @@ class MotionOptions:
     gamma: float = field(
         default=GAMMA,
         metadata=option(
-            "with --flow: the quantile of motion above which a pixel is in the mask (appendix C.1)",
+            "with --flow: quantile of motion above which a pixel is in the mask, as in appendix C.1",
+            metavar="NUMBER",
             within=RANGES["gamma"],
         ),
     )
     trim: float = field(
         default=0.0,
         metadata=option(
-            "with --flow: share of the pixels that the camera's fit leaves out; published: 0", within=RANGES["trim"]
+            "with --flow: share of the pixels that the fit of the camera's motion excludes; the paper excludes none",
+            within=RANGES["trim"],
+            metavar="NUMBER",
         ),
     )
     floor: float = field(
         default=FLOOR,
         metadata=option(
-            "with --flow: motion in pixels below which nothing moves", flag="--motion-floor", within=RANGES["floor"]
+            "with --flow: motion in pixels below which a pixel counts as still",
+            flag="--motion-floor",
+            within=RANGES["floor"],
+            metavar="NUMBER",
         ),
     )
     cache: Path | None = field(

@@ -31,7 +31,7 @@ class Flow(Protocol):
     """A source of optical flow."""
 
     def identity(self, video: str, pairs: Sequence[Pair]) -> str:
-        """Describe what the flow of pairs depends on, other than their images.
+        """Describe the dependencies of the flow of pairs, except for their images.
 
         Args:
             video: The name of the video.

@@ -105,7 +105,7 @@ def infer_numbering(frames: Sequence[BoxedFrame], *, step: int | None = None, fi
 
 
 class Shift(NamedTuple):
-    """Boxes of a neighbouring second that agree with clearly more frames than those of the same second.
+    """Boxes of a neighbouring second that agree with clearly more frames than the boxes of the same second.
 
     Attributes:
         seconds: -1 for the second before, 1 for the second after.

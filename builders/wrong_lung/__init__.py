@@ -72,8 +72,8 @@ class Options:
     random_boxes: str = field(
         default="share",
         metadata=option(
-            "where the boxes of another image lie in this one: at the same share of its width and height, or at the "
-            "same pixels",
+            "position of another image's boxes in this image: share scales them with the width and height; pixels "
+            "keeps their pixel coordinates",
             choices=perturbations.RANDOM_BOXES,
         ),
     )
@@ -243,16 +243,16 @@ def find_partner_problems(folder: Path, config: str, split: str, sound: Collecti
 
 BENCHMARK = Benchmark(
     name=NAME,
-    title="sentences and their boxes, perturbed (Chest ImaGenome, MIMIC-CXR)",
+    title="sentences with their boxes, original and perturbed (Chest ImaGenome, MIMIC-CXR)",
     unasked="all but silver",
-    note="--config silver adds the data set's automatic annotations, for training. They are of a quarter of a million "
-    "images, so no build makes them unasked. Named alone, silver is built beside all other configs; named with others, "
-    "beside those. Each build writes its folder anew, so repeat the --seed and the options of the build before.",
+    note="--config silver adds the data set's automatic annotations of a quarter of a million images, for training. No "
+    "build includes them by default. If silver is the only config that you name, all other configs are built, too. A "
+    "build replaces its folder, so repeat --seed and the options of the previous build.",
     needs=NEEDS,
     family=select_family,
     make=make,
     options=Options,
-    draws="chooses orders, sentences, boxes and conditions",
+    draws="seed of the choice of orders, sentences, boxes and conditions",
     check=find_partner_problems,
     quoted={SOURCE: ("sentence",)},
 )

@@ -121,7 +121,7 @@ def random_sentences(rows: Sequence[Row], anatomy: Anatomy, *, seed: int) -> Mad
 
 
 def random_boxes(rows: Sequence[Row], *, seed: int, place: str = "share") -> Made:
-    """Replace the boxes with those of another patient's sentence. All such sentences are equally likely.
+    """Replace the boxes with the boxes of another patient's sentence. All such sentences are equally likely.
 
     Args:
         rows: The originals.

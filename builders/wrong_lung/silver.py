@@ -50,7 +50,7 @@ class Silver:
 
     Attributes:
         root: The folder of Chest ImaGenome.
-        splits: The list of images of each split, without those of gold patients.
+        splits: The list of images of each split, without images of gold patients.
         n_of_gold: Number of images of gold patients in each split.
         images: The result of `mimic_cxr.read_images`.
         workers: The workers that read the graphs.

@@ -1,4 +1,4 @@
-"""The page of a metric's Space (there app.py): inputs to edit, first those of example.json; the scores; the card."""
+"""The page of a metric's Space (its app.py): inputs to edit, with the examples of example.json; scores; the card."""
 
 from __future__ import annotations
 
@@ -20,7 +20,19 @@ def editable(inputs: dict[str, Any]) -> str:
 
 
 def compute(module: Path, config: str | None, typed: str) -> dict[str, Any]:
-    """Scores of what was typed. Raises ValueError where it is no JSON object, or what the metric raises."""
+    """Compute the scores of the inputs that a user typed.
+
+    Args:
+        module: The script of the metric.
+        config: The config of the metric; None for the default.
+        typed: The inputs, a JSON object.
+
+    Returns:
+        The scores.
+
+    Raises:
+        ValueError: The text is not a JSON object with all inputs, or the metric refuses them.
+    """
     import evaluate
 
     inputs = json.loads(typed)
@@ -33,7 +45,7 @@ def compute(module: Path, config: str | None, typed: str) -> dict[str, Any]:
 
 
 def table(scores: dict[str, Any], prefix: str = "") -> list[list[str]]:
-    """Name and value of each score, those of a group as group.name; lists are left to the JSON."""
+    """List the name and value of each score. A nested score is called group.name. Lists are only in the JSON."""
     rows = []
     for name, value in scores.items():
         if isinstance(value, dict):
@@ -44,7 +56,7 @@ def table(scores: dict[str, Any], prefix: str = "") -> list[list[str]]:
 
 
 def named(examples: list[dict[str, Any]]) -> list[str]:
-    """What the page calls each of example.json's examples."""
+    """Name each example of example.json for the page."""
     return [": ".join(filter(None, [f"example {i + 1}", one["config"]])) for i, one in enumerate(examples)]
 
 

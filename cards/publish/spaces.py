@@ -111,7 +111,7 @@ def bundle(metric: Path) -> dict[str, str]:
 def read_examples(card: str) -> list[dict[str, Any]]:
     """Read the calls of `compute` in a card: config (None: the default) and inputs, the arguments of the call.
 
-    The lines before a call are run, except those of evaluate. Lines with an output, and loops, are skipped.
+    The lines before a call are run, except for lines with evaluate. Lines with an output, and loops, are skipped.
 
     >>> card = '''
     ... >>> metric = evaluate.load("evaluate_metrics/ivt", "triplets")
@@ -216,7 +216,7 @@ def _iterate_imports(tree: ast.AST) -> Iterator[str]:
 
 
 def _build_header(card: dict[str, Any], sdk: str) -> dict[str, Any]:
-    """Build the fields that the Hub requires of a Space, with those of the card."""
+    """Build the fields that the Hub requires of a Space, and the fields of the card."""
     static = {"sdk": "static", "app_file": PAGE}
     gradio = {"sdk": "gradio", "sdk_version": GRADIO, "python_version": PYTHON, "app_file": APP}
     return {

@@ -22,62 +22,68 @@ def add_jobs(jobs: Any) -> None:
     """
     job = jobs.add_parser(
         "annotate",
-        help="judge models' heatmaps in a browser",
-        description="Opens a page on this machine on which a person judges heatmaps of several models, as radiologists "
-        "do in That's the Wrong Lung! The page hides which model drew a heatmap.",
+        help="judge models' heatmaps, or classify failed answers, in a browser",
+        description="Opens a page on this machine on which a person judges the heatmaps of several models, as "
+        "radiologists do in That's the Wrong Lung! The page hides the names of the models.",
     )
     job.add_argument(
         "runs", type=Path, nargs="+", metavar="RUN",
-        help="a folder that lm_eval wrote for the task medfaith_wrong_lung_gold; name one for each model; with "
-        "--errors, folders with runs of CXR-ContraBench",
+        help="folder that lm_eval wrote for the task medfaith_wrong_lung_gold, one for each model; with --errors, "
+        "folder with runs of CXR-ContraBench",
     )  # fmt: skip
-    job.add_argument("--data", help="the folder that medfaith build wrote, or a Hub organisation (heatmaps need it)")
+    job.add_argument(
+        "--data", metavar="DIR|ORG",
+        help="folder that medfaith build wrote, or organisation on the Hub (required to judge heatmaps)",
+    )  # fmt: skip
     job.add_argument(
         "--heatmaps",
         type=Path,
         metavar="DIR",
-        help="the folder that medfaith eval --heatmaps filled (heatmaps need it)",
+        help="folder that medfaith eval --heatmaps wrote (required to judge heatmaps)",
     )
     job.add_argument(
         "--errors",
         action="store_true",
-        help="sort failed answers of CXR-ContraBench instead: what went wrong, and what could fix it; with --data and "
-        "--root the page shows their images (default: judge heatmaps)",
+        help="classify failed answers of CXR-ContraBench by their cause and a possible fix; with --data and --root the "
+        "page shows their images (default: judge heatmaps)",
     )
     job.add_argument(
         "--cases", type=whole(0), default=100, metavar="N",
-        help="with --errors: how many failed answers, drawn by chance (default: %(default)s)",
+        help="with --errors: number of failed answers, sampled at random (default: %(default)s)",
     )  # fmt: skip
     build_command.root_argument(job)
     job.add_argument(
         "--out",
         type=Path,
         default=Path("annotations.jsonl"),
-        help="the file of answers; a new session adds to it (default: %(default)s)",
+        metavar="FILE",
+        help="file for the judgements; a new session adds to it (default: %(default)s)",
     )
     job.add_argument(
         "--annotator",
         default="annotator",
         metavar="NAME",
-        help="the name of the person who judges (default: %(default)s)",
+        help="name of the person who judges (default: %(default)s)",
     )
     job.add_argument(
         "--live", action="append", default=[], metavar="NAME=PRETRAINED[,OPTION=VALUE]",
-        help="a model that draws heatmaps for sentences that the person writes; PRETRAINED is what medfaith-alignment "
-        "takes, such as gloria:PATH or clip:NAME (repeatable)",
+        help="model that draws heatmaps for sentences that the person writes; PRETRAINED is as in the --model_args of "
+        "medfaith-alignment, such as gloria:PATH or clip:NAME (repeatable; default: none)",
     )  # fmt: skip
     job.add_argument(
         "--port",
         type=int,
         default=7860,
-        help="the port of 127.0.0.1 on which the page is served (default: %(default)s)",
+        metavar="PORT",
+        help="port of 127.0.0.1 on which the page is served (default: %(default)s)",
     )
     job.add_argument(
         "--seed",
         type=int,
         default=0,
-        help="decides the order of the images and the models' letters, or which failed answers are drawn (default: "
-        "%(default)s)",
+        metavar="N",
+        help="seed of the order of the images and of the letters that stand for the models, or of the sample of failed "
+        "answers (default: %(default)s)",
     )
     job.set_defaults(job=_annotate)
 

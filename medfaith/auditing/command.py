@@ -31,26 +31,26 @@ def add_jobs(jobs: Any) -> None:
         allow_abbrev=False,  # lm_eval's own --model begins like our --model_name
         help="ask a model the same rows with and without the image, and say whether it uses the image",
         description="Asks a model the same rows with the image and under controls, and says whether it uses the image. "
-        "Every option that is not listed here goes to lm_eval run, as --model, --model_args, --batch_size and "
-        "--apply_chat_template; medfaith eval --help lists medfaith's models. A run that was stopped goes on where it "
-        "stopped when it is started again.",
+        "Every option that is not listed here goes to lm_eval run, such as --model, --model_args, --batch_size and "
+        "--apply_chat_template; medfaith eval --help lists medfaith's models. To resume a stopped audit, run the same "
+        "command again.",
         epilog="Example: medfaith audit --data medfaith-data --root vindr_cxr=PATH --model hf-multimodal "
         "--model_args pretrained=MODEL --apply_chat_template --limit 500 --out audit",
     )
     evaluation.task_options(job)
     job.add_argument(
         "--benchmarks", nargs="+", choices=tuple(TASKS), metavar="BENCHMARK",
-        help=f"which benchmarks to ask: {', '.join(TASKS)} (default: all of which --data has rows)",
+        help=f"benchmarks to ask: {', '.join(TASKS)} (default: all that have rows in --data)",
     )  # fmt: skip
     job.add_argument(
         "--controls", nargs="+", type=read_control, metavar="CONTROL",
-        help="controls under which to ask; medfaith tasks --controls describes them, and those that the rows of a "
-        f"benchmark cannot support are left out (default: {' '.join(CONTROLS[2])}; rule 1: the first six)",
+        help="controls under which to ask; medfaith tasks --controls describes them; controls that a benchmark's rows "
+        f"do not support are skipped (default: {' '.join(CONTROLS[2])}; rule 1: the first six)",
     )  # fmt: skip
     job.add_argument(
         "--thorough", action="store_true",
-        help=f"ask under all {len(THOROUGH)} controls that the verdict or the tables can use: three kinds of edit, "
-        f"each in four doses, and three harmless changes (default: the {len(CONTROLS[2])} controls above)",
+        help=f"ask under all {len(THOROUGH)} controls that the verdict or the tables can use, including three kinds of "
+        f"edit in four doses each and three harmless changes (default: the {len(CONTROLS[2])} controls above)",
     )  # fmt: skip
     job.add_argument(
         "--wordings", type=whole(0), default=0, metavar="N",
@@ -58,12 +58,12 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     job.add_argument(
         "--rule", type=int, choices=RULES, default=RULES[-1],
-        help="version of the rule that gives the verdict; 1 is that of audits whose audit.json names none "
+        help="version of the rule for the verdict; audits whose audit.json names no version used 1 "
         "(default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
         "--limit", type=whole(0), metavar="N",
-        help="ask this many rows of each task, drawn in proportion to right answers and findings (default: all rows)",
+        help="ask N rows of each task, in which each right answer and finding keeps its share (default: all rows)",
     )  # fmt: skip
     job.add_argument(
         "--margin", type=points, default=5.0, metavar="POINTS",
@@ -71,8 +71,8 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     job.add_argument(
         "--also", type=Path, action="append", default=[], metavar="DIR",
-        help="folder of a finished audit of another model on the same rows: blind_clean.csv then has only rows that "
-        "neither answers right without the image (repeatable; default: this model alone)",
+        help="folder of a finished audit of another model on the same rows: blind_clean.csv then has only the rows "
+        "that no model answers right without the image (repeatable; default: this model alone)",
     )  # fmt: skip
     evaluation.dry_run_option(job)
     job.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the logs and the tables")

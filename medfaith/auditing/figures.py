@@ -360,9 +360,15 @@ def _collect_answers(
 def _compare_readings(
     before: ConditionAnswers, after: ConditionAnswers, *, is_declined_kept: bool = False
 ) -> np.ndarray:
-    """1 where two answers to a row differ, 0 where they are the same, NaN where either is missing; shape (n,).
+    """Compare the readings of the answers under two conditions, row by row.
 
-    is_declined_kept: Whether to decline is an answer like any other.
+    Args:
+        before: Answers of n rows under the first condition.
+        after: Answers to the same rows under the second condition.
+        is_declined_kept: Whether a declined answer counts as an answer; otherwise it is missing.
+
+    Returns:
+        (n,), 1 if the two readings differ, 0 if they are the same, NaN if either is missing.
     """
 
     def select(shown: ConditionAnswers) -> Iterator[Hashable]:

@@ -21,8 +21,8 @@ def add_jobs(jobs: Any) -> None:
     job = jobs.add_parser(
         "compare",
         help="compare models on the same rows: difference, interval, p-value, minimum detectable effect",
-        description="Compares each run with the first one, on the same rows, patient by patient. lm_eval has to run "
-        "with --output_path DIR and --log_samples. Runs that differ in rows, prompt, layout, control, wording or "
+        description="Compares each run with the first one, on the same rows, patient by patient. Run lm_eval with "
+        "--output_path DIR and --log_samples first. Runs that differ in rows, prompt, layout, control, wording or "
         "version are refused.",
         epilog="Example: medfaith compare results/old results/new --fail-below 2",
     )
@@ -32,7 +32,8 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     job.add_argument(
         "--common", action="store_true",
-        help="compare the rows that both runs have, and say how many (default: refuse runs of other rows)",
+        help="compare only the rows that both runs have, and print their number (default: refuse runs with "
+        "different rows)",
     )  # fmt: skip
     job.add_argument(
         "--margin", type=points, default=2.0, metavar="POINTS",
@@ -40,8 +41,8 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     job.add_argument(
         "--fail-below", type=points, metavar="POINTS",
-        help="end with exit status 3 where a model is worse by more percentage points than this, and not by chance; "
-        "0 counts every loss (default: exit status 0 whatever is found)",
+        help="exit with status 3 if a model is significantly worse, by more percentage points than this; 0 counts "
+        "every significant loss (default: exit with status 0 for every result)",
     )  # fmt: skip
     job.set_defaults(job=_run_compare)
 

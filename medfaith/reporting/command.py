@@ -27,8 +27,8 @@ def add_jobs(jobs: Any) -> None:
     job = jobs.add_parser(
         "report",
         help="print a summary of lm_eval's results, and save the papers' tables",
-        description="Prints verdicts or scores with warnings and notes; saves the papers' tables. lm_eval has to run "
-        "with --output_path DIR and --log_samples.",
+        description="Prints verdicts or scores with warnings and notes, and saves the papers' tables. Run lm_eval with "
+        "--output_path DIR and --log_samples first.",
         epilog="Example: medfaith report results --out report",
     )
     job.add_argument(
@@ -37,22 +37,23 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     job.add_argument(
         "--out", type=Path, metavar="DIR",
-        help="save the papers' tables here: report.md, each table as CSV and LaTeX, and pictures (default: save none)",
+        help="save the papers' tables here: report.md, each table as CSV and LaTeX, and figures (default: save none)",
     )  # fmt: skip
     job.add_argument(
         "--html", type=Path, metavar="FILE",
-        help="write the report as one HTML file, too, which opens without a network: verdicts, tables, plots and every "
-        "answer; it holds no picture and no sentence of a report (default: write none)",
+        help="also write the report as one HTML file, which opens without a network: verdicts, tables, plots and every "
+        "answer; it contains no image, unless you give --with-images, and no sentence of a radiology report (default: "
+        "write none)",
     )  # fmt: skip
     job.add_argument(
         "--with-images", action="store_true",
-        help="with --data and --root: put small pictures of the models' inputs into the page (--html) and into "
-        "sheets (--out), with regions, boxes and heatmaps (--heatmaps); the pictures are licensed; do not share them "
-        "(default: no pixel)",
+        help="with --data and --root: add thumbnails of the models' inputs to the page (--html) and to sheets (--out), "
+        "with regions, boxes and heatmaps (--heatmaps); these images are licensed: do not share them (default: add "
+        "no images)",
     )  # fmt: skip
     job.add_argument(
         "--max-cases", type=whole(0), default=200, metavar="N",
-        help="maximum number of questions with pictures (default: %(default)s)",
+        help="with --with-images: maximum number of questions with images (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
         "--markdown", action="store_true", help="print the papers' tables as Markdown (default: print a summary)"
@@ -60,36 +61,39 @@ def add_jobs(jobs: Any) -> None:
     job.add_argument(
         "--results-yaml", type=Path, metavar="DIR",
         help="write the scores as files .eval_results/*.yaml for the models' repositories on the Hub, in a folder for "
-        "each model; takes --org, too (default: write none)",
+        "each model; needs --org (default: write none)",
     )  # fmt: skip
     job.add_argument(
-        "--org", help="with --results-yaml: the organisation on the Hub whose data sets hold the rows (default: none)"
+        "--org",
+        metavar="ORG",
+        help="with --results-yaml: organisation on the Hub whose data sets have the rows (default: none)",
     )
     job.add_argument(
         "--annotations", type=Path, action="append", default=[], metavar="FILE",
-        help="a file of answers that medfaith annotate wrote; adds tables of people's judgements (repeatable)",
+        help="file of answers that medfaith annotate wrote; adds tables of people's judgements (repeatable)",
     )  # fmt: skip
     job.add_argument(
         "--data",
-        help="the folder that medfaith build wrote, or a Hub organisation; with --annotations it adds Figure 16 of "
-        "That's the Wrong Lung!, with --heatmaps the pictures of SurgXBench (default: leave them out)",
+        metavar="DIR|ORG",
+        help="folder that medfaith build wrote, or organisation on the Hub; with --annotations it adds Figure 16 of "
+        "That's the Wrong Lung!, with --heatmaps the frames of SurgXBench (default: omit both)",
     )
     job.add_argument(
         "--compare", action="store_true",
-        help="add a table that compares the model of each RESULTS with that of the first, as medfaith compare does",
+        help="add a table that compares each model with the model of the first RESULTS, as medfaith compare does",
     )  # fmt: skip
     job.add_argument(
         "--rows", type=Path, metavar="FILE",
-        help="count only the rows that this csv names in its column id, as blind_clean.csv of medfaith audit does "
-        "(default: count all rows)",
+        help="count only the rows whose ids are in the column id of this CSV file, such as blind_clean.csv of medfaith "
+        "audit (default: count all rows)",
     )  # fmt: skip
     build_command.root_argument(job)
     sheet = job.add_argument_group(
         "frames of SurgXBench",
         "With --out, --data and --root: a contact sheet of frames with the models' heatmaps, and frames "
-        "before and after the region that a model attends to is painted black.",
+        "before and after the region of a model's attention is painted black.",
     )
-    sheet.add_argument("--heatmaps", type=Path, metavar="DIR", help="the folder that medfaith eval --heatmaps filled")
+    sheet.add_argument("--heatmaps", type=Path, metavar="DIR", help="folder that medfaith eval --heatmaps wrote")
     extractor.add_options(job)
     job.set_defaults(job=_run_report)
 

@@ -19,6 +19,15 @@ from .options import build_install_error, build_number_parser
 from .recipes import GOLD, RECIPES, SILVER, Options
 
 CACHE = 4.0  # GiB
+SUMMARIES = {  # recipe -> its line in the help
+    "retrained": "train GLoRIA on images and their sentences with its own contrastive loss",
+    "word_masking": "train GLoRIA on images and their sentences, in which 30% of the words are masked",
+    "clinical_masking": "train GLoRIA on images and their sentences, in which half of the clinical terms are masked",
+    "no_attn": "train GLoRIA on images and their sentences, with a learned vector for words without a region",
+    "abnormal": "train GLoRIA on images and only their sentences about an abnormality",
+    "30_shot": "train the attention of GLoRIA on the boxes of 30 sentences (supervised; usually with --init)",
+    "rand_sents": "train GLoRIA on images with sentences of other images (a control that should not help)",
+}
 
 
 def add_jobs(jobs: Any) -> None:
@@ -29,106 +38,122 @@ def add_jobs(jobs: Any) -> None:
     """
     job = jobs.add_parser(
         "train",
-        help="train a GLoRIA by a recipe of That's the Wrong Lung!, or any vision-language model",
-        description="Trains a GLoRIA by a recipe of That's the Wrong Lung! (section 4.1), or any open vision-language "
-        "model (lora, full, loba). medfaith train RECIPE --help lists the options of each.",
+        help="fine-tune a vision-language model, or train GLoRIA by a recipe of That's the Wrong Lung!",
+        description="Fine-tunes any open vision-language model (lora, full, loba), or trains GLoRIA by one of the "
+        "other recipes, which are those of That's the Wrong Lung! (section 4.1). "
+        "medfaith train RECIPE --help lists the options of each.",
         epilog="Example: medfaith train lora --benchmark heal --pretrained MODEL --data medfaith-data --root "
         "vindr_cxr=PATH --out adapter",
     )
     recipes = job.add_subparsers(metavar="RECIPE", required=True)
-    for name, recipe in RECIPES.items():
-        _add_recipe(recipes, name, recipe)
+    for name in RECIPES:
+        _add_recipe(recipes, name, SUMMARIES[name])
     add_lora(recipes)
     add_loba(recipes)
 
 
-def _add_recipe(recipes: Any, name: str, recipe: Any) -> None:
+def _add_recipe(recipes: Any, name: str, summary: str) -> None:
     job = recipes.add_parser(
         name,
-        help="train a GLoRIA by this recipe of That's the Wrong Lung!",
-        description=f"Trains a GLoRIA by the recipe {name} of That's the Wrong Lung! (section 4.1). The paper trains "
-        "on the silver sentences of a build, which have splits of their own. The gold sentences are split by patient: "
-        "60% training, 20% validation, 20% held out; --limit moves no patient to another part. The command writes "
-        "FILE.ckpt and the record FILE.ckpt.json: the patients of each part, the gold patients that the model has "
-        "seen, the losses, and AUROC on the held-out sentences before and after training.",
+        help=summary.replace("%", "%%"),
+        description=f"{summary[0].upper()}{summary[1:]}: the recipe {name} of That's the Wrong Lung! (section 4.1). "
+        "The paper trains on the silver sentences of a build, which have splits of their own. The gold sentences are "
+        "split by patient: 60% training, 20% validation, 20% held out; --limit moves no patient to another part. The "
+        "command writes the checkpoint FILE and the record FILE.json: the patients of each part, the gold patients "
+        "that the model has seen, the losses, and AUROC on the held-out sentences before and after training.",
         epilog=f"Example: medfaith train {name} --data medfaith-data --root mimic_cxr=PATH --out {name}.ckpt. Then "
         f"run medfaith eval --model medfaith-alignment --model_args pretrained=gloria:{name}.ckpt --patients "
         f"{name}.ckpt.json ..., which asks only about patients that neither the model nor the model that it started "
         "from has seen. A model trained on silver alone has seen no gold patient and needs no --patients.",
     )
-    job.add_argument("--data", required=True, help="what medfaith build wrote, or a Hub organisation")
+    job.add_argument(
+        "--data", required=True, metavar="DIR|ORG", help="folder that medfaith build wrote, or organisation on the Hub"
+    )
     build_command.root_argument(job)
     job.add_argument(
         "--config",
         default=GOLD,
         choices=(GOLD, SILVER),
-        help="which sentences to train on; silver takes medfaith build wrong-lung --config silver first "
+        help="sentences to train on; for silver, run medfaith build wrong-lung --config silver first "
         "(default: %(default)s)",
     )
-    job.add_argument("--out", required=True, type=Path, metavar="FILE.ckpt", help="the checkpoint to write")
+    job.add_argument("--out", required=True, type=Path, metavar="FILE", help="checkpoint to write (.ckpt)")
     job.add_argument(
         "--init",
         type=Path,
-        metavar="FILE.ckpt",
-        help="the checkpoint to start from; its record next to it is read, too (default: random weights)",
+        metavar="FILE",
+        help="checkpoint to start from; the record next to it is read, too (default: random weights)",
     )
     job.add_argument(
         "--image-encoder",
-        metavar="NAME",
-        help="without --init: start the image encoder from the weights of this ResNet-50, a file of torchvision's or a "
-        "folder or Hub name of timm's; the paper's are timm/resnet50.tv_in1k (default: random weights)",
+        metavar="MODEL",
+        help="without --init: initial weights of the image encoder, a ResNet-50: a file from torchvision, or a folder "
+        "or Hub name from timm; the paper uses timm/resnet50.tv_in1k (default: random weights)",
     )
     job.add_argument(
         "--text-encoder",
-        metavar="NAME",
-        help="without --init: start the text encoder from the weights of the BERT in this folder or of this Hub name; "
-        f"the paper's are {TEXT_MODEL} (default: random weights)",
+        metavar="MODEL",
+        help="without --init: initial weights of the text encoder: folder or Hub name of a BERT; the paper uses "
+        f"{TEXT_MODEL} (default: random weights)",
     )
     job.add_argument(
         "--text-model",
-        metavar="NAME",
-        help="folder or Hub name of the BERT whose tokenizer the model reads with (default: that of --text-encoder, or "
+        metavar="MODEL",
+        help="folder or Hub name of the BERT whose tokenizer to use (default: the model of --text-encoder, or "
         f"{TEXT_MODEL})",
     )
     job.add_argument(
         "--tiny",
         action="store_true",
-        help="without --init: make every encoder small that has random weights, to try the command",
+        help="without --init: make encoders with random weights small, to try the command",
     )
     job.add_argument(
         "--seed",
         type=whole(above=-1),
         default=0,
-        help="seed of the weights and of what is drawn (default: %(default)s)",
+        metavar="N",
+        help="seed of the random weights and of all random choices (default: %(default)s)",
     )
     job.add_argument(
         "--epochs",
         type=whole(above=0),
-        help="train for at most so many epochs; for 30_shot, steps (default: 50; for 30_shot: 500)",
+        metavar="N",
+        help="maximum number of epochs; for 30_shot, of steps (default: 50; for 30_shot: 500)",
     )
     job.add_argument(
-        "--batch-size", type=whole(above=1), default=Options.batch_size, help="images of a batch (default: %(default)s)"
+        "--batch-size",
+        type=whole(above=1),
+        default=Options.batch_size,
+        metavar="N",
+        help="number of images in a batch (default: %(default)s)",
     )
     job.add_argument(
         "--lr",
         type=build_number_parser("a positive number", lambda value: value > 0),
         default=Options.lr,
+        metavar="NUMBER",
         help="learning rate of Adam (default: %(default)s)",
     )
-    job.add_argument("--device", default=Options.device, help="where to train: cpu, cuda, ... (default: %(default)s)")
     job.add_argument(
-        "--limit", type=whole(above=0), metavar="N", help="take only the first N sentences of each split (default: all)"
+        "--device", default=Options.device, metavar="DEVICE", help="device: cpu, cuda, ... (default: %(default)s)"
     )
     job.add_argument(
-        "--workers", type=whole(above=0), default=4, help="how many images to open at a time (default: %(default)s)"
+        "--limit", type=whole(above=0), metavar="N", help="use only the first N sentences of each split (default: all)"
+    )
+    job.add_argument(
+        "--workers",
+        type=whole(above=0),
+        default=4,
+        metavar="N",
+        help="number of images to open at a time (default: %(default)s)",
     )
     job.add_argument(
         "--image-cache",
         type=build_number_parser("a number of GiB, 0 or more", lambda value: value >= 0),
         default=CACHE,
         metavar="GIB",
-        help="memory for images; all of silver's take 12 GiB, and what does not fit is opened again in each epoch "
-        "(default: %(default)s)",
+        help="memory for images; those of silver take 12 GiB, and images that do not fit are opened again in each "
+        "epoch (default: %(default)s)",
     )
     job.set_defaults(job=_train, recipe=name)
 

@@ -49,17 +49,22 @@ def add_rows(job: Any) -> None:
     job.add_argument(
         "--pretrained", required=True, metavar="MODEL", help="folder or Hub name of the model to start from"
     )
-    job.add_argument("--data", required=True, help="what medfaith build wrote, or a Hub organisation")
+    job.add_argument(
+        "--data", required=True, metavar="DIR|ORG", help="folder that medfaith build wrote, or organisation on the Hub"
+    )
     build_command.root_argument(job)
     job.add_argument(
-        "--out", required=True, type=Path, metavar="FOLDER", help="the folder for what is trained: a new one"
+        "--out", required=True, type=Path, metavar="DIR", help="new folder for the trained weights and the record"
     )
     job.add_argument(
         "--source", choices=SOURCES, default=SOURCES[0],
-        help="of HEAL-MedVQA, the source of the images (default: %(default)s)",
+        help="source of the images of HEAL-MedVQA (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
-        "--limit", type=whole(above=0), metavar="N", help="learn from only N rows, taken at equal steps (default: all)"
+        "--limit",
+        type=whole(above=0),
+        metavar="N",
+        help="learn from only N rows, sampled at equal steps (default: all)",
     )
 
 
@@ -72,32 +77,40 @@ def add_settings(job: Any) -> None:
     settings = Settings()
     job.add_argument(
         "--lr", type=build_number_parser("a positive number", lambda value: value > 0), default=settings.lr,
+        metavar="NUMBER",
         help="learning rate of AdamW; the papers print none (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
         "--epochs", type=build_number_parser("a positive number", lambda value: value > 0), default=settings.epochs,
-        help="how often the model sees all rows (default: %(default)s)",
+        metavar="NUMBER",
+        help="passes over all rows; may be a fraction (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
-        "--batch-size", type=whole(above=0), default=settings.batch, help="rows at a time (default: %(default)s)"
+        "--batch-size",
+        type=whole(above=0),
+        default=settings.batch,
+        metavar="N",
+        help="number of rows in a batch (default: %(default)s)",
     )
     job.add_argument(
-        "--accumulate", type=whole(above=0), default=settings.accumulate,
-        help="batches of one step of learning (default: %(default)s)",
+        "--accumulate", type=whole(above=0), default=settings.accumulate, metavar="N",
+        help="number of batches in an optimizer step (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
-        "--save-every", type=whole(above=0), default=settings.save_every, metavar="STEPS",
-        help="steps from one checkpoint to the next (default: %(default)s)",
+        "--save-every", type=whole(above=0), default=settings.save_every, metavar="N",
+        help="write a checkpoint every N steps (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
         "--dtype", default="auto", choices=("auto", "float32", "bfloat16", "float16"),
-        help="how the model's own weights are kept (default: %(default)s, as they are stored)",
+        help="data type of the model's weights (default: %(default)s, the type in which they are stored)",
     )  # fmt: skip
     job.add_argument(
         "--device", default="", choices=("", "cpu", "cuda"), metavar="DEVICE",
-        help="where to train: cpu or cuda (default: a GPU where there is one)",
+        help="device: cpu or cuda (default: the GPU if there is one)",
     )  # fmt: skip
-    job.add_argument("--seed", type=whole(above=-1), default=0, help="seed of what is drawn (default: %(default)s)")
+    job.add_argument(
+        "--seed", type=whole(above=-1), default=0, metavar="N", help="seed of all random choices (default: %(default)s)"
+    )
 
 
 def add_shape(job: Any) -> None:
@@ -108,16 +121,16 @@ def add_shape(job: Any) -> None:
     """
     lora = Lora()
     job.add_argument(
-        "--rank", type=whole(above=0), default=lora.rank,
-        help="rank of LoRA's matrices; CXR-ContraBench prints 16 (default: %(default)s)",
+        "--rank", type=whole(above=0), default=lora.rank, metavar="N",
+        help="rank of LoRA's matrices; the paper of CXR-ContraBench uses 16 (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
-        "--alpha", type=whole(above=0), default=lora.alpha,
-        help="LoRA's alpha: the matrices count alpha / rank times (default: %(default)s)",
+        "--alpha", type=whole(above=0), default=lora.alpha, metavar="N",
+        help="LoRA's alpha: the product of the matrices is scaled by alpha / rank (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
         "--dropout", type=build_number_parser("a number from 0 to less than 1", lambda value: 0 <= value < 1),
-        default=lora.dropout, help="share of LoRA's inputs that are left out at random (default: %(default)s)",
+        default=lora.dropout, metavar="NUMBER", help="dropout rate of LoRA's inputs (default: %(default)s)",
     )  # fmt: skip
 
 

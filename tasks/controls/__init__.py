@@ -1,4 +1,4 @@
-"""Controls: the same rows and questions with an image that shows less, or something else.
+"""Controls: the same rows and questions with a reduced or different image.
 
 A right answer without the image does not depend on the image. A control changes the images of a task's rows when they
 are opened. Rows, order and prompts stay the same, and answers pair by the id of the row.
@@ -14,20 +14,20 @@ from ...loaders.errors import InputError
 
 CONTROLS = {  # name -> description of the image
     "none": "no image, only the question",
-    "blank": "an even image of the image's mean colour",
-    "noise": "the image's own pixels in another order",
-    "other": "another patient's image of the same view, whose right answer differs",
-    "other_same": "another patient's image of the same view, whose right answer is the same",
-    "occluded": "the image with what is asked about painted out",
-    "occluded_elsewhere": "the image with a region of the same shape painted out that is not asked about",
-    "transplanted": "the image with another patient's tissue, without what is asked about, in its place",
-    "transplanted_elsewhere": "the image with that patient's tissue at a place that is not asked about",
-    "blurred": "the image with what is asked about blurred beyond recognition",
-    "blurred_elsewhere": "the image with a region of the same shape blurred that is not asked about",
-    "only_target": "what is asked about, with everything else painted out",
-    "flipped": "the image with left and right exchanged; what is right changes with it",
-    "cropped": "the image without a few per cent at each side; what is right stays",
-    "recoded": "the image rescaled by 3% and back, and saved as JPEG; what is right stays",
+    "blank": "a uniform image in the mean colour of the image",
+    "noise": "the pixels of the image in random order",
+    "other": "another patient's image of the same view, with a different right answer",
+    "other_same": "another patient's image of the same view, with the same right answer",
+    "occluded": "the image with the target of the question painted out",
+    "occluded_elsewhere": "the image with an unrelated region of the same shape painted out",
+    "transplanted": "the image with the target replaced by another patient's tissue without it",
+    "transplanted_elsewhere": "the image with an unrelated region replaced by that patient's tissue",
+    "blurred": "the image with the target blurred beyond recognition",
+    "blurred_elsewhere": "the image with an unrelated region of the same shape blurred",
+    "only_target": "the target alone, with all other pixels painted out",
+    "flipped": "the image with left and right exchanged; the right answer changes with it",
+    "cropped": "the image without a few per cent at each side; the right answer stays",
+    "recoded": "the image scaled by 3% and back, and saved as JPEG; the right answer stays",
 }
 EDITS = ("occluded", "transplanted", "blurred")  # edits of the target; each also exists with ELSEWHERE
 ELSEWHERE = "_elsewhere"  # suffix of an edit of a region other than the target

@@ -71,13 +71,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--task",
         action="append",
         required=True,
-        help="a task or group of medfaith tasks --list, or GROUP::TASK; repeatable",
+        metavar="TASK",
+        help="task or group of medfaith tasks --list, or GROUP::TASK (repeatable)",
     )
     parser.add_argument(
-        "--filter", help="the filter that reads answers of CXR-ContraBench: b0, m1, ... (default: the task's first)"
+        "--filter",
+        metavar="NAME",
+        help="filter that reads answers of CXR-ContraBench: b0, m1, ... (default: the task's first)",
     )
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="FOLDER", help="a new folder, for lmms-eval's --include_path"
+        "--out", type=Path, required=True, metavar="DIR", help="new folder, for lmms-eval's --include_path"
     )
     return writing.run_command(_write, parser, argv)
 

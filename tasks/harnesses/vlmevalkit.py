@@ -93,8 +93,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m medfaith.tasks.harnesses.vlmevalkit",
         description="Write a task of medfaith as a TSV file for VLMEvalKit.",
     )
-    parser.add_argument("task", metavar="TASK", help="a task of medfaith tasks --list, or GROUP::TASK")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE.tsv", help="the file to write")
+    parser.add_argument("task", metavar="TASK", help="task of medfaith tasks --list, or GROUP::TASK")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="file to write (.tsv)")
     parser.add_argument("--embed", action="store_true", help="write pixels (base64) instead of paths")
     return writing.run_command(_write, parser, argv)
 

@@ -45,18 +45,20 @@ def run_command(
     Returns:
         The exit status.
     """
-    parser.add_argument("--data", required=True, help="the folder that medfaith build wrote, or a Hub organisation")
+    parser.add_argument(
+        "--data", required=True, metavar="DIR|ORG", help="folder that medfaith build wrote, or organisation on the Hub"
+    )
     parser.add_argument(
         "--root",
         action="append",
         default=[],
         metavar="SOURCE=PATH",
-        help="the folder with a source's licensed images; repeatable",
+        help="folder with the licensed images of a source (repeatable)",
     )
     parser.add_argument(
         "--skip-missing-images",
         action="store_true",
-        help="leave out rows with a missing or broken image (default: stop)",
+        help="skip rows with a missing or broken image (default: stop)",
     )
     arguments = parser.parse_args(argv)
     arguments.where = (arguments.data, arguments.root, arguments.skip_missing_images)

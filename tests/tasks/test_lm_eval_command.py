@@ -158,6 +158,8 @@ def test_the_report_of_plain_lm_eval(run, tmp_path, capsys):
         (["--model", "oracle", "--config", "CONFIG"], "does not look at the image"),
         (["--model", "nosuch", "--tasks", "medfaith_contrabench"], "nosuch"),
         ([], "--model and --tasks: not given"),
+        (["--config", "nosuch.yaml", "--tasks", "medfaith_contrabench"], "what to do: correct the path of --config"),
+        (["--model", "oracle", "--tasks", "medfaith_contrabench", "--log_samples"], "what to do: correct the options"),
         (["--use_cache", "c", "--model", "oracle", "--tasks", "x"], "does not look at the image"),
         (["--cache_requests=true", "--model", "oracle", "--tasks", "x"], "does not look at the image"),
         (["--model", "oracle", "--tasks", "x", "--metadata", "{}"], "medfaith eval sets it"),

@@ -35,7 +35,7 @@ def find_differences(staged: Path, name: str, generate: Generate) -> Iterator[In
 
 
 def _compare(ours: Path, generated: Path) -> str:
-    """Describe what is wrong with a file; "" if nothing is."""
+    """Describe the fault of a file; "" if it has none."""
     if ours.is_symlink():
         return "is a link"
     if not generated.exists():

@@ -11,7 +11,7 @@ DIGEST = 64  # hexadecimal digits of a SHA-256, the longest that is published
 BLOB, PIECE = 56, 16
 _PATTERNS = {
     # Tab, line feed and carriage return are the only control characters of a text. Invalid UTF-8 is read as
-    # lone surrogates, and readers replace what they cannot decode by U+FFFD.
+    # lone surrogates, and readers replace undecodable bytes by U+FFFD.
     "a control character, or bytes that are no UTF-8": "[\0-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffd]",
     "escaped bytes": r"(?:\\+x[0-9a-fA-F]{2}.{0,2}){4}|(?:%[0-9A-F]{2}.?){6}|(?:\\+u00[0-9a-fA-F]{2}.{0,2}){4}",
     "a data URI": r"(?i:data:(?:image|application|video)/|;base64,)",

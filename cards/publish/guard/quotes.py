@@ -104,7 +104,7 @@ def iterate_source_texts(publication: Publication) -> Iterator[Text]:
 
 
 def list_quoted_columns(publication: Publication) -> list[str]:
-    """List the columns in the source's own words, as the benchmark names them for the source of this build.
+    """List the columns in the source's own words, which the benchmark declares for the source of this build.
 
     Args:
         publication: The build.

@@ -30,28 +30,29 @@ def add_loba(recipes: Any) -> None:
     """
     job = recipes.add_parser(
         "loba",
-        help="train a vision-language model to localize before it answers (HEAL-MedVQA, section 4.1)",
-        description="Trains a vision-language model to say where it looks before it answers, as LobA does "
-        '(HEAL-MedVQA, section 4.1): "The location of the left lung is at <SEG>. The answer is Yes." The state of '
-        "<SEG> prompts the mask decoder of a SAM, which learns the mask of the anatomy. The command writes the "
-        "adapter, the decoder and a record of what was seen into FOLDER. A command that was killed goes on from its "
-        "last checkpoint.",
+        help="train any open vision-language model to localize before it answers (LobA of HEAL-MedVQA)",
+        description="Trains a vision-language model to name the location before the answer, as LobA does (HEAL-MedVQA, "
+        'section 4.1): "The location of the left lung is at <SEG>. The answer is Yes." The hidden state of <SEG> '
+        "prompts the mask decoder of a SAM, which learns the mask of the anatomy. The command writes the adapter, the "
+        "decoder and a record of the rows that the model has seen to DIR. To resume a stopped training from its last "
+        "checkpoint, run the same command again.",
         epilog="Example: medfaith train loba --pretrained MODEL --data medfaith-data --root vindr_cxr=PATH --out loba. "
         "Then run medfaith eval --model medfaith-hf-vlm --model_args "
         "pretrained=MODEL,decoding=loba,regions=loba:loba ...",
     )
     add_rows(job)
     job.add_argument(
-        "--sam", default=SAM, metavar="NAME",
-        help="folder or Hub name of the SAM whose mask decoder learns (default: %(default)s, which is MedSAM)",
+        "--sam", default=SAM, metavar="MODEL",
+        help="folder or Hub name of the SAM whose mask decoder is trained (default: %(default)s, which is MedSAM)",
     )  # fmt: skip
     job.add_argument(
         "--weight", type=build_number_parser("a number, 0 or more", lambda value: value >= 0), default=1.0,
-        help="lambda, the weight of the losses of masks; the paper prints none (default: %(default)s)",
+        metavar="NUMBER",
+        help="lambda, the weight of the mask loss; the paper does not print it (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
         "--train-encoder", action="store_true",
-        help="let SAM's image encoder learn, too, as one with random weights must (default: it stays as it is)",
+        help="also train SAM's image encoder, which is needed if its weights are random (default: keep it frozen)",
     )  # fmt: skip
     add_shape(job)
     add_settings(job)

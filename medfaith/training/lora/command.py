@@ -43,14 +43,17 @@ def _add_recipe(recipes: Any, name: str, weights: str, next_step: str) -> None:
     job = recipes.add_parser(
         name,
         help=f"fine-tune any open vision-language model ({weights}) on a benchmark's training rows",
-        description=f"Fine-tunes a vision-language model ({weights}), as the papers do with their baselines (LoRA): on "
-        "the training rows of HEAL-MedVQA (section 5), or on the balanced set of CXR-ContraBench (Appendix H). It asks "
-        "as the tasks ask, and learns the right answer. The command writes what was trained, and a record of what it "
-        "has seen, into FOLDER. A command that was killed goes on from its last checkpoint when it is run again.",
+        description=f"Fine-tunes a vision-language model ({weights}) on the training rows of HEAL-MedVQA (section 5), "
+        "or on the balanced set of CXR-ContraBench (Appendix H). The papers do so with LoRA. The model gets the "
+        "prompts of the tasks and learns the right answers. The command writes the trained weights and a record of the "
+        "rows that the model has seen to DIR. To resume a stopped training from its last checkpoint, run the same "
+        "command again.",
         epilog=f"Example: medfaith train {name} --benchmark heal --pretrained MODEL --data medfaith-data --root "
         f"vindr_cxr=PATH --out trained. {next_step}",
     )
-    job.add_argument("--benchmark", required=True, choices=BENCHMARKS, help="whose training rows the model learns from")
+    job.add_argument(
+        "--benchmark", required=True, choices=BENCHMARKS, help="benchmark whose training rows to learn from"
+    )
     add_rows(job)
     if name == "lora":
         add_shape(job)
