@@ -133,7 +133,10 @@ def _create_locked_folder(parent: Path, stack: ExitStack) -> Path:
 
     while True:
         with ExitStack() as cleanup:
-            outer = tempfile.TemporaryDirectory(prefix=_SCRATCH, suffix=".partial", dir=parent)
+            # Another process may try the lock during the removal and so add a file; it then removes the folder itself.
+            outer = tempfile.TemporaryDirectory(
+                prefix=_SCRATCH, suffix=".partial", dir=parent, ignore_cleanup_errors=True
+            )
             folder = Path(cleanup.enter_context(outer)) / "files"
             with suppress(FileNotFoundError):  # another process removed it as a leftover before it had its lock
                 cleanup.enter_context(FileLock(folder.with_name(".lock")))

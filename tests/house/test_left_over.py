@@ -192,6 +192,24 @@ def test_a_temporary_folder_that_another_process_took_for_a_left_one_is_made_ane
     assert (len(removed), list_names(tmp_path)) == (1, [])
 
 
+def test_a_temporary_folder_that_another_process_locks_during_its_removal_is_left_to_it(tmp_path, monkeypatch):
+    remove, locks = os.rmdir, []
+
+    def lock_first(path: Any, **kwargs: Any) -> None:
+        if str(path).endswith(".partial"):
+            locks.append(Path(path) / ".lock")
+            locks[-1].touch()
+        remove(path, **kwargs)
+
+    with scratch_folder(tmp_path) as folder:
+        (folder / "file").touch()
+        monkeypatch.setattr(os, "rmdir", lock_first)
+    monkeypatch.undo()
+    assert [path.exists() for path in locks] == [True]
+    with scratch_folder(tmp_path):
+        assert len(list_names(tmp_path)) == 1
+
+
 def test_logs_that_are_being_written_are_no_results(tmp_path):
     complete_log = write_log(tmp_path / "task" / "none", "m", answered("chexpert_presence", 3, 2, 1))
     write_log(tmp_path / "task" / ".blank.partial", "m", answered("chexpert_presence", 3, 2, 1))
