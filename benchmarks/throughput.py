@@ -137,8 +137,8 @@ def _wrap_timing(stages: dict[str, float], stage: str, function: Callable[..., A
     return call
 
 
-def run(loaded: Any, model: Any) -> tuple[Timed, list[Instance]]:
-    """Run lm-eval once; return times, answers and requests."""
+def run(loaded: Any, model: Any, n_rows: int) -> tuple[Timed, list[Instance]]:
+    """Run lm-eval once on the first rows; return times, answers and requests."""
     lm, stages, instances = model.answering, defaultdict(float), []
 
     def generate(requests: list[Instance]) -> list[str]:
@@ -156,7 +156,7 @@ def run(loaded: Any, model: Any) -> tuple[Timed, list[Instance]]:
         patch.object(lm, "_model_multimodal_generate", _wrap_timing(stages, "generate", forward)),
         patch.object(images, "open_image", _wrap_timing(stages, "images", images.open_image)),
     ):
-        answer(loaded, model)
+        answer(loaded, model, limit=n_rows)
     return Timed(time.perf_counter() - start, stages.pop("answering"), stages, answers), instances
 
 
@@ -210,11 +210,11 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Timed
     models, roots = {}, {name: Path(path) for name, path in metadata["roots"].items()}
     for name in ("hf-multimodal", "medfaith-hf-vlm"):
         model = build_model(["--model", name, *options], [TASK], metadata)
-        models[name] = replace(model, options={**model.options, "limit": arguments.rows}, generation=generation)
+        models[name] = replace(model, generation=generation)
     results_by_name: dict[str, list[Timed]] = {name: [] for name in ("bare loop", *models)}
     for _ in range(ROUNDS):
         for name, model in models.items():
-            result, requests = run(loaded, model)
+            result, requests = run(loaded, model, arguments.rows)
             results_by_name[name].append(result)
         lm = models["medfaith-hf-vlm"].answering
         results_by_name["bare loop"].append(run_bare_loop(lm, requests, roots, arguments.batch_size, arguments.tokens))

@@ -154,7 +154,7 @@ def run_audit(request: Request, audit_plan: Plan, model: Model, metadata: Mappin
         InputError: See `run.ask` and `write.read_others`.
         MedfaithError: See `run.ask`.
     """
-    out, tasks, conditions, _ = request.out, *audit_plan
+    out, tasks, conditions = request.out, audit_plan.tasks, audit_plan.conditions
     other_audits = read_others(request.also, tasks, request.margin, request.rule)
     ask({name_of(model): model}, tasks, conditions, metadata, out, rule=request.rule)
     audits = read_audit(out, [name_of(model)], tasks, request.margin, request.rule)

@@ -6,7 +6,6 @@ import base64
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,8 +57,8 @@ def scene(
         task_metadata |= {"heatmaps": str(store)} if task in LOOKED_AT else {}
         loaded = load_tasks(task, task_metadata)
         store_options = {"heatmap": "box", "store": str(store)} if task in LOOKED_AT else {}
-        model = replace(build_reference_model("oracle", **store_options), options={"limit": 4})
-        answer(loaded, model, folder / "logs" / f"{task}_{control}")
+        model = build_reference_model("oracle", **store_options)
+        answer(loaded, model, folder / "logs" / f"{task}_{control}", limit=4)
         documents[task, control or "image"] = loaded["tasks"][task].test_docs()
     command = ["report", str(folder / "logs"), "--data", str(folder / "data"), *root_words(roots)]
     return Scene([*command, "--heatmaps", str(store), "--with-images"], documents)
