@@ -261,6 +261,7 @@ def test_what_a_page_shows_works(page, place, monkeypatch, request):
         request.getfixturevalue("png_only")
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "dask_jobqueue", Mock())  # Slurm is not installed
+    names = {"__name__": "page"}  # a reader runs the blocks of a page one after another
     for language, text in iterate_blocks(page):
         if language == PYTHON:
             # a root in a Python block is written "SOURCE": "/data/..."
@@ -271,7 +272,7 @@ def test_what_a_page_shows_works(page, place, monkeypatch, request):
             placed = text
             for root_text, root in root_by_text.items():
                 placed = placed.replace(root_text, '"{}": "{}"'.format(*root.split("=")))
-            exec(compile(placed, f"{page.name}: {text.splitlines()[0]}", "exec"), {"__name__": "page"})
+            exec(compile(placed, f"{page.name}: {text.splitlines()[0]}", "exec"), names)
         for arguments in parse_commands(text) if language == SHELL else []:
             print(f"{page.name}: {shlex.join(arguments)}")
             if is_only_parsed(arguments):
