@@ -125,7 +125,7 @@ def _convert_errors() -> Iterator[None]:
     """Raise lm-eval's errors about wrong options as MedfaithError, with what to do."""
     try:
         yield
-    except (ValueError, KeyError, FileNotFoundError) as error:
+    except (ValueError, KeyError, TypeError, FileNotFoundError) as error:
         action = "correct the options; lm_eval run --help describes them"
         if isinstance(error, FileNotFoundError):
             action = "correct the path of --config"

@@ -159,6 +159,7 @@ def test_the_report_of_plain_lm_eval(run, tmp_path, capsys):
         (["--model", "nosuch", "--tasks", "medfaith_contrabench"], "nosuch"),
         ([], "--model and --tasks: not given"),
         (["--config", "nosuch.yaml", "--tasks", "medfaith_contrabench"], "what to do: correct the path of --config"),
+        (["--config", "LIST"], "YAML root must be a mapping"),
         (["--model", "oracle", "--tasks", "medfaith_contrabench", "--log_samples"], "what to do: correct the options"),
         (["--use_cache", "c", "--model", "oracle", "--tasks", "x"], "does not look at the image"),
         (["--cache_requests=true", "--model", "oracle", "--tasks", "x"], "does not look at the image"),
@@ -172,10 +173,11 @@ def test_medfaith_eval_refuses_with_a_message_and_status_2(
 ):
     """The command writes no file."""
     monkeypatch.chdir(tmp_path)
-    config = tmp_path / "config.yaml"
+    config, no_mapping = tmp_path / "config.yaml", tmp_path / "list.yaml"
     config.write_text("tasks: [x]\nuse_cache: somewhere\n")
-    places = {"CONFIG": str(config), "DATA": str(phantom_build)}
+    no_mapping.write_text("- x\n")
+    places = {"CONFIG": str(config), "LIST": str(no_mapping), "DATA": str(phantom_build)}
     output_options = ["--output_path", "results"] if "DATA" in arguments else []
     assert main(["eval", *(places.get(argument, argument) for argument in arguments), *output_options]) == 2
     assert message in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == [config]
+    assert sorted(tmp_path.iterdir()) == [config, no_mapping]
