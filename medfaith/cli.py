@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(
         prog="medfaith",
-        description="Audits whether medical vision-language models answer from the image.",
+        description="Audit whether medical vision-language models answer from the image.",
         epilog="medfaith JOB --help describes a job. Research only: no result says anything about clinical use.",
     )
     parser.add_argument(

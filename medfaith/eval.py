@@ -35,7 +35,7 @@ def add_jobs(jobs: Any) -> None:
         allow_abbrev=False,  # lm_eval's own --model begins like our --model_name
         help="score a model with lm_eval run and medfaith's tasks and models",
         usage="medfaith eval --model TYPE --model_args NAME=VALUE,... --tasks TASK,... --data DIR|ORG [OPTION ...]",
-        description="Runs lm_eval with medfaith's tasks and models. Every option that is not listed here goes to\n"
+        description="Run lm_eval with medfaith's tasks and models. Every option that is not listed here goes to\n"
         "lm_eval run; lm_eval run --help lists them. Most runs need these:\n\n"
         "  --model TYPE             type of model: one from the list at the end, or one of lm_eval\n"
         "  --model_args NAME=VALUE  model: pretrained=NAME_OR_FOLDER, base_url=URL,model=NAME, ...\n"

@@ -61,7 +61,7 @@ def add_jobs(jobs: Any) -> None:
     job = jobs.add_parser(
         "merge",
         help="put the shards of medfaith eval --shard together as one run",
-        description="Puts the shards of one medfaith eval together. Results, intervals and sample logs are those of a "
+        description="Put the shards of one medfaith eval together. Results, intervals and sample logs are those of a "
         "run without --shard. Missing or repeated shards and shards of different runs are refused. The command needs "
         "no model, no data and no images. Exit status 3: a server left more than 1% of the rows unanswered.",
         epilog="Example: medfaith merge results/1 results/2 results/3 --out merged",

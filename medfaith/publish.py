@@ -28,7 +28,7 @@ def add_jobs(jobs: Any) -> None:
     job = jobs.add_parser(
         "publish",
         help="publish a build on the Hugging Face Hub: its rows, or the recipe that makes them",
-        description="Publishes a build on the Hugging Face Hub. The licence of the source decides whether its rows go "
+        description="Publish a build on the Hugging Face Hub. The licence of the source decides whether its rows go "
         "there or only the recipe: the command, the counts and a hash of each row. A guard reads every file first.",
         epilog="Example: medfaith publish medfaith-data --org ORG --root openi=PATH --dry-run",
     )
@@ -53,7 +53,7 @@ def add_jobs(jobs: Any) -> None:
     job = jobs.add_parser(
         "publish-metrics",
         help="publish the metrics as Spaces, so that evaluate.load finds them",
-        description='Publishes each metric as a Space on the Hugging Face Hub. evaluate.load("ORG/METRIC") then finds '
+        description='Publish each metric as a Space on the Hugging Face Hub. evaluate.load("ORG/METRIC") then finds '
         "it.",
     )
     job.add_argument(

@@ -86,7 +86,7 @@ def add_jobs(jobs: Any) -> None:
     job = jobs.add_parser(
         "read",
         help=text,
-        description="Reads a file of answers that a person has read, too, and prints how often medfaith reads them "
+        description="Read a file of answers that a person has read, too, and print how often medfaith reads them "
         "rightly, wrongly or not at all. This shows whether medfaith's reading suits your model.",
         epilog='Example line: {"id": "1", "kind": "yes_no", "question": "Is there edema?", "text": "None.", '
         '"gold": "no"}. With the kind "choice", "options" is a list, and "gold" is the index of an option, from 0. '

@@ -23,7 +23,7 @@ def add_jobs(jobs: Any) -> None:
     job = jobs.add_parser(
         "annotate",
         help="judge models' heatmaps, or classify failed answers, in a browser",
-        description="Opens a page on this machine on which a person judges the heatmaps of several models, as "
+        description="Open a page on this machine on which a person judges the heatmaps of several models, as "
         "radiologists do in That's the Wrong Lung! The page hides the names of the models.",
     )
     job.add_argument(

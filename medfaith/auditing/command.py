@@ -30,7 +30,7 @@ def add_jobs(jobs: Any) -> None:
         "audit",
         allow_abbrev=False,  # lm_eval's own --model begins like our --model_name
         help="ask a model the same rows with and without the image, and say whether it uses the image",
-        description="Asks a model the same rows with the image and under controls, and says whether it uses the image. "
+        description="Ask a model the same rows with the image and under controls, and say whether it uses the image. "
         "Every option that is not listed here goes to lm_eval run, such as --model, --model_args, --batch_size and "
         "--apply_chat_template; medfaith eval --help lists medfaith's models. To resume a stopped audit, run the same "
         "command again.",

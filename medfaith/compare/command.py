@@ -21,7 +21,7 @@ def add_jobs(jobs: Any) -> None:
     job = jobs.add_parser(
         "compare",
         help="compare models on the same rows: difference, interval, p-value, minimum detectable effect",
-        description="Compares each run with the first one, on the same rows, patient by patient. Run lm_eval with "
+        description="Compare each run with the first one, on the same rows, patient by patient. Run lm_eval with "
         "--output_path DIR and --log_samples first. Runs that differ in rows, prompt, layout, control, wording or "
         "version are refused.",
         epilog="Example: medfaith compare results/old results/new --fail-below 2",

@@ -27,7 +27,7 @@ def add_jobs(jobs: Any) -> None:
     job = jobs.add_parser(
         "report",
         help="print a summary of lm_eval's results, and save the papers' tables",
-        description="Prints verdicts or scores with warnings and notes, and saves the papers' tables. Run lm_eval with "
+        description="Print verdicts or scores with warnings and notes, and save the papers' tables. Run lm_eval with "
         "--output_path DIR and --log_samples first.",
         epilog="Example: medfaith report results --out report",
     )

@@ -39,7 +39,7 @@ def add_jobs(jobs: Any) -> None:
     job = jobs.add_parser(
         "train",
         help="fine-tune a vision-language model, or train GLoRIA by a recipe of That's the Wrong Lung!",
-        description="Fine-tunes any open vision-language model (lora, full, loba), or trains GLoRIA by one of the "
+        description="Fine-tune any open vision-language model (lora, full, loba), or train GLoRIA by one of the "
         "other recipes, which are those of That's the Wrong Lung! (section 4.1). "
         "medfaith train RECIPE --help lists the options of each.",
         epilog="Example: medfaith train lora --benchmark heal --pretrained MODEL --data medfaith-data --root "

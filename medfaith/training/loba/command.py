@@ -31,7 +31,7 @@ def add_loba(recipes: Any) -> None:
     job = recipes.add_parser(
         "loba",
         help="train any open vision-language model to localize before it answers (LobA of HEAL-MedVQA)",
-        description="Trains a vision-language model to name the location before the answer, as LobA does (HEAL-MedVQA, "
+        description="Train a vision-language model to name the location before the answer, as LobA does (HEAL-MedVQA, "
         'section 4.1): "The location of the left lung is at <SEG>. The answer is Yes." The hidden state of <SEG> '
         "prompts the mask decoder of a SAM, which learns the mask of the anatomy. The command writes the adapter, the "
         "decoder and a record of the rows that the model has seen to DIR. To resume a stopped training from its last "

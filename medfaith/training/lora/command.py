@@ -43,7 +43,7 @@ def _add_recipe(recipes: Any, name: str, weights: str, next_step: str) -> None:
     job = recipes.add_parser(
         name,
         help=f"fine-tune any open vision-language model ({weights}) on a benchmark's training rows",
-        description=f"Fine-tunes a vision-language model ({weights}) on the training rows of HEAL-MedVQA (section 5), "
+        description=f"Fine-tune a vision-language model ({weights}) on the training rows of HEAL-MedVQA (section 5), "
         "or on the balanced set of CXR-ContraBench (Appendix H). The papers do so with LoRA. The model gets the "
         "prompts of the tasks and learns the right answers. The command writes the trained weights and a record of the "
         "rows that the model has seen to DIR. To resume a stopped training from its last checkpoint, run the same "
