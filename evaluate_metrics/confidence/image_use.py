@@ -19,6 +19,7 @@ from .reliance import ALPHA, compute_exceeding_p
 from .score import permutation_test, select_known_pairs
 
 N_PERMUTATIONS = 2000  # permutations of the equality tests, equal to the bootstrap's number of resamples
+N_ADVERSE = 2  # groups that the equality tests add: with one, a model at the margin is called equal in 5.5% of audits
 PERFECT = 0.95  # from this score on, a model may have memorised the images
 MOST_LOST = 0.5  # largest share of the own image's gain that a harmless change may remove
 
@@ -236,10 +237,10 @@ def _compute_equal_p(after: np.ndarray, before: np.ndarray, margin: float, n_tes
     If no row differs, a model that reads the images of a share `margin` of all patients happens to meet none of them:
     (1 - margin) ** patients is the probability of that. With fewer than `FEW` groups rows count singly, and the result
     holds for these groups only (see `reliance.Reliance.p_equal`). Otherwise the test is two one-sided tests, each with
-    one added group that differs fully (`reliance.compute_exceeding_p`), because a bootstrap would treat a change that
+    added groups that differ fully (`reliance.compute_exceeding_p`), because a bootstrap would treat a change that
     is too rare for these rows as no change.
     """
-    options = options | {"alternative": "greater", "n_permutations": N_PERMUTATIONS}
+    options = options | {"alternative": "greater", "n_permutations": N_PERMUTATIONS, "n_adverse": N_ADVERSE}
     known_after, known_before, labels, _ = select_known_pairs(after, before, options["groups"])
     if len(known_after) and np.array_equal(known_after, known_before):
         n_groups = len(known_after) if labels is None else len(np.unique(labels))

@@ -196,6 +196,7 @@ def compute_exceeding_p(
     n_permutations: int = 10_000,
     seed: int = 42,
     alternative: Literal["two-sided", "greater"] = "two-sided",
+    n_adverse: int = 1,
 ) -> float:
     """Compute the p-value of "mean(after) is above mean(before) by no more than the margin".
 
@@ -216,6 +217,7 @@ def compute_exceeding_p(
         n_permutations: Number of random permutations.
         seed: Seed of the generator.
         alternative: "two-sided" or "greater".
+        n_adverse: Number of added groups that contradict the difference.
 
     Returns:
         The p-value, 1 if the difference is not above the margin; NaN with fewer than two groups.
@@ -230,7 +232,8 @@ def compute_exceeding_p(
         p_value = compute_superiority_p(after, before, margin, groups=labels, seed=seed)
         return p_value if alternative == "two-sided" or p_value == 1 else p_value / 2
     size = sizes.mean()
-    excess = np.round(np.append(sums, -size) - margin * np.append(sizes, size), 12)  # equal numbers stay equal
+    adverse = np.full(n_adverse, -size * (1 + margin))
+    excess = np.round(np.append(sums - margin * sizes, adverse), 12)  # equal numbers stay equal
     if not excess.sum() > 0:
         return 1.0
     options = {"n_resamples": n_permutations, "seed": seed, "alternative": alternative}
