@@ -32,7 +32,7 @@ from .proportion import FEW, sum_by_group
 from .reliance import ALPHA, FEWEST, Share, share
 from .score import permutation_test
 
-Name = Literal["depends", "no dependence", "elsewhere", "open", "undefined"]
+Name = Literal["depends", "no dependence", "elsewhere", "open", "unanswered", "undefined"]
 N_KINDS = 2  # number of kinds of edit that must agree
 N_RESAMPLES = 2000
 
@@ -165,7 +165,10 @@ def judge_place(
     - "elsewhere": it is below minus the margin, or two 95% intervals are entirely there, and the model uses the image.
       A model that does not use it, and names one finding without an artefact, loses few right answers to it;
     - "no dependence": it is within the margin;
-    - "open": everything else, including kinds that contradict each other.
+    - "open": everything else, including kinds that contradict each other;
+    - "undefined": no edit was asked.
+
+    The caller gives "unanswered" where too many answers are unread or declined.
 
     Args:
         effects_by_kind: Kind of edit -> effect, for each model and benchmark; empty if none was asked.

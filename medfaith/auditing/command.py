@@ -140,9 +140,9 @@ def _print_result(request: Request, result: Result) -> None:
     if result.n_clean is None:
         _print_lines(["", f"No blind control ({', '.join(BLIND)}) was asked, so there is no blind_clean.csv"])
     else:
-        n_right = result.n_guessed - result.n_clean
         saved_lines.append(
-            f"{out}/blind_clean.csv: {result.n_clean:,} rows; the other {n_right:,} are right without evidence"
+            f"{out}/blind_clean.csv: {result.n_clean:,} of {result.n_guessed:,} rows; the others are right without "
+            "evidence"
         )
     next_commands = [f"medfaith report {shlex.quote(str(out))} --out report  # the papers' tables as Markdown and CSV"]
     print("\n" + summary(report.results, report.notes, Tail(saved_lines, next_commands), audits([out]), [out]), end="")

@@ -319,7 +319,7 @@ def _measure_edits(
     return {
         kind: measure_place_effect(edits_by_kind[kind], is_present, **options)
         for kind in EDITS
-        if WHOLE in edits_by_kind.get(kind, {}) and is_present.any()
+        if WHOLE in edits_by_kind.get(kind, {})
     }
 
 

@@ -176,10 +176,16 @@ def _write_place_sentences(judged: Judged, margin: float, within: str) -> Iterat
     if judged.audit.is_attention:
         yield from _write_place_by_rule_1(judged, margin)
     effects = judged.audit.edits
-    if not effects or judged.place.name == "undefined":
+    if not effects or judged.place.name == "unanswered":
         return
     n = max(effect.effect.n for effect in effects.values())
     reason = format_enough_rows(n, judged.place.n_enough)
+    if not n:
+        yield (
+            "Whether its answers depend on the place that is asked about cannot be told: no row with what is asked "
+            "about in the image has answers to an edit."
+        )
+        return
     if len(effects) < N_KINDS:
         reason = ": one kind of edit shows nothing alone"
     elif judged.image.name not in ("uses", "recalls"):

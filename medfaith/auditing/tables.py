@@ -37,8 +37,8 @@ _IMAGE_WORDS = {
     "undefined": "not asked",
 }  # fmt: skip
 _PLACE_WORDS = {
-    "depends": "yes", "no dependence": "no", "elsewhere": "on another place", "open": "cannot be told",
-    "undefined": "not asked",
+    "depends": "yes", "no dependence": "no", "elsewhere": "on another place",
+    **{name: _IMAGE_WORDS[name] for name in ("open", "unanswered", "undefined")},
 }  # fmt: skip
 
 

@@ -21,7 +21,8 @@ from medfaith.reporting.tables import TITLES
 from .figures import Audited
 
 _PLACE_NAMES: dict[str, PlaceName] = {  # of rule 1 -> in rule 2's words
-    "uses": "depends", "no use": "no dependence", "harmed": "elsewhere", "open": "open", "undefined": "undefined",
+    "uses": "depends", "no use": "no dependence", "harmed": "elsewhere", "open": "open", "unanswered": "unanswered",
+    "undefined": "undefined",
 }  # fmt: skip
 _USES = ("uses", "recalls")  # verdicts on the image that allow one on the place
 
@@ -79,12 +80,12 @@ def _judge_by_rule_2(audits: Sequence[Audited], margin: float) -> Iterator[Judge
     for model in dict.fromkeys(audit.model for audit in audits):
         model_audits = [audit for audit in audits if audit.model == model]
         images = judge_image_use([audit.use for audit in model_audits])
-        edits = [
-            {} if image.name == "unanswered" else audit.edits for audit, image in zip(model_audits, images, strict=True)
-        ]
+        is_judged = [image.name != "unanswered" for image in images]
+        edits = [audit.edits if judged else {} for audit, judged in zip(model_audits, is_judged, strict=True)]
         places = judge_place(edits, [image.name in _USES for image in images], margin)
-        for audit, image, place in zip(model_audits, images, places, strict=True):
-            yield Judged(audit, image, place, verdicts_by_audit[id(audit)])
+        for audit, image, place, judged in zip(model_audits, images, places, is_judged, strict=True):
+            place_verdict = place if judged or not audit.edits else PlaceVerdict("unanswered", math.nan)
+            yield Judged(audit, image, place_verdict, verdicts_by_audit[id(audit)])
 
 
 def _judge_by_rule_1(audits: Sequence[Audited]) -> list[Judged]:
@@ -97,8 +98,8 @@ def _judge_by_rule_1(audits: Sequence[Audited]) -> list[Judged]:
             _judge_known(model_audits, lambda audit: audit.place),
         )
         for audit, image, place in zip(model_audits, images, places, strict=True):
-            image_verdict = ImageVerdict("unanswered", math.nan) if _is_unanswered(audit) else image
             place_verdict = PlaceVerdict(_PLACE_NAMES[place.name], place.p_holm, place.n_enough)
+            image_verdict = ImageVerdict("unanswered", math.nan) if _is_unanswered(audit) else image
             result.append(Judged(audit, image_verdict, place_verdict, {}))
     return result
 
@@ -108,17 +109,17 @@ def _is_unanswered(audit: Audited) -> bool:
 
 
 def _judge_known(audits: Sequence[Audited], get_reliance: Callable[[Audited], Reliance | None]) -> list[ImageVerdict]:
-    """Judge images or places in rule 1's words; "undefined" without figures or with too few answers."""
-    reliances = [None if _is_unanswered(reliance) else get_reliance(reliance) for reliance in audits]
-    judged = iter(verdicts([reliance for reliance in reliances if reliance is not None]))
-    return [
-        ImageVerdict("undefined", math.nan) if reliance is None else _name_by_rule_1(next(judged), reliance)
-        for reliance in reliances
-    ]
+    """Judge images or places in rule 1's words; "undefined" only where no control was asked."""
+    reliances = {audit.benchmark: gain for audit in audits if (gain := get_reliance(audit)) is not None}
+    judged = [audit.benchmark for audit in audits if audit.benchmark in reliances and not _is_unanswered(audit)]
+    by_benchmark = dict(zip(judged, verdicts([reliances[benchmark] for benchmark in judged]), strict=True))
+    missing = {benchmark: ImageVerdict("unanswered", math.nan) for benchmark in reliances}
+    named = {name: _name_by_rule_1(verdict, reliances[name]) for name, verdict in by_benchmark.items()}
+    return [(missing | named).get(audit.benchmark, ImageVerdict("undefined", math.nan)) for audit in audits]
 
 
 def _name_by_rule_1(verdict: Verdict, reliance: Reliance) -> ImageVerdict:
-    """Add to an open verdict the control that failed and the rows that would settle it."""
-    if verdict.name == "open":
-        return ImageVerdict(verdict.name, verdict.p_holm, reliance.best, reliance.n_enough)
+    """Add to an open verdict the control that failed and the rows that would settle it; one patient leaves it open."""
+    if verdict.name in ("open", "undefined"):
+        return ImageVerdict("open", verdict.p_holm, reliance.best, reliance.n_enough)
     return ImageVerdict(verdict.name, verdict.p_holm)

@@ -145,6 +145,49 @@ def test_there_is_no_verdict_where_most_answers_are_unread_or_declined(rule, n_r
     assert ("no verdict: too much is unread or declined" in printed) == (verdict == "unanswered")
 
 
+EDITED = ("occluded", "occluded_elsewhere", "transplanted", "transplanted_elsewhere")
+
+
+@pytest.mark.parametrize("rule", [1, 2])
+@pytest.mark.parametrize(
+    ("category", "n_rows", "answer", "controls", "verdict", "cell"),
+    [
+        ("positive", 120, "Yes", (), "undefined", "not asked"),
+        ("positive", 120, "Yes", EDITED, "no dependence", "no"),
+        ("positive", 120, "No comment.", EDITED, "unanswered", "no verdict"),
+        ("positive", 1, "Yes", EDITED, "open", "cannot be told"),
+    ],
+    ids=["no edit asked", "no row changes", "all declined", "one patient"],
+)
+def test_a_place_is_not_asked_only_without_edits(
+    rule, category, n_rows, answer, controls, verdict, cell, tmp_path, monkeypatch
+):
+    judged = _judge_same_answers(rule, category, n_rows, answer, controls, tmp_path, monkeypatch)
+    assert judged.place.name == verdict
+    *_, place = tables.overview([judged], 0.05).markdown().splitlines()[4].strip("| ").split(" | ")
+    assert place.startswith(cell)
+
+
+def test_rows_without_the_finding_leave_the_place_open_and_say_so(tmp_path, monkeypatch):
+    judged = _judge_same_answers(2, "hallucinated", 30, "No", EDITED, tmp_path, monkeypatch)
+    assert judged.place.name == "open"
+    lines = sentences.write_sentences(judged, 0.05)
+    (sentence,) = (line for line in lines if "depend on the place" in line)
+    assert sentence.endswith("no row with what is asked about in the image has answers to an edit.")
+
+
+def _judge_same_answers(rule, category, n_rows, answer, controls, tmp_path, monkeypatch) -> Judged:
+    """Judge a model that gives one answer to all rows under all conditions."""
+    patch_declined(monkeypatch)
+    docs = [question(n, category) for n in range(n_rows)]
+    for condition in ("image", "none", "other", *controls):
+        path = folder(tmp_path, CLOSED, condition) / "m"
+        write_heal(path, "closed", [(doc, answer) for doc in docs], model="m", task=CLOSED)
+    tasks = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
+    (judged,) = judge(figures.read_audit(tmp_path, ["m"], tasks, 0.05, rule), 0.05)
+    return judged
+
+
 def test_a_model_that_is_right_by_the_wording_only_is_named(tmp_path):
     """The model says Yes correctly under the original wording only; No is right in half of the rows."""
     docs = [question(n, "positive" if n % 2 else "hallucinated") for n in range(80)]

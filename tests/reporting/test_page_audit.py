@@ -108,6 +108,11 @@ def test_every_verdict_has_words_a_sign_and_a_class_of_its_own():
     [
         ({"uses_image": "uses", "depends_on_place": "elsewhere"}, "uses the image", "another place"),
         ({"uses_image": "unanswered"}, "no verdict: too much unread or declined", "no verdict"),
+        (
+            {"uses_image": "unanswered", "depends_on_place": "unanswered"},
+            "no verdict: too much unread or declined",
+            "no verdict",
+        ),
         ({"uses_image": "undefined"}, "not asked", "not asked"),
         ({"uses_image": "a later one"}, "a verdict that this version does not know", "not asked"),
         ({"uses_image": "uses", "depends_on_place": "uses", "rule": None}, "uses the image", "yes"),

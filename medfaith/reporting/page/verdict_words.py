@@ -35,8 +35,7 @@ PLACE_WORDS = {
     "depends": Words("depends on the place that is asked about", "yes", "✓", "yes"),
     "no dependence": Words("does not depend on the place that is asked about", "no", "✗", "no"),
     "elsewhere": Words("depends on another place", "harmed", "↓", "another place"),
-    "open": Words("cannot be told", "open", "?", "cannot be told"),
-    "undefined": IMAGE_WORDS["undefined"],
+    **{name: IMAGE_WORDS[name] for name in ("open", "unanswered", "undefined")},
 }
 OLD_PLACES = {"uses": "depends", "no use": "no dependence", "harmed": "elsewhere"}  # names in older audits
 OLD_UNDEFINED = Words("no verdict: not asked, or too much unread", "unanswered", "–", "no verdict")
