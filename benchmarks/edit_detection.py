@@ -2,10 +2,10 @@
 
     uv run python benchmarks/edit_detection.py
 
-The classifier is a logistic regression on thumbnails and on the strength of edges in each part of the image, with folds
-by image. The table has the area under the ROC curve on images outside the training folds; 0.5 means that edited and
-plain images look the same to it. An edit of an unrelated region should be near 0.5. Otherwise an answer may follow the
-edit and not the removed target. Each control is compared on its own rows. The last lines are for harmless changes.
+The classifier is that of `medfaith audit --thorough` (`medfaith/auditing/edit_detection.py`). The table has the area
+under the ROC curve on images outside the training folds; 0.5 means that edited and plain images look the same to it.
+An edit of an unrelated region should be near 0.5. Otherwise an answer may follow the edit and not the removed target.
+Each control is compared on its own rows. The last lines are for harmless changes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,8 @@ from typing import Any, cast
 
 import numpy as np
 from PIL import Image
-from scipy import ndimage
-from sklearn.decomposition import PCA
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import GroupKFold
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
+from medfaith.auditing.edit_detection import compute_features, measure_detection
 from medfaith.builders import heal_medvqa
 from medfaith.loaders import phantom
 from medfaith.tasks.controls import EDITS, ELSEWHERE, HARMLESS
@@ -34,36 +28,7 @@ from medfaith.tasks.heal import rows as heal
 
 CONTROLS = (*(f"{edit}{place}" for place in (ELSEWHERE, "") for edit in EDITS), *HARMLESS)
 TASKS = (("vindr_cxr", "vindr"), ("mimic_cxr", "mimic"))
-SIDE, PARTS, FOLDS, COMPONENTS = 32, 16, 5, 60
 SEEDS = 3  # synthetic sources
-
-
-def compute_features(image: Image.Image) -> np.ndarray:
-    """Compute a thumbnail, and the strength of edges and of fine grain in each of PARTS x PARTS cells."""
-    grey = image.convert("L")
-    pixels = np.asarray(grey.resize((224, 224), Image.Resampling.BILINEAR), float)
-    edges = np.hypot(ndimage.sobel(pixels, 0), ndimage.sobel(pixels, 1))
-    grain = np.abs(pixels - ndimage.gaussian_filter(pixels, 1))
-    cells = [
-        channel.reshape(PARTS, 224 // PARTS, PARTS, 224 // PARTS).mean((1, 3)).ravel() for channel in (edges, grain)
-    ]
-    return np.concatenate([np.asarray(grey.resize((SIDE, SIDE), Image.Resampling.BOX), float).ravel(), *cells])
-
-
-def compute_auroc(plain: np.ndarray, edited: np.ndarray, images: np.ndarray) -> float:
-    """Compute the cross-validated AUROC of edited against plain images.
-
-    Args:
-        plain: Features of the plain images, shape (n, features).
-        edited: Features of the edited images in the same rows, shape (n, features).
-        images: Image of each row; folds group by image.
-    """
-    values, is_edited = np.concatenate([plain, edited]), np.repeat([0, 1], len(plain))
-    groups, scores = np.tile(images, 2), np.zeros(2 * len(plain))
-    model = make_pipeline(StandardScaler(), PCA(COMPONENTS, random_state=0), LogisticRegression(C=0.1, max_iter=2000))
-    for train, test in GroupKFold(min(FOLDS, len(set(images)))).split(values, is_edited, groups):
-        scores[test] = model.fit(values[train], is_edited[train]).decision_function(values[test])
-    return float(roc_auc_score(is_edited, scores))
 
 
 def iterate_documents(
@@ -116,7 +81,7 @@ def main() -> None:
             areas = []
             for rows in (sorted(features_by_row), common):
                 before, after = (np.stack([by_row[row] for row in rows]) for by_row in (plain, features_by_row))
-                areas.append(compute_auroc(before, after, np.array([image_by_row[row] for row in rows])))
+                areas.append(measure_detection(before, after, [image_by_row[row] for row in rows]).auroc)
             n_images = len({image_by_row[row] for row in features_by_row})
             print(
                 f"{control:24}  {len(features_by_row):5}   {n_images:5}   {areas[0]:.2f}   {areas[1]:.2f}", flush=True

@@ -15,8 +15,9 @@ from medfaith.tasks.controls import BLIND, split_dose
 from medfaith.tasks.wordings import benchmarks, count_wordings
 
 from . import CONTROLS, OTHER, RULES, TASKS, THOROUGH, Rule, find_store
+from .edit_detection import detect_edits
 from .figures import read_audit
-from .plan import Task, plan
+from .plan import ROWS, Task, plan
 from .run import RECORD, ask, list_wording_names, name_of
 from .verdicts import Judged, judge
 from .write import read_others, write_blind_clean, write_tables
@@ -159,7 +160,9 @@ def run_audit(request: Request, audit_plan: Plan, model: Model, metadata: Mappin
     ask({name_of(model): model}, tasks, conditions, metadata, out, rule=request.rule)
     audits = read_audit(out, [name_of(model)], tasks, request.margin, request.rule)
     judged = judge(audits, request.margin)
-    write_tables(out, judged, request.margin)
+    is_detected = request.thorough and request.rule != 1
+    detections = detect_edits(tasks, conditions, {**metadata, "row_ids": str(out / ROWS)}, out) if is_detected else {}
+    write_tables(out, judged, request.margin, detections)
     report = collect([out], controls=False)
     write_page(out / "report.html", report, [out])
     if not {*conditions} & {*BLIND}:

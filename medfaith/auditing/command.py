@@ -50,7 +50,8 @@ def add_jobs(jobs: Any) -> None:
     job.add_argument(
         "--thorough", action="store_true",
         help=f"ask under all {len(THOROUGH)} controls that the verdict or the tables can use, including three kinds of "
-        f"edit in four doses each and three harmless changes (default: the {len(CONTROLS[2])} controls above)",
+        f"edit in four doses each and three harmless changes, and measure how well a classifier detects the edits "
+        f"(default: the {len(CONTROLS[2])} controls above)",
     )  # fmt: skip
     job.add_argument(
         "--wordings", type=whole(0), default=0, metavar="N",

@@ -159,7 +159,7 @@ def _explain_open(verdict: ImageVerdict, image_use: ImageUse) -> str:
         tests["other"] = image_use.other
     difference, n_enough = tests[verdict.failed].difference, verdict.n_enough
     against = "another patient's" if verdict.failed == "other" else verdict.failed
-    rows = f"on the {difference.n:,} {'row' if difference.n == 1 else 'rows'} that have both"
+    rows = f"on the {difference.n:,} {'row that has' if difference.n == 1 else 'rows that have'} both"
     if difference.n_groups < FEWEST:
         n_patients = f"{difference.n_groups} {'patient' if difference.n_groups == 1 else 'patients'}"
         more = f"they are of {n_patients}, and {FEWEST} are the least"

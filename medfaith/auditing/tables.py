@@ -19,14 +19,16 @@ from medfaith.reporting.tables import (
     Column,
     Table,
     count,
+    fraction_interval,
     paired_interval,
     percent,
     points,
     points_interval,
     text,
 )
-from medfaith.tasks.controls import BLIND
+from medfaith.tasks.controls import BLIND, ELSEWHERE
 
+from .edit_detection import Detection
 from .run import IMAGE, ordered
 from .verdicts import Judged
 from .wordings import Wordings
@@ -40,6 +42,11 @@ _PLACE_WORDS = {
     "depends": "yes", "no dependence": "no", "elsewhere": "on another place",
     **{name: _IMAGE_WORDS[name] for name in ("open", "unanswered", "undefined")},
 }  # fmt: skip
+
+_DETECTED = (
+    "Detected: area under the ROC curve of a small classifier that tells edited images from plain ones, at the place "
+    "and elsewhere; 0.5: it sees no traces of the edit, 1: it sees them in all images."
+)
 
 
 def overview(judged: Sequence[Judged], margin: float) -> Table:
@@ -113,8 +120,14 @@ def conditions(judged: Judged) -> Table:
     return Table(_get_table_name(judged, ""), title, columns, rows, [f"Scores {counted}."], n_printed=len(names))
 
 
-def edits(judged: Judged) -> Table | None:
-    """Make the table of what each kind of edit changes; None where no edit was asked, or under rule 1."""
+def edits(judged: Judged, detections: Mapping[str, Detection] | None = None) -> Table | None:
+    """Make the table of what each kind of edit changes; None where no edit was asked, or under rule 1.
+
+    Args:
+        judged: One model on one benchmark.
+        detections: Control -> how well a classifier detects the edit; columns of the table if it was measured.
+    """
+    detections = detections or {}
     rows = [
         [
             judged.audit.model, kind, effect.effect.n, effect.floor.n if effect.floor else None,
@@ -123,6 +136,7 @@ def edits(judged: Judged) -> Table | None:
             effect.net, effect.low, effect.high, effect.flips.value, effect.placebo_flips.value,
             effect.slope if len(effect.by_dose) > 1 else None, effect.slope_low, effect.slope_high,
             " ".join(f"{dose}%:{points(net)}" for dose, net in effect.by_dose.items()),
+            *_list_detection(detections.get(kind)), *_list_detection(detections.get(kind + ELSEWHERE)),
         ]
         for kind, effect in judged.audit.edits.items()
     ]  # fmt: skip
@@ -134,6 +148,15 @@ def edits(judged: Judged) -> Table | None:
         Column("Flips", ("flips",), percent), Column("Placebo flips", ("placebo_flips",), percent),
         Column("Slope [95%]", ("slope", "slope_low", "slope_high"), points_interval),
         Column("Net effect by dose", ("by_dose",)),
+        *(
+            column
+            for title, name in (("Detected", "detected"), ("Detected elsewhere", "detected_elsewhere"))
+            for column in (
+                Column(f"{title} [95%]" if detections else None, (name, f"{name}_low", f"{name}_high"),
+                       fraction_interval),
+                Column(None, (f"n_{name}",)),
+            )
+        ),
     ]  # fmt: skip
     notes = [
         "Effect: the score after the edit elsewhere less that after the edit at the place, in rows where what is asked "
@@ -141,10 +164,16 @@ def edits(judged: Judged) -> Table | None:
         "rows where it is absent. Net: effect less floor. Flips: answers that differ between the two places. Slope: "
         "net effect per 100% of the place. A declined answer says of nothing that it is present; unread answers are "
         "left out.",
+        *([_DETECTED] if detections else []),
     ]
     return (
         Table(_get_table_name(judged, "_edits"), f"{judged.title}: the place", columns, rows, notes) if rows else None
     )
+
+
+def _list_detection(detection: Detection | None) -> list[Any]:
+    """AUROC, low, high, rows."""
+    return [None] * 4 if detection is None else [detection.auroc, detection.low, detection.high, detection.n]
 
 
 def subjects(judged: Judged) -> Table | None:

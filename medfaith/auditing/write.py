@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from medfaith.loaders.row_ids import write_ids
 from medfaith.reporting.tables import Table
 
 from . import Rule
+from .edit_detection import Detection
 from .figures import Audited, find_comparable_guesses, read_audit
 from .plan import Task
 from .run import read_record
@@ -23,20 +24,26 @@ from .wordings import compare_wordings
 BLIND_CLEAN = "blind_clean.csv"
 
 
-def write_tables(out: Path, judged: Sequence[Judged], margin: float) -> None:
+def write_tables(
+    out: Path,
+    judged: Sequence[Judged],
+    margin: float,
+    detections: Mapping[str, Mapping[str, Detection]] | None = None,
+) -> None:
     """Write audit.md with all tables and sentences, and one csv file for each table.
 
     Args:
         out: Folder of the audit.
         judged: Verdicts by the same rule.
         margin: Equivalence margin, a fraction.
+        detections: Benchmark -> control -> how well a classifier detects the edit, if it was measured.
     """
     tables, sections = [overview(judged, margin)], [overview(judged, margin).markdown()]
     for judged_audit in judged:
         by_wording = compare_wordings(judged_audit.audit, margin)
         audit_tables = [
             conditions(judged_audit),
-            edits(judged_audit),
+            edits(judged_audit, (detections or {}).get(judged_audit.audit.benchmark)),
             subjects(judged_audit),
             wordings(judged_audit, by_wording),
         ]

@@ -24,14 +24,14 @@ from medfaith.evaluate_metrics.confidence.image_verdict import ImageVerdict
 from medfaith.evaluate_metrics.confidence.place import PlaceVerdict
 from medfaith.loaders.errors import MedfaithError
 from medfaith.loaders.row_ids import read_ids
-from medfaith.reporting import heal_runs
 from medfaith.tasks.models.answer_counts import count
 from medfaith.tasks.run import Model
+from tests.auditing.same_answers import CLOSED, EDITED, judge_same_answers, patch_declined
 from tests.reporting.heal_logs import question, write_heal
 from tests.reporting.report_logs import csv_rows
 from tests.tasks.evaluating import Says, load
 
-CLOSED, OPEN, TPT = (f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", "tpt"))
+OPEN, TPT = (f"medfaith_heal_vindr_{ask}" for ask in ("open", "tpt"))
 
 
 def test_figures_of_logs_counted_by_hand(tmp_path):
@@ -145,9 +145,6 @@ def test_there_is_no_verdict_where_most_answers_are_unread_or_declined(rule, n_r
     assert ("no verdict: too much is unread or declined" in printed) == (verdict == "unanswered")
 
 
-EDITED = ("occluded", "occluded_elsewhere", "transplanted", "transplanted_elsewhere")
-
-
 @pytest.mark.parametrize("rule", [1, 2])
 @pytest.mark.parametrize(
     ("category", "n_rows", "answer", "controls", "verdict", "cell"),
@@ -162,30 +159,18 @@ EDITED = ("occluded", "occluded_elsewhere", "transplanted", "transplanted_elsewh
 def test_a_place_is_not_asked_only_without_edits(
     rule, category, n_rows, answer, controls, verdict, cell, tmp_path, monkeypatch
 ):
-    judged = _judge_same_answers(rule, category, n_rows, answer, controls, tmp_path, monkeypatch)
+    judged = judge_same_answers(category, n_rows, answer, controls, tmp_path, monkeypatch, rule=rule)
     assert judged.place.name == verdict
     *_, place = tables.overview([judged], 0.05).markdown().splitlines()[4].strip("| ").split(" | ")
     assert place.startswith(cell)
 
 
 def test_rows_without_the_finding_leave_the_place_open_and_say_so(tmp_path, monkeypatch):
-    judged = _judge_same_answers(2, "hallucinated", 30, "No", EDITED, tmp_path, monkeypatch)
+    judged = judge_same_answers("hallucinated", 30, "No", EDITED, tmp_path, monkeypatch)
     assert judged.place.name == "open"
     lines = sentences.write_sentences(judged, 0.05)
     (sentence,) = (line for line in lines if "depend on the place" in line)
     assert sentence.endswith("no row with what is asked about in the image has answers to an edit.")
-
-
-def _judge_same_answers(rule, category, n_rows, answer, controls, tmp_path, monkeypatch) -> Judged:
-    """Judge a model that gives one answer to all rows under all conditions."""
-    patch_declined(monkeypatch)
-    docs = [question(n, category) for n in range(n_rows)]
-    for condition in ("image", "none", "other", *controls):
-        path = folder(tmp_path, CLOSED, condition) / "m"
-        write_heal(path, "closed", [(doc, answer) for doc in docs], model="m", task=CLOSED)
-    tasks = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
-    (judged,) = judge(figures.read_audit(tmp_path, ["m"], tasks, 0.05, rule), 0.05)
-    return judged
 
 
 def test_a_model_that_is_right_by_the_wording_only_is_named(tmp_path):
@@ -203,17 +188,6 @@ def test_a_model_that_is_right_by_the_wording_only_is_named(tmp_path):
         compared = compare_wordings(audit, 0.05)
         assert (compared.worst, compared.spread, compared.depends) == ("wording_1", 0.5, True)
         assert (compared.by_wording.n, compared.is_by_wording_only) == (40, expected)
-
-
-def patch_declined(monkeypatch):
-    """Make the reader read a fixed text as declined."""
-    read_yes_no = heal_runs.read_yes_no
-    monkeypatch.setattr(
-        heal_runs, "read_yes_no",
-        lambda text, question, *, cut=False: (
-            "declined" if text == "No comment." else read_yes_no(text, question, cut=cut)
-        ),
-    )  # fmt: skip
 
 
 def test_unread_and_declined_answers_are_counted_under_each_control(tmp_path, monkeypatch):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..tables import count, paired_interval, percent
+from ..tables import UNDEFINED, count, paired_interval, percent
 from .verdict_words import SENTENCE_PARTS, Words
 
 # At this difference or more, a model declines if the evidence is missing and answers if it is in the image.
@@ -155,6 +155,7 @@ class Edit(NamedTuple):
         flips: Answers in per cent that differ between the two places.
         slope: Net effect per 100% of the place, with its interval.
         by_dose: Dose in per cent -> net effect in points.
+        detected: AUROC of a classifier of edited and plain images, at the place and elsewhere; "–" if not measured.
     """
 
     model: str
@@ -166,6 +167,7 @@ class Edit(NamedTuple):
     flips: str
     slope: str
     by_dose: Mapping[int, float]
+    detected: str = UNDEFINED
 
 
 class Finding(NamedTuple):

@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from medfaith.loaders import csv_table
 
-from ..tables import TITLES, paired_interval, percent, points, points_interval
+from ..tables import TITLES, UNDEFINED, fraction_interval, paired_interval, percent, points, points_interval
 from .audit_results import Audits, Change, Edit, Finding, Verdict, WordingRange, format_count
 from .verdict_words import IMAGE_WORDS, OLD_PLACES, OLD_UNDEFINED, PLACE_WORDS, UNKNOWN, WORDING_WORDS
 
 _ACTION = "run medfaith audit again: with the same options it repeats no answer"
+_DETECTED = ("detected", "detected_elsewhere")  # columns of the AUROC of a classifier of edited images
 _TEXTS = (
     *("model", "benchmark", "rule", "uses_image", "depends_on_place", "best_blind", "failed_test", "by_other_alone"),
     *("task", "control", "edit", "subject", "wording", "by_dose", "depends_on_wording"),
@@ -24,18 +25,10 @@ _TEXTS = (
 _NUMBERS = (
     *("n", "score", "other", "own_less_other", "own_low", "own_high", "own_n_differ", "blind", "reliance", "low"),
     *("high", "n_differ", "declined_rate", "declined_rate_blind", "grounding", "grounding_floor", "n_tested"),
-    *(
-        "n_enough",
-        "n_place",
-        "n_enough_place",
-        "unread_rate",
-        "difference",
-        "parse_failure_rate",
-        "n_placebo",
-        "effect",
-    ),
-    *("floor", "floor_low", "floor_high", "net", "net_low", "net_high", "flips", "placebo_flips", "slope", "slope_low"),
-    "slope_high",
+    *("n_enough", "n_place", "n_enough_place", "unread_rate", "difference", "parse_failure_rate", "n_placebo"),
+    *("effect", "floor", "floor_low", "floor_high", "net", "net_low", "net_high", "flips", "placebo_flips", "slope"),
+    *("slope_low", "slope_high"),
+    *(f"{name}{end}" for name in _DETECTED for end in ("", "_low", "_high")),
 )
 
 
@@ -132,6 +125,12 @@ def _build_edit(row: Mapping[str, Any]) -> Edit:
         points_interval(*get("floor", "floor_low", "floor_high")), points_interval(*get("net", "net_low", "net_high")),
         f"{percent(flips)}, placebo {percent(placebo_flips)}", points_interval(*slope),
         {int(dose): float(net) for dose, net in doses if int(dose) <= 100},
+        " / ".join(
+            fraction_interval(*get(name, f"{name}_low", f"{name}_high"))
+            for name in _DETECTED
+            if not math.isnan(row.get(name, math.nan))
+        )
+        or UNDEFINED,
     )  # fmt: skip
 
 
