@@ -22,7 +22,7 @@ def add_jobs(jobs: Any) -> None:
     job = jobs.add_parser(
         "phantom",
         help="write synthetic sources in the official layouts, to try a build without licensed data",
-        description="Write synthetic sources in the official layouts, each into a folder of its name, and prints the "
+        description="Write synthetic sources in the official layouts, each into a folder of its name, and print the "
         "commands that build from them. The sources contain no patient data.",
         epilog="Example: medfaith phantom synthetic --source vindr_cxr --source vindr_cxr_anatomy",
     )
