@@ -30,6 +30,9 @@ def is_cached(data: str) -> bool:
 
     Args:
         data: The id of the organisation or the data set.
+
+    Returns:
+        True if the cache has at least one data set whose id begins with it.
     """
     from huggingface_hub import constants
 
@@ -42,5 +45,8 @@ def is_path(name: str) -> bool:
 
     Args:
         name: The name of a folder, an organisation, a data set or a model.
+
+    Returns:
+        True if the name begins with ".", "/" or "~", or has more than one slash.
     """
     return name.startswith((".", "/", "~")) or name.count("/") > 1

@@ -34,6 +34,9 @@ def chosen(names: str | Sequence[str]) -> list[Task]:
     Args:
         names: Names or patterns, as a list or as one text with commas.
 
+    Returns:
+        The tasks, each once, in the order of the names.
+
     Raises:
         MedfaithError: A name is unknown, and close to the name of a task of this package.
     """
@@ -65,6 +68,9 @@ def iterate_tasks(name: str, index: Mapping[str, Any]) -> Iterator[Task]:
     Args:
         name: The name of a task, group or tag.
         index: The result of `task_index`.
+
+    Yields:
+        The tasks of this package. Tasks of lm-eval itself are left out.
     """
     entry = index[name]
     for tagged in sorted(entry.tags) if entry.cfg is None else ():

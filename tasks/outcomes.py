@@ -21,6 +21,9 @@ def find_outcome(doc: Mapping[str, Any]) -> str | None:
 
     Args:
         doc: A document of a task of this package.
+
+    Returns:
+        Name of the outcome, or None.
     """
     return getattr(doc.get("images"), "outcome", None) or doc.get(OUTCOME)
 

@@ -22,6 +22,9 @@ def output_folder(output: str | Path | None) -> Path | None:
 
     Args:
         output: The option, a folder or a JSON file in it.
+
+    Returns:
+        The folder, or None without the option.
     """
     return None if output is None else Path(output).parent if str(output).endswith(".json") else Path(output)
 

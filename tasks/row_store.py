@@ -32,6 +32,9 @@ def read(repository: str, config: str, split: str, data: str | None, images: str
         images: "all" images of each row, or only the "first". CXR-ContraBench shows one image of a study to some models
             (B.3, F).
 
+    Returns:
+        The rows, with all columns, in the stored order.
+
     Raises:
         InputError: The rows do not exist, cannot be read, or may not be downloaded from the Hub.
     """
@@ -111,6 +114,9 @@ def repository_path(repository: str, data: str | None) -> str:
     Args:
         repository: `<benchmark>-<source>`.
         data: A folder with the repository, the repository itself, or a Hub organisation or data-set id.
+
+    Returns:
+        The path or the id.
 
     Raises:
         MedfaithError: `data` is empty.

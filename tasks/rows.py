@@ -110,6 +110,9 @@ def load(
             model arguments to the metadata. Some models open all images of a row before they drop some.
         further_metadata: Further metadata of lm-eval.
 
+    Returns:
+        "test" -> rows, whatever the name of the split. Images open on access.
+
     Raises:
         InputError: `further_metadata` has an option of That's the Wrong Lung!, which this task would ignore, or an
             option is invalid.

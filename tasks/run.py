@@ -108,6 +108,9 @@ def describe_dry_run(arguments: Sequence[str], metadata: Mapping[str, Any], shar
         metadata: The metadata of the tasks.
         shard: The shard to evaluate.
 
+    Returns:
+        Requests, images, tokens and price, in several lines.
+
     Raises:
         MedfaithError: As in `run_lm_eval`.
     """
@@ -285,6 +288,9 @@ def build_model(arguments: Sequence[str], tasks: Sequence[str], metadata: Mappin
         tasks: The tasks that the model will answer (`load_tasks`).
         metadata: The metadata of these tasks.
 
+    Returns:
+        The model, not loaded yet, with its arguments and prompt options.
+
     Raises:
         MedfaithError: lm-eval or this package refuses the options for these tasks (`preflight.check`).
     """
@@ -337,6 +343,9 @@ def build_reference_model(name: str, **arguments: Any) -> Model:
     Args:
         name: The model type.
         arguments: The model arguments.
+
+    Returns:
+        The model, not created yet, with its arguments.
     """
     from lm_eval.api.registry import get_model
 

@@ -45,6 +45,9 @@ def repeat_record(names: Sequence[str], record: Mapping[str, Any]) -> dict[str, 
     Args:
         names: The metrics.
         record: The record of a row.
+
+    Returns:
+        Metric -> the record; every metric after the first has a reference to it.
     """
     first_record = Record(record)
     reference = Same()
@@ -57,6 +60,9 @@ def read_logged_values(sample: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
         sample: One line of a sample log.
+
+    Returns:
+        Metric -> value; metrics that share a record refer to the same one.
     """
     values, record = {}, Record()
     for name in sample["metrics"]:
@@ -106,6 +112,9 @@ def metric(name: str, aggregation: str | Callable[[Sequence[Any]], float], *, hi
         name: The metric.
         aggregation: lm-eval's name of an aggregation, or a function of the values of all rows.
         higher: Whether higher is better.
+
+    Returns:
+        The entry.
     """
     return {"metric": name, "aggregation": aggregation, "higher_is_better": higher}
 
@@ -115,6 +124,9 @@ def counted(counts: Sequence[str] = (SKIPPED,)) -> list[dict[str, Any]]:
 
     Args:
         counts: Columns of a document in which every row repeats the same count.
+
+    Returns:
+        The entries; an empty list if `counts` is empty.
     """
     repeated = [metric(name, find_largest, higher=False) for name in counts]
     return [*repeated, *(metric(name, sum_known, higher=False) for name in (MISSING, N_UNANSWERED) if counts)]
@@ -126,6 +138,9 @@ def collect_counts(doc: Mapping[str, Any], counts: Sequence[str] = (SKIPPED,)) -
     Args:
         doc: The document.
         counts: As in `counted`.
+
+    Returns:
+        Name of the count -> value; None for missing images if the model does not report them.
     """
     sent = doc.get(SENT)  # missing in other harnesses
     missing = None if sent is None else len(doc["images"]) - sent
@@ -138,6 +153,9 @@ def sum_known(items: Sequence[int | None]) -> float:
 
     Args:
         items: The values of all rows; None if unknown.
+
+    Returns:
+        The sum.
     """
     values = [item for item in items if item is not None]
     return sum(values) if values else math.nan
@@ -148,6 +166,9 @@ def find_largest(items: Sequence[int]) -> int:
 
     Args:
         items: The values of all rows.
+
+    Returns:
+        The largest value.
     """
     return max(items)
 

@@ -65,6 +65,9 @@ class Ended(NamedTuple):
         Args:
             file: The file.
 
+        Returns:
+            The path; the content is checked against its digest.
+
         Raises:
             InputError: The file is missing, or differs from the file that the shard wrote.
         """
@@ -84,6 +87,9 @@ def rows_of(task: Any) -> Rows:
 
     Args:
         task: A loaded task of lm-eval.
+
+    Returns:
+        The number of rows, and a digest of their ids and questions.
     """
     columns = task.eval_docs.with_format(None).select_columns(["id", "question"])[:]
     return Rows(len(columns["id"]), hashlib.sha256(json.dumps(columns).encode()).hexdigest()[:16])
@@ -119,6 +125,9 @@ def difference(settings: Mapping[str, Any], other_settings: Mapping[str, Any]) -
     Args:
         settings: The first mapping.
         other_settings: The second mapping.
+
+    Returns:
+        A clause with the name of the setting and both values.
     """
     for name in {**settings, **other_settings}:
         if settings.get(name) != other_settings.get(name):
@@ -187,6 +196,9 @@ def read(folder: Path) -> Ended:
 
     Args:
         folder: The folder of the shard.
+
+    Returns:
+        The marker.
 
     Raises:
         InputError: The marker is missing or invalid.

@@ -38,6 +38,9 @@ def read_shard(text: str) -> Shard:
     Args:
         text: The argument.
 
+    Returns:
+        The shard.
+
     Raises:
         argparse.ArgumentTypeError: The text is not I/N, or I is not from 1 to N.
     """
@@ -65,6 +68,9 @@ def positions(patients: Sequence[str], shard: Shard) -> list[int]:
         patients: The patient of each row.
         shard: The shard.
 
+    Returns:
+        Indices, ascending.
+
     >>> [positions(["a", "b", "a", "c"], Shard(number, 2)) for number in (1, 2)]
     [[0, 1, 2], [3]]
     """
@@ -78,6 +84,9 @@ def list_patients(task: Any) -> list[str]:
 
     Args:
         task: A loaded task of lm-eval.
+
+    Returns:
+        The patients, in the order of the rows.
     """
     facts = sys.modules[
         task.config.custom_dataset.__module__

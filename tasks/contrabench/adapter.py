@@ -31,6 +31,9 @@ def b0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
     Args:
         resps: The generations of each row.
         docs: The documents of the rows.
+
+    Returns:
+        The reading of each row, as JSON text for `process_results`.
     """
     return _read_answers(resps, docs, _keep_choice)
 
@@ -41,6 +44,9 @@ def m1(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
     Args:
         resps: The generations of each row.
         docs: The documents of the rows.
+
+    Returns:
+        The reading of each row, as JSON text for `process_results`.
     """
     return _read_answers(resps, docs, _apply_m1)
 
@@ -51,6 +57,9 @@ def m1_slot_agnostic(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> li
     Args:
         resps: The generations of each row.
         docs: The documents of the rows.
+
+    Returns:
+        The reading of each row, as JSON text for `process_results`.
     """
     return _read_answers(resps, docs, partial(_verify, trigger="original", replacement="slot_agnostic"))
 
@@ -61,6 +70,9 @@ def m1_extended(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[st
     Args:
         resps: The generations of each row.
         docs: The documents of the rows.
+
+    Returns:
+        The reading of each row, as JSON text for `process_results`.
     """
     return _read_answers(resps, docs, partial(_verify, trigger="extended", replacement="slot_agnostic"))
 
@@ -73,6 +85,9 @@ def m2(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
     Args:
         resps: The generations of each row.
         docs: The documents of the rows.
+
+    Returns:
+        The reading of each row, as JSON text for `process_results`.
     """
     return _read_answers(resps, docs, _apply_m2)
 
@@ -83,6 +98,9 @@ def packet_b0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]
     Args:
         resps: The generations of each row.
         docs: The documents of the rows.
+
+    Returns:
+        The reading of each row, as JSON text for `process_results`.
     """
     return _read_answers(resps, docs, _keep_choice, parse=_read_baseline)
 
@@ -93,6 +111,9 @@ def packet_m1(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]
     Args:
         resps: The generations of each row.
         docs: The documents of the rows.
+
+    Returns:
+        The reading of each row, as JSON text for `process_results`.
     """
     return _read_answers(resps, docs, _apply_m1, parse=_read_baseline)
 
@@ -103,6 +124,9 @@ def y0(resps: Sequence[Sequence[str]], docs: Sequence[dict]) -> list[str]:
     Args:
         resps: The generations of each row.
         docs: The documents of the rows.
+
+    Returns:
+        The reading of each row, as JSON text for `process_results`.
     """
     return _read_distinct(resps, docs, _read_y0)
 
@@ -206,6 +230,9 @@ def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, An
     Args:
         doc: The document.
         results: The reading of a filter.
+
+    Returns:
+        Metric -> value of the row.
     """
     reading = _parse_reading(results[0])
     choice, before, answer = reading["choice"], reading["before"], doc["answer"]
@@ -236,6 +263,9 @@ def with_interval(name: str, holds: bool, study: str) -> dict[str, Any]:
         name: The metric.
         holds: Whether the row counts.
         study: The id of the study, the unit of resampling.
+
+    Returns:
+        The metric -> 0 or 1, and a record of value and study for each end of the interval.
     """
     value = float(holds)
     return {name: value} | repeat_record((f"{name}_ci_low", f"{name}_ci_high"), {"value": value, "study_id": study})
@@ -250,6 +280,9 @@ def rate(name: str, *, higher: bool) -> list[dict[str, Any]]:
     Args:
         name: The metric.
         higher: Whether higher is better.
+
+    Returns:
+        Entries of lm-eval's `metric_list`: the mean, then the lower and the upper bound.
     """
     ends = (f"{name}_ci_low", f"{name}_ci_high")
 
@@ -267,6 +300,9 @@ def total(items: Sequence[int]) -> int:
 
     Args:
         items: The values of all rows.
+
+    Returns:
+        The sum, 0 without values.
     """
     return sum(items)
 
@@ -276,6 +312,9 @@ def from_prose(kind: str) -> list[dict[str, Any]]:
 
     Args:
         kind: The kind of error.
+
+    Returns:
+        Entries of lm-eval's `metric_list`: the rate, then the count.
     """
     rate_name, count_name = f"{kind}_rate_from_prose", f"n_{kind}s_from_prose"
     return [metric(rate_name, "mean", higher=False), metric(count_name, total, higher=False)]

@@ -39,6 +39,9 @@ def load(
             texts.
         images: As in `rows.load`.
         options: Further arguments of `rows.load`.
+
+    Returns:
+        Split -> rows.
     """
     pool = row_store.read(pool_repository, pool_config, "train", data, images).to_list()
 
@@ -68,6 +71,9 @@ def sample_exemplars(
         pool: Rows with id and finding.
         shots: The number of exemplars.
         seed: The seed of the hash.
+
+    Returns:
+        The exemplars; fewer than `shots` if the pool is smaller.
     """
     order = sorted(pool, key=lambda row: blake2b(f"{seed}:{row_id}:{row['id']}".encode(), digest_size=8).digest())
     sampled = order[:shots]
@@ -83,6 +89,9 @@ def format_exemplar(row: dict[str, Any], *, with_images: bool = False) -> str:
     Args:
         row: The row.
         with_images: Whether to add a line of image placeholders in front.
+
+    Returns:
+        The text: placeholders, question, lettered options and "Answer: " with the right letter, a line each.
     """
     letters = string.ascii_uppercase
     options = [f"{letter}. {option}" for letter, option in zip(letters, row["options"], strict=False)]

@@ -31,6 +31,9 @@ def prompt(doc: dict[str, Any]) -> str:
 
     Args:
         doc: The document.
+
+    Returns:
+        The prompt.
     """
     return b0(doc).removesuffix(INSTRUCTION) + TEXT_INSTRUCTION
 
@@ -40,6 +43,9 @@ def choices(doc: dict[str, Any]) -> list[str]:
 
     Args:
         doc: The document.
+
+    Returns:
+        The texts that lm-eval scores as answers.
     """
     return [*doc["options"], *concept_texts(doc)]
 
@@ -49,6 +55,9 @@ def letters(doc: dict[str, Any]) -> list[str]:
 
     Args:
         doc: The document.
+
+    Returns:
+        "A" for the first option, and so on.
     """
     return list(string.ascii_uppercase[: len(doc["options"])])
 
@@ -84,6 +93,9 @@ def target(doc: dict[str, Any]) -> int:
 
     Args:
         doc: The document.
+
+    Returns:
+        The index, from 0.
     """
     return doc["answer"]
 
@@ -98,6 +110,9 @@ def process_results(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) 
     Args:
         doc: The document.
         results: (log-likelihood, is greedy) of each of `choices`.
+
+    Returns:
+        Metric -> value of the row.
     """
     option_scores, difference = split_scores(doc, [score for score, _ in results])
     scores = [option_scores]
@@ -125,6 +140,9 @@ def process_letters(doc: dict[str, Any], results: Sequence[tuple[float, bool]]) 
     Args:
         doc: The document.
         results: (log-likelihood, is greedy) of each letter.
+
+    Returns:
+        Metric -> value of the row.
     """
     scores = [score for score, _ in results]
     negated, counterpart = doc["negated"], doc["counterpart"]
@@ -138,6 +156,10 @@ def compute_gap_figures(records: Sequence[Mapping[str, Any]]) -> dict[str, float
 
     Args:
         records: The records of all rows.
+
+    Returns:
+        Name of the figure -> value: counts (`n_...`), and means with the bounds of their intervals in nats. Intervals
+        resample whole studies. Figures of an empty subset are NaN.
     """
     figures: dict[str, float] = {}
     for name in SUBSETS:
@@ -163,6 +185,9 @@ def split_scores(doc: dict[str, Any], scores: Sequence[float]) -> tuple[list[flo
     Args:
         doc: The document.
         scores: The score of each of `choices`.
+
+    Returns:
+        The scores of the options, in their order, and the concept difference.
     """
     n = len(doc["options"])
     options, context_scores = list(scores[:n]), scores[n:]

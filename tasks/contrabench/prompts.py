@@ -47,6 +47,9 @@ def b0(doc: dict[str, Any]) -> str:
 
     Args:
         doc: The document.
+
+    Returns:
+        The prompt.
     """
     return "\n".join([_format_images(doc), *_format_question(doc), INSTRUCTION])
 
@@ -56,6 +59,9 @@ def instruct(doc: dict[str, Any]) -> str:
 
     Args:
         doc: The document.
+
+    Returns:
+        The prompt.
     """
     return "\n".join([_format_images(doc), POLARITY_INSTRUCTION, "", *_format_question(doc), INSTRUCTION])
 
@@ -65,6 +71,9 @@ def cot(doc: dict[str, Any]) -> str:
 
     Args:
         doc: The document.
+
+    Returns:
+        The prompt.
     """
     side = "absence" if doc["polarity"] == "absence" else "presence"
     steps = [f"{number}. {step}" for number, step in enumerate(STEPS[side], start=1)]
@@ -87,6 +96,9 @@ def three_shot(doc: dict[str, Any]) -> str:
 
     Args:
         doc: The document, with `exemplars`.
+
+    Returns:
+        The prompt.
     """
     return "\n\n".join([*doc["exemplars"], b0(doc)])
 
@@ -96,6 +108,9 @@ def three_shot_images(doc: dict[str, Any]) -> str:
 
     Args:
         doc: The document. Its `images` hold the exemplars' images before the row's own.
+
+    Returns:
+        The prompt.
     """
     n_exemplar_images = sum(exemplar.count("<image>") for exemplar in doc["exemplars"])
     placeholders = "<image>" * (len(doc["images"]) - n_exemplar_images)
@@ -109,6 +124,9 @@ def packet(doc: dict[str, Any]) -> str:
 
     Args:
         doc: The document.
+
+    Returns:
+        The prompt.
     """
     letter, confidence = f"<{'/'.join(_get_letters(doc))}>", "<0 to 1>"
     shape = (
@@ -124,6 +142,9 @@ def target(doc: dict[str, Any]) -> str:
 
     Args:
         doc: The document.
+
+    Returns:
+        The letter, "A" for the first option.
     """
     return string.ascii_uppercase[doc["answer"]]
 

@@ -17,6 +17,9 @@ def load(repository: str, **options: Any) -> dict[str, datasets.Dataset]:
     Args:
         repository: As in `rows.load`.
         options: Further arguments of `rows.load`.
+
+    Returns:
+        Split -> rows.
     """
     return rows.load(repository, facts=facts, reword=reword, **options)
 
@@ -29,6 +32,9 @@ def facts(doc: Mapping[str, Any]) -> Facts:
 
     Args:
         doc: The document.
+
+    Returns:
+        The facts: the patient, the polarity as the question asked, and the options as answers.
     """
     options = [option.casefold() for option in doc["options"]]
     alternatives = [text for place, text in enumerate(options) if place not in (doc["answer"], doc["negated"])]

@@ -72,6 +72,9 @@ def split_dose(control: str) -> tuple[str, int]:
     Args:
         control: The control.
 
+    Returns:
+        Name and dose; the dose is 100 if the control names none.
+
     Raises:
         InputError: The control or the dose is unknown.
 
@@ -98,6 +101,9 @@ def has_dose(name: str) -> bool:
 
     Args:
         name: The control without a dose.
+
+    Returns:
+        Whether the control may have a dose.
     """
     return name.removesuffix(ELSEWHERE) in EDITS
 
@@ -107,6 +113,9 @@ def needs_region(control: str | None) -> bool:
 
     Args:
         control: The control, or None.
+
+    Returns:
+        Whether the control edits, keeps or replaces that region; False for None.
 
     Raises:
         InputError: As in `split_dose`.
@@ -119,6 +128,9 @@ def get_elsewhere_edit(control: str) -> str:
 
     Args:
         control: An edit of the target.
+
+    Returns:
+        Name of the control.
 
     Raises:
         InputError: The control has no such edit.
@@ -139,6 +151,9 @@ def in_order(controls: Iterable[str]) -> list[str]:
 
     Args:
         controls: The controls.
+
+    Returns:
+        The controls, sorted.
     """
     names = list(CONTROLS)
 
@@ -154,6 +169,9 @@ def read_control(text: str) -> str:
 
     Args:
         text: The argument.
+
+    Returns:
+        The argument, unchanged.
 
     Raises:
         argparse.ArgumentTypeError: The control is unknown. The message lists all controls.
@@ -174,6 +192,9 @@ def needs_an_image(model: str) -> InputError:
 
     Args:
         model: The name of the model in the message.
+
+    Returns:
+        The error, to raise.
     """
     return UnsupportedControlError(
         "option control=none",

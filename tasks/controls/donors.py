@@ -58,6 +58,9 @@ class Pool:
 
         Args:
             row: A row of the task.
+
+        Returns:
+            The images; none if the facts about the row name no question that two images share.
         """
         facts, start = self.facts[row["id"]], hash_id(row["id"])
         pool = self._pools[_list_views(row), facts.asked] if facts.asked else []
@@ -70,6 +73,9 @@ class Pool:
         Args:
             image: The image.
             places: Arrays of bool (_GRID, _GRID) over the image.
+
+        Returns:
+            Whether the image's own region, enlarged by one cell, is clear of all places.
         """
         name = image.row["id"]
         if name not in self._occupied:
@@ -88,6 +94,9 @@ def replace_images(rows: datasets.Dataset, *, same: bool, facts_of: FactsOf) -> 
         rows: The rows of the task.
         same: Whether the right answer stays the same.
         facts_of: Returns the facts about a row.
+
+    Returns:
+        The rows that have a donor, in their order, with its images.
     """
     pool = Pool(_iterate_rows(rows), facts_of)
     changed = []
@@ -114,6 +123,9 @@ def add_tissue(
             the place under the control of the other place. A donor that fits both places comes first, because both
             controls then have the same donor.
         facts_of: Returns the facts about a row.
+
+    Returns:
+        The rows that have a donor, in their order, with the column DONOR.
     """
     pool = Pool(rows, facts_of)
     changed = []
@@ -142,6 +154,9 @@ def hash_id(row_id: str) -> int:
 
     Args:
         row_id: The id.
+
+    Returns:
+        A number from 0 to 2^64 - 1.
     """
     return int.from_bytes(blake2b(f"control:{row_id}".encode(), digest_size=8).digest(), "little")
 

@@ -40,6 +40,9 @@ def crop(image: Image.Image, row_id: str) -> Image.Image:
     Args:
         image: The image.
         row_id: The id of the row.
+
+    Returns:
+        The crop, of the same size and mode as the image.
     """
     x, y, width, height = compute_window(image.size, row_id)
     return image.resize(image.size, Image.Resampling.BICUBIC, box=(x, y, x + width, y + height))
@@ -50,6 +53,9 @@ def recode(image: Image.Image) -> Image.Image:
 
     Args:
         image: The image.
+
+    Returns:
+        The image after decoding, of the same size, in mode RGB.
     """
     smaller = tuple(max(1, round(SMALLER * side)) for side in image.size)
     rescaled = image.convert("RGB").resize(smaller, Image.Resampling.BICUBIC)  # pyright: ignore[reportArgumentType]
@@ -91,6 +97,9 @@ def crop_mask(mask: Mapping[str, Any], row_id: str) -> rle.Rle:
     Args:
         mask: The mask.
         row_id: The id of the row.
+
+    Returns:
+        The mask in the pixels of the cropped image, of the same size as before.
     """
     height, width = rle.get_size(mask)
     return rle.resize_mask(rle.crop_mask(mask, compute_window((width, height), row_id)), (height, width))

@@ -21,6 +21,9 @@ def fill_mean(image: np.ndarray) -> np.ndarray:
 
     Args:
         image: The image.
+
+    Returns:
+        The uniform image, uint8, of the same shape.
     """
     return np.broadcast_to(np.rint(image.mean((0, 1))).astype(np.uint8), image.shape).copy()
 
@@ -31,6 +34,9 @@ def shuffle_pixels(image: np.ndarray, seed: int) -> np.ndarray:
     Args:
         image: The image.
         seed: The seed of the order.
+
+    Returns:
+        The shuffled image, of the same shape.
     """
     return np.random.default_rng(seed).permutation(image.reshape(-1, image.shape[2]), axis=0).reshape(image.shape)
 
@@ -42,6 +48,9 @@ def fill_region(image: np.ndarray, mask: np.ndarray, seed: int) -> np.ndarray:
         image: The image.
         mask: Bool (h, w), not empty. The paint goes MARGIN beyond it and fades there.
         seed: The seed of the grain.
+
+    Returns:
+        A copy of the image with the paint.
     """
     return _replace_region(image, mask, seed, _compute_continuation)
 
@@ -56,6 +65,9 @@ def blur_region(image: np.ndarray, mask: np.ndarray, seed: int) -> np.ndarray:
         image: The image.
         mask: Bool (h, w), not empty. The blur goes MARGIN beyond it and fades there.
         seed: The seed of the grain.
+
+    Returns:
+        A copy of the image with the blur.
     """
     sigma = BLUR * mask.sum() ** 0.5
     y0, y1, x0, x1 = around = _compute_window(mask, max(round(2 * sigma), 4 * _compute_margin(mask)))
@@ -126,6 +138,9 @@ def sample_start(seed: int) -> float:
 
     Args:
         seed: The seed.
+
+    Returns:
+        The start, a share of a full turn.
     """
     return float(np.random.default_rng(seed).random())
 
@@ -138,6 +153,9 @@ def merge_edit(image: np.ndarray, edited: np.ndarray, mask: np.ndarray, selectio
         edited: The edited image.
         mask: Bool (h, w), the region that is edited.
         selection: Bool (h, w), where the edit is kept.
+
+    Returns:
+        A copy of the image with the selected part of the edit.
     """
     margin = _compute_margin(mask)
     y0, y1, x0, x1 = _compute_window(mask, 4 * margin)
@@ -156,6 +174,9 @@ def keep_region(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
     Args:
         image: The image.
         mask: Bool (h, w), the region.
+
+    Returns:
+        The image with the region alone, uint8; the area around it is black if the region is the full image.
     """
     outside = ~mask
     colour = image[outside].mean(0) if outside.any() else np.zeros(image.shape[2])
@@ -170,6 +191,9 @@ def shift_mask(mask: np.ndarray, dx: int, dy: int, *, mirror: bool) -> np.ndarra
         dx: Pixels to the right.
         dy: Pixels down.
         mirror: Whether to mirror the mask.
+
+    Returns:
+        Bool (h, w), the moved mask.
     """
     shape = mask[:, ::-1] if mirror else mask
     return ndimage.shift(shape.astype(np.uint8), (dy, dx), order=0, prefilter=False).astype(bool)

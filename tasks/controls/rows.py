@@ -35,6 +35,9 @@ def controlled(rows: datasets.Dataset, control: str, facts_of: FactsOf | None) -
         control: The control.
         facts_of: Returns the facts about a row; None if the task has none.
 
+    Returns:
+        The selected rows with the columns that the control reads when an image is opened.
+
     Raises:
         InputError: The control is unknown.
         UnsupportedControlError: No row supports the control.
@@ -118,6 +121,9 @@ def list_donor_references(row: Mapping[str, Any]) -> list[Mapping[str, str]]:
 
     Args:
         row: The row.
+
+    Returns:
+        The reference to the donor's image in a list; an empty list for a row without a donor.
     """
     return [row[DONOR]["image"]] if row.get(DONOR) else []
 

@@ -67,6 +67,9 @@ class Parameter:
             name: Name of the parameter.
             raw_value: The value.
 
+        Returns:
+            The value, in the type of the default (a float if there is no default).
+
         Raises:
             InputError: The value is invalid.
         """
@@ -89,6 +92,9 @@ def make_number(default: float | None, symbol: str, low: float, high: float = ma
         symbol: Symbol in the paper.
         low: Minimum.
         high: Maximum.
+
+    Returns:
+        The parameter.
     """
     expected = f"a number from {low:g} to {high:g}" if high < math.inf else f"a number, {low:g} or more"
     expected = "a number" if low == -math.inf else expected
@@ -103,6 +109,9 @@ def make_integer(default: int, symbol: str, low: int, high: float = math.inf) ->
         symbol: Symbol in the paper.
         low: Minimum.
         high: Maximum.
+
+    Returns:
+        The parameter.
     """
     expected = f"a whole number from {low} to {high:g}" if high < math.inf else f"a whole number, {low} or more"
     return Parameter(default, symbol, lambda value: isinstance(value, int) and low <= value <= high, expected)
@@ -239,6 +248,9 @@ def choose(name: str, arguments: dict[str, Any]) -> Chosen:
     Args:
         name: Name of the decoder.
         arguments: Arguments of the model. Parameters are removed; missing ones get their defaults.
+
+    Returns:
+        The decoder with the values of all its parameters.
 
     Raises:
         InputError: The decoder is unknown, or a value is invalid.

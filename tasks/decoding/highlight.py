@@ -85,6 +85,9 @@ def lit(model_part: str, light: Light) -> Iterator[None]:
     Args:
         model_part: `VISION` or `TEXT`.
         light: The weights.
+
+    Yields:
+        Nothing.
     """
     token = _active_lights[model_part].set(light)
     try:

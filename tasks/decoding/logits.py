@@ -16,6 +16,9 @@ def contrasted(plain: torch.Tensor, contrast: torch.Tensor, alpha: float) -> tor
         plain: Logits of the prompt.
         contrast: Logits of the contrast.
         alpha: Weight of the contrast.
+
+    Returns:
+        Scores of the shape of `plain`.
     """
     return (1 + alpha) * plain - alpha * contrast
 
@@ -29,6 +32,9 @@ def mask_implausible(scores: torch.Tensor, plain: torch.Tensor, beta: float) -> 
         scores: Scores to mask.
         plain: Logits of the prompt.
         beta: Cutoff; 0 masks no token.
+
+    Returns:
+        Scores of the shape of `scores`.
     """
     if beta == 0:
         return scores
@@ -51,6 +57,9 @@ def compute_mutual_information(
         step: t, 1 for the first token.
         forgetting: Rate of forgetting.
         confident: Probability from which a row stays unchanged.
+
+    Returns:
+        Scores of the shape of `plain`; the log-probabilities with the image for an unchanged row.
     """
     conditional, unconditional = plain.log_softmax(-1), blind.log_softmax(-1)
     weight = math.expm1(forgetting * step)  # (1 - gamma) / gamma
@@ -67,6 +76,9 @@ def guide_logits(highlighted: torch.Tensor, plain: torch.Tensor, gamma: float) -
         highlighted: Logits of the highlighted branch.
         plain: Logits of the plain branch.
         gamma: Weight; 1 yields the highlighted branch, 0 the plain one.
+
+    Returns:
+        Scores of the shape of `plain`.
     """
     with_light, without = highlighted.log_softmax(-1), plain.log_softmax(-1)
     return without + gamma * (with_light - without)
@@ -79,6 +91,9 @@ def add_bias(plain: torch.Tensor, tokens: torch.Tensor, bias: torch.Tensor) -> t
         plain: Logits of the prompt.
         tokens: Ids of the tokens.
         bias: Constants (n, 1).
+
+    Returns:
+        A copy of the logits with the constants.
     """
     scores = plain.clone()
     scores[:, tokens] += bias

@@ -17,6 +17,9 @@ def compute_noise_scales(step: int) -> tuple[float, float]:
 
     Args:
         step: Number of the step.
+
+    Returns:
+        Factor of the image and factor of the noise; their squares sum to 1.
     """
     betas = torch.sigmoid(torch.linspace(-6, 6, STEPS, dtype=torch.float64)) * (5e-3 - 1e-5) + 1e-5
     signal = float(torch.cumprod(1 - betas, 0)[step])
@@ -34,6 +37,9 @@ def add_noise(tiles: Iterable[torch.Tensor], step: int, seed: int, frames: int =
         seed: The seed.
         frames: Number of times that a row of patches (n, channels x frames x pixels) repeats its frame. All repeats get
             the same noise.
+
+    Returns:
+        The noisy tiles, in the same order.
     """
     signal_scale, noise_scale = compute_noise_scales(step)
     return [

@@ -89,6 +89,9 @@ def sort_by_window(shares: torch.Tensor, inputs: Mapping[str, Any], config: Any)
         shares: Values (1, patches).
         inputs: Inputs of the model.
         config: Configuration of the model.
+
+    Returns:
+        The values (1, patches) in the order of the attention.
     """
     vision = config.vision_config
     if not getattr(vision, "window_size", None):

@@ -51,6 +51,9 @@ def format_location_prompt(kind: str, anatomy: str) -> str:
     Args:
         kind: Format of the model's boxes.
         anatomy: Name of the anatomy.
+
+    Returns:
+        The prompt; an unknown format gives the prompt that asks for JSON.
     """
     return _PROMPTS.get(kind, _JSON).format(what=anatomy)
 

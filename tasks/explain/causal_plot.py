@@ -38,6 +38,9 @@ def draw_causal_graph(
         path: The file.
         radius: Radius in edges; by default the graph's own (3 as published).
 
+    Returns:
+        The path of the PNG.
+
     Raises:
         InputError: The frame's size differs from the geometry's.
         MedfaithError: matplotlib is not installed.

@@ -90,6 +90,9 @@ class PartialCorrelation:
             y: The second variable.
             conditions: The conditioning set.
 
+        Returns:
+            The p-value, from 0 to 1.
+
         Raises:
             ValueError: The conditioning set leaves no degree of freedom.
         """
@@ -108,6 +111,9 @@ class PartialCorrelation:
             x: The first variable.
             y: The second variable.
             conditions: The conditioning set.
+
+        Returns:
+            True if the p-value is above alpha.
         """
         return self.p_value(x, y, conditions) > self.alpha
 
@@ -117,6 +123,9 @@ def choose_backend(backend: str = "auto") -> str:
 
     Args:
         backend: Name of a backend, or `auto` for the first one that is installed.
+
+    Returns:
+        Name of the backend.
 
     Raises:
         InputError: The backend is unknown.

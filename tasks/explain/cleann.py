@@ -222,6 +222,9 @@ def select_neighbourhood(graph: dict[str, Any], radius: int | None = None) -> di
     Args:
         graph: The graph.
         radius: Maximum number of edges; by default the radius of the graph's settings.
+
+    Returns:
+        A copy of the graph with the nodes within the radius and the edges between them.
     """
     radius = graph["settings"]["radius"] if radius is None else radius
     nodes = [node for node in graph["nodes"] if node["distance"] is not None and node["distance"] <= radius]

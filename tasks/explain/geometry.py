@@ -47,6 +47,9 @@ class Geometry:
 
         Args:
             size: (height, width) of the frame.
+
+        Returns:
+            The geometry, whose window is the frame.
         """
         return cls((int(size[0]), int(size[1])), (0.0, 0.0, float(size[1]), float(size[0])))
 
@@ -59,6 +62,9 @@ class Geometry:
             left: Left edge of the crop.
             height: Height of the crop.
             width: Width of the crop.
+
+        Returns:
+            The geometry of the crop, on the same frame.
         """
         x, y, w, h = self.window
         down, across = h / canvas[0], w / canvas[1]
@@ -72,6 +78,9 @@ def resize_and_crop(size: Size, resize: int | Sequence[int], crop: int | Sequenc
         size: (height, width) of the frame.
         resize: Length of the shorter side, or (height, width).
         crop: Side of the centred square, or (height, width), or None without a crop.
+
+    Returns:
+        The geometry: the full frame without a crop.
     """
     full_frame = Geometry.whole(size)
     if crop is None:
@@ -88,6 +97,9 @@ def compute_transform_geometry(transform: Any, size: Size) -> Geometry:
     Args:
         transform: The Compose.
         size: (height, width) of the frame.
+
+    Returns:
+        The geometry.
 
     Raises:
         MedfaithError: A step changes the geometry in another way.
@@ -113,6 +125,9 @@ def compute_processor_geometry(processor: Any, size: Size) -> Geometry:
     Args:
         processor: The image processor.
         size: (height, width) of the frame.
+
+    Returns:
+        The geometry.
 
     Raises:
         MedfaithError: The processor splits the image into tiles, or its padding is unknown.

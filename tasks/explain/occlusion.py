@@ -42,6 +42,9 @@ def occluded(image: Image.Image, region: np.ndarray) -> Image.Image:
         image: The image.
         region: bool (H, W).
 
+    Returns:
+        A copy in mode RGB.
+
     Raises:
         ValueError: The sizes of region and image differ.
     """

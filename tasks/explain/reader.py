@@ -56,6 +56,9 @@ class HeatmapReader:
             row_id: Id of the row.
             size: (height, width) of the row's image.
 
+        Returns:
+            The heatmaps, with their geometry.
+
         Raises:
             InputError: The reader has no folder, the folder has no heatmaps of this answer, or they belong to an image
                 of another size.

@@ -69,6 +69,9 @@ class Store:
         Args:
             key: Key of the model.
 
+        Returns:
+            The description as the model wrote it.
+
         Raises:
             InputError: The model is missing, or the file describes another model.
         """
@@ -92,6 +95,9 @@ class Store:
             reference: Reference of the answer.
             row_id: Id of the row.
 
+        Returns:
+            Whether the row's file exists; its content is not checked.
+
         Raises:
             InputError: The reference is invalid.
         """
@@ -103,6 +109,9 @@ class Store:
         Args:
             reference: Reference of the answer, `<model's key>/<digest>`.
             row_id: Id of the row.
+
+        Returns:
+            The heatmaps, with their geometry.
 
         Raises:
             InputError: The reference is invalid, or the file is missing, truncated, of another row, or has no maps.
@@ -164,6 +173,9 @@ class HeatmapStore:
 
         Args:
             digest: Digest of the model's input.
+
+        Returns:
+            The reference.
         """
         return f"{self.key}/{digest}"
 
@@ -173,6 +185,9 @@ class HeatmapStore:
         Args:
             row_id: Id of the row.
             digest: Digest of the model's input.
+
+        Returns:
+            The path; the file may be missing.
 
         Raises:
             InputError: The digest is invalid.
@@ -185,6 +200,9 @@ class HeatmapStore:
         Args:
             row_id: Id of the row.
             digest: Digest of the model's input.
+
+        Returns:
+            Whether the row's file exists; its content is not checked.
         """
         return self._reader.has(self.reference(digest), row_id)
 
@@ -194,6 +212,9 @@ class HeatmapStore:
         Args:
             row_id: Id of the row.
             digest: Digest of the model's input.
+
+        Returns:
+            The heatmaps, with their geometry.
         """
         return self._reader.read(self.reference(digest), row_id)
 
@@ -266,6 +287,9 @@ def open_store(folder: str | Path) -> Store:
 
     Args:
         folder: The folder.
+
+    Returns:
+        The store; its files are read on request.
 
     Raises:
         InputError: The folder is missing.

@@ -50,6 +50,9 @@ def select_channel(tiles: Sequence[Tile], channel: str) -> list[Tile]:
     Args:
         tiles: The tiles.
         channel: One of `CHANNELS`.
+
+    Returns:
+        The selected tiles, in their order.
     """
     selected = [tile for tile in tiles if tile.overview == (channel == "overview")]
     return selected or list(tiles)
@@ -60,6 +63,9 @@ def bounds(tiles: Sequence[Tile]) -> Window:
 
     Args:
         tiles: The tiles.
+
+    Returns:
+        (x, y, width, height) in pixels of the frame.
     """
     windows = np.array([tile.window for tile in tiles], dtype=np.float64)
     start, end = windows[:, :2].min(axis=0), (windows[:, :2] + windows[:, 2:]).max(axis=0)

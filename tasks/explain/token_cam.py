@@ -38,6 +38,9 @@ def get_decoder_layers(model: Any) -> Sequence[torch.nn.Module]:
     Args:
         model: The model.
 
+    Returns:
+        The layers.
+
     Raises:
         MedfaithError: The model has no decoder layers in transformers' usual place.
     """
@@ -56,6 +59,9 @@ def get_reading_layers(model: Any) -> Sequence[torch.nn.Module]:
 
     Args:
         model: The model.
+
+    Returns:
+        The layers, from the first.
     """
     layers = get_decoder_layers(model)
     crossing = getattr(model.config.get_text_config(), "cross_attention_layers", None)
@@ -68,6 +74,9 @@ def get_layer(model: Any, layer: int) -> torch.nn.Module:
     Args:
         model: The model.
         layer: Index of the layer, as in a Python list.
+
+    Returns:
+        The layer.
 
     Raises:
         InputError: The model has no such layer.

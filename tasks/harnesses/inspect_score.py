@@ -47,6 +47,9 @@ def answers(filter: str | None = None) -> Scorer:
 
     Args:
         filter: Name of the filter, as in `lm_eval`.
+
+    Returns:
+        The scorer.
     """
 
     async def score(state: TaskState, target: Target) -> Score:
@@ -90,6 +93,9 @@ def stop(error: MedfaithError) -> Exception:
 
     Args:
         error: The error.
+
+    Returns:
+        The error of Inspect, to raise.
     """
     from inspect_ai._util.error import PrerequisiteError
     from rich.markup import escape  # Inspect prints by rich, which takes [words] for styles

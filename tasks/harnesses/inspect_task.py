@@ -69,6 +69,9 @@ def show(source: Any) -> Solver:
 
     Args:
         source: The lm-eval task.
+
+    Returns:
+        The solver.
     """
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:

@@ -39,6 +39,9 @@ def doc_to_visual(doc: Mapping[str, Any], lmms_eval_specific_kwargs: Mapping[str
     Args:
         doc: The row.
         lmms_eval_specific_kwargs: Settings of the YAML.
+
+    Returns:
+        The images in mode RGB, in the order of the placeholders.
     """
     roots = questions.resolve_roots(lmms_eval_specific_kwargs["roots"])
     edit = partial(TRANSPLANT.apply, doc["edit"]) if doc.get("edit") else None
@@ -51,6 +54,9 @@ def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, An
     Args:
         doc: The row.
         results: The answer.
+
+    Returns:
+        Metric -> value of the row.
     """
     return adapter.process_results(doc, getattr(adapter, doc[FILTER])([results], [doc]))
 

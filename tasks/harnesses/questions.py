@@ -94,6 +94,9 @@ def load_one(name: str, *arguments: Any) -> Any:
         name: A task, or GROUP::TASK.
         *arguments: Further arguments of `load`.
 
+    Returns:
+        The task, an lm-eval `ConfigurableTask`.
+
     Raises:
         InputError: The name belongs to a group.
     """
@@ -108,6 +111,9 @@ def load_settings(name: str) -> Any:
 
     Args:
         name: A task, or GROUP::TASK.
+
+    Returns:
+        lm-eval's `TaskConfig`.
     """
     from lm_eval.config.task import TaskConfig
 
@@ -119,6 +125,9 @@ def resolve_roots(arguments: Mapping[str, str] | Sequence[str] | str | None) -> 
 
     Args:
         arguments: A mapping, or one or several `chexpert=PATH`.
+
+    Returns:
+        Source id -> folder.
     """
     if not isinstance(arguments, Mapping):
         arguments = sources.parse_root_arguments([arguments] if isinstance(arguments, str) else [*(arguments or ())])
@@ -145,6 +154,9 @@ def choose_filter(config: Any, filter_name: str | None) -> str:
         config: Settings of the task.
         filter_name: Name of the filter; by default the task's first.
 
+    Returns:
+        Name of the filter.
+
     Raises:
         InputError: The task has no such filter.
     """
@@ -163,6 +175,9 @@ def read(config: Any, doc: Mapping[str, Any], text: str, filter_name: str) -> st
         doc: The row.
         text: The answer.
         filter_name: Name of the filter.
+
+    Returns:
+        The filter's reading; the answer itself if the filter changes nothing.
     """
     function = get_filters(config)[filter_name]
     return function([[text]], [dict(doc)])[0] if function else text
@@ -206,6 +221,9 @@ def encode_png(image: Image.Image) -> str:
 
     Args:
         image: The image.
+
+    Returns:
+        The text.
     """
     file = io.BytesIO()
     image.save(file, "PNG")

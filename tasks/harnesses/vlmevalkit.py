@@ -39,6 +39,9 @@ def iterate_records(
         split: Name of the split.
         embed: Whether to write pixels instead of paths.
 
+    Yields:
+        A record for each row: column -> cell.
+
     Raises:
         InputError: A TSV cannot hold a row.
     """

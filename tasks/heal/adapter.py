@@ -29,6 +29,9 @@ def closed_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any
     Args:
         doc: The document.
         results: The response.
+
+    Returns:
+        Metric -> value of the row.
     """
     answer, reply = doc["options"][doc["answer"]].casefold(), read_reply(results[0])
     reading = read_yes_no(reply.text, doc["question"], cut=is_cut(doc))
@@ -42,6 +45,9 @@ def open_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     Args:
         doc: The document.
         results: The response.
+
+    Returns:
+        Metric -> value of the row.
     """
     reply = read_reply(results[0])
     extraction = extract_labels(reply.text, cut=is_cut(doc))
@@ -56,6 +62,9 @@ def tpt_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     Args:
         doc: The document.
         results: The response.
+
+    Returns:
+        Metric -> value of the row.
     """
     return TPT.values(doc, _build_paired_record(doc, results))
 
@@ -66,6 +75,9 @@ def vpt_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     Args:
         doc: The document.
         results: The response.
+
+    Returns:
+        Metric -> value of the row.
     """
     return VPT.values(doc, _build_paired_record(doc, results))
 

@@ -42,6 +42,9 @@ def read_reply(response: str) -> Reply:
     Args:
         response: The reply of the model.
 
+    Returns:
+        The text of the answer, and the region or the reference to heatmaps if the reply has one.
+
     >>> read_reply('{"text": "Yes.", "heatmaps": "a/b"}')
     Reply(text='Yes.', region=None, heatmaps='a/b')
     >>> read_reply('{"answer": "Yes."}').text

@@ -15,6 +15,9 @@ def prompt(doc: dict[str, Any]) -> str:
 
     Args:
         doc: The document.
+
+    Returns:
+        The prompt.
     """
     return f"{'<image>' * len(doc['images'])}{doc['question']} {INSTRUCTIONS[doc['question_type']]}"
 
@@ -24,5 +27,8 @@ def target(doc: dict[str, Any]) -> str:
 
     Args:
         doc: The document.
+
+    Returns:
+        The text of the right option.
     """
     return doc["options"][doc["answer"]]

@@ -56,6 +56,9 @@ def load(
             partners from `<config>_<ask>`. A positive question without a partner is left out.
         heatmaps: The folder in which the model keeps heatmaps of its answers to closed questions (its `store=`).
         options: Further arguments of `rows.load`.
+
+    Returns:
+        Split -> rows.
     """
     single = ask in ("closed", "open")
     shared = {"heatmaps": HeatmapReader(heatmaps)} if heatmaps and ask == "closed" else {}
@@ -123,6 +126,9 @@ def facts(doc: Mapping[str, Any]) -> Facts:
 
     Args:
         doc: The document.
+
+    Returns:
+        The facts; `topic` or the anatomy of an open question is the question asked.
     """
     reference, closed = doc["images"][0], doc["question_type"] == "closed"
     key = reference["key"].split("/")
@@ -139,6 +145,9 @@ def reword(doc: Mapping[str, Any], number: int) -> dict[str, Any]:
     Args:
         doc: The document.
         number: The number of the wording.
+
+    Returns:
+        The changed column: {"question": text}.
     """
     fields = {"anatomy": doc["anatomy"]}
     if doc["question_type"] == "closed":

@@ -21,6 +21,9 @@ def join_lines(answer: str) -> str:
 
     Args:
         answer: The answer.
+
+    Returns:
+        The answer in one line.
     """
     return " ".join(answer.split())
 
@@ -30,5 +33,8 @@ def shortened(answer: str) -> str:
 
     Args:
         answer: The answer.
+
+    Returns:
+        The last characters of the answer after an ellipsis, or the full answer if it is short.
     """
     return escape_controls(f"…{answer[-LONGEST:]}" if len(answer) > LONGEST else answer)

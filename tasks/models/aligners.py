@@ -53,6 +53,9 @@ class Aligner(Protocol):
         Args:
             images: Images in mode RGB.
             sentences: One sentence for each image.
+
+        Returns:
+            An alignment for each pair, in the same order.
         """
         ...
 
@@ -88,6 +91,10 @@ class GradientAligner:
         Args:
             images: Images in mode RGB.
             sentences: One sentence for each image.
+
+        Returns:
+            An alignment for each pair, in the same order: the heatmap on the model's grid (zeros if the gradients are
+            zero), the cosine of image and sentence, and whether the sentence was cut.
         """
         import torch
 
@@ -120,5 +127,8 @@ def hash_vocabulary(tokenizer: Any) -> str:
 
     Args:
         tokenizer: The tokenizer.
+
+    Returns:
+        A hexadecimal digest of 128 bits.
     """
     return blake2b(repr(sorted(tokenizer.get_vocab().items())).encode(), digest_size=16).hexdigest()

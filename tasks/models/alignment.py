@@ -34,6 +34,9 @@ def load_aligner(pretrained: str, device: str | None = None, **options: Any) -> 
         **options: For GLoRIA `text_model`, `attention` and `tau` (see gloria.py); otherwise `explainer` (see
             medfaith-contrastive).
 
+    Returns:
+        The model.
+
     Raises:
         InputError: The model or an option is unknown, or the model cannot be read.
     """
@@ -106,6 +109,9 @@ class AlignmentLM(ImageLM):
         Args:
             requests: Requests with one image and a document with a sentence each.
             disable_tqdm: Whether to hide the progress bar.
+
+        Returns:
+            The replies, in the order of the requests.
 
         Raises:
             InputError: A document has no sentence, or not exactly one image; or the attention is to be read from

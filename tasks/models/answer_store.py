@@ -28,6 +28,9 @@ def hash_facts(**facts: Any) -> str:
 
     Args:
         **facts: Values that JSON can encode.
+
+    Returns:
+        The hexadecimal digest; the order of the facts does not change it.
     """
     return hashlib.sha256(json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
@@ -39,6 +42,9 @@ def iterate_repeats(requests: Sequence[Instance]) -> Iterator[tuple[Instance, in
 
     Args:
         requests: Requests; the same object may occur several times.
+
+    Yields:
+        Each request with its number: 0 for the first copy.
     """
     repeats: Counter[int] = Counter()
     for request in requests:

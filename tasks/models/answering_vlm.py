@@ -92,6 +92,9 @@ class AnsweringVLM(HFMultimodalLM):
             requests: Requests of lm-eval.
             disable_tqdm: Whether to hide the progress bar.
 
+        Returns:
+            The answers that are scored, in the order of the requests.
+
         Raises:
             InputError: A request has more images than `max_images`. hf-multimodal would drop the last ones, which in a
                 few-shot prompt belong to the question.
@@ -285,6 +288,9 @@ def hash_pixels(image: Image.Image) -> str:
 
     Args:
         image: The image.
+
+    Returns:
+        Mode, (width, height) and digest, separated by spaces.
     """
     return f"{image.mode} {image.size} {hashlib.sha256(image.tobytes()).hexdigest()}"
 

@@ -65,6 +65,9 @@ class Baseline(ImageLM):
         Args:
             requests: Requests of lm-eval.
             disable_tqdm: Ignored.
+
+        Returns:
+            The replies, in the order of the requests.
         """
         if self._heatmaps is not None:
             self._heatmaps.check(requests)
@@ -82,6 +85,10 @@ class Baseline(ImageLM):
         Args:
             requests: Requests of lm-eval.
             disable_tqdm: Ignored.
+
+        Returns:
+            (0.0, True) for a continuation that is the letter or the text of the chosen option, otherwise (-100.0,
+            False).
         """
         accepted_texts = [
             (string.ascii_uppercase[c], r.doc["options"][c])

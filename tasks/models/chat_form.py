@@ -103,6 +103,9 @@ def encode_picture(image: Image.Image, encoding: Encoding) -> Picture:
     Args:
         image: The image.
         encoding: Format and size.
+
+    Returns:
+        The data URL, and a digest of the encoded file.
     """
     if encoding.max_side is not None and max(image.size) > encoding.max_side:
         image = image.copy()
@@ -120,6 +123,9 @@ def get_turns(prompt: str) -> list[Turn]:
 
     Args:
         prompt: The prompt.
+
+    Returns:
+        The turns, each with role and content.
     """
     return prompt.turns if isinstance(prompt, Prompt) else [{"role": "user", "content": prompt}]
 
@@ -129,6 +135,9 @@ def count_placeholders(turns: Iterable[Turn]) -> int:
 
     Args:
         turns: The turns.
+
+    Returns:
+        The number in all turns together.
     """
     return sum(turn["content"].count(PLACEHOLDER) for turn in turns)
 
@@ -141,6 +150,9 @@ def build_messages(turns: Iterable[Turn], urls: Sequence[str]) -> list[dict[str,
     Args:
         turns: The turns.
         urls: URLs of the images.
+
+    Returns:
+        The messages in OpenAI's format.
 
     >>> build_messages([{"role": "user", "content": "<image>Is it <image>?"}], ["a", "b"])[0]["content"] == [
     ...     {"type": "image_url", "image_url": {"url": "a"}}, {"type": "text", "text": "Is it "},
@@ -175,6 +187,9 @@ def build_settings(generation_kwargs: Mapping[str, Any], tokens_name: str, seed:
         tokens_name: The endpoint's name of the token limit.
         seed: Seed of the request, or None.
 
+    Returns:
+        The settings: token limit, temperature, stop strings, seed, and all other settings unchanged.
+
     >>> build_settings({"until": [], "do_sample": False, "max_gen_toks": 64}, "max_tokens", None)
     {'max_tokens': 64, 'temperature': 0.0}
     """
@@ -193,6 +208,9 @@ def get_stops(generation_kwargs: Mapping[str, Any]) -> list[str]:
 
     Args:
         generation_kwargs: Settings of the task.
+
+    Returns:
+        The stop strings; empty ones are left out.
     """
     stop = generation_kwargs.get("until") or []
     return [text for text in ([stop] if isinstance(stop, str) else stop) if text]
@@ -206,6 +224,9 @@ def read(body: Any, stops: Sequence[str] = ()) -> Reply:
     Args:
         body: Body of the response.
         stops: Stop strings.
+
+    Returns:
+        Text, reasoning, outcome and token counts. A refusal's text is used if the message has no other text.
 
     Raises:
         ValueError: The body is not a chat completion.

@@ -18,6 +18,9 @@ def reading(text_model: str, expected: str) -> Iterator[None]:
         text_model: The folder or Hub name.
         expected: Description of the expected input.
 
+    Yields:
+        Nothing.
+
     Raises:
         InputError: The model cannot be loaded.
     """

@@ -103,6 +103,9 @@ class ContrastiveLM(ImageLM):
             requests: Requests with one image and a document with classes and prompts each.
             disable_tqdm: Whether to hide the progress bar.
 
+        Returns:
+            The replies, in the order of the requests.
+
         Raises:
             InputError: A document has no classes or prompts, or not exactly one image; or the heatmaps are to be read
                 from another folder than `store`.

@@ -32,6 +32,9 @@ def choose_device(device: str | None) -> str:
     Args:
         device: Requested device, or None.
 
+    Returns:
+        Name of the device.
+
     Raises:
         MedfaithError: torch is not installed.
     """
@@ -65,6 +68,9 @@ class Encoder(ABC):
 
         Args:
             prompts: k prompts.
+
+        Returns:
+            k lists of token ids.
         """
 
     @abstractmethod
@@ -106,6 +112,9 @@ class Encoder(ABC):
 
         Args:
             size: (height, width) of the frame.
+
+        Returns:
+            The geometry.
         """
 
     @property
@@ -171,6 +180,9 @@ def choose_explainer(name: str, encoder: Encoder) -> str:
         name: Name of the explainer, or `auto` for the model's default.
         encoder: The model.
 
+    Returns:
+        Name of the explainer.
+
     Raises:
         InputError: The model has no such explainer.
     """
@@ -199,6 +211,9 @@ def normalize(vectors: torch.Tensor) -> torch.Tensor:
 
     Args:
         vectors: Shape (..., d).
+
+    Returns:
+        Unit vectors of the same shape; NaN for a vector of zeros.
     """
     return vectors / vectors.norm(dim=-1, keepdim=True)
 
@@ -209,6 +224,9 @@ def stack_images(transform: Any, images: Sequence[Image.Image]) -> torch.Tensor:
     Args:
         transform: The transform.
         images: The images.
+
+    Returns:
+        Shape (n, 3, h, w).
     """
     import torch
 
@@ -220,6 +238,9 @@ def hash_weights(network: torch.nn.Module) -> str:
 
     Args:
         network: The network.
+
+    Returns:
+        A hexadecimal digest of 128 bits over names, types, shapes and values.
     """
     import torch
 

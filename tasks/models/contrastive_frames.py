@@ -64,6 +64,9 @@ def open_frame(request: Instance, store: HeatmapStore | None) -> Frame:
     Args:
         request: The request.
         store: Store of the heatmaps, or None.
+
+    Returns:
+        The frame in mode RGB. If there is a store, it has the digest of its pixels, and the stored heatmaps, if any.
     """
     (image,) = get_images(request)
     image, doc = image.convert("RGB"), cast(Mapping[str, Any], request.doc)
@@ -95,6 +98,9 @@ def predicted(
         top_k: Number of classes per frame, or 0 for the classes above the percentile.
         percentile: Percentile with linear interpolation, which a score must exceed.
         threshold: Scores that the percentile refers to, `per_frame` or `per_class`.
+
+    Returns:
+        Class indices of each frame; an empty list if no class is predicted.
     """
     order = np.argsort(-scores, axis=1, kind="stable")
     is_predicted = scores > _compute_limits(scores, top_k, percentile, threshold)
@@ -114,6 +120,9 @@ def tied(scores: np.ndarray, top_k: int = 0, percentile: float = 90, threshold: 
         top_k: As in `predicted`.
         percentile: As in `predicted`.
         threshold: As in `predicted`.
+
+    Returns:
+        n values, True for such a frame.
     """
     limits = _compute_limits(scores, top_k, percentile, threshold)
     is_at_threshold = scores == limits
@@ -140,6 +149,9 @@ def find_first_right(job: Job, doc: Mapping[str, Any], indices: Sequence[int]) -
         job: Job with the classes.
         doc: The document with its gold labels.
         indices: Predicted classes, the most similar first.
+
+    Returns:
+        Index of the class, or None if no prediction is right.
     """
     return next((index for index in indices if job.classes[index] in doc["gold"]), None)
 
@@ -149,6 +161,9 @@ def require_document(request: Instance) -> Mapping[str, Any]:
 
     Args:
         request: The request.
+
+    Returns:
+        The document.
 
     Raises:
         InputError: The document has no classes, another number of prompts than classes, or not exactly one image.
@@ -176,6 +191,9 @@ def iterate_batches(items: Sequence[T], size: int, title: str = "", quiet: bool 
         size: Items per batch.
         title: Title of the bar.
         quiet: Whether to hide the bar.
+
+    Yields:
+        Batches of `size` items; the last one may be smaller.
     """
     with Progress(title=title, total=len(items), unit="frames", quiet=quiet) as bar:
         for start in range(0, len(items), size):

@@ -91,6 +91,9 @@ class DecodedVLM(LocatingVLM):
             requests: Requests of lm-eval.
             disable_tqdm: Whether to hide the progress bar.
 
+        Returns:
+            The answers that are scored, in the order of the requests.
+
         Raises:
             InputError: Before the first answer, if a row has no region although the decoder needs one, or a region of
                 another size than its image; otherwise as LocatingVLM.
@@ -344,6 +347,9 @@ def fit_bias(margins: np.ndarray, yes_share: float) -> float:
     Args:
         margins: Logit of yes minus logit of no for each row, shape (n,).
         yes_share: Share of rows that say yes.
+
+    Returns:
+        The bias to add to the logit of yes.
 
     >>> fit_bias(np.array([2.0, -1.0, -3.0, -5.0]), 0.5)
     2.0

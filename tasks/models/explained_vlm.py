@@ -110,6 +110,9 @@ class ExplainedVLM(HFVisionLM):
             requests: Requests of lm-eval.
             disable_tqdm: Whether to hide the progress bar.
 
+        Returns:
+            The replies, in the order of the requests: JSON for explained requests, otherwise the answer's text.
+
         Raises:
             InputError: A document's frame has another size than its image, the image's tokens form no grid, or the
                 heatmaps are to be read from another folder than `store`.
@@ -362,6 +365,9 @@ def compute_token_offsets(tokens: Sequence[int], decode: Any) -> list[Span]:
     Args:
         tokens: Token ids.
         decode: Function that decodes token ids to text.
+
+    Returns:
+        (start, end) of each token, in characters.
     """
     text = decode(list(tokens))
     # A token may hold part of a character, so the end is the length of the final text that is complete after it.

@@ -76,6 +76,9 @@ def is_unread(doc: Mapping[str, Any], text: str) -> bool:
         doc: The document of lm-eval.
         text: The text that is scored.
 
+    Returns:
+        True if the text is unread; False if it is read or declines.
+
     >>> is_unread({"options": ["Edema", "No edema"]}, "I see."), is_unread({"options": ["Yes", "No"]}, "Yes.")
     (True, False)
     >>> is_unread({"ask": "instruments"}, "What a day."), is_unread({"sentence": "The heart is wide."}, "I see.")

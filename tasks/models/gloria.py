@@ -113,6 +113,10 @@ class GloriaModel(nn.Module):
         Args:
             images: Pixels, as `gloria_image.pixels`.
             tokens: Tokens of the sentences.
+
+        Returns:
+            Local and global features of the images and of the sentences, and the attention of each sentence's words on
+            its image.
         """
         local, overall = self.encode_images(images)
         sentences, text = self.encode_texts(tokens)
@@ -240,6 +244,9 @@ class GloriaAligner:
         Args:
             images: The images.
             sentences: One sentence for each image.
+
+        Returns:
+            An alignment for each pair, in the same order.
         """
         model = self._model
         opened = {id(image): image for image in images}  # sentences about one image share the object
@@ -277,6 +284,9 @@ def load_gloria(path: str | Path, attention: str = "paper", tau: float = TAU) ->
         attention: "paper" or "code" (see the module).
         tau: Temperature (see the module).
 
+    Returns:
+        The model, on the CPU.
+
     Raises:
         InputError: The file is not a checkpoint, or its weights do not fit GLoRIA.
     """
@@ -294,6 +304,9 @@ def load_tokenizer(text_model: str, vocab_size: int) -> Any:
     Args:
         text_model: A folder or Hub name.
         vocab_size: Number of tokens of the checkpoint's BERT.
+
+    Returns:
+        The tokenizer of transformers.
 
     Raises:
         InputError: The tokenizer is missing or has more tokens than the BERT.
@@ -385,6 +398,9 @@ def count_bert_heads(hidden_size: int) -> int:
 
     Args:
         hidden_size: Hidden size of the BERT.
+
+    Returns:
+        The number of heads; 1 if 64 does not divide the hidden size.
     """
     return hidden_size // 64 if hidden_size % 64 == 0 else 1
 

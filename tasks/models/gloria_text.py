@@ -40,6 +40,9 @@ class Tokens(NamedTuple):
 
         Args:
             device: The device.
+
+        Returns:
+            A copy with the moved tensors.
         """
         return self._replace(ids=self.ids.to(device), mask=self.mask.to(device), word=self.word.to(device))
 
@@ -100,6 +103,9 @@ def clean(text: str, min_words: int = 1) -> str:
         text: The text.
         min_words: Segments between full stops with fewer words are omitted. The released code omits segments of one
             word, and with them a sentence like "Cardiomegaly.".
+
+    Returns:
+        The words, joined by spaces; characters outside of ASCII are removed. It may be empty.
     """
     segments = [segment for item in re.split(r"[0-9]+\.", text.replace("\n", " ")) for segment in item.split(".")]
     segment_words = [re.findall(r"\w+", segment.lower()) for segment in segments]
@@ -119,6 +125,10 @@ def tokenize(tokenizer: Any, sentences: Sequence[str], min_words: int = 1) -> To
         tokenizer: Tokenizer of a BERT, whose continued word pieces begin with ##.
         sentences: The sentences.
         min_words: As in `clean`.
+
+    Returns:
+        Token ids and masks, padded to the longest sentence, with the number of words of each sentence and whether it
+        was cut.
     """
     id_lists = tokenizer([clean(sentence, min_words) for sentence in sentences])["input_ids"]
     truncated = [

@@ -115,6 +115,9 @@ class HFVisionLM(DecodedVLM):
             images: The images of each prompt.
             *arguments: Further arguments of lm-eval's method.
             **options: Further options of lm-eval's method.
+
+        Returns:
+            The processor's batch.
         """
         if not self._prompt_end or any(len(row_images) for row_images in images):
             return super().tok_batch_multimodal_encode(strings, images, *arguments, **options)
@@ -391,6 +394,9 @@ def extend_mask(mask: torch.Tensor, length: int) -> torch.Tensor:
     Args:
         mask: Shape (n, tokens, ...).
         length: Number of tokens after the extension.
+
+    Returns:
+        Shape (n, length, ...).
     """
     last = mask[:, -1:].expand(-1, length - mask.shape[1], *mask.shape[2:])
     return torch.cat([mask, last], dim=1)

@@ -73,6 +73,9 @@ class Looks(Baseline):
 
         Args:
             docs: All documents of the task.
+
+        Returns:
+            Index of an option for each document.
         """
         return [doc["negated"] if doc.get("reply_in_words") else 0 for doc in docs]
 
@@ -81,6 +84,9 @@ class Looks(Baseline):
 
         Args:
             doc: The document.
+
+        Returns:
+            True for every document.
         """
         return True
 
@@ -106,6 +112,9 @@ class Looks(Baseline):
         Args:
             requests: Requests of lm-eval.
             disable_tqdm: Whether to hide the progress bar.
+
+        Returns:
+            The replies, in the order of the requests.
         """
         if self._store is not None:
             check_readers((request.doc for request in requests), self._store.folder)
@@ -209,6 +218,9 @@ class Mirage(Looks):
 
         Args:
             doc: The document.
+
+        Returns:
+            True for half of the row ids.
         """
         return blake2b(f"mirage:{doc['id']}".encode(), digest_size=1).digest()[0] % 2 == 0
 
@@ -217,6 +229,9 @@ class Mirage(Looks):
 
         Args:
             docs: All documents of the task.
+
+        Returns:
+            Index of an option for each document.
         """
         choices = zip(docs, super().choose(docs), QuestionPrior().choose(docs), strict=True)
         return [blind if self.looks_at(doc) else prior for doc, blind, prior in choices]

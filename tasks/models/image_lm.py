@@ -24,6 +24,9 @@ class ImageLM(LM):
             requests: Requests of lm-eval.
             disable_tqdm: Ignored.
 
+        Returns:
+            Nothing.
+
         Raises:
             MedfaithError: Always.
         """
@@ -36,6 +39,9 @@ class ImageLM(LM):
             requests: Requests of lm-eval.
             disable_tqdm: Ignored.
 
+        Returns:
+            Nothing.
+
         Raises:
             MedfaithError: Always.
         """
@@ -47,6 +53,9 @@ class ImageLM(LM):
         Args:
             chat_history: The turns.
             add_generation_prompt: Ignored.
+
+        Returns:
+            The text.
         """
         return "\n\n".join(turn["content"] for turn in chat_history)
 
@@ -55,6 +64,9 @@ class ImageLM(LM):
 
         Args:
             chat_template: Ignored.
+
+        Returns:
+            An empty text.
         """
         return ""
 
@@ -75,6 +87,9 @@ def get_images(request: Instance) -> Sequence[Image.Image]:
 
     Args:
         request: The request.
+
+    Returns:
+        The images, opened on access; an empty list for a request of text alone.
     """
     arguments = cast(Any, request.args)
     return arguments[2]["visual"] if len(arguments) > 2 else []
@@ -97,6 +112,9 @@ def row_id(request: Instance) -> str:
 
     Args:
         request: The request.
+
+    Returns:
+        The id of the document, or lm-eval's number of the document if it has none.
     """
     doc = request.doc if isinstance(request.doc, Mapping) else {}
     return str(doc.get("id", request.doc_id))
@@ -108,6 +126,9 @@ def parse_batch_size(size: int | str, largest: int | None) -> int:
     Args:
         size: The batch size.
         largest: Batch size to use if `size` is automatic; 16 by default.
+
+    Returns:
+        The batch size, at least 1.
 
     Raises:
         InputError: The batch size is invalid.

@@ -74,6 +74,9 @@ class LocatingVLM(AnsweringVLM):
         Args:
             requests: Requests of lm-eval.
             disable_tqdm: Whether to hide the progress bar.
+
+        Returns:
+            The answers, in the order of the requests; JSON with text and region if the model locates the region itself.
         """
         texts = super().generate_until(requests, disable_tqdm)
         if not self._locates_itself:
@@ -179,5 +182,8 @@ def get_control(request: Instance) -> str | None:
 
     Args:
         request: The request.
+
+    Returns:
+        Name of the control, or None.
     """
     return cast(Any, request.doc).get("control")

@@ -11,6 +11,9 @@ def strip_folder(name: str) -> str:
 
     Args:
         name: Name of the model, possibly with prefixes and colons.
+
+    Returns:
+        The name, with its last path component alone if the path exists.
     """
     kind, colon, location = name.rpartition(":")
     return (
@@ -23,6 +26,9 @@ def format_few(keys: Any) -> str:
 
     Args:
         keys: The names.
+
+    Returns:
+        The text; the names are sorted.
     """
     names = sorted(keys)
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -71,6 +71,9 @@ class Chests:
 
         Args:
             image: The image.
+
+        Returns:
+            True if the image correlates with the mean frontal chest.
         """
         cells = _compute_cells(image)
         return bool(cells.std() > 0 and np.corrcoef(cells, self._normal)[0, 1] > ALIKE)
@@ -118,6 +121,9 @@ def list_chest_drawings(text: str) -> list[str]:
 
     Args:
         text: The text.
+
+    Returns:
+        Names of drawings; an empty list if the text names no finding.
     """
     findings = [finding for finding in frontal.FINDINGS if finding in text.casefold()]
     return [
@@ -132,6 +138,9 @@ def list_anatomy_drawings(anatomy: str) -> dict[str, str]:
 
     Args:
         anatomy: Name of the anatomy.
+
+    Returns:
+        Class -> name of its drawing.
     """
     return {case.label: case.drawn for case in cases.FINDINGS if anatomy in case.anatomies}
 
@@ -176,6 +185,9 @@ def is_structured(image: Image.Image, mask: np.ndarray) -> bool:
     Args:
         image: The image.
         mask: The region, bool (h, w), of the image's size.
+
+    Returns:
+        Whether the ratio of coarse to fine structure in the region is that of tissue.
     """
     inner = np.asarray(ndimage.binary_erosion(mask, iterations=round(SCALE)), dtype=bool)
     region = inner if inner.any() else mask

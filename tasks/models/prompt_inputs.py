@@ -65,6 +65,9 @@ def append_tokens(inputs: Tensors, tokens: torch.Tensor, types: int = 0) -> Tens
         inputs: Inputs of one row.
         tokens: Token ids (n,).
         types: Value of the tokens in token_type_ids.
+
+    Returns:
+        The inputs with the tokens. All inputs with a value for each token are extended, the others are unchanged.
     """
     length = inputs["input_ids"].shape[1]
     more = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "token_type_ids": tokens * 0 + types}
@@ -83,6 +86,9 @@ def append_answer(inputs: Tensors, tokens: torch.Tensor, config: Any) -> Tensors
         inputs: Inputs of one row.
         tokens: Token ids of the answer (n,).
         config: Configuration of the model.
+
+    Returns:
+        The inputs with the answer and `labels`.
     """
     family = claimed(config)
     prompt_labels = torch.full_like(inputs["input_ids"], IGNORED)
@@ -96,6 +102,9 @@ def make_batch(rows: Sequence[Tensors], padding: int) -> Tensors:
     Args:
         rows: Inputs of each row.
         padding: Id of the padding token.
+
+    Returns:
+        Name of the input -> tensor of all rows.
     """
     blank = {"input_ids": padding, "labels": IGNORED}
     batch = {}

@@ -32,6 +32,9 @@ class Work:
 
         Args:
             answers: Number of answers that the block generates.
+
+        Yields:
+            Nothing.
         """
         outermost = self._start is None
         if outermost:

@@ -39,6 +39,9 @@ class KeptScores:
 
         Args:
             group: Indices of requests about the same images.
+
+        Returns:
+            Indices of these requests. The scores of the others are in `found`.
         """
         if self._store.keeps:
             keys = self._compute_keys([self._requests[number] for number in group])

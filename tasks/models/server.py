@@ -143,6 +143,9 @@ class ServerLM(ImageLM):
         Args:
             chat_history: The turns.
             add_generation_prompt: Ignored.
+
+        Returns:
+            The turns, as a text that keeps them apart.
         """
         return Prompt(chat_history)
 
@@ -152,6 +155,9 @@ class ServerLM(ImageLM):
         Args:
             requests: Requests of lm-eval.
             disable_tqdm: Whether to hide the progress bar.
+
+        Returns:
+            The answers, in the order of the requests.
 
         Raises:
             InputError: A prompt has another number of placeholders than its row has images, or a source's terms forbid

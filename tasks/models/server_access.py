@@ -24,6 +24,9 @@ def parse_host(base_url: str) -> str:
     Args:
         base_url: URL of the endpoint.
 
+    Returns:
+        The host without port.
+
     Raises:
         InputError: The URL is not an http(s) address, or holds a password.
     """
@@ -40,6 +43,9 @@ def is_third_party(host: str) -> bool:
 
     Args:
         host: Name or address of the host.
+
+    Returns:
+        True if one of its addresses is public, or if it has none.
     """
     try:
         address_info = socket.getaddrinfo(host, None)
@@ -151,6 +157,9 @@ def is_logprobs_refusal(error: Any) -> bool:
 
     Args:
         error: The response (`openai.APIStatusError`).
+
+    Returns:
+        True if the status is 400 or 422 and the message names log-probabilities.
     """
     fields = (error.param, error.message)
     return error.status_code in (400, 422) and any("logprob" in str(field).lower() for field in fields)
@@ -162,6 +171,9 @@ def make_logprobs_error(base_url: str, reason: str) -> InputError:
     Args:
         base_url: URL of the endpoint.
         reason: Reason, such as the server's message.
+
+    Returns:
+        The error, to raise.
     """
     return InputError(
         base_url,
@@ -225,6 +237,9 @@ def refuse_key(error: Any, base_url: str, model: str) -> NoReturn:
         error: The response (`openai.APIStatusError`).
         base_url: URL of the endpoint.
         model: Name of the model.
+
+    Returns:
+        Nothing.
 
     Raises:
         InputError: Always.

@@ -126,6 +126,9 @@ def pictures_of(question: Question, encoding: Encoding) -> list[Picture]:
         question: The question.
         encoding: Encoding of images.
 
+    Returns:
+        The encoded images, in the order of the placeholders.
+
     Raises:
         MedfaithError: An image cannot be opened.
     """

@@ -28,6 +28,9 @@ def build_settings(n_listed: int, tokens_name: str, seed: int | None) -> dict[st
         n_listed: Number of listed tokens.
         tokens_name: The endpoint's name of the token limit.
         seed: Seed of the request, or None.
+
+    Returns:
+        The settings, as `chat_form.build_settings`.
     """
     return chat_form.build_settings({"max_gen_toks": 1, "logprobs": True, "top_logprobs": n_listed}, tokens_name, seed)
 
@@ -37,6 +40,9 @@ def is_letter(continuation: str) -> bool:
 
     Args:
         continuation: The continuation.
+
+    Returns:
+        True for one upper-case letter from A to Z.
     """
     text = continuation.strip()
     return len(text) == 1 and text in string.ascii_uppercase
@@ -50,6 +56,9 @@ def read(body: Any, base_url: str) -> Reply:
     Args:
         body: Body of the response.
         base_url: URL of the endpoint.
+
+    Returns:
+        The reply; its outcome is EMPTY if no token is listed.
 
     Raises:
         InputError: The answer has text but no log-probabilities.
@@ -78,6 +87,9 @@ def score_letters(likeliest: Mapping[str, float], letters: Sequence[str]) -> lis
     Args:
         likeliest: Log-probability by token.
         letters: The letters.
+
+    Returns:
+        A score for each letter, in the same order.
 
     >>> [round(score, 3) for score in score_letters({"A": -0.5, " A": -2.5, "The": -3.0}, ["A", "B"])]
     [-0.373, nan]

@@ -39,6 +39,9 @@ class Prices(NamedTuple):
         Args:
             prompt_tokens: Number of prompt tokens.
             answer_tokens: Number of answer tokens.
+
+        Returns:
+            The price, in the currency of the prices.
         """
         if self.prompt is None or self.answer is None:
             return None
@@ -85,6 +88,9 @@ class Usage:
 
         Args:
             prices: Prices, which give the price in their currency, or None.
+
+        Returns:
+            Counts of rows, outcomes and tokens, and the price.
         """
         return {
             "rows": self.outcomes.total(),
@@ -142,6 +148,9 @@ class Estimate:
             endpoint: The server.
             store: Store whose answers have token counts.
             prices: Prices of tokens.
+
+        Returns:
+            Several lines.
         """
         counted = store.mean_tokens()
         lines = [

@@ -63,6 +63,9 @@ class SurgVLPEncoder(ResNetEncoder):
 
         Args:
             prompts: k prompts.
+
+        Returns:
+            Unit vectors (k, d).
         """
         inputs = self._tokenizer(list(prompts), padding=True, return_tensors="pt").to(self.device)
         output = self.network["backbone_text"]["model"](**inputs, output_hidden_states=True)

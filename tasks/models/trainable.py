@@ -17,6 +17,9 @@ def load_vlm(name: str, dtype: str = "auto") -> tuple[Any, Any]:
         name: A folder or a Hub name.
         dtype: Type of the weights.
 
+    Returns:
+        The model and its processor.
+
     Raises:
         InputError: transformers cannot load it as such a model.
     """
@@ -34,6 +37,9 @@ def make_loading_error(name: str, error: Exception, expected: str) -> InputError
         name: Name of the model.
         error: Error of transformers.
         expected: Description of the expected input.
+
+    Returns:
+        The error, to raise.
     """
     cause = (str(error).splitlines() or [type(error).__name__])[0]
     return InputError(name, f"cannot be loaded ({cause})", expected=expected, action="check the name or the folder")

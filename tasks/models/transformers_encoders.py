@@ -38,6 +38,9 @@ class TransformerEncoder(Encoder):
 
         Args:
             vision_output: Output of the vision encoder.
+
+        Returns:
+            Shape (n, d).
         """
 
     def tokens(self, prompts: Sequence[str]) -> list[list[int]]:
@@ -117,6 +120,9 @@ def load_transformers(name: str, device: str) -> TransformerEncoder:
     Args:
         name: A folder or a Hub name.
         device: Device, as torch names it.
+
+    Returns:
+        The model on the device, in eval mode.
 
     Raises:
         InputError: The model cannot be read, is of another type, or has missing weights.

@@ -14,6 +14,9 @@ def hash_weights(model: torch.nn.Module) -> str:
 
     Args:
         model: The model.
+
+    Returns:
+        A hexadecimal digest of 64 bits.
     """
     digest = blake2b(digest_size=8)
     for name, weight in sorted(model.state_dict().items()):

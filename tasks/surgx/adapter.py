@@ -45,6 +45,9 @@ def instruments_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str
     Args:
         doc: The document.
         results: The answer.
+
+    Returns:
+        Metric -> value of the row.
     """
     reply = read_reply(results[0])
     predicted, outcome = _read_prediction(doc, reply, read_instruments)
@@ -66,6 +69,9 @@ def triplets_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, A
     Args:
         doc: The document.
         results: The answer.
+
+    Returns:
+        Metric -> value of the row.
     """
     reply = read_reply(results[0])
     predicted, outcome = _read_prediction(doc, reply, read_triplets)
@@ -92,6 +98,9 @@ def occlusion_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, 
     Args:
         doc: The document.
         results: The answer.
+
+    Returns:
+        Metric -> value of the row.
     """
     reply = read_reply(results[0])
     return OCCLUSION.values(

@@ -60,6 +60,9 @@ def prompt(doc: dict[str, Any]) -> str:
 
     Args:
         doc: The document.
+
+    Returns:
+        The prompt.
     """
     return f"{'<image>' * len(doc['images'])}{doc['question']}"
 
@@ -69,5 +72,8 @@ def target(doc: dict[str, Any]) -> str:
 
     Args:
         doc: The document.
+
+    Returns:
+        The text of the right option.
     """
     return doc["options"][doc["answer"]]

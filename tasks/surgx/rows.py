@@ -53,6 +53,9 @@ def load(
         heatmaps: The folder in which the model keeps its heatmaps (its `store=`). Without it, heatmaps are not scored.
         occlude: Request the scores of the frame without the model's own region, from a model that supports it (4.3.2).
         options: Further arguments of `rows.load`.
+
+    Returns:
+        Split -> rows.
     """
 
     def build_documents(frames: datasets.Dataset) -> datasets.Dataset:
@@ -111,6 +114,9 @@ def facts(doc: Mapping[str, Any]) -> Facts:
 
     Args:
         doc: The document.
+
+    Returns:
+        The facts: the video, the question asked, and the set of true classes as the right answer.
     """
     return Facts(str(doc["video"]), doc["ask"], "\n".join(sorted(doc["gold"])), present=bool(doc["gold"]))
 
@@ -121,6 +127,9 @@ def reword(doc: Mapping[str, Any], number: int) -> dict[str, Any]:
     Args:
         doc: The document.
         number: The number of the wording.
+
+    Returns:
+        The changed column: {"question": text}.
     """
     return {"question": wordings.question("surgxbench", doc["ask"], number, **LISTS)}
 

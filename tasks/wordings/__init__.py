@@ -38,6 +38,9 @@ def wordings(benchmark: str) -> Mapping[str, Sequence[str]]:
 
     Args:
         benchmark: The benchmark. A benchmark without paraphrases gives an empty mapping.
+
+    Returns:
+        Kind of question -> templates, the first paraphrase first.
     """
     return {kind: texts for kind, texts in _load_content(benchmark).items() if isinstance(texts, list)}
 
@@ -48,6 +51,9 @@ def in_text(benchmark: str, name: str) -> str:
     Args:
         benchmark: The benchmark.
         name: The class.
+
+    Returns:
+        The name, in lower case unless the benchmark's file has another form.
 
     >>> in_text("heal-medvqa", "Pleural effusion"), in_text("heal-medvqa", "Nodule/Mass")
     ('pleural effusion', 'a nodule or mass')
@@ -60,6 +66,9 @@ def count_wordings(benchmark: str) -> int:
 
     Args:
         benchmark: The benchmark.
+
+    Returns:
+        The number that every kind of question has.
 
     >>> count_wordings("heal-medvqa"), count_wordings("wrong-lung")
     (5, 0)
@@ -86,6 +95,9 @@ def question(benchmark: str, kind: str, number: int, **fields: str) -> str:
         number: The number of the wording, from 1.
         fields: The values of the fields in braces.
 
+    Returns:
+        The question.
+
     >>> question("heal-medvqa", "closed", 1, anatomy="aorta", disease="calcification")
     'Do you see calcification in the aorta?'
     """
@@ -101,6 +113,9 @@ def shuffle_indices(row_id: str, number: int, options: Sequence[str]) -> list[in
         row_id: The id of the row.
         number: The number of the wording.
         options: The texts of the options.
+
+    Returns:
+        The index of the option for each position; the identity with fewer than two different texts.
 
     >>> shuffle_indices("row", 1, ["Edema", "No edema"])
     [1, 0]
@@ -122,6 +137,9 @@ def shuffle_options(doc: Mapping[str, Any], number: int) -> dict[str, Any]:
     Args:
         doc: The document.
         number: The number of the wording.
+
+    Returns:
+        The changed columns: options, answer, negated and counterpart; an index stays -1 if the row has no such option.
     """
     order = shuffle_indices(doc["id"], number, doc["options"])
     moved = {name: order.index(doc[name]) if doc[name] >= 0 else -1 for name in ("answer", "negated", "counterpart")}

@@ -54,6 +54,9 @@ def read_reply(text: str) -> Reply:
     Args:
         text: The reply.
 
+    Returns:
+        The reference to the attention and both similarities; None for what the reply does not have.
+
     >>> read_reply('{"heatmaps": "a/b", "local": 0.5, "global": null}')
     Reply(heatmaps='a/b', local=0.5, overall=None)
     >>> read_reply("Yes")
@@ -84,6 +87,9 @@ def gold_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
     Args:
         doc: The document.
         results: The reply.
+
+    Returns:
+        Metric -> value of the row.
     """
     return GOLD.values(doc, _build_record(doc, results))
 
@@ -94,6 +100,9 @@ def perturbed_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, 
     Args:
         doc: The document.
         results: The reply.
+
+    Returns:
+        Metric -> value of the row.
     """
     return PERTURBED.values(doc, _build_record(doc, results))
 
@@ -104,6 +113,9 @@ def random_sentences_results(doc: dict[str, Any], results: Sequence[str]) -> dic
     Args:
         doc: The document.
         results: The reply.
+
+    Returns:
+        Metric -> value of the row.
     """
     return RANDOM_SENTENCES.values(doc, _build_record(doc, results, keep_attention=True))
 
@@ -137,6 +149,9 @@ def packed(grid: np.ndarray) -> dict[str, Any]:
 
     Args:
         grid: An array (h, w).
+
+    Returns:
+        {"shape": [h, w], "float32": text}.
     """
     numbers = np.ascontiguousarray(grid, dtype="<f4")
     return {"shape": list(numbers.shape), "float32": base64.b64encode(zlib.compress(numbers.tobytes())).decode()}
@@ -168,6 +183,9 @@ def add_divergence(rows: Records) -> list[dict[str, Any]]:
 
     Args:
         rows: The records of originals and partners.
+
+    Returns:
+        The records without attention, in their order, with `kl` among their values.
     """
     divergences = {
         row["id"]: compute_symmetric_kl(unpacked(original[ATTENTION]), unpacked(row[ATTENTION]))

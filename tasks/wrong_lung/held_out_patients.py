@@ -56,6 +56,9 @@ def digest_of(checkpoint: Path) -> str:
 
     Args:
         checkpoint: The file.
+
+    Returns:
+        The hexadecimal digest.
     """
     with checkpoint.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
@@ -68,6 +71,9 @@ def select_held_out(docs: Sequence[dict[str, Any]], path: str | Path, *, complet
         docs: The documents.
         path: The record of the model's training.
         complete: Whether the documents include all gold patients. A perturbed config may have only some.
+
+    Returns:
+        The documents, in their order.
 
     Raises:
         InputError: As in `read_seen`; or the model has seen no gold patient at all, or all patients of the documents;

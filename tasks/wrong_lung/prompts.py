@@ -12,6 +12,9 @@ def prompt(doc: dict[str, Any]) -> str:
 
     Args:
         doc: The document.
+
+    Returns:
+        The prompt.
     """
     return f"{'<image>' * len(doc['images'])}{doc['question']}"
 
@@ -21,5 +24,8 @@ def target(doc: dict[str, Any]) -> str:
 
     Args:
         doc: The document.
+
+    Returns:
+        The text of that option.
     """
     return doc["options"][doc["answer"]]

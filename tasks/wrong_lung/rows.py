@@ -68,6 +68,9 @@ def load(
             used.
         options: Further arguments of `rows.load`.
 
+    Returns:
+        Split -> rows.
+
     Raises:
         InputError: The original of a perturbed row is missing, a value is not in SCORING, or as in `select_held_out`.
             For gold: no patient of the record is in the data.
@@ -139,6 +142,9 @@ def facts(doc: Mapping[str, Any]) -> Facts:
 
     Args:
         doc: The document.
+
+    Returns:
+        The facts: the patient, the named anatomies, and the findings that the sentence affirms there.
     """
     anatomies = sorted({box["label"] for box in doc["boxes"]})
     findings, present_findings = (

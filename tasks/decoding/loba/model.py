@@ -79,6 +79,9 @@ class Loba(nn.Module):
             labels: Shape (n, tokens), IGNORED outside the answers.
             **inputs: Inputs of the vision-language model.
 
+        Returns:
+            The loss of the text, and mask logits of n answers.
+
         Raises:
             InputError: An answer has no <SEG>, or several.
         """
@@ -175,6 +178,9 @@ def start(
         seed: Seed of the random weights: LoRA's first matrices, the rows of <SEG> and the projection.
         dtype: Type of the model's weights; SAM's are float32.
 
+    Returns:
+        The model.
+
     Raises:
         InputError: The model is not a model of images and text, or `sam` is not a SAM.
     """
@@ -207,6 +213,9 @@ def load(folder: Path, model: str, sam: str, *, dtype: str = "auto") -> Loba:
         model: The vision-language model of the training.
         sam: The SAM of the training.
         dtype: Type of the model's weights.
+
+    Returns:
+        The model.
 
     Raises:
         InputError: As `start` and `Loba.restore`.

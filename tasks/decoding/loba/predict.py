@@ -46,6 +46,9 @@ def localize(loba: Loba, image: Image.Image, question: str, max_new_tokens: int 
         image: The image.
         question: Text after the image, as in training (`tasks.heal.prompts.prompt`).
         max_new_tokens: Maximum number of generated tokens.
+
+    Returns:
+        The answer without special tokens, and the mask; None instead of a mask if the answer has no <SEG>.
     """
     with torch.inference_mode():
         location = locate(loba, image, loba.encoder.question(image, question), max_new_tokens)
@@ -70,6 +73,9 @@ def locate(loba: Loba, image: Image.Image, question: Tensors, max_new_tokens: in
         image: The image.
         question: Inputs of one row with this image.
         max_new_tokens: Maximum number of generated tokens.
+
+    Returns:
+        The inputs with the generated tokens, these tokens, and the mask; None instead of a mask if no <SEG> came.
     """
     question_inputs = {name: value.to(loba.device) for name, value in question.items()}
     tokens = _generate(loba, question_inputs, max_new_tokens, [loba.encoder.seg])

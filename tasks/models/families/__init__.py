@@ -105,6 +105,9 @@ def require_family(config: Any) -> Family:
     Args:
         config: Configuration of the model.
 
+    Returns:
+        The family.
+
     Raises:
         MedfaithError: The model belongs to no family.
     """
@@ -124,6 +127,9 @@ def compute_tiles(family: Family, encoded: Seen) -> list[Tile]:
     Args:
         family: The model's family.
         encoded: The image.
+
+    Returns:
+        The tiles; each of their tokens is a different token of the image.
 
     Raises:
         MedfaithError: The tiles name other tokens than the image has, so heatmaps would be wrong.
@@ -149,6 +155,9 @@ def compute_patch_window(window: Window, vision: Any) -> Window:
         window: (x, y, width, height) of the part that the encoder receives as one image.
         vision: Configuration of the vision encoder.
 
+    Returns:
+        (x, y, width, height) of the covered part, in the units of `window`.
+
     >>> from types import SimpleNamespace
     >>> compute_patch_window((0.0, 0.0, 384.0, 768.0), SimpleNamespace(image_size=384, patch_size=14))
     (0.0, 0.0, 378.0, 756.0)
@@ -164,6 +173,9 @@ def make_tiling_error(name: str, encoded: Seen) -> MedfaithError:
     Args:
         name: Name of the family.
         encoded: The image.
+
+    Returns:
+        The error, to raise.
     """
     height, width = encoded.size
     return MedfaithError(
