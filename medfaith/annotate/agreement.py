@@ -65,6 +65,10 @@ def compute_model_scores(judgements: Sequence[Judgement], seed: int) -> list[Mod
     Args:
         judgements: The judgements of all annotators.
         seed: The seed of the bootstrap over patients.
+
+    Returns:
+        The means of each question with intervals, and counts of instances and annotators; a model without judgements is
+        missing.
     """
     scores = []
     for custom in (False, True):
@@ -95,6 +99,9 @@ def agreement(judgements: Sequence[Judgement]) -> list[Agreement]:
 
     Args:
         judgements: The judgements of all annotators.
+
+    Returns:
+        Weighted kappa for two annotators, Krippendorff's alpha for more, of each question.
     """
     report_judgements = [judgement for judgement in judgements if not judgement.custom]
     annotators = sorted({judgement.annotator for judgement in report_judgements})

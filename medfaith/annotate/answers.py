@@ -178,6 +178,9 @@ class Answers:
         Args:
             annotator: The name of the annotator.
             item: The item.
+
+        Returns:
+            The judgement, or None.
         """
         return self.judgements.get((annotator, *map(str, item)))
 
@@ -255,6 +258,9 @@ def read_errors(paths: Sequence[Path]) -> list[ErrorJudgement]:
 
     Args:
         paths: Files of answers.
+
+    Returns:
+        The judgements. A file that is named twice counts once.
 
     Raises:
         InputError: As in `read_judgements`.

@@ -68,6 +68,9 @@ def build(session: Session, without_models: str) -> gr.Blocks:
     Args:
         session: The session.
         without_models: The reason why custom prompts cannot be judged; "" if they can.
+
+    Returns:
+        The page, not served yet.
     """
     with gr.Blocks(analytics_enabled=False, title=TITLE, fill_width=True) as page:
         gr.Markdown(f"# {TITLE}")

@@ -42,6 +42,9 @@ def failures(cases: Sequence[Case], n: int, seed: int) -> list[Failure]:
         cases: The cases of a report.
         n: The largest number of answers.
         seed: The seed of the order.
+
+    Returns:
+        At most n failed answers. Equal cases and seeds give the same order.
     """
     answers = sorted(
         (
@@ -77,6 +80,9 @@ class ErrorSession:
 
         Args:
             place: The index of the failure.
+
+        Returns:
+            The judgement, or None.
         """
         return self.answers.errors.get((self.annotator, *self.failures[place].item))
 

@@ -20,6 +20,9 @@ def build(session: ErrorSession, pictures: Mapping[int, Sequence[str]]) -> gr.Bl
     Args:
         session: The session.
         pictures: Index of a failure -> data URLs of its images.
+
+    Returns:
+        The page, not served yet.
     """
     with gr.Blocks(analytics_enabled=False, title=ERRORS_TITLE, fill_width=True) as page:
         gr.Markdown(f"# {ERRORS_TITLE}\n{ERRORS}")

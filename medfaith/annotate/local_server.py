@@ -48,6 +48,9 @@ def listen(port: int) -> socket.socket:
     Args:
         port: The port; 0 for any free port.
 
+    Returns:
+        The listening socket.
+
     Raises:
         InputError: The port is in use or invalid.
     """

@@ -37,6 +37,9 @@ def picture(image: Image.Image) -> Image.Image:
 
     Args:
         image: The image.
+
+    Returns:
+        The picture.
     """
     x, y, w, h = window((image.height, image.width))
     x0, y0 = math.floor(x), math.floor(y)
@@ -50,6 +53,9 @@ def nowhere(attention: np.ndarray) -> float:
 
     Args:
         attention: The attention to the image.
+
+    Returns:
+        The share.
     """
     return float(np.clip(1 - np.asarray(attention, dtype=np.float64).sum(), 0, 1))
 
@@ -65,6 +71,9 @@ def overlay(base: Image.Image, attention: np.ndarray, geometry: Geometry) -> Ima
         base: The result of `picture`.
         attention: Shape (h, w), at least 0, over the window of the geometry.
         geometry: The geometry of the attention.
+
+    Returns:
+        A new picture of the size of `base`.
 
     Raises:
         ValueError: As in `evaluate_metrics.localization.input_view.scores`.
@@ -92,6 +101,9 @@ def draw_boxes(base: Image.Image, boxes: Sequence[Sequence[float]], size: Size) 
         base: The picture.
         boxes: Shape (k, 4), xywh in pixels of the image.
         size: (height, width) of the image.
+
+    Returns:
+        The copy.
     """
     x0, y0, width, height = window(size)
     across, down = base.width / width, base.height / height
@@ -109,6 +121,9 @@ def png(image: Image.Image) -> bytes:
 
     Args:
         image: The image.
+
+    Returns:
+        The content of the file.
     """
     content = io.BytesIO()
     Image.frombytes(image.mode, image.size, image.tobytes()).save(content, "PNG")

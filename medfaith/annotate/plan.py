@@ -72,6 +72,9 @@ class Plan:
         Args:
             instance: The index of the instance.
             models: The models; by default all models of the plan.
+
+        Returns:
+            Alias -> model, in the order of the aliases.
         """
         return aliases(models or self.models, self.seed, self.annotator, self.instances[instance].key)
 
@@ -82,6 +85,9 @@ def instances(rows: Iterable[Mapping[str, Any]], seed: int) -> tuple[Instance, .
     Args:
         rows: The rows.
         seed: The seed of the order.
+
+    Returns:
+        One instance for each image, with its sentences.
     """
     rows_by_image: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
@@ -116,6 +122,9 @@ def number_sentences(texts: Sequence[str]) -> list[tuple[str, int]]:
 
     Args:
         texts: The sentences.
+
+    Returns:
+        (text, index) of each sentence, as choices of a form.
 
     >>> number_sentences(["No edema.", "Clear.", "No edema."])[2]
     ('No edema. (place 2 of 2 in this report)', 2)

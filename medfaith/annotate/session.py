@@ -112,6 +112,9 @@ class Session:
 
         Args:
             place: The place; None for the end.
+
+        Returns:
+            The place, or None.
         """
         end = len(self.plan.instances) - 1 if place is None else place.instance
         for number in range(end, -1, -1):
@@ -128,6 +131,9 @@ class Session:
 
         Args:
             instance: The index of the instance.
+
+        Returns:
+            The sentence, or None.
         """
         planned = self.plan.instances[instance]
         choice = self.answers.choices.get((self.plan.annotator, planned.key))
@@ -153,6 +159,9 @@ class Session:
 
         Args:
             place: The place.
+
+        Returns:
+            The prompt, with the sentence's row id and boxes.
         """
         sentence = self.get_choice(place.instance)
         assert sentence is not None
@@ -164,6 +173,9 @@ class Session:
         Args:
             instance: The index of the instance.
             text: The annotator's sentence.
+
+        Returns:
+            The prompt, without row id and boxes; white space is normalized.
 
         Raises:
             InputError: The text has no word.
@@ -177,6 +189,9 @@ class Session:
 
         Args:
             prompt: The prompt.
+
+        Returns:
+            Alias -> model. Models without an aligner cannot be judged for a custom prompt.
         """
         return self.plan.aliases(prompt.instance, None if prompt.row_id is not None else sorted(self.aligners))
 
@@ -186,6 +201,9 @@ class Session:
         Args:
             place: The place.
             prompt: A custom prompt; by default the chosen sentence.
+
+        Returns:
+            The judgement; None also if no sentence is chosen.
         """
         if prompt is None and self.get_choice(place.instance) is None:
             return None
@@ -237,6 +255,9 @@ class Session:
         Args:
             instance: The index of the instance.
 
+        Returns:
+            The picture (`overlay.picture`).
+
         Raises:
             MedfaithError: The image cannot be read.
         """
@@ -249,6 +270,9 @@ class Session:
             alias: The alias of the model.
             prompt: The prompt.
             boxes: Whether to draw the boxes of the report sentence.
+
+        Returns:
+            The image, the image with the heatmap, and the share of attention to nowhere.
 
         Raises:
             MedfaithError: The image or the heatmap cannot be read, or they have different sizes.

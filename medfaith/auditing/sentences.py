@@ -37,6 +37,9 @@ def write_sentences(judged: Judged, margin: float, wordings: Wordings | None = N
         judged: One model on one benchmark.
         margin: Equivalence margin, a fraction.
         wordings: Its scores by wording; None where none was asked.
+
+    Returns:
+        The sentences, in the order of the report; figures that were not asked for have none.
     """
     audit = judged.audit
     lines = [

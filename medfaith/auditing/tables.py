@@ -55,6 +55,9 @@ def overview(judged: Sequence[Judged], margin: float) -> Table:
     Args:
         judged: Verdicts by the same rule.
         margin: Equivalence margin, a fraction.
+
+    Returns:
+        The table "audit", with notes on the rule.
     """
     rule = judged[0].audit.rule if judged else 2
     several = len({audit.audit.model for audit in judged}) > 1
@@ -126,6 +129,9 @@ def edits(judged: Judged, detections: Mapping[str, Detection] | None = None) -> 
     Args:
         judged: One model on one benchmark.
         detections: Control -> how well a classifier detects the edit; columns of the table if it was measured.
+
+    Returns:
+        The table of the benchmark, or None.
     """
     detections = detections or {}
     rows = [

@@ -31,6 +31,9 @@ def build_trainer_arguments(folder: Path, settings: Settings, *, device: str = "
         folder: The folder of checkpoints.
         settings: The settings of the training.
         device: "cpu" to ignore a GPU.
+
+    Returns:
+        The arguments.
     """
     return transformers.TrainingArguments(
         output_dir=str(folder),
@@ -154,6 +157,9 @@ def compute_digest(ids: Sequence[str]) -> str:
 
     Args:
         ids: The ids.
+
+    Returns:
+        The hexadecimal digest.
     """
     return hashlib.sha256("".join(f"{row_id}\n" for row_id in sorted(ids)).encode()).hexdigest()
 

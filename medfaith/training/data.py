@@ -105,6 +105,9 @@ def read(
         cache: As in `Views`.
         workers: As in `Views`.
 
+    Returns:
+        Splits, images and patients, with the number of sentences that are left out because they have no word.
+
     Raises:
         InputError: The build does not exist, or a split has no sentence.
         MissingSourceError: The root of an image is unknown.
@@ -151,6 +154,9 @@ def by_patient(
         seed: The seed of the split.
         patients: All patients of the data, if the examples do not cover them.
 
+    Returns:
+        Part ("train", "validation", "test") -> examples; no patient is in two parts.
+
     Raises:
         InputError: There are fewer than 3 patients, or a part has no example.
 
@@ -183,6 +189,9 @@ def select(recipe: Recipe, partition: dict[str, list[Example]], seed: int) -> tu
         partition: Part -> examples.
         seed: The seed of the 30 examples of a supervised recipe.
 
+    Returns:
+        The examples for training, and for validation.
+
     Raises:
         InputError: There are no abnormal sentences, fewer than 30 for supervision, or sentences of one image only.
     """
@@ -211,6 +220,9 @@ def regions(examples: Sequence[Example]) -> torch.Tensor:
 
     Args:
         examples: The examples.
+
+    Returns:
+        1 inside the boxes, 0 outside.
     """
     return torch.from_numpy(np.stack([mask(example.boxes, example.size) for example in examples])).float()
 

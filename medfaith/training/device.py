@@ -13,6 +13,9 @@ def select_device(name: str) -> str:
     Args:
         name: The device, or "" for a GPU if there is one.
 
+    Returns:
+        Name of the device.
+
     Raises:
         InputError: The GPU is missing.
     """

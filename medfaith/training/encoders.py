@@ -44,6 +44,9 @@ def load_resnet(name: str) -> Resnet:
     Args:
         name: A file, a folder or a Hub name.
 
+    Returns:
+        The weights without the classifier, the numbers of blocks and the width.
+
     Raises:
         InputError: It does not exist, or its weights have other names or shapes.
     """
@@ -66,6 +69,9 @@ def load_bert(name: str) -> BertModel:
 
     Args:
         name: A folder or a Hub name.
+
+    Returns:
+        The model, on the CPU.
 
     Raises:
         InputError: It does not exist, weights are missing or have another shape, or a checkpoint of GLoRIA could not

@@ -41,6 +41,9 @@ def alignment(attention: torch.Tensor, regions: torch.Tensor) -> torch.Tensor:
     Args:
         attention: (n, h, w), at least 0. Attention to no region is removed by normalisation.
         regions: (n, 224, 224), 1 inside the boxes and 0 outside.
+
+    Returns:
+        A scalar.
     """
     scores = interpolate(attention[:, None], (SIDE, SIDE), mode="bilinear", align_corners=False)[:, 0]
     scores = scores / scores.sum(dim=(1, 2), keepdim=True)  # sum 1 after upsampling: footnote 9

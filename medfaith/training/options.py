@@ -26,6 +26,9 @@ def build_number_parser(expected: str, fits: Callable[[float], bool]) -> Callabl
     Args:
         expected: The description of valid numbers.
         fits: Returns whether a number is valid.
+
+    Returns:
+        The parser, which raises argparse.ArgumentTypeError for an invalid number.
     """
 
     def parse_number(text: str) -> float:
@@ -139,6 +142,9 @@ def read_settings(arguments: argparse.Namespace) -> dict[str, Any]:
 
     Args:
         arguments: The parsed options.
+
+    Returns:
+        Name of the field -> value.
     """
     return {
         "lr": arguments.lr, "epochs": arguments.epochs, "batch": arguments.batch_size, "seed": arguments.seed,
@@ -151,6 +157,9 @@ def read_lora(arguments: argparse.Namespace) -> Lora:
 
     Args:
         arguments: The parsed options.
+
+    Returns:
+        The settings.
     """
     return Lora(arguments.rank, arguments.alpha, arguments.dropout)
 
@@ -161,6 +170,9 @@ def format_summary(out: Path, record: Mapping[str, Any]) -> str:
     Args:
         out: The output folder.
         record: The record of the training.
+
+    Returns:
+        The message: folder, steps, rows, first and last loss.
     """
     first_loss, last_loss = (record["losses"][index]["loss"] for index in (0, -1))
     extent = f"{record['steps']:,} steps on {record['rows']['n']:,} rows"
@@ -172,6 +184,9 @@ def build_install_error(error: ImportError) -> MedfaithError:
 
     Args:
         error: The error of the import.
+
+    Returns:
+        The error, to raise.
     """
     needs = f"medfaith train needs torch, transformers and peft ({error})"
     return MedfaithError(f"{needs}\n  what to do: uv pip install 'medfaith[hf]'")

@@ -16,6 +16,9 @@ def sample_evenly(items: Sequence[_T], limit: int | None) -> list[_T]:
     Args:
         items: The items.
         limit: The largest number of items; None for all.
+
+    Returns:
+        The selected items, in their order.
     """
     n = min(limit or len(items), len(items))
     return [items[int(step * len(items) / n)] for step in range(n)]

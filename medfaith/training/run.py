@@ -133,6 +133,9 @@ def start(
         tiny: Whether parts with random weights are small.
         seed: The seed of random weights.
 
+    Returns:
+        The model and its tokenizer.
+
     Raises:
         InputError: As in `load_gloria`, `load_tokenizer`, `load_resnet` and `load_bert`.
     """
@@ -174,6 +177,9 @@ def describe_patients(examples: Sequence[Example], config: str) -> list[str] | d
     Args:
         examples: The examples of the part.
         config: Gold or silver.
+
+    Returns:
+        The ids, or {"n": number, "sha256": digest}.
     """
     ids = sorted({example.patient for example in examples})
     if config == GOLD:
@@ -190,6 +196,9 @@ def list_seen(partition: Mapping[str, Sequence[Example]], config: str) -> frozen
     Args:
         partition: Part -> examples.
         config: Gold or silver.
+
+    Returns:
+        The ids of the patients.
     """
     if config != GOLD:
         return frozenset()
@@ -203,6 +212,9 @@ def read_seen_before(init: Path | None) -> frozenset[str]:
 
     Args:
         init: The initial checkpoint, or None.
+
+    Returns:
+        The ids; an empty set without `init`.
 
     Raises:
         InputError: As in `read_seen`.
@@ -241,6 +253,9 @@ def compare_auroc(
         examples: The examples.
         before: (n,), AUROC before the training.
         after: (n,), AUROC after the training.
+
+    Returns:
+        "all" and "one_lung" -> n, before and after; a subset without a defined pair is missing.
     """
     means_by_subset = {}
     for subset, is_member in {

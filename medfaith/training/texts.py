@@ -28,6 +28,9 @@ def sentences(
         examples: The examples.
         pool: The examples to sample random sentences from.
         rng: The generator.
+
+    Returns:
+        A text for each example, in the same order.
     """
 
     def sample_text(image: int) -> str:
@@ -49,6 +52,9 @@ def tokens(
         examples: The examples.
         texts: The text of each example.
         rng: The generator of masks.
+
+    Returns:
+        The tokens of each text, in the same order.
     """
     tokenized = tokenize(tokenizer, texts)
     if not recipe.mask_words and not recipe.mask_entities:
@@ -75,6 +81,9 @@ def word_list(text: str) -> list[str]:
     Args:
         text: The text.
 
+    Returns:
+        The words, in lower case.
+
     >>> word_list("1. Small LEFT effusion, seen on __.")
     ['small', 'left', 'effusion', 'seen', 'on', '_', '_']
     """
@@ -90,6 +99,9 @@ def entities(sentence_words: Sequence[str], terms: Sequence[str]) -> list[list[i
     Args:
         sentence_words: The words of a sentence.
         terms: The names of the row's anatomies and conditions.
+
+    Returns:
+        Indices of the words of each span.
 
     >>> entities("small left pleural effusion and edema".split(), ["left lung", "pleural effusion", "edema"])
     [[1, 2, 3], [5]]

@@ -68,6 +68,9 @@ class Trainer:
         Args:
             examples: The examples.
             rng: The generator.
+
+        Returns:
+            The batches; one batch for a supervised recipe.
         """
         recipe = self.recipe
         if recipe.supervised:
@@ -87,6 +90,9 @@ class Trainer:
         Args:
             batches: The batches of the round.
             optimizer: The optimizer.
+
+        Returns:
+            The mean of the batches' losses.
         """
         self.model.train()
         batch_losses = []
@@ -104,6 +110,9 @@ class Trainer:
 
         Args:
             batches: The batches.
+
+        Returns:
+            The mean of the batches' losses.
         """
         self.model.eval()
         with torch.no_grad():
@@ -140,6 +149,9 @@ def train(
         partition: Part -> examples.
         recipe: The recipe.
         options: The options.
+
+    Returns:
+        Losses of each round, and the baseline's state for comparison.
 
     Raises:
         InputError: As in `data.select`, or the loss is not finite.
@@ -201,6 +213,9 @@ def stopped(losses_so_far: Sequence[float], patience: int) -> bool:
     Args:
         losses_so_far: The validation loss of each round.
         patience: The number of rounds.
+
+    Returns:
+        True if training should stop; False before `patience` + 1 rounds.
 
     >>> stopped([3, 2, 2, 2], 2), stopped([3, 2, 2, 1], 2), stopped([3, 3], 2)
     (True, False, False)

@@ -32,6 +32,9 @@ def objective(text: torch.Tensor, logits: torch.Tensor, masks: torch.Tensor, wei
         logits: (n, h, w), the predicted masks.
         masks: (n, h, w), 0 or 1.
         weight: The weight of the mask losses.
+
+    Returns:
+        The total and its three parts, scalars.
     """
     bce, dice = bce_loss(logits, masks), dice_loss(logits, masks)
     return Loss(text + weight * (bce + dice), text, bce, dice)
@@ -43,6 +46,9 @@ def bce_loss(logits: torch.Tensor, masks: torch.Tensor) -> torch.Tensor:
     Args:
         logits: (n, h, w), the predicted masks.
         masks: (n, h, w), 0 or 1.
+
+    Returns:
+        A scalar.
     """
     return functional.binary_cross_entropy_with_logits(logits, masks.to(logits.dtype))
 
@@ -58,6 +64,9 @@ def dice_loss(logits: torch.Tensor, masks: torch.Tensor, smooth: float = 1.0) ->
         logits: (n, h, w), the predicted masks.
         masks: (n, h, w), 0 or 1.
         smooth: The smoothing term, in pixels.
+
+    Returns:
+        A scalar.
 
     >>> nothing, empty = torch.full((1, 2, 2), -50.0), torch.zeros(1, 2, 2)
     >>> round(float(dice_loss(nothing, empty)), 4), round(float(dice_loss(-nothing, empty)), 4)

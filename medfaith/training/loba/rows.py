@@ -65,6 +65,9 @@ def build_example(doc: Mapping[str, Any]) -> Example:
     Args:
         doc: The document. Its image can be opened.
 
+    Returns:
+        Image, mask, question, and the answer with its <SEG>.
+
     Raises:
         InputError: The region is missing, cannot be read, or has another size than its image.
     """

@@ -37,6 +37,9 @@ def run(
         device: "cpu", "cuda", or "" for a GPU if there is one.
         frozen_encoder: Whether SAM's image encoder keeps its weights.
 
+    Returns:
+        The record of the training, as written to `out`.
+
     Raises:
         InputError: As in `rows.Examples`, `model.start` and `train.train`; or the GPU is missing.
     """

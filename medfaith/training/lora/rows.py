@@ -95,6 +95,9 @@ def examples(
         source: For HEAL-MedVQA, "vindr" or "mimic".
         limit: The number of rows, taken at equal steps; None for all.
 
+    Returns:
+        The rows; images open on access.
+
     Raises:
         InputError: The build or the split does not exist.
         ImageError: An image is missing.

@@ -36,6 +36,9 @@ def run(
         dtype: The type of the weights.
         device: "cpu", "cuda", or "" for a GPU if there is one.
 
+    Returns:
+        The record of the training, as written to `out`.
+
     Raises:
         InputError: As in `rows.examples`, `load_vlm` and `train.train`; or the GPU is missing.
     """

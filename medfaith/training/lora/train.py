@@ -42,6 +42,9 @@ def adapted(model: Any, lora: Lora, seed: int) -> Any:
         model: The model.
         lora: The settings of LoRA.
         seed: The seed of the matrices.
+
+    Returns:
+        The model with the matrices, as peft wraps it.
     """
     config = peft.LoraConfig(
         r=lora.rank, lora_alpha=lora.alpha, lora_dropout=lora.dropout, target_modules=find_linear_layers(model),
