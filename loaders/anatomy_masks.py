@@ -207,7 +207,16 @@ class AnatomyMasks:
 
 
 def list_image_paths(key: str) -> tuple[str, ...]:
-    """Where a key may lie below the root. Masks are no images; rows made from them reference those of their source."""
+    """List the paths that a key may have below the root.
+
+    Masks are no images. Rows that are made from them refer to the images of their source.
+
+    Args:
+        key: The key.
+
+    Returns:
+        Paths relative to the root, the key alone.
+    """
     return (key,)
 
 

@@ -12,12 +12,25 @@ _ASSIGNMENT = re.compile(rf"(?i)({_NAME})=[^,\s'\"]+")
 
 
 def is_secret(name: str) -> bool:
-    """Whether the name of an argument says that its value is secret."""
+    """Return whether the name of an argument says that its value is secret.
+
+    Args:
+        name: The name.
+
+    Returns:
+        True for names such as api_key, token or password.
+    """
     return re.fullmatch(_NAME, name, re.IGNORECASE) is not None
 
 
 def mask_text(text: str) -> str:
     """Mask the values of assignments such as api_key=VALUE in a text.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The text with masked values.
 
     >>> mask_text("medfaith eval --model_args base_url=http://host,api_key=abc")
     'medfaith eval --model_args base_url=http://host,api_key=...'
@@ -27,6 +40,12 @@ def mask_text(text: str) -> str:
 
 def mask_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Mask the values of arguments whose names say that they are secret.
+
+    Args:
+        arguments: Name -> value.
+
+    Returns:
+        A copy. Only texts are masked.
 
     >>> mask_arguments({"base_url": "http://host", "api_key": "abc"})
     {'base_url': 'http://host', 'api_key': '...'}

@@ -14,7 +14,14 @@ Point = tuple[float, float]
 
 
 def around(rng: np.random.Generator) -> Callable[[float, float], float]:
-    """A function of a value and a spread: the value, moved by at most the spread to either side."""
+    """Build a function of a value and a spread: the value, moved by at most the spread to either side.
+
+    Args:
+        rng: The generator.
+
+    Returns:
+        The function. Each call draws a new offset.
+    """
     return lambda value, spread: value + spread * rng.uniform(-1, 1)
 
 
@@ -33,7 +40,14 @@ def grid(size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def extent(mask: np.ndarray) -> tuple[slice, slice]:
-    """The rows and columns of the tightest box around a mask (h, w); empty slices for an empty mask."""
+    """Compute the rows and columns of the tightest box around a mask; empty slices for an empty mask.
+
+    Args:
+        mask: Shape (h, w).
+
+    Returns:
+        Slices of rows and of columns.
+    """
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     if not rows.size:
         return slice(0, 0), slice(0, 0)
@@ -41,7 +55,15 @@ def extent(mask: np.ndarray) -> tuple[slice, slice]:
 
 
 def step(distance: np.ndarray, edge: float) -> np.ndarray:
-    """1 where `distance` is well above 0, 0 well below, and a smooth rise from -2.5 * `edge` to 2.5 * `edge`."""
+    """Compute 1 where `distance` is well above 0, 0 well below, and a smooth rise from -2.5 to 2.5 times `edge`.
+
+    Args:
+        distance: Shape (h, w), at least 0 inside a shape.
+        edge: Width of the rise.
+
+    Returns:
+        Coverage of the same shape, from 0 to 1.
+    """
     t = distance / (5 * edge)
     t += 0.5  # in place from here on: drawings spend most of their time in this function
     np.minimum(np.maximum(t, 0, out=t), 1, out=t)  # takes half as long as np.clip where arrays are small
@@ -62,7 +84,20 @@ def ellipse(
     power: float = 2.0,
     edge: float = 0.03,
 ) -> np.ndarray:
-    """A filled ellipse with half axes `axes`, turned by `tilt` radians; a `power` above 2 makes it boxier."""
+    """Draw a filled ellipse.
+
+    Args:
+        x: Coordinates of the columns, which broadcast with `y` to (h, w).
+        y: Coordinates of the rows.
+        centre: The centre (x, y).
+        axes: The half axes.
+        tilt: The rotation in radians.
+        power: 2 for an ellipse; a larger power makes it boxier.
+        edge: Width of the rise at the edge.
+
+    Returns:
+        Coverage (h, w), from 0 to 1.
+    """
     dx, dy = x - centre[0], y - centre[1]
     cos, sin = math.cos(tilt), math.sin(tilt)
     along, across = (dx * cos + dy * sin, dy * cos - dx * sin) if tilt else (dx, dy)
@@ -75,17 +110,46 @@ def ellipse(
 
 
 def band(distance: np.ndarray, half_width: float, edge: float) -> np.ndarray:
-    """A stripe where |distance| < half_width, for a signed distance (h, w) from its middle line."""
+    """Draw a stripe where the absolute distance is below `half_width`.
+
+    Args:
+        distance: Shape (h, w), the signed distance from the middle line.
+        half_width: Half of the width.
+        edge: Width of the rise at the edges.
+
+    Returns:
+        Coverage (h, w), from 0 to 1.
+    """
     return step(half_width - np.abs(distance), edge)
 
 
 def between(values: np.ndarray, low: float, high: float, edge: float) -> np.ndarray:
-    """1 where low < values < high."""
+    """Compute 1 where low < values < high, and 0 elsewhere.
+
+    Args:
+        values: Shape (h, w).
+        low: Lower limit.
+        high: Upper limit.
+        edge: Width of the rise at the limits.
+
+    Returns:
+        Coverage (h, w), from 0 to 1.
+    """
     return step(values - low, edge) * step(high - values, edge)
 
 
 def haze(x: np.ndarray, y: np.ndarray, centre: Point, axes: Point) -> np.ndarray:
-    """A blob without an edge: a Gaussian with standard deviations `axes`."""
+    """Draw a blob without an edge, a Gaussian.
+
+    Args:
+        x: Coordinates of the columns, which broadcast with `y` to (h, w).
+        y: Coordinates of the rows.
+        centre: The centre (x, y).
+        axes: The standard deviations.
+
+    Returns:
+        Coverage (h, w), 1 at the centre.
+    """
     return np.exp(-0.5 * (((x - centre[0]) / axes[0]) ** 2 + ((y - centre[1]) / axes[1]) ** 2))
 
 
@@ -112,5 +176,14 @@ def texture(rng: np.random.Generator, size: tuple[int, int], cells: int) -> np.n
 
 
 def paint(canvas: np.ndarray, coverage: np.ndarray, value: float | np.ndarray) -> np.ndarray:
-    """`canvas` with `value` laid over it where `coverage` says; neither argument is changed."""
+    """Paint a value on a canvas to the degree of its coverage; the arguments stay unchanged.
+
+    Args:
+        canvas: Shape (h, w).
+        coverage: Shape (h, w), from 0 to 1.
+        value: The value, or values (h, w).
+
+    Returns:
+        A new canvas (h, w).
+    """
     return canvas + coverage * (value - canvas)

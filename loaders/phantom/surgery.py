@@ -277,7 +277,14 @@ class Clip:
         return t * PHASES // N_FRAMES
 
     def is_black(self, t: int) -> bool:
-        """Whether the frame is black."""
+        """Return whether a frame is black.
+
+        Args:
+            t: Number of the frame.
+
+        Returns:
+            Whether it is black.
+        """
         self._check(t)
         return (t + FPS // 2) // FPS in self.black
 
