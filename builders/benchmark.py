@@ -93,7 +93,17 @@ class Repository:
 
 
 def find_no_problems(folder: Path, config: str, split: str, sound: Collection[SplitName]) -> list[str]:
-    """Default for `Benchmark.check`: no check needs more than one split."""
+    """Default for `Benchmark.check`: no check needs more than one split.
+
+    Args:
+        folder: The folder of the repository.
+        config: The name of the config.
+        split: The name of the split.
+        sound: The splits whose rows are sound.
+
+    Returns:
+        An empty list.
+    """
     return []
 
 
