@@ -8,7 +8,14 @@ from typing import Any
 
 
 def editable(inputs: dict[str, Any]) -> str:
-    """JSON of the arguments of `compute`, an example a line."""
+    """Format the arguments of `compute` as JSON, an example a line.
+
+    Args:
+        inputs: Argument -> value.
+
+    Returns:
+        The JSON text.
+    """
 
     def written(value: Any) -> str:
         if not isinstance(value, list):
@@ -45,7 +52,15 @@ def compute(module: Path, config: str | None, typed: str) -> dict[str, Any]:
 
 
 def table(scores: dict[str, Any], prefix: str = "") -> list[list[str]]:
-    """List the name and value of each score. A nested score is called group.name. Lists are only in the JSON."""
+    """List the name and value of each score. A nested score is called group.name. Lists are only in the JSON.
+
+    Args:
+        scores: Name -> score, group or list.
+        prefix: Text in front of each name.
+
+    Returns:
+        [name, value] of each score.
+    """
     rows = []
     for name, value in scores.items():
         if isinstance(value, dict):
@@ -56,19 +71,40 @@ def table(scores: dict[str, Any], prefix: str = "") -> list[list[str]]:
 
 
 def named(examples: list[dict[str, Any]]) -> list[str]:
-    """Name each example of example.json for the page."""
+    """Name each example of example.json for the page.
+
+    Args:
+        examples: The examples, each with its config.
+
+    Returns:
+        A label for each, with its number.
+    """
     return [": ".join(filter(None, [f"example {i + 1}", one["config"]])) for i, one in enumerate(examples)]
 
 
 def parts(folder: Path) -> tuple[str, str]:
-    """The card of the Space in `folder`: up to its first section, and from there."""
+    """Read the card of a Space in two parts.
+
+    Args:
+        folder: The folder of the Space.
+
+    Returns:
+        The text up to its first section, and the text from there.
+    """
     _, _, card = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     head, below = card.split("\n## ", 1)
     return head, f"## {below}"
 
 
 def page(folder: Path) -> Any:
-    """The Gradio page of the Space in `folder`."""
+    """Build the Gradio page of a Space.
+
+    Args:
+        folder: The folder of the Space.
+
+    Returns:
+        The page, not served yet.
+    """
     import gradio as gr
 
     shipped = json.loads((folder / "example.json").read_text(encoding="utf-8"))
