@@ -64,12 +64,24 @@ class Polarity(evaluate.Metric):
         )
 
     def add(self, *, prediction=None, reference=None, **options):
-        """Add one row; reject an invalid reference before it is stored, which would turn 0.5 and True into integers."""
+        """Add one row; reject an invalid reference before it is stored, which would turn 0.5 and True into integers.
+
+        Args:
+            prediction: The index of the chosen option, or -1.
+            reference: The reference of the row.
+            options: Further options of evaluate.
+        """
         check_references([] if reference is None else [reference])
         super().add(prediction=prediction, reference=reference, **options)
 
     def add_batch(self, *, predictions=None, references=None, **options):
-        """Add rows, with the checks of `add`."""
+        """Add rows, with the checks of `add`.
+
+        Args:
+            predictions: The indices of the chosen options.
+            references: The references of the rows.
+            options: Further options of evaluate.
+        """
         check_references([] if references is None else references)
         super().add_batch(predictions=predictions, references=references, **options)
 
