@@ -31,7 +31,15 @@ class Parser(argparse.ArgumentParser):
     fill: Callable[[argparse.ArgumentParser], None] | None = None
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Fill in the arguments, then parse."""
+        """Fill in the arguments, then parse.
+
+        Args:
+            args: The words of the command; None for those of the process.
+            namespace: As in argparse.
+
+        Returns:
+            As in argparse.
+        """
         if self.fill is not None:
             fill, self.fill = self.fill, None
             fill(self)
@@ -39,7 +47,11 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_jobs(jobs: Any) -> None:
-    """Adds `build` to the command's jobs, which are made by `Parser`."""
+    """Add `build` to the command's jobs.
+
+    Args:
+        jobs: The sub-parsers of the command, made by `Parser`.
+    """
     job = jobs.add_parser("build", help=BUILD, description=f"{BUILD[0].upper()}{BUILD[1:]}.")
     job.fill = _add_benchmarks
 
@@ -83,7 +95,11 @@ def _add_benchmarks(job: argparse.ArgumentParser) -> None:
 
 
 def root_argument(job: argparse.ArgumentParser) -> None:
-    """Add --root."""
+    """Add --root.
+
+    Args:
+        job: The parser of the job.
+    """
     job.add_argument(
         "--root",
         action="append",
@@ -94,21 +110,37 @@ def root_argument(job: argparse.ArgumentParser) -> None:
 
 
 def add_wording(job: argparse.ArgumentParser) -> None:
-    """Add the options of CXR-ContraBench that other commands share."""
+    """Add the options of CXR-ContraBench that other commands share.
+
+    Args:
+        job: The parser of the job.
+    """
     from medfaith.builders.cxr_contrabench.questions import Wording
 
     add_options(job, Wording)
 
 
 def wording(arguments: argparse.Namespace) -> Any:
-    """Read the options of `add_wording` from the arguments."""
+    """Read the options of `add_wording` from the arguments.
+
+    Args:
+        arguments: The parsed options.
+
+    Returns:
+        An instance of `Wording`.
+    """
     from medfaith.builders.cxr_contrabench.questions import Wording
 
     return options_of(arguments, Wording)
 
 
 def add_options(job: argparse.ArgumentParser, option_class: type) -> None:
-    """The options of a class (`builders.options`), and of its groups."""
+    """Add the options of a class (`builders.options`), and of its groups.
+
+    Args:
+        job: The parser of the job.
+        option_class: The class.
+    """
     for name, option in declared(option_class).items():
         listed = f"; one of {', '.join(option.choices)}" if option.choices and option.metavar else ""
         job.add_argument(
@@ -125,7 +157,15 @@ def add_options(job: argparse.ArgumentParser, option_class: type) -> None:
 
 
 def options_of(arguments: argparse.Namespace, option_class: type) -> Any:
-    """Make an instance of an option class from the arguments (`read_options`)."""
+    """Make an instance of an option class from the arguments (`read_options`).
+
+    Args:
+        arguments: The parsed options.
+        option_class: The class.
+
+    Returns:
+        The instance.
+    """
     return read_options(vars(arguments), option_class, arguments.out)
 
 
@@ -163,7 +203,14 @@ def read_options(values: Mapping[str, Any], option_class: type, out: Path) -> An
 
 
 def roots(arguments: argparse.Namespace) -> dict[str, Path]:
-    """Resolve the folders of all sources from arguments, environment and settings."""
+    """Resolve the folders of all sources from arguments, environment and settings.
+
+    Args:
+        arguments: The parsed options.
+
+    Returns:
+        Source id -> folder.
+    """
     named_roots = sources.parse_root_arguments(arguments.root)
     return sources.resolve_roots(named_roots, environ=os.environ, config=sources.find_user_config())
 
@@ -239,5 +286,12 @@ def verify_folders(folders: Sequence[Path], *, official: bool = True) -> dict[st
 
 
 def is_sound(verdict: Verdict) -> bool:
-    """Whether a split has no problem, and equals the reference of the same labels."""
+    """Return whether a split has no problem, and equals the reference of the same labels.
+
+    Args:
+        verdict: The verdict on the split.
+
+    Returns:
+        False if it has a problem, or differs from the reference of the same labels.
+    """
     return not verdict.problems and not (verdict.reference == "differs" and verdict.same_labels)

@@ -26,7 +26,14 @@ from medfaith.training import command as training
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one sub-command; returns the exit status."""
+    """Run one sub-command and return the exit status.
+
+    Args:
+        argv: The words of the command; None for those of the process.
+
+    Returns:
+        The exit status: 0, or 2 for bad input.
+    """
     command = parser()
     argument_words = list(sys.argv[1:] if argv is None else argv)
     arguments, unknown = command.parse_known_args(argument_words)

@@ -29,7 +29,11 @@ _METADATA = ("data", "model_name", "control", "wording", "heatmaps", *FURTHER)
 
 
 def add_jobs(jobs: Any) -> None:
-    """Adds `eval` to the command's jobs."""
+    """Add `eval` to the command's jobs.
+
+    Args:
+        jobs: The sub-parsers of the command.
+    """
     job = jobs.add_parser(
         "eval",
         allow_abbrev=False,  # lm_eval's own --model begins like our --model_name
@@ -92,7 +96,11 @@ def _describe_models() -> str:
 
 
 def dry_run_option(job: argparse.ArgumentParser) -> None:
-    """Adds --dry-run."""
+    """Add --dry-run.
+
+    Args:
+        job: The parser of the job.
+    """
     job.add_argument(
         "--dry-run",
         action="store_true",
@@ -102,7 +110,11 @@ def dry_run_option(job: argparse.ArgumentParser) -> None:
 
 
 def task_options(job: argparse.ArgumentParser) -> None:
-    """Adds the options that say which rows the tasks ask, and how they score."""
+    """Add the options that say which rows the tasks ask, and how they score.
+
+    Args:
+        job: The parser of the job.
+    """
     job.add_argument(
         "--data",
         metavar="DIR|ORG",
@@ -224,7 +236,14 @@ def collect_metadata(options: Mapping[str, Any], roots: Mapping[str, str], comma
 
 
 def builds_in(data: str | None) -> dict[str, str]:
-    """Repository -> the first 16 digits of the SHA-256 of its build.json, and the versions of its sources."""
+    """Describe builds: the first 16 digits of the SHA-256 of build.json, and the versions of the sources.
+
+    Args:
+        data: The option --data: a folder, an organisation on the Hub, or None.
+
+    Returns:
+        Repository -> text. It is empty if `data` is no folder of builds.
+    """
     files = sorted(Path(data).expanduser().glob("*/build.json")) if data else ()
     return {
         path.parent.name: _describe_build(path.read_bytes()) for path in files if not is_partial(Path(path.parent.name))
@@ -273,6 +292,13 @@ def with_host(lm_eval_arguments: Sequence[str], task_metadata: Mapping[str, Any]
     """Add the host that may get images to the arguments of lm_eval, for medfaith-server.
 
     lm_eval's own clients have no such arguments; the preflight applies the same rule to them.
+
+    Args:
+        lm_eval_arguments: The arguments of `lm_eval run`.
+        task_metadata: Metadata of the tasks.
+
+    Returns:
+        The arguments, unchanged for another model type.
     """
     from medfaith.tasks import SERVER
 
@@ -288,6 +314,12 @@ def with_host(lm_eval_arguments: Sequence[str], task_metadata: Mapping[str, Any]
 def in_dry_run(lm_eval_arguments: Sequence[str]) -> list[str]:
     """Add a dry run to the arguments of lm_eval; only medfaith-server has one.
 
+    Args:
+        lm_eval_arguments: The arguments of `lm_eval run`.
+
+    Returns:
+        The arguments with the dry run.
+
     Raises:
         MedfaithError: Another model.
     """
@@ -300,7 +332,14 @@ def in_dry_run(lm_eval_arguments: Sequence[str]) -> list[str]:
 
 
 def model_named(lm_eval_arguments: Sequence[str]) -> str | None:
-    """The --model of lm_eval's arguments."""
+    """Find the --model of lm_eval's arguments.
+
+    Args:
+        lm_eval_arguments: The arguments of `lm_eval run`.
+
+    Returns:
+        The model type, or None.
+    """
     return _parse_known_options(lm_eval_arguments).model
 
 
@@ -358,7 +397,12 @@ def _has_option(arguments: Sequence[str], name: str, short: str) -> bool:
 
 
 def print_summary(logs: Sequence[Path], output: Path | None) -> None:
-    """Print the summary of sample logs below `output`; stderr explains a missing summary, since results are saved."""
+    """Print the summary of sample logs below `output`; stderr explains a missing summary, since results are saved.
+
+    Args:
+        logs: Sample logs.
+        output: Their folder; None if nothing was saved.
+    """
     try:
         print(_make_summary(logs, output), end="")
     except MedfaithError as error:

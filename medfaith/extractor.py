@@ -37,7 +37,11 @@ class Extractor(NamedTuple):
 
 
 def add_options(job: Any) -> None:
-    """Adds the options of the second reading to a job."""
+    """Add the options of the second reading to a job.
+
+    Args:
+        job: The parser of the job.
+    """
     group = job.add_argument_group(
         "a second reading",
         "A language model reads the answers, too, and the results of both readings are printed next to each other.",
@@ -59,9 +63,16 @@ def add_options(job: Any) -> None:
 
 
 def from_options(arguments: argparse.Namespace) -> Extractor | None:
-    """The language model that a job's options name; None where they name none.
+    """Build the language model that a job's options name.
 
-    Raises MedfaithError for options that lack the model's name.
+    Args:
+        arguments: The parsed options.
+
+    Returns:
+        The language model; None if the options name none.
+
+    Raises:
+        MedfaithError: The options have an endpoint or a cache, but no name of a model.
     """
     name, url, cache = arguments.extractor_model, arguments.extractor_url, arguments.extractor_cache
     if name:

@@ -57,7 +57,11 @@ class Line(NamedTuple):
 
 
 def add_jobs(jobs: Any) -> None:
-    """Adds `merge` to the command's jobs."""
+    """Add `merge` to the command's jobs.
+
+    Args:
+        jobs: The sub-parsers of the command.
+    """
     job = jobs.add_parser(
         "merge",
         help="put the shards of medfaith eval --shard together as one run",
@@ -90,9 +94,16 @@ def _run_merge(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
 
 def find(folders: Sequence[Path]) -> list[Ended]:
-    """The shards of one run, in their order, from folders of shards and folders that hold such folders.
+    """Find the shards of one run.
 
-    Raises InputError for shards that are missing, doubled or of different runs, and for a folder without any.
+    Args:
+        folders: Folders of shards, or folders with folders of shards.
+
+    Returns:
+        The shards, in their order.
+
+    Raises:
+        InputError: A shard is missing, there twice or of another run, or a folder has no shard.
     """
     ended_shards, without = list[Ended](), list[str]()
     for folder in folders:
@@ -205,7 +216,15 @@ def _get_date(name: str) -> str:
 
 
 def together(results: Sequence[dict[str, Any]], n_shards: int) -> dict[str, Any]:
-    """Merge results: the first shard's fields, the tasks and groups of all shards, and the sums of time and usage."""
+    """Merge results: the first shard's fields, the tasks and groups of all shards, and the sums of time and usage.
+
+    Args:
+        results: The results of each shard, the first shard first.
+        n_shards: Number of shards.
+
+    Returns:
+        The results of the run.
+    """
     first_results = results[0]
     merged = first_results | {
         name: {key: value for shard_results in results for key, value in shard_results[name].items()} for name in _ALL

@@ -15,7 +15,11 @@ OTHERS = (
 
 
 def add_jobs(jobs: Any) -> None:
-    """Adds `models` to the command's jobs."""
+    """Add `models` to the command's jobs.
+
+    Args:
+        jobs: The sub-parsers of the command.
+    """
     text = "list the families of vision-language models, and what works for each: answers, option scores, heatmaps"
     job = jobs.add_parser("models", help=text, description=f"{text[0].upper()}{text[1:]}.")
     job.set_defaults(job=_run_models)

@@ -18,7 +18,11 @@ FIRST = ("chexpert", "openi")  # default: the sources of the first guide
 
 
 def add_jobs(jobs: Any) -> None:
-    """Adds `phantom` to the command's jobs."""
+    """Add `phantom` to the command's jobs.
+
+    Args:
+        jobs: The sub-parsers of the command.
+    """
     job = jobs.add_parser(
         "phantom",
         help="write synthetic sources in the official layouts, to try a build without licensed data",

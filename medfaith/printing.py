@@ -38,7 +38,14 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def percent(value: float) -> str:
-    """`0.9660` -> `96.60`, and `–` for a value that is not defined."""
+    """Format a fraction in per cent: `0.9660` -> `96.60`; `–` for an undefined value.
+
+    Args:
+        value: A fraction, or None.
+
+    Returns:
+        The text.
+    """
     return "–" if value is None or math.isnan(value) else f"{100 * value:.2f}"
 
 

@@ -24,7 +24,11 @@ SHOWN = 5  # ids of a kind
 
 
 def add_jobs(jobs: Any) -> None:
-    """Adds `publish` and `publish-metrics` to the command's jobs."""
+    """Add `publish` and `publish-metrics` to the command's jobs.
+
+    Args:
+        jobs: The sub-parsers of the command.
+    """
     job = jobs.add_parser(
         "publish",
         help="publish a build on the Hugging Face Hub: its rows, or the recipe that makes them",

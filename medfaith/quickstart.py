@@ -59,10 +59,18 @@ AUDITED_UNDER = ("none", "other", "occluded", "occluded_elsewhere", "transplante
 
 
 def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], bool]) -> str:
-    """Phantom sources -> build -> verify -> lm-eval with the reference models -> audit; returns what to print of it.
+    """Write phantom sources, build, verify, score the reference models and audit them.
 
     Writes `phantom/`, `data/`, `heatmaps/`, `logs/`, `results.json`, `audit.csv` and `report.html` below `out`. The
     data serve all tasks.
+
+    Args:
+        out: Folder for all files.
+        wording: Options of CXR-ContraBench's questions.
+        verify: Verifies folders of builds, prints the result, and returns whether all are sound.
+
+    Returns:
+        The closing text: the table of verdicts, the files, and the next commands.
     """
     _refuse_others(out / "phantom", phantom.SOURCES)
     _refuse_others(out / "logs", BASELINES)
@@ -159,7 +167,14 @@ def _run_audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list
 
 
 def audit_table(judged: Sequence[Judged]) -> str:
-    """Print one row a model and benchmark: its scores with the own image, another one and none, and the verdicts."""
+    """Format one row a model and benchmark: its scores with the own image, another one and none, and the verdicts.
+
+    Args:
+        judged: Verdicts by the same rule.
+
+    Returns:
+        The table, with its title.
+    """
     titles, rows = overview(judged, MARGIN).cells()
     printed = [number for number, title in enumerate(titles) if title in _SHOWN]
     cells = [[row[number].split(" with n = ")[0] for number in printed] for row in rows]  # audit.csv has the numbers

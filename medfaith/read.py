@@ -81,7 +81,11 @@ class Result(NamedTuple):
 
 
 def add_jobs(jobs: Any) -> None:
-    """Adds `read` to the command's jobs."""
+    """Add `read` to the command's jobs.
+
+    Args:
+        jobs: The sub-parsers of the command.
+    """
     text = "compare medfaith's reading of answers with a person's reading of them"
     job = jobs.add_parser(
         "read",
@@ -305,7 +309,12 @@ def _count_evidence(results: Sequence[Result]) -> dict[str, int]:
 
 
 def write_failures(folder: Path, results: Sequence[Result]) -> None:
-    """Write failures.jsonl: each counted answer that is not read rightly, with its reading and evidence."""
+    """Write failures.jsonl: each counted answer that is not read rightly, with its reading and evidence.
+
+    Args:
+        folder: The folder, created if it is missing.
+        results: The results of all answers.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / "failures.jsonl") as path, path.open("w", encoding="utf-8") as file:
         for result in results:

@@ -26,7 +26,14 @@ def wordings_text() -> str:
 
 
 def entry(task: Listed) -> str:
-    """Format a task or group: its name and split or number of tasks, its question, and its needs."""
+    """Format a task or group: its name and split or number of tasks, its question, and its needs.
+
+    Args:
+        task: The task or group.
+
+    Returns:
+        Several lines.
+    """
     is_single = len(task.tasks) == 1 and task.tasks[0].name == task.name
     kind = f"{task.tasks[0].rows['split']} split" if is_single else f"{len(task.tasks)} tasks"
     needs = [
@@ -39,7 +46,14 @@ def entry(task: Listed) -> str:
 
 
 def models(task: Listed) -> str:
-    """The model types that can answer, and those whose heatmaps are scored besides."""
+    """List the model types that can answer, and those whose heatmaps are scored.
+
+    Args:
+        task: The task or group.
+
+    Returns:
+        The names, separated by commas.
+    """
     answers = ", ".join(task.models) or ("option scores" if task.scores else "any")
     return answers + (f"; heatmaps by {', '.join(task.heatmaps)}" if task.heatmaps else "")
 

@@ -35,5 +35,13 @@ THOROUGH = (*BLIND, OTHER, *_PAIRS, *HARMLESS, "flipped", *(f"{place}@{dose}" fo
 
 
 def find_store(out: Path, model_type: str) -> str | None:
-    """Find the folder for a model's heatmaps in an audit's folder; None if the model makes none."""
+    """Find the folder for a model's heatmaps in an audit's folder; None if the model makes none.
+
+    Args:
+        out: Folder of the audit.
+        model_type: Name of the model's type in lm-eval.
+
+    Returns:
+        Path of the folder, or None.
+    """
     return str(out / "heatmaps") if model_type in EXPLAINED else None

@@ -25,7 +25,11 @@ _OURS = ("--tasks", "--output_path", "--log_samples", "--metadata", "--include_p
 
 
 def add_jobs(jobs: Any) -> None:
-    """Adds `audit` to the command's jobs."""
+    """Add `audit` to the command's jobs.
+
+    Args:
+        jobs: The sub-parsers of the command.
+    """
     job = jobs.add_parser(
         "audit",
         allow_abbrev=False,  # lm_eval's own --model begins like our --model_name

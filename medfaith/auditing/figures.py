@@ -110,26 +110,66 @@ class Audited(NamedTuple):
         """Count the answers with an outcome under a condition; of one task, or of all.
 
         Only rows that have a figure count: of the perturbation tests those whose original is answered Yes.
+
+        Args:
+            outcome: One of UNREAD, DECLINED.
+            condition: A control, a wording or IMAGE.
+            task: Name of a task; None for all.
+
+        Returns:
+            The number of answers.
         """
         answers = self.answers[condition]
         return int(np.sum(self._match_task(task) & ~np.isnan(answers.right) & (answers.outcomes == outcome)))
 
     def n_ranked(self, condition: str = IMAGE, task: str | None = None) -> int:
-        """Count the rows that have a figure that is right or wrong."""
+        """Count the rows that have a figure that is right or wrong.
+
+        Args:
+            condition: A control, a wording or IMAGE.
+            task: Name of a task; None for all.
+
+        Returns:
+            The number of rows.
+        """
         return int(np.sum(self._match_task(task) & ~np.isnan(self.answers[condition].right)))
 
     def share_of(self, outcome: str, condition: str = IMAGE, task: str | None = None) -> float:
-        """Share of the answers with an outcome; NaN without any."""
+        """Compute the share of the answers with an outcome; NaN without any.
+
+        Args:
+            outcome: One of UNREAD, DECLINED.
+            condition: A control, a wording or IMAGE.
+            task: Name of a task; None for all.
+
+        Returns:
+            The share, from 0 to 1.
+        """
         n = self.n_ranked(condition, task)
         return self.n_of(outcome, condition, task) / n if n else float("nan")
 
     def scores(self, condition: str) -> np.ndarray:
-        """Get the scores of the rows, shape (n,). Rule 1 counts unanswered rows as wrong, rule 2 as NaN."""
+        """Get the scores of the rows, shape (n,). Rule 1 counts unanswered rows as wrong, rule 2 as NaN.
+
+        Args:
+            condition: A control, a wording or IMAGE.
+
+        Returns:
+            The scores, in [0, 1]; NaN where missing.
+        """
         answers = self.answers[condition]
         return answers.values if self.rule == 1 else answers.answered
 
     def under(self, condition: str, task: str | None = None) -> Difference:
-        """Compare a condition with the image, on the rows that have both scores; of one task, or of all."""
+        """Compare a condition with the image, on the rows that have both scores; of one task, or of all.
+
+        Args:
+            condition: A control or a wording.
+            task: Name of a task; None for all.
+
+        Returns:
+            The difference, condition minus image, with its interval over patients.
+        """
         is_used = self._match_task(task)
         before, after = self.scores(IMAGE)[is_used], self.scores(condition)[is_used]
         return compute_paired_difference(after, before, groups=self.groups[is_used], seed=SEED)

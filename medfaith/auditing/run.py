@@ -35,6 +35,12 @@ _WORDING = "wording_"  # begins the name of a condition that asks in another wor
 def list_wording_names(n: int) -> list[str]:
     """Name the conditions of the first n paraphrases.
 
+    Args:
+        n: Number of paraphrases.
+
+    Returns:
+        The names.
+
     >>> list_wording_names(2)
     ['wording_1', 'wording_2']
     """
@@ -42,7 +48,14 @@ def list_wording_names(n: int) -> list[str]:
 
 
 def is_wording(condition: str) -> bool:
-    """Whether a condition asks in another wording."""
+    """Return whether a condition asks in another wording.
+
+    Args:
+        condition: Name of a condition.
+
+    Returns:
+        False for a control and for IMAGE.
+    """
     return condition.startswith(_WORDING)
 
 
@@ -65,7 +78,14 @@ def ordered(conditions: Iterable[str]) -> list[str]:
 
 
 def get_condition_metadata(condition: str | None) -> dict[str, Any]:
-    """Get the metadata that make a task ask its rows under a condition."""
+    """Get the metadata that make a task ask its rows under a condition.
+
+    Args:
+        condition: A control or a wording; None for the image.
+
+    Returns:
+        The metadata; an empty dict for the image.
+    """
     if condition is None:
         return {}
     if is_wording(condition):
@@ -210,17 +230,41 @@ def _refuse_unanswered(outcomes: Counter[str], label: str) -> None:
 
 
 def can_be_asked(model: Model, condition: str | None) -> bool:
-    """Whether the model can answer under the condition; some models need an image."""
+    """Return whether the model can answer under the condition.
+
+    Args:
+        model: The model.
+        condition: A control or a wording; None for the image.
+
+    Returns:
+        False for `none` and a model that needs an image.
+    """
     return condition != "none" or model.name not in NEED_AN_IMAGE
 
 
 def name_of(model: Model) -> str:
-    """Name the folder of a model's logs by its name or path."""
+    """Name the folder of a model's logs by its name or path.
+
+    Args:
+        model: The model.
+
+    Returns:
+        A name that is safe for a folder.
+    """
     return safe_name(str(model.arguments.get("pretrained") or model.arguments.get("model") or model.name))
 
 
 def folder(out: Path, task: str, condition: str | None) -> Path:
-    """Return the folder of the logs of a task under a condition; None is the image."""
+    """Return the folder of the logs of a task under a condition.
+
+    Args:
+        out: Folder of the audit.
+        task: Name of the task.
+        condition: A control or a wording; None for the image.
+
+    Returns:
+        The path; the folder may be missing.
+    """
     return out / "logs" / task / (condition or IMAGE)
 
 

@@ -91,7 +91,14 @@ def overview(judged: Sequence[Judged], margin: float) -> Table:
 
 
 def conditions(judged: Judged) -> Table:
-    """Make the table of a benchmark's scores under each condition, of all its tasks together and then of each."""
+    """Make the table of a benchmark's scores under each condition, of all its tasks together and then of each.
+
+    Args:
+        judged: One model on one benchmark.
+
+    Returns:
+        The table.
+    """
     audit, tasks = judged.audit, list(dict.fromkeys(task for task, _ in judged.audit.rows))
     names = ordered(audit.answers)
     rows = []
@@ -183,7 +190,14 @@ def _list_detection(detection: Detection | None) -> list[Any]:
 
 
 def subjects(judged: Judged) -> Table | None:
-    """Make the table of verdicts by finding, anatomy or instrument; None without any."""
+    """Make the table of verdicts by finding, anatomy or instrument; None without any.
+
+    Args:
+        judged: One model on one benchmark.
+
+    Returns:
+        The table, or None.
+    """
     rows = []
     for name, verdict in judged.subjects.items():
         use = judged.audit.by_subject[name]
@@ -212,7 +226,15 @@ def subjects(judged: Judged) -> Table | None:
 
 
 def wordings(judged: Judged, compared: Wordings | None) -> Table | None:
-    """Make the table of scores by wording; None where no paraphrase was asked."""
+    """Make the table of scores by wording; None where no paraphrase was asked.
+
+    Args:
+        judged: One model on one benchmark.
+        compared: Its scores by wording, or None.
+
+    Returns:
+        The table, or None.
+    """
     if compared is None:
         return None
     rows = [
@@ -265,7 +287,14 @@ def _make_row(judged: Judged) -> list[Any]:
 
 
 def is_judged_by_other_alone(judged: Judged) -> bool:
-    """Whether declined or unread answers hide the comparison with every blind control (rule 2)."""
+    """Return whether unanswered rows hide the comparison with every blind control (rule 2).
+
+    Args:
+        judged: One model on one benchmark.
+
+    Returns:
+        False under rule 1, and if no blind control was asked.
+    """
     return judged.audit.rule != 1 and bool(judged.audit.use.blind) and not judged.audit.use.n_open_blind
 
 
@@ -306,7 +335,15 @@ def _format_answer(phrases: Mapping[str, str], name: str, n: Any, n_enough: Any)
 
 
 def format_enough_rows(n: Any, n_enough: Any) -> str:
-    """Say how many rows there are, and how many would do where that is known to be more."""
+    """Format how many rows there are, and how many would do where that is known to be more.
+
+    Args:
+        n: Number of rows.
+        n_enough: Rows that would settle the test; NaN or None if unknown.
+
+    Returns:
+        The end of a sentence, such as " with n = 20; n = 100 would do".
+    """
     is_known = n_enough and not math.isnan(n_enough) and n_enough > n
     return f" with n = {count(n)}" + (f"; n = {count(n_enough)} would do" if is_known else "")
 

@@ -17,7 +17,11 @@ _WORSE = 3  # the exit status of a gate that does not open
 
 
 def add_jobs(jobs: Any) -> None:
-    """Adds `compare` to the command's jobs."""
+    """Add `compare` to the command's jobs.
+
+    Args:
+        jobs: The sub-parsers of the command.
+    """
     job = jobs.add_parser(
         "compare",
         help="compare models on the same rows: difference, interval, p-value, minimum detectable effect",
@@ -48,7 +52,14 @@ def add_jobs(jobs: Any) -> None:
 
 
 def points(text: str) -> float:
-    """Reads an option that is a number of percentage points."""
+    """Parse a number of percentage points for argparse.
+
+    Args:
+        text: The argument.
+
+    Returns:
+        The number, from 0 to 100.
+    """
     try:
         points = float(text)
     except ValueError:

@@ -58,7 +58,14 @@ class Compared(NamedTuple):
         return self.p_holm < ALPHA
 
     def verdict(self, margin: float) -> str:
-        """Name the verdict: better, worse, same, undecided, or too little to compare."""
+        """Name the verdict: better, worse, same, undecided, or too little to compare.
+
+        Args:
+            margin: Equivalence margin, a fraction.
+
+        Returns:
+            The verdict in words.
+        """
         if math.isnan(self.found.low):
             return "too little to compare"
         within = f"within ±{100 * margin:g}"
@@ -99,15 +106,36 @@ class Comparison(NamedTuple):
         return Table("comparison", title, columns, [self._make_row(line) for line in self.lines], self._write_notes())
 
     def named(self, line: Compared) -> str:
-        """Name the task of a line, with its model if there are several."""
+        """Name the task of a line, with its model if there are several.
+
+        Args:
+            line: The line.
+
+        Returns:
+            The name.
+        """
         return f"{line.task} of {line.model}" if len(self._list_models()) > 1 else line.task
 
     def worse(self, margin: float) -> list[Compared]:
-        """List the lines that are significantly worse, and by more than the margin."""
+        """List the lines that are significantly worse, and by more than the margin.
+
+        Args:
+            margin: Equivalence margin, a fraction.
+
+        Returns:
+            The lines, in their order.
+        """
         return [line for line in self.lines if line.significant and line.found.difference < -margin]
 
     def blind(self, margin: float) -> list[Compared]:
-        """List the lines that are not worse but have too few rows to detect a loss of the margin."""
+        """List the lines that are not worse but have too few rows to detect a loss of the margin.
+
+        Args:
+            margin: Equivalence margin, a fraction.
+
+        Returns:
+            The lines, in their order.
+        """
         worse = self.worse(margin)
         return [line for line in self.lines if line not in worse and not line.could_find <= margin]
 

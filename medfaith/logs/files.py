@@ -91,7 +91,14 @@ class SampleFile(NamedTuple):
     work: Work | None = None
 
     def telling(self, names: Sequence[str]) -> str:
-        """Format those of the model's other arguments that have these names, for example "heatmap=centre, tau=2"."""
+        """Format those of the model's other arguments that have these names, for example "heatmap=centre, tau=2".
+
+        Args:
+            names: Names of arguments.
+
+        Returns:
+            The text; "" if the model has none of them.
+        """
         arguments = json.loads(self.arguments or "{}")
         return ", ".join(f"{name}={arguments[name]}" for name in names if name in arguments)
 

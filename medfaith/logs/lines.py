@@ -168,16 +168,34 @@ class Kept(Protocol[_Run_co]):
 
     @staticmethod
     def holds(sample: Any) -> bool:
-        """Whether this class reads logs that begin with this sample."""
+        """Return whether this class reads logs that begin with this sample.
+
+        Args:
+            sample: The first line of a log, parsed.
+
+        Returns:
+            True if the class reads the log.
+        """
         ...
 
     @staticmethod
     def setting(doc: Mapping[str, Any], task: str) -> Any:
-        """Read the setting of a document."""
+        """Read the setting of a document.
+
+        Args:
+            doc: The document of a line.
+            task: Name of the task.
+
+        Returns:
+            The setting. Lines with another setting belong to another run.
+        """
         ...
 
     def add(self, sample: Mapping[str, Any]) -> None:
         """Add a line.
+
+        Args:
+            sample: The line, parsed.
 
         Raises:
             SampleError: A field is wrong; broken JSON raises other errors.
@@ -185,7 +203,16 @@ class Kept(Protocol[_Run_co]):
         ...
 
     def run(self, setting: Any, file: SampleFile, *, single: bool) -> _Run_co:
-        """Make the run of a setting; `single` means that the log has no other setting, so n_data is the task's."""
+        """Build the run of a setting.
+
+        Args:
+            setting: The setting.
+            file: The log.
+            single: Whether the log has no other setting, so that n_data is the task's.
+
+        Returns:
+            The run.
+        """
         ...
 
 
@@ -199,16 +226,34 @@ class Rows(ABC):
 
     @classmethod
     def holds(cls, sample: Any) -> bool:
-        """Whether the documents of a log have the columns of this class."""
+        """Return whether the documents of a log have the columns of this class.
+
+        Args:
+            sample: The first line of a log, parsed.
+
+        Returns:
+            True if the class reads the log.
+        """
         return has_columns(sample, cls.columns)
 
     @staticmethod
     @abstractmethod
     def row(sample: Mapping[str, Any]) -> Any:
-        """Read the question and its answer, with an `id`; raises the errors of `Kept.add`."""
+        """Read the question and its answer, with an `id`; raises the errors of `Kept.add`.
+
+        Args:
+            sample: The line, parsed.
+
+        Returns:
+            The row.
+        """
 
     def add(self, sample: Mapping[str, Any]) -> None:
-        """Add a line, and count skipped rows."""
+        """Add a line, and count skipped rows.
+
+        Args:
+            sample: The line, parsed.
+        """
         row = self.row(sample)
         if row.id in self.rows:
             raise SampleError("doc.id", f"{row.id} is in the log twice")
@@ -216,13 +261,31 @@ class Rows(ABC):
         self.n_skipped = max(self.n_skipped, int(sample["doc"].get("n_rows_skipped") or 0))
 
     def logged(self, file: SampleFile, *, single: bool) -> dict[str, Any]:
-        """Return all fields of a run but its setting; the rows are sorted by id."""
+        """Return all fields of a run but its setting; the rows are sorted by id.
+
+        Args:
+            file: The log.
+            single: As in `Kept.run`.
+
+        Returns:
+            Name of the field -> value.
+        """
         rows = tuple(self.rows[name] for name in sorted(self.rows))
         return logged(file, len(rows), self.n_skipped, single=single) | {"rows": rows}
 
 
 def logged(file: SampleFile, n: int, n_skipped: int, *, single: bool) -> dict[str, Any]:
-    """Return the fields of `Logged` for a log with n questions; for `single` see `Kept.run`."""
+    """Build the fields of `Logged` for a log.
+
+    Args:
+        file: The log.
+        n: Number of questions.
+        n_skipped: Number of rows that the task left out.
+        single: As in `Kept.run`.
+
+    Returns:
+        Name of the field -> value.
+    """
     n_data = max((file.n_data or 0) if single and file.rows is None else 0, n) + n_skipped
     return {
         "model": file.model, "adapter": file.adapter, "source": file, "n_data": n_data, "n_skipped": n_skipped,
@@ -237,7 +300,14 @@ def _parse_line(path: Path, number: int, line: bytes) -> Any:
 
 
 def responses(path: Path) -> Iterator[tuple[str, str]]:
-    """Read the question id and the answer of each line of a log; filters repeat them."""
+    """Read the question id and the answer of each line of a log; filters repeat them.
+
+    Args:
+        path: The log.
+
+    Yields:
+        (id, answer) of each line.
+    """
     with path.open("rb") as lines:  # bytes: a text may begin with a byte order mark or have other line ends
         for line in lines:
             sample = json.loads(line)
@@ -250,14 +320,28 @@ def _get_response(sample: Mapping[str, Any]) -> str:
 
 
 def check_texts(record: Mapping[str, Any], columns: Iterable[str], where: str) -> None:
-    """Raise SampleError if a column, below `where` in the sample, is not a text."""
+    """Raise SampleError if a column, below `where` in the sample, is not a text.
+
+    Args:
+        record: Column -> value.
+        columns: The columns to check.
+        where: Path of the record in the sample.
+    """
     for column in columns:
         if not isinstance(record[column], str):
             raise SampleError(f"{where}.{column}", f"{record[column]!r} is not a text")
 
 
 def has_columns(sample: Any, columns: Collection[str]) -> bool:
-    """Whether a sample has a document with all these columns."""
+    """Return whether a sample has a document with all these columns.
+
+    Args:
+        sample: The line, parsed.
+        columns: Names of columns.
+
+    Returns:
+        False also if the sample has no document.
+    """
     doc = sample.get("doc") if isinstance(sample, dict) else None
     return isinstance(doc, dict) and set(doc) >= set(columns)
 
