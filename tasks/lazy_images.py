@@ -113,7 +113,11 @@ class LazyImages(Sequence[Image.Image]):
         return images.read_image_size(self._references[place], self._roots)
 
     def tell_outcome(self, outcome: str) -> None:
-        """Keep the outcome of the row's request."""
+        """Keep the outcome of the row's request.
+
+        Args:
+            outcome: Name of the outcome (`tasks.outcomes`).
+        """
         self._state.outcomes[self._row_id] = outcome
 
     @property

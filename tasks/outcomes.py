@@ -31,6 +31,12 @@ def find_outcome(doc: Mapping[str, Any]) -> str | None:
 def is_cut(doc: Mapping[str, Any]) -> bool:
     """Return whether the answer to a document's question is known to have ended at the token limit.
 
+    Args:
+        doc: The document.
+
+    Returns:
+        False if the outcome is unknown.
+
     >>> is_cut({"answer_outcome": "cut"}), is_cut({"answer_outcome": None}), is_cut({})
     (True, False, False)
     """

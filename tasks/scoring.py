@@ -101,7 +101,15 @@ class Scorer:
         self.metric_list += counted(counts)
 
     def values(self, doc: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what `process_results` returns for a row: its record under each metric, and its document's counts."""
+        """Return what `process_results` returns for a row: its record under each metric, and its document's counts.
+
+        Args:
+            doc: The document.
+            record: The record of the row.
+
+        Returns:
+            Metric or count -> value.
+        """
         return repeat_record(self.names, record) | collect_counts(doc, self._counts)
 
 
