@@ -148,7 +148,7 @@ def collect_counts(doc: Mapping[str, Any], counts: Sequence[str] = (SKIPPED,)) -
         counts: As in `counted`.
 
     Returns:
-        Name of the count -> value; None for missing images if the model does not report them.
+        Name of the count -> value; None for missing images if it is unknown how many the model got.
     """
     sent = doc.get(SENT)  # missing in other harnesses
     missing = None if sent is None else len(doc["images"]) - sent

@@ -41,7 +41,7 @@ def load(
         options: Further arguments of `rows.load`.
 
     Returns:
-        Split -> rows.
+        "test" -> rows.
     """
     pool = row_store.read(pool_repository, pool_config, "train", data, images).to_list()
 

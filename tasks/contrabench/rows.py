@@ -19,7 +19,7 @@ def load(repository: str, **options: Any) -> dict[str, datasets.Dataset]:
         options: Further arguments of `rows.load`.
 
     Returns:
-        Split -> rows.
+        "test" -> rows.
     """
     return rows.load(repository, facts=facts, reword=reword, **options)
 

@@ -60,7 +60,7 @@ class Pool:
             row: A row of the task.
 
         Returns:
-            The images; none if the facts about the row name no question that two images share.
+            The images; none if the facts about the row name no question.
         """
         facts, start = self.facts[row["id"]], hash_id(row["id"])
         pool = self._pools[_list_views(row), facts.asked] if facts.asked else []

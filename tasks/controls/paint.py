@@ -176,7 +176,7 @@ def keep_region(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
         mask: Bool (h, w), the region.
 
     Returns:
-        The image with the region alone, uint8; the area around it is black if the region is the full image.
+        The image with the region alone, uint8.
     """
     outside = ~mask
     colour = image[outside].mean(0) if outside.any() else np.zeros(image.shape[2])

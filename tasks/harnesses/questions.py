@@ -177,7 +177,7 @@ def read(config: Any, doc: Mapping[str, Any], text: str, filter_name: str) -> st
         filter_name: Name of the filter.
 
     Returns:
-        The filter's reading; the answer itself if the filter changes nothing.
+        The filter's reading; the answer itself for a filter without a function.
     """
     function = get_filters(config)[filter_name]
     return function([[text]], [dict(doc)])[0] if function else text

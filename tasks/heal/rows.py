@@ -58,7 +58,7 @@ def load(
         options: Further arguments of `rows.load`.
 
     Returns:
-        Split -> rows.
+        "test" -> rows.
     """
     single = ask in ("closed", "open")
     shared = {"heatmaps": HeatmapReader(heatmaps)} if heatmaps and ask == "closed" else {}

@@ -45,7 +45,7 @@ def is_third_party(host: str) -> bool:
         host: Name or address of the host.
 
     Returns:
-        True if one of its addresses is public, or if it has none.
+        True if one of its addresses is not private, or if the name cannot be resolved.
     """
     try:
         address_info = socket.getaddrinfo(host, None)

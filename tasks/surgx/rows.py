@@ -55,7 +55,7 @@ def load(
         options: Further arguments of `rows.load`.
 
     Returns:
-        Split -> rows.
+        "test" -> rows.
     """
 
     def build_documents(frames: datasets.Dataset) -> datasets.Dataset:

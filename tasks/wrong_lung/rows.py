@@ -69,7 +69,7 @@ def load(
         options: Further arguments of `rows.load`.
 
     Returns:
-        Split -> rows.
+        "test" -> rows.
 
     Raises:
         InputError: The original of a perturbed row is missing, a value is not in SCORING, or as in `select_held_out`.
@@ -144,7 +144,8 @@ def facts(doc: Mapping[str, Any]) -> Facts:
         doc: The document.
 
     Returns:
-        The facts: the patient, the named anatomies, and the findings that the sentence affirms there.
+        The facts: the patient, the anatomies as the right answer, and the findings that the sentence names and affirms
+        there.
     """
     anatomies = sorted({box["label"] for box in doc["boxes"]})
     findings, present_findings = (
