@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         argv: The words of the command; None for those of the process.
 
     Returns:
-        The exit status: 0, or 2 for bad input.
+        The exit status: 0, 2 for bad input, or another one that the job documents.
     """
     command = parser()
     argument_words = list(sys.argv[1:] if argv is None else argv)

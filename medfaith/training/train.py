@@ -151,7 +151,7 @@ def train(
         options: The options.
 
     Returns:
-        Losses of each round, and the baseline's state for comparison.
+        The mean loss of each round, of training and of validation.
 
     Raises:
         InputError: As in `data.select`, or the loss is not finite.
