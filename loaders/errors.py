@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import select
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -73,7 +74,8 @@ class ImageError(MedfaithError):
 def exit_status(job: Callable[[], int | None]) -> int:
     """Run the job of a command and return its exit status.
 
-    An error that the user can fix is printed to stderr, without a traceback, and gives status 2.
+    An error that the user can fix is printed to stderr, without a traceback, and gives status 2. If the reader of the
+    output has gone, as after `| head`, the status is 0.
 
     Args:
         job: The command; it returns its own exit status, or None for success.
@@ -92,10 +94,10 @@ def exit_status(job: Callable[[], int | None]) -> int:
     except KeyboardInterrupt as interrupt:
         _print_error("interrupted")
         raise SystemExit(130) from interrupt
-    except BrokenPipeError:  # the reader of our output (head, less) has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _has_lost_reader():  # such as head or less
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
         action = _find_advice(error)
         if action is None:
             raise
@@ -103,6 +105,16 @@ def exit_status(job: Callable[[], int | None]) -> int:
         message = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
         _print_error(f"{place}{message}\n  what to do: {action}")
         return 2
+
+
+def _has_lost_reader() -> bool:
+    """Return whether the reader of stdout or stderr has gone. Otherwise a connection or a worker's pipe broke."""
+    if not hasattr(select, "poll"):  # Windows
+        return True
+    poll = select.poll()
+    for stream in (sys.stdout, sys.stderr):
+        poll.register(stream, 0)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
 def _print_error(error: str) -> None:

@@ -61,3 +61,32 @@ def test_a_program_of_others_ends_as_ours(raised, status, message):
     script = f"from medfaith.loaders import errors; errors.install_excepthook(); raise {raised}"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.startswith(message)) == (status, True), done.stderr
+
+
+BREAKS = """
+import sys
+from medfaith.loaders.errors import exit_status
+
+def job():
+    if sys.argv[1:]:
+        raise BrokenPipeError(32, "Broken pipe")  # of a socket or a worker
+    while True:
+        print("line", flush=True)
+
+raise SystemExit(exit_status(job))
+"""
+
+
+def test_a_reader_that_goes_is_no_error_and_another_broken_pipe_is():
+    reader = subprocess.Popen(
+        [sys.executable, "-c", BREAKS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )  # fmt: skip
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == "line\n"
+    reader.stdout.close()
+    assert (reader.wait(), reader.stderr.read()) == (0, "")
+    done = subprocess.run(
+        [sys.executable, "-c", BREAKS, "other"], capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr.startswith("medfaith: Broken pipe\n  what to do: check the address")
