@@ -175,7 +175,8 @@ def read_options(values: Mapping[str, Any], option_class: type, out: Path) -> An
     Options without a value keep the class's defaults; a default folder is put below `out`.
 
     Args:
-        values: Value of each option by its name; None and missing mean that it was not given.
+        values: Value of each option by its name; None and missing mean that it was not given. A repeatable option has
+            several values, or one text.
         option_class: A class of `builders.options`.
         out: Folder that the build writes to.
 
@@ -189,7 +190,8 @@ def read_options(values: Mapping[str, Any], option_class: type, out: Path) -> An
     for name, option in declared(option_class).items():
         value = values.get(name)
         if value is not None:
-            fields[name] = tuple(dict.fromkeys(value)) if option.repeatable else value
+            values_given = [value] if isinstance(value, str) else value
+            fields[name] = tuple(dict.fromkeys(values_given)) if option.repeatable else value
         elif option.below_out:
             fields[name] = out / option.below_out
     for name, grouped in groups(option_class).items():
@@ -252,7 +254,7 @@ def print_verdicts(folders: Sequence[Path], *, official: bool = True) -> bool:
         official: Whether to compare with the paper's counts and the committed references (not for synthetic data).
 
     Returns:
-        Whether every split is sound.
+        Whether every split is sound; True without folders.
     """
     from medfaith import cards
     from medfaith.printing import verdict_table
@@ -271,7 +273,7 @@ def verify_folders(folders: Sequence[Path], *, official: bool = True) -> dict[st
         official: Whether to compare with the committed references.
 
     Returns:
-        Benchmark -> a verdict for each split.
+        Benchmark -> a verdict for each split; benchmarks sorted by name.
     """
     from medfaith import cards
     from medfaith.builders import registry

@@ -73,7 +73,7 @@ def build(
     Raises:
         InputError: A benchmark, config or option is unknown, a value is out of range, or a source is faulty.
         MissingSourceError: No config has all its sources.
-        MedfaithError: A split is not sound, or differs from its reference.
+        MedfaithError: A split is not sound, or differs from its reference; or an option lacks the one that it changes.
 
     Example:
         >>> import medfaith

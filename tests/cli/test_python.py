@@ -13,6 +13,9 @@ from lm_eval.api.model import LM
 
 import medfaith
 from medfaith import cli
+from medfaith.build_command import read_options
+from medfaith.builders.options import declared
+from medfaith.builders.registry import BENCHMARKS
 from medfaith.loaders.errors import MedfaithError
 from tests.house.parsers import find_job
 
@@ -77,9 +80,6 @@ def test_a_function_has_the_options_of_its_command(name):
     )
     options = {action.dest for action in find_job(COMMANDS[name])._actions} - {"help"}
     if name == "build":  # the options of one benchmark
-        from medfaith.builders.options import declared
-        from medfaith.builders.registry import BENCHMARKS
-
         further = {*declared(BENCHMARKS["heal-medvqa"].options)}
     assert options - parameters - further == {*ONLY_COMMAND[name]}
 
@@ -97,6 +97,15 @@ def test_a_build_has_the_rows_of_the_command(tmp_path, phantom_heal_build, phant
 def test_an_option_of_a_benchmark_is_recorded(tmp_path, phantom_heal_roots):
     (folder,) = medfaith.build("heal-medvqa", tmp_path, roots=phantom_heal_roots, configs=["vindr"], threshold=0.2)
     assert json.loads((folder / "build.json").read_text())["arguments"]["threshold"] == 0.2
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS.values(), ids=BENCHMARKS)
+def test_a_text_for_a_repeatable_option_is_one_value(benchmark, tmp_path):
+    for name, option in declared(benchmark.options).items():
+        if option.repeatable:
+            value = option.choices[0] if option.choices else "a text"
+            as_text, as_list = (read_options({name: given}, benchmark.options, tmp_path) for given in (value, [value]))
+            assert getattr(as_text, name) == getattr(as_list, name) == (value,)
 
 
 def test_scores_and_logs_are_those_of_the_command(tmp_path, data):
