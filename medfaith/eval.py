@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -266,23 +267,27 @@ def _describe_build(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16] + note
 
 
+_NAMES_ANSWERS = re.compile(r"""(?:^|[=,{\s])"?answers"?\s*[=:]""")  # in NAME=VALUE,... or in JSON
+
+
 def with_store(lm_eval_arguments: Sequence[str], heatmaps: str | None, answers: Path | None) -> list[str]:
     """Add the places of a model's heatmaps and kept answers to the arguments of lm_eval.
 
     Args:
         lm_eval_arguments: Arguments of lm_eval.
-        heatmaps: Folder of the heatmaps, or None.
-        answers: Folder of the kept answers; the arguments may name a file themselves.
+        heatmaps: Folder of the heatmaps, or None; only for models that make some.
+        answers: Folder of the kept answers, or None; only for models that keep some. If the arguments have an argument
+            `answers` of the model, it stays.
 
     Returns:
-        The arguments.
+        The arguments; unchanged for a model that needs neither.
     """
     from medfaith.tasks import EXPLAINED, KEEPING
 
     model, places = model_named(lm_eval_arguments), dict[str, str]()
     if heatmaps and model in EXPLAINED:
         places["store"] = heatmaps
-    if answers and model in KEEPING and not any("answers=" in word for word in lm_eval_arguments):
+    if answers and model in KEEPING and not any(_NAMES_ANSWERS.search(word) for word in lm_eval_arguments):
         places["answers"] = str(answers / "answers.sqlite")
     # As JSON: lm-eval would cut a place with a comma in two.
     return [*lm_eval_arguments, *(["--model_args", json.dumps(places)] if places else [])]

@@ -130,13 +130,13 @@ def read_rows(path: Path) -> list[Row]:
     """Read the answers in a file.
 
     Args:
-        path: File of JSON lines.
+        path: File of JSON lines. Blank lines are skipped.
 
     Returns:
-        The answers.
+        The answers, at least one.
 
     Raises:
-        InputError: A line or field is missing or has another type.
+        InputError: The file cannot be read or has no answer, or a field is missing, of another type or not allowed.
     """
     try:
         text = limits.read_bytes(path, limits.JSON_BYTES).decode()
@@ -227,7 +227,7 @@ def read_again(rows: Sequence[Row], ask: language_model.Ask) -> list[int | str]:
         ask: Sends a prompt to the model; its errors pass through.
 
     Returns:
-        One reading for each answer.
+        One reading for each answer, in the order of the rows; UNCLEAR if it is unread or declines.
     """
     rows_by_kind = {kind: [row for row in rows if row.kind == kind] for kind in ("choice", "yes_no")}
     texts = {kind: [row.text for row in kind_rows] for kind, kind_rows in rows_by_kind.items()}
