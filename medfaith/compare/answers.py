@@ -11,15 +11,15 @@ import numpy as np
 from medfaith.evaluate_metrics.reading.outcome import ANSWERED, DECLINED, UNREAD
 from medfaith.evaluate_metrics.tpt.perturbation import ORIGINAL
 from medfaith.logs.lines import Logged
-from medfaith.reporting.contrabench_names import protocol_name
-from medfaith.reporting.contrabench_option_scores import ScoredRun
-from medfaith.reporting.contrabench_runs import Run
-from medfaith.reporting.heal_runs import SOURCES as HEAL_SOURCES
-from medfaith.reporting.heal_runs import HealRun
+from medfaith.reporting.contrabench.names import protocol_name
+from medfaith.reporting.contrabench.option_scores import ScoredRun
+from medfaith.reporting.contrabench.runs import Run
+from medfaith.reporting.heal.runs import SOURCES as HEAL_SOURCES
+from medfaith.reporting.heal.runs import HealRun
 from medfaith.reporting.results import Results
-from medfaith.reporting.surgx_runs import SOURCES as SURGX_SOURCES
-from medfaith.reporting.surgx_runs import SurgXRun
-from medfaith.reporting.wrong_lung_runs import GOLD, SYNTHETIC, TRIMMED, WrongLungRun
+from medfaith.reporting.surgx.runs import SOURCES as SURGX_SOURCES
+from medfaith.reporting.surgx.runs import SurgXRun
+from medfaith.reporting.wrong_lung.runs import GOLD, SYNTHETIC, TRIMMED, WrongLungRun
 
 _PATIENT = re.compile(r"(?:^|/)(patient\d+|p\d{8})(?=/|$)")  # in the paths of CheXpert and of MIMIC-CXR
 _ASKED = {"protocol", "split", "config", "ask", "source"}  # of a setting, what tells one task from another

@@ -14,7 +14,7 @@ from medfaith.loaders.errors import MedfaithError
 
 if TYPE_CHECKING:
     from .page.pictures import Pixels
-    from .surgx_overlays import Sheet
+    from .surgx.overlays import Sheet
     from .write import Report
 
 
@@ -164,7 +164,7 @@ def _read_pixels(arguments: argparse.Namespace) -> Pixels | None:
 
 def _read_sheet(arguments: argparse.Namespace) -> Sheet | None:
     """Read the sources of SurgXBench's contact sheet from the arguments; None if no sheet is requested."""
-    from .surgx_overlays import Sheet
+    from .surgx.overlays import Sheet
 
     for_labels = arguments.data is None or arguments.annotations  # --data may serve Figure 16 alone
     if arguments.with_images and arguments.out is None:

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from .contrabench_runs import ORIGINAL
+from .contrabench.runs import ORIGINAL
 from .tables import MODEL, Column, Table, fraction, percent, points
 
 _UNITS = {"percent": 100, "fraction": 1}

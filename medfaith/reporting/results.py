@@ -12,9 +12,9 @@ from medfaith.loaders.row_ids import read_ids
 from medfaith.logs.files import SampleFile, find_sample_files
 from medfaith.logs.lines import Logged
 
-from .contrabench_logs import read_runs
-from .contrabench_names import sort_runs
-from .contrabench_option_scores import (
+from .contrabench.logs import read_runs
+from .contrabench.names import sort_runs
+from .contrabench.option_scores import (
     ScoredRun,
     add_states,
     find_states,
@@ -22,10 +22,10 @@ from .contrabench_option_scores import (
     read_scored_runs,
     read_states,
 )
-from .contrabench_runs import Run
-from .heal_runs import HealRun, read_heal_runs
-from .surgx_runs import SurgXRun, read_surgx_runs
-from .wrong_lung_runs import WrongLungRun, read_wrong_lung_runs
+from .contrabench.runs import Run
+from .heal.runs import HealRun, read_heal_runs
+from .surgx.runs import SurgXRun, read_surgx_runs
+from .wrong_lung.runs import WrongLungRun, read_wrong_lung_runs
 
 _READERS = (
     read_runs,
@@ -89,7 +89,7 @@ def read_results(paths: Sequence[Path], rows: Path | None = None) -> Results:
 
     Raises:
         InputError: No log belongs to these benchmarks, or no log has a row that `rows` names; also as
-            `logs.files.find_sample_files`, `logs.lines.read_lines` and `contrabench_option_scores.read_states`.
+            `logs.files.find_sample_files`, `logs.lines.read_lines` and `contrabench.option_scores.read_states`.
     """
     files, notes = find_sample_files([Path(path) for path in paths])
     if rows is not None:

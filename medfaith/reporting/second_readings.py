@@ -15,11 +15,11 @@ from medfaith.evaluate_metrics.reading.agreement import agreement, compare_close
 from medfaith.extractor import Extractor
 from medfaith.logs.lines import responses
 
-from .contrabench_names import format_base_name, protocol_name
-from .contrabench_runs import Run
-from .contrabench_tables import build_for_each_layout
-from .heal_runs import SOURCES, HealRun
-from .heal_tables import ASKED, INTERVALS, OPEN_COLUMNS, get_sort_key
+from .contrabench.names import format_base_name, protocol_name
+from .contrabench.runs import Run
+from .contrabench.tables import build_for_each_layout
+from .heal.runs import SOURCES, HealRun
+from .heal.tables import ASKED, INTERVALS, OPEN_COLUMNS, get_sort_key
 from .tables import MODEL, PROMPT, PROTOCOL, SIZE, Column, Table, count, fraction, fraction_interval, percent
 
 _COUNTS = ("n_unread_ours", "n_unread_theirs", "n_only_ours", "n_only_theirs")

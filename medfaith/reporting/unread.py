@@ -12,9 +12,9 @@ from medfaith.tasks.controls import BLIND
 from medfaith.tasks.models.advice import FEW, IF_SAME, IF_UNREAD, MORE_TOKENS, join_lines, shortened
 from medfaith.tasks.outcomes import IF_DECLINED
 
-from .contrabench_runs import Run
-from .heal_runs import HealRun
-from .surgx_runs import SurgXRun
+from .contrabench.runs import Run
+from .heal.runs import HealRun
+from .surgx.runs import SurgXRun
 
 LIMIT = 0.02  # a report warns above this share of unread, declined or cut answers
 SHOWN = 3  # answers quoted in a warning

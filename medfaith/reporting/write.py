@@ -21,14 +21,14 @@ from medfaith.loaders.errors import NO_SPACE, InputError, MedfaithError
 from medfaith.loaders.escaping import escape_markdown
 from medfaith.loaders.progress import Progress
 
-from .contrabench_audit import build_audit_tables
-from .contrabench_figures import draw_contrabench_figures
-from .contrabench_option_scores import build_polarity_gap_table
-from .contrabench_tables import build_contrabench_tables, build_for_each_layout
+from .contrabench.audit import build_audit_tables
+from .contrabench.figures import draw_contrabench_figures
+from .contrabench.option_scores import build_polarity_gap_table
+from .contrabench.tables import build_contrabench_tables, build_for_each_layout
 from .costs import build_cost_tables
 from .decoders import build_decoder_tables
-from .heal_figures import draw_heal_figures
-from .heal_tables import build_heal_tables
+from .heal.figures import draw_heal_figures
+from .heal.tables import build_heal_tables
 from .image_sheets import draw_image_sheets
 from .page.pictures import Pixels
 from .page.write import write_page
@@ -36,17 +36,17 @@ from .pictures import Drawn, files
 from .published import build_published_tables
 from .results import Results, read_results
 from .second_readings import build_second_readings
-from .surgx_figures import draw_surgx_figures
-from .surgx_overlays import Sheet
-from .surgx_tables import build_surgx_tables, warn_tied
+from .surgx.figures import draw_surgx_figures
+from .surgx.overlays import Sheet
+from .surgx.tables import build_surgx_tables, warn_tied
 from .tables import Table
 from .unread import collect_run_notes
-from .wrong_lung_abnormalities import AbnormalityScores, build_abnormality_tables, group_by_abnormality, read_affirmed
-from .wrong_lung_annotations import build_annotation_tables
-from .wrong_lung_correlations import build_annotation_correlations
-from .wrong_lung_figures import draw_wrong_lung_figures
-from .wrong_lung_scores import ModelScores, score_models
-from .wrong_lung_tables import build_wrong_lung_tables
+from .wrong_lung.abnormalities import AbnormalityScores, build_abnormality_tables, group_by_abnormality, read_affirmed
+from .wrong_lung.annotations import build_annotation_tables
+from .wrong_lung.correlations import build_annotation_correlations
+from .wrong_lung.figures import draw_wrong_lung_figures
+from .wrong_lung.scores import ModelScores, score_models
+from .wrong_lung.tables import build_wrong_lung_tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,8 +119,8 @@ def make_report(
 
     Raises:
         InputError: As `results.read_results`, `annotate.answers.read_files`, `compare.tables.compare` and
-            `wrong_lung_abnormalities.read_affirmed`; or `out` holds other files or cannot be written.
-        MedfaithError: As `extractor.language_model` and `surgx_overlays.contact_sheet`; or `sheet` without `out`.
+            `wrong_lung.abnormalities.read_affirmed`; or `out` holds other files or cannot be written.
+        MedfaithError: As `extractor.language_model` and `surgx.overlays.contact_sheet`; or `sheet` without `out`.
     """
     if sheet is not None and out is None:
         raise MedfaithError("a contact sheet needs a folder\n  what to do: give --out DIR, too")

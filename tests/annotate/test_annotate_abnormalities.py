@@ -10,7 +10,7 @@ from PIL import Image
 
 from medfaith.annotate.answers import Judgement
 from medfaith.cli import main
-from medfaith.reporting.wrong_lung_abnormalities import MOST, group_by_abnormality
+from medfaith.reporting.wrong_lung.abnormalities import MOST, group_by_abnormality
 from tests.annotate.annotation_scene import write_rows
 from tests.annotate.test_annotate_answers import judgement, write
 from tests.reporting.report_logs import csv_rows, rows_of

@@ -16,7 +16,7 @@ from scipy import stats
 
 from medfaith.annotate.answers import Judgement
 from medfaith.reporting.write import read_results, write_report
-from medfaith.reporting.wrong_lung_correlations import compute_mean_points, compute_r_interval, judged
+from medfaith.reporting.wrong_lung.correlations import compute_mean_points, compute_r_interval, judged
 from tests.annotate.test_annotate_answers import judgement, write
 from tests.reporting.report_logs import answered, csv_rows, rows_of, write_log
 from tests.reporting.wrong_lung_logs import NAMES, Row, changed, original, write_wrong_lung

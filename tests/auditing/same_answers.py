@@ -11,7 +11,7 @@ from medfaith.auditing import Rule, figures
 from medfaith.auditing.plan import Task
 from medfaith.auditing.run import folder
 from medfaith.auditing.verdicts import Judged, judge
-from medfaith.reporting import heal_runs
+from medfaith.reporting.heal import runs as heal_runs
 from tests.reporting.heal_logs import question, write_heal
 
 CLOSED = "medfaith_heal_vindr_closed"

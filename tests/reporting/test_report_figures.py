@@ -9,14 +9,14 @@ import pytest
 from PIL import Image
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
-from medfaith.reporting.contrabench_figures import draw_contrabench_figures, figure_5
-from medfaith.reporting.heal_figures import draw_heal_figures
+from medfaith.reporting.contrabench.figures import draw_contrabench_figures, figure_5
+from medfaith.reporting.heal.figures import draw_heal_figures
 from medfaith.reporting.pictures import FORMATS, box, make_figure, make_styles, saved
 from medfaith.reporting.results import read_results
 from medfaith.reporting.write import collect, write_report
-from medfaith.reporting.wrong_lung_figures import figure_5 as bars_5
-from medfaith.reporting.wrong_lung_figures import figure_14 as bars_14
-from medfaith.reporting.wrong_lung_scores import score_models
+from medfaith.reporting.wrong_lung.figures import figure_5 as bars_5
+from medfaith.reporting.wrong_lung.figures import figure_14 as bars_14
+from medfaith.reporting.wrong_lung.scores import score_models
 from tests.reporting.heal_logs import CLOSED, TPT_PAIRS, VPT_PAIRS, as_mimic, write_heal
 from tests.reporting.report_logs import answered, question, write_log
 from tests.reporting.test_report_option_scores import SCORES, write_scores, write_states

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from medfaith import reporting
 from medfaith.compare.answers import all_answers
 from medfaith.loaders.errors import InputError
-from medfaith.reporting import heal_runs
-from medfaith.reporting.contrabench_figures import ANSWERS, answers
+from medfaith.reporting.contrabench.figures import ANSWERS, answers
+from medfaith.reporting.heal import runs as heal_runs
 from medfaith.reporting.page.cases import cases
 from medfaith.reporting.results import read_results
 from medfaith.reporting.summary import Tail, summary
@@ -210,7 +211,7 @@ def test_declined_frames(tmp_path):
 
 
 def test_the_page_marks_declined_answers():
-    page = Path(heal_runs.__file__).parent / "page"
+    page = Path(reporting.__file__).parent / "page"
     script, style = ((page / name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
     marks = re.findall(r"(\w+): \"", script.split("const MARK = ")[1].split(";")[0])
     assert set(marks) == {"right", "wrong", "declined", "unread"}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from medfaith.loaders.errors import InputError
-from medfaith.reporting.contrabench_runs import pooled
+from medfaith.reporting.contrabench.runs import pooled
 from medfaith.reporting.write import read_results, write_report
 from tests.reporting.heal_logs import CLOSED, VPT_PAIRS, write_heal
 from tests.reporting.report_logs import DATE, answered, change_lines, csv_rows, rows_of, write_log

@@ -15,10 +15,11 @@ from PIL import Image
 from medfaith.cli import main
 from medfaith.evaluate_metrics.reading.surgical_names import TRIPLETS
 from medfaith.loaders.errors import InputError, MedfaithError
-from medfaith.reporting import pictures, surgx_figures
+from medfaith.reporting import pictures
 from medfaith.reporting.pictures import short
-from medfaith.reporting.surgx_occlusions import COVERS, OTHER_TOOL, cases, draw_occlusion_figure
-from medfaith.reporting.surgx_overlays import BOX, LARGEST, Overlay, Sheet, contact_sheet, draw, picks, places
+from medfaith.reporting.surgx import figures as surgx_figures
+from medfaith.reporting.surgx.occlusions import COVERS, OTHER_TOOL, cases, draw_occlusion_figure
+from medfaith.reporting.surgx.overlays import BOX, LARGEST, Overlay, Sheet, contact_sheet, draw, picks, places
 from medfaith.reporting.write import read_results, write_report
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, digest_of

@@ -14,11 +14,11 @@ from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.logs.lines import Logged, responses
 from medfaith.tasks.heal.localization import read_reply as read_localized
 
-from ..contrabench_names import format_base_name
-from ..contrabench_runs import Run
-from ..heal_runs import HealRun
+from ..contrabench.names import format_base_name
+from ..contrabench.runs import Run
+from ..heal.runs import HealRun
 from ..results import Results
-from ..surgx_runs import SurgXRun
+from ..surgx.runs import SurgXRun
 
 MOST = 10_000  # questions on a page
 RIGHT, WRONG, DECLINED, UNREAD = "right", "wrong", "declined", "unread"

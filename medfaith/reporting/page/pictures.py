@@ -23,10 +23,10 @@ from medfaith.logs.lines import responses
 from medfaith.tasks.controls import TARGET
 from medfaith.tasks.heal.localization import read_reply as read_localized
 
-from ..heal_runs import HealRun
+from ..heal.runs import HealRun
 from ..results import Results
-from ..surgx_runs import SurgXRun
-from ..wrong_lung_runs import GOLD
+from ..surgx.runs import SurgXRun
+from ..wrong_lung.runs import GOLD
 from .cases import IMAGE, Answer, Case, format_condition, format_run_name, strip_wording
 
 SIDE = 320  # pixels of a picture's longer side

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from medfaith.compare.answers import all_answers
 from medfaith.loaders.atomic import atomic_file
 
-from ..contrabench_runs import ORIGINAL
+from ..contrabench.runs import ORIGINAL
 from ..pictures import PIXELS, encode_svg
 from ..tables import Table, text
 from .audit_results import group_by_model

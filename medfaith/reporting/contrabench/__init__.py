@@ -1,0 +1,1 @@
+"""Finished runs of CXR-ContraBench: samples, tables and figures."""

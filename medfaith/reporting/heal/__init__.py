@@ -1,0 +1,1 @@
+"""Finished runs of HEAL-MedVQA: samples, tables and figures."""

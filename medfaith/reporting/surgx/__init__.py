@@ -1,0 +1,1 @@
+"""Finished runs of SurgXBench: samples, tables and figures."""

@@ -1,0 +1,1 @@
+"""Finished runs of That's the Wrong Lung!: samples, tables and figures."""
