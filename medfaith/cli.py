@@ -187,8 +187,10 @@ def _run_tasks(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
 
 def _run_quickstart(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    from medfaith.builders import cxr_contrabench
     from medfaith.quickstart import quickstart
 
     verify = partial(build_command.print_verdicts, official=False)
-    print(quickstart(arguments.out, build_command.wording(arguments), verify))
+    options = {cxr_contrabench.NAME: build_command.wording(arguments)}
+    print(quickstart(arguments.out, options, verify))
     return 0

@@ -421,7 +421,7 @@ def _make_summary(logs: Sequence[Path], output: Path | None) -> str:
     from medfaith.reporting.unread import collect_run_notes
 
     results = read_results(logs)
-    notes = [*collect_run_notes([*results.runs, *results.heal, *results.surgx]), *results.notes]
+    notes = [*collect_run_notes(results.in_words), *results.notes]
     folder = shlex.quote(str(output))
     following = [f"medfaith report {folder} --html report.html  # tables, plots and every answer on one page"]
     return summary(results, notes, Tail([f"{output}: results and sample logs"], following))

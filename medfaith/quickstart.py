@@ -22,8 +22,6 @@ from medfaith.auditing.run import begin, take, unanswered
 from medfaith.auditing.tables import overview
 from medfaith.auditing.verdicts import Judged, judge
 from medfaith.auditing.write import write_tables
-from medfaith.builders import cxr_contrabench
-from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.builders.parallel import Workers
 from medfaith.builders.registry import BENCHMARKS
 from medfaith.loaders import phantom
@@ -31,26 +29,22 @@ from medfaith.loaders.atomic import atomic_folder, scratch_folder
 from medfaith.loaders.errors import InputError
 from medfaith.phantom import write_whole
 from medfaith.printing import table
+from medfaith.reporting.benchmark import ReferenceModels
 from medfaith.reporting.page.write import write_page
+from medfaith.reporting.registry import BENCHMARKS as REPORTED
 from medfaith.reporting.write import collect
 from medfaith.tasks import BASELINES
 from medfaith.tasks.run import build_reference_model, run_baselines
 
-CONTRABENCH, HEAL, SURGX = "medfaith_contrabench", "medfaith_heal_vindr", "medfaith_surgx"
 MARGIN = 0.05
-GOLD, SWAPPED = "medfaith_wrong_lung_gold", "medfaith_wrong_lung_swap_left_right"
 
 MOST = 8  # processes: each takes a third of a gigabyte
 
 # The last step: models whose use of the image is known.
 AUDITED = ("looks", "mirage", "looks_elsewhere", "question_prior", "always_yes", "oracle")
 AUDITED_ROWS = 140  # of each task
-AUDITED_TASKS = {  # training splits, too: rule 2 takes 60 patients at the least to find no use of the image
-    "cxr-contrabench": (f"{CONTRABENCH}_chexpert_presence_train", f"{CONTRABENCH}_chexpert_absence"),
-    "heal-medvqa": tuple(f"{HEAL}_{task}" for task in ("closed", "open", "closed_train", "open_train")),
-    "surgxbench": (f"{SURGX}_instruments", f"{SURGX}_triplets"),
-    "wrong-lung": (GOLD,),
-}
+# Training splits, too: rule 2 takes 60 patients at the least to find no use of the image.
+AUDITED_TASKS = {name: benchmark.quickstart_tasks for name, benchmark in REPORTED.items()}
 _SHOWN = (
     *("Model", "Benchmark", "Image", "Other", "Own - other [95%]", "Blind"),
     *("Uses the image?", "Depends on the place?"),
@@ -58,7 +52,7 @@ _SHOWN = (
 AUDITED_UNDER = ("none", "other", "occluded", "occluded_elsewhere", "transplanted", "transplanted_elsewhere")
 
 
-def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], bool]) -> str:
+def quickstart(out: Path, options: Mapping[str, Any], verify: Callable[[Sequence[Path]], bool]) -> str:
     """Write phantom sources, build, verify, score the reference models and audit them.
 
     Writes `phantom/`, `data/`, `heatmaps/`, `logs/`, `results.json`, `audit.csv` and `report.html` below `out`. The
@@ -66,7 +60,7 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
 
     Args:
         out: Folder for all files.
-        wording: Options of CXR-ContraBench's questions.
+        options: Benchmark -> its options of a build.
         verify: Verifies folders of builds, prints the result, and returns whether all are sound.
 
     Returns:
@@ -78,7 +72,6 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
     print("1/5  synthetic sources in the official layouts")
     roots = _write_phantom(out / "phantom", workers)
     print("2/5  build")
-    options = {cxr_contrabench.NAME: wording}
     folders = [
         folder
         for name, benchmark in BENCHMARKS.items()
@@ -91,11 +84,11 @@ def quickstart(out: Path, wording: Wording, verify: Callable[[Sequence[Path]], b
     print("4/5  lm-eval with the reference models")
     metadata = {"data": str(out / "data"), "roots": {source_id: str(root) for source_id, root in roots.items()}}
     kept_logs = metadata | {"heatmaps": str(out / "heatmaps")}
-    looking, attending = _make_looking_model(out / "heatmaps"), _make_attending_model(out / "heatmaps")
     questions = {
-        CONTRABENCH: (metadata, None), HEAL: (metadata, None), SURGX: (kept_logs, looking),
-        GOLD: (kept_logs, attending), SWAPPED: (kept_logs, attending),
-    }  # fmt: skip
+        task: (metadata if models is None else kept_logs, models and _add_store(models, out / "heatmaps"))
+        for benchmark in REPORTED.values()
+        for task, models in benchmark.quickstart_runs.items()
+    }
     with atomic_folder(out / "logs") as logs:
         jobs = [
             partial(run_baselines, task, arguments, models, logs) for task, (arguments, models) in questions.items()
@@ -122,17 +115,9 @@ def _write_phantom(folder: Path, workers: Workers) -> dict[str, Path]:
     return write_whole(folder, seed=0, sources=sorted(needed), workers=workers)
 
 
-def _make_looking_model(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
-    """Row of the table -> model and its arguments: an oracle that looks at the right place or elsewhere, and others."""
-    kinds = {f"oracle, {kind}": ("oracle", {"heatmap": kind}) for kind in ("box", "centre", "corner", "uniform")}
-    models = {**kinds, "always_yes": ("always_yes", {}), "random, box": ("random", {"heatmap": "box"})}
-    return {row: (name, arguments | {"store": str(store)}) for row, (name, arguments) in models.items()}
-
-
-def _make_attending_model(store: Path) -> dict[str, tuple[str, dict[str, str]]]:
-    """Make the oracle and its attention for each row of the table: the named region, the other side, and elsewhere."""
-    kinds = ("box", "mirror", "image_only", "uniform")
-    return {f"oracle, {kind}": ("oracle", {"heatmap": kind, "store": str(store)}) for kind in kinds}
+def _add_store(models: ReferenceModels, store: Path) -> dict[str, tuple[str, dict[str, str]]]:
+    """Add the folder for heatmaps to the arguments of each model."""
+    return {row: (name, {**arguments, "store": str(store)}) for row, (name, arguments) in models.items()}
 
 
 def _run_quietly(job: Callable[..., Any], *arguments: Any) -> Any:
@@ -184,7 +169,7 @@ def audit_table(judged: Sequence[Judged]) -> str:
 
 def _write_closing(out: Path) -> str:
     named_folder = shlex.quote(str(out))
-    group = "medfaith_contrabench_3shot"
+    group = next(iter(REPORTED.values())).task_group
     return f"""
 – means undefined. looks answers from the pixels, mirage does so in half of the rows; looks_elsewhere takes its
 answers from another place in the image; the others never look. Other: another patient's image, whose right answer

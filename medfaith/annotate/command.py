@@ -12,6 +12,7 @@ from typing import Any
 from medfaith import build_command
 from medfaith.builders.options import whole
 from medfaith.loaders.errors import MedfaithError
+from medfaith.reporting.registry import BENCHMARKS
 
 
 def add_jobs(jobs: Any) -> None:
@@ -20,16 +21,18 @@ def add_jobs(jobs: Any) -> None:
     Args:
         jobs: The subparsers of the command.
     """
+    judged = " or ".join(benchmark.title for benchmark in BENCHMARKS.values() if benchmark.has_failures_judged)
+    heatmap_task = next(task for benchmark in BENCHMARKS.values() if (task := benchmark.annotated_task))
     job = jobs.add_parser(
         "annotate",
         help="judge models' heatmaps, or classify failed answers, in a browser",
         description="Open a page on this machine on which a person judges the heatmaps of several models, as "
-        "radiologists do in That's the Wrong Lung! The page hides the names of the models.",
+        "radiologists did for the paper. The page hides the names of the models.",
     )
     job.add_argument(
         "runs", type=Path, nargs="+", metavar="RUN",
-        help="folder that lm_eval wrote for the task medfaith_wrong_lung_gold, one for each model; with --errors, "
-        "folder with runs of CXR-ContraBench",
+        help=f"folder that lm_eval wrote for the task {heatmap_task.name}, one for each model; with --errors, "
+        f"folder with runs of {judged}",
     )  # fmt: skip
     job.add_argument(
         "--data", metavar="DIR|ORG",
@@ -44,8 +47,8 @@ def add_jobs(jobs: Any) -> None:
     job.add_argument(
         "--errors",
         action="store_true",
-        help="classify failed answers of CXR-ContraBench by their cause and a possible fix; with --data and --root the "
-        "page shows their images (default: judge heatmaps)",
+        help=f"classify failed answers of {judged} by their cause and a possible fix; with --data and --root the page "
+        "shows their images (default: judge heatmaps)",
     )
     job.add_argument(
         "--cases", type=whole(0), default=100, metavar="N",
@@ -129,23 +132,24 @@ def _annotate(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 def _sort_errors(arguments: argparse.Namespace) -> int:
     from medfaith.annotate import local_server
     from medfaith.annotate.answers import open_answers
-    from medfaith.annotate.errors import ErrorSession, failures, render_pictures
-    from medfaith.reporting.page.cases import cases
+    from medfaith.annotate.errors import JUDGED, ErrorSession, failures, render_pictures
+    from medfaith.reporting.page.cases import collect_cases
     from medfaith.reporting.results import read_results
 
     local_server.require_gradio()
     from medfaith.annotate.errors_page import build as build_page
 
-    results = read_results(arguments.runs)
-    sampled = failures(cases(results, most=sys.maxsize).cases, arguments.cases, arguments.seed)
+    runs = read_results(arguments.runs).runs
+    sampled = failures(collect_cases(runs, most=sys.maxsize).cases, arguments.cases, arguments.seed)
     if not sampled:
         raise MedfaithError(
-            "no answer of CXR-ContraBench failed in these runs\n  what to do: name runs of its tasks, with the image"
+            f"no answer of {' or '.join(JUDGED)} failed in these runs\n"
+            "  what to do: name runs of its tasks, with the image"
         )
     with ExitStack() as stack:
         listening = stack.enter_context(local_server.listen(arguments.port))
         answers, notes = stack.enter_context(open_answers(arguments.out))
-        pictures, picture_notes = render_pictures(sampled, results, arguments.data, build_command.roots(arguments))
+        pictures, picture_notes = render_pictures(sampled, runs, arguments.data, build_command.roots(arguments))
         for note in (*notes, *picture_notes):
             print(f"medfaith: {note}", file=sys.stderr)
         session = ErrorSession(sampled, answers, arguments.annotator)

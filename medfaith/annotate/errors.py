@@ -1,4 +1,4 @@
-"""Failed answers of CXR-ContraBench for a person to sort: the fault, and a possible fix (Figure 13, C and D)."""
+"""Failed answers for a person to sort: the fault, and a possible fix (CXR-ContraBench, Figure 13, C and D)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import importlib.metadata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from medfaith.reporting.page.cases import IMAGE, RIGHT, Case
+from medfaith.reporting.page.cases import IMAGE, RIGHT, Case, RunsByBenchmark
+from medfaith.reporting.registry import BENCHMARKS
 
 from .answers import Answers, ErrorJudgement
 
-if TYPE_CHECKING:
-    from medfaith.reporting.results import Results
+JUDGED = [benchmark.title for benchmark in BENCHMARKS.values() if benchmark.has_failures_judged]
 
 
 class Failure(NamedTuple):
@@ -36,7 +36,7 @@ class Failure(NamedTuple):
 
 
 def failures(cases: Sequence[Case], n: int, seed: int) -> list[Failure]:
-    """Sample failed answers of CXR-ContraBench with the image, in random order.
+    """Sample failed answers with the image, in random order.
 
     Args:
         cases: The cases of a report.
@@ -51,7 +51,7 @@ def failures(cases: Sequence[Case], n: int, seed: int) -> list[Failure]:
             Failure(case, index)
             for case in cases
             for index, reply in enumerate(case.answers)
-            if case.benchmark == "CXR-ContraBench" and reply.shown == IMAGE and reply.outcome != RIGHT
+            if case.benchmark in JUDGED and reply.shown == IMAGE and reply.outcome != RIGHT
         ),
         key=lambda failure: failure.item,
     )
@@ -106,13 +106,13 @@ class ErrorSession:
 
 
 def render_pictures(
-    sampled: Sequence[Failure], results: Results, data: str | None, roots: Mapping[str, Path]
+    sampled: Sequence[Failure], runs: RunsByBenchmark, data: str | None, roots: Mapping[str, Path]
 ) -> tuple[dict[int, list[str]], list[str]]:
     """Render the images of failures.
 
     Args:
         sampled: The failures.
-        results: The results of the runs.
+        runs: The runs of each benchmark.
         data: The option --data, or None.
         roots: Source id -> folder of the images.
 
@@ -127,7 +127,7 @@ def render_pictures(
     if data is None or not roots:
         return {}, ["the page shows no image: name --data, and --root SOURCE=PATH for each source"]
     pictures_by_case, notes = pictures(
-        [failure.case for failure in sampled], results, Pixels(data, roots, None, len(sampled))
+        [failure.case for failure in sampled], runs, Pixels(data, roots, None, len(sampled))
     )
     return {
         index: [picture.url for picture in case_pictures if picture.shown == IMAGE]

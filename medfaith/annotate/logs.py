@@ -1,4 +1,4 @@
-"""The heatmaps of each model, from the sample logs of `medfaith_wrong_lung_gold`."""
+"""The heatmaps of each model, from the sample logs of the annotated task."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import Any, NamedTuple
 
 from medfaith.loaders.errors import InputError
 from medfaith.logs.files import SampleFile, find_sample_files
-from medfaith.logs.lines import Logged, Rows, read_lines
+from medfaith.logs.lines import LoggedRows, Rows, read_lines
+from medfaith.reporting.registry import BENCHMARKS
 from medfaith.tasks.explain.store import Store
-from medfaith.tasks.wrong_lung.adapter import read_reply
 
-TASK = "medfaith_wrong_lung_gold"
-RUN_IT = f"run medfaith eval --tasks {TASK} --heatmaps DIR --output_path DIR --log_samples, with a model that aligns"
+BENCHMARK, TASK = next((known, known.annotated_task) for known in BENCHMARKS.values() if known.annotated_task)
+RUN_IT = (
+    f"run medfaith eval --tasks {TASK.name} --heatmaps DIR --output_path DIR --log_samples, with a model that aligns"
+)
 
 
 class Answer(NamedTuple):
@@ -33,7 +35,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class AnswerRun(Logged):
+class AnswerRun(LoggedRows):
     """The answers of one model, sorted by row id."""
 
     rows: tuple[Answer, ...]
@@ -54,12 +56,12 @@ def read_models(paths: Sequence[Path], store: Store) -> tuple[dict[str, dict[str
             heatmaps in the store.
     """
     files, notes = find_sample_files(paths)
-    files = [file for file in files if file.task == TASK]
+    files = [file for file in files if file.task == TASK.name]
     if not files:
-        raise InputError(", ".join(map(str, paths)), f"no sample log of {TASK}", action=RUN_IT)
+        raise InputError(", ".join(map(str, paths)), f"no sample log of {TASK.name}", action=RUN_IT)
     runs = [run for file in files for run in read_lines(file, _Lines, lambda n_bytes: None)]
     if not runs:
-        raise InputError(files[0].path, "has no sentence", expected=f"a sample log of {TASK}", action=RUN_IT)
+        raise InputError(files[0].path, "has no sentence", expected=f"a sample log of {TASK.name}", action=RUN_IT)
     for run in runs:
         _check(run, store)
     return {name: {row.id: row for row in run.rows} for name, run in zip(_build_names(runs), runs, strict=True)}, notes
@@ -103,7 +105,7 @@ class _Lines(Rows):
     @staticmethod
     def row(sample: Mapping[str, Any]) -> Answer:
         doc = sample["doc"]
-        return Answer(str(doc["id"]), str(doc["sentence"]), read_reply(sample["filtered_resps"][0]).heatmaps)
+        return Answer(str(doc["id"]), str(doc["sentence"]), BENCHMARK.read_heatmaps(sample["filtered_resps"][0]))
 
     def run(self, setting: str, file: SampleFile, *, single: bool) -> AnswerRun:
         return AnswerRun(setting=setting, **self.logged(file, single=single))

@@ -16,10 +16,9 @@ from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.images import open_image
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import Store
-from medfaith.tasks.wrong_lung.adapter import ATTENTION
 
 from .answers import Answers, Choice, Judgement
-from .logs import Answer
+from .logs import TASK, Answer
 from .overlay import draw_boxes, nowhere, overlay, picture
 from .plan import Boxes, Instance, Plan, Sentence
 
@@ -294,10 +293,10 @@ class Session:
 
     def _read_heatmap(self, instance: Instance, answer: Answer) -> tuple[np.ndarray, Geometry]:
         entry = self.store.read(answer.heatmaps or "", answer.id)
-        if ATTENTION not in entry.maps or tuple(entry.geometry.size) != instance.size:
-            problem = f"no {ATTENTION} on an image of {instance.size[1]} x {instance.size[0]} pixels"
+        if TASK.map_name not in entry.maps or tuple(entry.geometry.size) != instance.size:
+            problem = f"no {TASK.map_name} on an image of {instance.size[1]} x {instance.size[0]} pixels"
             raise InputError(self.store.folder, problem, row=answer.id, action="run the model again on this data")
-        return entry.maps[ATTENTION], entry.geometry
+        return entry.maps[TASK.map_name], entry.geometry
 
     def _align(self, model: str, instance: int, text: str) -> tuple[np.ndarray, Geometry]:
         (aligned,) = self.aligners[model].align([self._opened(instance)], [text])

@@ -13,14 +13,13 @@ from medfaith.tasks import row_store
 from medfaith.tasks.explain.store import open_store
 
 from .answers import Answers
-from .logs import read_models
+from .logs import TASK, read_models
 from .plan import Plan, instances
 from .session import Session
 
 if TYPE_CHECKING:
     from medfaith.tasks.models.aligners import Aligner
 
-REPOSITORY, CONFIG, SPLIT = "wrong-lung-chest_imagenome", "gold", "test"
 NO_MODEL = (
     "No model is loaded that could answer a sentence of yours. Whoever started this page can load some: the terminal "
     "says how. The heatmaps of the report's sentences do not need them."
@@ -70,7 +69,7 @@ def prepare(arguments: Wanted, answers: Answers, aligners: Mapping[str, Aligner]
     models, notes = read_models(arguments.runs, store)
     shared = set.intersection(*(set(answered) for answered in models.values()))
     answered_rows = []
-    for row in cast(Any, row_store.read(REPOSITORY, CONFIG, SPLIT, arguments.data)):
+    for row in cast(Any, row_store.read(TASK.repository, TASK.config, TASK.split, arguments.data)):
         if row["id"] in shared:
             answered_rows.append(row)
             _check_sentence(row, models, arguments.data)

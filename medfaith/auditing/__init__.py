@@ -1,28 +1,17 @@
 """The audit: do models use the image?
 
 `audit` takes all steps: `plan` chooses the rows, `run` asks them, `figures` pairs the answers, `verdicts` judges them
-by a rule, and `tables`, `sentences` and `write` report the result. This module has the tasks of each benchmark, the
-controls and the rules.
+by a rule, and `tables`, `sentences` and `write` report the result. This module has the controls and the rules.
 """
 
 from pathlib import Path
 from typing import Literal
 
+from medfaith.reporting.registry import BENCHMARKS
 from medfaith.tasks import EXPLAINED
 from medfaith.tasks.controls import BLIND, DOSES, EDITS, ELSEWHERE, HARMLESS
 
-TASKS = {  # the perturbation tests have controls of their own, and other tasks ask the same rows again
-    "cxr-contrabench": (
-        "medfaith_contrabench_chexpert_presence", "medfaith_contrabench_chexpert_absence",
-        "medfaith_contrabench_chexpert_positive_only", "medfaith_contrabench_openi_report_absence",
-    ),
-    "heal-medvqa": (
-        "medfaith_heal_vindr_closed", "medfaith_heal_vindr_open", "medfaith_heal_mimic_closed",
-        "medfaith_heal_mimic_open",
-    ),
-    "surgxbench": ("medfaith_surgx_instruments", "medfaith_surgx_triplets"),
-    "wrong-lung": ("medfaith_wrong_lung_gold",),
-}  # fmt: skip
+TASKS = {name: benchmark.audited_tasks for name, benchmark in BENCHMARKS.items()}
 Rule = Literal[1, 2]
 RULES: tuple[Rule, ...] = (1, 2)  # docs/audit.md has both; the last one is the default
 OTHER = "other"  # the control that test (a) of rule 2 compares with

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from medfaith.loaders.atomic import require_own
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.reporting.page.write import write_page
+from medfaith.reporting.registry import BENCHMARKS
 from medfaith.reporting.write import Report, collect
 from medfaith.tasks import BASELINES
 from medfaith.tasks.controls import BLIND, split_dose
@@ -87,7 +88,7 @@ def plan_audit(request: Request, model_type: str, metadata: Mapping[str, Any]) -
 
     Args:
         request: The request.
-        model_type: Name of the model's type. That's the Wrong Lung! needs one that makes heatmaps.
+        model_type: Name of the model's type. A benchmark that scores attention needs one that makes heatmaps.
         metadata: Metadata of the tasks.
 
     Returns:
@@ -102,7 +103,9 @@ def plan_audit(request: Request, model_type: str, metadata: Mapping[str, Any]) -
     conditions = _list_conditions(request)
     require_own(request.out, RECORD)
     makes_heatmaps = find_store(request.out, model_type) is not None
-    names = request.benchmarks or [name for name in TASKS if name != "wrong-lung" or makes_heatmaps]
+    names = request.benchmarks or [
+        name for name, benchmark in BENCHMARKS.items() if makes_heatmaps or not benchmark.needs_heatmaps
+    ]
     tasks, notes = plan(
         {name: TASKS[name] for name in names},
         metadata,

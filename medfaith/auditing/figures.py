@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from medfaith.compare.answers import Answers, all_answers
 from medfaith.evaluate_metrics.confidence.image_use import Condition, ImageUse, measure_image_use
 from medfaith.evaluate_metrics.confidence.paired import Difference, compute_paired_difference
 from medfaith.evaluate_metrics.confidence.place import Edited, PlaceEffect, measure_place_effect
@@ -17,6 +16,7 @@ from medfaith.evaluate_metrics.confidence.reliance import FEWEST, Reliance, Shar
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.loaders.atomic import is_partial
 from medfaith.loaders.progress import Progress
+from medfaith.reporting.answers import Answers
 from medfaith.reporting.results import read_results
 from medfaith.reporting.tables import SEED
 from medfaith.tasks.controls import BLIND, EDITS, HARMLESS, get_elsewhere_edit, split_dose
@@ -265,7 +265,7 @@ def _read_answers(out: Path, model: str, task: Task) -> dict[str, Answers]:
         path for path in paths if not is_partial(Path(path.name))
     ]  # an audit that was killed leaves others
     folders = {path.name: path / model for path in folders_of_conditions if (path / model).is_dir()}
-    return {name: all_answers(read_results([path]))[0][0] for name, path in folders.items()}
+    return {name: read_results([path]).collect_answers()[0][0] for name, path in folders.items()}
 
 
 def _measure_benchmark(

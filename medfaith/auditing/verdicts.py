@@ -16,7 +16,7 @@ from medfaith.evaluate_metrics.confidence.place import Name as PlaceName
 from medfaith.evaluate_metrics.confidence.place import PlaceVerdict, judge_place
 from medfaith.evaluate_metrics.confidence.reliance import Reliance, Verdict, verdicts
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
-from medfaith.reporting.tables import TITLES
+from medfaith.reporting.registry import BENCHMARKS
 
 from .figures import Audited
 
@@ -45,7 +45,7 @@ class Judged(NamedTuple):
     @property
     def title(self) -> str:
         """Title of the benchmark."""
-        return TITLES[self.audit.benchmark]
+        return BENCHMARKS[self.audit.benchmark].title
 
 
 def judge(audits: Sequence[Audited], margin: float) -> list[Judged]:

@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from medfaith.loaders.errors import InputError
+from medfaith.reporting.answers import Answers
 from medfaith.reporting.results import read_results
-
-from .answers import Answers, all_answers
 
 _COMMON = "--common compares the rows that both have"
 
@@ -64,7 +63,7 @@ def read_side(path: Path, rows: Path | None = None) -> Side:
         InputError: The runs are of several models, or hold a task twice; see also `results.read_results`.
     """
     results = read_results([path], rows)
-    answers, notes = all_answers(results)
+    answers, notes = results.collect_answers()
     if not answers:
         raise InputError(path, "holds no run that can be compared", expected="a task in which more is better")
     models = sorted({answers_of_task.model for answers_of_task in answers})

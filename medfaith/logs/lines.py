@@ -27,7 +27,7 @@ _Run_co = TypeVar("_Run_co", covariant=True)
 
 
 @dataclass(frozen=True, eq=False)
-class Logged:
+class Logged(ABC):
     """One sample log of one model in one setting.
 
     Attributes:
@@ -46,10 +46,22 @@ class Logged:
     n_data: int
     n_skipped: int
 
+    in_words: ClassVar[bool] = True  # whether the answers are words; False for scores and attention
+
     @property
     def model_name(self) -> str:
         """The name of the model, with its adapter."""
         return f"{self.model} + {self.adapter}" if self.adapter else self.model
+
+    @property
+    def name(self) -> str:
+        """The name of the model, with what distinguishes this run from the model's other runs."""
+        return self.model_name
+
+    @property
+    @abstractmethod
+    def ids(self) -> Collection[str]:
+        """The ids of the questions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +74,11 @@ class LoggedRows(Logged):
     def n(self) -> int:
         """The number of rows."""
         return len(self.rows)
+
+    @property
+    def ids(self) -> Collection[str]:
+        """The ids of the rows."""
+        return [row.id for row in self.rows]
 
     @property
     def telling(self) -> list[str]:

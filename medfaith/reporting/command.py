@@ -13,8 +13,8 @@ from medfaith.builders.options import whole
 from medfaith.loaders.errors import MedfaithError
 
 if TYPE_CHECKING:
+    from .benchmark import Sheet
     from .page.pictures import Pixels
-    from .surgx.overlays import Sheet
     from .write import Report
 
 
@@ -75,8 +75,8 @@ def add_jobs(jobs: Any) -> None:
     job.add_argument(
         "--data",
         metavar="DIR|ORG",
-        help="folder that medfaith build wrote, or organisation on the Hub; with --annotations it adds Figure 16 of "
-        "That's the Wrong Lung!, with --heatmaps the frames of SurgXBench (default: omit both)",
+        help="folder that medfaith build wrote, or organisation on the Hub; with --annotations it adds the table of "
+        "judgements by abnormality, with --heatmaps contact sheets of frames (default: omit both)",
     )
     job.add_argument(
         "--compare", action="store_true",
@@ -89,7 +89,7 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     build_command.root_argument(job)
     sheet = job.add_argument_group(
-        "frames of SurgXBench",
+        "contact sheets of frames",
         "With --out, --data and --root: a contact sheet of frames with the models' heatmaps, and frames "
         "before and after the region of a model's attention is painted black.",
     )
@@ -163,8 +163,8 @@ def _read_pixels(arguments: argparse.Namespace) -> Pixels | None:
 
 
 def _read_sheet(arguments: argparse.Namespace) -> Sheet | None:
-    """Read the sources of SurgXBench's contact sheet from the arguments; None if no sheet is requested."""
-    from .surgx.overlays import Sheet
+    """Read the sources of a contact sheet from the arguments; None if no sheet is requested."""
+    from .benchmark import Sheet
 
     for_labels = arguments.data is None or arguments.annotations  # --data may serve Figure 16 alone
     if arguments.with_images and arguments.out is None:

@@ -20,7 +20,7 @@ from medfaith.tasks.decoding.titles import TITLES
 from .tables import MODEL, SEED, Column, Table, count, format_interval_note, interval, paired_interval, percent
 
 if TYPE_CHECKING:
-    from medfaith.compare.answers import Answers
+    from .answers import Answers
 
 PLAIN, YES_BIAS = TITLES["greedy"], TITLES["yes_bias"]
 NEAR = 0.02  # two shares of yes count as equal up to this difference

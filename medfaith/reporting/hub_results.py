@@ -19,7 +19,6 @@ from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from medfaith.compare.answers import Answers, all_answers
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.loaders.atomic import atomic_file
 from medfaith.loaders.errors import InputError, MedfaithError
@@ -28,6 +27,7 @@ from medfaith.logs.lines import Logged
 from medfaith.tasks import BASELINES
 from medfaith.tasks.listing import listed
 
+from .answers import Answers
 from .page.forest import forests
 from .results import Results
 from .tables import count, percent
@@ -120,10 +120,9 @@ def write_hub_results(results_on_hub: HubResults, folder: Path) -> list[str]:
 
 def _iterate_runs(results: Results) -> Iterator[tuple[Logged, Answers | None]]:
     """Iterate over the runs with their answers; None if a larger score is not better."""
-    empty = Results([], [], [], [], [], [])
-    for kind in Results._fields[:-1]:
-        for run in getattr(results, kind):
-            scored, _ = all_answers(empty._replace(**{kind: [run]}))
+    for benchmark, runs in results.runs.items():
+        for run in runs:
+            scored, _ = benchmark.collect_answers([run])
             yield run, scored[0] if scored else None
 
 

@@ -1,29 +1,25 @@
-"""Sheets of images for `--out`: VPT before and after its edit, and heatmaps with the boxes of a sentence."""
+"""Sheets of images for `--out`: a row of pictures for each question."""
 
 from __future__ import annotations
 
 import base64
 import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from .page.cases import IMAGE, Case, cases
-from .page.pictures import BEFORE, Picture, Pixels, collect_sentence_cases, pictures
-from .pictures import PIXELS, short
+from .page.cases import IMAGE, Case, RunsByBenchmark
+from .page.pictures import Picture, Pixels, pictures
+from .pictures import Drawn
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from .results import Results
-
 LARGEST = 6  # maximum number of rows
-MOST_MODELS = 4  # maximum number of models in a row
-N_CASES = 8 * LARGEST  # questions of VPT; half of them are originals
 _SIDE = 3.0  # inches
 _BOX = "#00e000"
 _CAPTION = "This picture holds licensed pixels and words of reports. Keep it where the images may be."
@@ -55,71 +51,43 @@ class Strip(NamedTuple):
     panels: Sequence[Panel]
 
 
-def draw_image_sheets(results: Results, pixels: Pixels) -> tuple[dict[str, Figure], list[str]]:
-    """Draw the sheets of a report.
+def draw_strips(
+    name: str,
+    cases: Sequence[Case],
+    build_strip: Callable[[Case, Sequence[Picture]], Strip | None],
+    runs: RunsByBenchmark,
+    pixels: Pixels,
+) -> Drawn:
+    """Draw a sheet with a row for each of the first cases that have one.
 
     Args:
-        results: The runs.
+        name: Name of the figure.
+        cases: The cases.
+        build_strip: Builds the row of a case and its pictures; None for a case without a row.
+        runs: The runs of each benchmark, which refer to the heatmaps.
         pixels: Sources of the pictures.
 
     Returns:
-        Figures by file name; and notes on tasks without pictures.
+        The figure by file name, none without a row; and notes on tasks without pictures.
 
     Raises:
         InputError: As `page.pictures.pictures`.
         ImageError: As `page.pictures.pictures`.
     """
-    sheets: dict[str, Figure] = {}
-    notes: list[str] = []
-    vpt_cases = [case for case in cases(results).cases if case.task.endswith("_vpt")]
-    for name, sheet_cases, build_strip, n_cases in (
-        (PIXELS[2], vpt_cases, _build_edit_strip, N_CASES),
-        (PIXELS[3], collect_sentence_cases(results, pixels), _build_heatmap_strip, LARGEST),
-    ):
-        if sheet_cases:
-            pictures_by_place, left_out = pictures(
-                [_select_image_answers(case) for case in sheet_cases], results, pixels._replace(most=n_cases)
-            )
-            notes += left_out
-            strips = [
-                strip
-                for place in sorted(pictures_by_place)
-                if (strip := build_strip(sheet_cases[place], pictures_by_place[place])) is not None
-            ]
-            if strips:
-                sheets[name] = draw(strips[:LARGEST])
-    return sheets, notes
+    if not cases:
+        return {}, []
+    pictures_by_place, notes = pictures([_select_image_answers(case) for case in cases], runs, pixels)
+    strips = [
+        strip
+        for place in sorted(pictures_by_place)
+        if (strip := build_strip(cases[place], pictures_by_place[place])) is not None
+    ]
+    return ({name: draw(strips[:LARGEST])} if strips else {}), notes
 
 
 def _select_image_answers(case: Case) -> Case:
     """Select the answers with the image."""
     return case._replace(answers=tuple(answer for answer in case.answers if answer.shown == IMAGE))
-
-
-def _build_edit_strip(case: Case, case_pictures: Sequence[Picture]) -> Strip | None:
-    """Build the strip of a perturbed question; None for an original, which has no edit."""
-    before = next((picture for picture in case_pictures if picture.shown == BEFORE), None)
-    if before is None:
-        return None
-    edited = case_pictures[0]
-    readings = "; ".join(f"{short(answer.model, 24)}: {answer.read}" for answer in _select_image_answers(case).answers)
-    panels = [
-        Panel("before the edit", before._replace(region=edited.region), ["region"]), Panel("as asked", edited, []),
-    ]  # fmt: skip
-    return Strip(f"{case.question}\nread of the edited image: {readings}", panels)
-
-
-def _build_heatmap_strip(case: Case, case_pictures: Sequence[Picture]) -> Strip | None:
-    """Build the strip of a sentence; None without a heatmap."""
-    picture = case_pictures[0]
-    attended_models = [model for model, url in picture.heat if url]
-    reading_by_model = {answer.model: answer.read.partition(" of")[0] for answer in case.answers}
-    panels = [Panel("the boxes", picture, ["boxes"])]
-    panels += [
-        Panel(f"{short(model, 30)}\n{reading_by_model.get(model, '')}", picture, ["boxes", model])
-        for model in attended_models[:MOST_MODELS]
-    ]
-    return Strip(case.question, panels) if attended_models else None
 
 
 def draw(strips: Sequence[Strip]) -> Figure:

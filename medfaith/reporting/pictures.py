@@ -24,8 +24,6 @@ WIDTH = 12  # inches
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#555555")
 NONE = "n/a"  # in place of an undefined value
 NOTHING = (math.nan,) * 3  # no value and no interval
-# Figures with pixels of licensed frames and images.
-PIXELS = ("figure_surgx_overlays", "figure_surgx_06", "figure_heal_vpt_images", "figure_wrong_lung_images")
 # Metadata of each format: no date and no version, so that the same figure gives the same bytes.
 FORMATS: Mapping[str, Mapping[str, None]] = {
     "png": {"Software": None},

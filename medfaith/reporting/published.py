@@ -1,4 +1,7 @@
-"""Figures that the papers print for the models of a report, next to the report's own (published.toml)."""
+"""Figures that the papers print for the models of a report, next to the report's own.
+
+Each benchmark's folder has its paper's figures in `published.toml`.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +13,21 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from .contrabench.runs import ORIGINAL
-from .tables import MODEL, Column, Table, fraction, percent, points
+from .benchmark import ReportedBenchmark
+from .tables import MODEL, ORIGINAL, Column, Table, fraction, percent, points
 
 _UNITS = {"percent": 100, "fraction": 1}
 _COUNTS = ("_errors", "_reversals")  # suffixes of columns with counts
 _COLUMNS = [MODEL, Column("Paper", ("paper",)), Column("Setting", ("setting",)), Column("Score", ("score",))]
 
 
-def build_published_tables(benchmark: str, tables: Sequence[Table]) -> list[Table]:
+def build_published_tables(benchmark: ReportedBenchmark, tables: Sequence[Table]) -> list[Table]:
     """Build a table of the figures that the paper prints for the models of these tables.
 
     A model matches a paper's model if their names are equal without organisation, case and punctuation.
 
     Args:
-        benchmark: Title of the benchmark.
+        benchmark: The benchmark.
         tables: The report's tables.
 
     Returns:
@@ -32,7 +35,7 @@ def build_published_tables(benchmark: str, tables: Sequence[Table]) -> list[Tabl
     """
     rows, notes, unit = [], [], ""
     for table in tables:
-        for paper_table in _get_tables():
+        for paper_table in _read_paper_tables(type(benchmark).__module__):
             if table.name in (paper_table["name"], f"{paper_table['name']}_{ORIGINAL}"):
                 new_rows = [*_iterate_rows(table, paper_table)]
                 notes += [f"{paper_table['paper']}: {paper_table['note']}"] if new_rows and paper_table["note"] else []
@@ -49,8 +52,8 @@ def build_published_tables(benchmark: str, tables: Sequence[Table]) -> list[Tabl
         "Difference: here less published. How many rows were asked here stands in the tables above. The paper asked "
         "whole splits, with checkpoints and code of its time."
     )
-    name = re.sub(r"\W+", "_", f"published_{benchmark}".lower()).strip("_")
-    return [Table(name, f"{benchmark}, beside the paper", columns, rows, [note, *dict.fromkeys(notes)])]
+    name = re.sub(r"\W+", "_", f"published_{benchmark.title}".lower()).strip("_")
+    return [Table(name, f"{benchmark.title}, beside the paper", columns, rows, [note, *dict.fromkeys(notes)])]
 
 
 def _make_formatter(format_value: Callable[[Any], str], sign: str = ",") -> Callable[[Any], str]:
@@ -123,7 +126,7 @@ def _is_same_model(ours: str, theirs: str) -> bool:
 
 
 def _is_part(ours: str, theirs: str) -> bool:
-    return _normalize_name(ours) in {_normalize_name(name) for name in (theirs, *_get_aliases().get(theirs, ()))}
+    return _normalize_name(ours) in {_normalize_name(name) for name in (theirs, *_read_aliases().get(theirs, ()))}
 
 
 def _normalize_name(name: str) -> str:
@@ -131,13 +134,12 @@ def _normalize_name(name: str) -> str:
 
 
 @cache
-def _load_content() -> dict[str, Any]:
-    return tomllib.loads(files("medfaith.reporting").joinpath("published.toml").read_text(encoding="utf-8"))
+def _read_paper_tables(package: str) -> list[dict[str, Any]]:
+    """Read the figures of a benchmark's paper; none if its folder has no file of them."""
+    file = files(package).joinpath("published.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8"))["tables"] if file.is_file() else []
 
 
-def _get_tables() -> list[dict[str, Any]]:
-    return _load_content()["tables"]
-
-
-def _get_aliases() -> dict[str, list[str]]:
-    return _load_content()["models"]
+@cache
+def _read_aliases() -> dict[str, list[str]]:
+    return tomllib.loads(files("medfaith.reporting").joinpath("model_names.toml").read_text(encoding="utf-8"))

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from medfaith.compare.answers import Answers, all_answers
 from medfaith.logs.lines import Logged
 from medfaith.printing import table
 
+from .answers import Answers
 from .page.audit_results import Audits
 from .page.cases import IMAGE
 from .page.forest import Forest, forests
@@ -65,7 +65,7 @@ def summary(
     if audited is not None and audited.verdicts:
         formatters.append(partial(_format_verdicts, audited))
         results = _exclude_folders(results, folders)
-    answers, unscored = all_answers(results)
+    answers, unscored = results.collect_answers()
     if plots := forests(answers):
         formatters.append(partial(_format_scores, plots))
     notes = [*_list_unscored(answers, unscored), *notes]
@@ -84,11 +84,11 @@ def _exclude_folders(results: Results, folders: Sequence[Path]) -> Results:
     def select_outside(runs: Sequence[Logged]) -> list[Logged]:
         return [run for run in runs if not any(run.source.path.is_relative_to(place) for place in roots)]
 
-    return Results(*map(select_outside, results[:-1]), results.notes)  # pyright: ignore
+    return results.select(select_outside)
 
 
 def _list_unscored(answers: Sequence[Answers], unscored: Sequence[str]) -> list[str]:
-    """List the runs without a score, and the runs that `all_answers` excludes."""
+    """List the runs without a score, and the runs that `Results.collect_answers` leaves out."""
     undefined = [f"{run.task} of {run.model}" for run in answers if np.isnan(run.values).all()]
     left_out = "; ".join(dict.fromkeys(unscored))
     return ([f"no row has a score: {', '.join(undefined)}"] if undefined else []) + ([left_out] if left_out else [])
@@ -180,7 +180,7 @@ def _count_outcomes(results: Results) -> list[str]:
 
     Lines on declined and cut answers are left out if there are none.
     """
-    runs = [*results.runs, *results.heal, *results.surgx]
+    runs = results.in_words
     if not runs:
         return []
     unread = _count_answers("Unread", [(len(run.unread), run) for run in runs])

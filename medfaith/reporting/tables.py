@@ -13,12 +13,7 @@ from typing import Any, NamedTuple
 from medfaith.loaders.escaping import escape_controls, escape_markdown
 
 UNDEFINED = "–"
-TITLES = {
-    "cxr-contrabench": "CXR-ContraBench",
-    "heal-medvqa": "HEAL-MedVQA",
-    "surgxbench": "SurgXBench",
-    "wrong-lung": "That's the Wrong Lung!",
-}
+ORIGINAL = "original"  # the layout with the target first; suffix of the names of its tables and figures
 # Signs that LaTeX reads as commands, and signs that are missing from pdfLaTeX's fonts. The LaTeX button of the page
 # escapes the same signs.
 _LATEX = str.maketrans({

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Protocol
 
 from medfaith.evaluate_metrics.reading.reasoning import LIMIT as READ
 from medfaith.logs.files import SampleFile
@@ -12,14 +13,42 @@ from medfaith.tasks.controls import BLIND
 from medfaith.tasks.models.advice import FEW, IF_SAME, IF_UNREAD, MORE_TOKENS, join_lines, shortened
 from medfaith.tasks.outcomes import IF_DECLINED
 
-from .contrabench.runs import Run
-from .heal.runs import HealRun
-from .surgx.runs import SurgXRun
-
 LIMIT = 0.02  # a report warns above this share of unread, declined or cut answers
 SHOWN = 3  # answers quoted in a warning
 
-ReadRun = Run | HealRun | SurgXRun  # That's the Wrong Lung! has no answers in words
+
+class ReadRun(Protocol):
+    """A run whose answers are words (`logs.lines.Logged.in_words`)."""
+
+    @property
+    def model(self) -> str:
+        """Name of the model."""
+        ...
+
+    @property
+    def model_name(self) -> str:
+        """Name of the model, with its adapter."""
+        ...
+
+    @property
+    def source(self) -> SampleFile:
+        """The log."""
+        ...
+
+    @property
+    def n(self) -> int:
+        """Number of questions."""
+        ...
+
+    @property
+    def unread(self) -> Collection[str]:
+        """Ids of the questions whose answers could not be read."""
+        ...
+
+    @property
+    def declined(self) -> Collection[str]:
+        """Ids of the questions that the model declined to answer."""
+        ...
 
 
 def compute_unread_share(run: ReadRun) -> float:

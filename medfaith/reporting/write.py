@@ -1,7 +1,7 @@
 """The papers' tables from sample logs of lm-eval, for one model or many.
 
-The benchmarks are CXR-ContraBench, HEAL-MedVQA, SurgXBench and That's the Wrong Lung! All figures are computed from the
-responses in the sample logs with this package's metrics, not from lm-eval's rounded results.
+All figures are computed from the responses in the sample logs with this package's metrics, not from lm-eval's rounded
+results.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from medfaith.annotate.answers import read_errors, read_files
-from medfaith.compare.answers import all_answers
 from medfaith.compare.tables import compare
 from medfaith.extractor import Extractor
 from medfaith.loaders.atomic import atomic_folder
@@ -21,52 +20,24 @@ from medfaith.loaders.errors import NO_SPACE, InputError, MedfaithError
 from medfaith.loaders.escaping import escape_markdown
 from medfaith.loaders.progress import Progress
 
-from .contrabench.audit import build_audit_tables
-from .contrabench.figures import draw_contrabench_figures
-from .contrabench.option_scores import build_polarity_gap_table
-from .contrabench.tables import build_contrabench_tables, build_for_each_layout
+from .benchmark import ReportedBenchmark, ReportSources, Sheet
 from .costs import build_cost_tables
 from .decoders import build_decoder_tables
-from .heal.figures import draw_heal_figures
-from .heal.tables import build_heal_tables
-from .image_sheets import draw_image_sheets
 from .page.pictures import Pixels
 from .page.write import write_page
-from .pictures import Drawn, files
+from .pictures import files
 from .published import build_published_tables
+from .registry import BENCHMARKS
 from .results import Results, read_results
 from .second_readings import build_second_readings
-from .surgx.figures import draw_surgx_figures
-from .surgx.overlays import Sheet
-from .surgx.tables import build_surgx_tables, warn_tied
 from .tables import Table
 from .unread import collect_run_notes
-from .wrong_lung.abnormalities import AbnormalityScores, build_abnormality_tables, group_by_abnormality, read_affirmed
-from .wrong_lung.annotations import build_annotation_tables
-from .wrong_lung.correlations import build_annotation_correlations
-from .wrong_lung.figures import draw_wrong_lung_figures
-from .wrong_lung.scores import ModelScores, score_models
-from .wrong_lung.tables import build_wrong_lung_tables
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 REPORT = "report.md"
-_OWN_FILE = re.compile(
-    r"report\.md|(comparison|decoders|casebook(_original)?|heal_extractors|contrabench_(readings|confidence|evidence)(_original)?|heal_readings|"
-    r"(heal_)?(runs|(table|figure)_\d\d_\w+)|surgx_(runs|triplets|occlusion|figure_\w+)|wrong_lung_\w+|published_\w+)\.(csv|tex)"
-    r"|figure_(contrabench|heal|surgx|wrong_lung)_\w+\.(png|pdf|svg)"
-)
-_SCORES = {
-    "CXR-ContraBench": "Accuracies and rates are percentages of all questions asked: a response that could not be read "
-    "or declines to answer is wrong, and the rates of both stand next to the scores (unread, declined).",
-    "HEAL-MedVQA": "F1, precision, recall, TPT and VPT are fractions, as that paper prints them; responses that could "
-    "not be read or decline to answer are wrong, and both are counted (unread, declined).",
-    "SurgXBench": "F1, precision and recall are fractions; AA, AC, RAS, shares and AP are percentages, as that paper "
-    "prints them; an answer that could not be read or declines predicts nothing and is counted (unread, declined).",
-    "That's the Wrong Lung!": "AUROC, average precision, IOU, precision and candidate accuracy are percentages, as "
-    "that paper prints them, entropy and divergence nats; a sentence without attention has no score and is counted.",
-}
+_OWN_TABLES = r"comparison|decoders|published_\w+"  # names of the tables that belong to no benchmark
 _TABLES = (
     "– is undefined. Tables are named after those of the paper that they follow; the CSV files hold the same values "
     "unrounded, as fractions. Research only: no result here says anything about clinical use."
@@ -104,10 +75,11 @@ def make_report(
         paths: Folders, results files or sample files of `lm_eval --output_path X --log_samples`.
         out: Folder for report.md, each table as CSV and LaTeX, and figures. It is new, empty, or holds an earlier
             report, which is replaced atomically.
-        extractor: Language model that reads the answers of CXR-ContraBench and HEAL-MedVQA a second time.
-        sheet: Sources of a contact sheet of SurgXBench's heatmaps; None for no sheet.
+        extractor: Language model that reads answers a second time; None for no second reading.
+        sheet: Sources of a contact sheet of heatmaps; None for no sheet.
         annotations: Files of answers from `medfaith annotate`.
-        data: The build with the labels of the annotated sentences; None leaves out Wrong Lung Figure 16.
+        data: The build with the labels of the annotated sentences; None leaves out the tables that need
+            them.
         compared: Whether to add a table that compares the model of each path with the model of the first path.
         rows: A file with the ids of the rows that count (loaders.row_ids); None for all rows.
         html: File for the report as one page (reporting.page); None for no page.
@@ -118,9 +90,9 @@ def make_report(
         The report.
 
     Raises:
-        InputError: As `results.read_results`, `annotate.answers.read_files`, `compare.tables.compare` and
-            `wrong_lung.abnormalities.read_affirmed`; or `out` holds other files or cannot be written.
-        MedfaithError: As `extractor.language_model` and `surgx.overlays.contact_sheet`; or `sheet` without `out`.
+        InputError: As `results.read_results`, `compare.tables.compare` and `benchmark.ReportedBenchmark.score`; or
+            `out` holds other files or cannot be written.
+        MedfaithError: As `extractor.language_model`; a contact sheet cannot be drawn; or `sheet` without `out`.
     """
     if sheet is not None and out is None:
         raise MedfaithError("a contact sheet needs a folder\n  what to do: give --out DIR, too")
@@ -150,15 +122,18 @@ def add_image_sheets(report: Report, pixels: Pixels) -> Report:
         The report with the sheets; unchanged without matplotlib.
 
     Raises:
-        InputError: As `image_sheets.draw_image_sheets`.
-        ImageError: As `image_sheets.draw_image_sheets`.
+        InputError: As `benchmark.ReportedBenchmark.draw_sheets`.
+        ImageError: As `benchmark.ReportedBenchmark.draw_sheets`.
     """
     from importlib.util import find_spec
 
     if find_spec("matplotlib") is None:  # the notes of the report say so
         return report
-    sheets, notes = draw_image_sheets(report.results, pixels)
-    return report._replace(figures=report.figures | sheets, notes=[*report.notes, *notes])
+    figures, notes = report.figures, report.notes
+    for benchmark, runs in report.results.runs.items():
+        sheets, left_out = benchmark.draw_sheets(runs, pixels)
+        figures, notes = figures | sheets, notes + left_out
+    return report._replace(figures=figures, notes=notes)
 
 
 class Section(NamedTuple):
@@ -193,7 +168,7 @@ class Report(NamedTuple):
     @property
     def title(self) -> str:
         """Title with the names of the benchmarks."""
-        names = _list_benchmarks(self.results)
+        names = self.results.titles
         return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names) + " results"
 
     def markdown(self) -> str:
@@ -237,89 +212,40 @@ def collect(
     """
     all_results = read_results(paths, rows)
     results = all_results if controls else all_results.with_the_image()
-    lung_scores = score_models(results.wrong_lung)
-    annotated = _collect_annotations(lung_scores, annotations, data)
-    (lung_tables, lung_notes), (second_tables, second_notes) = (
-        build_wrong_lung_tables(lung_scores),
-        _read_second_time(results, extractor),
-    )
-    comparison, comparison_notes = _compare_models(paths, rows) if compared else ([], [])
-    gap_tables = build_for_each_layout(results.scored, lambda runs: [build_polarity_gap_table(runs)] if runs else [])
-    builders: dict[str, Callable[[], list[Table]]] = {
-        "CXR-ContraBench": lambda: (
-            build_contrabench_tables(results.runs) + gap_tables + build_audit_tables(read_errors(annotations))
-        ),
-        "HEAL-MedVQA": lambda: build_heal_tables(results.heal),
-        "SurgXBench": lambda: build_surgx_tables(results.surgx),
-        "That's the Wrong Lung!": lambda: lung_tables + annotated.tables,
-        "Decoders": lambda: build_decoder_tables(all_answers(results)[0]),
-        "Costs": lambda: build_cost_tables(run.source for run in results.with_the_image().all),
-        "Second readings": lambda: second_tables,
-        "Comparison": lambda: comparison,
+    sources = ReportSources(annotations, data, sheet)
+    scores = {benchmark: benchmark.score(runs, sources) for benchmark, runs in results.runs.items()}
+    builders: dict[str, Callable[[], tuple[list[Table], list[str]]]] = {
+        **{benchmark.title: partial(_build_tables, benchmark, of_runs) for benchmark, of_runs in scores.items()},
+        "Decoders": lambda: (build_decoder_tables(results.collect_answers()[0]), []),
+        "Costs": lambda: (build_cost_tables(run.source for run in results.with_the_image().all), []),
+        "Second readings": lambda: build_second_readings(results, extractor) if extractor else ([], []),
+        "Comparison": lambda: _compare_models(paths, rows) if compared else ([], []),
     }
-    progress = Progress(builders.items(), title="making tables", unit="sections")
-    sections = [Section(title, build()) for title, build in progress]
-    sections = [
-        Section(title, [*tables, *build_published_tables(title, tables)]) for title, tables in _move_runs_last(sections)
-    ]
-    notes = [
-        *collect_run_notes([*results.runs, *results.heal, *results.surgx]),
-        *warn_tied(results.surgx),
-        *results.notes,
-    ]
-    notes += [*lung_notes, *annotated.notes, *second_notes, *comparison_notes]
+    sections = []
+    warnings = [warning for benchmark, runs in results.runs.items() for warning in benchmark.warn(runs)]
+    notes = [*collect_run_notes(results.in_words), *warnings, *results.notes]
+    for title, build in Progress(builders.items(), title="making tables", unit="sections"):
+        tables, section_notes = build()
+        sections.append(Section(title, tables))
+        notes += section_notes
+    sections = _move_runs_last(sections)
     drawn_figures: dict[str, Figure] = {}
     if figures:
-        uncontrolled = results.with_the_image()
-        drawers: list[Callable[[], Drawn]] = [
-            lambda: draw_contrabench_figures(uncontrolled.runs, uncontrolled.scored),
-            lambda: draw_heal_figures(uncontrolled.heal),
-            lambda: draw_surgx_figures(results.surgx, sheet),
-            lambda: draw_wrong_lung_figures(lung_scores, annotated.abnormalities),
-        ]
-        for draw in Progress(drawers, title="drawing figures", unit="benchmarks"):
-            new_figures, left_out = draw()
+        for benchmark, of_runs in Progress(scores.items(), title="drawing figures", unit="benchmarks"):
+            new_figures, left_out = benchmark.draw_figures(of_runs)
             drawn_figures |= new_figures
             notes += left_out
-    paragraph = [
-        "Computed from lm-eval's sample logs.",
-        *(_SCORES[name] for name in _list_benchmarks(results)),
-        _TABLES,
-    ]
+    score_notes = [benchmark.score_note for benchmark, runs in results.runs.items() if runs]
+    paragraph = ["Computed from lm-eval's sample logs.", *score_notes, _TABLES]
     return Report(
         all_results, " ".join(paragraph), [section for section in sections if section.tables], notes, drawn_figures
     )
 
 
-class _Annotations(NamedTuple):
-    """Tables, notes and scores from annotators' answers about heatmaps."""
-
-    tables: list[Table]
-    notes: list[str]
-    abnormalities: list[AbnormalityScores]
-
-
-def _collect_annotations(
-    compute_model_scores: Sequence[ModelScores], annotations: Sequence[Path], data: str | None
-) -> _Annotations:
-    """Collect the tables of annotations; empty without files, without abnormalities unless `data` has the labels."""
-    if not annotations:
-        return _Annotations([], [], [])
-    judgements, file_notes = read_files(annotations)
-    correlation_tables, notes = build_annotation_correlations(compute_model_scores, judgements)
-    tables = build_annotation_tables(judgements, file_notes) + correlation_tables
-    if data is None:
-        return _Annotations(
-            tables, [*notes, "Wrong Lung Figure 16 needs the labels of the judged sentences: --data"], []
-        )
-    affirmed, unknown = read_affirmed(data, judgements)
-    abnormalities = group_by_abnormality(judgements, affirmed)
-    return _Annotations(tables + build_abnormality_tables(abnormalities), [*notes, *unknown], abnormalities)
-
-
-def _read_second_time(results: Results, extractor: Extractor | None) -> tuple[list[Table], list[str]]:
-    """Build the tables of second readings; none without an extractor."""
-    return build_second_readings(results.runs, results.heal, extractor) if extractor else ([], [])
+def _build_tables(benchmark: ReportedBenchmark, scores: Any) -> tuple[list[Table], list[str]]:
+    """Build the tables of a benchmark, with the paper's figures for the same models."""
+    tables, notes = benchmark.build_tables(scores)
+    return [*tables, *build_published_tables(benchmark, tables)], notes
 
 
 def _compare_models(paths: Sequence[Path], rows: Path | None) -> tuple[list[Table], list[str]]:
@@ -335,12 +261,6 @@ def _move_runs_last(sections: Sequence[Section]) -> list[Section]:
     return [*results, Section("Runs", runs)]
 
 
-def _list_benchmarks(results: Results) -> list[str]:
-    """List the benchmarks that have runs."""
-    has_runs = [bool(results.runs or results.scored), *map(bool, (results.heal, results.surgx, results.wrong_lung))]
-    return [name for name, has_run in zip(_SCORES, has_runs, strict=True) if has_run]
-
-
 def _format_notes(notes: Sequence[str]) -> list[str]:
     return ["## Notes\n\n" + "\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
 
@@ -350,11 +270,19 @@ def _check_out(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise InputError(out, "is not a folder", action="choose another --out")
     names = {path.name for path in out.iterdir()} if out.exists() else set()
-    other_files = {name for name in names if not _OWN_FILE.fullmatch(name)}
+    other_files = {name for name in names if not _match_own_file(name)}
     if names and REPORT not in names:
         other_files = names
     if other_files:
         raise InputError(out, f"holds files other than a report ({min(other_files)})", action="choose another --out")
+
+
+def _match_own_file(name: str) -> bool:
+    """Whether a report writes files of this name."""
+    tables = "|".join([_OWN_TABLES, *(benchmark.table_files for benchmark in BENCHMARKS.values())])
+    figures = "|".join(benchmark.figure_prefix for benchmark in BENCHMARKS.values())
+    pattern = rf"{re.escape(REPORT)}|({tables})\.(csv|tex)|({figures})_\w+\.(png|pdf|svg)"
+    return re.fullmatch(pattern, name) is not None
 
 
 def _save(out: Path, files: Mapping[str, str | bytes]) -> None:

@@ -68,7 +68,7 @@ def make_scene(folder: Path) -> Scene:
 
 
 def write_run(
-    folder: Path, model: str, rows: list[dict[str, Any]], references: dict[str, str], *, task: str = TASK,
+    folder: Path, model: str, rows: list[dict[str, Any]], references: dict[str, str], *, task: str = TASK.name,
     says: str = "heatmaps", **options: Any,
 ) -> Path:  # fmt: skip
     """Write a sample log in lm-eval's format for the rows with references; `says` is the answer's key for them."""

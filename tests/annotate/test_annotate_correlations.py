@@ -17,8 +17,9 @@ from scipy import stats
 from medfaith.annotate.answers import Judgement
 from medfaith.reporting.write import read_results, write_report
 from medfaith.reporting.wrong_lung.correlations import compute_mean_points, compute_r_interval, judged
+from medfaith.reporting.wrong_lung.runs import WrongLungRun
 from tests.annotate.test_annotate_answers import judgement, write
-from tests.reporting.report_logs import answered, csv_rows, rows_of, write_log
+from tests.reporting.report_logs import answered, csv_rows, rows_of, select_runs, write_log
 from tests.reporting.wrong_lung_logs import NAMES, Row, changed, original, write_wrong_lung
 
 FIGURE = "Wrong Lung Figure 6"
@@ -187,7 +188,7 @@ def test_the_sentences_are_those_of_the_other_tables(tmp_path):
 )
 def test_answers_in_words_name_no_heatmap(tmp_path, reply, heatmaps):
     write_wrong_lung(tmp_path, "gold", [original(0, auroc=0.5)], reply=reply)
-    assert [row["heatmaps"] for row in read_results([tmp_path]).wrong_lung[0].rows] == [heatmaps]
+    assert [row["heatmaps"] for row in select_runs(read_results([tmp_path]), WrongLungRun)[0].rows] == [heatmaps]
 
 
 def test_intervals_are_those_of_drawn_patients():

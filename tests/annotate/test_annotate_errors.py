@@ -17,7 +17,7 @@ from medfaith.annotate.errors import ErrorSession, failures
 from medfaith.annotate.errors_case import format_case
 from medfaith.cli import main
 from medfaith.loaders.errors import MedfaithError
-from medfaith.reporting.page.cases import cases
+from medfaith.reporting.page.cases import collect_cases
 from medfaith.reporting.results import read_results
 from medfaith.reporting.write import write_report
 from tests.browser import browser
@@ -38,11 +38,11 @@ def logs(tmp_path: Path) -> Path:
 
 
 def open_session(logs: Path, answers: Any, n: int = 100, seed: int = 0) -> ErrorSession:
-    return ErrorSession(failures(cases(read_results([logs])).cases, n, seed), answers, "ann")
+    return ErrorSession(failures(collect_cases(read_results([logs]).runs).cases, n, seed), answers, "ann")
 
 
 def test_failed_answers_with_the_image_are_drawn_by_chance(logs: Path):
-    question_cases = cases(read_results([logs])).cases
+    question_cases = collect_cases(read_results([logs]).runs).cases
     every = failures(question_cases, 100, 0)
     outcomes = [failure.case.answers[failure.place].outcome for failure in every]
     assert (len(every), outcomes.count("wrong"), outcomes.count("unread")) == (8, 7, 1)

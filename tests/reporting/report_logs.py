@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from medfaith.builders.cxr_contrabench.wording import (
     QUESTION_FORMS,
@@ -15,7 +15,10 @@ from medfaith.builders.cxr_contrabench.wording import (
     format_positive_option,
     slug,
 )
+from medfaith.reporting.results import Results
 from medfaith.tasks.contrabench import adapter
+
+_R = TypeVar("_R")
 
 FILTERS = ("b0", "m1", "m1_slot_agnostic", "m1_extended")
 DATE = "2026-01-02T03-04-05.678901"
@@ -168,3 +171,8 @@ def rows_of(report: str, title: str) -> list[list[str]]:
 def extract_numbers(cells: list[str]) -> list[float]:
     """Return all numbers in some cells, without the text after an arrow."""
     return [float(n) for cell in cells for n in re.findall(r"-?\d+(?:\.\d+)?", cell.split(" → ")[0].replace(",", " "))]
+
+
+def select_runs(results: Results, kind: type[_R]) -> list[_R]:
+    """Select the runs of one class, without its subclasses."""
+    return [run for run in results.all if type(run) is kind]

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from medfaith.cli import main
-from medfaith.compare.answers import all_answers
-from medfaith.reporting.page.cases import RIGHT, UNREAD, WRONG, cases
+from medfaith.reporting.page.cases import RIGHT, UNREAD, WRONG, collect_cases
 from medfaith.reporting.page.forest import by_kind, by_view, forests
 from medfaith.reporting.page.text import LONGEST, shown
 from medfaith.reporting.results import read_results
@@ -46,7 +45,7 @@ def page(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_question_with_every_answer(logs: Path):
-    question_cases = cases(read_results([logs]))
+    question_cases = collect_cases(read_results([logs]).runs)
     assert (question_cases.n, len(question_cases.cases)) == (40 + 10 + 4, 40 + 10 + 4)
     by_id = {case.id: case for case in question_cases.cases}
     closed = by_id["vindr/test/0/positive"]
@@ -56,7 +55,7 @@ def test_every_question_with_every_answer(logs: Path):
     assert {answer.model for answer in first_case.answers} == {"model-a", "model-b"}
     outcomes = [case.answers[0].outcome for case in question_cases.cases[:40]]
     assert (outcomes.count(RIGHT), outcomes.count(UNREAD)) == (30, 2)
-    some = cases(read_results([logs]), most=20)
+    some = collect_cases(read_results([logs]).runs, most=20)
     assert some.n == 54
     assert len(some.cases) <= 20 + 7, "one more at most of each task and outcome"
     presence_cases = [case for case in some.cases if case.benchmark == "CXR-ContraBench"]
@@ -64,7 +63,7 @@ def test_every_question_with_every_answer(logs: Path):
 
 
 def test_plots_have_every_run_and_finding_with_a_value(logs: Path):
-    answers, _ = all_answers(read_results([logs]))
+    answers, _ = read_results([logs]).collect_answers()
     plots_by_kind = by_kind(answers)
     assert [*plots_by_kind] == ["HEAL-MedVQA VinDr open: F1 of a row"], "all others are about one thing"
     for title, plots in plots_by_kind.items():

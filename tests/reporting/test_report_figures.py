@@ -10,15 +10,19 @@ from PIL import Image
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.reporting.contrabench.figures import draw_contrabench_figures, figure_5
+from medfaith.reporting.contrabench.option_scores import ScoredRun
+from medfaith.reporting.contrabench.runs import Run
 from medfaith.reporting.heal.figures import draw_heal_figures
+from medfaith.reporting.heal.runs import HealRun
 from medfaith.reporting.pictures import FORMATS, box, make_figure, make_styles, saved
 from medfaith.reporting.results import read_results
 from medfaith.reporting.write import collect, write_report
 from medfaith.reporting.wrong_lung.figures import figure_5 as bars_5
 from medfaith.reporting.wrong_lung.figures import figure_14 as bars_14
+from medfaith.reporting.wrong_lung.runs import WrongLungRun
 from medfaith.reporting.wrong_lung.scores import score_models
 from tests.reporting.heal_logs import CLOSED, TPT_PAIRS, VPT_PAIRS, as_mimic, write_heal
-from tests.reporting.report_logs import answered, question, write_log
+from tests.reporting.report_logs import answered, question, select_runs, write_log
 from tests.reporting.test_report_option_scores import SCORES, write_scores, write_states
 from tests.reporting.wrong_lung_logs import PAIR, changed, original, write_wrong_lung
 
@@ -39,7 +43,7 @@ def test_accuracy_and_answers_by_protocol(tmp_path):
     unverified = answered("chexpert_absence", 4, 1, 0)
     write_log(tmp_path / "b", "b", unverified, filters=("b0",), n_data=8)
     write_log(tmp_path / "c", "b", answered("chexpert_absence", 4, 0, 4, layout="original"), task="original")
-    figures, notes = draw_contrabench_figures(read_results([tmp_path]).runs, [])
+    figures, notes = draw_contrabench_figures(select_runs(read_results([tmp_path]), Run), [])
     assert ([*figures], notes) == (["figure_contrabench_03", "figure_contrabench_03_original"], [])
     upper_left, right, below, its_right = figures["figure_contrabench_03"].axes
     titles = [axes.get_title(loc="left") for axes in (upper_left, below)]
@@ -63,7 +67,7 @@ def test_what_is_no_external_protocol_or_under_a_control_is_not_drawn(tmp_path):
     write_log(tmp_path / "blind", "m", answered("chexpert_absence", 4, 1, 0), control="blank")
     write_heal(tmp_path / "blind", "vpt", VPT_PAIRS, control="blank")
     report = collect([tmp_path])
-    assert (len(report.results.runs), len(report.results.heal), report.figures) == (2, 1, {})
+    assert ([len(runs) for runs in report.results.runs.values()], report.figures) == ([2, 1, 0, 0], {})
 
 
 def test_gaps_of_both_subsets_and_similarities(tmp_path):
@@ -71,14 +75,14 @@ def test_gaps_of_both_subsets_and_similarities(tmp_path):
     write_scores(tmp_path, SCORES, model_args={"pretrained": "m", "states_path": "states.npz"})
     without = [row[:3] for row in SCORES[2:]]
     write_scores(tmp_path / "absence", without, model="n", columns={"counterpart": -1})
-    gap, similarity = figure_5(read_results([tmp_path]).scored).axes
+    gap, similarity = figure_5(select_runs(read_results([tmp_path]), ScoredRun)).axes
     lines: Any = gap.lines
     marker_ys = [[*line.get_ydata()] for line in lines if line.get_marker() == "D"]
     assert marker_ys == [[2.5], [-2.0]]
     assert get_texts(gap) == ["2", "1", *["n/a", "0"] * 2]
     assert get_texts(similarity) == ["2", "2", *["n/a", "0"] * 2]
     assert [label.get_text() for label in gap.get_xticklabels()] == ["m", "n"]
-    (gap,) = figure_5(read_results([tmp_path / "absence"]).scored).axes
+    (gap,) = figure_5(select_runs(read_results([tmp_path / "absence"]), ScoredRun)).axes
     assert get_texts(gap)[-1] == "no right “X” stands beside its “No X”"
 
 
@@ -86,7 +90,7 @@ def test_f1_and_perturbations_by_source(tmp_path):
     for ask, answers in (("closed", CLOSED), ("tpt", TPT_PAIRS), ("vpt", VPT_PAIRS)):
         write_heal(tmp_path / "a", ask, answers, model="a")
     write_heal(tmp_path / "b", "vpt", as_mimic(VPT_PAIRS), model="b")
-    figures, notes = draw_heal_figures(read_results([tmp_path]).heal)
+    figures, notes = draw_heal_figures(select_runs(read_results([tmp_path]), HealRun))
     assert ([*figures], notes) == (["figure_heal_f1", "figure_heal_tpt_vpt"], [])
     (f1,) = figures["figure_heal_f1"].axes
     assert (f1.get_title(loc="left"), get_heights(f1), get_texts(f1)) == ("VinDr", [0.571], ["n/a"])
@@ -145,7 +149,7 @@ def test_a_name_is_a_text_and_no_formula():
 
 def test_bars_show_the_changes(tmp_path):
     write_chart_logs(tmp_path)
-    models = score_models(read_results([tmp_path]).wrong_lung)
+    models = score_models(select_runs(read_results([tmp_path]), WrongLungRun))
     (axes,) = bars_5(models).axes
     deltas = models[0].deltas["swap_left_right"]["one_lung"]
     assert [(round(bar.get_x() + bar.get_width() / 2, 6), bar.get_height()) for bar in axes.patches] == [  # pyright: ignore[reportAttributeAccessIssue]

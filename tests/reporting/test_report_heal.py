@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
+from medfaith.reporting.heal.runs import HealRun
 from medfaith.reporting.results import read_results
 from medfaith.reporting.write import write_report
 from tests.reporting.heal_logs import CLOSED, OPEN, TPT_PAIRS, VPT_PAIRS, as_mimic, question, write_heal
-from tests.reporting.report_logs import csv_rows, rows_of
+from tests.reporting.report_logs import csv_rows, rows_of, select_runs
 
 pytestmark = pytest.mark.usefixtures("tables_only")
 
@@ -94,7 +95,7 @@ def test_f1_by_dice(tmp_path):
         ("yes/no", "heart", "8"), ("open-ended", "heart", "2"),
     ]  # fmt: skip
     assert (float(saved[0]["dice"]), float(saved[0]["iou"])) == pytest.approx((np.mean(known_dice), np.mean(iou)))
-    runs = {run.setting.ask: run for run in read_results([tmp_path / "logs"]).heal}
+    runs = {run.setting.ask: run for run in select_runs(read_results([tmp_path / "logs"]), HealRun)}
     assert {row.id: row.response for row in runs["closed"].rows} == {doc["id"]: text for doc, text in CLOSED}
     blind, located = rows_of(report, ACCURACY)
     assert located[11:15] == blind[11:15], "the answers are the same"

@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 
 from medfaith import reporting
-from medfaith.compare.answers import all_answers
 from medfaith.loaders.errors import InputError
 from medfaith.reporting.contrabench.figures import ANSWERS, answers
+from medfaith.reporting.contrabench.runs import Run
 from medfaith.reporting.heal import runs as heal_runs
-from medfaith.reporting.page.cases import cases
+from medfaith.reporting.heal.runs import HealRun
+from medfaith.reporting.page.cases import collect_cases
 from medfaith.reporting.results import read_results
 from medfaith.reporting.summary import Tail, summary
 from medfaith.reporting.unread import collect_run_notes
 from medfaith.reporting.write import write_report
 from tests.reporting.heal_logs import CLOSED, write_heal
-from tests.reporting.report_logs import csv_rows, question, rows_of, write_log
+from tests.reporting.report_logs import csv_rows, question, rows_of, select_runs, write_log
 from tests.reporting.surgx_logs import FRAMES, write_surgx
 
 pytestmark = pytest.mark.usefixtures("tables_only")
@@ -71,7 +72,7 @@ def test_each_outcome_and_evidence_is_counted_by_hand(tmp_path):
     assert [float(saved[name]) for name in names] == [0.2, 0.2, 0.2, 0, 0.2, 0.2, 0.1, 1]
     (matrix,) = rows_of(report, "Table 9")
     assert matrix[2:8] == ["20.00", "40.00", "+20.00", "2 → 0", "20.00", "20.00"]
-    (run,) = read_results([tmp_path / "logs"]).runs
+    (run,) = select_runs(read_results([tmp_path / "logs"]), Run)
     assert (len(run.unread), len(run.declined)) == (2, 2)
     assert answers(run) == dict(zip(ANSWERS, (0.2, 0.2, 0.1, 0.1, 0.2, 0.2), strict=True))
     (four,) = rows_of(report, "Table 4")
@@ -84,7 +85,7 @@ def test_declining_without_an_image_is_no_fault(tmp_path):
     for control in ("", "blank", "other"):
         write_read(tmp_path / (control or "image"), model=f"m-{control}", control=control)
     results = read_results([tmp_path])
-    declined = [note for note in collect_run_notes(results.runs) if "decline to answer" in note]
+    declined = [note for note in collect_run_notes(results.in_words) if "decline to answer" in note]
     assert [re.search(r"of (m-\w*) in", note)[1] for note in declined] == ["m-", "m-other"]
     text = " ".join(summary(results, [], Tail()).split())
     assert "Declined: 4 of 20 answers (20.00%). Most: 2 of 10 answers (20.00%) of m-" in text
@@ -107,7 +108,7 @@ def test_a_log_of_an_earlier_version_is_read(tmp_path):
     ]
     write_log(tmp_path / "logs", "m", docs, filters=(), readings_by_filter={"b0": readings, "m1": after})
     report = write_report([tmp_path / "logs"])
-    (run,) = read_results([tmp_path / "logs"]).runs
+    (run,) = select_runs(read_results([tmp_path / "logs"]), Run)
     assert run.outcome.tolist() == ["answered", "answered", "unread", "unread", "unread"]
     scores = run.scores()
     names = ("n_unparsed", "n_ambiguous", "n_invalid", "n_reversals", "n_reversals_from_prose", "n_declined")
@@ -161,11 +162,11 @@ def test_without_declined_and_cut_answers_the_summary_has_no_line_of_them(tmp_pa
 def test_cases_and_compared_answers_know_declined_ones(tmp_path):
     write_read(tmp_path)
     results = read_results([tmp_path])
-    first_answers = [item.answers[0] for item in cases(results).cases]
+    first_answers = [item.answers[0] for item in collect_cases(results.runs).cases]
     assert Counter(answer.outcome for answer in first_answers) == {"right": 2, "wrong": 4, "declined": 2, "unread": 2}
     whys = {"read from letter": 2, "read from text": 2, "read from prose": 2, "": 2, "none": 1, "cut": 1}
     assert Counter(answer.why for answer in first_answers) == whys
-    ((item,), _) = all_answers(results)
+    ((item,), _) = results.collect_answers()
     assert Counter(item.outcomes) == {"answered": 6, "declined": 2, "unread": 2}
     assert item.said.count(None) == 4
 
@@ -192,8 +193,13 @@ def test_declined_yes_no_answers_and_the_flag_of_cut_ones(tmp_path, monkeypatch)
     assert row[14:16] == ["1 of 10 (10.00%)", f"{n} of 10 ({10 * n}.00%)"]
     (row,) = rows_of(report, "HEAL runs")
     assert row[5:7] == ["10.00", f"{10 * n}.00"]
-    (run,) = read_results([tmp_path / "logs"]).heal
-    assert Counter(case.answers[0].outcome for case in cases(read_results([tmp_path / "logs"])).cases)["declined"] == n
+    (run,) = select_runs(read_results([tmp_path / "logs"]), HealRun)
+    assert (
+        Counter(case.answers[0].outcome for case in collect_cases(read_results([tmp_path / "logs"]).runs).cases)[
+            "declined"
+        ]
+        == n
+    )
     assert len(run.declined) == n
 
 
@@ -205,8 +211,8 @@ def test_declined_frames(tmp_path):
     (row,) = rows_of(report, "SurgX runs")
     assert row[6:8] == ["0.00", "25.00"]
     results = read_results([tmp_path])
-    assert Counter(item.answers[0].outcome for item in cases(results).cases)["declined"] == 1
-    ((item,), _) = all_answers(results)
+    assert Counter(item.answers[0].outcome for item in collect_cases(results.runs).cases)["declined"] == 1
+    ((item,), _) = results.collect_answers()
     assert Counter(item.outcomes)["declined"] == 1
 
 

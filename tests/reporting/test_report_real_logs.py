@@ -14,8 +14,9 @@ import pytest
 from medfaith.annotate import session_setup
 from medfaith.annotate.answers import open_answers
 from medfaith.cli import main
+from medfaith.reporting.contrabench.runs import Run
 from medfaith.reporting.write import read_results
-from tests.reporting.report_logs import csv_rows, rows_of
+from tests.reporting.report_logs import csv_rows, rows_of, select_runs
 
 LOOKED = (
     "medfaith_surgx", "medfaith_surgx_triplets_t50",
@@ -185,7 +186,7 @@ def test_reference_models_are_the_floor_and_the_ceiling(evaluated, reported):
     assert float(auroc["oracle (heatmap=box)"]) > 0.99 > float(auroc["oracle (heatmap=mirror)"])
     assert [row["model"] for row in tables["surgx_triplets"]][::2] == [*list(MODELS)[2:4]]
     assert not [place for place in (evaluated.logs, evaluated.data, evaluated.heatmaps) if str(place) in report]
-    runs = read_results([evaluated.logs]).runs
+    runs = select_runs(read_results([evaluated.logs]), Run)
     assert len(runs) == 2 * 4
     for run in runs:
         metrics = evaluated.scores[run.model][run.source.task]

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS, TRIPLETS
+from medfaith.reporting.surgx.runs import SurgXRun
 from medfaith.reporting.write import read_results, write_report
-from tests.reporting.report_logs import DATE, csv_rows, rows_of
+from tests.reporting.report_logs import DATE, csv_rows, rows_of, select_runs
 from tests.reporting.surgx_logs import (
     ACTIONS,
     CLIP,
@@ -181,7 +182,7 @@ def test_ap_of_a_model_that_ranks_and_of_one_that_ranks_not_always(tmp_path):
 
 def test_results_hold_the_runs(tmp_path):
     write_surgx(tmp_path, FRAMES[::-1], heatmaps="0123")
-    (run,) = read_results([tmp_path]).surgx
+    (run,) = select_runs(read_results([tmp_path]), SurgXRun)
     assert [row.id for row in run.rows] == sorted(doc["id"] for doc, _ in FRAMES)
     assert {row.heatmaps for row in run.rows} == {"0123"}
     assert run.rows[3].predicted is None

@@ -20,10 +20,12 @@ from medfaith.reporting.pictures import short
 from medfaith.reporting.surgx import figures as surgx_figures
 from medfaith.reporting.surgx.occlusions import COVERS, OTHER_TOOL, cases, draw_occlusion_figure
 from medfaith.reporting.surgx.overlays import BOX, LARGEST, Overlay, Sheet, contact_sheet, draw, picks, places
+from medfaith.reporting.surgx.runs import SurgXRun
 from medfaith.reporting.write import read_results, write_report
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, digest_of
 from medfaith.tasks.row_store import read
+from tests.reporting.report_logs import select_runs
 from tests.reporting.surgx_logs import (
     ACTIONS,
     CLIP,
@@ -71,7 +73,7 @@ def test_box_plots_show_the_records(tmp_path):
     frames = [instruments(n, ["hook"], [look("hook", "tp", aa, 1.0)]) for n, aa in enumerate(values)]
     write_surgx(tmp_path, [*frames, instruments(9, [], [look("hook", "fp", 0.0, 0.375), look("clipper", "fp")])])
     write_surgx(tmp_path, ACTIONS)
-    run, actions = sorted(read_results([tmp_path]).surgx, key=lambda run: run.setting.ask)
+    run, actions = sorted(select_runs(read_results([tmp_path]), SurgXRun), key=lambda run: run.setting.ask)
     styles = {"m": {"facecolor": "red"}}
     f1, *panels = surgx_figures.figure_3([run], styles).axes
     bars: Any = f1.patches
@@ -91,7 +93,7 @@ def test_box_plots_show_the_records(tmp_path):
 def test_a_model_keeps_its_colour_and_the_ninth_is_hatched(tmp_path):
     for number in range(9):
         write_surgx(tmp_path / str(number), FRAMES, model=f"model {number}")
-    figures, _ = surgx_figures.draw_surgx_figures(read_results([tmp_path]).surgx)
+    figures, _ = surgx_figures.draw_surgx_figures(select_runs(read_results([tmp_path]), SurgXRun))
     assert [*figures] == ["figure_surgx_03"]
     styles = pictures.make_styles([f"model {number}" for number in range(9)])
     assert styles["model 0"]["facecolor"] == styles["model 8"]["facecolor"]
@@ -159,7 +161,7 @@ def test_overlays_do_not_cover_one_another(n):
 
 
 def read_runs(folder: Path) -> list[Any]:
-    return sorted(read_results([folder]).surgx, key=lambda run: (run.model, run.setting.source))
+    return sorted(select_runs(read_results([folder]), SurgXRun), key=lambda run: (run.model, run.setting.source))
 
 
 def test_the_highest_the_lowest_and_the_middle_are_shown(tmp_path):
@@ -187,7 +189,7 @@ def test_every_model_has_its_best_before_any_has_its_worst(tmp_path):
 
 def test_answers_without_heatmaps_are_not_shown(tmp_path):
     write_surgx(tmp_path / "logs", [instruments(0, ["hook"], [look("hook", "tp", 0.5, 0.5)])])
-    runs = read_results([tmp_path / "logs"]).surgx
+    runs = select_runs(read_results([tmp_path / "logs"]), SurgXRun)
     figures, (note,) = surgx_figures.draw_surgx_figures(runs, Sheet(tmp_path, "data", {}))
     assert "no answer has a heatmap with a score" in note
     assert [*figures] == ["figure_surgx_03"]
@@ -227,7 +229,7 @@ class SheetRun(NamedTuple):
 
     def run(self, ask: str) -> Any:
         """Return the log's run that asks for `instruments` or for `triplets`."""
-        (run,) = [run for run in read_results([self.logs]).surgx if run.setting.ask == ask]
+        (run,) = [run for run in select_runs(read_results([self.logs]), SurgXRun) if run.setting.ask == ask]
         return run
 
 
@@ -281,7 +283,7 @@ def test_a_title_says_what_share_of_the_boxes_the_model_could_see_unless_all(she
         ([], []),
     ):
         write_surgx(tmp_path, [add_boxes(sample, *boxes)], heatmaps=run.rows[0].heatmaps)
-        figure = contact_sheet(read_results([tmp_path]).surgx, sheet_run.sheet)
+        figure = contact_sheet(select_runs(read_results([tmp_path]), SurgXRun), sheet_run.sheet)
         assert figure is not None
         texts = [text.get_text() for text in figure.texts]
         assert [text for text in texts if "could see" in text] == expected * 2
@@ -328,7 +330,7 @@ def test_frames_of_another_size_are_refused(sheet_run, tmp_path):
         Image.new("RGB", (50, 40)).save(small)
     changed = sheet_run._replace(roots=sheet_run.roots | {"cholec80_boxes": tmp_path})
     with pytest.raises(InputError, match=r"50 x 40 pixels(.|\n)*expected: 214 x 120"):
-        contact_sheet(read_results([sheet_run.logs]).surgx, changed.sheet)
+        contact_sheet(select_runs(read_results([sheet_run.logs]), SurgXRun), changed.sheet)
 
 
 @pytest.mark.parametrize("left_out", ["--heatmaps", "--data", "--out"])
@@ -370,7 +372,7 @@ def write_occlusion_run(folder: Path, samples: Sequence[Any], heatmaps: str = "0
     path = write_surgx(
         folder, samples, row_field="lost", task="medfaith_surgx_occlusion", heatmaps=heatmaps, scores=SCORES
     )
-    (run,) = read_results([path]).surgx
+    (run,) = select_runs(read_results([path]), SurgXRun)
     return run
 
 

@@ -14,9 +14,9 @@ from huggingface_hub.utils import validate_repo_id
 from medfaith.cli import main
 from medfaith.reporting.page.audit_results import Audits, Verdict
 from medfaith.reporting.page.verdict_words import IMAGE_WORDS, PLACE_WORDS
+from medfaith.reporting.registry import BENCHMARKS
 from medfaith.reporting.results import Results
 from medfaith.reporting.summary import LINES, WIDTH, Tail, summary
-from medfaith.reporting.tables import TITLES
 from tests.reporting.heal_logs import CLOSED, write_heal
 from tests.reporting.report_logs import DATE, answered, write_log, write_samples
 from tests.reporting.surgx_logs import FRAMES, write_surgx
@@ -24,6 +24,8 @@ from tests.reporting.wrong_lung_logs import original, write_wrong_lung
 
 LATER = "2026-02-02T00-00-00"
 OTHERS = [{"doc": {"question": "2 + 2?"}, "resps": [["4"]], "filtered_resps": ["4"], "filter": "none"}]
+
+TITLES = [benchmark.title for benchmark in BENCHMARKS.values()]
 
 
 @pytest.fixture(scope="module")
@@ -114,10 +116,11 @@ def test_many_runs_and_warnings_still_fit(tmp_path, capsys):
 def test_the_verdicts_of_many_models_fit():
     numbers = {"score": 1.0, "other": 0.5, "own_less_other": 0.5, "blind": 0.5}
     verdict = Verdict(IMAGE_WORDS["open"], PLACE_WORDS["elsewhere"], numbers)
-    audited = Audits({f"model-{n}": dict.fromkeys(TITLES.values(), verdict) for n in range(20)}, {})
-    lines = summary(
-        Results([], [], [], [], [], []), ["WARNING: " + "word " * 60], Tail(["a"], ["b"]), audited
-    ).splitlines()
+    audited = Audits(
+        {f"model-{n}": dict.fromkeys(TITLES, verdict) for n in range(20)},
+        {},
+    )
+    lines = summary(Results({}, []), ["WARNING: " + "word " * 60], Tail(["a"], ["b"]), audited).splitlines()
     n_shown = sum(line.startswith("model-") for line in lines)
     assert 20 < n_shown < len(lines) <= LINES
     assert max(map(len, lines)) <= WIDTH
@@ -129,8 +132,8 @@ def test_the_verdicts_of_one_model_have_their_interval(has_other):
     difference = {"own_less_other": 0.5, "own_low": 0.4, "own_high": 0.6} if has_other else {}
     numbers = {"score": 0.9, "other": 0.4, "blind": 0.3, "reliance": 0.6, "low": 0.5, "high": 0.7} | difference
     verdict = Verdict(IMAGE_WORDS["unanswered"], PLACE_WORDS["elsewhere"], numbers)
-    audited = Audits({"org/" + "long-" * 30: dict.fromkeys(TITLES.values(), verdict)}, {})
-    lines = summary(Results([], [], [], [], [], []), [], Tail(), audited).splitlines()
+    audited = Audits({"org/" + "long-" * 30: dict.fromkeys(TITLES, verdict)}, {})
+    lines = summary(Results({}, []), [], Tail(), audited).splitlines()
     assert max(map(len, lines)) <= WIDTH
     assert lines[0].startswith("Does the model use the image? …")
     cells = dict(zip(re.split("  +", lines[1]), re.split("  +", lines[3]), strict=True))

@@ -30,7 +30,8 @@ from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
 from medfaith.loaders.anatomy_masks import ANATOMIES
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.vindr_cxr import CLASSES
-from medfaith.reporting.page.cases import cases
+from medfaith.reporting.contrabench.runs import Run
+from medfaith.reporting.page.cases import collect_cases
 from medfaith.reporting.results import read_results
 from medfaith.reporting.write import write_report
 from medfaith.tasks.contrabench import fewshot
@@ -53,7 +54,7 @@ from medfaith.tasks.wordings import (
 )
 from medfaith.tasks.wrong_lung import rows as wrong_lung
 from tests.builders.files import root_words
-from tests.reporting.report_logs import rows_of
+from tests.reporting.report_logs import rows_of, select_runs
 from tests.tasks.evaluating import results_of, samples_of
 
 DISEASES = [in_text("heal-medvqa", name) for name in CLASSES]
@@ -327,15 +328,16 @@ def test_an_oracle_is_right_in_every_wording_and_the_report_tells_wordings_apart
             )
             assert scores["accuracy,b0"] == right
             assert scores["accuracy,m1_extended"] == 1.0
-    (reworded_run,) = read_results([tmp_path / "oracle" / "2"]).runs
+    (reworded_run,) = select_runs(read_results([tmp_path / "oracle" / "2"]), Run)
     assert (reworded_run.setting.prompt, dict(reworded_run.source.told)["wording"]) == ("b0, wording 2", "2")
     tables = write_report([tmp_path / "oracle"])
     assert [row[1] for row in rows_of(tables, "Table 9")] == ["B0", "B0 (wording 2)"]
     results = read_results([tmp_path / "oracle"])
-    answers = [[(answer.shown, answer.outcome) for answer in case.answers] for case in cases(results).cases]
+    cases = collect_cases(results.runs).cases
+    answers = [[(answer.shown, answer.outcome) for answer in case.answers] for case in cases]
     assert {tuple(case_answers) for case_answers in answers} == {(("image", "right"), ("wording 2", "right"))}
-    assert "asked “Of the findings listed here" in cases(results).cases[0].answers[1].why
-    assert [run.setting.prompt for run in results.with_the_image().runs] == ["b0"]
+    assert "asked “Of the findings listed here" in cases[0].answers[1].why
+    assert [run.setting.prompt for run in results.with_the_image().all] == ["b0"]
     capsys.readouterr()
     assert main(["compare", str(tmp_path / "oracle/0"), str(tmp_path / "oracle/2")]) == 2
     assert "wording 2, not unset" in capsys.readouterr().err

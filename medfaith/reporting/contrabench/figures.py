@@ -30,11 +30,11 @@ from ..pictures import (
     make_figure,
     short,
 )
-from ..tables import SEED, change
+from ..tables import ORIGINAL, SEED, change
 from .confidence import draw_confidence_figure
 from .names import format_base_name, get_protocol_rank, protocol_name, select_external
 from .option_scores import ScoredRun
-from .runs import ORIGINAL, Run, count_errors
+from .runs import Run, count_errors
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

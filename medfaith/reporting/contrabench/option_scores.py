@@ -29,6 +29,7 @@ from medfaith.evaluate_metrics.polarity.option_scores import (
 )
 from medfaith.evaluate_metrics.reading.outcome import ANSWERED, UNREAD
 from medfaith.loaders.errors import InputError
+from medfaith.loaders.progress import Progress
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import SampleError, read_lines
 from medfaith.tasks.contrabench.option_scores import choices, split_scores
@@ -51,6 +52,7 @@ class ScoredRun(Run):
         similarity: Similarities of the options' hidden states; None without stored states.
     """
 
+    in_words = False
     option_scores: np.ndarray
     concept_difference: np.ndarray
     similarity: StateSimilarity | None = None
@@ -144,6 +146,30 @@ class _States(NamedTuple):
     id: np.ndarray
     option: np.ndarray
     state: np.ndarray
+
+
+def read_all_states(runs: Sequence[ScoredRun], progress: Progress) -> tuple[list[ScoredRun], list[str]]:
+    """Add the hidden states to the runs with stored states; memory holds one file at a time.
+
+    Args:
+        runs: The runs.
+        progress: Bar over bytes; the sizes of the files raise its total.
+
+    Returns:
+        The runs without states, then the others; and a note for each missing file.
+
+    Raises:
+        InputError: As `read_states`.
+    """
+    files, notes = find_states(runs)
+    progress.total += sum(path.stat().st_size for path in files)
+    without = [run for run in runs if not any(run in file_runs for file_runs in files.values())]
+    complete = []
+    for path, file_runs in files.items():
+        states = read_states(path)
+        complete += [add_states(run, states) for run in file_runs]
+        progress.update(path.stat().st_size)
+    return without + complete, notes
 
 
 def find_states(runs: Sequence[ScoredRun]) -> tuple[dict[Path, list[ScoredRun]], list[str]]:

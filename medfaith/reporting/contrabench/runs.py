@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +14,6 @@ from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.logs.lines import Logged
 
 _PROMPTS = ("b0", "cot", "instruct", "3shot", "3shot_images", "packet")
-ORIGINAL = "original"  # the layout with the target first
 _PUBLISHED = {"negation_form": {"canonical_no", "none", ""}, "question_form": {"original", ""}}
 _TEXTS = ("id", "study", "finding", "polarity", "cue", "outcome", "unread_reason", "evidence")
 _INDICES = ("answer", "negated", "counterpart", "base")
@@ -100,6 +99,11 @@ class Run(Logged):
     def n(self) -> int:
         """Number of questions."""
         return len(self.id)
+
+    @property
+    def ids(self) -> Collection[str]:
+        """Ids of the questions."""
+        return self.id.tolist()
 
     @property
     def unread(self) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..tables import MODEL, OUTCOMES, PROMPT, SIZE, Column, Table, count, get_outcome_shares, percent
+from ..tables import MODEL, ORIGINAL, OUTCOMES, PROMPT, SIZE, Column, Table, count, get_outcome_shares, percent
 from .names import format_base_name, sort_runs
-from .runs import ORIGINAL, Run, count_errors
+from .runs import Run, count_errors
 
 _SHORT = {"chexpert_presence": ("reversals", "rev."), "chexpert_absence": ("contradictions", "contrad.")}
 

@@ -10,6 +10,7 @@ from medfaith.loaders.progress import Progress
 
 from ..tables import (
     MODEL,
+    ORIGINAL,
     OUTCOMES,
     PROMPT,
     PROTOCOL,
@@ -29,7 +30,7 @@ from .intervals import build_interval_tables
 from .interventions import build_intervention_tables
 from .names import format_base_name, protocol_name
 from .rexvqa import build_internal_tables
-from .runs import ORIGINAL, Run
+from .runs import Run
 from .stress import build_layout_tables, build_wording_tables
 
 _R = TypeVar("_R", bound=Run)

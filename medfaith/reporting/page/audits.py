@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from medfaith.loaders import csv_table
 
-from ..tables import TITLES, UNDEFINED, fraction_interval, paired_interval, percent, points, points_interval
+from ..registry import BENCHMARKS
+from ..tables import UNDEFINED, fraction_interval, paired_interval, percent, points, points_interval
 from .audit_results import Audits, Change, Edit, Finding, Verdict, WordingRange, format_count
 from .verdict_words import IMAGE_WORDS, OLD_PLACES, OLD_UNDEFINED, PLACE_WORDS, UNKNOWN, WORDING_WORDS
 
@@ -103,7 +104,7 @@ def _read_benchmark(path: Path, benchmark: str) -> tuple[dict[str, list[Any]], .
 
 def _format_file_name(benchmark: str) -> str:
     """Format the benchmark's part of an audit's file names; "" if the title is unknown."""
-    return next((name.replace("-", "_") for name, title in TITLES.items() if title == benchmark), "")
+    return next((name.replace("-", "_") for name, known in BENCHMARKS.items() if known.title == benchmark), "")
 
 
 def _build_change(row: Mapping[str, Any]) -> Change:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import string
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.logs.lines import Logged, responses
-from medfaith.tasks.heal.localization import read_reply as read_localized
 
-from ..contrabench.names import format_base_name
-from ..contrabench.runs import Run
-from ..heal.runs import HealRun
-from ..results import Results
-from ..surgx.runs import SurgXRun
+from ..benchmark import Heatmap, ReportedBenchmark
 
+RunsByBenchmark = Mapping[ReportedBenchmark, Sequence[Any]]
+_Key = tuple[str, str, str]  # title of the benchmark, task, id of the row
 MOST = 10_000  # questions on a page
 RIGHT, WRONG, DECLINED, UNREAD = "right", "wrong", "declined", "unread"
 SEED = 0
@@ -84,40 +79,48 @@ class Cases(NamedTuple):
     n: int
 
 
-class _Read(NamedTuple):
-    """A question of a run, and its answer without the response itself."""
+class CaseReading(NamedTuple):
+    """A question of a run, and its answer without the response itself.
 
-    question: tuple[str, tuple[str, ...], str, str]  # question, options, gold, finding
+    Attributes:
+        question: Question, options, right answer and finding, as in `Case`.
+        read: As in `Answer`.
+        why: As in `Answer`.
+        ended: As in `Answer`.
+        outcome: As in `Answer`.
+    """
+
+    question: tuple[str, tuple[str, ...], str, str]
     read: str
     why: str
     ended: str
     outcome: str
 
 
-def cases(results: Results, most: int = MOST) -> Cases:
+def collect_cases(runs: RunsByBenchmark, most: int = MOST) -> Cases:
     """Collect the questions with answers in words.
 
-    That's the Wrong Lung! is left out: its questions are sentences of reports, and attention has no words.
-
     Args:
-        results: The runs.
+        runs: The runs of each benchmark.
         most: Maximum number of questions; above it, a sample of each task and outcome in proportion is taken.
 
     Returns:
         The questions, sorted by benchmark, task and id.
     """
-    answers_by_key: dict[tuple[str, str, str], list[tuple[Logged, _Read]]] = defaultdict(list)
-    runs: list[tuple[str, Logged, Iterator[tuple[str, _Read]]]] = [
-        *(("CXR-ContraBench", run, _read_contrabench(run)) for run in results.runs),
-        *(("HEAL-MedVQA", run, _read_heal(run)) for run in results.heal),
-        *(("SurgXBench", run, _read_surgx(run)) for run in results.surgx),
-    ]
-    for benchmark, run, rows in runs:
-        for row_id, answer in rows:
-            answers_by_key[benchmark, _get_task(run), row_id].append((run, answer))
+    answers_by_key: dict[_Key, list[tuple[Logged, CaseReading]]] = defaultdict(list)
+    for benchmark, benchmark_runs in runs.items():
+        for run in benchmark_runs:
+            for row_id, answer in benchmark.read_cases(run):
+                answers_by_key[benchmark.title, _get_task(run), row_id].append((run, answer))
     keys = _sample(answers_by_key, most)
-    raw = _read_raw_answers([run for key in keys for run, _ in answers_by_key[key]], {key[2] for key in keys})
-    return Cases([_build_case(key, answers_by_key[key], raw) for key in sorted(keys)], len(answers_by_key))
+    benchmarks = {benchmark.title: benchmark for benchmark in runs}
+    raw: dict[tuple[Any, str], str] = {}
+    for title, benchmark in benchmarks.items():
+        of_benchmark = [key for key in keys if key[0] == title]
+        listed_runs = [run for key in of_benchmark for run, _ in answers_by_key[key]]
+        raw |= _read_raw_answers(benchmark, listed_runs, {key[2] for key in of_benchmark})
+    cases = [_build_case(benchmarks[key[0]], key, answers_by_key[key], raw) for key in sorted(keys)]
+    return Cases(cases, len(answers_by_key))
 
 
 def _get_task(run: Logged) -> str:
@@ -126,13 +129,16 @@ def _get_task(run: Logged) -> str:
 
 
 def _build_case(
-    key: tuple[str, str, str], answers: Sequence[tuple[Logged, _Read]], raw: Mapping[tuple[Any, str], str]
+    benchmark: ReportedBenchmark,
+    key: _Key,
+    answers: Sequence[tuple[Logged, CaseReading]],
+    raw: Mapping[tuple[Any, str], str],
 ) -> Case:
-    benchmark, task, row_id = key
+    title, task, row_id = key
     question, options, gold, finding = answers[0][1].question
     model_answers = [
         Answer(
-            format_run_name(run),
+            format_run_name(benchmark, run),
             format_condition(run),
             raw.get((run.source.path, row_id), ""),
             reading.read,
@@ -142,10 +148,10 @@ def _build_case(
         for run, reading in answers
     ]
     model_answers.sort(key=lambda answer: (answer.model, answer.shown != IMAGE, answer.shown))
-    return Case(benchmark, task, row_id, question, options, gold, finding, tuple(model_answers))
+    return Case(title, task, row_id, question, options, gold, finding, tuple(model_answers))
 
 
-def _format_reason(answer: _Read, question: str) -> str:
+def _format_reason(answer: CaseReading, question: str) -> str:
     """Join the reason of a reading and, if it differs, the wording that this model got."""
     wording = f"asked “{answer.question[0]}”" if answer.question[0] != question else ""
     return "; ".join(filter(None, [answer.why, wording]))
@@ -166,20 +172,17 @@ def strip_wording(condition: str) -> str:
     return ", ".join(name for name in condition.split(", ") if not name.startswith("wording ")) or IMAGE
 
 
-def format_run_name(run: Logged) -> str:
+def format_run_name(benchmark: ReportedBenchmark, run: Logged) -> str:
     """Format the model with its prompt or its distinctive arguments, without the control.
 
     Args:
-        run: Any run.
+        benchmark: The benchmark of the run.
+        run: The run.
 
     Returns:
         The name.
     """
-    plain = replace(run, setting=run.setting._replace(prompt=run.setting.prompt.partition(", ")[0]))
-    if isinstance(plain, Run):
-        prompt = format_base_name(plain.setting)
-        return run.model_name + (f" ({prompt})" if prompt != "B0" else "")
-    return getattr(plain, "name", run.model_name)
+    return benchmark.name_run(replace(run, setting=run.setting._replace(prompt=run.setting.prompt.partition(", ")[0])))
 
 
 def format_condition(run: Logged) -> str:
@@ -194,61 +197,24 @@ def format_condition(run: Logged) -> str:
     return run.setting.prompt.partition(", ")[2] or IMAGE
 
 
-def _read_contrabench(run: Run) -> Iterator[tuple[str, _Read]]:
-    verified, reasons = run.choice.get("m1"), run.reason.get("m1")
-    for row in range(run.n):
-        question, texts = run.wordings[run.wording[row]]
-        options = tuple(f"{letter}. {text}" for letter, text in zip(string.ascii_uppercase, texts, strict=False))
-        base = int(run.base[row])
-        outcome = _score_outcome(run.outcome[row], base == run.answer[row])
-        why = f"read from {run.evidence[row]}" if run.evidence[row] else run.unread_reason[row]
-        ended = ""
-        if verified is not None and reasons is not None and verified[row] != base:
-            ended = f"{options[verified[row]]} ({reasons[row]})"
-        case = question, options, options[run.answer[row]], run.finding[row]
-        yield run.id[row], _Read(case, options[base] if base >= 0 else "", why, ended, outcome)
+def score_outcome(reading: str, is_right: bool) -> str:
+    """Score a reading; a declined or unread answer keeps its outcome.
 
+    Args:
+        reading: The outcome of reading the answer, or the reading itself.
+        is_right: Whether the reading is the right answer.
 
-def _read_heal(run: HealRun) -> Iterator[tuple[str, _Read]]:
-    if run.setting.ask == "open":
-        for row, extraction in zip(run.rows, run.named, strict=True):
-            outcome = _score_outcome(extraction.outcome, {*extraction.labels} == {*row.diseases})
-            names = "" if outcome in (DECLINED, UNREAD) else ", ".join(sorted(extraction.labels)) or "none"
-            gold = ", ".join(row.diseases) or "none"
-            case = row.question, (), gold, row.kind
-            yield row.id, _Read(case, names, "", "", outcome)
-        return
-    for row, reading in zip(run.rows, run.said, strict=True):
-        outcome = _score_outcome(reading, reading == row.answer)
-        case = row.question, (), row.answer, row.kind
-        yield row.id, _Read(case, "" if outcome in (DECLINED, UNREAD) else reading, "", "", outcome)
-
-
-def _read_surgx(run: SurgXRun) -> Iterator[tuple[str, _Read]]:
-    question = {
-        "instruments": "Which instruments are in this frame?",
-        "triplets": "Which instruments act on which tissue in this frame?",
-        "occlusion": "Which triplet is left when the place that the model looked at is painted black?",
-    }[run.setting.ask]
-    for row in run.rows:
-        reading = DECLINED if row.declined else UNREAD if row.predicted is None else ""
-        outcome = _score_outcome(reading, {*(row.predicted or ())} == {*row.gold})
-        case = question, (), "; ".join(row.gold) or "none", "video " + row.id.split("/")[1]
-        yield row.id, _Read(case, "; ".join((row.predicted or ())[:10]) or ("" if reading else "none"), "", "", outcome)
-
-
-def _score_outcome(reading: str, is_right: bool) -> str:
-    """Score a reading; a declined or unread answer keeps its outcome."""
+    Returns:
+        RIGHT, WRONG, DECLINED or UNREAD.
+    """
     return reading if reading in (DECLINED, UNREAD) else RIGHT if is_right else WRONG
 
 
-def _sample(
-    answers_by_key: Mapping[tuple[str, str, str], Sequence[tuple[Logged, _Read]]], most: int
-) -> set[tuple[str, str, str]]:
+def _sample(answers_by_key: Mapping[_Key, Sequence[tuple[Logged, CaseReading]]], most: int) -> set[_Key]:
     """Draw `most` questions: from each task and outcome of the first answer its share."""
     if len(answers_by_key) <= most:
         return {*answers_by_key}
-    strata: dict[tuple[str, str], list[tuple[str, str, str]]] = defaultdict(list)
+    strata: dict[tuple[str, str], list[_Key]] = defaultdict(list)
     for key, answers in answers_by_key.items():
         strata[key[1], answers[0][1].outcome].append(key)
     rng, sample = np.random.default_rng(SEED), []
@@ -259,18 +225,34 @@ def _sample(
     return {*sample}
 
 
-def _read_raw_answers(runs: Sequence[Logged], ids: set[str]) -> dict[tuple[Any, str], str]:
+def _read_raw_answers(
+    benchmark: ReportedBenchmark, runs: Sequence[Logged], ids: set[str]
+) -> dict[tuple[Any, str], str]:
     """Read the responses by sample log and row."""
     raw: dict[tuple[Any, str], str] = {}
-    for path, run in {run.source.path: run for run in runs}.items():
-        read_text = _TEXT_READERS.get(type(run), str)
+    for path in {run.source.path: run for run in runs}:
         for row_id, response in responses(path):
             if row_id in ids and (path, row_id) not in raw:
-                raw[path, row_id] = read_text(response)
+                raw[path, row_id] = benchmark.get_text(response)
     return raw
 
 
-_TEXT_READERS: dict[type, Callable[[str], str]] = {
-    HealRun: lambda response: read_localized(response).text,
-    SurgXRun: lambda response: read_reply(response).text or "",
-}
+def find_logged_heatmaps(
+    benchmark: ReportedBenchmark, runs: Sequence[Logged], ids: Collection[str]
+) -> Iterator[Heatmap]:
+    """Find the references to heatmaps in the logged responses.
+
+    Args:
+        benchmark: The benchmark of the runs.
+        runs: The runs.
+        ids: Ids of rows.
+
+    Yields:
+        The references of answers to these rows.
+    """
+    for run in runs:
+        name, condition = format_run_name(benchmark, run), format_condition(run)
+        for row_id, response in responses(run.source.path):
+            reference = benchmark.read_heatmaps(response) if row_id in ids else None
+            if reference is not None:
+                yield Heatmap(run.source.task, condition, row_id, name, reference)

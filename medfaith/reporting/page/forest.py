@@ -6,10 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from medfaith.compare.answers import Answers
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.loaders.progress import Progress
 
+from ..answers import Answers
 from ..tables import SEED, interval
 from .cases import IMAGE
 

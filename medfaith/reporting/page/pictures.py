@@ -15,19 +15,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.loaders import images, rle
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.progress import Progress
-from medfaith.logs.lines import responses
 from medfaith.tasks.controls import TARGET
-from medfaith.tasks.heal.localization import read_reply as read_localized
 
-from ..heal.runs import HealRun
-from ..results import Results
-from ..surgx.runs import SurgXRun
-from ..wrong_lung.runs import GOLD
-from .cases import IMAGE, Answer, Case, format_condition, format_run_name, strip_wording
+from .cases import IMAGE, Case, RunsByBenchmark, strip_wording
 
 SIDE = 320  # pixels of a picture's longer side
 LARGEST = 4  # images of a study
@@ -91,14 +84,16 @@ class Picture(NamedTuple):
     heat: tuple[tuple[str, str], ...] = ()
 
 
-def pictures(cases: Sequence[Case], results: Results, pixels: Pixels) -> tuple[dict[int, list[Picture]], list[str]]:
+def pictures(
+    cases: Sequence[Case], runs: RunsByBenchmark, pixels: Pixels
+) -> tuple[dict[int, list[Picture]], list[str]]:
     """Draw small pictures of the cases, first with the image and then under each control.
 
     Above `pixels.most` cases, cases at equal steps are taken, so that each task has its share.
 
     Args:
         cases: The cases.
-        results: The runs, which refer to the heatmaps.
+        runs: The runs of each benchmark, which refer to the heatmaps.
         pixels: Sources of the pictures.
 
     Returns:
@@ -108,7 +103,7 @@ def pictures(cases: Sequence[Case], results: Results, pixels: Pixels) -> tuple[d
         InputError: No task can have pictures, a row is missing from the data, or the heatmaps belong to another run.
         ImageError: An image cannot be opened.
     """
-    reasons = {task: reason for task in {case.task for case in cases} if (reason := _explain_missing(task, pixels))}
+    reasons = {task: reason for task in {case.task for case in cases} if (reason := explain_missing(task, pixels))}
     eligible = [place for place, case in enumerate(cases) if case.task not in reasons]
     if not eligible:
         raise InputError("--with-images", f"no run can have pictures; {next(iter(reasons.values()), 'there is none')}")
@@ -118,11 +113,11 @@ def pictures(cases: Sequence[Case], results: Results, pixels: Pixels) -> tuple[d
     for place in sample:
         for condition in {strip_wording(answer.shown) for answer in cases[place].answers} - {"none"}:
             places_by_condition[cases[place].task, condition].append(place)
-    references = _collect_references(results, {cases[place].id for place in sample}) if pixels.heatmaps else {}
+    references = _collect_references(runs, {cases[place].id for place in sample}) if pixels.heatmaps else {}
     pictures_by_place: dict[int, list[Picture]] = defaultdict(list)
     with Progress(title="opening images", total=sum(map(len, places_by_condition.values())), unit="images") as bar:
         for (task, condition), places in sorted(places_by_condition.items(), key=_sort_key):
-            documents, raw = _load_rows(task, condition, pixels)
+            documents, raw = load_rows(task, condition, pixels)
             numbers = {row_id: number for number, row_id in enumerate(raw["id"])}
             for place in places:
                 number = numbers.get(cases[place].id)
@@ -138,44 +133,18 @@ def pictures(cases: Sequence[Case], results: Results, pixels: Pixels) -> tuple[d
     return dict(pictures_by_place), [f"No picture of {task}: {reason}" for task, reason in sorted(reasons.items())]
 
 
-def collect_sentence_cases(results: Results, pixels: Pixels) -> list[Case]:
-    """Collect the sentences of That's the Wrong Lung!, which a page may hold only together with their images.
-
-    Only sentences of reports (gold) with the image are taken.
+def explain_missing(task: str, pixels: Pixels) -> str:
+    """Explain why a task can have no picture.
 
     Args:
-        results: The runs.
+        task: Name of the task.
         pixels: Sources of the pictures.
 
     Returns:
-        The cases; none if the data do not have the sentences.
+        The reason; "" if it can have pictures.
     """
-    gold = [run for run in results.wrong_lung if run.setting.config == GOLD]
-    runs = [run for run in gold if "control" not in dict(run.source.told)]
-    answers: dict[tuple[str, str], list[Answer]] = defaultdict(list)
-    findings: dict[tuple[str, str], str] = {}
-    for run in runs:
-        for row in run.originals:
-            key, auroc = (run.source.task, row["id"]), row["values"]["auroc"]
-            reading = row["state"] if auroc is None else f"AUROC {auroc:.3f} of the attention, against the boxes"
-            answers[key].append(Answer(run.name, IMAGE, "", reading, "", "", "no score" if auroc is None else "scored"))
-            findings[key] = ", ".join(name for name, is_in in row["subsets"].items() if is_in)
-    texts = {}
-    for task in {task for task, _ in answers}:
-        if not _explain_missing(task, pixels):
-            _, raw = _load_rows(task, IMAGE, pixels)
-            texts |= {(task, row_id): text for row_id, text in zip(raw["id"], raw["sentence"], strict=True)}
-    return [
-        Case("That's the Wrong Lung!", *key, texts[key], (), "where the boxes are", findings[key], tuple(model_answers))
-        for key, model_answers in sorted(answers.items())
-        if key in texts
-    ]
-
-
-def _explain_missing(task: str, pixels: Pixels) -> str:
-    """Explain why a task can have no picture; "" if it can."""
     try:
-        _, raw = _load_rows(task, IMAGE, pixels)
+        _, raw = load_rows(task, IMAGE, pixels)
     except MedfaithError as error:
         return " ".join(str(error).split())
     missing = sorted({reference["source"] for reference in raw[0]["images"]} - {*pixels.roots})
@@ -188,8 +157,17 @@ def _sort_key(item: tuple[tuple[str, str], list[int]]) -> tuple[str, bool, str]:
     return task, condition != IMAGE, condition
 
 
-def _load_rows(task: str, condition: str, pixels: Pixels) -> tuple[Any, Any]:
-    """Load a task's documents with their images, and its rows with the columns that a document leaves out."""
+def load_rows(task: str, condition: str, pixels: Pixels) -> tuple[Any, Any]:
+    """Load the rows of a task.
+
+    Args:
+        task: Name of the task.
+        condition: The control, or IMAGE.
+        pixels: Sources of the pictures.
+
+    Returns:
+        The documents with their images, and the rows with the columns that a document leaves out.
+    """
     from medfaith.tasks.run import load_tasks
 
     metadata: dict[str, Any] = {"data": pixels.data, "roots": {name: str(root) for name, root in pixels.roots.items()}}
@@ -222,19 +200,12 @@ def _iterate_pictures(
             yield Picture(BEFORE, _resize_image(before), before.size)
 
 
-def _collect_references(results: Results, ids: set[str]) -> dict[tuple[str, str, str], dict[str, str]]:
+def _collect_references(runs: RunsByBenchmark, ids: set[str]) -> dict[tuple[str, str, str], dict[str, str]]:
     """Collect the references to heatmaps: (task, condition, row) -> model -> reference."""
     references: dict[tuple[str, str, str], dict[str, str]] = defaultdict(dict)
-    for run in (*results.heal, *results.surgx):
-        read_response = {HealRun: read_localized, SurgXRun: read_reply}[type(run)]
-        for row_id, response in responses(run.source.path):
-            reference = read_response(response).heatmaps if row_id in ids else None
-            if reference is not None:
-                references[run.source.task, format_condition(run), row_id][format_run_name(run)] = reference
-    for run in results.wrong_lung:
-        for row in run.originals:
-            if row["id"] in ids and row["heatmaps"] is not None:
-                references[run.source.task, IMAGE, row["id"]][run.name] = row["heatmaps"]
+    for benchmark, benchmark_runs in runs.items():
+        for task, condition, row_id, model, reference in benchmark.find_heatmaps(benchmark_runs, ids):
+            references[task, condition, row_id][model] = reference
     return references
 
 

@@ -12,17 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from medfaith.compare.answers import all_answers
 from medfaith.loaders.atomic import atomic_file
 
-from ..contrabench.runs import ORIGINAL
-from ..pictures import PIXELS, encode_svg
-from ..tables import Table, text
+from ..pictures import encode_svg
+from ..registry import BENCHMARKS
+from ..tables import ORIGINAL, Table, text
 from .audit_results import group_by_model
 from .audits import audits
-from .cases import Cases, cases
+from .cases import Cases, collect_cases
 from .forest import by_kind, by_view, forests
-from .pictures import Pixels, collect_sentence_cases, pack_pictures, pictures
+from .pictures import Pixels, pack_pictures, pictures
 from .plots import plot_changes, plot_doses, plot_kind, plot_scores
 from .text import shown, without_paths
 
@@ -61,14 +60,15 @@ def render_page(report: Report, paths: Sequence[Path], command: str, pixels: Pix
     style, script = (
         files("medfaith.reporting.page").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
     )
-    answers, _ = all_answers(report.results)
+    answers, _ = report.results.collect_answers()
+    runs = report.results.runs
     model_rows = _describe_runs(report)
-    listed, audited = cases(report.results), audits(paths)
+    listed, audited = collect_cases(runs), audits(paths)
     shown_in, picture_notes = {}, []
     if pixels:
-        sentences = collect_sentence_cases(report.results, pixels)
+        sentences = [case for benchmark in runs for case in benchmark.collect_sentence_cases(runs[benchmark], pixels)]
         listed = Cases([*listed.cases, *sentences], listed.n + len(sentences))
-        shown_in, picture_notes = pictures(listed.cases, report.results, pixels)
+        shown_in, picture_notes = pictures(listed.cases, runs, pixels)
     return environment.get_template("page.html").render(
         title=report.title,
         introduction=report.introduction,
@@ -105,6 +105,7 @@ def render_page(report: Report, paths: Sequence[Path], command: str, pixels: Pix
         cases=_encode_json(_pack_cases(listed)),
         pictures=_encode_json(pack_pictures(shown_in)),
         n_pictured=len(shown_in),
+        not_listed=[benchmark.title for benchmark in runs if benchmark.has_sentences],
         style=style,
         script=script,
         style_hash=_hash_content(style),
@@ -118,7 +119,7 @@ def _describe_runs(report: Report) -> list[dict[str, str]]:
     results = report.results
     for run in results.all:
         settings = _read_run_settings(run.source.path.with_name(f"results_{run.source.date}.json"), run.source.task)
-        layout = getattr(run.setting, "layout", "")  # order of options, in CXR-ContraBench only
+        layout = getattr(run.setting, "layout", "")  # order of options, for questions with a choice
         row = {"model": run.model_name, **settings, "layout": layout, "date": run.source.date[:10]}
         rows_by_values.setdefault(tuple(row.values()), row)
     return [{name: row.get(name, "") for name in (*_RUN_COLUMNS, "command")} for row in rows_by_values.values()]
@@ -159,45 +160,31 @@ _FOREST_SECTIONS = (  # sections with scores of some rows: anchor, title, text
     ),
     ("views", "By view", "With the image. Views have the names that their source gives them; n is the number of rows."),
 )
-_TITLES = {
-    "figure_contrabench_03": "Accuracy before and after the verifier, and what the answers are",
-    "figure_contrabench_05": "Gaps of option scores",
-    "figure_contrabench_confidence": "Stated confidence, and how often it is right",
-    "figure_heal_f1": "F1 of yes/no and of open-ended questions",
-    "figure_heal_tpt_vpt": "TPT and VPT",
-    "figure_heal_07": "F1 by how well a model localizes",
-    "figure_surgx_03": "Instruments, and where the model looks",
-    "figure_surgx_04": "Triplets, and where the model looks",
-    "figure_wrong_lung_05": "What changes with the sentence or the boxes",
-    "figure_wrong_lung_16": "Annotators' judgement by abnormality",
-}
-_FIGURES = {  # section -> prefix of the names of its figures
-    "CXR-ContraBench": "figure_contrabench",
-    "HEAL-MedVQA": "figure_heal",
-    "SurgXBench": "figure_surgx",
-    "That's the Wrong Lung!": "figure_wrong_lung",
-}
 
 
 def _encode_figures(section: str, figures: Mapping[str, Figure]) -> list[tuple[str, str]]:
     """Encode each figure of a section without pixels of images as (title, data URL)."""
-    prefix = _FIGURES.get(section)
     return [
-        (_format_title(name), f"data:image/svg+xml,{quote(encode_svg(figure), safe=_UNQUOTED)}")
+        (
+            _format_title(name, benchmark.figure_titles),
+            f"data:image/svg+xml,{quote(encode_svg(figure), safe=_UNQUOTED)}",
+        )
+        for benchmark in BENCHMARKS.values()
+        if benchmark.title == section
         for name, figure in figures.items()
-        if prefix and name.startswith(prefix) and name not in PIXELS
+        if name.startswith(benchmark.figure_prefix) and name not in benchmark.pixel_figures
     ]
 
 
-def _format_title(name: str) -> str:
+def _format_title(name: str, titles: Mapping[str, str]) -> str:
     """Format the title of a figure from the name of its file.
 
-    >>> _format_title("figure_heal_tpt_vpt"), _format_title("figure_wrong_lung_14")
-    ('TPT and VPT', 'Figure 14')
+    >>> _format_title("figure_a_03", {"figure_a_03": "Accuracy"}), _format_title("figure_a_14", {})
+    ('Accuracy (Figure 3)', 'Figure 14')
     """
     plain = name.removesuffix(f"_{ORIGINAL}")
     number = plain.rsplit("_", 1)[-1]
-    title = _TITLES.get(plain, "")
+    title = titles.get(plain, "")
     if number.isdigit():
         title = f"{title} (Figure {int(number)})" if title else f"Figure {int(number)}"
     return (title or name) + (", options in the original order" if plain != name else "")

@@ -14,7 +14,6 @@ from medfaith.evaluate_metrics.ras.levels import LEVELS
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS
 
 from ..pictures import (
-    PIXELS,
     Drawn,
     Styles,
     box,
@@ -77,11 +76,11 @@ def draw_surgx_figures(runs: Sequence[SurgXRun], sheet: Sheet | None = None) -> 
         if figure is None:
             notes.append("no answer has a heatmap with a score: no contact sheet of SurgXBench is drawn")
         else:
-            pictures[PIXELS[0]] = figure
+            pictures["figure_surgx_overlays"] = figure
         figure, left_out = draw_occlusion_figure(runs, sheet)
         notes += left_out
         if figure is not None:
-            pictures[PIXELS[1]] = figure
+            pictures["figure_surgx_06"] = figure
     return pictures, notes
 
 

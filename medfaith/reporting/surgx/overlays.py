@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError
 
+from ..benchmark import Sheet
 from ..pictures import short
 from .runs import SurgXRow, SurgXRun
 from .tables import LEVEL_NAMES
@@ -27,20 +27,6 @@ DPI = 100
 # In pixels: width of a column, height of a title's line, margin of a title, gap between frames, height of the key.
 COLUMN, LINE, AROUND, GAP, KEY = 400, 15, 14, 16, 56
 _WORDS = 50  # maximum characters of a bold line
-
-
-class Sheet(NamedTuple):
-    """Sources of a contact sheet.
-
-    Attributes:
-        heatmaps: The store of the models' heatmaps.
-        data: The build, or a Hub organisation.
-        roots: Source id -> folder with the licensed frames.
-    """
-
-    heatmaps: Path
-    data: str
-    roots: Mapping[str, Path]
 
 
 class Pick(NamedTuple):

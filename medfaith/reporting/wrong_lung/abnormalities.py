@@ -11,6 +11,7 @@ from medfaith.annotate.answers import Judgement
 from medfaith.loaders.errors import InputError
 
 from ..tables import MODEL, SEED, Column, Table, count, format_interval_note
+from . import ANNOTATED
 from .annotations import format_mean_interval
 
 MOST = 10  # abnormalities in the figure
@@ -51,7 +52,6 @@ def read_affirmed(data: str, judgements: Sequence[Judgement]) -> tuple[dict[str,
     Raises:
         InputError: As `tasks.row_store.read`; or the sentence of a row differs from the judged sentence.
     """
-    from medfaith.annotate.session_setup import CONFIG, REPOSITORY, SPLIT
     from medfaith.tasks.row_store import read
 
     sentence_by_id = {
@@ -59,7 +59,8 @@ def read_affirmed(data: str, judgements: Sequence[Judgement]) -> tuple[dict[str,
         for judgement in judgements
         if not judgement.custom and judgement.row_id is not None
     }
-    stored = read(REPOSITORY, CONFIG, SPLIT, data).select_columns(["id", "sentence", "labels"])
+    rows = read(ANNOTATED.repository, ANNOTATED.config, ANNOTATED.split, data)
+    stored = rows.select_columns(["id", "sentence", "labels"])
     affirmed_by_id = {}
     for row in cast(Any, stored):
         if row["id"] not in sentence_by_id:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -98,8 +98,14 @@ class WrongLungRun(LoggedRows):
     """
 
     setting: WrongLungSetting
+    in_words = False
     rows: tuple[Row, ...]
     n_left_out: int
+
+    @property
+    def ids(self) -> Collection[str]:
+        """Ids of the rows."""
+        return [row["id"] for row in self.rows]
 
     @property
     def telling(self) -> list[str]:

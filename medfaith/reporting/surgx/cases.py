@@ -1,0 +1,32 @@
+"""Frames of SurgXBench with the readings of their answers, for the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..page.cases import DECLINED, UNREAD, CaseReading, score_outcome
+from .runs import SurgXRun
+
+_QUESTIONS = {
+    "instruments": "Which instruments are in this frame?",
+    "triplets": "Which instruments act on which tissue in this frame?",
+    "occlusion": "Which triplet is left when the place that the model looked at is painted black?",
+}
+
+
+def read_cases(run: SurgXRun) -> Iterator[tuple[str, CaseReading]]:
+    """Read the frames and answers of a run.
+
+    Args:
+        run: The run.
+
+    Yields:
+        (row id, question with its reading) of each frame.
+    """
+    question = _QUESTIONS[run.setting.ask]
+    for row in run.rows:
+        reading = DECLINED if row.declined else UNREAD if row.predicted is None else ""
+        outcome = score_outcome(reading, {*(row.predicted or ())} == {*row.gold})
+        case = question, (), "; ".join(row.gold) or "none", "video " + row.id.split("/")[1]
+        names = "; ".join((row.predicted or ())[:10]) or ("" if reading else "none")
+        yield row.id, CaseReading(case, names, "", "", outcome)
