@@ -163,8 +163,7 @@ def merge(shards: Sequence[Ended], out: Path) -> dict[str, Any]:
     Raises:
         InputError: A file is not the one that its shard wrote; `out` is then unchanged.
     """
-    from lm_eval.utils import handle_non_serializable
-
+    from medfaith.tasks import lm_eval_internals
     from medfaith.tasks.logged_figures import figures
 
     with _name_shards(shards):
@@ -183,7 +182,7 @@ def merge(shards: Sequence[Ended], out: Path) -> dict[str, Any]:
         with _name_shards(shards):
             computed = figures(run_results, values, {task: rows_of_task.n for task, rows_of_task in rows.items()})
         results = run_results | computed | {"task_hashes": hashes}
-        dumped = json.dumps(results, indent=2, default=handle_non_serializable, ensure_ascii=False)
+        dumped = json.dumps(results, indent=2, default=lm_eval_internals.encode_value, ensure_ascii=False)
         (folder / f"results_{date}.json").write_text(dumped, encoding="utf-8")
         record = {"shards": [str(shard.folder) for shard in shards], "asked": shards[0].asked}
         (partial / RECORD).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

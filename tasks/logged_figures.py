@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..loaders.errors import InputError
+from . import lm_eval_internals
 from .index import task_index
 
 Values = Mapping[tuple[str, str], Sequence[Any]]
@@ -50,20 +51,13 @@ def figures(results: Mapping[str, Any], values: Mapping[str, Values], sizes: Map
     Returns:
         The results as lm-eval saves them.
     """
-    from lm_eval.api.group import Group
-    from lm_eval.evaluator_utils import _process_results
-
     index = task_index()
     tasks = {name: LoggedTask(name, results, sizes[name], index) for name in values}
-    groups = {}
-    for name, members in results.get("group_subtasks", {}).items():
-        groups[name] = Group(name, results["results"][name]["alias"], metadata={"version": results["versions"][name]})
-        groups[name]._children = {member: tasks.get(member) or groups.get(member) for member in members}
+    groups = lm_eval_internals.make_groups(results.get("group_subtasks", {}), tasks, results)
     collected: Any = {
         name: {"task": task, "raw_metrics": values[name], "logged_samples": []} for name, task in tasks.items()
     }
-    processed: Any = _process_results(collected, groups, results["config"]["bootstrap_iters"])
-    return processed._to_eval_results()
+    return lm_eval_internals.aggregate(collected, groups, results["config"]["bootstrap_iters"])
 
 
 def aggregations(name: str, index: Mapping[str, Any]) -> dict[str, Callable[[Sequence[Any]], Any]]:
@@ -80,12 +74,11 @@ def aggregations(name: str, index: Mapping[str, Any]) -> dict[str, Callable[[Seq
         InputError: The task is unknown.
     """
     from lm_eval.api.registry import get_aggregation
-    from lm_eval.tasks._yaml_loader import load_yaml
 
     group, _, member = name.partition("::")
     if group not in index or index[group].yaml_path is None:
         raise InputError(name, "is no task of this version of medfaith", action="merge with the version that asked it")
-    config = load_yaml(index[group].yaml_path, resolve_func=True)
+    config = lm_eval_internals.read_task_file(index[group].yaml_path)
     if member:
         config |= next(entry for entry in config["task"] if entry["task"] == member)
     functions = {}

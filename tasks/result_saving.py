@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 from ..loaders.atomic import require_writable, scratch_folder
 from ..loaders.errors import MedfaithError
+from . import lm_eval_internals
 
 
 def output_folder(output: str | Path | None) -> Path | None:
@@ -51,17 +51,13 @@ def saved(output: str | Path | None) -> Iterator[list[Path]]:
     if folder is None:
         yield []
         return
-    from lm_eval.loggers import EvaluationTracker
-
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     require_writable(existing)
     with contextlib.ExitStack() as stack:
         saving = _Saving(folder, stack)
-        for name in ("save_results_aggregated", "save_results_samples"):
-            patched = saving.wrap_save(getattr(EvaluationTracker, name))
-            stack.enter_context(mock.patch.object(EvaluationTracker, name, patched))
+        stack.enter_context(lm_eval_internals.wrap_saves(saving.wrap_save))
         yield saving.places
         saving.move_files()
     if saving.failures:

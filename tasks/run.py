@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import gc
-import inspect
 import io
 import json
 import logging
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
-from unittest import mock
 
 import numpy as np
 
 from ..loaders.errors import MedfaithError
 from ..loaders.progress import Progress
 from ..loaders.secrets import mask_arguments
-from . import BASELINES, EXPLAINED, LOOKING, include_path, preflight, register_models, shard_marker
+from . import BASELINES, EXPLAINED, LOOKING, include_path, lm_eval_internals, preflight, register_models, shard_marker
 from .controls import needs_an_image
 from .index import task_index
 from .result_saving import output_folder, saved
@@ -64,33 +61,30 @@ def run_lm_eval(
     for option, instead in OURS.items():
         if any(argument.split("=", 1)[0] == option for argument in arguments):
             raise MedfaithError(f"{option}: medfaith eval sets it\n  what to do: use {instead}")
-    from lm_eval.__main__ import cli_evaluate
-    from lm_eval._cli import HarnessCLI
-    from lm_eval.config.evaluate_config import EvaluatorConfig
-
     register_models()
     extra = ["--include_path", str(include_path()), "--metadata", json.dumps(metadata)]
-    with _replace_arguments(["lm_eval", "run", *arguments, *extra]):
-        with _convert_errors():
-            config = EvaluatorConfig.from_cli(HarnessCLI().parse_args())
-            _refuse_no_image(config.model, metadata.get("control"))
-        _refuse_blind_caches(config)
-        if shard is not None:
-            refuse(config, metadata, shard, ours=_all_ours(config.tasks))
-        preflight.check(config, metadata)
-        try:
-            with saved(config.output_path) as saved_paths, contextlib.ExitStack() as patches:
-                rows = patches.enter_context(asking(shard)) if shard is not None else {}
-                patches.enter_context(_quick_collections())
-                patches.enter_context(_show_progress())
-                if _all_ours(config.tasks):
-                    patches.enter_context(_own_task_files())
-                    patches.enter_context(_replace_table((lambda _: "") if config.log_samples else format_results))
-                cli_evaluate()
-        except ValueError as error:
-            if not str(error).startswith(("Tasks not found", "No tasks specified")):
-                raise
-            raise MedfaithError(f"lm_eval: {error}\n  what to do: medfaith tasks --list") from error
+    options = lm_eval_internals.parse_options([*arguments, *extra])
+    with _convert_errors():
+        config = lm_eval_internals.read_config(options)
+        _refuse_no_image(config.model, metadata.get("control"))
+    _refuse_blind_caches(config)
+    if shard is not None:
+        refuse(config, metadata, shard, ours=_all_ours(config.tasks))
+    preflight.check(config, metadata)
+    try:
+        with saved(config.output_path) as saved_paths, contextlib.ExitStack() as patches:
+            rows = patches.enter_context(asking(shard)) if shard is not None else {}
+            patches.enter_context(lm_eval_internals.collect_less_garbage())
+            patches.enter_context(lm_eval_internals.wrap_rows(_show_progress))
+            if _all_ours(config.tasks):
+                table = (lambda _: "") if config.log_samples else format_results
+                patches.enter_context(lm_eval_internals.skip_lm_evals_tasks())
+                patches.enter_context(lm_eval_internals.replace_table(table))
+            lm_eval_internals.run_command(options)
+    except ValueError as error:
+        if not str(error).startswith(("Tasks not found", "No tasks specified")):
+            raise
+        raise MedfaithError(f"lm_eval: {error}\n  what to do: medfaith tasks --list") from error
     folder = output_folder(config.output_path)
     if shard is not None and folder is not None and saved_paths:  # only one process of accelerate writes
         shard_marker.write(folder, shard, shard_marker.asked(config, metadata), rows, saved_paths)
@@ -155,103 +149,15 @@ def _refuse_no_image(model: str, control: Any) -> None:
         raise needs_an_image(f"the model type {model}")
 
 
-@contextlib.contextmanager
-def _replace_arguments(argv: list[str]) -> Iterator[None]:
-    """Replace sys.argv, from which lm-eval's command reads its arguments."""
-    previous = sys.argv
-    sys.argv = argv
-    try:
-        yield
-    finally:
-        sys.argv = previous
-
-
 def _all_ours(tasks: str | Sequence[str]) -> bool:
     """Return whether all requested tasks are medfaith's."""
     names = tasks.split(",") if isinstance(tasks, str) else [name for word in tasks for name in word.split(",")]
     return all(name.startswith(PREFIX) for name in names)
 
 
-@contextlib.contextmanager
-def _own_task_files() -> Iterator[None]:
-    """Skip lm-eval's own 14,000 task files, which its command would read for seconds."""
-    import lm_eval.evaluator  # first, because it keeps the TaskManager of its import
-    import lm_eval.tasks
-
-    with mock.patch.object(lm_eval.tasks, "TaskManager", partial(lm_eval.tasks.TaskManager, include_defaults=False)):
-        yield
-
-
-@contextlib.contextmanager
-def _replace_table(format_results: Callable[[Mapping[str, Any]], str]) -> Iterator[None]:
-    """Replace lm-eval's table, which has a line for each metric, interval end and filter, and N/A in most cells."""
-    import lm_eval.utils
-
-    def format_table(results: dict[str, Any]) -> str:
-        results.pop("groups", None)  # the groups are saved already, and would be printed as a second table
-        return format_results(results)
-
-    with mock.patch.object(lm_eval.utils, "make_table", format_table):
-        yield
-
-
-@contextlib.contextmanager
-def _quick_collections() -> Iterator[None]:
-    """Exclude existing objects from garbage collection while hf-multimodal answers.
-
-    hf-multimodal collects garbage after each batch, over all objects: modules, rows and requests. Each collection takes
-    a quarter of a second or more with many rows.
-    """
-    vlms = sys.modules.get("lm_eval.models.hf_vlms")  # other model types do not collect garbage
-    if vlms is None:
-        yield
-        return
-    generate_until = vlms.HFMultimodalLM.generate_until
-    freeze = cache(gc.freeze)  # once, although a model may answer in several steps
-    n_frozen = gc.get_freeze_count()
-
-    def generate(*args: Any, **kwargs: Any) -> list[str]:
-        freeze()
-        return generate_until(*args, **kwargs)
-
-    with mock.patch.object(vlms.HFMultimodalLM, "generate_until", generate):
-        try:
-            yield
-        finally:
-            if not n_frozen:
-                gc.unfreeze()
-
-
-@contextlib.contextmanager
-def _show_progress() -> Iterator[None]:
+def _show_progress(rows: Iterable[Any], *, task: str, activity: str, total: int, rank: int) -> Progress:
     """Show progress while lm-eval reads and scores rows, which takes as long as the answers if there are heatmaps."""
-    from lm_eval.api.task import Task
-
-    iterate_docs = Task.doc_iterator
-
-    def iterate_rows(task: Any, *, rank: int = 0, world_size: int = 1, **kwargs: Any) -> Any:
-        activity = "scoring" if getattr(task, "_instances", None) else "reading"
-        n = len(kwargs.get("samples") or task.eval_docs)
-        total = len(range(rank, min(n, int(kwargs.get("limit") or n)), world_size))
-        docs = iterate_docs(task, rank=rank, world_size=world_size, **kwargs)
-        return Progress(docs, title=f"{activity} rows of {task.config.task}", total=total, unit="rows", quiet=rank != 0)
-
-    with mock.patch.object(Task, "doc_iterator", iterate_rows):
-        yield
-
-
-@contextlib.contextmanager
-def _cache_sources() -> Iterator[None]:
-    """Let lm-eval find the source of a task's functions once, not again for each model, for its record of the task."""
-    from lm_eval.config import task
-
-    with mock.patch.object(task, "getsource", _get_source):
-        yield
-
-
-@lru_cache(maxsize=256)
-def _get_source(function: Any) -> str:
-    return inspect.getsource(function)
+    return Progress(rows, title=f"{activity} rows of {task}", total=total, unit="rows", quiet=rank != 0)
 
 
 @dataclass(frozen=True)
@@ -294,13 +200,12 @@ def build_model(arguments: Sequence[str], tasks: Sequence[str], metadata: Mappin
     Raises:
         MedfaithError: lm-eval or this package refuses the options for these tasks (`preflight.check`).
     """
-    from lm_eval._cli import HarnessCLI
     from lm_eval.api.registry import get_model
-    from lm_eval.config.evaluate_config import EvaluatorConfig
 
     register_models()
-    with _replace_arguments(["lm_eval", "run", *arguments, "--tasks", ",".join(tasks)]), _convert_errors():
-        config = EvaluatorConfig.from_cli(HarnessCLI().parse_args())
+    run_options = lm_eval_internals.parse_options([*arguments, "--tasks", ",".join(tasks)])
+    with _convert_errors():
+        config = lm_eval_internals.read_config(run_options)
     _refuse_no_image(config.model, metadata.get("control"))
     _refuse_blind_caches(config)
     preflight.check(config, metadata)
@@ -397,7 +302,11 @@ def answer(loaded: Any, model: Model, logs: Path | None = None, limit: int | Non
             task.set_config(key="generation_kwargs", value=dict(model.generation), update=True)
     _set_seeds(model.seeds)
     language_model = model.answering
-    with _quick_collections(), _show_progress(), _cache_sources():
+    with (
+        lm_eval_internals.collect_less_garbage(),
+        lm_eval_internals.wrap_rows(_show_progress),
+        lm_eval_internals.cache_function_sources(),
+    ):
         result = evaluate(
             language_model, task_dict=loaded, bootstrap_iters=0, log_samples=logs is not None, limit=limit,
             **model.options,

@@ -9,14 +9,12 @@ import argparse
 import hashlib
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any, NamedTuple
-from unittest import mock
 
 from ..loaders.errors import MedfaithError
-from . import COUNTING, shard_marker
+from . import COUNTING, lm_eval_internals, shard_marker
 from .result_saving import output_folder
 from .shard_marker import Rows
 
@@ -140,13 +138,9 @@ def asking(shard: Shard) -> Iterator[dict[str, Rows]]:
     Yields:
         Task -> all its rows. The mapping is filled during the evaluation.
     """
-    import lm_eval.evaluator
-    from lm_eval.evaluator_utils import _process_results
-
-    evaluate: Any = lm_eval.evaluator.evaluate
     rows: dict[str, Rows] = {}
 
-    def evaluate_shard(lm: Any, task_dict: Any, **options: Any) -> Any:
+    def evaluate_shard(evaluate: Callable[..., Any], lm: Any, task_dict: Any, **options: Any) -> Any:
         selected = {}
         for name, task in task_dict["tasks"].items():
             rows[name] = shard_marker.rows_of(task)
@@ -154,10 +148,10 @@ def asking(shard: Shard) -> Iterator[dict[str, Rows]]:
                 _restrict_rows(task, places, name, lm.world_size)
                 selected[name] = task
         if not selected:
-            return _process_results({}, task_dict["groups"])._to_eval_results(samples={})
+            return lm_eval_internals.aggregate({}, task_dict["groups"], samples={})
         return evaluate(lm=lm, task_dict=task_dict | {"tasks": selected}, **options)
 
-    with mock.patch.object(lm_eval.evaluator, "evaluate", evaluate_shard):
+    with lm_eval_internals.wrap_evaluate(evaluate_shard):
         yield rows
 
 
@@ -166,9 +160,4 @@ def _restrict_rows(task: Any, places: Sequence[int], name: str, n_processes: int
     if len(places) < n_processes:  # lm-eval would wait forever for a process without rows
         problem = f"{name}: this shard has {len(places)} rows, and {n_processes} processes would share them"
         raise MedfaithError(f"{problem}\n  what to do: take fewer shards, or one process for this shard")
-    docs = task.eval_docs
-
-    def iterate_docs(*, rank: int = 0, world_size: int = 1, **_: Any) -> Iterator[tuple[int, Any]]:
-        return ((place, docs[place]) for place in islice(places, rank, None, world_size))
-
-    task.doc_iterator = iterate_docs
+    lm_eval_internals.restrict_rows(task, places)

@@ -14,7 +14,7 @@ from PIL import Image
 
 from ...loaders import sources
 from ...loaders.errors import InputError
-from .. import include_path
+from .. import include_path, lm_eval_internals
 
 NOT_BY_ANSWERS = ("medfaith_wrong_lung", "medfaith_surgx", "medfaith_contrabench_option_scores")
 
@@ -47,10 +47,8 @@ def load_recipes(name: str) -> dict[str, dict[str, Any]]:
 
 
 def _iterate_members(name: str, index: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    from lm_eval.tasks._yaml_loader import load_yaml
-
     path = index[name].yaml_path
-    recipe = load_yaml(path) if path else {"task": sorted(index[name].tags)}  # tags have no file
+    recipe = lm_eval_internals.read_task_file(path) if path else {"task": sorted(index[name].tags)}  # tags have no file
     if isinstance(recipe["task"], str):
         yield name, recipe
         return
@@ -115,9 +113,7 @@ def load_settings(name: str) -> Any:
     Returns:
         lm-eval's `TaskConfig`.
     """
-    from lm_eval.config.task import TaskConfig
-
-    return TaskConfig(**load_recipes(name)[name])
+    return lm_eval_internals.make_task_config(load_recipes(name)[name])
 
 
 def resolve_roots(arguments: Mapping[str, str] | Sequence[str] | str | None) -> dict[str, Path]:

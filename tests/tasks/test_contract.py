@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 import tomllib
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import lm_eval.tasks
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -20,7 +16,7 @@ from medfaith import tasks
 from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench, wrong_lung
 from medfaith.task_list import WIDTH
 from medfaith.tasks.listing import listed
-from medfaith.tasks.run import _all_ours, _own_task_files, _quick_collections, list_task_names
+from medfaith.tasks.run import _all_ours, list_task_names
 
 YAMLS = sorted(tasks.include_path().rglob("*.yaml"))
 
@@ -105,39 +101,3 @@ def test_whether_all_tasks_of_a_run_are_ours():
     assert _all_ours(["medfaith_surgx,medfaith_heal_vindr_tpt"])
     assert not _all_ours("medfaith_surgx,mmlu")
     assert not _all_ours(["medfaith_surgx", "own.yaml"])
-
-
-def test_lm_evals_own_task_files_are_left_out(monkeypatch):
-    calls = []
-    monkeypatch.setattr(lm_eval.tasks, "TaskManager", lambda **options: calls.append(options))
-    before = lm_eval.tasks.TaskManager
-    with _own_task_files():
-        lm_eval.tasks.TaskManager(include_path="ours")
-    assert calls == [{"include_path": "ours", "include_defaults": False}]
-    assert lm_eval.tasks.TaskManager is before
-
-
-def test_what_is_there_before_the_first_batch_is_left_out_of_lm_evals_collections(monkeypatch):
-    """lm-eval collects garbage after each batch, which takes 0.25 s without gc.freeze, and 1 s with 135,754 rows."""
-    counts = []
-
-    class Asked:
-        def generate_until(self, requests):
-            counts.append(gc.get_freeze_count())
-            return requests
-
-    monkeypatch.setitem(sys.modules, "lm_eval.models.hf_vlms", SimpleNamespace(HFMultimodalLM=Asked))
-    with _quick_collections():
-        assert [Asked().generate_until(["A"]) for _ in range(2)] == [["A"]] * 2
-    Asked().generate_until([])
-    assert min(counts[:2]) > 10_000
-    assert counts[2] == gc.get_freeze_count() == 0
-    gc.freeze()
-    with _quick_collections():
-        Asked().generate_until([])
-    assert gc.get_freeze_count(), "what another has frozen stays"
-    gc.unfreeze()
-    monkeypatch.delitem(sys.modules, "lm_eval.models.hf_vlms")
-    with _quick_collections():
-        assert Asked().generate_until(["A"]) == ["A"]
-    assert not gc.get_freeze_count()

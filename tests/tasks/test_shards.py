@@ -15,13 +15,12 @@ import pytest
 from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
-from lm_eval._cli import HarnessCLI
 from lm_eval.config.evaluate_config import EvaluatorConfig
 
 from medfaith import merge
 from medfaith.cli import main
 from medfaith.loaders.row_ids import write_ids
-from medfaith.tasks import shard_marker
+from medfaith.tasks import lm_eval_internals, shard_marker
 from medfaith.tasks.index import task_index
 from medfaith.tasks.listing import listed
 from medfaith.tasks.logged_figures import aggregations
@@ -287,7 +286,7 @@ BASE = ["--model", "m", "--model_args", "pretrained=a", "--tasks", "t", "--seed"
 )  # fmt: skip
 def test_what_two_shards_have_in_common(arguments, options, differs):
     def describe_run(arguments, metadata):
-        config = EvaluatorConfig.from_cli(HarnessCLI()._parser.parse_args(["run", *arguments]))
+        config = lm_eval_internals.read_config(lm_eval_internals.parse_options(arguments))
         return shard_marker.asked(config, metadata)
 
     difference = shard_marker.difference(describe_run([*BASE, *arguments], options), describe_run(BASE, {}))
