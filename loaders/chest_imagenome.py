@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,7 +35,6 @@ GOLD_COLUMNS = (
     "patient_id", "study_id", "image_id", "row_id", "sentence", "bbox", "relation", "label_name", "context",
     "coord_original",
 )  # fmt: skip
-ATTRIBUTE_COLUMNS = (*GOLD_COLUMNS[:-2], "categoryID", "context")
 OF_ONE_SENTENCE = ("patient_id", "study_id", "image_id", "sentence")
 # The columns of the csv have the order x1, x2, y1, y2.
 CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
@@ -91,27 +89,6 @@ class GoldSentence:
     sentence: str
     boxes: Mapping[str, Corners]
     mentions: tuple[Mention, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Scaling:
-    """The transform of an image to the annotated square: x_224 = x * ratio + left, y_224 = y * ratio + top.
-
-    The square has 224 x 224 pixels.
-
-    Attributes:
-        top: Padding in pixels of the square.
-        bottom: Padding in pixels of the square.
-        left: Padding in pixels of the square.
-        right: Padding in pixels of the square.
-        ratio: Pixels of the square per pixel of the image.
-    """
-
-    top: float
-    bottom: float
-    left: float
-    right: float
-    ratio: float
 
 
 def list_image_paths(key: str) -> tuple[str, ...]:
@@ -191,66 +168,7 @@ def read_anatomy(root: Path) -> dict[str, dict[str, Corners]]:
     Raises:
         InputError: A cell is malformed, or an image has a name twice; the error names file, row and column.
     """
-    return _read_boxes(find_label_files(root)["anatomy"], ",", detected=False)
-
-
-def read_automatic_boxes(root: Path) -> dict[str, dict[str, Corners]]:
-    """Read the boxes that a detector drew on the annotated images, before people corrected them.
-
-    An anatomy without coordinates was not detected and is skipped. A box that ends before the image's first row or
-    column is skipped, too, like in the silver dataset.
-
-    Args:
-        root: The folder of Chest ImaGenome.
-
-    Returns:
-        {image_id: {name of the anatomy: corners}}; an image without detections has an empty dictionary.
-
-    Raises:
-        InputError: As for `read_anatomy`.
-    """
-    return _read_boxes(_find_file(root, "automatic_boxes"), "\t", detected=True)
-
-
-def read_scaling(root: Path) -> dict[str, Scaling]:
-    """Read the scaling of every annotated image.
-
-    Args:
-        root: The folder of Chest ImaGenome.
-
-    Returns:
-        The scaling by image_id.
-
-    Raises:
-        InputError: A file is missing or malformed; the error names file, row and column.
-    """
-    path = _find_file(root, "scaling")
-    names = ("top", "bottom", "left", "right", "ratio")
-    table = csv_table.read(path, {"image_id": pa.string()} | {name: pa.float64() for name in names}, action=ACTION)
-    csv_table.require_filled(table, table.column_names, path, action=ACTION)
-    images, ratios = parse_image_ids(table["image_id"], path, "image_id"), table["ratio"]
-    csv_table.require(pc.greater(ratios, 0), ratios, path, "ratio", expected="a number above 0", action=ACTION)
-    csv_table.require_once(images, path, "image_id", action=ACTION)
-    values = zip(*(table[name].to_pylist() for name in names), strict=True)
-    return {image: Scaling(*row) for image, row in zip(images.to_pylist(), values, strict=True)}
-
-
-def read_comparisons(root: Path) -> pa.Table:
-    """Read the sentences that compare an anatomy with an earlier image.
-
-    Args:
-        root: The folder of Chest ImaGenome.
-
-    Returns:
-        One row a comparison, with the string columns patient_id, current_image_id and previous_image_id (without
-        ".dcm"), bbox, label_name, comparison ("no change", "improved", "worsened", or several separated by ";;") and
-        sentence.
-
-    Raises:
-        InputError: As for `read_gold`.
-    """
-    names = ("patient_id", "current_image_id", "previous_image_id", "bbox", "label_name", "comparison", "sentence")
-    return _read_table(_find_file(root, "comparisons"), names)
+    return _read_boxes(find_label_files(root)["anatomy"])
 
 
 def read_all_sentences(root: Path) -> pa.Table:
@@ -266,23 +184,6 @@ def read_all_sentences(root: Path) -> pa.Table:
         InputError: As for `read_gold`.
     """
     return _read_table(_find_file(root, "all_sentences"), ("patient_id", "study_id", "image_id", "row_id", "sentence"))
-
-
-def read_attributes(root: Path) -> pa.Table:
-    """Read the labels that the sentences assign to anatomies, before the release joined them with boxes.
-
-    In addition to the rows of `read_gold`, it has rows of anatomies without a box, and of the anatomy "unknown".
-
-    Args:
-        root: The folder of Chest ImaGenome.
-
-    Returns:
-        The string columns ATTRIBUTE_COLUMNS; image_id is without ".dcm".
-
-    Raises:
-        InputError: As for the cells of `read_gold`.
-    """
-    return _read_table(_find_file(root, "attributes"), ATTRIBUTE_COLUMNS)
 
 
 def parse_image_ids(values: pa.ChunkedArray, path: Path, column: str) -> pa.ChunkedArray:
@@ -340,14 +241,10 @@ def _read_table(path: Path, names: Sequence[str]) -> pa.Table:
     return table
 
 
-def _read_boxes(path: Path, delimiter: str, *, detected: bool) -> dict[str, dict[str, Corners]]:
-    """Read {image_id: {name of the anatomy: corners}} from a table of boxes, without undetected anatomies."""
+def _read_boxes(path: Path) -> dict[str, dict[str, Corners]]:
+    """Read {image_id: {name of the anatomy: corners}} from a table of boxes."""
     types = {"image_id": pa.string(), "bbox_name": pa.string()} | {column: pa.float64() for column in CORNERS}
-    table = csv_table.read(path, types, action=ACTION, delimiter=delimiter)
-    if detected:  # a row without any corner is valid: it becomes a box outside of the image
-        nowhere = reduce(pc.and_, (pc.is_null(table[column]) for column in CORNERS))
-        filled = {column: pc.if_else(nowhere, -1.0, table[column]) for column in CORNERS}
-        table = pa.table({"image_id": table["image_id"], "bbox_name": table["bbox_name"]} | filled)
+    table = csv_table.read(path, types, action=ACTION)
     csv_table.require_filled(table, types, path, action=ACTION)
     corners = zip(*(table[column].to_pylist() for column in CORNERS), strict=True)
     ids = parse_image_ids(table["image_id"], path, "image_id").to_pylist()
@@ -358,8 +255,6 @@ def _read_boxes(path: Path, delimiter: str, *, detected: bool) -> dict[str, dict
             expected = "each name once an image"
             raise InputError(path, f"{name!r} again", row=row, column="bbox_name", expected=expected, action=ACTION)
         names.add((image, name))
-        if detected and (box[0] <= box[2] < 0 or box[1] <= box[3] < 0):
-            continue
         check_corners(box, path, row=row, column="original_x1 to original_y2")
         images[image][name] = box
     return images

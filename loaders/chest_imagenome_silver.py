@@ -127,23 +127,6 @@ class SceneGraphs:
         return None
 
 
-def read_scene_graph(root: Path, dicom_id: str) -> list[SilverSentence]:
-    """Read the sentences of a single image; for many images, open `SceneGraphs` once.
-
-    Args:
-        root: The folder of Chest ImaGenome.
-        dicom_id: The image.
-
-    Returns:
-        The sentences, as `SceneGraphs.read` returns them.
-
-    Raises:
-        InputError: As for `SceneGraphs`.
-    """
-    with SceneGraphs(root) as graphs:
-        return graphs.read(dicom_id)
-
-
 def parse(file: Graph, dicom_id: str) -> list[SilverSentence]:
     """Parse the sentences of a scene graph.
 

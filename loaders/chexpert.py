@@ -29,7 +29,6 @@ FILES = {
 # Either official prefix, or none, and then the key that rows have.
 PREFIX = r"^(?:CheXpert-v1\.0(?:-small)?/)?"
 IMAGE_PATH = r"(?P<key>%s/(?P<study_id>patient\d+/study\d+)/view(?P<view>\d{1,3})_(?:frontal|lateral)\.(?:jpg|png))$"
-STUDY_PATH = r"test/(?P<study_id>patient\d+/study\d+)$"
 ACTION = "use the official csv of CheXpert-v1.0 or CheXpert-v1.0-small, unchanged"
 
 
@@ -117,27 +116,6 @@ def read_labels(path: Path, split: str) -> pa.Table:
             **{label: table[label] for label in LABELS},
         }
     )
-
-
-def read_test_labels(path: Path) -> pa.Table:
-    """Read the labels of the test set's groundtruth.csv.
-
-    Args:
-        path: The csv file.
-
-    Returns:
-        One row a study: study_id and the 14 labels (0.0 / 1.0).
-
-    Raises:
-        InputError: The file is malformed; the error names file, row and column.
-    """
-    table = _read_csv(path, ("Study",))
-    fields = pc.extract_regex(table["Study"], pattern=PREFIX + STUDY_PATH)
-    example = "CheXpert-v1.0/test/patient64741/study1"
-    csv_table.require(pc.is_valid(fields), table["Study"], path, "Study", expected=example, action=ACTION)
-    study_id = pc.struct_field(fields, "study_id")
-    csv_table.require_once(study_id, path, "Study", action=ACTION)
-    return pa.table({"study_id": study_id, **{label: table[label] for label in LABELS}})
 
 
 def _detect_split(path: Path) -> str | None:

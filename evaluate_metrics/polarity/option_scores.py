@@ -198,9 +198,8 @@ def gap_summary(
         predictions: See `subsets`.
 
     Returns:
-        n: questions; n_valid: questions with a gap (a pair, both scored); n_gold_positive: valid questions whose gold
-            is
-        the positive counterpart; and for each of `safe` and `control`: n_<subset>, mean_gap_<subset>,
+        n: questions; n_valid: questions with a gap (a pair, both scored); n_gold_positive: valid questions with the
+        positive counterpart as gold; and for each of `safe` and `control`: n_<subset>, mean_gap_<subset>,
         median_gap_<subset> (nats) and share_positive_<subset> (share of gaps above 0), NaN for an empty subset.
 
     >>> summary = gap_summary([[5.3, 6.2, 3.8], [5.0, 4.0, 3.0]], answer=[0, 0], negated=[1, 1], counterpart=[0, 0])

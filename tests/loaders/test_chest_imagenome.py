@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from medfaith.loaders import chest_imagenome, mimic_cxr
-from medfaith.loaders.chest_imagenome import ATTRIBUTE_COLUMNS, CORNERS, FILES, GOLD_COLUMNS, Mention
+from medfaith.loaders.chest_imagenome import CORNERS, FILES, GOLD_COLUMNS, Mention
 from tests.loaders.faults import get_fault
 
 PATIENT, STUDY = "10000032", "50414267"
@@ -43,27 +43,14 @@ def make_gold_row(number=1, box="left lung", label="lung opacity", context="yes"
     return make_attribute(number) | fields | columns
 
 
-def make_comparison(number=1):
-    fields = {"bbox": "left lung", "label_name": "pleural effusion", "comparison": "no change;;improved"}
-    ids = {"patient_id": PATIENT, "current_image_id": make_dicom_id(1), "previous_image_id": make_dicom_id(0)}
-    return ids | fields | {"sentence": f"Less\neffusion {number}."}
-
-
 def make_box(number: object = 1, corners=BOXES["left lung"], n=0):
     return {"image_id": f"{make_dicom_id(n)}.dcm", "bbox_name": f"box {number}"} | dict(
         zip(CORNERS, corners, strict=True)
     )
 
 
-def make_scaling(number=1):
-    return {"image_id": f"{make_dicom_id(number)}.dcm", "top": 0, "bottom": 0, "left": 18, "right": 19, "ratio": 0.0733}
-
-
-ROWS = {
-    "gold": make_gold_row, "anatomy": make_box, "all_sentences": make_sentence, "attributes": make_attribute,
-    "comparisons": make_comparison, "automatic_boxes": make_box, "scaling": make_scaling,
-}  # fmt: skip
-NEEDED = {kind: tuple(row()) for kind, row in ROWS.items()} | {"gold": GOLD_COLUMNS, "attributes": ATTRIBUTE_COLUMNS}
+ROWS = {"gold": make_gold_row, "anatomy": make_box, "all_sentences": make_sentence}
+NEEDED = {kind: tuple(row()) for kind, row in ROWS.items()} | {"gold": GOLD_COLUMNS}
 
 
 def read(root: Path, kind: str):
@@ -132,51 +119,13 @@ def test_corners_are_what_python_reads(tmp_path, x, y):
     assert row.boxes["left lung"] == tuple(ast.literal_eval(str(corners)))
 
 
-@pytest.mark.parametrize(
-    ("kind", "changes"),
-    [
-        ("all_sentences", [{}, {"image_id": make_dicom_id(1)}]),
-        ("comparisons", [{}, {"previous_image_id": f"{make_dicom_id(2)}.dcm", "comparison": "worsened"}]),
-        ("attributes", [{"bbox": "unknown", "context": "no"}, *({"relation": value} for value in ("0", "0.0", "1.0"))]),
-    ],
-)
-def test_a_table_of_sentences_is_read_as_text_in_the_order_of_the_columns(tmp_path, kind, changes):
-    rows = [ROWS[kind](number) | change for number, change in enumerate(changes)]
-    write(tmp_path, kind, [dict(reversed(row.items())) for row in rows])
-    table = read(tmp_path, kind)
+def test_all_sentences_are_read_as_text_in_the_order_of_the_columns(tmp_path):
+    rows = [make_sentence(0), make_sentence(1) | {"image_id": make_dicom_id(1)}]
+    write(tmp_path, "all_sentences", [dict(reversed(row.items())) for row in rows])
+    table = chest_imagenome.read_all_sentences(tmp_path)
     assert table.column_names == list(rows[0])
     assert set(map(str, table.schema.types)) == {"string"}
     assert table.to_pylist() == [{name: cell.removesuffix(".dcm") for name, cell in row.items()} for row in rows]
-
-
-def test_scaling(tmp_path):
-    write(tmp_path, "scaling", [make_scaling(1), make_scaling(2) | {"top": 3, "ratio": 1}])
-    expected = {make_dicom_id(1): (0, 0, 18, 19, 0.0733), make_dicom_id(2): (3, 0, 18, 19, 1)}
-    assert read(tmp_path, "scaling") == {image: chest_imagenome.Scaling(*row) for image, row in expected.items()}
-
-
-def test_an_image_in_which_nothing_was_found_has_no_boxes(tmp_path):
-    outside = [(-30, 10, -2, 90), (10, -30, 90, -1), (-30, 90, -2, 10)]
-    rows = [make_box(1, (-12.5, 190, 1200, 0)) | {"original_y1": -7}, make_box(2) | NOT_FOUND]
-    write(tmp_path, "automatic_boxes", rows + [make_box(n, corners, 1) for n, corners in enumerate(outside)])
-    assert read(tmp_path, "automatic_boxes") == {make_dicom_id(): {"box 1": (-12.5, -7, 1200, 0)}, make_dicom_id(1): {}}
-
-
-WHOLE = st.integers(-300, 300)
-BOX = st.tuples(WHOLE, WHOLE, WHOLE, WHOLE).filter(
-    lambda corners: corners[0] <= corners[2] and corners[1] <= corners[3]
-)
-
-
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
-@given(st.lists(BOX | st.none(), min_size=1, max_size=5))
-def test_exactly_the_boxes_with_a_place_in_the_image_are_kept(tmp_path, boxes):
-    """Compare with pandas: boxes that have coordinates and end at or beyond the first column and row."""
-    path = write(tmp_path, "automatic_boxes", [make_box(n, corners or ("",) * 4) for n, corners in enumerate(boxes)])
-    frame = pd.read_csv(path, sep="\t").drop(columns="other").dropna()
-    frame = frame[(frame["original_x2"] >= 0) & (frame["original_y2"] >= 0)]
-    expected = dict(zip(frame["bbox_name"], frame[list(CORNERS)].itertuples(index=False, name=None), strict=True))
-    assert read(tmp_path, "automatic_boxes") == {make_dicom_id(): expected}
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -190,25 +139,20 @@ def test_a_column_that_is_missing_or_blank_is_named(tmp_path, kind, column):
     assert "is missing" in get_fault(read, tmp_path, kind, where=path, column=column)
 
 
-TABLES, ALL_BOXES = ("gold", "attributes", "all_sentences"), ("anatomy", "automatic_boxes")
+TABLES = ("gold", "all_sentences")
 BACKWARD = "original_x1 to original_y2"
 CELLS = [  # file kinds, column, part of the message, cell values
-    (("gold", "attributes"), "context", "yes or no", ["maybe", "Yes", "no, yes"]),
-    (("gold", "attributes"), "relation", "0 or 1", [2, "1.00"]),
-    ((*TABLES, "comparisons"), "patient_id", "8 digits", ["p10000032"]),
+    (["gold"], "context", "yes or no", ["maybe", "Yes", "no, yes"]),
+    (["gold"], "relation", "0 or 1", [2, "1.00"]),
+    (TABLES, "patient_id", "8 digits", ["p10000032"]),
     (TABLES, "study_id", "8 digits", ["../50414267"]),
-    ((*TABLES, *ALL_BOXES, "scaling"), "image_id", "hexadecimal", ["image.dcm"]),
-    (["comparisons"], "current_image_id", "hexadecimal", ["now"]),
-    (["comparisons"], "previous_image_id", "hexadecimal", ["before.dcm"]),
+    ((*TABLES, "anatomy"), "image_id", "hexadecimal", ["image.dcm"]),
     (["gold"], "coord_original", "four numbers", ["[1, 2, 3]", "[1, 2, 3, 4, 5]", "[1, 2, 3, '4']", "[1, 2, 3, true]"]),
     (["gold"], "coord_original", "four numbers", ["[1, 2, 3, NaN]", "[1, 2, 3, 1e999]", f"[1, 2, 3, {'9' * 400}]"]),
     (["gold"], "coord_original", "four numbers", ["7", "__import__('os')"]),
     (["gold"], "coord_original", "ends before it begins", ["[9, 2, 8, 4]", "[1, 5, 8, 4]"]),
-    (ALL_BOXES, "bbox_name", "'box 1' again", ["box 1"]),
-    (ALL_BOXES, "original_x1", "a number", ["many", "inf"]),
-    (["scaling"], "image_id", "repeats row 1", [make_dicom_id(1)]),
-    (["scaling"], "ratio", "above 0", [0]),
-    (["scaling"], "left", "a number", ["many"]),
+    (["anatomy"], "bbox_name", "'box 1' again", ["box 1"]),
+    (["anatomy"], "original_x1", "a number", ["many", "inf"]),
 ]
 FIRST = {"row_id": f"{STUDY}|1", "sentence": "Sentence 1."}
 CHANGES = [
@@ -217,10 +161,8 @@ CHANGES = [
     ("gold", FIRST | {"sentence": "Another."}, "sentence", "differs from row 1"),
     ("gold", FIRST | {"coord_original": "[0, 0, 1, 1]"}, "coord_original", "another box for 'left lung'"),
     ("anatomy", NOT_FOUND, "original_x1", "is blank"),
-    ("automatic_boxes", {"bbox_name": "box 1"} | NOT_FOUND, "bbox_name", "'box 1' again"),
-    ("automatic_boxes", NOT_FOUND | {"original_y2": 9}, "original_x1", "is blank"),
-    *((kind, {corner: value}, BACKWARD, "ends before it begins")
-      for kind in ALL_BOXES for corner, value in zip(CORNERS, (2301, 2101, -1, -1), strict=True)),
+    *(("anatomy", {corner: value}, BACKWARD, "ends before it begins")
+      for corner, value in zip(CORNERS, (2301, 2101, -1, -1), strict=True)),
 ]  # fmt: skip
 
 
@@ -232,11 +174,6 @@ CHANGES = [
 def test_a_fault_of_a_cell_is_named(tmp_path, kind, change, column, message):
     path = write(tmp_path, kind, [ROWS[kind](1), ROWS[kind](2) | change])
     assert message in get_fault(read, tmp_path, kind, where=path, row=2, column=column)
-
-
-def test_a_name_that_was_not_found_before_is_a_name_again(tmp_path):
-    path = write(tmp_path, "automatic_boxes", [make_box() | NOT_FOUND, make_box()])
-    assert "'box 1' again" in get_fault(read, tmp_path, "automatic_boxes", where=path, row=2, column="bbox_name")
 
 
 @pytest.mark.parametrize("kind", ROWS)

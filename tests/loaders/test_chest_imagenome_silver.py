@@ -17,6 +17,12 @@ DICOM = "02aa804e-bde0afdd-112c0b34-7bc16630-00000000"
 STUDY = "50414267"
 
 
+def read_scene_graph(root, dicom_id):
+    """Read the sentences of a single image."""
+    with chest_imagenome_silver.SceneGraphs(root) as graphs:
+        return graphs.read(dicom_id)
+
+
 def make_object(name, x1, y1, x2, y2):
     corners = {"original_x1": x1, "original_y1": y1, "original_x2": x2, "original_y2": y2}
     return {"object_id": f"{DICOM}_{name}", "bbox_name": name, "x1": 1, "y1": 1, "x2": 5, "y2": 5} | corners
@@ -73,7 +79,7 @@ def test_sentences_of_a_scene_graph(tmp_path, layout):
     write_zip(tmp_path, GRAPH, inside="" if layout == "" else "scene_graph/")
     if layout.startswith("unpacked"):
         extract_zip(tmp_path, "." if layout == "unpacked" else "scene_graph")
-    heart, lungs = chest_imagenome_silver.read_scene_graph(tmp_path, DICOM)
+    heart, lungs = read_scene_graph(tmp_path, DICOM)
     assert isinstance(heart, chest_imagenome.GoldSentence)
     assert (heart.id, lungs.id) == (f"{STUDY}|9", f"{STUDY}|10")
     assert (heart.patient_id, heart.study_id, heart.image_id) == ("10000032", STUDY, DICOM)
@@ -96,7 +102,7 @@ def test_an_image_without_a_graph_has_no_sentences(tmp_path):
         assert len(graphs.read(DICOM)) == 2
         assert len(graphs.read(DICOM)) == 2  # the zip stays open
     extract_zip(tmp_path, ".")
-    assert chest_imagenome_silver.read_scene_graph(tmp_path, DICOM[:-1] + "7") == []
+    assert read_scene_graph(tmp_path, DICOM[:-1] + "7") == []
 
 
 def make_graph(path, value):
@@ -146,7 +152,7 @@ def make_graph(path, value):
 def test_a_graph_of_another_form_is_named(tmp_path, graph, message):
     write_zip(tmp_path, graph)
     with pytest.raises(InputError) as error:
-        chest_imagenome_silver.read_scene_graph(tmp_path, DICOM)
+        read_scene_graph(tmp_path, DICOM)
     assert message in str(error.value)
     assert error.value.where.endswith(f"scene_graph.zip:scene_graph/{DICOM}_SceneGraph.json")
 
@@ -177,7 +183,7 @@ def test_a_damaged_zip_is_named(tmp_path):
     ):
         path.unlink() if content is None else path.write_bytes(content)
         with pytest.raises(InputError, match=message):
-            chest_imagenome_silver.read_scene_graph(tmp_path, DICOM)
+            read_scene_graph(tmp_path, DICOM)
 
 
 # --- splits -----------------------------------------------------------------------------------------------------------

@@ -76,7 +76,6 @@ GOLD = "gold_dataset/"
 # Source, pattern of the damaged file (first match by name), reader.
 READINGS: list[tuple[str, str, Read]] = [
     ("chexpert", "*/train.csv", lambda root, file: chexpert.read_labels(file, "train")),
-    ("chexpert", "*/valid.csv", lambda root, file: chexpert.read_test_labels(file)),
     ("chexpert", "**/*.jpg", read_picture),
     ("openi", "ecgen-radiology/*.xml", lambda root, file: openi.read_reports(root)),
     ("openi", "**/*.dcm", read_picture),
@@ -98,11 +97,7 @@ READINGS: list[tuple[str, str, Read]] = [
     ("mimic_cxr_detections", "*-*.txt", read_boxes),
     ("chest_imagenome", f"{GOLD}*with_coordinates.txt", lambda root, file: chest_imagenome.read_gold(root)),
     ("chest_imagenome", f"{GOLD}*annotations*.csv", lambda root, file: chest_imagenome.read_anatomy(root)),
-    ("chest_imagenome", f"{GOLD}auto*.txt", lambda root, file: chest_imagenome.read_automatic_boxes(root)),
-    ("chest_imagenome", f"{GOLD}*scaling*.csv", lambda root, file: chest_imagenome.read_scaling(root)),
-    ("chest_imagenome", f"{GOLD}*comparison*.txt", lambda root, file: chest_imagenome.read_comparisons(root)),
     ("chest_imagenome", f"{GOLD}*all_sentences*.txt", lambda root, file: chest_imagenome.read_all_sentences(root)),
-    ("chest_imagenome", f"{GOLD}*attributes*.txt", lambda root, file: chest_imagenome.read_attributes(root)),
     ("chest_imagenome", "**/scene_graph.zip", read_scene_graph),
     ("chest_imagenome", "**/test.csv", read_scene_graph),
     ("cholec80", "tool_annotations/*.txt", lambda root, file: cholec80.read_tools(root, parse_video_number(file))),

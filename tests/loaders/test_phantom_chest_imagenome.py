@@ -190,42 +190,51 @@ def test_boxes_are_the_annotations_around_the_anatomy(written, gold, chests_by_i
 # --- the other files --------------------------------------------------------------------------------------------------
 
 
+def read_file(root, kind):
+    """Read a file of the gold dataset, with image ids as the readers return them."""
+    path = root / chest_imagenome.FILES[kind]
+    table = pd.read_csv(path, sep="\t" if path.suffix == ".txt" else ",", dtype={"row_id": str})
+    ids = [column for column in table.columns if column.endswith("image_id")]
+    return table.assign(**{column: table[column].str.removesuffix(".dcm") for column in ids})
+
+
 def test_the_other_files_agree_with_the_gold_rows(written, gold):
     root = written["chest_imagenome"]
     assert set(chest_imagenome.find_label_files(root)) == set(chest_imagenome.FILES)
-    anatomy, automatic_boxes = chest_imagenome.read_anatomy(root), chest_imagenome.read_automatic_boxes(root)
-    assert set(anatomy) == set(chest_imagenome.read_scaling(root)) == set(automatic_boxes)
-    for image, boxes in automatic_boxes.items():
+    anatomy, detected = chest_imagenome.read_anatomy(root), read_file(root, "automatic_boxes").dropna()
+    assert set(anatomy) == set(read_file(root, "scaling")["image_id"]) == set(detected["image_id"])
+    for image, boxes in detected.groupby("image_id"):
         assert len(anatomy[image]) - len(boxes) in (1, 2)
-        assert all(0 <= np.abs(np.subtract(box, anatomy[image][name])).max() <= 4 for name, box in boxes.items())
-    attributes = chest_imagenome.read_attributes(root).select(["row_id", "bbox", "label_name", "context"])
-    rows = {tuple(row.values()) for row in attributes.to_pylist()}
+        for name, *box in boxes[["bbox_name", "original_x1", "original_y1", "original_x2", "original_y2"]].values:
+            assert 0 <= np.abs(np.subtract(box, anatomy[image][name])).max() <= 4
+    attributes = read_file(root, "attributes")[["row_id", "bbox", "label_name", "context"]]
+    rows = set(attributes.itertuples(index=False, name=None))
     gold_mentions = {
         (gold_row.id, mention.box, mention.label, mention.context) for gold_row in gold for mention in gold_row.mentions
     }
     assert gold_mentions < rows
     assert {box for _, box, *_ in rows - gold_mentions} == {"unknown", "left chest wall", "right chest wall"}
-    for row in chest_imagenome.read_comparisons(root).to_pylist():
+    for row in read_file(root, "comparisons").to_dict("records"):
         assert row["comparison"] == "no change"
         assert all(row["bbox"] in anatomy[row[f"{when}_image_id"]] for when in ("current", "previous"))
 
 
 def test_coordinates_of_the_square_follow_from_the_scaling(written, frontal):
     root = written["chest_imagenome"]
-    rows = pd.read_csv(root / chest_imagenome.FILES["anatomy"])
-    for image, scaling in chest_imagenome.read_scaling(root).items():
-        size = frontal[image]
-        assert scaling.ratio == 224 / max(size["width"], size["height"])
-        image_rows = rows[rows["image_id"] == f"{image}.dcm"]
+    rows = read_file(root, "anatomy")
+    for scaling in read_file(root, "scaling").to_dict("records"):
+        size, ratio = frontal[scaling["image_id"]], scaling["ratio"]
+        assert ratio == 224 / max(size["width"], size["height"])
+        image_rows = rows[rows["image_id"] == scaling["image_id"]]
         for axis, side, before, after in (
-            ("x", "width", scaling.left, scaling.right),
-            ("y", "height", scaling.top, scaling.bottom),
+            ("x", "width", scaling["left"], scaling["right"]),
+            ("y", "height", scaling["top"], scaling["bottom"]),
         ):
-            assert before + after == pytest.approx(224 - size[side] * scaling.ratio, abs=0.5)
+            assert before + after == pytest.approx(224 - size[side] * ratio, abs=0.5)
             for end in "12":
                 original = image_rows[f"original_{axis}{end}"]
                 assert original.between(0, size[side] - 1).all()
-                assert (np.abs(image_rows[f"{axis}{end}"] - (original * scaling.ratio + before)) <= 0.5).all()
+                assert (np.abs(image_rows[f"{axis}{end}"] - (original * ratio + before)) <= 0.5).all()
 
 
 # --- splits and scene graphs ------------------------------------------------------------------------------------------

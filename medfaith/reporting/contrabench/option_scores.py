@@ -21,6 +21,7 @@ import numpy as np
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.polarity.option_scores import (
     StateSimilarity,
+    gap_summary,
     polarity_gap,
     predicted,
     stack_options,
@@ -317,7 +318,8 @@ def build_polarity_gap_table(runs: Sequence[ScoredRun]) -> Table:
 
 def _compute_rows(run: ScoredRun) -> list[list]:
     gaps = polarity_gap(run.option_scores, run.negated, run.counterpart)
-    masks = subsets(run.option_scores, run.answer, run.negated, run.counterpart)
+    columns = (run.option_scores, run.answer, run.negated, run.counterpart)
+    masks, summary = subsets(*columns), gap_summary(*columns)
     changed = [*run.setting.changed_forms, *(["letters"] if _has_letters(run) else [])]
     forms = f" ({', '.join(changed)})" if changed else ""
     rows = []
@@ -330,13 +332,14 @@ def _compute_rows(run: ScoredRun) -> list[list]:
                 protocol_name(run) + forms,
                 run.n,
                 run.n_data,
-                int(masks.gold_positive.sum()),
+                summary["n_gold_positive"],
                 name,
-                len(gap),
+                summary[f"n_{name}"],
                 interval.mean,
                 interval.low,
                 interval.high,
-                *(_compute_mean(gap, np.median), _compute_mean(gap > 0)),
+                summary[f"median_gap_{name}"],
+                summary[f"share_positive_{name}"],
                 _compute_mean(difference[~np.isnan(difference)]),
                 int((~np.isnan(difference)).sum()),
                 *_compute_similarities(run.similarity, mask),
@@ -371,8 +374,8 @@ def _compute_similarities(similarity: StateSimilarity | None, mask: np.ndarray) 
     return [_compute_mean(negated), _compute_mean(distractor), _compute_mean(negated > distractor), len(negated)]
 
 
-def _compute_mean(values: np.ndarray, average: Callable[[np.ndarray], Any] = np.mean) -> float:
-    return float(average(values)) if len(values) else float("nan")
+def _compute_mean(values: np.ndarray) -> float:
+    return float(np.mean(values)) if len(values) else float("nan")
 
 
 def _format_nats(value: Any) -> str:
