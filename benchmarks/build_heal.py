@@ -61,7 +61,7 @@ from medfaith.builders.heal_medvqa.scenes import scenes
 from medfaith.loaders import anatomy_masks, rle, sources, vindr_cxr
 from medfaith.loaders.phantom.chest import regions
 from medfaith.tasks.heal import rows as heal_rows
-from medfaith.tasks.models.baselines import QuestionPrior
+from medfaith.tasks.models.reference.baselines import QuestionPrior
 
 CHESTS, MASK_SIZE = 12, (512, 512)
 SIDES = (2500, 3001)  # pixels of an image, before its boxes ask for more

@@ -23,7 +23,7 @@ from medfaith.builders import heal_medvqa
 from medfaith.loaders import phantom
 from medfaith.tasks.decoding import highlight
 from medfaith.tasks.decoding.decoders import DECODERS, choose
-from medfaith.tasks.models.hf_vlm import HFVisionLM
+from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from medfaith.tasks.run import load_tasks
 
 from .throughput import SIZES, save_model

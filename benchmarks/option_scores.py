@@ -24,7 +24,7 @@ import transformers
 from lm_eval.api.instance import Instance
 from PIL import Image
 
-from medfaith.tasks.models.hf_vlm import HFVisionLM
+from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from tests.tasks import tiny_models
 
 CONTEXTS, ROUNDS, BATCH_SIZE = 4, 3, 8

@@ -30,7 +30,7 @@ import numpy as np
 from lm_eval.api.instance import Instance
 from PIL import Image
 
-from medfaith.tasks.models.server import ServerLM
+from medfaith.tasks.models.server.lm import ServerLM
 
 CONCURRENCY, DELAY, ROUNDS, N = 32, 0.05, 3, 3200
 SETTINGS = {"until": [], "do_sample": False, "temperature": 0.0, "max_gen_toks": 16}

@@ -29,7 +29,7 @@ import torch
 
 from medfaith.builders import wrong_lung
 from medfaith.loaders.phantom import chest_imagenome, mimic_cxr
-from medfaith.tasks.models import gloria_image
+from medfaith.tasks.models.alignment import gloria_image
 from medfaith.training import data as training_data
 from medfaith.training.data import Data, Example, by_patient
 from medfaith.training.recipes import RECIPES, Options

@@ -27,7 +27,7 @@ def add_jobs(jobs: Any) -> None:
 
 def rows() -> list[tuple[str, ...]]:
     """A row of HEADER's cells for each family."""
-    from medfaith.tasks.models.families import families
+    from medfaith.tasks.models.vlm.families import families
 
     return [(family.name, family.models, ", ".join(family.model_types), family.tiling) for family in families()]
 

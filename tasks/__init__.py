@@ -9,27 +9,27 @@ from __future__ import annotations
 from pathlib import Path
 
 BASELINES = {
-    "oracle": "medfaith.tasks.models.baselines:Oracle",
-    "always_yes": "medfaith.tasks.models.baselines:AlwaysYes",
-    "negation_attracted": "medfaith.tasks.models.baselines:NegationAttracted",
-    "random": "medfaith.tasks.models.baselines:Random",
-    "majority": "medfaith.tasks.models.baselines:Majority",
-    "question_prior": "medfaith.tasks.models.baselines:QuestionPrior",
+    "oracle": "medfaith.tasks.models.reference.baselines:Oracle",
+    "always_yes": "medfaith.tasks.models.reference.baselines:AlwaysYes",
+    "negation_attracted": "medfaith.tasks.models.reference.baselines:NegationAttracted",
+    "random": "medfaith.tasks.models.reference.baselines:Random",
+    "majority": "medfaith.tasks.models.reference.baselines:Majority",
+    "question_prior": "medfaith.tasks.models.reference.baselines:QuestionPrior",
 }
 LOOKING = {  # reference models that read the images of the phantom
-    "looks": "medfaith.tasks.models.image_baselines:Looks",
-    "mirage": "medfaith.tasks.models.image_baselines:Mirage",
-    "looks_elsewhere": "medfaith.tasks.models.image_baselines:LooksElsewhere",
+    "looks": "medfaith.tasks.models.reference.image_baselines:Looks",
+    "mirage": "medfaith.tasks.models.reference.image_baselines:Mirage",
+    "looks_elsewhere": "medfaith.tasks.models.reference.image_baselines:LooksElsewhere",
 }
 SERVER = "medfaith-server"
 MODELS = {
     **BASELINES,
     **LOOKING,
-    "medfaith-hf-vlm": "medfaith.tasks.models.hf_vlm:HFVisionLM",
-    "medfaith-contrastive": "medfaith.tasks.models.contrastive:ContrastiveLM",
-    "medfaith-explained-vlm": "medfaith.tasks.models.explained_vlm:ExplainedVLM",
-    "medfaith-alignment": "medfaith.tasks.models.alignment:AlignmentLM",
-    SERVER: "medfaith.tasks.models.server:ServerLM",
+    "medfaith-hf-vlm": "medfaith.tasks.models.vlm.hf_vlm:HFVisionLM",
+    "medfaith-contrastive": "medfaith.tasks.models.contrastive.lm:ContrastiveLM",
+    "medfaith-explained-vlm": "medfaith.tasks.models.vlm.explained_vlm:ExplainedVLM",
+    "medfaith-alignment": "medfaith.tasks.models.alignment.lm:AlignmentLM",
+    SERVER: "medfaith.tasks.models.server.lm:ServerLM",
 }
 
 # Description of each model type, for a user who chooses one.

@@ -186,7 +186,7 @@ def _check_scores(model: str, tasks: Sequence[Task]) -> None:
 
 def _find_third_party(model: str, kind: Kind, model_args: Mapping[str, Any]) -> str | None:
     """Find the host outside of the user's network that one of lm-eval's clients sends to; None if it sends to none."""
-    from .models import server_access
+    from .models.server import access as server_access
 
     url = model_args.get("base_url")
     host = server_access.parse_host(str(url)) if url else kind.host or model
@@ -198,7 +198,7 @@ def _check_rows(
 ) -> None:
     """Check that the data exist, the roots of shown images are known, and the model gets every image of each row."""
     from .contrabench.fewshot import SHOTS
-    from .models import server_access
+    from .models.server import access as server_access
     from .row_store import read
     from .wordings import require_wording
 

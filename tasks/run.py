@@ -108,7 +108,7 @@ def describe_dry_run(arguments: Sequence[str], metadata: Mapping[str, Any], shar
     Raises:
         MedfaithError: As in `run_lm_eval`.
     """
-    from .models.server_usage import DryRunEnd
+    from .models.server.usage import DryRunEnd
 
     try:
         run_lm_eval(arguments, metadata, lambda results: "", shard)

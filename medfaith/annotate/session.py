@@ -23,7 +23,7 @@ from .overlay import draw_boxes, nowhere, overlay, picture
 from .plan import Boxes, Instance, Plan, Sentence
 
 if TYPE_CHECKING:
-    from medfaith.tasks.models.aligners import Aligner
+    from medfaith.tasks.models.alignment.aligners import Aligner
 
 
 class Place(NamedTuple):

@@ -18,7 +18,7 @@ from .plan import Plan, instances
 from .session import Session
 
 if TYPE_CHECKING:
-    from medfaith.tasks.models.aligners import Aligner
+    from medfaith.tasks.models.alignment.aligners import Aligner
 
 NO_MODEL = (
     "No model is loaded that could answer a sentence of yours. Whoever started this page can load some: the terminal "
@@ -90,7 +90,7 @@ def load_aligners(models: Mapping[str, tuple[str, Mapping[str, str]]]) -> tuple[
     The reason of a failure is printed, because it names the model, and the page must not.
 
     Args:
-        models: Name -> pretrained and options, as in `models.alignment.load_aligner`.
+        models: Name -> pretrained and options, as in `models.alignment.lm.load_aligner`.
 
     Returns:
         Name -> model, and a text for the page if no model is loaded; otherwise "".
@@ -99,7 +99,7 @@ def load_aligners(models: Mapping[str, tuple[str, Mapping[str, str]]]) -> tuple[
         print(f"medfaith: {HOW}", file=sys.stderr)
         return {}, NO_MODEL
     try:
-        from medfaith.tasks.models.alignment import load_aligner
+        from medfaith.tasks.models.alignment.lm import load_aligner
 
         return {name: load_aligner(model, **options) for name, (model, options) in models.items()}, ""
     except MedfaithError as error:

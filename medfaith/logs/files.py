@@ -30,7 +30,7 @@ _ACTION = "run lm-eval again with --output_path DIR --log_samples"
 
 
 class Work(NamedTuple):
-    """Time and memory of the answers of a run, over all its tasks (`tasks.models.resource_use`).
+    """Time and memory of the answers of a run, over all its tasks (`tasks.models.vlm.resource_use`).
 
     Attributes:
         answers: Number of answers.

@@ -11,7 +11,7 @@ from medfaith import build_command
 from medfaith.builders.options import whole
 from medfaith.loaders.atomic import require_writable
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models.clinical_bert import TEXT_MODEL
+from medfaith.tasks.models.contrastive.clinical_bert import TEXT_MODEL
 
 from .loba.command import add_loba
 from .lora.command import add_lora

@@ -15,7 +15,7 @@ from medfaith.evaluate_metrics.localization.input_view import mask
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.progress import Progress
 from medfaith.tasks import row_store
-from medfaith.tasks.models.gloria_text import clean
+from medfaith.tasks.models.alignment.gloria_text import clean
 
 from .recipes import GOLD, SHOTS, SILVER, Recipe
 from .views import Views

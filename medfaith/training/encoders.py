@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, BertConfig, BertModel
 
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models.gloria import check_names, count_bert_heads
-from medfaith.tasks.models.gloria_image import ImageEncoder
-from medfaith.tasks.models.gloria_text import MAX_TOKENS
+from medfaith.tasks.models.alignment.gloria import check_names, count_bert_heads
+from medfaith.tasks.models.alignment.gloria_image import ImageEncoder
+from medfaith.tasks.models.alignment.gloria_text import MAX_TOKENS
 
 WEIGHTS = "model.safetensors"  # file of weights in a folder or repository
 FILES = (".pth", ".pt", ".safetensors")

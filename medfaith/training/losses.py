@@ -8,8 +8,8 @@ import torch
 from torch.nn.functional import cross_entropy, interpolate
 
 from medfaith.evaluate_metrics.localization.input_view import SIDE
-from medfaith.tasks.models.gloria import GloriaModel
-from medfaith.tasks.models.gloria_text import Tokens
+from medfaith.tasks.models.alignment.gloria import GloriaModel
+from medfaith.tasks.models.alignment.gloria_text import Tokens
 
 TEMP3 = 10.0
 

@@ -16,7 +16,7 @@ from transformers import BertConfig
 
 from medfaith.loaders.atomic import atomic_file
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models.gloria import GloriaModel, load_gloria, load_tokenizer
+from medfaith.tasks.models.alignment.gloria import GloriaModel, load_gloria, load_tokenizer
 from medfaith.tasks.wrong_lung.held_out_patients import digest_of, read_seen
 
 from .data import Example, read

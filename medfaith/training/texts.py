@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from medfaith.tasks.models.gloria_text import Tokens, clean, tokenize
+from medfaith.tasks.models.alignment.gloria_text import Tokens, clean, tokenize
 
 from .data import Example
 from .recipes import Recipe

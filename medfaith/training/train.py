@@ -16,8 +16,8 @@ from medfaith.evaluate_metrics.localization.input_view import window
 from medfaith.evaluate_metrics.localization.score import score_row
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.progress import Progress
-from medfaith.tasks.models.gloria import GloriaModel
-from medfaith.tasks.models.gloria_text import tokenize
+from medfaith.tasks.models.alignment.gloria import GloriaModel
+from medfaith.tasks.models.alignment.gloria_text import tokenize
 
 from . import losses, texts
 from .data import Data, Example, regions, select

@@ -12,7 +12,7 @@ import torch
 from medfaith.evaluate_metrics.localization.input_view import SIDE
 from medfaith.loaders.images import locate, open_image
 from medfaith.loaders.progress import Progress
-from medfaith.tasks.models.gloria_image import normalised, view
+from medfaith.tasks.models.alignment.gloria_image import normalised, view
 
 BYTES = SIDE * SIDE  # bytes of a view
 

@@ -1,5 +1,5 @@
-"""lm-eval model plug-ins.
+"""lm-eval model plug-ins, with one folder for each kind.
 
-`baselines` needs no weights, `hf_vlm` adds image-conditioned log-likelihoods, `contrastive` and `explained_vlm` store
-heatmaps of the regions that they use.
+`reference` needs no weights, `server` asks an endpoint, `vlm` runs models of transformers, and `contrastive` and
+`alignment` store heatmaps of the regions that they use. The modules beside them serve several kinds.
 """

@@ -19,7 +19,7 @@ from PIL import Image
 from medfaith.builders.heal_medvqa.wording import in_text, templates
 from medfaith.loaders.phantom.cases import ANATOMIES, CLASSES
 from medfaith.tasks.heal.prompts import INSTRUCTIONS, prompt, target
-from medfaith.tasks.models import phantom_sight
+from medfaith.tasks.models.reference import phantom_sight
 from medfaith.tasks.run import load_tasks
 from tests.chat import chat_server
 from tests.tasks.server_scene import pictures_of, texts_of

@@ -15,7 +15,7 @@ from PIL import Image
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain import token_cam as explainer
 from medfaith.tasks.explain.token_cam import get_decoder_layers, grad_cam, token_cam
-from medfaith.tasks.models.families import require_family
+from medfaith.tasks.models.vlm.families import require_family
 from tests.tasks.tiny_families import mllama
 from tests.tasks.tiny_models import PLACEHOLDER, SAVE
 

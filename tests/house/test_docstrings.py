@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ROOMS = ("builders", "cards", "evaluate_metrics", "loaders", "medfaith", "tasks")
 OWN_BASES = {"NamedTuple", "Protocol", "ABC"}  # bases without methods to override
-PROTOCOLS = ("tasks/models/families/",)  # each module implements `Family`
+PROTOCOLS = ("tasks/models/vlm/families/",)  # each module implements `Family`
 NOTHING = {"", "None", "NoReturn"}
 
 

@@ -207,7 +207,7 @@ JOBS = {
         lambda s: build_training(s, "retrained"),
         lambda s: build_training(s, "no_attn"),
         ("m.ckpt",),
-        (("medfaith.tasks.models.gloria_image", "INPUT", 64),),
+        (("medfaith.tasks.models.alignment.gloria_image", "INPUT", 64),),
     ),
     "train lora": Job(
         lambda s: build_lora_training(s, "earlier"),

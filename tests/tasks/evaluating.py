@@ -17,7 +17,7 @@ from lm_eval.tasks import TaskManager
 from PIL import Image
 
 from medfaith import tasks
-from medfaith.tasks.models.baselines import Oracle
+from medfaith.tasks.models.reference.baselines import Oracle
 
 # Right, wrong and unread answers for each kind of task, and the polarity reversal for multiple choice: in the
 # published layout the first option is the target and, on the presence side, the second its negation.

@@ -13,7 +13,7 @@ from typing import Any
 from lm_eval.api.instance import Instance
 from PIL import Image
 
-from medfaith.tasks.models.server import ServerLM
+from medfaith.tasks.models.server.lm import ServerLM
 from tests.chat import chat_server
 from tests.tasks.asking import asked, shade
 

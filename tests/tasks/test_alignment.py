@@ -18,10 +18,10 @@ from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.lazy_images import LazyImages
-from medfaith.tasks.models import alignment
-from medfaith.tasks.models.aligners import Alignment
-from medfaith.tasks.models.alignment import AlignmentLM, load_aligner
-from medfaith.tasks.models.contrastive import ContrastiveLM
+from medfaith.tasks.models.alignment import lm as alignment
+from medfaith.tasks.models.alignment.aligners import Alignment
+from medfaith.tasks.models.alignment.lm import AlignmentLM, load_aligner
+from medfaith.tasks.models.contrastive.lm import ContrastiveLM
 from tests.tasks import tiny_gloria
 from tests.tasks.tiny_contrastive import PROMPTS
 from tests.tasks.tiny_gloria import SENTENCES
@@ -223,7 +223,7 @@ def test_arguments_that_are_none(options, message):
 def test_the_protocol_imports_without_torch():
     code = (
         "import sys; sys.modules.update(torch=None, transformers=None, torchvision=None)\n"
-        "from medfaith.tasks.models.alignment import load_aligner\n"
+        "from medfaith.tasks.models.alignment.lm import load_aligner\n"
         "from medfaith.loaders.errors import MedfaithError\n"
         "try:\n    load_aligner('gloria:x', device='cpu')\n"
         "except MedfaithError as error:\n    print(error)"

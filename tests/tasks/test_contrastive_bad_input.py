@@ -7,7 +7,7 @@ import transformers
 
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain.reader import HeatmapReader
-from medfaith.tasks.models.contrastive import ContrastiveLM
+from medfaith.tasks.models.contrastive.lm import ContrastiveLM
 from medfaith.tasks.models.image_lm import parse_batch_size
 from medfaith.tasks.models.model_names import strip_folder
 from tests.tasks import tiny_contrastive

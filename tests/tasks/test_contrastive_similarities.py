@@ -10,7 +10,7 @@ import torch
 import transformers
 from captum.attr import LayerGradCam
 
-from medfaith.tasks.models.contrastive import ContrastiveLM, predicted, tied
+from medfaith.tasks.models.contrastive.lm import ContrastiveLM, predicted, tied
 from tests.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS
 
 

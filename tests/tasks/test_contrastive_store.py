@@ -14,8 +14,8 @@ from PIL import Image
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.explain.geometry import to_frame
 from medfaith.tasks.explain.store import open_store
-from medfaith.tasks.models import contrastive_encoders
-from medfaith.tasks.models.contrastive import ContrastiveLM
+from medfaith.tasks.models.contrastive import encoders as contrastive_encoders
+from medfaith.tasks.models.contrastive.lm import ContrastiveLM
 from tests.tasks import tiny_contrastive
 from tests.tasks.tiny_contrastive import CLASSES, FAMILIES, FRAMES, PROMPTS, build_requests, frame, generate_replies
 

@@ -13,7 +13,7 @@ from scipy import ndimage
 from medfaith.loaders import images, rle
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.controls import CONTROLS, DONORS
-from medfaith.tasks.models.hf_vlm import HFVisionLM
+from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from tests.tasks.evaluating import evaluate, load, record_images
 from tests.tasks.tiny_models import PLACEHOLDER
 

@@ -19,7 +19,7 @@ from lm_eval.tasks import TaskManager
 from medfaith import tasks
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.models.chat_form import read
-from medfaith.tasks.models.hf_vlm import HFVisionLM
+from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from medfaith.tasks.outcomes import is_cut
 from tests.tasks.evaluating import load
 from tests.tasks.server_scene import serving, texts_of

@@ -14,7 +14,7 @@ from scipy.special import log_softmax
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.decoding import highlight, logits, noise
 from medfaith.tasks.decoding.decoders import choose
-from medfaith.tasks.models.decoded_vlm import fit_bias
+from medfaith.tasks.models.vlm.decoded_vlm import fit_bias
 
 
 def test_a_weight_is_a_key_that_stands_there_more_often():

@@ -25,10 +25,10 @@ from medfaith.tasks.decoding import highlight
 from medfaith.tasks.decoding.decoders import DECODERS, choose
 from medfaith.tasks.decoding.noise import add_noise
 from medfaith.tasks.heal.localization import read_reply
-from medfaith.tasks.models import decoded_vlm
-from medfaith.tasks.models.explained_vlm import ExplainedVLM
-from medfaith.tasks.models.families import Seen, claimed, compute_tiles, families
-from medfaith.tasks.models.hf_vlm import HFVisionLM
+from medfaith.tasks.models.vlm import decoded_vlm
+from medfaith.tasks.models.vlm.explained_vlm import ExplainedVLM
+from medfaith.tasks.models.vlm.families import Seen, claimed, compute_tiles, families
+from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from tests.tasks import asking
 from tests.tasks.asking import noise
 from tests.tasks.test_families import ALIKE, FILES, SIZES, TINY, get_family, list_kinds

@@ -23,9 +23,14 @@ from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import HeatmapStore, open_store
 from medfaith.tasks.explain.token_cam import token_cam
 from medfaith.tasks.heal.localization import read_reply as read_localized
-from medfaith.tasks.models.explained_vlm import ExplainedVLM, compute_token_offsets, find_class_spans, find_span_tokens
-from medfaith.tasks.models.families import image_tokens
-from medfaith.tasks.models.weights import hash_weights
+from medfaith.tasks.models.vlm.explained_vlm import (
+    ExplainedVLM,
+    compute_token_offsets,
+    find_class_spans,
+    find_span_tokens,
+)
+from medfaith.tasks.models.vlm.families import image_tokens
+from medfaith.tasks.models.vlm.weights import hash_weights
 from medfaith.tasks.wrong_lung.adapter import ATTENTION
 from medfaith.tasks.wrong_lung.adapter import read_reply as read_sentence_reply
 from tests.tasks import tiny_models

@@ -1,4 +1,4 @@
-"""Every family of tasks/models/families: answers, option scores and heatmaps of a tiny model of its class.
+"""Every family of tasks/models/vlm/families: answers, option scores and heatmaps of a tiny model of its class.
 
 The reference is transformers' own generation, token by token, for each row separately.
 """
@@ -23,10 +23,10 @@ from medfaith.models import rows
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.explain.tiles import CHANNELS, Tile, bounds, compose, select_channel
 from medfaith.tasks.explain.token_cam import get_decoder_layers, get_reading_layers
-from medfaith.tasks.models import families
 from medfaith.tasks.models.chat_form import Reply
-from medfaith.tasks.models.explained_vlm import ExplainedVLM
-from medfaith.tasks.models.families import Family, Seen
+from medfaith.tasks.models.vlm import families
+from medfaith.tasks.models.vlm.explained_vlm import ExplainedVLM
+from medfaith.tasks.models.vlm.families import Family, Seen
 from medfaith.tasks.outcomes import ANSWERED
 from tests.tasks.asking import asked, noise, scored
 

@@ -11,7 +11,7 @@ from PIL import Image
 from medfaith.cli import main
 from medfaith.loaders import images
 from medfaith.tasks.contrabench import fewshot, prompts
-from medfaith.tasks.models.hf_vlm import HFVisionLM
+from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from tests.builders.files import root_words, rows_of
 from tests.tasks.evaluating import evaluate, load, record_images
 from tests.tasks.tiny_models import PLACEHOLDER

@@ -12,7 +12,7 @@ from medfaith.tasks.models import first_answers
 from medfaith.tasks.models.advice import FEW
 from medfaith.tasks.models.chat_form import Reply
 from medfaith.tasks.models.first_answers import FirstAnswers, is_unread, read_outcome
-from medfaith.tasks.models.server import ServerLM
+from medfaith.tasks.models.server.lm import ServerLM
 from medfaith.tasks.outcomes import ANSWERED, CUT, EMPTY, FILTERED, UNANSWERED
 from tests.chat import chat_server
 from tests.declined import DECLINED

@@ -16,9 +16,9 @@ from scipy.special import softmax
 from torchvision.models.resnet import Bottleneck, ResNet
 
 from medfaith.evaluate_metrics.localization.input_view import window
-from medfaith.tasks.models import gloria_image, gloria_text
-from medfaith.tasks.models.gloria import GloriaAligner, GloriaModel, load_gloria
-from medfaith.tasks.models.gloria_text import Sentence
+from medfaith.tasks.models.alignment import gloria_image, gloria_text
+from medfaith.tasks.models.alignment.gloria import GloriaAligner, GloriaModel, load_gloria
+from medfaith.tasks.models.alignment.gloria_text import Sentence
 from tests.tasks import tiny_gloria
 from tests.tasks.tiny_contrastive import frame
 from tests.tasks.tiny_gloria import SENTENCES

@@ -15,8 +15,8 @@ import transformers
 from torchvision.models import resnet50
 
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models import gloria as released
-from medfaith.tasks.models.gloria import GloriaAligner, GloriaModel, load_gloria
+from medfaith.tasks.models.alignment import gloria as released
+from medfaith.tasks.models.alignment.gloria import GloriaAligner, GloriaModel, load_gloria
 from tests.tasks import tiny_gloria
 
 

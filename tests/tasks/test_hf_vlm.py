@@ -20,7 +20,7 @@ from medfaith.loaders.errors import InputError
 from medfaith.reporting.write import write_report
 from medfaith.tasks.contrabench.option_scores import choices, concept_texts
 from medfaith.tasks.lazy_images import LazyImages
-from medfaith.tasks.models.hf_vlm import HFVisionLM
+from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from tests.builders.files import root_words
 from tests.reporting.report_logs import rows_of
 from tests.tasks.asking import asked, noise, scored

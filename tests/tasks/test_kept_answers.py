@@ -25,9 +25,9 @@ from medfaith.eval import with_store
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.models.answer_store import AnswerStore, Kept
 from medfaith.tasks.models.chat_form import Reply
-from medfaith.tasks.models.explained_vlm import ExplainedVLM
-from medfaith.tasks.models.hf_vlm import HFVisionLM
-from medfaith.tasks.models.weights import hash_weights
+from medfaith.tasks.models.vlm.explained_vlm import ExplainedVLM
+from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
+from medfaith.tasks.models.vlm.weights import hash_weights
 from tests.builders.files import root_words
 from tests.tasks import asking
 from tests.tasks.asking import scored, shade

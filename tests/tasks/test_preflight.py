@@ -19,7 +19,7 @@ from medfaith.eval import with_host
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import preflight
 from medfaith.tasks.index import chosen
-from medfaith.tasks.models import server_access
+from medfaith.tasks.models.server import access as server_access
 from tests.builders.files import root_words
 from tests.chat import chat_server
 from tests.tasks.evaluating import load

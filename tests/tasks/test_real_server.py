@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import pytest
 from lm_eval.api.instance import Instance
 
-from medfaith.tasks.models.hf_vlm import HFVisionLM
-from medfaith.tasks.models.server import ServerLM
+from medfaith.tasks.models.server.lm import ServerLM
+from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from tests.chat import chat_server
 from tests.tasks.asking import asked, noise
 from tests.tasks.server_scene import texts_of

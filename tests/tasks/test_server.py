@@ -20,8 +20,8 @@ from medfaith.loaders import images
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.lazy_images import LazyImages
-from medfaith.tasks.models import server_access
 from medfaith.tasks.models.answer_counts import tally, warn_unanswered
+from medfaith.tasks.models.server import access as server_access
 from tests.builders.files import root_words
 from tests.tasks.asking import asked, shade
 from tests.tasks.evaluating import evaluate, load, samples_of

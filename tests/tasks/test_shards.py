@@ -228,7 +228,7 @@ def test_every_patient_is_in_one_shard(patients, n_shards):
 
 def test_more_processes_than_rows_are_refused(halves, scenes, tmp_path, monkeypatch, capsys):
     """lm-eval would wait forever for the process without a row."""
-    monkeypatch.setattr("medfaith.tasks.models.baselines.Oracle.world_size", 29)
+    monkeypatch.setattr("medfaith.tasks.models.reference.baselines.Oracle.world_size", 29)
     options = [*scenes("contrabench"), "--tasks", PRESENCE, "--model", "oracle"]
     assert ask(options, tmp_path, "1/2") == 2
     assert f"medfaith: {PRESENCE}: this shard has 28 rows, and 29 processes would share them" in capsys.readouterr().err

@@ -9,8 +9,8 @@ import torch
 import transformers
 
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models import surgvlp
-from medfaith.tasks.models.contrastive import ContrastiveLM
+from medfaith.tasks.models.contrastive import surgvlp
+from medfaith.tasks.models.contrastive.lm import ContrastiveLM
 
 
 @pytest.fixture

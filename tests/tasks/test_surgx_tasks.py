@@ -22,7 +22,7 @@ from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import HeatmapStore, open_store
-from medfaith.tasks.models.frame_maps import KINDS
+from medfaith.tasks.models.reference.frame_maps import KINDS
 from medfaith.tasks.surgx import adapter
 from tests.tasks.evaluating import Says, baseline, evaluate, figures, load
 

@@ -38,7 +38,7 @@ from medfaith.tasks.contrabench import fewshot
 from medfaith.tasks.contrabench import rows as contrabench
 from medfaith.tasks.contrabench.prompts import b0, target
 from medfaith.tasks.heal import rows as heal
-from medfaith.tasks.models.baselines import Oracle
+from medfaith.tasks.models.reference.baselines import Oracle
 from medfaith.tasks.surgx import rows as surgx
 from medfaith.tasks.surgx.prompts import LISTS, QUESTIONS
 from medfaith.tasks.wordings import (

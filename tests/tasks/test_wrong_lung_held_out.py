@@ -11,7 +11,7 @@ import pytest
 
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models import gloria_image
+from medfaith.tasks.models.alignment import gloria_image
 from medfaith.tasks.wrong_lung import rows
 from tests.builders.files import rows_of
 from tests.tasks import tiny_gloria

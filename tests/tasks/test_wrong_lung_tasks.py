@@ -19,7 +19,7 @@ from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import HeatmapStore, open_store
 from medfaith.tasks.lazy_images import LazyImages
-from medfaith.tasks.models.sentence_maps import KINDS, attention
+from medfaith.tasks.models.reference.sentence_maps import KINDS, attention
 from medfaith.tasks.wrong_lung import adapter
 from medfaith.tasks.wrong_lung import rows as documents
 from tests.builders.files import root_words, rows_of

@@ -172,7 +172,7 @@ def save_families(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def load_families(arguments: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    from medfaith.tasks.models.contrastive import ContrastiveLM
+    from medfaith.tasks.models.contrastive.lm import ContrastiveLM
 
     return {family: ContrastiveLM(**arguments[family], batch_size=2, device="cpu") for family in FAMILIES}
 

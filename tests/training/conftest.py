@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 from medfaith import cli
 from medfaith.builders import wrong_lung
 from medfaith.loaders.phantom import chest_imagenome, mimic_cxr
-from medfaith.tasks.models import gloria_image
+from medfaith.tasks.models.alignment import gloria_image
 from medfaith.training import data as training_data
 from medfaith.training.data import Data
 from medfaith.training.texts import word_list

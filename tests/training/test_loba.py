@@ -25,8 +25,8 @@ from medfaith.loaders.errors import InputError
 from medfaith.tasks.decoding.loba import model, predict
 from medfaith.tasks.decoding.loba.encode import SEG, Encoder, Example
 from medfaith.tasks.heal.localization import read_reply
-from medfaith.tasks.models.hf_vlm import HFVisionLM
-from medfaith.tasks.models.prompt_inputs import IGNORED
+from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
+from medfaith.tasks.models.vlm.prompt_inputs import IGNORED
 from medfaith.training.loba import losses, rows, train
 from medfaith.training.loba.rows import Examples
 from tests.builders.files import edited

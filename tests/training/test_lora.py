@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 
 from medfaith.cli import main
 from medfaith.loaders.atomic import atomic_folder
-from medfaith.tasks.models.hf_vlm import HFVisionLM
-from medfaith.tasks.models.prompt_inputs import IGNORED, answer, append_answer, make_batch, question
-from medfaith.tasks.models.trainable import load_vlm
+from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
+from medfaith.tasks.models.vlm.prompt_inputs import IGNORED, answer, append_answer, make_batch, question
+from medfaith.tasks.models.vlm.trainable import load_vlm
 from medfaith.training.lora.rows import examples
 from medfaith.training.lora.train import adapted
 from medfaith.training.settings import Lora

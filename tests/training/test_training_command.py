@@ -16,7 +16,7 @@ from PIL import Image
 from transformers import BertModel
 
 from medfaith.tasks import row_store
-from medfaith.tasks.models.gloria import GloriaAligner, load_gloria
+from medfaith.tasks.models.alignment.gloria import GloriaAligner, load_gloria
 from medfaith.training.data import GOLD, REPOSITORY, SILVER, SPLITS
 
 LIMIT = 80

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from medfaith.loaders.errors import ImageError, InputError
 from medfaith.loaders.images import open_image
-from medfaith.tasks.models import gloria_image
+from medfaith.tasks.models.alignment import gloria_image
 from medfaith.tasks.row_store import read
 from medfaith.training import views as training_views
 from medfaith.training.data import REPOSITORY, SILVER, SPLITS, Example, by_patient

@@ -12,8 +12,8 @@ from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet
 from transformers import BertConfig, BertModel, ResNetConfig, ResNetModel, RobertaConfig, RobertaModel
 
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models.gloria import load_gloria
-from medfaith.tasks.models.gloria_text import tokenize
+from medfaith.tasks.models.alignment.gloria import load_gloria
+from medfaith.tasks.models.alignment.gloria_text import tokenize
 from medfaith.training.encoders import load_bert, load_resnet
 from medfaith.training.run import start
 from tests.training.conftest import SIDE

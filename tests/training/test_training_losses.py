@@ -8,8 +8,8 @@ import torch
 from transformers.models.clip.modeling_clip import image_text_contrastive_loss
 
 from medfaith.evaluate_metrics.localization.input_view import mask, scores, window
-from medfaith.tasks.models.gloria import GloriaModel
-from medfaith.tasks.models.gloria_text import tokenize
+from medfaith.tasks.models.alignment.gloria import GloriaModel
+from medfaith.tasks.models.alignment.gloria_text import tokenize
 from medfaith.training import losses
 from medfaith.training.data import Example, regions
 from tests.tasks import tiny_gloria

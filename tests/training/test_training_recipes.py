@@ -9,7 +9,7 @@ import pytest
 import transformers
 
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models.gloria_text import tokenize
+from medfaith.tasks.models.alignment.gloria_text import tokenize
 from medfaith.training.data import Example, select
 from medfaith.training.recipes import RECIPES, SHOTS, Recipe
 from medfaith.training.texts import entities, sentences, tokens, word_list

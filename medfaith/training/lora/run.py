@@ -9,7 +9,7 @@ from typing import Any
 
 from medfaith.eval import builds_in
 from medfaith.tasks.models.model_names import strip_folder
-from medfaith.tasks.models.trainable import load_vlm
+from medfaith.tasks.models.vlm.trainable import load_vlm
 
 from ..device import select_device
 from ..settings import Lora, Settings

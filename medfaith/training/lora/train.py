@@ -15,8 +15,8 @@ import transformers
 
 from medfaith.loaders.atomic import atomic_folder
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models.prompt_inputs import Tensors, answer, append_answer, make_batch, question
-from medfaith.tasks.models.trainable import find_linear_layers
+from medfaith.tasks.models.vlm.prompt_inputs import Tensors, answer, append_answer, make_batch, question
+from medfaith.tasks.models.vlm.trainable import find_linear_layers
 
 from ..checkpoints import (
     ShowProgress,

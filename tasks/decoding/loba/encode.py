@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ...models.prompt_inputs import Tensors, answer, append_answer, make_batch, question
+from ...models.vlm.prompt_inputs import Tensors, answer, append_answer, make_batch, question
 
 SEG = "<SEG>"
 UPSCALED = 4  # pixels of SAM's mask decoder per side of a patch

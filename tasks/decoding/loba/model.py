@@ -20,8 +20,8 @@ from torch import nn
 
 from ....loaders.errors import InputError
 from ...models.model_names import format_few, strip_folder
-from ...models.prompt_inputs import Tensors
-from ...models.trainable import find_linear_layers, load_vlm, make_loading_error
+from ...models.vlm.prompt_inputs import Tensors
+from ...models.vlm.trainable import find_linear_layers, load_vlm, make_loading_error
 from .encode import SEG, Encoder
 
 ADAPTER, SEGMENTER = "adapter", "segmenter.safetensors"

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from ...models.prompt_inputs import Tensors, append_tokens
+from ...models.vlm.prompt_inputs import Tensors, append_tokens
 from .model import Loba
 
 

@@ -1,4 +1,4 @@
-"""Tiny models of each family (tasks/models/families), in a file of the same name.
+"""Tiny models of each family (tasks/models/vlm/families), in a file of the same name.
 
 Attributes:
     TINY: Functions that save a tiny model, by model_type.

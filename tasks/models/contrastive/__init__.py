@@ -1,0 +1,1 @@
+"""`medfaith-contrastive`: models like CLIP that compare a frame with texts."""

@@ -1,0 +1,1 @@
+"""Models of known behaviour: baselines without an image, and models that look at the synthetic images."""

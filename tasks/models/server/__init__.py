@@ -1,0 +1,1 @@
+"""`medfaith-server`: models behind an OpenAI-compatible server."""

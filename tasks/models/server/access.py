@@ -1,0 +1,269 @@
+"""Checks before a server is asked: its location, the licences of the data, its key and its model."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+from ....loaders import sources
+from ....loaders.errors import InputError, MedfaithError
+
+KEY = "OPENAI_API_KEY"
+REFUSALS = (401, 403)  # status codes that refuse a key
+GONE = (429, 502, 503, 504)  # too many requests; a gateway without a server
+# Fields of a listed model that are stable between calls, unlike its creation time.
+VERSION = ("root", "parent", "revision", "fingerprint", "digest", "meta")
+
+
+def parse_host(base_url: str) -> str:
+    """Parse the host of an endpoint.
+
+    Args:
+        base_url: URL of the endpoint.
+
+    Returns:
+        The host without port.
+
+    Raises:
+        InputError: The URL is not an http(s) address, or holds a password.
+    """
+    url = urlsplit(base_url)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise InputError("base_url", f"is {base_url!r}", expected="an address such as http://127.0.0.1:8000/v1")
+    if url.username or url.password:
+        raise InputError("base_url", "holds a password", action=f"put the key into the variable {KEY}")
+    return url.hostname
+
+
+def is_third_party(host: str) -> bool:
+    """Check whether a host is outside of this machine and of private networks. Unresolved names count as outside.
+
+    Args:
+        host: Name or address of the host.
+
+    Returns:
+        True if one of its addresses is not private, or if the name cannot be resolved.
+    """
+    try:
+        address_info = socket.getaddrinfo(host, None)
+    except OSError:
+        return True
+    addresses = [ipaddress.ip_address(str(address[0]).split("%")[0]) for *_, address in address_info]
+    return not all(address.is_loopback or address.is_private for address in addresses)
+
+
+def check_named(third_party: str | None, send_images_to: str | None) -> None:
+    """Check that a third party is the host that the user named to receive images.
+
+    Args:
+        third_party: The third party's host, or None.
+        send_images_to: The host that the user named, or None.
+
+    Raises:
+        InputError: The hosts differ.
+    """
+    if third_party and send_images_to != third_party:
+        raise InputError(
+            "base_url",
+            f"{third_party} is no machine of yours or of a private network",
+            expected=f"--send-images-to {third_party}, if images may go there"
+            + (f"; it is {send_images_to}" if send_images_to else ""),
+            action=f"add --send-images-to {third_party} (plain lm_eval: send_images_to={third_party} in the "
+            "--model_args of medfaith-server), or serve the model on a machine of your own",
+        )
+
+
+def check_licences(source_ids: Iterable[str], host: str, permitted: Iterable[str]) -> None:
+    """Check that the terms of all sources let their images and words go to a third party.
+
+    Args:
+        source_ids: Ids of the sources.
+        host: Host of the third party.
+        permitted: Ids of sources whose owner permitted the transfer to the user.
+
+    Raises:
+        InputError: A source's terms forbid it.
+    """
+    for source_id in sorted(set(source_ids) - set(permitted)):
+        entry = sources.source(source_id)
+        if not entry.third_parties:
+            raise InputError(
+                f"source {source_id}",
+                f"its terms do not let its data go to a third party such as {host}",
+                expected=f"a server of your own: {entry.terms} ({entry.licence_url})",
+                action="serve the model on a machine of your own; or, if whoever owns the source has given you "
+                f"permission, add --i-have-permission {source_id} (plain lm_eval: i_have_permission={source_id} in the "
+                "--model_args of medfaith-server)",
+            )
+
+
+class Outage:
+    """Detects an outage of a server: a number of consecutive rows without any reply, each after its retries.
+
+    The number is three times the concurrency, so that a short failure of all active requests does not end the run, and
+    at least ten. An outage never ends.
+
+    Args:
+        concurrency: Maximum number of concurrent requests.
+    """
+
+    def __init__(self, concurrency: int) -> None:
+        self._limit, self._n_failures, self._last_error = max(10, 3 * concurrency), 0, ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the server is unavailable."""
+        return self._n_failures >= self._limit
+
+    def describe(self, base_url: str) -> str:
+        """Describe the outage and what to do.
+
+        Args:
+            base_url: URL of the endpoint.
+
+        Returns:
+            The message, or "" without an outage.
+        """
+        return (
+            f"{base_url} gave nothing to {self._limit} rows in a row ({self._last_error}); the rows that are left are "
+            "not asked\n  what to do: start the server and run the same command again"
+            if self.is_over
+            else ""
+        )
+
+    def update(self, error: Exception | None) -> None:
+        """Update with the result of a request.
+
+        A server is unavailable if it cannot be reached, times out, or reports that it or the user's quota is exhausted.
+        All other errors count as replies.
+
+        Args:
+            error: Error of the request, or None for a reply.
+        """
+        import openai
+
+        is_unavailable = isinstance(error, openai.APIConnectionError) or getattr(error, "status_code", 0) in GONE
+        if is_unavailable:
+            self._last_error = f"{type(error).__name__}: {error}"[:200]
+        if not self.is_over:
+            self._n_failures = self._n_failures + 1 if is_unavailable else 0
+
+
+def is_logprobs_refusal(error: Any) -> bool:
+    """Check whether a response refuses log-probabilities of tokens.
+
+    Args:
+        error: The response (`openai.APIStatusError`).
+
+    Returns:
+        True if the status is 400 or 422 and the message names log-probabilities.
+    """
+    fields = (error.param, error.message)
+    return error.status_code in (400, 422) and any("logprob" in str(field).lower() for field in fields)
+
+
+def make_logprobs_error(base_url: str, reason: str) -> InputError:
+    """Build the error for an endpoint without log-probabilities of tokens.
+
+    Args:
+        base_url: URL of the endpoint.
+        reason: Reason, such as the server's message.
+
+    Returns:
+        The error, to raise.
+    """
+    return InputError(
+        base_url,
+        f"gives no probabilities of tokens ({reason})",
+        expected="logprobs with the likeliest tokens",
+        action="lower top_logprobs in --model_args, if the endpoint lists fewer; or run a task that asks for an "
+        "answer, such as medfaith_contrabench; or serve the model with vLLM, SGLang or llama.cpp",
+    )
+
+
+def look_up(base_url: str, key: str, model: str, tokens_name: str, max_retries: int) -> dict[str, Any]:
+    """Fetch the version of a model from the server, without sending an image.
+
+    If the server does not list the model, the model is asked to say one word.
+
+    Args:
+        base_url: URL of the endpoint.
+        key: API key.
+        model: Name of the model.
+        tokens_name: The endpoint's name of the token limit.
+        max_retries: Maximum number of retries.
+
+    Returns:
+        Stable fields of the listed model, or `{}`.
+
+    Raises:
+        InputError: The server does not answer, or refuses the key or the model.
+    """
+    import openai
+
+    with openai.OpenAI(base_url=base_url, api_key=key, max_retries=0) as client:
+        try:
+            response: Any = client.get("/models", cast_to=object, options={"follow_redirects": False})
+        except openai.APIStatusError as error:
+            if error.status_code in REFUSALS:
+                refuse_key(error, base_url, model)
+            response = None
+        except openai.APIConnectionError as error:
+            raise _make_connection_error(base_url, error) from error
+        entries = response.get("data") if isinstance(response, dict) else None
+        names = {str(entry["id"]): entry for entry in entries or () if isinstance(entry, dict) and "id" in entry}
+        if model in names:
+            return {name: names[model][name] for name in VERSION if names[model].get(name) is not None}
+        body: Any = {"model": model, "messages": [{"role": "user", "content": "Say Yes."}], tokens_name: 16}
+        retrying_client = client.with_options(max_retries=max_retries)
+        try:
+            retrying_client.post("/chat/completions", body=body, cast_to=object, options={"follow_redirects": False})
+        except openai.APIStatusError as error:
+            if error.status_code in REFUSALS:
+                refuse_key(error, base_url, model)
+            raise _make_model_error(base_url, model, f"{error.status_code}: {error.message}", [*names]) from error
+        except openai.APIConnectionError as error:
+            raise _make_connection_error(base_url, error) from error
+    return {}
+
+
+def refuse_key(error: Any, base_url: str, model: str) -> NoReturn:
+    """Raise InputError for a response that refuses the key.
+
+    Args:
+        error: The response (`openai.APIStatusError`).
+        base_url: URL of the endpoint.
+        model: Name of the model.
+
+    Returns:
+        Nothing.
+
+    Raises:
+        InputError: Always.
+    """
+    raise InputError(
+        base_url,
+        f"refuses the key ({error.status_code}: {error.message})",
+        expected=f"a key in the variable {KEY} that may use {model}",
+        action=f"set {KEY}; a server without keys needs none",
+    ) from error
+
+
+def _make_model_error(base_url: str, model: str, reason: str, names: list[str]) -> InputError:
+    expected = f"one of {', '.join(names[:20])}" if names else "the name under which the server serves it"
+    return InputError(
+        base_url, f"has no model {model!r} ({reason})", expected=expected, action="correct model=NAME in --model_args"
+    )
+
+
+def _make_connection_error(base_url: str, error: Exception) -> MedfaithError:
+    cause = error.__cause__ or error
+    return InputError(
+        base_url,
+        f"does not answer ({type(cause).__name__}: {cause})",
+        expected="a server that speaks chat completions",
+        action="start the server, or correct base_url in --model_args (with /v1 at its end)",
+    )

@@ -1,0 +1,125 @@
+"""Scores of option letters by a server: the log-probabilities of the likeliest first tokens of its answer.
+
+A chat endpoint returns only the likeliest tokens at each position (`logprobs`), not the probability of a given text.
+Therefore each option is scored by its letter, and one request scores all letters of a row.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...outcomes import ANSWERED, EMPTY, FILTERED, REFUSED
+from .. import chat_form
+from ..chat_form import Reply
+from .access import make_logprobs_error
+
+LEAST = -9999.0  # value that endpoints list for very unlikely tokens
+MARKS = string.whitespace + "▁Ġ"  # prefixes of a word in a token, including a vocabulary's symbols for a space
+
+
+def build_settings(n_listed: int, tokens_name: str, seed: int | None) -> dict[str, Any]:
+    """Build the settings of a request for one token and the likeliest alternatives.
+
+    Args:
+        n_listed: Number of listed tokens.
+        tokens_name: The endpoint's name of the token limit.
+        seed: Seed of the request, or None.
+
+    Returns:
+        The settings, as `chat_form.build_settings`.
+    """
+    return chat_form.build_settings({"max_gen_toks": 1, "logprobs": True, "top_logprobs": n_listed}, tokens_name, seed)
+
+
+def is_letter(continuation: str) -> bool:
+    """Check whether a continuation is an option letter, possibly with white space.
+
+    Args:
+        continuation: The continuation.
+
+    Returns:
+        True for one upper-case letter from A to Z.
+    """
+    text = continuation.strip()
+    return len(text) == 1 and text in string.ascii_uppercase
+
+
+def read(body: Any, base_url: str) -> Reply:
+    """Read a reply whose text becomes JSON: token -> log-probability in nats, for the likeliest first tokens.
+
+    Filtered answers, refusals and answers without text (all tokens are reasoning) list no tokens.
+
+    Args:
+        body: Body of the response.
+        base_url: URL of the endpoint.
+
+    Returns:
+        The reply; its outcome is EMPTY if no token is listed.
+
+    Raises:
+        InputError: The answer has text but no log-probabilities.
+        ValueError: The body is not a chat completion.
+    """
+    reply = chat_form.read(body)
+    if reply.outcome in (FILTERED, REFUSED):
+        return reply
+    try:
+        content = (body["choices"][0].get("logprobs") or {}).get("content") or [{}]
+        tokens = content[0].get("top_logprobs") or ([content[0]] if content[0] else [])
+        logprobs = {str(token["token"]): float(token["logprob"]) for token in tokens}
+    except (KeyError, IndexError, TypeError, AttributeError) as error:
+        raise ValueError(f"{str(body)[:200]!r} is no chat completion with logprobs") from error
+    if not logprobs and reply.text.strip():
+        raise make_logprobs_error(base_url, f"the answer {reply.text[:50]!r} has none")
+    return reply._replace(outcome=ANSWERED if logprobs else EMPTY, text=json.dumps(logprobs))
+
+
+def score_letters(likeliest: Mapping[str, float], letters: Sequence[str]) -> list[float]:
+    """Compute the log-probability of each letter, in nats.
+
+    Tokens that differ from a letter only in white space add up. The score of an unlisted letter is NaN: its probability
+    is at most the lowest listed one, so the likeliest letter is known, but the difference to it is not.
+
+    Args:
+        likeliest: Log-probability by token.
+        letters: The letters.
+
+    Returns:
+        A score for each letter, in the same order.
+
+    >>> [round(score, 3) for score in score_letters({"A": -0.5, " A": -2.5, "The": -3.0}, ["A", "B"])]
+    [-0.373, nan]
+    """
+    probabilities: dict[str, list[float]] = {}
+    for token, logprob in likeliest.items():
+        if logprob > LEAST:
+            probabilities.setdefault(token.strip(MARKS), []).append(math.exp(logprob))
+    return [math.log(math.fsum(probabilities[letter])) if letter in probabilities else math.nan for letter in letters]
+
+
+def describe_missing(rows: Sequence[Sequence[float]]) -> str:
+    """Describe how many rows list no option letter, or only some, and what to do.
+
+    Args:
+        rows: Scores of the letters of each row.
+
+    Returns:
+        The message, or "" if all letters are listed.
+    """
+    is_listed = [[not math.isnan(score) for score in row] for row in rows]
+    n_none, n_some = sum(not any(row) for row in is_listed), sum(any(row) and not all(row) for row in is_listed)
+    if not n_none + n_some:
+        return ""
+    message = (
+        f"of {len(rows):,} rows, {n_none:,} list no letter of an option, and {n_some:,} only some letters of theirs"
+    )
+    if n_none > len(rows) / 2:
+        message += (
+            "; a model that thinks first, or begins with other words, has no scores of letters. What to do: switch "
+            "thinking off on the server, or run medfaith_contrabench"
+        )
+    return message

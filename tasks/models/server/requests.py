@@ -1,0 +1,176 @@
+"""Concurrent requests of a run to a server; each reply is stored as it arrives.
+
+A row's images are encoded shortly before its request is sent, so that memory holds the images of about `concurrency`
+rows, whatever the number of rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from lm_eval.api.instance import Instance
+
+from ...outcomes import FILTERED, UNANSWERED
+from ..answer_store import AnswerStore, hash_facts
+from ..chat_form import FILTERS, Encoding, Picture, Reply, Turn, build_messages, encode_picture, get_turns
+from ..image_lm import get_images, row_id
+from . import access
+
+AHEAD = 8  # active requests per row whose images are encoded ahead
+LONGEST_REASON = 500  # characters of an error
+
+
+class Endpoint(NamedTuple):
+    """Address and settings of a server.
+
+    Attributes:
+        url: URL of the endpoint.
+        model: Name of the model.
+        key: API key.
+        identity: Properties that distinguish the model from other models.
+        encoding: Encoding of images.
+        concurrency: Maximum number of concurrent requests.
+        max_retries: Maximum number of retries per request.
+        timeout: Timeout of a request in seconds.
+    """
+
+    url: str
+    model: str
+    key: str
+    identity: Mapping[str, Any]
+    encoding: Encoding
+    concurrency: int
+    max_retries: int
+    timeout: float
+
+
+class Question(NamedTuple):
+    """One request.
+
+    Attributes:
+        request: The request of lm-eval.
+        settings: Settings of the HTTP request.
+        read: Function that reads the reply in a response's body.
+        stops: Stop strings of the reply.
+        repeat: The request's number among its copies.
+    """
+
+    request: Instance
+    settings: Mapping[str, Any]
+    read: Callable[[Any], Reply]
+    stops: Sequence[str] = ()
+    repeat: int = 0
+
+    @property
+    def turns(self) -> list[Turn]:
+        """Turns of the prompt."""
+        return get_turns(cast(Any, self.request.args)[0])
+
+
+async def ask(
+    endpoint: Endpoint,
+    questions: Iterable[Question],
+    store: AnswerStore,
+    take: Callable[[int, Question, Reply, bool], None],
+) -> access.Outage:
+    """Ask the questions that the store does not hold.
+
+    Args:
+        endpoint: The server.
+        questions: The questions.
+        store: Store of the replies.
+        take: Function that receives each question's index, the question, its reply, and whether the store held it, in
+            order of arrival.
+
+    Returns:
+        The outage that tells whether the server became unavailable. Later questions are unanswered and were not asked.
+
+    Raises:
+        MedfaithError: An image cannot be opened, or the server starts to refuse the key or the model.
+    """
+    import openai
+
+    http_client = openai.DefaultAioHttpClient(follow_redirects=False)  # a redirect could leave the network
+    options: Any = {"max_retries": endpoint.max_retries, "timeout": endpoint.timeout, "http_client": http_client}
+    outage = access.Outage(endpoint.concurrency)
+    pending, slots = enumerate(questions), asyncio.Semaphore(endpoint.concurrency)
+
+    async def answer_pending() -> None:
+        for index, question in pending:
+            if outage.is_over:
+                take(index, question, Reply(UNANSWERED, reason="the server was gone"), False)
+                continue
+            pictures = await asyncio.to_thread(pictures_of, question, endpoint.encoding)
+            key = _compute_key(endpoint, question, pictures)
+            stored_reply = store.get(key)
+            if stored_reply is None:
+                async with slots:
+                    reply = await _send(client, endpoint, question, pictures, outage)
+                store.put(key, reply, question.request.task_name or "", row_id(question.request))
+                take(index, question, reply, False)
+            else:
+                take(index, question, stored_reply, True)
+
+    async with openai.AsyncOpenAI(base_url=endpoint.url, api_key=endpoint.key, **options) as client:
+        n_at_once = endpoint.concurrency + endpoint.concurrency // AHEAD
+        await asyncio.gather(*(answer_pending() for _ in range(n_at_once)))
+    return outage
+
+
+def pictures_of(question: Question, encoding: Encoding) -> list[Picture]:
+    """Encode the images of a question.
+
+    Args:
+        question: The question.
+        encoding: Encoding of images.
+
+    Returns:
+        The encoded images, in the order of the placeholders.
+
+    Raises:
+        MedfaithError: An image cannot be opened.
+    """
+    images = get_images(question.request)
+    # By index: a row without images (control none) refuses iteration.
+    return [encode_picture(images[place], encoding) for place in range(len(images))]
+
+
+def _compute_key(endpoint: Endpoint, question: Question, pictures: Sequence[Picture]) -> str:
+    messages = build_messages(question.turns, [picture.digest for picture in pictures])
+    options = {"settings": question.settings, "stops": question.stops, "repeat": question.repeat}
+    return hash_facts(**endpoint.identity, messages=messages, **options)
+
+
+async def _send(
+    client: Any,
+    endpoint: Endpoint,
+    question: Question,
+    pictures: Sequence[Picture],
+    outage: access.Outage,
+) -> Reply:
+    """Send one request with its retries and return the reply. Raises as `ask`."""
+    import openai
+
+    messages = build_messages(question.turns, [picture.url for picture in pictures])
+    body = {"model": endpoint.model, "messages": messages, **question.settings}
+    try:
+        # Not `chat.completions.create`: its type checks cost as much as the request and drop unknown fields.
+        reply = question.read(await client.post("/chat/completions", body=body, cast_to=object))
+    except openai.APIStatusError as error:
+        outage.update(error)
+        if error.status_code == 401:
+            access.refuse_key(error, endpoint.url, endpoint.model)
+        if "logprobs" in question.settings and access.is_logprobs_refusal(error):
+            raise access.make_logprobs_error(endpoint.url, str(error.message)) from error
+        outcome = FILTERED if error.code in FILTERS else UNANSWERED
+        return Reply(outcome, reason=f"{error.status_code}: {error.message}"[:LONGEST_REASON])
+    except openai.APIConnectionError as error:  # includes timeouts
+        outage.update(error)
+        return Reply(UNANSWERED, reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])
+    except (openai.OpenAIError, ValueError) as error:
+        outage.update(None)
+        return Reply(UNANSWERED, reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])
+    outage.update(None)
+    return reply

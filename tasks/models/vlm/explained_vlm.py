@@ -1,0 +1,427 @@
+"""`medfaith-explained-vlm`: lm-eval's hf-multimodal with a heatmap of every class that an answer names.
+
+hf-multimodal generates the text. If the document has `classes` (SurgXBench) and `store` is set, a text search finds the
+mentions in the answer. They are mapped to the answer's tokens and explained by Grad-CAM (appendix A.3). The map of a
+class is the mean of the maps of its tokens. If the document has a `sentence` (That's the Wrong Lung!), the word yes or
+no is explained, and its map, divided by its sum, is the attention to the sentence. The same holds for a yes or no to a
+question whose document has only a reader of `heatmaps` (HEAL-MedVQA). Heatmaps go to a store on disk, and the reply
+refers to them. Other requests get plain text.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import torch
+from lm_eval.api.instance import Instance
+from lm_eval.models.hf_vlms import DEFAULT_IMAGE_PLACEHOLDER
+from lm_eval.models.utils import resize_image
+from PIL import Image
+
+from ....evaluate_metrics.reading.surgery import read_instruments, read_triplets
+from ....loaders.atomic import atomic_file
+from ....loaders.errors import InputError
+from ...explain import cleann
+from ...explain.causal_plot import draw_causal_graph
+from ...explain.geometry import Geometry
+from ...explain.store import ATTENTION, HeatmapStore, check_readers, digest_of
+from ...explain.tiles import CHANNELS, Tile, bounds, compose, select_channel
+from ...explain.token_cam import TARGETS, get_decoder_layers, get_layer, get_reading_layers, token_cam
+from ...outcomes import CUT
+from ..chat_form import Reply
+from ..image_lm import get_images, tell_outcome
+from .families import Seen, compute_tiles, require_family
+from .hf_vlm import CROSS_MASK, TOKEN_TYPES, HFVisionLM, extend_mask
+
+OBLONG = (2000, 1000)  # (width, height) of an image that every model with tiles splits
+YES_OR_NO = re.compile(r"\b(?:yes|no)\b", re.IGNORECASE)
+Span = tuple[int, int]
+
+
+class _Answer(NamedTuple):
+    """The inputs of a prompt with its generated answer, and the tokens to explain."""
+
+    inputs: dict[str, torch.Tensor]  # input_ids of shape (1, n), and the image's inputs
+    mentions: dict[str, list[list[int]]]  # class -> token positions of each mention
+
+
+class ExplainedVLM(HFVisionLM):
+    """hf-multimodal whose replies are `{"heatmaps": reference, "text": answer}`, with the heatmaps in a store.
+
+    Args:
+        pretrained: The model, as for medfaith-hf-vlm.
+        store: A folder for heatmaps. Without it, replies are plain text and nothing is explained. A row with the same
+            model, prompt and image as in the store is not computed again.
+        layer: Layer to explain (see token_cam.token_cam).
+        target: Score to explain (see token_cam.token_cam).
+        channel: For a model that splits images: whether the heatmap shows the `tiles` at their places, or the
+            `overview`, the full image at low resolution (explain.tiles).
+        causal_graphs: A folder for CLEANN's graphs (cleann.causal_graphs) of the tokens of each class's first mention.
+            The files are named as the row's heatmaps, `<folder>/<key>/<row>-<digest>.json`: {"row", "size", "window",
+            "graphs": {class: [a list of graphs per token]}}. With matplotlib, a folder next to each file has pictures
+            of the first token's graphs. Needs `store`. Slow: five graphs per token, each taking up to several seconds.
+        **kwargs: Arguments of medfaith-hf-vlm. `answers` stores plain text; explained answers are in `store`.
+
+    Raises:
+        InputError: The layer, target or channel is unknown, or causal_graphs is set without store.
+        MedfaithError: The model has no decoder layers, the places of its image tokens are unknown, or no library for
+            causal graphs is installed.
+    """
+
+    def __init__(
+        self,
+        pretrained: Any,
+        store: str | None = None,
+        layer: int = -1,
+        target: str = "logit",
+        channel: str = CHANNELS[0],
+        causal_graphs: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(pretrained, **kwargs)
+        if target not in TARGETS:
+            raise InputError("target", repr(target), expected=" or ".join(TARGETS))
+        if channel not in CHANNELS:
+            raise InputError("channel", repr(channel), expected=" or ".join(CHANNELS))
+        if causal_graphs and not store:
+            raise InputError("causal_graphs", "needs store", action="name a folder for the heatmaps, too: store=...")
+        self._layer, self._target, self._channel = layer, target, channel
+        if store:
+            # An unknown layer or family fails before the first answer.
+            get_layer(self.model, layer)
+            self._family = require_family(self.model.config)
+            self._check_tiles(for_graphs=bool(causal_graphs))
+        self._folder = Path(store).expanduser() if store else None
+        self._graph_folder = Path(causal_graphs).expanduser() if causal_graphs else None
+        self._backend = cleann.choose_backend() if causal_graphs else None
+        self._stores: dict[str, HeatmapStore] = {}
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
+        """Generate hf-multimodal's answers; explain them if `store` is set and the document has classes or a sentence.
+
+        Args:
+            requests: Requests of lm-eval.
+            disable_tqdm: Whether to hide the progress bar.
+
+        Returns:
+            The replies, in the order of the requests: JSON for explained requests, otherwise the answer's text.
+
+        Raises:
+            InputError: A document's frame has another size than its image, the image's tokens form no grid, or the
+                heatmaps are to be read from another folder than `store`.
+        """
+        if self._folder is not None:
+            check_readers((request.doc for request in requests), self._folder)
+        self._refuse_cut_images(requests)
+        plain = [n for n, request in enumerate(requests) if self._folder is None or not _is_explained(request)]
+        texts = super().generate_until([requests[n] for n in plain], disable_tqdm) if plain else []
+        replies = dict(zip(plain, texts, strict=True))
+        digests = {n: _compute_shown_digest(request) for n, request in enumerate(requests) if n not in replies}
+        for number, request_digest in digests.items():
+            stored = self._read_reply(requests[number], request_digest)
+            if stored is not None:
+                if stored.outcome:
+                    self._record(requests[number], stored)
+                replies[number] = self._format_reply(requests[number], stored.text, request_digest)
+        outcomes: dict[int, str] = {}
+        pending, same = self._select_pending(requests, digests, replies)
+        with self._start_progress(len(pending), disable_tqdm, "answering and explaining") as bar:
+            for batch in self._iterate_batches(pending):
+                generated = self._generated([request for _, request in batch])
+                for (number, request), (answer, tokens) in zip(batch, generated, strict=True):
+                    self._record(request, answer)
+                    self._explain(request, answer, tokens, digests[number])
+                    replies[number] = self._format_reply(request, answer.scored, digests[number])
+                    outcomes[number] = answer.outcome
+                    bar.update()
+        for number, first_number in same.items():
+            tell_outcome(requests[number], outcomes[first_number])
+        self._report_outcomes()
+        return [replies[same.get(number, number)] for number in range(len(requests))]
+
+    def _select_pending(
+        self, requests: Sequence[Instance], digests: Mapping[int, str], replies: Mapping[int, str]
+    ) -> tuple[list[tuple[int, Instance]], dict[int, int]]:
+        """Select the requests without a reply, each row and digest once, and map duplicates to the selected request."""
+        first_numbers: dict[tuple[str, str, str], int] = {}
+        pending, duplicates = [], {}
+        for number, request in enumerate(requests):
+            if number not in replies:
+                key = (self._store(request).key, str(cast(Any, request.doc)["id"]), digests[number])
+                if first_numbers.setdefault(key, number) == number:
+                    pending.append((number, request))
+                else:
+                    duplicates[number] = first_numbers[key]
+        return pending, duplicates
+
+    def _store(self, request: Instance) -> HeatmapStore:
+        """Return the store of the request's task: several tasks may ask about the same frame."""
+        assert self._folder is not None
+        has_sentence = "sentence" in cast(Any, request.doc)
+        # All tasks ask about sentences in the same way, and seven tasks share each original.
+        task = "sentences" if has_sentence else request.task_name or ""
+        if task not in self._stores:
+            self._stores[task] = HeatmapStore(self._folder, self._identity(task), exact=has_sentence)
+        return self._stores[task]
+
+    def _identity(self, task: str) -> dict[str, Any]:
+        n_layers = len(get_reading_layers(self.model))
+        return {
+            "model": "medfaith-explained-vlm",
+            **self._facts,
+            "preprocessing": json.loads(self.processor.image_processor.to_json_string()),
+            "explainer": {
+                "name": "token Grad-CAM",
+                "layer": self._layer % n_layers - n_layers,
+                "target": self._target,
+                "channel": self._channel,
+            },
+            "task": task,
+        }
+
+    def _read_reply(self, request: Instance, digest: str) -> Reply | None:
+        """Read the stored answer of a row. Its outcome is "" if an earlier version wrote it without outcome."""
+        store, row = self._store(request), str(request.doc["id"])
+        path = self._get_graph_path(request, digest)
+        if not store.has(row, digest) or (path and not path.is_file()):
+            return None
+        extra = store.read(row, digest).extra
+        return Reply(extra.get("outcome", ""), extra["text"])
+
+    def _format_reply(self, request: Instance, text: str, digest: str) -> str:
+        """Format the reply with the reference to its heatmaps."""
+        return json.dumps({"heatmaps": self._store(request).reference(digest), "text": text}, ensure_ascii=False)
+
+    def _encode_prompt(self, prompt: str, image: Any) -> tuple[dict[str, Any], np.ndarray, list[Tile]]:
+        """Encode a prompt with one image; return the inputs, the positions of the image's tokens and the tiles."""
+        inputs = dict(self.tok_batch_multimodal_encode([prompt], [[image]]))
+        visual, size = self._family.positions(inputs, self.model.config), (image.height, image.width)
+        tiles = compute_tiles(self._family, Seen(len(visual), size, inputs, self.model.config, self.processor))
+        return inputs, visual, tiles
+
+    def _check_tiles(self, for_graphs: bool) -> None:
+        """Encode a large oblong image, which models with tiles split, to raise errors of heatmaps and graphs early."""
+        image = resize_image(Image.new("RGB", OBLONG), self.image_width, self.image_height, self.image_max_side)
+        placeholders = (
+            getattr(self.processor, name, None) for name in ("boi_token", "image_token")
+        )  # boi_token is Gemma 3's
+        _, visual, tiles = self._encode_prompt(next(filter(None, placeholders), DEFAULT_IMAGE_PLACEHOLDER), image)
+        if for_graphs:
+            self._require_single_grid(visual, select_channel(tiles, self._channel))
+
+    def _require_single_grid(self, visual: np.ndarray, tiles: Sequence[Tile]) -> np.ndarray:
+        """Return the grid of all image tokens. Raise InputError if they do not form a single grid."""
+        has_cross_attention = get_reading_layers(self.model) is not get_decoder_layers(self.model)
+        if has_cross_attention or len(tiles) != 1 or tiles[0].tokens.size != len(visual):
+            problem = (
+                f"{self._family.name} has none"
+                if has_cross_attention
+                else f"{self._family.name} has more of it than one grid"
+            )
+            action = "leave it out, or use a model that keeps images whole"
+            raise InputError("causal_graphs", problem, expected="an image in one grid of tokens", action=action)
+        return tiles[0].tokens
+
+    def _explain(self, request: Instance, answer: Reply, tokens: Sequence[int], digest: str) -> None:
+        """Write the heatmaps of a row after its causal graphs: a row in the store is complete."""
+        image = _get_image(request)
+        resized = resize_image(image, self.image_width, self.image_height, self.image_max_side)
+        prompt, visual, tiles = self._encode_prompt(cast(Any, request.args)[0], resized)
+        tiles = select_channel(tiles, self._channel)
+        spans = _find_spans(answer, cast(Any, request.doc))
+        maps, graphs = {}, {}
+        if spans:
+            forced = self._teacher_forced(request, prompt, tokens, spans)
+            positions = sorted({p for mentions in forced.mentions.values() for mention in mentions for p in mention})
+            token_maps = token_cam(self.model, forced.inputs, positions, visual, layer=self._layer, target=self._target)
+            grids = compose(token_maps, tiles)
+            for name, mentions in forced.mentions.items():
+                rows = sorted({positions.index(p) for mention in mentions for p in mention})
+                maps[name] = grids[rows].mean(axis=0)
+            if ATTENTION in maps and maps[ATTENTION].any():
+                maps[ATTENTION] = maps[ATTENTION] / maps[ATTENTION].sum()
+            if self._graph_folder:
+                graphs = self._causal_graphs(forced, visual, tiles)
+        geometry = _compute_frame_geometry(tiles, resized, image)
+        path = self._get_graph_path(request, digest)
+        if path:
+            location = {"size": geometry.size, "window": geometry.window}
+            with atomic_file(path) as partial:
+                content = {"row": request.doc["id"], **location, "graphs": graphs}
+                partial.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
+            _draw_graphs(path.with_suffix(""), graphs, image, geometry)
+        extra = {"text": answer.scored, "outcome": answer.outcome}
+        self._store(request).write(str(request.doc["id"]), digest, maps, geometry, extra=extra)
+
+    def _teacher_forced(
+        self, request: Instance, encoding: Mapping[str, Any], tokens: Sequence[int], spans: Mapping[str, Sequence[Span]]
+    ) -> _Answer:
+        """Append the generated tokens to the prompt's encoding."""
+        start = encoding["input_ids"].shape[1]
+        last_end = max(end for places in spans.values() for _, end in places)
+        offsets = compute_token_offsets(tokens, self.tok_decode)
+        n_used = next((n + 1 for n, (_, end) in enumerate(offsets) if end >= last_end), len(tokens))
+        answer = torch.tensor([list(tokens[:n_used])], device=encoding["input_ids"].device)
+        inputs = {**encoding, "input_ids": torch.cat([encoding["input_ids"], answer], dim=1)}
+        inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        inputs.pop("labels", None)  # PaliGemma's processor adds labels for training
+        if CROSS_MASK in inputs:
+            inputs[CROSS_MASK] = extend_mask(inputs[CROSS_MASK], inputs["input_ids"].shape[1])
+        for name in TOKEN_TYPES:
+            if name in inputs:
+                types = torch.full_like(answer, self._answer_types.get(name, 0))
+                inputs[name] = torch.cat([inputs[name], types], dim=1)
+        if inputs["input_ids"].shape[1] > self.max_length:
+            problem = f"{inputs['input_ids'].shape[1]} tokens with the image's do not fit into {self.max_length}"
+            raise InputError(request.task_name or "request", problem, row=str(request.doc["id"]))
+        mentions = {
+            name: [[start + n for n in find_span_tokens(span, offsets[:n_used])] for span in places]
+            for name, places in spans.items()
+        }
+        return _Answer(inputs, mentions)
+
+    def _causal_graphs(self, answer: _Answer, visual: np.ndarray, tiles: Sequence[Tile]) -> dict[str, list[Any]]:
+        assert self._backend is not None
+        settings = cleann.Settings()
+        attention = cleann.compute_layer_attention(self.model, answer.inputs, settings.layer)
+        ids = answer.inputs["input_ids"][0].tolist()
+        texts = [self.tok_decode([token], skip_special_tokens=False) for token in ids]
+        grid = self._require_single_grid(visual, tiles)
+        image = visual[grid.ravel()].tolist()
+        return {
+            name: [
+                cleann.causal_graphs(
+                    attention, p - 1, texts, image, grid.shape, backend=self._backend, target_text=texts[p]
+                )
+                for p in mentions[0]
+            ]
+            for name, mentions in answer.mentions.items()
+        }
+
+    def _get_graph_path(self, request: Instance, digest: str) -> Path | None:
+        if self._graph_folder is None:
+            return None
+        store = self._store(request)
+        return self._graph_folder / store.key / store.path(str(request.doc["id"]), digest).with_suffix(".json").name
+
+
+def _compute_frame_geometry(tiles: Sequence[Tile], resized: Any, image: Any) -> Geometry:
+    """Compute the geometry of the tiles in frame pixels, which reverts lm-eval's resizing."""
+    x, y, width, height = bounds(tiles)
+    across, down = image.width / resized.width, image.height / resized.height
+    return Geometry((image.height, image.width), (x * across, y * down, width * across, height * down))
+
+
+def _draw_graphs(folder: Path, graphs: Mapping[str, Sequence[Any]], image: Any, geometry: Geometry) -> None:
+    """Draw the graph of each head for the first token of each class, if matplotlib is installed."""
+    if not graphs or importlib.util.find_spec("matplotlib") is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, tokens in graphs.items():
+        for graph in tokens[0]:
+            draw_causal_graph(graph, image, geometry, folder / f"{name}-head{graph['head']}.png")
+
+
+def _find_spans(answer: Reply, doc: Mapping[str, Any]) -> dict[str, list[Span]]:
+    """Find the spans to explain: the classes that an answer names, or its yes or no."""
+    if doc.get("classes"):
+        return find_class_spans(answer.text, doc["classes"], cut=answer.outcome == CUT)
+    match = YES_OR_NO.search(answer.text)
+    return {ATTENTION: [match.span()]} if match else {}
+
+
+def find_class_spans(text: str, classes: Sequence[str], *, cut: bool = False) -> dict[str, list[Span]]:
+    """Find the mentions of classes in an answer. If the classes are triplets, find triplets, otherwise instruments.
+
+    Triplets outside the classes are included, because they are predictions as well.
+
+    Args:
+        text: The answer.
+        classes: Names of the classes.
+        cut: Whether the answer ended at the token limit.
+
+    Returns:
+        Class -> spans (start, end) of its mentions in the text.
+    """
+    triplets = any("," in name for name in classes)
+    spans: dict[str, list[Span]] = {}
+    for mention in (read_triplets if triplets else read_instruments)(text, cut=cut).mentions:
+        spans.setdefault(mention.name, []).append((mention.start, mention.end))
+    return spans
+
+
+def compute_token_offsets(tokens: Sequence[int], decode: Any) -> list[Span]:
+    """Compute the span of each token in the decoded text.
+
+    The span is (n, n) for a token that adds no readable text by itself.
+
+    Args:
+        tokens: Token ids.
+        decode: Function that decodes token ids to text.
+
+    Returns:
+        (start, end) of each token, in characters.
+    """
+    text = decode(list(tokens))
+    # A token may hold part of a character, so the end is the length of the final text that is complete after it.
+    ends = [_count_shared_characters(text, decode(list(tokens[: n + 1]))) for n in range(len(tokens))]
+    return list(zip([0, *ends], ends, strict=False))
+
+
+def _count_shared_characters(left_text: str, right_text: str) -> int:
+    """Count the characters of the longest common prefix."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(left_text, right_text, strict=False)))
+
+
+def find_span_tokens(span: Span, offsets: Sequence[Span]) -> list[int]:
+    """Find the tokens that overlap a span.
+
+    Args:
+        span: (start, end) in the text.
+        offsets: Span of each token.
+
+    Returns:
+        Indices of the tokens.
+    """
+    return [number for number, (start, end) in enumerate(offsets) if start < span[1] and end > span[0]]
+
+
+def _is_explained(request: Instance) -> bool:
+    doc = request.doc
+    return (
+        len(cast(Any, request.args)) > 2
+        and isinstance(doc, Mapping)
+        and bool(doc.get("classes") or doc.get("sentence") or doc.get("heatmaps"))
+    )
+
+
+def _get_image(request: Instance) -> Any:
+    """Return the request's only image. Raise InputError for several images or a size other than the row's."""
+    images, doc = get_images(request), request.doc
+    task_name, row = request.task_name or "request", str(doc["id"])
+    if len(images) != 1:
+        raise InputError(task_name, f"{len(images)} images", expected="one frame a question", row=row)
+    size = (doc.get("width", images[0].width), doc.get("height", images[0].height))
+    if images[0].size != size:
+        raise InputError(
+            task_name,
+            f"the frame is {images[0].width}x{images[0].height}, the row says {size[0]}x{size[1]}",
+            action="point the root of the source at the release that the data set was built from",
+            row=row,
+        )
+    return images[0]
+
+
+def _compute_shown_digest(request: Instance) -> str:
+    """Compute a digest of the prompt, the generation arguments and the pixels of the image."""
+    context, arguments, _ = cast(Any, request.args)
+    image = _get_image(request)
+    settings = json.dumps([context, arguments, image.mode, image.size], default=str)
+    return digest_of(settings.encode(), np.asarray(image).tobytes())
