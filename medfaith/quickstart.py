@@ -42,9 +42,6 @@ MOST = 8  # processes: each takes a third of a gigabyte
 
 # The last step: models whose use of the image is known.
 AUDITED = ("looks", "mirage", "looks_elsewhere", "question_prior", "always_yes", "oracle")
-AUDITED_ROWS = 140  # of each task
-# Training splits, too: rule 2 takes 60 patients at the least to find no use of the image.
-AUDITED_TASKS = {name: benchmark.quickstart_tasks for name, benchmark in REPORTED.items()}
 _SHOWN = (
     *("Model", "Benchmark", "Image", "Other", "Own - other [95%]", "Blind"),
     *("Uses the image?", "Depends on the place?"),
@@ -130,7 +127,11 @@ def _run_audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list
     """Audit models of known image use, and write audit.csv and report.html to `out`."""
     with scratch_folder() as folder:
         kept_logs = dict(metadata) | {"heatmaps": f"{folder}/heatmaps"}
-        tasks, _ = _run_quietly(plan, AUDITED_TASKS, kept_logs, AUDITED_ROWS)
+        tasks = [
+            task
+            for name, benchmark in REPORTED.items()
+            for task in _run_quietly(plan, {name: benchmark.quickstart_tasks}, kept_logs, benchmark.quickstart_rows)[0]
+        ]
         models = {name: build_reference_model(name, store=kept_logs["heatmaps"]) for name in AUDITED}
         task_metadata, steps = begin(models, tasks, kept_logs, folder), unanswered(models, tasks, AUDITED_UNDER, folder)
         work = partial(

@@ -113,7 +113,9 @@ class ReportedBenchmark(ABC):
         needs_heatmaps: Whether only models with heatmaps can be audited.
         quickstart_runs: Group or task -> reference models that `medfaith quickstart` runs; None for those without
             heatmaps.
-        quickstart_tasks: Tasks that `medfaith quickstart` audits.
+        quickstart_tasks: Tasks that `medfaith quickstart` audits; with training splits where rule 2 needs them, which
+            takes 60 patients at the least to find no use of the image.
+        quickstart_rows: Number of rows of each of these tasks, enough for a verdict on each reference model.
         has_sentences: Whether its questions are sentences of reports, which a page may hold only with the images.
         annotated_task: The task whose heatmaps people judge; None for none.
         has_failures_judged: Whether people judge its failed answers (`medfaith annotate --errors`).
@@ -132,6 +134,7 @@ class ReportedBenchmark(ABC):
     needs_heatmaps: bool = False
     quickstart_runs: Mapping[str, ReferenceModels | None]
     quickstart_tasks: Sequence[str]
+    quickstart_rows: int = 140
     has_sentences: bool = False
     annotated_task: AnnotatedTask | None = None
     has_failures_judged: bool = False

@@ -142,4 +142,5 @@ BENCHMARK = _CXRContraBench(
     has_failures_judged=True,
     quickstart_runs={"medfaith_contrabench": None},
     quickstart_tasks=("medfaith_contrabench_chexpert_presence_train", "medfaith_contrabench_chexpert_absence"),
+    quickstart_rows=90,
 )

@@ -95,6 +95,7 @@ BENCHMARK = _WrongLung(
     pixel_figures=("figure_wrong_lung_images",),
     audited_tasks=(_GOLD,),
     quickstart_tasks=(_GOLD,),
+    quickstart_rows=110,
     needs_heatmaps=True,
     quickstart_runs={_GOLD: _ATTENDING, _SWAPPED: _ATTENDING},
     has_sentences=True,
