@@ -9,7 +9,6 @@ answer after QCCV-Neg. A verifier does not change a choice that was read from se
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
@@ -21,6 +20,7 @@ from medfaith.evaluate_metrics.polarity.location import verify_location
 from medfaith.evaluate_metrics.polarity.verifier import verify_answer
 from medfaith.evaluate_metrics.reading.choice import Answer, parse_answer
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
+from medfaith.tasks.contrabench.readings import Reading, decode, encode
 from medfaith.tasks.outcomes import is_cut
 from medfaith.tasks.scoring import Scorer, collect_counts, counted, metric, repeat_record
 
@@ -145,7 +145,7 @@ def _read_answers(
 ) -> list[str]:
     """Read all answers and apply a repair, which returns the new choice and its reason."""
 
-    def read_row(text: str, question: str, options: Sequence[str], cut: bool) -> dict[str, Any]:
+    def read_row(text: str, question: str, options: Sequence[str], cut: bool) -> Reading:
         answer = parse(text, tuple(options), question, cut)
         return _build_reading(answer, *repair(question, options, answer))
 
@@ -155,7 +155,7 @@ def _read_answers(
 def _read_distinct(
     resps: Sequence[Sequence[str]],
     docs: Sequence[dict],
-    read_row: Callable[[str, str, Sequence[str], bool], dict[str, Any]],
+    read_row: Callable[[str, str, Sequence[str], bool], Reading],
 ) -> list[str]:
     """Return the reading of each row as JSON for lm-eval's sample log. Each distinct combination is read once."""
     readings_by_input: dict[tuple, str] = {}
@@ -163,21 +163,14 @@ def _read_distinct(
     for resp, doc in zip(resps, docs, strict=True):
         inputs = resp[0], doc["question"], tuple(doc["options"]), is_cut(doc)
         if inputs not in readings_by_input:
-            readings_by_input[inputs] = json.dumps(read_row(*inputs))
+            readings_by_input[inputs] = encode(read_row(*inputs))
         row_readings.append(readings_by_input[inputs])
     return row_readings
 
 
-def _build_reading(answer: Answer, choice: int | None, verifier: str) -> dict[str, Any]:
+def _build_reading(answer: Answer, choice: int | None, verifier: str) -> Reading:
     """Build a reading: `before` is the choice of the answer, `choice` the choice after the verifier."""
-    return {
-        "choice": choice,
-        "before": answer.choice,
-        "outcome": answer.outcome,
-        "reason": answer.reason,
-        "evidence": answer.evidence,
-        "verifier": verifier,
-    }
+    return Reading(choice, answer.choice, answer.outcome, answer.reason, answer.evidence, verifier)
 
 
 def _keep_choice(question: str, options: Sequence[str], answer: Answer) -> tuple[int | None, str]:
@@ -207,16 +200,10 @@ def _read_baseline(text: str, options: Sequence[str], _: str, cut: bool) -> Answ
     return read_packet(text, options, cut=cut).baseline.answer
 
 
-def _read_y0(text: str, question: str, options: Sequence[str], cut: bool) -> dict[str, Any]:
+def _read_y0(text: str, question: str, options: Sequence[str], cut: bool) -> Reading:
     response = read_packet(text, options, cut=cut)
     verdict = fall_back(response)
     return _build_reading(response.baseline.answer, verdict.choice, verdict.reason)
-
-
-@lru_cache(maxsize=2**10)
-def _parse_reading(reading: str) -> Mapping[str, Any]:
-    """Parse the reading of a filter, with a cache: many rows have the same reading."""
-    return json.loads(reading)
 
 
 def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
@@ -234,11 +221,11 @@ def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, An
     Returns:
         Metric -> value of the row.
     """
-    reading = _parse_reading(results[0])
-    choice, before, answer = reading["choice"], reading["before"], doc["answer"]
+    reading, answer = decode(results[0]), doc["answer"]
+    choice, before = reading.choice, reading.before
     values = with_interval("accuracy", choice == answer, doc["study_id"]) | {
-        "parse_failure_rate": float(reading["outcome"] == UNREAD),
-        "declined_rate": float(reading["outcome"] == DECLINED),
+        "parse_failure_rate": float(reading.outcome == UNREAD),
+        "declined_rate": float(reading.outcome == DECLINED),
         "always_a_accuracy": float(answer == 0),
         "n_improved": int(before != answer and choice == answer),
         "n_worsened": int(before == answer and choice != answer),
@@ -247,7 +234,10 @@ def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, An
     question = {name: doc[name] for name in ("polarity", "negated", "answer")}
     for kind in ASKED:
         if can_err(kind, **question):
-            error, from_prose = bool(is_error(kind, choice, **question)), bool(is_from_prose(reading["evidence"]))
+            error, from_prose = (
+                bool(is_error(kind, -1 if choice is None else choice, **question)),
+                bool(is_from_prose(reading.evidence)),
+            )
             values |= with_interval(f"{kind}_rate", error and not from_prose, doc["study_id"]) | {
                 f"n_{kind}s": int(error and not from_prose),
                 f"{kind}_rate_from_prose": float(error and from_prose),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from medfaith.evaluate_metrics.reading.outcome import ANSWERED, DECLINED, UNREAD
 from medfaith.loaders.errors import InputError
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import AGAIN, SampleError, has_columns, logged, read_lines
+from medfaith.tasks.contrabench.readings import decode
 
 from .runs import Run, Setting
 
@@ -41,8 +41,8 @@ def read_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_bytes:
     return read_lines(file, Lines, progress)
 
 
-# Logs of earlier versions have other outcomes and record neither reason nor evidence. Their evidence is "" (unknown):
-# polarity errors among these answers count as read from a letter or an option's text.
+# Logs of earlier versions have other outcomes and neither reason nor evidence (`contrabench.readings.decode`): polarity
+# errors among these answers count as read from a letter or an option's text.
 _EARLIER_OUTCOMES = {
     "parsed": (ANSWERED, ""),
     "none": (UNREAD, "none"),
@@ -240,13 +240,16 @@ def _read_setting(doc: Mapping[str, Any], task: str) -> Setting:
 
 
 def _parse_reading(text: str, n_options: int) -> Reading:
-    """Parse the output of a filter (see `contrabench.adapter`)."""
+    """Parse and check the output of a filter (see `contrabench.adapter`)."""
     try:
-        values = json.loads(text)
-        choice, before = (-1 if values[key] is None else values[key] for key in ("choice", "before"))
-        outcome, unread_reason = _EARLIER_OUTCOMES.get(values["outcome"], (values["outcome"], values.get("reason", "")))
-        texts = [sys.intern(word) for word in (outcome, unread_reason, values.get("evidence", ""), values["verifier"])]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        logged_reading = decode(text)
+        choice, before = (-1 if index is None else index for index in logged_reading[:2])
+        outcome, unread_reason = _EARLIER_OUTCOMES.get(
+            logged_reading.outcome, (logged_reading.outcome, logged_reading.reason)
+        )
+        words = (outcome, unread_reason, logged_reading.evidence, logged_reading.verifier)
+        texts = [sys.intern(word) for word in words]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SampleError("filtered_resps", f"{text!r:.100} is not the output of a medfaith filter") from error
     for index in (choice, before):
         if type(index) is not int or not -1 <= index < n_options:
