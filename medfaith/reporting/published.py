@@ -5,12 +5,14 @@ Each benchmark's folder has its paper's figures in `published.toml`.
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from .benchmark import ReportedBenchmark
@@ -35,7 +37,7 @@ def build_published_tables(benchmark: ReportedBenchmark, tables: Sequence[Table]
     """
     rows, notes, unit = [], [], ""
     for table in tables:
-        for paper_table in _read_paper_tables(type(benchmark).__module__):
+        for paper_table in _read_paper_tables(Path(inspect.getfile(type(benchmark))).parent):
             if table.name in (paper_table["name"], f"{paper_table['name']}_{ORIGINAL}"):
                 new_rows = [*_iterate_rows(table, paper_table)]
                 notes += [f"{paper_table['paper']}: {paper_table['note']}"] if new_rows and paper_table["note"] else []
@@ -134,9 +136,9 @@ def _normalize_name(name: str) -> str:
 
 
 @cache
-def _read_paper_tables(package: str) -> list[dict[str, Any]]:
+def _read_paper_tables(folder: Path) -> list[dict[str, Any]]:
     """Read the figures of a benchmark's paper; none if its folder has no file of them."""
-    file = files(package).joinpath("published.toml")
+    file = folder / "published.toml"
     return tomllib.loads(file.read_text(encoding="utf-8"))["tables"] if file.is_file() else []
 
 

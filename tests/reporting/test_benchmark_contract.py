@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from medfaith import reporting
 from medfaith.builders import registry as builders
+from medfaith.cli import main
 from medfaith.reporting.benchmark import ReportedBenchmark
 from medfaith.reporting.registry import BENCHMARKS
 from medfaith.tasks.index import task_index
+from tests.reporting.report_logs import csv_rows
+from tests.reporting.toy_benchmark import TOY
 
 APPLICATION = Path(reporting.__file__).parent.parent
 NAMED = re.compile(r"contra-?bench|heal(?!th)|surgx|wrong.?lung", re.IGNORECASE)
@@ -79,3 +84,38 @@ def test_names_of_tasks_and_figures_exist(benchmark: ReportedBenchmark):
     assert re.compile(benchmark.table_files)
     assert benchmark.audited_tasks
     assert benchmark.quickstart_tasks
+
+
+def write_toy(folder: Path, model: str, n_right: int) -> Path:
+    """Write the log of a model with ten answers, the first of them right."""
+    folder.mkdir(parents=True)
+    docs = [{"id": f"toy/{n}", "toy": "yes" if n % 2 else "no"} for n in range(10)]
+    replies = [doc["toy"] if n < n_right else "maybe" for n, doc in enumerate(docs)]
+    lines = [
+        {"doc_id": n, "doc": doc, "resps": [[reply]], "filtered_resps": [reply], "filter": "none"}
+        for n, (doc, reply) in enumerate(zip(docs, replies, strict=True))
+    ]
+    samples = folder / "samples_medfaith_toy_2026-01-01T00-00-00.jsonl"
+    samples.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    content = {"config": {"model": "hf", "model_args": {"pretrained": model}}, "model_name": model}
+    (folder / "results_2026-01-01T00-00-00.json").write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
+def test_a_further_benchmark_is_reported_and_compared(tmp_path: Path, monkeypatch, capsys):
+    """One object in the registry suffices for the summary, the tables, the page and comparisons."""
+    runs = [str(write_toy(tmp_path / "runs" / model, model, n)) for model, n in (("a", 7), ("b", 3))]
+    assert main(["report", *runs]) == 2
+    assert "is of CXR-ContraBench" in capsys.readouterr().err
+    monkeypatch.setitem(cast(dict, BENCHMARKS), TOY.name, TOY)
+    out, page = tmp_path / "out", tmp_path / "page.html"
+    for _ in range(2):  # the second report replaces the first, whose files it knows
+        assert main(["report", *runs, "--out", str(out), "--html", str(page)]) == 0
+    assert (
+        re.findall(r"Toy: accuracy +(\w) +([\d.]+) ", capsys.readouterr().out) == [("a", "70.00"), ("b", "30.00")] * 2
+    )
+    assert csv_rows(out / "toy_accuracy.csv") == [{"model": "a", "accuracy": "0.7"}, {"model": "b", "accuracy": "0.3"}]
+    assert (out / "report.md").read_text(encoding="utf-8").startswith("# Toy results\n")
+    assert "Is it red?" in page.read_text(encoding="utf-8")
+    assert main(["compare", *runs]) == 0
+    assert re.search(r"Toy +accuracy +10 +10 +70.00 +30.00", capsys.readouterr().out)
