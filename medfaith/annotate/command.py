@@ -22,16 +22,16 @@ def add_jobs(jobs: Any) -> None:
         jobs: The subparsers of the command.
     """
     judged = " or ".join(benchmark.title for benchmark in BENCHMARKS.values() if benchmark.has_failures_judged)
-    heatmap_task = next(task for benchmark in BENCHMARKS.values() if (task := benchmark.annotated_task))
+    title, task = next((known.title, known.annotated_task) for known in BENCHMARKS.values() if known.annotated_task)
     job = jobs.add_parser(
         "annotate",
         help="judge models' heatmaps, or classify failed answers, in a browser",
-        description="Open a page on this machine on which a person judges the heatmaps of several models, as "
-        "radiologists did for the paper. The page hides the names of the models.",
+        description="Open a page on this machine on which a person judges the heatmaps of several models. The page "
+        f"hides the names of the models. Radiologists do the same in {title}",
     )
     job.add_argument(
         "runs", type=Path, nargs="+", metavar="RUN",
-        help=f"folder that lm_eval wrote for the task {heatmap_task.name}, one for each model; with --errors, "
+        help=f"folder that lm_eval wrote for the task {task.name}, one for each model; with --errors, "
         f"folder with runs of {judged}",
     )  # fmt: skip
     job.add_argument(

@@ -19,6 +19,7 @@ from medfaith.reporting.results import read_results
 from tests.browser import browser
 from tests.reporting.heal_logs import CLOSED, OPEN, question, write_heal
 from tests.reporting.report_logs import answered, write_log
+from tests.reporting.test_report_option_scores import SCORES, write_scores
 
 HOSTILE = "</script><img src='https://example.org/x.png' onerror='alert(1)'> \x1b[31mred \u202eleft \u2028 <!-- "
 
@@ -42,6 +43,13 @@ def page(logs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
     assert main(["report", str(logs), "--html", str(path)]) == 0
     return path
+
+
+def test_scores_of_options_are_no_answers_in_words(tmp_path: Path):
+    write_scores(tmp_path, SCORES)
+    results = read_results([tmp_path])
+    assert len(results.all) == 1
+    assert collect_cases(results.runs).cases == []
 
 
 def test_every_question_with_every_answer(logs: Path):

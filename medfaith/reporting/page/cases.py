@@ -109,7 +109,7 @@ def collect_cases(runs: RunsByBenchmark, most: int = MOST) -> Cases:
     """
     answers_by_key: dict[_Key, list[tuple[Logged, CaseReading]]] = defaultdict(list)
     for benchmark, benchmark_runs in runs.items():
-        for run in benchmark_runs:
+        for run in (run for run in benchmark_runs if run.in_words):
             for row_id, answer in benchmark.read_cases(run):
                 answers_by_key[benchmark.title, _get_task(run), row_id].append((run, answer))
     keys = _sample(answers_by_key, most)
