@@ -58,7 +58,8 @@ def load(
             evaluated = evaluated.remove_columns("images").add_column("images", all_images, feature=feature)
         return evaluated.add_column("exemplars", texts)
 
-    return rows.load(data=data, facts=facts, reword=reword, extend=add_exemplars, images=images, **options)
+    adapter = rows.Adapter(extend=add_exemplars, facts=facts, reword=reword)
+    return rows.load(adapter=adapter, data=data, images=images, **options)
 
 
 def sample_exemplars(

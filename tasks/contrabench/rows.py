@@ -12,7 +12,7 @@ from medfaith.tasks.controls import Facts
 
 
 def load(repository: str, **options: Any) -> dict[str, datasets.Dataset]:
-    """Load rows with `rows.load`, with `facts` and `reword`.
+    """Load rows with `rows.load`.
 
     Args:
         repository: As in `rows.load`.
@@ -21,7 +21,7 @@ def load(repository: str, **options: Any) -> dict[str, datasets.Dataset]:
     Returns:
         "test" -> rows.
     """
-    return rows.load(repository, facts=facts, reword=reword, **options)
+    return rows.load(repository, rows.Adapter(facts=facts, reword=reword), **options)
 
 
 def facts(doc: Mapping[str, Any]) -> Facts:

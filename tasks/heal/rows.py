@@ -20,6 +20,7 @@ from medfaith.tasks.controls.rows import Opener
 from medfaith.tasks.controls.transplant import transplant
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.lazy_images import LEAVE_OUT, Reference
+from medfaith.tasks.row_images import Edit
 from medfaith.tasks.unlogged_fields import UnloggedMask
 
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
@@ -87,12 +88,13 @@ def load(
             raise InputError(where, f"split {options['split']!r} has no {ask} question", action=action)
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
-    adapters = {"extend": build_documents, "edit": TRANSPLANT, "facts": facts, "reword": reword}
-    return rows.load(repository, config=config, attach=partial(_attach_columns, shared), **adapters, **options)
+    attach = partial(_attach_columns, shared)
+    adapter = rows.Adapter(extend=build_documents, attach=attach, edit=TRANSPLANT, facts=facts, reword=reword)
+    return rows.load(repository, adapter, config=config, **options)
 
 
 def _attach_columns(shared: Mapping[str, Any], batch: dict[str, list]) -> dict[str, list]:
-    """Add the columns that all rows share, and masks that logs leave out; no closure, see `rows._Opening`."""
+    """Add the columns that all rows share, and masks that logs leave out; no closure, see `row_images.ImageOpening`."""
     columns = {name: [value] * len(batch["id"]) for name, value in shared.items()}
     return batch | columns | {"region": [UnloggedMask(mask) if mask else None for mask in batch["region"]]}
 
@@ -235,4 +237,4 @@ def _list_donors(edit: Mapping[str, Any]) -> list[Reference]:
     return [edit["donor"]]
 
 
-TRANSPLANT = rows.Edit(references=_list_donors, check=_check_sizes, apply=_apply_transplant)
+TRANSPLANT = Edit(references=_list_donors, check=_check_sizes, apply=_apply_transplant)

@@ -74,12 +74,13 @@ def load(
         "heatmaps": HeatmapReader(heatmaps),
     }
 
-    adapters = {"extend": build_documents, "attach": partial(_attach_columns, ask, shared)}
-    return rows.load(repository, config=config, **adapters, facts=facts, reword=reword, **options)
+    attach = partial(_attach_columns, ask, shared)
+    adapter = rows.Adapter(extend=build_documents, attach=attach, facts=facts, reword=reword)
+    return rows.load(repository, adapter, config=config, **options)
 
 
 def _attach_columns(ask: str, shared: Mapping[str, Any], batch: dict[str, list]) -> dict[str, list]:
-    """Add the columns that all rows share, masks and options; no closure, see `rows._Opening`."""
+    """Add the columns that all rows share, masks and options; no closure, see `row_images.ImageOpening`."""
     columns = {name: [value] * len(batch["id"]) for name, value in shared.items()}
     if "motion" in batch:
         columns["motion"] = [UnloggedMask(mask) if mask is not None else None for mask in batch["motion"]]

@@ -102,11 +102,12 @@ def load(
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
     attach = partial(_attach_heatmaps, HeatmapReader(heatmaps))
-    return rows.load(repository, config=config, extend=build_documents, attach=attach, facts=facts, **options)
+    adapter = rows.Adapter(extend=build_documents, attach=attach, facts=facts)
+    return rows.load(repository, adapter, config=config, **options)
 
 
 def _attach_heatmaps(reader: HeatmapReader, batch: dict[str, list]) -> dict[str, list]:
-    """Add the reader of heatmaps to each row; no closure, see `rows._Opening`."""
+    """Add the reader of heatmaps to each row; no closure, see `row_images.ImageOpening`."""
     return batch | {"heatmaps": [reader] * len(batch["id"])}
 
 

@@ -14,7 +14,7 @@ from medfaith.tasks.contrabench.rows import facts
 from medfaith.tasks.lazy_images import LazyImages
 from medfaith.tasks.outcomes import is_cut
 from medfaith.tasks.row_store import read, repository_path
-from medfaith.tasks.rows import load
+from medfaith.tasks.rows import Adapter, load
 
 REPOSITORY = "cxr-contrabench-chexpert"
 WHICH = {"config": "chexpert_presence", "split": "validation"}
@@ -23,7 +23,7 @@ WHICH = {"config": "chexpert_presence", "split": "validation"}
 @pytest.fixture
 def ask(phantom_build):
     """Load the rows of one split for lm-eval, with the options of `load`."""
-    return lambda **options: load(REPOSITORY, **{"data": str(phantom_build)} | WHICH | options)["test"]
+    return lambda **options: load(REPOSITORY, Adapter(), **{"data": str(phantom_build)} | WHICH | options)["test"]
 
 
 @pytest.fixture
