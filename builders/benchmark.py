@@ -140,7 +140,7 @@ class Benchmark:
     quoted: Mapping[str, Sequence[str]] = field(default_factory=dict)
     vocabulary: Callable[[], Mapping[str, Words]] | None = None
 
-    def build(
+    def build(  # noqa: PLR0913 (one for each option of `medfaith build`)
         self,
         roots: Mapping[str, Path],
         out: Path,

@@ -66,7 +66,7 @@ class Workers:
                 pass
 
     @contextmanager
-    def map(
+    def map(  # noqa: PLR0913 (settings of the progress bar and of the workers, by name)
         self,
         work: Callable[[Task], Result],
         tasks: Iterable[Task],

@@ -68,7 +68,7 @@ class Split:
     make: Callable[[], pa.Table | Iterator[pa.Table]]
 
 
-def write_repository(
+def write_repository(  # noqa: PLR0913 (one for each part of a repository)
     out: Path,
     name: str,
     splits: Sequence[Split],

@@ -215,10 +215,14 @@ def _parse_number(value: object, path: Path, row: int | str, column: str) -> flo
 
 
 def _build_box(
-    image: str, number: object, values: Sequence[object], score: object, unit: str, path: Path, row: int | str,
-    classes: Mapping[int, str],
+    image: str, number: object, values: Sequence[object], score: object, place: tuple[Path, int | str],
+    classes: Mapping[int, str], *, unit: str,
 ) -> _Box:  # fmt: skip
-    """Check the values x, y, width, height, where x and y are the top-left corner, and build a box."""
+    """Check the values x, y, width, height, where x and y are the top-left corner, and build a box.
+
+    `place` is the file and the row, for messages.
+    """
+    path, row = place
     if not isinstance(number, int) or isinstance(number, bool) or number not in classes:
         expected = f"one of the class numbers {min(classes)} to {max(classes)}"
         raise InputError(path, f"class {number!r}", row=row, expected=expected, action=ACTION)
@@ -251,7 +255,7 @@ def _read_yolo(paths: Sequence[Path], names: Path | None) -> Iterator[_Box]:
             corner = (centre_x - width / 2, centre_y - height / 2, width, height)
             number = int(fields[0]) if _CLASS_NUMBER.fullmatch(fields[0]) else fields[0]
             score = fields[5] if len(fields) == 6 else 1.0
-            yield _build_box(path.stem, number, corner, score, "share", path, row, classes)
+            yield _build_box(path.stem, number, corner, score, (path, row), classes, unit="share")
 
 
 def _read_yolo_classes(path: Path | None, folder: Path) -> dict[int, str]:
@@ -301,7 +305,9 @@ def _read_coco(path: Path, names: Path | None, sizes: Mapping[str, tuple[int, in
             expected = "[x, y, width, height]"
             raise InputError(path, f"{bbox!r}", row=row, column="bbox", expected=expected, action=ACTION)
         image = _resolve_image(entry.get("image_id"), ids, path, row)
-        yield _build_box(image, entry.get("category_id"), bbox, entry.get("score", 1.0), "pixel", path, row, classes)
+        yield _build_box(
+            image, entry.get("category_id"), bbox, entry.get("score", 1.0), (path, row), classes, unit="pixel"
+        )
 
 
 def _read_description(names: Path) -> Any:

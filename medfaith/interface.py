@@ -156,7 +156,7 @@ def open_images(row: Mapping[str, Any], roots: Roots | None = None) -> list[Imag
     return list(LazyImages(row["id"], references, _resolve_roots(roots), edit, hint=""))
 
 
-def evaluate(
+def evaluate(  # noqa: PLR0913 (one for each option of `medfaith eval`)
     model: str | LM,
     tasks: str | Sequence[str],
     *,
@@ -228,7 +228,7 @@ def evaluate(
     return results["results"]
 
 
-def audit(
+def audit(  # noqa: PLR0913 (one for each option of `medfaith audit`)
     model: str | LM,
     *,
     data: PathLike,
@@ -309,7 +309,7 @@ def audit(
     ]  # fmt: skip
 
 
-def report(
+def report(  # noqa: PLR0913 (one for each option of `medfaith report`)
     results: PathLike | Sequence[PathLike],
     out: PathLike | None = None,
     *,
@@ -345,6 +345,7 @@ def report(
         InputError: A log cannot be read, or `out` holds other files.
         MedfaithError: `with_images` without `data`, or without a place to write to.
     """
+    from medfaith.reporting.benchmark import ReportSources
     from medfaith.reporting.page.pictures import Pixels
     from medfaith.reporting.write import make_report
 
@@ -358,12 +359,11 @@ def report(
     return make_report(
         [Path(path) for path in paths],
         None if out is None else Path(out),
-        annotations=[Path(path) for path in annotations],
-        data=None if data is None else str(data),
-        compared=compare,
-        rows=None if rows is None else Path(rows),
+        ReportSources([Path(path) for path in annotations], None if data is None else str(data)),
         html=None if html is None else Path(html),
         pixels=pixels,
+        compared=compare,
+        rows=None if rows is None else Path(rows),
     )
 
 

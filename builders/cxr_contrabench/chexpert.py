@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...loaders.errors import InputError
-from .questions import Wording, build_question_table, choose
+from .questions import Items, Wording, build_question_table, choose
 from .wording import slug
 
 TARGETS = {
@@ -118,15 +118,18 @@ def questions(table: pa.Table, config: str, split: str, *, seed: int = 0, wordin
     slugs = pa.array([slug(finding) for finding in FINDINGS])
     prefix, middle = f"chexpert/{split}/", f"/{protocol}/"
     ids = pc.binary_join_element_wise(prefix, study_ids, middle, slugs.take(pa.array(target)), "")
-    return build_question_table(
-        protocol=config,
-        polarity="absence" if protocol == "absence" else "presence",
+    items = Items(
         ids=ids,
         study_ids=study_ids,
         images=table["images"].combine_chunks().take(study_indices),
         findings=FINDINGS,
         target=target,
         distractors=choose(ids, eligible, n_distractors, seed),
-        with_negation=protocol != "positive_only",
+    )
+    return build_question_table(
+        items,
+        protocol=config,
+        polarity="absence" if protocol == "absence" else "presence",
         wording=wording or Wording(),
+        with_negation=protocol != "positive_only",
     )

@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...loaders.chexstruct import parse_report_number
-from .questions import Wording, build_question_table, choose
+from .questions import Items, Wording, build_question_table, choose
 from .wording import slug
 
 PROTOCOLS = {"openi_chexstruct_presence": "presence", "openi_chexstruct_absence": "absence"}
@@ -68,9 +68,7 @@ def questions(
         pa.string(),
     )
     reference = pa.struct([("source", pa.string()), ("key", pa.string()), ("view", pa.string())])
-    return build_question_table(
-        protocol=config,
-        polarity=polarity,
+    items = Items(
         ids=ids,
         study_ids=pa.array([f"CXR{parse_report_number(name)}" for name in names], pa.string()),
         images=pa.array(
@@ -79,7 +77,7 @@ def questions(
         findings=FINDINGS,
         target=target,
         distractors=choose(ids, is_eligible[image], 1, seed),
-        with_negation=True,
-        wording=wording or Wording(),
-        negated_first=True,
+    )
+    return build_question_table(
+        items, protocol=config, polarity=polarity, wording=wording or Wording(), negated_first=True
     )

@@ -23,7 +23,7 @@ import pyarrow as pa
 from ...loaders.openi import Report
 from ..hashing import pick
 from ..negation import Mention, find_mentions
-from .questions import Wording, build_question_table
+from .questions import Items, Wording, build_question_table
 from .wording import slug
 
 PROTOCOL = "openi_report_absence"
@@ -101,19 +101,16 @@ def questions(items: Sequence[AbsenceItem], *, wording: Wording | None = None) -
     number = {finding: i for i, finding in enumerate(findings)}
     references = [[{"source": "openi", "key": key, "view": view} for key, view in item.images] for item in items]
     image = pa.struct([("source", pa.string()), ("key", pa.string()), ("view", pa.string())])
-    return build_question_table(
-        protocol=PROTOCOL,
-        polarity="absence",
+    columns = Items(
         ids=pa.array([item.id for item in items], pa.string()),
         study_ids=pa.array([item.uid for item in items], pa.string()),
         images=pa.array(references, pa.list_(image)),
         findings=findings,
         target=np.array([number[item.target] for item in items], np.int64),
         distractors=np.array([[number[item.distractor]] for item in items], np.int64).reshape(-1, 1),
-        with_negation=True,
-        wording=wording or Wording(),
         cues=[item.cue for item in items],
     )
+    return build_question_table(columns, protocol=PROTOCOL, polarity="absence", wording=wording or Wording())
 
 
 def _find_absences(report: Report, seed: int) -> list[AbsenceItem]:

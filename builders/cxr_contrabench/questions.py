@@ -10,6 +10,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -56,19 +57,35 @@ class Wording:
     )
 
 
+class Items(NamedTuple):
+    """The items of n questions, by column.
+
+    Attributes:
+        ids: The row ids: n strings.
+        study_ids: The study ids: n strings.
+        images: The images: n lists of struct{source, key, view}.
+        findings: The display names, in lower case.
+        target: Indices into `findings`: (n,) integers.
+        distractors: Indices into `findings`: (n, k) integers.
+        cues: The negation cues of the reports: n strings, or None.
+    """
+
+    ids: pa.Array
+    study_ids: pa.Array
+    images: pa.Array
+    findings: Sequence[str]
+    target: np.ndarray
+    distractors: np.ndarray
+    cues: Sequence[str] | None = None
+
+
 def build_question_table(
+    items: Items,
     *,
     protocol: str,
     polarity: str,
-    ids: pa.Array,
-    study_ids: pa.Array,
-    images: pa.Array,
-    findings: Sequence[str],
-    target: np.ndarray,
-    distractors: np.ndarray,
-    with_negation: bool,
     wording: Wording,
-    cues: Sequence[str] | None = None,
+    with_negation: bool = True,
     negated_first: bool = False,
 ) -> pa.Table:
     """Build question rows.
@@ -77,32 +94,26 @@ def build_question_table(
     then its negated option, then the distractors; this is our reading of "first positive slot" (Appendix B.2).
 
     Args:
+        items: The n items.
         protocol: The name of the protocol (the config).
         polarity: "presence" or "absence".
-        ids: The row ids: n strings.
-        study_ids: The study ids: n strings.
-        images: The images: n lists of struct{source, key, view}.
-        findings: The display names, in lower case.
-        target: Indices into `findings`: (n,) integers.
-        distractors: Indices into `findings`: (n, k) integers.
-        with_negation: Whether the negated target is an option. The positive-only control does not have it.
         wording: The forms and the layout.
-        cues: The negation cues of the reports: n strings, or None.
+        with_negation: Whether the negated target is an option. The positive-only control does not have it.
         negated_first: In the layout `original`, put the negated option before the target.
 
     Returns:
         n rows in the schema QUESTION.
     """
-    n, n_distractors = len(ids), distractors.shape[1]
+    n, n_distractors, findings = len(items.ids), items.distractors.shape[1], items.findings
     n_options = 1 + int(with_negation) + n_distractors
     n_orders = math.factorial(n_options)
     # Orders are numbered as in itertools.permutations. The first order that begins with the second option swaps only
     # the first two options.
     order = np.full(n, n_orders // n_options if negated_first else 0, np.int64)
     if wording.layout == "shuffled":
-        order = compute_picks(ids, n_orders, LAYOUT_SEED)
+        order = compute_picks(items.ids, n_orders, LAYOUT_SEED)
 
-    row_codes = np.column_stack([target, distractors, order]).astype(np.int64)
+    row_codes = np.column_stack([items.target, items.distractors, order]).astype(np.int64)
     radix = np.array([len(findings)] * (1 + n_distractors) + [n_orders], np.int64)
     row_code = np.ravel_multi_index(tuple(row_codes.T), tuple(radix)) if n else np.zeros(0, np.int64)
     _, first_rows, distinct_indices = np.unique(row_code, return_index=True, return_inverse=True)
@@ -112,15 +123,15 @@ def build_question_table(
         return pa.repeat(pa.scalar(value), n)
 
     columns = {
-        "id": ids,
+        "id": items.ids,
         "protocol": repeat_value(protocol),
         "polarity": repeat_value(polarity),
-        "study_id": study_ids,
-        "images": images,
+        "study_id": items.study_ids,
+        "images": items.images,
         "negation_form": repeat_value(wording.negation_form if with_negation else "none"),
         "question_form": repeat_value(wording.question_form),
         "layout": repeat_value(wording.layout),
-        "cue": repeat_value("") if cues is None else pa.array(cues, pa.string()),
+        "cue": repeat_value("") if items.cues is None else pa.array(items.cues, pa.string()),
         **{name: distinct[name].take(pa.array(distinct_indices)) for name in distinct.column_names},
     }
     schema = QUESTION.arrow_schema

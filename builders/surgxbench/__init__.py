@@ -28,7 +28,7 @@ from .checks import find_instrument_violations, find_triplet_violations
 from .frames import MISSING, SOURCE, SUCCESSORS, VIDEOS, build_instrument_rows
 from .motion_rows import MotionOptions, add_motion, check_motion
 from .seconds import infer_numbering
-from .triplets import build_triplet_rows
+from .triplets import TripletDataset, build_triplet_rows
 
 SPLIT = "test"
 # Config -> the source whose repository holds it.
@@ -147,9 +147,8 @@ def make(request: Request) -> Iterator[Repository]:
 
 def _make_triplet_builder(config: str, boxed_frames: Sequence[cholec80_boxes.BoxedFrame]) -> Callable[..., Any]:
     def build(roots, frame_numbering, **settings):
-        return build_triplet_rows(
-            READERS[config], config, CONFIGS[config], roots, boxed_frames, frame_numbering, **settings
-        )
+        dataset = TripletDataset(config, CONFIGS[config], READERS[config])
+        return build_triplet_rows(dataset, roots, boxed_frames, frame_numbering, **settings)
 
     return build
 

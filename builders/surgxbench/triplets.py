@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,10 +25,22 @@ CHECK_NUMBERING = (
 OTHER_INSTRUMENTS = "frames whose triplets and boxes name different instruments"
 
 
+class TripletDataset(NamedTuple):
+    """A data set of frames with triplets.
+
+    Attributes:
+        config: The name of the config.
+        source: The id of the source.
+        reader: loaders.cholect45 or loaders.cholect50.
+    """
+
+    config: str
+    source: str
+    reader: ModuleType
+
+
 def build_triplet_rows(
-    reader: ModuleType,
-    config: str,
-    source: str,
+    dataset: TripletDataset,
     roots: Mapping[str, Path],
     boxed_frames: Sequence[BoxedFrame],
     frame_numbering: Numbering,
@@ -39,9 +51,7 @@ def build_triplet_rows(
     """Build one row per frame of the videos that have boxes, in order.
 
     Args:
-        reader: loaders.cholect45 or loaders.cholect50.
-        config: The name of the config.
-        source: The id of the reader's source.
+        dataset: The data set with the triplets.
         roots: Folder of each source, by source id.
         boxed_frames: The frames of Cholec80-Boxes.
         frame_numbering: The numbering of these frames.
@@ -55,6 +65,7 @@ def build_triplet_rows(
         InputError: No video has both triplets and boxes, or the boxes belong to other seconds or to frames of another
             size.
     """
+    config, source, reader = dataset
     by_second = {(frame.video, frame_numbering.find_second(frame.frame)): frame for frame in boxed_frames}
     shared_videos = [
         video for video in reader.videos(roots[source]) if video in {frame.video for frame in boxed_frames}

@@ -31,7 +31,7 @@ VERSION = 1  # version of the cache files; increase it with each change of the f
 STILL, PARTLY_UNKNOWN = "frames in which nothing moves", "frames with pixels of unknown flow (not in their masks)"
 
 
-def compute_video_motion(
+def compute_video_motion(  # noqa: PLR0913 (settings of the motion and of the workers, by name)
     pairs_by_video: Mapping[str, Sequence[Pair]],
     flow: Flow,
     *,

@@ -29,7 +29,7 @@ class Done(NamedTuple):
     private: bool
 
 
-def upload(
+def upload(  # noqa: PLR0913 (one for each option of `medfaith publish`)
     api: HfApi,
     intended: Plan,
     staged: Path,

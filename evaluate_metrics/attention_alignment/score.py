@@ -144,7 +144,7 @@ def summarise(
     return result
 
 
-def score_predictions(
+def score_predictions(  # noqa: PLR0913 (options of the metric)
     predictions: Sequence[Mapping[str, Any]],
     references: Sequence[Mapping[str, Any]],
     *,

@@ -106,7 +106,7 @@ class ImageUse(NamedTuple):
         return sum(not blind.is_hidden for blind in self.blind.values())
 
 
-def compare_conditions(
+def compare_conditions(  # noqa: PLR0913 (settings of the test, by name)
     after: np.ndarray,
     before: np.ndarray,
     *,

@@ -187,7 +187,7 @@ def is_unchanged(after: Sequence[float] | np.ndarray, before: Sequence[float] | 
     return bool(np.array_equal(after, before))
 
 
-def compute_exceeding_p(
+def compute_exceeding_p(  # noqa: PLR0913 (settings of the test, by name)
     after: Sequence[float] | np.ndarray,
     before: Sequence[float] | np.ndarray,
     margin: float = 0.0,

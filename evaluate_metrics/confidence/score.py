@@ -171,7 +171,7 @@ def permutation_test(
     return PermutationTest(observed / n, p_value, n, n_nan, len(sums))
 
 
-def score_values(
+def score_values(  # noqa: PLR0913 (options of the metric)
     predictions: Sequence[float | None],
     *,
     groups: Sequence | np.ndarray | None = None,

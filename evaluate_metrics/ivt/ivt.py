@@ -72,7 +72,7 @@ class IVT(evaluate.Metric):
             features=datasets.Features(features),
         )
 
-    def _compute(
+    def _compute(  # noqa: PLR0913 (options of the metric)
         self,
         predictions,
         references,

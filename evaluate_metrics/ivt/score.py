@@ -170,7 +170,7 @@ def score_instruments(
     return scores
 
 
-def score_triplets(
+def score_triplets(  # noqa: PLR0913 (options of the metric)
     predictions: Sequence[Sequence[float]],
     references: Sequence[Mapping[str, Any]],
     *,

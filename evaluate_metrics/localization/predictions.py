@@ -15,7 +15,7 @@ from .score import compute_symmetric_kl, score_row
 ORIGINAL, PER_SAMPLE = "original", "per_sample"
 
 
-def score_predictions(
+def score_predictions(  # noqa: PLR0913 (options of the metric)
     predictions: Sequence[Mapping[str, Any]],
     references: Sequence[Mapping[str, Any]],
     *,

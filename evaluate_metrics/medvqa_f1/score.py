@@ -14,7 +14,7 @@ from ..reading.outcome import ANSWERED, DECLINED, UNREAD
 from ..reading.yes_no import YesNoOutcome, read_yes_no
 
 
-def score_predictions(
+def score_predictions(  # noqa: PLR0913 (options of the metric)
     predictions: Sequence[str | None],
     references: Sequence[Mapping[str, Any]],
     *,

@@ -61,7 +61,7 @@ def ras(
     return _compute_ras(maps, instrument_boxes, all_boxes, motion, top_fraction, ids)[:3]
 
 
-def score_frame(
+def score_frame(  # noqa: PLR0913 (options of the metric)
     maps: Any,
     predictions: Sequence[str],
     gold: Sequence[str],
@@ -178,7 +178,7 @@ def summarise(
     }
 
 
-def score_predictions(
+def score_predictions(  # noqa: PLR0913 (options of the metric)
     predictions: Sequence[Mapping[str, Any]],
     references: Sequence[Mapping[str, Any]],
     *,

@@ -48,7 +48,7 @@ def score_sensitivity(
     return score_sensitivity_of_outcomes(name, kinds, outcomes, references, **options)
 
 
-def score_sensitivity_of_outcomes(
+def score_sensitivity_of_outcomes(  # noqa: PLR0913 (options of the metric)
     name: str,
     kinds: Sequence[str],
     outcomes: Sequence[YesNoOutcome],

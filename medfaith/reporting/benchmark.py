@@ -47,12 +47,17 @@ class ReportSources(NamedTuple):
     Attributes:
         annotations: Files of answers from `medfaith annotate`.
         data: The build with the labels of annotated rows; None for no tables that need them.
-        sheet: Sources of a contact sheet; None for no sheet.
+        sheet: Sources of a contact sheet of heatmaps; None for no sheet.
+        extractor: Language model that reads answers a second time; None for no second reading.
     """
 
     annotations: Sequence[Path] = ()
     data: str | None = None
     sheet: Sheet | None = None
+    extractor: Extractor | None = None
+
+
+NO_FURTHER_SOURCES = ReportSources()
 
 
 class AnnotatedTask(NamedTuple):

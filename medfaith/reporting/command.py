@@ -99,6 +99,7 @@ def add_jobs(jobs: Any) -> None:
 
 
 def _run_report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    from .benchmark import ReportSources
     from .page.audits import audits
     from .summary import Tail, summary
     from .write import make_report
@@ -106,9 +107,16 @@ def _run_report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     if (arguments.results_yaml is None) is not (arguments.org is None):
         raise MedfaithError("--results-yaml and --org must be given together\n  what to do: give both, or neither")
     extractor_model, sheet = extractor.from_options(arguments), _read_sheet(arguments)
-    options = {"annotations": arguments.annotations, "data": arguments.data, "compared": arguments.compare}
-    options |= {"rows": arguments.rows, "html": arguments.html, "pixels": _read_pixels(arguments)}
-    report = make_report(arguments.results, arguments.out, extractor_model, sheet, **options)
+    sources = ReportSources(arguments.annotations, arguments.data, sheet, extractor_model)
+    report = make_report(
+        arguments.results,
+        arguments.out,
+        sources,
+        html=arguments.html,
+        pixels=_read_pixels(arguments),
+        compared=arguments.compare,
+        rows=arguments.rows,
+    )
     saved, notes = _list_saved_files(arguments, report), [*report.notes]
     if arguments.results_yaml is not None:
         from .hub_results import collect_hub_results, write_hub_results

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medfaith.compare.tables import compare
-from medfaith.extractor import Extractor
 from medfaith.loaders.atomic import atomic_folder
 from medfaith.loaders.errors import NO_SPACE, InputError, MedfaithError
 from medfaith.loaders.escaping import escape_markdown
 from medfaith.loaders.progress import Progress
 
-from .benchmark import ReportedBenchmark, ReportSources, Sheet
+from .benchmark import NO_FURTHER_SOURCES, ReportedBenchmark, ReportSources
 from .costs import build_cost_tables
 from .decoders import build_decoder_tables
 from .page.pictures import Pixels
@@ -60,14 +59,12 @@ def write_report(*arguments: Any, **options: Any) -> str:
 def make_report(
     paths: Sequence[Path],
     out: Path | None = None,
-    extractor: Extractor | None = None,
-    sheet: Sheet | None = None,
-    annotations: Sequence[Path] = (),
-    data: str | None = None,
-    compared: bool = False,
-    rows: Path | None = None,
+    sources: ReportSources = NO_FURTHER_SOURCES,
+    *,
     html: Path | None = None,
     pixels: Pixels | None = None,
+    compared: bool = False,
+    rows: Path | None = None,
 ) -> Report:
     """Collect the tables of the runs and, with `out` or `html`, save them.
 
@@ -75,16 +72,12 @@ def make_report(
         paths: Folders, results files or sample files of `lm_eval --output_path X --log_samples`.
         out: Folder for report.md, each table as CSV and LaTeX, and figures. It is new, empty, or holds an earlier
             report, which is replaced atomically.
-        extractor: Language model that reads answers a second time; None for no second reading.
-        sheet: Sources of a contact sheet of heatmaps; None for no sheet.
-        annotations: Files of answers from `medfaith annotate`.
-        data: The build with the labels of the annotated sentences; None leaves out the tables that need
-            them.
-        compared: Whether to add a table that compares the model of each path with the model of the first path.
-        rows: A file with the ids of the rows that count (loaders.row_ids); None for all rows.
+        sources: Annotations, a second reader and other additions.
         html: File for the report as one page (reporting.page); None for no page.
         pixels: Sources of small pictures of the models' inputs, for the page and for sheets in `out`; None for no
             pictures.
+        compared: Whether to add a table that compares the model of each path with the model of the first path.
+        rows: A file with the ids of the rows that count (loaders.row_ids); None for all rows.
 
     Returns:
         The report.
@@ -92,13 +85,13 @@ def make_report(
     Raises:
         InputError: As `results.read_results`, `compare.tables.compare` and `benchmark.ReportedBenchmark.score`; or
             `out` holds other files or cannot be written.
-        MedfaithError: As `extractor.language_model`; a contact sheet cannot be drawn; or `sheet` without `out`.
+        MedfaithError: As `extractor.language_model`; a contact sheet cannot be drawn, or is asked for without `out`.
     """
-    if sheet is not None and out is None:
+    if sources.sheet is not None and out is None:
         raise MedfaithError("a contact sheet needs a folder\n  what to do: give --out DIR, too")
     if out is not None:
         _check_out(out)
-    report = collect(paths, extractor, sheet, annotations, data, compared, rows, figures=bool(out or html))
+    report = collect(paths, sources, compared=compared, rows=rows, figures=bool(out or html))
     if out is not None:
         if pixels is not None:
             report = add_image_sheets(report, pixels)
@@ -180,13 +173,10 @@ class Report(NamedTuple):
 
 def collect(
     paths: Sequence[Path],
-    extractor: Extractor | None = None,
-    sheet: Sheet | None = None,
-    annotations: Sequence[Path] = (),
-    data: str | None = None,
+    sources: ReportSources = NO_FURTHER_SOURCES,
+    *,
     compared: bool = False,
     rows: Path | None = None,
-    *,
     figures: bool = True,
     controls: bool = True,
 ) -> Report:
@@ -194,10 +184,7 @@ def collect(
 
     Args:
         paths: As for `make_report`.
-        extractor: As for `make_report`.
-        sheet: As for `make_report`.
-        annotations: As for `make_report`.
-        data: As for `make_report`.
+        sources: As for `make_report`.
         compared: As for `make_report`.
         rows: As for `make_report`.
         figures: Whether to draw the figures.
@@ -212,13 +199,12 @@ def collect(
     """
     all_results = read_results(paths, rows)
     results = all_results if controls else all_results.with_the_image()
-    sources = ReportSources(annotations, data, sheet)
     scores = {benchmark: benchmark.score(runs, sources) for benchmark, runs in results.runs.items()}
     builders: dict[str, Callable[[], tuple[list[Table], list[str]]]] = {
         **{benchmark.title: partial(_build_tables, benchmark, of_runs) for benchmark, of_runs in scores.items()},
         "Decoders": lambda: (build_decoder_tables(results.collect_answers()[0]), []),
         "Costs": lambda: (build_cost_tables(run.source for run in results.with_the_image().all), []),
-        "Second readings": lambda: build_second_readings(results, extractor) if extractor else ([], []),
+        "Second readings": lambda: build_second_readings(results, sources.extractor) if sources.extractor else ([], []),
         "Comparison": lambda: _compare_models(paths, rows) if compared else ([], []),
     }
     sections = []

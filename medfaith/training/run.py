@@ -27,7 +27,7 @@ from .train import auroc, settle, train
 VOCABULARY = 28996  # size of Bio_ClinicalBERT's vocabulary
 
 
-def run(
+def run(  # noqa: PLR0913 (one for each option of `medfaith train`)
     name: str,
     data: str | Path,
     roots: Mapping[str, Path],

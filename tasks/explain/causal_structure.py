@@ -1,4 +1,4 @@
-"""Causal structure from correlations: independence tests, and libraries that learn a graph from them.
+"""Causal structure from correlations: an independence test, and the graph that causal-learn learns from it.
 
 Variables are numbered in causal order: a variable can act only on later ones. Each edge starts with an arrowhead at its
 later end; an arrowhead at the earlier end as well indicates a common cause that is not a variable.
@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...loaders.errors import InputError, MedfaithError
+from ...loaders.errors import MedfaithError
 
-BACKENDS = ("ordered_icd", "fci")
-CIRCLE, ARROW, TAIL = "circle", "arrow", "tail"
+CIRCLE, ARROW = "circle", "arrow"
+BACKEND = "fci"  # the algorithm, as a saved graph names it
 DETERMINED = 1e-10  # share of unexplained variance below which a variable counts as determined
 
 
@@ -104,8 +104,8 @@ class PartialCorrelation:
         z = 0.5 * log1p(2 * r / (1 - r)) if r < 1 else inf
         return erfc(sqrt(freedom / 2) * z)
 
-    def cond_indep(self, x: int, y: int, conditions: Iterable[int] = ()) -> bool:
-        """Check whether two variables are independent given others. causality-lab's learners call this name.
+    def is_independent(self, x: int, y: int, conditions: Iterable[int] = ()) -> bool:
+        """Check whether two variables are independent given others.
 
         Args:
             x: The first variable.
@@ -118,39 +118,25 @@ class PartialCorrelation:
         return self.p_value(x, y, conditions) > self.alpha
 
 
-def choose_backend(backend: str = "auto") -> str:
-    """Choose an installed backend.
+def require_causal_learn() -> None:
+    """Raise an error before hours of work if causal-learn, which learns the graphs, is not installed.
 
-    Args:
-        backend: Name of a backend, or `auto` for the first one that is installed.
-
-    Returns:
-        Name of the backend.
+    The papers' causality-lab is in no package index, so it cannot be a dependency.
 
     Raises:
-        InputError: The backend is unknown.
-        MedfaithError: The backend is not installed.
+        MedfaithError: causal-learn is not installed.
     """
-    modules = {"ordered_icd": "causal_discovery_algs", "fci": "causallearn"}
-    if backend not in (*BACKENDS, "auto"):
-        raise InputError("backend", repr(backend), expected=", ".join((*BACKENDS, "auto")))
-    candidates = BACKENDS if backend == "auto" else (backend,)
-    for name in candidates:
-        if importlib.util.find_spec(modules[name]):
-            return name
-    raise MedfaithError(
-        f"causal graphs need {' or '.join(modules[name] for name in candidates)}, which is not installed\n"
-        "  what to do: uv pip install 'medfaith[explain]' for FCI; for causality-lab's ICD, which is in no package\n"
-        "  index, clone https://github.com/IntelLabs/causality-lab and put its folder on PYTHONPATH"
-    )
+    if importlib.util.find_spec("causallearn") is None:
+        raise MedfaithError(
+            "causal graphs need causal-learn, which is not installed\n  what to do: uv pip install 'medfaith[explain]'"
+        )
 
 
-def learn_edges(test: PartialCorrelation, backend: str, max_condition: int = 3) -> list[Edge]:
-    """Learn the edges among the variables of a test.
+def learn_edges(test: PartialCorrelation, max_condition: int = 3) -> list[Edge]:
+    """Learn the edges among variables by causal-learn's FCI search and orientation rules.
 
     Args:
         test: The independence test; variables are numbered from 0 in causal order.
-        backend: Name of the backend.
         max_condition: Maximum size of conditioning sets.
 
     Returns:
@@ -158,33 +144,6 @@ def learn_edges(test: PartialCorrelation, backend: str, max_condition: int = 3) 
     """
     if test.n_variables < 2:
         return []
-    return sorted((_learn_by_icd if backend == "ordered_icd" else _learn_by_fci)(test, max_condition))
-
-
-def _learn_by_icd(test: PartialCorrelation, max_condition: int) -> list[Edge]:
-    """Learn edges by causality-lab's ICD for a known causal order, as LVLM-Interpret does; without selection bias.
-
-    The code follows causality-lab's sources. It is not in a package index, so no test runs this function.
-    """
-    from causal_discovery_algs import LearnStructOrderedICD  # pyright: ignore[reportMissingImports]
-    from graphical_models import arrow_head_types as mark  # pyright: ignore[reportMissingImports]
-
-    n = test.n_variables
-    learner = LearnStructOrderedICD(
-        set(range(n)), list(range(n)), test, is_selection_bias=False, max_cond_size=min(max_condition, n - 2)
-    )
-    learner.learn_structure()
-    names = {mark.Circle: CIRCLE, mark.Directed: ARROW, mark.Tail: TAIL}
-    graph = learner.graph  # get_edge_mark(a, b) is the mark at b
-    return [
-        Edge(a, b, names[graph.get_edge_mark(b, a)], names[graph.get_edge_mark(a, b)])
-        for a, b in combinations(range(n), 2)
-        if graph.is_connected(a, b)
-    ]
-
-
-def _learn_by_fci(test: PartialCorrelation, max_condition: int) -> list[Edge]:
-    """Learn edges by causal-learn's FCI search and orientation rules, with conditioning sets up to `max_condition`."""
     from causallearn.graph.Endpoint import Endpoint
     from causallearn.graph.GraphNode import GraphNode
     from causallearn.search.ConstraintBased import FCI
@@ -232,7 +191,7 @@ def _learn_by_fci(test: PartialCorrelation, max_condition: int) -> list[Edge]:
         ends = (number[edge.get_node1()], edge.get_endpoint1()), (number[edge.get_node2()], edge.get_endpoint2())
         (early, early_mark), (late, late_mark) = sorted(ends, key=lambda end: end[0])
         edges.append(Edge(early, late, early_mark.name.lower(), late_mark.name.lower()))
-    return edges
+    return sorted(edges)
 
 
 def _remove_separated_edge(
@@ -249,7 +208,7 @@ def _remove_separated_edge(
         possible = sorted(variable for variable in candidates if variable < max(x, y))
         for size in range(1, min(largest, len(possible)) + 1):
             for conditions in combinations(possible, size):
-                if test.cond_indep(x, y, conditions):
+                if test.is_independent(x, y, conditions):
                     graph.remove_edge(edge)
                     separators[x, y] = separators[y, x] = set(conditions)
                     return

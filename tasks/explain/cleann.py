@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...loaders.errors import InputError
-from .causal_structure import Edge, PartialCorrelation, choose_backend, distances, learn_edges
+from .causal_structure import BACKEND, Edge, PartialCorrelation, distances, learn_edges, require_causal_learn
 from .token_cam import get_layer
 
 if TYPE_CHECKING:
@@ -113,7 +113,6 @@ def causal_graphs(
     grid: tuple[int, int],
     *,
     settings: Settings | None = None,
-    backend: str = "auto",
     target_text: str | None = None,
 ) -> list[dict[str, Any]]:
     """Compute the causal graphs of one generated token, one per head, the most important head first.
@@ -125,7 +124,6 @@ def causal_graphs(
         image: Positions of the image's tokens, ascending, before the target, in reading order of the grid.
         grid: (rows, columns) of the image's tokens.
         settings: Parameters; by default the paper's.
-        backend: `ordered_icd` (causality-lab), `fci` (causal-learn), or `auto` for the first one that is installed.
         target_text: Text of the predicted token.
 
     Returns:
@@ -136,12 +134,12 @@ def causal_graphs(
 
     Raises:
         InputError: The attention is not finite or has a wrong shape, or the target or image tokens are out of range.
-        MedfaithError: No backend is installed.
+        MedfaithError: causal-learn is not installed.
     """
     settings = settings or Settings()
     attention = np.asarray(attention, np.float64)
     _check(attention, target, tokens, image, grid, settings)
-    backend = choose_backend(backend)
+    require_causal_learn()
     to_image, to_text = compute_head_importance(attention, target, image)
     ratio = np.divide(to_image, to_text, out=np.full(len(to_text), np.inf), where=to_text > 0)
     best = np.argsort(-ratio, kind="stable")[: settings.n_heads]
@@ -155,7 +153,7 @@ def causal_graphs(
         )
         edges = [
             Edge(positions[e.source], positions[e.target], e.source_mark, e.target_mark)
-            for e in learn_edges(test, backend, settings.max_condition)
+            for e in learn_edges(test, settings.max_condition)
         ]
         distance = distances(edges, target)
         nodes = [
@@ -174,7 +172,7 @@ def causal_graphs(
                 "importance": float(ratio[head]) if np.isfinite(ratio[head]) else None,
                 "image_attention": float(to_image[head]),
                 "text_attention": float(to_text[head]),
-                "backend": backend,
+                "backend": BACKEND,
                 "settings": settings._asdict(),
                 "grid": list(grid),
                 "target": {"position": target, "text": target_text},

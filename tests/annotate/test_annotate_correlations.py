@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from medfaith.annotate.answers import Judgement
+from medfaith.reporting.benchmark import ReportSources
 from medfaith.reporting.write import read_results, write_report
 from medfaith.reporting.wrong_lung.correlations import compute_mean_points, compute_r_interval, judged
 from medfaith.reporting.wrong_lung.runs import WrongLungRun
@@ -102,7 +103,7 @@ def scene(tmp_path_factory) -> tuple[Path, list[Path], list[Row], dict[tuple[str
 
 def test_correlations_agree_with_scipy(scene, tmp_path):
     folder, files, rows, judgements = scene
-    report = write_report([folder], tmp_path / "out", annotations=files)
+    report = write_report([folder], tmp_path / "out", sources=ReportSources(files))
     table_rows = csv_rows(tmp_path / "out" / CSV)
     assert [(row["model"], row["value"]) for row in table_rows] == [
         (model, title) for model in "mn" for title in TITLES
@@ -134,7 +135,9 @@ def test_correlations_agree_with_scipy(scene, tmp_path):
     assert printed["IOU@30"] == ["–", "–", "–", "35"]
     assert "the heatmap is as much fainter" in report
     assert "left out of Wrong Lung Figure 6" not in report
-    assert write_report([folder], tmp_path / "out", annotations=files) == report, "its own files are replaced"
+    assert write_report([folder], tmp_path / "out", sources=ReportSources(files)) == report, (
+        "its own files are replaced"
+    )
 
 
 def test_what_matches_no_log_is_counted(scene, tmp_path):
@@ -144,7 +147,9 @@ def test_what_matches_no_log_is_counted(scene, tmp_path):
     custom = judge_heatmap(original(4), (1, 1, 1), row_id=None, custom=True, heatmaps=None, annotator="third")
     write(tmp_path / "third.jsonl", stale, custom)
     write_answers(tmp_path / "unseen", [original(0, auroc=0.5)], model="unseen")
-    report = write_report([folder / "m", tmp_path / "unseen"], annotations=[*files, tmp_path / "third.jsonl"])
+    report = write_report(
+        [folder / "m", tmp_path / "unseen"], sources=ReportSources([*files, tmp_path / "third.jsonl"])
+    )
     assert {row[0] for row in rows_of(report, FIGURE)} == {"m"}
     assert f"{n + 1} of {2 * n + 1} judgements of report sentences (m: 1, n: {n}) are of heatmaps that no log" in report
     assert "unseen: none of its heatmaps was judged; left out of Wrong Lung Figure 6" in report
@@ -155,7 +160,7 @@ def test_nothing_that_was_judged_is_logged(tmp_path, custom):
     write_answers(tmp_path / "logs", [original(0, auroc=0.5)])
     row = {"row_id": None, "custom": True, "heatmaps": None} if custom else {}
     write(tmp_path / "a.jsonl", judge_heatmap(original(7), (1, 2, 3), **row))
-    report = write_report([tmp_path / "logs"], annotations=[tmp_path / "a.jsonl"])
+    report = write_report([tmp_path / "logs"], sources=ReportSources([tmp_path / "a.jsonl"]))
     assert f"## {FIGURE}" not in report
     assert f"Wrong Lung Figure {13 if custom else 4}: " in report
     assert "m: none of its heatmaps was judged" in report
@@ -165,7 +170,7 @@ def test_nothing_that_was_judged_is_logged(tmp_path, custom):
 def test_without_a_log_of_the_benchmark(tmp_path):
     write_log(tmp_path / "logs", "m", answered("chexpert_presence", 4, 2, 1))
     write(tmp_path / "a.jsonl", judge_heatmap(ROW, (1, 2, 3)))
-    report = write_report([tmp_path / "logs"], annotations=[tmp_path / "a.jsonl"])
+    report = write_report([tmp_path / "logs"], sources=ReportSources([tmp_path / "a.jsonl"]))
     assert f"## {FIGURE}" not in report
     assert rows_of(report, "Wrong Lung Figure 4")[0][:2] == ["m", "1"]
     assert "no sample log of That's the Wrong Lung! is there: Wrong Lung Figure 6 needs those" in report
@@ -178,7 +183,7 @@ def test_the_sentences_are_those_of_the_other_tables(tmp_path):
     write_answers(tmp_path / "logs", pairs, config="swap_left_right")
     judgements = [judge_heatmap(row, (1 + n, 5 - n, 3)) for n, row in enumerate(rows)]
     write(tmp_path / "a.jsonl", *judgements, judge_heatmap(pairs[1], (1, 1, 1)))
-    report = write_report([tmp_path / "logs"], annotations=[tmp_path / "a.jsonl"])
+    report = write_report([tmp_path / "logs"], sources=ReportSources([tmp_path / "a.jsonl"]))
     assert rows_of(report, FIGURE)[0] == ["m", "AUROC", "1.00 [1.00, 1.00]", "-1.00 [-1.00, -1.00]", "–", "5"]
     assert "1 of 6 judgements of report sentences (m: 1)" in report
 

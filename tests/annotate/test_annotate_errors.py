@@ -17,6 +17,7 @@ from medfaith.annotate.errors import ErrorSession, failures
 from medfaith.annotate.errors_case import format_case
 from medfaith.cli import main
 from medfaith.loaders.errors import MedfaithError
+from medfaith.reporting.benchmark import ReportSources
 from medfaith.reporting.page.cases import collect_cases
 from medfaith.reporting.results import read_results
 from medfaith.reporting.write import write_report
@@ -65,7 +66,7 @@ def test_what_is_said_is_kept_and_becomes_a_table(logs: Path, tmp_path: Path):
         assert (session.n_done, session.find_next(), session.get_judgement(0).category) == (6, 6, "unread")
     assert len(out.read_text().splitlines()) == 7
     assert len(read_errors([out, out])) == 6
-    rows = {row[0]: row[1:] for row in rows_of(write_report([logs], annotations=[out]), TABLE)}
+    rows = {row[0]: row[1:] for row in rows_of(write_report([logs], sources=ReportSources([out])), TABLE)}
     low, high = (100 * end for end in proportion_confint(3, 6, method="wilson"))
     assert rows["It denies a finding that is there (“No X”)"] == ["3", f"50.00 [{low:.2f}, {high:.2f}]", "3", "0", "0"]
     assert rows["It takes another wrong option"][2:] == ["0", "2", "0"]

@@ -23,7 +23,13 @@ from PIL import Image
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain import causal_structure
 from medfaith.tasks.explain.causal_plot import compute_node_places, draw_causal_graph
-from medfaith.tasks.explain.causal_structure import Edge, PartialCorrelation, choose_backend, distances, learn_edges
+from medfaith.tasks.explain.causal_structure import (
+    Edge,
+    PartialCorrelation,
+    distances,
+    learn_edges,
+    require_causal_learn,
+)
 from medfaith.tasks.explain.cleann import (
     Settings,
     causal_graphs,
@@ -55,7 +61,7 @@ def make_influences(n: int, edges: dict[tuple[int, int], float]) -> np.ndarray:
 def learn(influence: np.ndarray, positions: list[int] | None = None, max_condition: int = 3) -> list[Edge]:
     positions = list(range(len(influence))) if positions is None else positions
     correlation = compute_row_correlation(compute_attention(influence), positions)
-    return learn_edges(PartialCorrelation(correlation, MANY), "fci", max_condition)
+    return learn_edges(PartialCorrelation(correlation, MANY), max_condition)
 
 
 @pytest.mark.parametrize("conditioning", [(), (2,), (2, 3), (4, 2, 3)])
@@ -73,10 +79,10 @@ def test_partial_correlation_is_that_of_the_residuals(conditioning: tuple[int, .
 
 def test_alpha_and_the_number_of_samples_decide():
     correlation = np.array([[1.0, 0.38], [0.38, 1.0]])  # |r| > 0.3758 is dependent for n = 128, alpha = 1e-5
-    assert not PartialCorrelation(correlation).cond_indep(0, 1)
-    assert PartialCorrelation(correlation - 0.01 * (1 - np.eye(2))).cond_indep(0, 1)
-    assert PartialCorrelation(correlation, n_samples=100).cond_indep(0, 1)
-    assert PartialCorrelation(correlation, alpha=1e-6).cond_indep(0, 1)
+    assert not PartialCorrelation(correlation).is_independent(0, 1)
+    assert PartialCorrelation(correlation - 0.01 * (1 - np.eye(2))).is_independent(0, 1)
+    assert PartialCorrelation(correlation, n_samples=100).is_independent(0, 1)
+    assert PartialCorrelation(correlation, alpha=1e-6).is_independent(0, 1)
 
 
 def test_copies_of_a_token():
@@ -178,7 +184,7 @@ def test_no_token_separates_earlier_ones():
     """0 acts on 1; conditioning on 2 cancels that exactly (0.36 = 0.6 x 0.6), but says nothing about 0 and 1."""
     influence = make_influences(3, {(0, 1): 0.36, (0, 2): 0.6, (1, 2): 0.6})
     test = PartialCorrelation(compute_row_correlation(compute_attention(influence), range(3)), MANY)
-    assert test.cond_indep(0, 1, (2,))
+    assert test.is_independent(0, 1, (2,))
     assert [(edge.source, edge.target) for edge in learn(influence)] == [(0, 1), (0, 2), (1, 2)]
 
 
@@ -304,7 +310,6 @@ def test_radius():
         ({"grid": (3, 3)}, "6 image tokens for a grid of 3 x 3"),
         ({"settings": Settings(n_samples=6)}, "max_condition=3 with n_samples=6"),
         ({"settings": Settings(max_condition=-1)}, "max_condition=-1"),
-        ({"backend": "pc"}, r"backend: 'pc'\n  expected: ordered_icd, fci, auto"),
     ],
 )
 def test_bad_input(change: dict[str, Any], message: str):
@@ -313,15 +318,10 @@ def test_bad_input(change: dict[str, Any], message: str):
         causal_graphs(**{**good, **change})
 
 
-def test_the_backend_is_what_is_installed(monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(MedfaithError, match=r"causal_discovery_algs, which is not installed(.|\n)*PYTHONPATH"):
-        choose_backend("ordered_icd")  # causality-lab is in no package index
-    assert choose_backend() == "fci"
+def test_missing_causal_learn_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(causal_structure.importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(MedfaithError, match=r"causal_discovery_algs or causallearn(.|\n)*'medfaith\[explain\]'"):
-        choose_backend()
-    monkeypatch.setattr(causal_structure.importlib.util, "find_spec", lambda _name: object())
-    assert choose_backend() == "ordered_icd"
+    with pytest.raises(MedfaithError, match=r"need causal-learn, which is not installed(.|\n)*'medfaith\[explain\]'"):
+        require_causal_learn()
 
 
 @pytest.mark.parametrize("save", [tiny_models.save_llava, tiny_models.save_qwen2_5_vl])

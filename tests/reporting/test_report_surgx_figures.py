@@ -16,6 +16,7 @@ from medfaith.cli import main
 from medfaith.evaluate_metrics.reading.surgical_names import TRIPLETS
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.reporting import pictures
+from medfaith.reporting.benchmark import ReportSources
 from medfaith.reporting.pictures import short
 from medfaith.reporting.surgx import figures as surgx_figures
 from medfaith.reporting.surgx.occlusions import COVERS, OTHER_TOOL, cases, draw_occlusion_figure
@@ -340,12 +341,12 @@ def test_a_contact_sheet_needs_all_of_its_arguments(sheet_run, tmp_path, capsys,
     assert main(command[:at] + command[at + 2 :]) == 2
     assert "a contact sheet needs" in capsys.readouterr().err
     with pytest.raises(MedfaithError, match="needs a folder"):
-        write_report([sheet_run.logs], sheet=sheet_run.sheet)
+        write_report([sheet_run.logs], sources=ReportSources(sheet=sheet_run.sheet))
 
 
 def test_without_matplotlib_the_tables_are_written_and_a_note_says_so(sheet_run, tmp_path, monkeypatch):
     monkeypatch.setattr(pictures.importlib.util, "find_spec", lambda name: None)
-    report = write_report([sheet_run.logs], tmp_path / "out", sheet=sheet_run.sheet)
+    report = write_report([sheet_run.logs], tmp_path / "out", sources=ReportSources(sheet=sheet_run.sheet))
     assert "pictures of SurgXBench need matplotlib and are left out: uv pip install 'medfaith[explain]'" in report
     assert not [*(tmp_path / "out").glob("*.png")]
     assert (tmp_path / "out" / "surgx_runs.csv").exists()

@@ -16,7 +16,7 @@ from .rows import Examples
 from .train import Options, train
 
 
-def run(
+def run(  # noqa: PLR0913 (one for each option of `medfaith train`)
     pretrained: str, sam: str, data: str, roots: Mapping[str, Path], out: Path, *, source: str = "vindr",
     limit: int | None = None, lora: Lora, options: Options, dtype: str = "auto", device: str = "",
     frozen_encoder: bool = True,

@@ -17,7 +17,7 @@ from .rows import examples
 from .train import adapted, train
 
 
-def run(
+def run(  # noqa: PLR0913 (one for each option of `medfaith train`)
     benchmark: str, pretrained: str, data: str, roots: Mapping[str, Path], out: Path, *, source: str = "vindr",
     limit: int | None = None, settings: Settings, lora: Lora | None, dtype: str = "auto", device: str = "",
 ) -> dict[str, Any]:  # fmt: skip

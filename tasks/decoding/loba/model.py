@@ -155,7 +155,7 @@ class Loba(nn.Module):
         return {name: weight.detach().contiguous() for name, weight in parameters if weight.requires_grad}
 
 
-def start(
+def start(  # noqa: PLR0913 (settings of the training, by name)
     model: str,
     sam: str,
     *,

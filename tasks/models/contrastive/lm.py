@@ -73,7 +73,7 @@ class ContrastiveLM(ImageLM):
         max_batch_size: Batch size to use if `batch_size` is automatic.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (the arguments that --model_args names)
         self,
         pretrained: str,
         store: str | None = None,

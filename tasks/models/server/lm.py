@@ -76,7 +76,7 @@ class ServerLM(ImageLM):
             or the model.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (the arguments that --model_args names)
         self,
         base_url: str = "",
         model: str = "",

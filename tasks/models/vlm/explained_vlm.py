@@ -30,6 +30,7 @@ from ....loaders.atomic import atomic_file
 from ....loaders.errors import InputError
 from ...explain import cleann
 from ...explain.causal_plot import draw_causal_graph
+from ...explain.causal_structure import require_causal_learn
 from ...explain.geometry import Geometry
 from ...explain.store import ATTENTION, HeatmapStore, check_readers, digest_of
 from ...explain.tiles import CHANNELS, Tile, bounds, compose, select_channel
@@ -100,7 +101,8 @@ class ExplainedVLM(HFVisionLM):
             self._check_tiles(for_graphs=bool(causal_graphs))
         self._folder = Path(store).expanduser() if store else None
         self._graph_folder = Path(causal_graphs).expanduser() if causal_graphs else None
-        self._backend = cleann.choose_backend() if causal_graphs else None
+        if causal_graphs:
+            require_causal_learn()
         self._stores: dict[str, HeatmapStore] = {}
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
@@ -288,7 +290,6 @@ class ExplainedVLM(HFVisionLM):
         return _Answer(inputs, mentions)
 
     def _causal_graphs(self, answer: _Answer, visual: np.ndarray, tiles: Sequence[Tile]) -> dict[str, list[Any]]:
-        assert self._backend is not None
         settings = cleann.Settings()
         attention = cleann.compute_layer_attention(self.model, answer.inputs, settings.layer)
         ids = answer.inputs["input_ids"][0].tolist()
@@ -297,9 +298,7 @@ class ExplainedVLM(HFVisionLM):
         image = visual[grid.ravel()].tolist()
         return {
             name: [
-                cleann.causal_graphs(
-                    attention, p - 1, texts, image, grid.shape, backend=self._backend, target_text=texts[p]
-                )
+                cleann.causal_graphs(attention, p - 1, texts, image, grid.shape, target_text=texts[p])
                 for p in mentions[0]
             ]
             for name, mentions in answer.mentions.items()
