@@ -2,9 +2,9 @@
 
     python -m benchmarks.audit_zoo_served [--data DIR --vindr DIR] [--models NAME ...] [--rules 1 2] [--logs DIR]
 
-Each model (`tests.auditing.zoo`) answers chat completions with text and images. Without --data, the benchmark writes a
-phantom with --images test images; three of five have findings. The audits of rule 1 and rule 2 ask the same rows. An
-exclamation mark marks a verdict that is not right for the model.
+Each model (`tests.support.auditing.zoo`) answers chat completions with text and images. Without --data, the benchmark
+writes a phantom with --images test images; three of five have findings. The audits of rule 1 and rule 2 ask the same
+rows. An exclamation mark marks a verdict that is not right for the model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from medfaith.builders import heal_medvqa
 from medfaith.cli import main as medfaith
 from medfaith.loaders.phantom import vindr_cxr, vindr_cxr_anatomy
-from tests.auditing.zoo import Member, read_known, serving, zoo
+from tests.support.auditing.zoo import Member, read_known, serving, zoo
 
 HEADINGS = ("rule", "model", "image", "place", "own-other", "own-blind", "declined", "blind", "clean", "of")
 

@@ -22,7 +22,7 @@ import transformers
 from medfaith.builders import heal_medvqa
 from medfaith.cli import main as medfaith
 from medfaith.loaders.phantom import vindr_cxr, vindr_cxr_anatomy
-from tests.tasks.tiny_families import llava
+from tests.support.tasks.tiny_families import llava
 
 N_TRAIN, N_TEST = 400, 120  # images
 SIDE = 112  # pixels, 8 x 8 patches

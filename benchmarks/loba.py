@@ -35,8 +35,8 @@ from medfaith.tasks.decoding.loba import model
 from medfaith.tasks.decoding.loba.predict import localize
 from medfaith.training.loba import train
 from medfaith.training.loba.rows import Example, Examples
-from tests.tasks import tiny_models
-from tests.training import tiny_sam
+from tests.support.tasks import tiny_models
+from tests.support.training import tiny_sam
 
 N_TRAIN, N_TEST = 240, 40  # images
 SIDE, THRESHOLDS = 64, np.linspace(0.05, 0.95, 19)

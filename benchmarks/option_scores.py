@@ -25,7 +25,7 @@ from lm_eval.api.instance import Instance
 from PIL import Image
 
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
-from tests.tasks import tiny_models
+from tests.support.tasks import tiny_models
 
 CONTEXTS, ROUNDS, BATCH_SIZE = 4, 3, 8
 PROMPT = "<image>\nWhich of the following findings is present?\nA. Edema\nB. No edema\nC. Fracture\nANSWER:"

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from medfaith.reporting.page.write import write_page
 from medfaith.reporting.write import collect
-from tests.browser import browser
-from tests.reporting.report_logs import answered, write_log
+from tests.support.browser import browser
+from tests.support.reporting.report_logs import answered, write_log
 
 N = 10_000
 

@@ -33,7 +33,7 @@ from PIL import Image
 from medfaith.builders import cxr_contrabench
 from medfaith.loaders import images, phantom
 from medfaith.tasks.run import answer, build_model, load_tasks
-from tests.tasks import tiny_models
+from tests.support.tasks import tiny_models
 
 TASK, ROUNDS = "medfaith_contrabench_chexpert_presence_train", 3
 STAGES = ("images", "processor", "generate")

@@ -12,7 +12,7 @@ from pathlib import Path
 from PIL import Image
 
 from medfaith.cli import main
-from tests.browser import browser
+from tests.support.browser import browser
 
 PICTURE = Path(__file__).with_suffix(".webp")
 WIDTH, HEIGHT = 1240, 900  # of the window, pixels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.annotate.annotation_scene import Scene, make_scene
+from tests.support.annotate.annotation_scene import Scene, make_scene
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,11 @@ from PIL import Image
 from medfaith.annotate.answers import Judgement
 from medfaith.cli import main
 from medfaith.reporting.wrong_lung.abnormalities import MOST, group_by_abnormality
-from tests.annotate.annotation_scene import write_rows
-from tests.annotate.test_annotate_answers import judgement, write
-from tests.reporting.report_logs import csv_rows, rows_of
-from tests.reporting.surgx_logs import format_mean
-from tests.reporting.wrong_lung_logs import original, write_wrong_lung
+from tests.support.annotate.annotation_scene import write_rows
+from tests.support.annotate.annotator_answers import judgement, write
+from tests.support.reporting.report_logs import csv_rows, rows_of
+from tests.support.reporting.surgx_logs import format_mean
+from tests.support.reporting.wrong_lung_logs import original, write_wrong_lung
 
 FIGURE, PICTURE = "Wrong Lung Figure 16", "figure_wrong_lung_16.png"
 AFFIRMED = {"row0": {"mass", "edema"}, "row1": {"mass"}, "row2": set(), "row3": {"edema", "mass"}}

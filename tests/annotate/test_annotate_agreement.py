@@ -18,7 +18,7 @@ from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.reading.agreement import compute_cohen_kappa
 from medfaith.loaders.errors import InputError
 from medfaith.reporting.wrong_lung.annotations import build_annotation_tables
-from tests.annotate.test_annotate_answers import judgement
+from tests.support.annotate.annotator_answers import judgement
 
 POINTS = st.sampled_from([1.0, 2.0, 3.0, 4.0, 5.0])
 

@@ -8,24 +8,10 @@ import sys
 
 import pytest
 
-from medfaith.annotate.answers import Choice, Judgement, open_answers, read_judgements
+from medfaith.annotate.answers import Choice, open_answers, read_judgements
 from medfaith.loaders.errors import InputError
-from tests.full_disk import no_file_above
-
-
-def judgement(n: int = 0, **changes) -> Judgement:
-    record = {
-        "annotator": "ann", "instance": f"image{n}", "patient_id": f"p{n}", "row_id": f"row{n}", "sentence": "Böse.",
-        "custom": False, "model": "m", "alias": "Model A", "recall": 1, "precision": 2, "intuitiveness": 3,
-        "heatmaps": None, "seconds": 1.5, "seed": 0, "version": "0",
-    }  # fmt: skip
-    return Judgement(**(record | changes))
-
-
-def write(path, *records):
-    with open_answers(path) as (answers, _):
-        for record in records:
-            (answers.choose if isinstance(record, Choice) else answers.judge)(record)
+from tests.support.annotate.annotator_answers import judgement, write
+from tests.support.full_disk import no_file_above
 
 
 def test_what_is_written_is_read_and_added_to(tmp_path):

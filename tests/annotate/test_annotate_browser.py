@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from medfaith.annotate.answers import read_judgements
-from tests.annotate.annotation_scene import MODELS, SENTENCES, Scene
-from tests.browser import browser
-from tests.tasks.tiny_gloria import save
+from tests.support.annotate.annotation_scene import MODELS, SENTENCES, Scene
+from tests.support.browser import browser
+from tests.support.tasks.tiny_gloria import save
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: uv sync installs it")
 WAIT = 180_000  # milliseconds; a busy machine

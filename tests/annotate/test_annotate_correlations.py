@@ -19,9 +19,9 @@ from medfaith.reporting.benchmark import ReportSources
 from medfaith.reporting.write import read_results, write_report
 from medfaith.reporting.wrong_lung.correlations import compute_mean_points, compute_r_interval, judged
 from medfaith.reporting.wrong_lung.runs import WrongLungRun
-from tests.annotate.test_annotate_answers import judgement, write
-from tests.reporting.report_logs import answered, csv_rows, rows_of, select_runs, write_log
-from tests.reporting.wrong_lung_logs import NAMES, Row, changed, original, write_wrong_lung
+from tests.support.annotate.annotator_answers import judgement, write
+from tests.support.reporting.report_logs import answered, csv_rows, rows_of, select_runs, write_log
+from tests.support.reporting.wrong_lung_logs import NAMES, Row, changed, original, write_wrong_lung
 
 FIGURE = "Wrong Lung Figure 6"
 CSV = "wrong_lung_figure_06_correlations.csv"

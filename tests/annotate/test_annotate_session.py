@@ -20,7 +20,7 @@ from medfaith.loaders.images import open_image
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, open_store
 from medfaith.tasks.models.alignment.aligners import Alignment
-from tests.annotate.annotation_scene import MODELS, SENTENCES, Scene, write_run
+from tests.support.annotate.annotation_scene import MODELS, SENTENCES, Scene, write_run
 
 
 def wanted(scene: Scene, **changes) -> session_setup.Wanted:

@@ -26,10 +26,10 @@ from medfaith.loaders.errors import MedfaithError
 from medfaith.loaders.row_ids import read_ids
 from medfaith.tasks.models.answer_counts import count
 from medfaith.tasks.run import Model
-from tests.auditing.same_answers import CLOSED, EDITED, judge_same_answers, patch_declined
-from tests.reporting.heal_logs import question, write_heal
-from tests.reporting.report_logs import csv_rows
-from tests.tasks.evaluating import Says, load
+from tests.support.auditing.same_answers import CLOSED, EDITED, judge_same_answers, patch_declined
+from tests.support.reporting.heal_logs import question, write_heal
+from tests.support.reporting.report_logs import csv_rows
+from tests.support.tasks.evaluating import Says, load
 
 OPEN, TPT = (f"medfaith_heal_vindr_{ask}" for ask in ("open", "tpt"))
 

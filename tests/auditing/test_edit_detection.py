@@ -15,7 +15,7 @@ from medfaith.auditing.edit_detection import compute_features, detect_edits, mea
 from medfaith.auditing.plan import plan
 from medfaith.auditing.write import write_tables
 from medfaith.reporting.page.audits import audits
-from tests.auditing.same_answers import EDITED, judge_same_answers
+from tests.support.auditing.same_answers import EDITED, judge_same_answers
 
 
 def _draw_images(n: int, seed: int = 0) -> list[Image.Image]:

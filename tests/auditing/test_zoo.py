@@ -11,8 +11,8 @@ from medfaith.cli import main
 from medfaith.loaders.row_ids import read_ids, write_ids
 from medfaith.tasks.controls import EDITS, ELSEWHERE
 from medfaith.tasks.run import load_tasks
-from tests.auditing.zoo import TASKS, read_known, serving, zoo
-from tests.reporting.report_logs import csv_rows
+from tests.support.auditing.zoo import TASKS, read_known, serving, zoo
+from tests.support.reporting.report_logs import csv_rows
 
 NAMES = (
     "looks", "reads-half", "says-no", "says-yes", "draws", "decliner", "good-decliner", "shifter", "sees-paint",

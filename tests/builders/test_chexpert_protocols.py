@@ -22,8 +22,8 @@ from medfaith.builders.cxr_contrabench.wording import (
 )
 from medfaith.builders.hashing import pick
 from medfaith.loaders.errors import InputError
-from tests.builders.chexpert_scenes import build_images_table, studies
-from tests.builders.files import digests
+from tests.support.builders.chexpert_scenes import build_images_table, studies
+from tests.support.builders.files import digests
 
 CONFIGS = list(chexpert.PROTOCOLS)
 ORIGINAL = Wording(layout="original")  # the target has a fixed position

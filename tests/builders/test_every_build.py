@@ -14,7 +14,7 @@ from medfaith.builders.options import declared, groups
 from medfaith.builders.registry import BENCHMARKS
 from medfaith.builders.verify import repositories
 from medfaith.loaders.errors import InputError, MissingSourceError
-from tests.builders.files import rows_of
+from tests.support.builders.files import rows_of
 
 HEAL = [f"{config}{suffix}" for config in ("vindr", "mimic") for suffix in ("", "_tpt", "_vpt")]
 # Benchmark -> fixture, and the configs built by default from the fixture's sources.

@@ -19,8 +19,8 @@ from medfaith.builders.cxr_contrabench import chexpert
 from medfaith.builders.cxr_contrabench.exports import fewshot, format_chat_jsonl, patient, sample_lora_rows
 from medfaith.builders.cxr_contrabench.questions import Wording, find_violations
 from medfaith.tasks.contrabench import prompts
-from tests.builders.chexpert_scenes import studies
-from tests.builders.files import digests, problems, record_of, rows_of
+from tests.support.builders.chexpert_scenes import studies
+from tests.support.builders.files import digests, problems, record_of, rows_of
 
 LORA = "chexpert_lora_train"
 JSONL = f"{LORA}/train.jsonl"

@@ -9,7 +9,7 @@ import pytest
 
 from medfaith.builders.wrong_lung import ORIGINALS
 from medfaith.loaders import rle, vindr_cxr
-from tests.builders.files import forge, problems
+from tests.support.builders.files import forge, problems
 
 BUILDS = {
     "bench": ("phantom_build", "cxr-contrabench-openi"),

@@ -19,8 +19,8 @@ from medfaith.cli import main
 from medfaith.loaders import images, rle
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.phantom import cases, chest, mimic_cxr_reports, vindr_cxr, vindr_cxr_anatomy
-from tests.builders.files import copied, digests, problems, record_of, root_words, rows_of, skipped
-from tests.full_disk import no_file_above
+from tests.support.builders.files import copied, digests, problems, record_of, root_words, rows_of, skipped
+from tests.support.full_disk import no_file_above
 
 VINDR, MIMIC = "heal-medvqa-vindr_cxr", "heal-medvqa-mimic_cxr"
 

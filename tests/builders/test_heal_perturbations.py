@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from medfaith.builders.heal_medvqa.perturbations import DONOR_DIAGNOSES, NEAREST, Places, donors, tpt, vpt
 from medfaith.builders.heal_medvqa.questions import UNASKED, questions
 from medfaith.builders.heal_medvqa.wording import format_closed_question
-from tests.builders.heal_scenes import FEW, draw_split, make_scene
+from tests.support.builders.heal_scenes import FEW, draw_split, make_scene
 
 SEEDS = st.integers(0, 20)
 

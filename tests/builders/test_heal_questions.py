@@ -19,8 +19,8 @@ from medfaith.builders.heal_medvqa.wording import (
 )
 from medfaith.loaders.anatomy_masks import ANATOMIES
 from medfaith.loaders.vindr_cxr import CLASSES
-from tests.builders import heal_scenes
-from tests.builders.heal_scenes import FEW, draw_split, make_scene
+from tests.support.builders import heal_scenes
+from tests.support.builders.heal_scenes import FEW, draw_split, make_scene
 
 SEEDS = st.integers(0, 20)
 CLOSED = ("positive", "hallucinated")

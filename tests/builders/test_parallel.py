@@ -24,7 +24,7 @@ from medfaith.builders.parallel import Workers, pieces
 from medfaith.builders.surgxbench.motion_rows import MotionOptions
 from medfaith.cli import main
 from medfaith.loaders.errors import ImageError, InputError, MedfaithError, MissingSourceError
-from tests.builders.files import digests, root_words
+from tests.support.builders.files import digests, root_words
 
 ROOT = Path(__file__).parents[2]
 scenes = importlib.import_module("medfaith.builders.heal_medvqa.scenes")

@@ -23,7 +23,7 @@ from medfaith.builders.schemas.structs import BOX, LENGTHS, MASK
 from medfaith.cards import publication
 from medfaith.cards.publish import manifest
 from medfaith.loaders.errors import InputError
-from tests.builders.files import forge, problems
+from tests.support.builders.files import forge, problems
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("builders", "cards", "evaluate_metrics", "loaders", "medfaith", "tasks")

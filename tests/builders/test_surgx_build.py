@@ -17,8 +17,8 @@ from medfaith.loaders import images, rle
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import InputError, MissingSourceError
 from medfaith.loaders.phantom import surgery
-from tests.builders.files import copied, digests, problems, record_of, root_words, rows_of, skipped
-from tests.builders.surgx_scenes import add_to_number, update_boxes
+from tests.support.builders.files import copied, digests, problems, record_of, root_words, rows_of, skipped
+from tests.support.builders.surgx_scenes import add_to_number, update_boxes
 
 REPOSITORIES = {
     "instruments": "surgxbench-cholec80_boxes",

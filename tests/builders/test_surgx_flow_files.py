@@ -11,7 +11,7 @@ import pytest
 from medfaith.builders.surgxbench.flow_files import FlowFiles, read_flow
 from medfaith.builders.surgxbench.pairs import Pair
 from medfaith.loaders.errors import InputError
-from tests.builders.surgx_scenes import SIZE, compute_moving_flow, encode_flo, make_pairs, write_flow
+from tests.support.builders.surgx_scenes import SIZE, compute_moving_flow, encode_flo, make_pairs, write_flow
 
 
 @pytest.mark.parametrize("extension", ["npy", "npz", "flo"])

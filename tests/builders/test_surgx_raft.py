@@ -10,7 +10,7 @@ import pytest
 from medfaith.builders.surgxbench import raft as rafts
 from medfaith.builders.surgxbench.raft import Raft, padding
 from medfaith.loaders.errors import InputError, MedfaithError
-from tests.builders.surgx_scenes import make_pairs
+from tests.support.builders.surgx_scenes import make_pairs
 
 
 @pytest.fixture(scope="module")

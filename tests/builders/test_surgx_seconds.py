@@ -32,8 +32,8 @@ from medfaith.loaders.cholec80_boxes import BoxedFrame
 from medfaith.loaders.cholec_triplets import INSTRUMENTS
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.phantom import surgery
-from tests.builders.files import record_of, root_words, rows_of, skipped
-from tests.builders.surgx_scenes import add_to_number, update_boxes
+from tests.support.builders.files import record_of, root_words, rows_of, skipped
+from tests.support.builders.surgx_scenes import add_to_number, update_boxes
 
 
 def make_frames(*numbers: int) -> list[BoxedFrame]:

@@ -11,7 +11,7 @@ from medfaith.builders.surgxbench.flow_files import FlowFiles
 from medfaith.builders.surgxbench.videos import PARTLY_UNKNOWN, STILL, compute_video_motion
 from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError
-from tests.builders.surgx_scenes import SIZE, compute_moving_flow, make_pairs, write_flow
+from tests.support.builders.surgx_scenes import SIZE, compute_moving_flow, make_pairs, write_flow
 
 
 class Analytic:

@@ -9,7 +9,7 @@ from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.builders.cxr_contrabench.variants import VARIANTS, resolve_variant
 from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS
 from medfaith.loaders.errors import InputError
-from tests.builders.files import problems, rows_of
+from tests.support.builders.files import problems, rows_of
 
 INDICES = ("answer", "negated", "counterpart")
 WORDS = ("question", "options", "negation_form", "question_form", "layout", *INDICES)

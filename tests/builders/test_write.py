@@ -16,43 +16,21 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from datasets import Features, List, Value, load_dataset
+from datasets import load_dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.builders import registry
-from medfaith.builders.parallel import Workers
 from medfaith.builders.row_digest import compute_rowset_sha256, value_counts
 from medfaith.builders.verify import repositories, verify_repository
-from medfaith.builders.write import Family, Split, hash_files, write_repository, write_split
+from medfaith.builders.write import Split, hash_files, write_split
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.printing import verdict_table
-from tests.builders.files import digests, record_of
-from tests.full_disk import no_file_above
+from tests.support.builders.files import digests, record_of
+from tests.support.builders.toy_build import FAMILY, FEATURES, RECORD, rows, write
+from tests.support.full_disk import no_file_above
 
-FEATURES = Features({"id": Value("string"), "n": Value("int32"), "images": List({"key": Value("string")})})
-FAMILY = Family(FEATURES, ("n",), lambda table: [])
-SOURCES = {"none": {"version": "1", "files": {}}}
-RECORD = {"benchmark": "toy", "source": "none", "seed": 0, "arguments": {}, "sources": SOURCES}
-
-
-def rows(n: int, start: int = 0) -> pa.Table:
-    records = [
-        {"id": f"row{i}", "n": i % 3, "images": [{"key": f"a/{i}.png"}] * (i % 3)} for i in range(start, start + n)
-    ]
-    return pa.Table.from_pylist(records, schema=FEATURES.arrow_schema)
-
-
-def write(out: Path, *splits: Split, workers: int = 1) -> Path:
-    return write_repository(
-        out,
-        "toy-none",
-        splits,
-        families=lambda config: FAMILY,
-        record=lambda: RECORD,
-        card="# toy\n",
-        workers=Workers(workers),
-    )
+ROOT = Path(__file__).parents[2]
 
 
 def make_broken_rows() -> pa.Table:
@@ -140,21 +118,21 @@ def test_a_failing_split_leaves_the_old_build_and_no_trace(folder, tmp_path):
 
 
 KILLED = """
-import sys, time
-sys.path.insert(0, {tests!r})
+import time
 from pathlib import Path
-import test_write as t
+from medfaith.builders.write import Split
+from tests.support.builders.toy_build import rows, write
 def slow():
     print("writing", flush=True)
     time.sleep(60)
-t.write(Path({out!r}), t.Split("c", "train", lambda: t.rows(9)), t.Split("c", "test", slow))
+write(Path({out!r}), Split("c", "train", lambda: rows(9)), Split("c", "test", slow))
 """
 
 
 def test_a_killed_build_leaves_the_old_one_and_the_next_cleans_up(folder, tmp_path):
     before = digests(folder)
-    code = KILLED.format(tests=str(Path(__file__).parent), out=str(tmp_path))
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+    code = KILLED.format(out=str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "writing\n"
         with pytest.raises(MedfaithError, match="another process"):

@@ -16,7 +16,7 @@ from medfaith.builders.wrong_lung.sentences import NO_ANATOMY, UNLISTED
 from medfaith.evaluate_metrics.localization.input_view import mask
 from medfaith.loaders import chest_imagenome, images, phantom
 from medfaith.loaders.errors import InputError
-from tests.builders.files import copied, digests, problems, record_of, rows_of, skipped
+from tests.support.builders.files import copied, digests, problems, record_of, rows_of, skipped
 
 REPOSITORY = "wrong-lung-chest_imagenome"
 

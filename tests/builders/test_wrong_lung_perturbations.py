@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from medfaith.builders.wrong_lung import perturbations
 from medfaith.builders.wrong_lung.perturbations import remove_large_boxes
-from tests.builders.wrong_lung_gold import ANATOMY, LUNGS, make_gold, rows
+from tests.support.builders.wrong_lung_gold import ANATOMY, LUNGS, make_gold, rows
 
 SEEDS = st.integers(0, 2**32)
 UPPER = ("left upper lung zone", "right upper lung zone")

@@ -28,7 +28,7 @@ from medfaith.builders.wrong_lung.sentences import (
 )
 from medfaith.evaluate_metrics.localization.input_view import mask
 from medfaith.loaders.errors import InputError
-from tests.builders.wrong_lung_gold import LUNGS, SIZE, image, make_dicom_id, make_gold, rows
+from tests.support.builders.wrong_lung_gold import LUNGS, SIZE, image, make_dicom_id, make_gold, rows
 
 
 def make_rows(*gold_sentences, images=None):

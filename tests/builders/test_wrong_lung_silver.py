@@ -22,7 +22,7 @@ from medfaith.builders.wrong_lung import silver
 from medfaith.evaluate_metrics.localization.input_view import mask
 from medfaith.loaders import images
 from medfaith.loaders.errors import InputError
-from tests.builders.files import copied, digests, forge, problems, rows_of, skipped
+from tests.support.builders.files import copied, digests, forge, problems, rows_of, skipped
 
 REPOSITORY = "wrong-lung-chest_imagenome"
 FILES = {"train": "train.csv", "validation": "valid.csv", "test": "test.csv"}

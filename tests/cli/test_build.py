@@ -19,7 +19,7 @@ from medfaith.builders.registry import BENCHMARKS
 from medfaith.cards.command import rebuild
 from medfaith.cli import main
 from medfaith.loaders import chest_imagenome
-from tests.builders.files import digests, root_words
+from tests.support.builders.files import digests, root_words
 
 LUNG = "wrong-lung-chest_imagenome"
 

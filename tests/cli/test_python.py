@@ -17,7 +17,7 @@ from medfaith.build_command import read_options
 from medfaith.builders.options import declared
 from medfaith.builders.registry import BENCHMARKS
 from medfaith.loaders.errors import MedfaithError
-from tests.house.parsers import find_job
+from tests.support.house.parsers import find_job
 
 ROOT = Path(__file__).parents[2]
 CLOSED = "medfaith_heal_vindr_closed"

@@ -7,8 +7,8 @@ from sklearn.metrics import cohen_kappa_score
 
 from medfaith.cli import main
 from medfaith.read import UNCLEAR, Result, Row, _judge_reading, counts, read_row
-from tests.chat import chat_server
-from tests.declined import DECLINED
+from tests.support.chat import chat_server
+from tests.support.declined import DECLINED
 
 OPTIONS = ["Edema", "No edema", "Atelectasis"]
 

@@ -10,10 +10,10 @@ from medfaith.cli import main
 from medfaith.compare.tables import compare
 from medfaith.evaluate_metrics.confidence.paired import compute_paired_difference
 from medfaith.evaluate_metrics.confidence.score import permutation_test
-from tests.reporting.heal_logs import CLOSED, OPEN, TPT_PAIRS, write_heal
-from tests.reporting.report_logs import DATE, answered, csv_rows, rows_of, write_log
-from tests.reporting.surgx_logs import ACTIONS, FRAMES, GRASP, instruments, look, write_surgx
-from tests.reporting.wrong_lung_logs import PAIR, original, write_wrong_lung
+from tests.support.reporting.heal_logs import CLOSED, OPEN, TPT_PAIRS, write_heal
+from tests.support.reporting.report_logs import DATE, answered, csv_rows, rows_of, write_log
+from tests.support.reporting.surgx_logs import ACTIONS, FRAMES, GRASP, instruments, look, write_surgx
+from tests.support.reporting.wrong_lung_logs import PAIR, original, write_wrong_lung
 
 ABSENCE, PRESENCE = "CheXpert report-style absence", "CheXpert direct presence"
 

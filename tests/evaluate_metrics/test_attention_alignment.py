@@ -10,8 +10,8 @@ from scipy.ndimage import map_coordinates
 from medfaith.evaluate_metrics.attention_alignment.frames import to_frame
 from medfaith.evaluate_metrics.attention_alignment.score import score_frame, score_predictions, summarise
 from medfaith.evaluate_metrics.attention_alignment.spread import spread
-from tests.evaluate_metrics.attention_maps import NAN, SIZE, convert_to_lists, make_bright
-from tests.evaluate_metrics.modules import compute_by_module
+from tests.support.evaluate_metrics.attention_maps import NAN, SIZE, convert_to_lists, make_bright
+from tests.support.evaluate_metrics.modules import compute_by_module
 
 BOX, OTHER = [10, 5, 8, 6], [0, 0, 4, 3]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from medfaith.evaluate_metrics.attention_alignment import regions
 from medfaith.evaluate_metrics.attention_alignment.boxes import find_pixel_rectangles, split_disjoint
 from medfaith.evaluate_metrics.attention_alignment.score import attention_alignment, find_attention_region
-from tests.evaluate_metrics import attention_maps as plain
+from tests.support.evaluate_metrics import attention_maps as plain
 
 
 @given(plain.batches(), plain.fractions)

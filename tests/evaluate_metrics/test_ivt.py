@@ -16,7 +16,7 @@ from medfaith.evaluate_metrics.ivt import score, triplets
 from medfaith.evaluate_metrics.reading import surgical_names as vocabulary
 from medfaith.evaluate_metrics.reading.surgical_names import COMPONENTS, INSTRUMENTS, TRIPLETS
 from medfaith.loaders import cholec_triplets
-from tests.evaluate_metrics.modules import ROOM, compute_by_module
+from tests.support.evaluate_metrics.modules import ROOM, compute_by_module
 
 SETS = st.sets(st.sampled_from(INSTRUMENTS))
 RATES = ("precision", "recall", "f1")

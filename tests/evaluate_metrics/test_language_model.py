@@ -16,7 +16,7 @@ from medfaith.evaluate_metrics.reading.agreement import agreement, compare_close
 from medfaith.evaluate_metrics.reading.chat import chat_endpoint, replies, transformers_chat
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
-from tests.chat import chat_server, save_tiny_llama
+from tests.support.chat import chat_server, save_tiny_llama
 
 NOTHING = Extraction(frozenset(), "unread")
 NORMAL = Extraction(frozenset(), "answered")

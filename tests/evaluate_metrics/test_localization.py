@@ -15,7 +15,7 @@ from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.localization import pairs, score
 from medfaith.evaluate_metrics.localization.input_view import mask, scores, window
 from medfaith.evaluate_metrics.localization.predictions import score_predictions
-from tests.evaluate_metrics.modules import compute_by_module
+from tests.support.evaluate_metrics.modules import compute_by_module
 
 NAN = float("nan")
 SIZE = (256, 256)

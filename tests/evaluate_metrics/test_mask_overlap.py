@@ -11,7 +11,7 @@ from sklearn.metrics import f1_score, jaccard_score
 
 from medfaith.evaluate_metrics.mask_overlap.masks import _runs
 from medfaith.evaluate_metrics.mask_overlap.score import score_predictions
-from tests.evaluate_metrics.modules import compute_by_module
+from tests.support.evaluate_metrics.modules import compute_by_module
 
 
 def encode(pixels):

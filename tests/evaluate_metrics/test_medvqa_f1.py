@@ -14,7 +14,7 @@ from sklearn.preprocessing import MultiLabelBinarizer
 from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores, score_predictions
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
-from tests.evaluate_metrics.modules import ROOM, compute_by_module
+from tests.support.evaluate_metrics.modules import ROOM, compute_by_module
 
 AORTA, ATEL, CALC, CARD, CLAV, CONS = CLASSES[:6]
 EDEMA, EMPH, PA, ILD, INF, OPAC = CLASSES[6:12]

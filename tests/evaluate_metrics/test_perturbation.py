@@ -8,8 +8,8 @@ from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.tpt.score import KINDS, score_outcomes, score_predictions
 from medfaith.evaluate_metrics.vpt.score import score_outcomes as score_visual
 from medfaith.evaluate_metrics.vpt.score import score_predictions as vpt
-from tests.declined import DECLINED
-from tests.evaluate_metrics.modules import compute_by_module
+from tests.support.declined import DECLINED
+from tests.support.evaluate_metrics.modules import compute_by_module
 
 
 def make_row(original_id, kind="original", image_id=None):

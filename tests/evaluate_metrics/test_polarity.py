@@ -11,8 +11,8 @@ from medfaith.evaluate_metrics.polarity.errors import can_err, chose_negated, is
 from medfaith.evaluate_metrics.polarity.score import Samples, polarity_scores, score_predictions
 from medfaith.evaluate_metrics.polarity.verifier import REASONS, verify_answer
 from medfaith.evaluate_metrics.reading.choice import Answer
-from tests.declined import DECLINED
-from tests.evaluate_metrics.modules import compute_by_module
+from tests.support.declined import DECLINED
+from tests.support.evaluate_metrics.modules import compute_by_module
 
 NAN = float("nan")
 PRESENCE = "Which of the following findings is present on this chest X-ray study?"

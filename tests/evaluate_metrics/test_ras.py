@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from medfaith.evaluate_metrics.ras.levels import LEVELS, is_null, match, parsed
 from medfaith.evaluate_metrics.ras.score import ras, score_frame, score_predictions, summarise
 from medfaith.loaders import rle
-from tests.evaluate_metrics import attention_maps
-from tests.evaluate_metrics.attention_maps import NAN, batches, compute_plain_share, convert_to_lists
-from tests.evaluate_metrics.modules import compute_by_module
+from tests.support.evaluate_metrics import attention_maps
+from tests.support.evaluate_metrics.attention_maps import NAN, batches, compute_plain_share, convert_to_lists
+from tests.support.evaluate_metrics.modules import compute_by_module
 
 SIZE = (10, 20)
 

@@ -11,9 +11,9 @@ from medfaith.evaluate_metrics.reading.diseases import extract_labels
 from medfaith.evaluate_metrics.reading.outcome import ANSWERED
 from medfaith.evaluate_metrics.reading.surgery import read_instruments, read_triplets
 from medfaith.evaluate_metrics.reading.yes_no import explain_yes_no
-from tests.evaluate_metrics.reading_cases import Case, make_cases
-from tests.evaluate_metrics.reading_grammar import Sentence, allow_presence, allow_yes_no
-from tests.evaluate_metrics.reading_nouns import (
+from tests.support.evaluate_metrics.reading_cases import Case, make_cases
+from tests.support.evaluate_metrics.reading_grammar import Sentence, allow_presence, allow_yes_no
+from tests.support.evaluate_metrics.reading_nouns import (
     ASSERTS,
     DECLINES,
     DENIES,

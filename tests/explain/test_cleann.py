@@ -40,7 +40,7 @@ from medfaith.tasks.explain.cleann import (
     select_relevant_tokens,
 )
 from medfaith.tasks.explain.geometry import Geometry, resize_and_crop
-from tests.tasks import tiny_models
+from tests.support.tasks import tiny_models
 
 MANY = 10**9  # samples: every dependence that there is shows
 

@@ -16,8 +16,8 @@ from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain import token_cam as explainer
 from medfaith.tasks.explain.token_cam import get_decoder_layers, grad_cam, token_cam
 from medfaith.tasks.models.vlm.families import require_family
-from tests.tasks.tiny_families import mllama
-from tests.tasks.tiny_models import PLACEHOLDER, SAVE
+from tests.support.tasks.tiny_families import mllama
+from tests.support.tasks.tiny_models import PLACEHOLDER, SAVE
 
 N_VISUAL = {"llava": 4, "qwen2_5_vl": 6}  # 28 x 28 in patches of 14; 60 x 90 in merged patches of 28
 ANSWER = " A grasper and a hook"

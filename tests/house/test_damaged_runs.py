@@ -22,7 +22,7 @@ from medfaith.tasks.explain.store import HeatmapStore, open_store
 from medfaith.tasks.rows import check_row_ids
 from medfaith.tasks.run import run_baselines
 from medfaith.tasks.wrong_lung.held_out_patients import read_seen
-from tests.loaders.test_damage import DAMAGES
+from tests.support.loaders.damage import DAMAGES
 
 TASK = "medfaith_contrabench_chexpert_presence"
 QUICK = ("half", "no UTF-8", "nested", "half a character", "infinite", "a list for a number", "a pipe")

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from medfaith.cli import main
-from tests.builders.files import root_words
-from tests.full_disk import no_file_above
+from tests.support.builders.files import root_words
+from tests.support.full_disk import no_file_above
 
 _WATCHING: list[Callable[[str], None]] = []  # called for each opened file and folder; audit hooks cannot be removed
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from medfaith.cli import parser
-from tests.house.parsers import iterate_parsers
+from tests.support.house.parsers import iterate_parsers
 
 JOBS = list(iterate_parsers(parser()))
 # Options that take one of a few words: argparse refuses the others and lists these.

@@ -32,13 +32,13 @@ from medfaith.builders import cxr_contrabench
 from medfaith.loaders.atomic import is_partial
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.wrong_lung.held_out_patients import read_seen
-from tests.builders.files import root_words
-from tests.chat import chat_server
 from tests.hub.server import Hub
-from tests.interrupting import Commands, Ended
-from tests.reporting.report_logs import answered, write_log
-from tests.tasks.tiny_models import save_llava
-from tests.training.conftest import make_scene
+from tests.support.builders.files import root_words
+from tests.support.chat import chat_server
+from tests.support.interrupting import Commands, Ended
+from tests.support.reporting.report_logs import answered, write_log
+from tests.support.tasks.tiny_models import save_llava
+from tests.support.training.training_scene import make_scene
 
 pytestmark = pytest.mark.full
 N = int(os.environ.get("MEDFAITH_INTERRUPTIONS", "4"))

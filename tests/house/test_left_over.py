@@ -39,9 +39,9 @@ from medfaith.tasks.row_store import repository_path
 from medfaith.tasks.rows import check_row_ids
 from medfaith.tasks.wrong_lung.held_out_patients import digest_of, read_seen
 from medfaith.training.options import check_out
-from tests.builders.test_write import rows, write
-from tests.full_disk import no_file_above
-from tests.reporting.report_logs import answered, write_log
+from tests.support.builders.toy_build import rows, write
+from tests.support.full_disk import no_file_above
+from tests.support.reporting.report_logs import answered, write_log
 
 KILLED = """
 import os, signal, sys

@@ -29,8 +29,8 @@ from medfaith.tasks import include_path
 from medfaith.tasks.listing import listed, scoring_models
 from medfaith.tasks.run import list_task_names
 from tests import __main__ as checks
-from tests.house.parsers import find_job, list_options
-from tests.tasks import tiny_contrastive, tiny_gloria, tiny_models
+from tests.support.house.parsers import find_job, list_options
+from tests.support.tasks import tiny_contrastive, tiny_gloria, tiny_models
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -22,7 +22,7 @@ from medfaith.loaders.errors import MedfaithError
 from medfaith.quickstart import AUDITED
 from medfaith.tasks import include_path
 from medfaith.tasks.heal import rows as heal_rows
-from tests.reporting.report_logs import csv_rows
+from tests.support.reporting.report_logs import csv_rows
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = (

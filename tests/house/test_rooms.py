@@ -77,6 +77,17 @@ def test_the_import_reader_sees_every_form(place, source, expected):
     assert select_rooms(find_imported_modules(ROOT / place, source)) == expected
 
 
+def test_no_test_imports_another_test():
+    """Shared parts are in tests/support. pytest would execute an imported test module a second time."""
+    offenders = {}
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        names = find_imported_modules(path, path.read_text(encoding="utf-8"))
+        stems = {part for name in names if "tests" in name.split(".") for part in name.split(".")}
+        if imported := sorted(stem for stem in stems if stem == "conftest" or stem.startswith("test_")):
+            offenders[path.relative_to(ROOT).as_posix()] = imported
+    assert offenders == {}
+
+
 def test_progress_is_shown_in_one_way():
     offenders = {
         path.relative_to(ROOT).as_posix()

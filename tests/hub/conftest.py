@@ -17,9 +17,7 @@ from medfaith.cards import publication
 from medfaith.cards.publish import hub_client, hub_content, staging, upload_plan
 from medfaith.cards.publish import upload as hub_upload
 from medfaith.cli import main
-
-OPENI, CHEXPERT = "cxr-contrabench-openi", "cxr-contrabench-chexpert"
-METRIC = ("publish-metrics", "--org", "clinic", "--metric", "tpt")
+from tests.support.publishing import CHEXPERT, OPENI
 
 
 @pytest.fixture

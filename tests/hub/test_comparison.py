@@ -16,8 +16,8 @@ from medfaith.builders.write import build_configs_header, front_matter
 from medfaith.cards import publication
 from medfaith.cards.publish import comparison, manifest
 from medfaith.loaders.errors import MedfaithError
-from tests.hub.conftest import CHEXPERT, OPENI
 from tests.hub.server import Account
+from tests.support.publishing import CHEXPERT, OPENI
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import pytest
 
 from medfaith.builders import cxr_contrabench
 from medfaith.loaders import progress
-from tests.hub.conftest import CHEXPERT, METRIC, OPENI
 from tests.hub.server import Account
-from tests.tasks import tiny_models
+from tests.support.publishing import CHEXPERT, METRIC, OPENI
+from tests.support.tasks import tiny_models
 
 
 def count_commits(hub) -> int:

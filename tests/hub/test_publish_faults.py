@@ -15,9 +15,9 @@ import pytest
 
 from medfaith.cards.publish import hub_client, upload, upload_plan
 from medfaith.loaders.errors import InputError, MedfaithError
-from tests.hub.conftest import CHEXPERT, METRIC, OPENI
 from tests.hub.repositories import File, Repository
 from tests.hub.server import Account
+from tests.support.publishing import CHEXPERT, METRIC, OPENI
 
 
 def copy_edited(staged: Path, folder: Path, change) -> Path:

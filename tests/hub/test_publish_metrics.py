@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from medfaith.cli import main
-from tests.hub.conftest import METRIC
+from tests.support.publishing import METRIC
 
 # The card's example, in a process without medfaith and a folder without the metric: only the Hub has it.
 LOAD = """

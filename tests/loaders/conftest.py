@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from medfaith.loaders import phantom
+from tests.support.loaders.damage import MANY
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +24,19 @@ def written(
     roots = phantom_wrong_lung_roots | phantom_surgx_roots | phantom_heal_roots | phantom_item_roots | phantom_roots
     source_names = [name for name in phantom.SOURCES if name not in roots]
     return roots | phantom.write(tmp_path_factory.mktemp("phantom-rest"), seed=0, sources=source_names)
+
+
+@pytest.fixture(scope="module")
+def copied(written: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Copies of every source with one image and at most three reports or boxes for each image."""
+    folder = tmp_path_factory.mktemp("damaged")
+    for name, root in written.items():
+        files = [path for path in sorted(root.rglob("*")) if path.is_file()]
+        for most, many in MANY:
+            left_out = [path for path in files if many(path)][most:]
+            files = [path for path in files if path not in left_out]
+        for path in files:
+            copy = folder / name / path.relative_to(root)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+    return {name: folder / name for name in written}

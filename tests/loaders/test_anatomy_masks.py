@@ -15,7 +15,7 @@ from medfaith.loaders import anatomy_masks, rle
 from medfaith.loaders.anatomy_masks import ANATOMIES, open_masks
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.phantom.chest import chest
-from tests.loaders.faults import get_fault
+from tests.support.loaders.faults import get_fault
 
 SIZE = (48, 40)
 STRUCTURES = {"right lung": 135, "left lung": 136, "heart": 121, "aorta": 127, "trachea": 154}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from medfaith.loaders import chest_imagenome, mimic_cxr
 from medfaith.loaders.chest_imagenome import CORNERS, FILES, GOLD_COLUMNS, Mention
-from tests.loaders.faults import get_fault
+from tests.support.loaders.faults import get_fault
 
 PATIENT, STUDY = "10000032", "50414267"
 BOXES = {"left lung": (1300, 200, 2300, 2100), "right lung": (150, 190, 1200, 2000.5), "trachea": (-8, 0, 90, 0)}

@@ -11,7 +11,7 @@ import pytest
 from medfaith.loaders import chest_imagenome, chest_imagenome_silver
 from medfaith.loaders.chest_imagenome import Mention
 from medfaith.loaders.errors import InputError
-from tests.loaders.faults import get_fault
+from tests.support.loaders.faults import get_fault
 
 DICOM = "02aa804e-bde0afdd-112c0b34-7bc16630-00000000"
 STUDY = "50414267"

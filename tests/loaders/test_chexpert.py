@@ -9,7 +9,7 @@ import pytest
 
 from medfaith.loaders import chexpert, sources
 from medfaith.loaders.errors import InputError
-from tests.loaders.faults import get_fault
+from tests.support.loaders.faults import get_fault
 
 HEADER = ",".join(("Path", "Sex", "Age", "Frontal/Lateral", "AP/PA", *chexpert.LABELS))
 GOOD_PATH = "train/patient00001/study1/view1_frontal.jpg"

@@ -12,7 +12,7 @@ from PIL import Image
 
 from medfaith.loaders import cholec80, images, limits
 from medfaith.loaders.errors import ImageError, InputError, MissingSourceError
-from tests.loaders.faults import get_fault
+from tests.support.loaders.faults import get_fault
 
 COUNT, SIZE = 60, (64, 48)
 # The videos differ in decoding order, keyframe distance and start time, which all affect the search for a frame.

@@ -13,7 +13,7 @@ from ivtmetrics.disentangle import Disentangle
 
 from medfaith.loaders import cholec_triplets, cholect45
 from medfaith.loaders.errors import InputError
-from tests.loaders.faults import get_fault
+from tests.support.loaders.faults import get_fault
 
 PARTS = ("instrument", "verb", "target")
 RETRACT, ASPIRATE, IDLE = 17, 82, 94

@@ -11,7 +11,7 @@ import pytest
 from medfaith.loaders import cholec_triplets, cholect45, cholect50
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import InputError
-from tests.loaders.faults import get_fault
+from tests.support.loaders.faults import get_fault
 
 NO_BOX = (-1, -1, -1, -1)
 

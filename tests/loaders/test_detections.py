@@ -15,7 +15,7 @@ from pycocotools import mask as coco_mask
 
 from medfaith.loaders import detections, sources
 from medfaith.loaders.errors import InputError
-from tests.loaders.faults import get_fault
+from tests.support.loaders.faults import get_fault
 
 A, B = "02aa804e-bde0afdd-112c0b34-7bc16630-4e384014", "174413ec-4ec4c1f7-34ea26b7-c5f994f8-79ef1962"
 SIZES = {A: (200, 100), B: (64, 128)}

@@ -18,7 +18,7 @@ from medfaith.evaluate_metrics.reading.stated_regions import KINDS, read_regions
 from medfaith.evaluate_metrics.reading.surgery import read_instruments, read_reply, read_triplets
 from medfaith.evaluate_metrics.reading.yes_no import explain_yes_no
 from medfaith.loaders.errors import MedfaithError
-from tests.loaders.test_damage import READINGS, apply_unpacked, copied  # noqa: F401
+from tests.support.loaders.damage import READINGS, apply_unpacked
 
 pytestmark = pytest.mark.full
 
@@ -56,7 +56,7 @@ def apply_edits(data: bytes, edits: list[Edit]) -> bytes:
 
 
 @pytest.mark.parametrize("reading", READINGS, ids=[f"{source}:{name}" for source, name, _ in READINGS])
-def test_files(copied, reading):  # noqa: F811
+def test_files(copied, reading):
     source, name, reader = reading
     root = copied[source]
     file = min(root.glob(name))

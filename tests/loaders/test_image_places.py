@@ -10,7 +10,7 @@ from PIL import Image
 
 from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError, InputError
-from tests.loaders.image_files import RAMP_8, SOURCE, open_key
+from tests.support.loaders.image_files import RAMP_8, SOURCE, open_key
 
 
 @pytest.mark.parametrize("folder", ["", "CheXpert-v1.0-small", "CheXpert-v1.0"])

@@ -8,7 +8,7 @@ from PIL import Image
 
 from medfaith.loaders import images, limits
 from medfaith.loaders.errors import ImageError
-from tests.loaders.image_files import RAMP_8, RAMP_12, SOURCE, get_grey, open_key, scale_to_grey, write_dicom
+from tests.support.loaders.image_files import RAMP_8, RAMP_12, SOURCE, get_grey, open_key, scale_to_grey, write_dicom
 
 RGBA = np.zeros((4, 4, 4), np.uint8)
 RGBA[..., 0], RGBA[..., 3] = 200, np.arange(0, 256, 16).reshape(4, 4)

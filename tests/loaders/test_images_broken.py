@@ -6,16 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 from pydicom.encaps import encapsulate
-from pydicom.uid import (
-    DeflatedExplicitVRLittleEndian,
-    ExplicitVRLittleEndian,
-    JPEG2000Lossless,
-    JPEGBaseline8Bit,
-)
+from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRLittleEndian, JPEG2000Lossless, JPEGBaseline8Bit
 
 from medfaith.loaders import images, limits
 from medfaith.loaders.errors import ImageError
-from tests.loaders.image_files import RAMP_8, RAMP_12, SOURCE, open_key, write_dicom
+from tests.support.loaders.image_files import RAMP_8, RAMP_12, SOURCE, open_key, write_dicom
 
 
 def _write(name, path):

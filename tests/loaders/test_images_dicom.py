@@ -16,7 +16,7 @@ from pydicom.uid import (
 )
 
 from medfaith.loaders.errors import ImageError
-from tests.loaders.image_files import RAMP_8, RAMP_12, get_grey, open_key, scale_to_grey, write_dicom
+from tests.support.loaders.image_files import RAMP_8, RAMP_12, get_grey, open_key, scale_to_grey, write_dicom
 
 
 def make_lookup_table(entries, first_value, bits, *, as_bytes=""):

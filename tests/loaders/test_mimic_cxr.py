@@ -10,7 +10,7 @@ import pytest
 
 from medfaith.loaders import images, mimic_cxr
 from medfaith.loaders.errors import InputError
-from tests.loaders.faults import get_fault
+from tests.support.loaders.faults import get_fault
 
 METADATA = (
     "dicom_id,subject_id,study_id,PerformedProcedureStepDescription,ViewPosition,Rows,Columns,StudyDate,StudyTime,"

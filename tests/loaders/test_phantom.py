@@ -11,7 +11,7 @@ from PIL import Image
 from scipy.ndimage import binary_dilation
 
 from medfaith.loaders.phantom import chest, shapes
-from tests.loaders.chest_statistics import W, compute_auroc
+from tests.support.loaders.chest_statistics import W, compute_auroc
 
 SIDED = sorted(set(chest.FINDINGS) - {"cardiomegaly", "enlarged cardiomediastinum", "edema"})
 RESHAPING = {"cardiomegaly", "enlarged cardiomediastinum", "atelectasis"}  # these move outlines

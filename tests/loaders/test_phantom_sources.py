@@ -9,7 +9,7 @@ import pytest
 from medfaith.loaders import chexpert, images, openi
 from medfaith.loaders.phantom import chest
 from medfaith.loaders.phantom import openi as phantom_openi
-from tests.loaders.chest_statistics import TARGETS, H, W, compute_auroc, make_area
+from tests.support.loaders.chest_statistics import TARGETS, H, W, compute_auroc, make_area
 
 MESH = {
     "atelectasis": "Pulmonary Atelectasis",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from medfaith.loaders import images, sources, vindr_cxr
 from medfaith.loaders.errors import InputError
-from tests.loaders.faults import get_fault
+from tests.support.loaders.faults import get_fault
 
 TRAIN = "image_id,rad_id,class_name,x_min,y_min,x_max,y_max"
 TEST = "image_id,class_name,x_min,y_min,x_max,y_max"

@@ -17,8 +17,8 @@ from medfaith.cli import main
 from medfaith.reporting.benchmark import ReportedBenchmark
 from medfaith.reporting.registry import BENCHMARKS
 from medfaith.tasks.index import task_index
-from tests.reporting.report_logs import csv_rows
-from tests.reporting.toy_benchmark import TOY
+from tests.support.reporting.report_logs import csv_rows
+from tests.support.reporting.toy_benchmark import TOY
 
 APPLICATION = Path(reporting.__file__).parent.parent
 NAMED = re.compile(r"contra-?bench|heal(?!th)|surgx|wrong.?lung", re.IGNORECASE)

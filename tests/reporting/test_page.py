@@ -16,10 +16,10 @@ from medfaith.reporting.page.cases import RIGHT, UNREAD, WRONG, collect_cases
 from medfaith.reporting.page.forest import by_kind, by_view, forests
 from medfaith.reporting.page.text import LONGEST, shown
 from medfaith.reporting.results import read_results
-from tests.browser import browser
-from tests.reporting.heal_logs import CLOSED, OPEN, question, write_heal
-from tests.reporting.report_logs import answered, write_log
-from tests.reporting.test_report_option_scores import SCORES, write_scores
+from tests.support.browser import browser
+from tests.support.reporting.heal_logs import CLOSED, OPEN, question, write_heal
+from tests.support.reporting.option_score_logs import SCORES, write_scores
+from tests.support.reporting.report_logs import answered, write_log
 
 HOSTILE = "</script><img src='https://example.org/x.png' onerror='alert(1)'> \x1b[31mred \u202eleft \u2028 <!-- "
 

@@ -17,8 +17,8 @@ from medfaith.loaders.errors import InputError
 from medfaith.reporting.page.audits import audits
 from medfaith.reporting.page.plots import make_axis, plot_changes, plot_doses
 from medfaith.reporting.page.verdict_words import IMAGE_WORDS, PLACE_WORDS
-from tests.browser import browser
-from tests.reporting.audit_folder import (
+from tests.support.browser import browser
+from tests.support.reporting.audit_folder import (
     make_change_row,
     make_edit_row,
     make_finding_row,
@@ -26,7 +26,7 @@ from tests.reporting.audit_folder import (
     make_wording_row,
     write_audit,
 )
-from tests.reporting.report_logs import answered, write_log
+from tests.support.reporting.report_logs import answered, write_log
 
 HOSTILE = "</script><img src='https://example.org/x.png' onerror='alert(1)'>\x1b[31m\u202e" + "x" * 300
 HEAL, SURGX, CXR = "HEAL-MedVQA", "SurgXBench", "CXR-ContraBench"

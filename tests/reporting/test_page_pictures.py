@@ -17,8 +17,8 @@ from medfaith.cli import main
 from medfaith.reporting.pictures import DPI
 from medfaith.reporting.registry import BENCHMARKS
 from medfaith.tasks.run import answer, build_reference_model, load_tasks
-from tests.browser import browser
-from tests.builders.files import root_words
+from tests.support.browser import browser
+from tests.support.builders.files import root_words
 
 VPT, CLOSED, INSTRUMENTS = "medfaith_heal_vindr_vpt", "medfaith_heal_vindr_closed", "medfaith_surgx_instruments"
 GOLD = "medfaith_wrong_lung_gold"

@@ -10,7 +10,7 @@ import pytest
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test
 from medfaith.reporting.write import write_report
-from tests.reporting.report_logs import answered, extract_numbers, question, rows_of, write_log
+from tests.support.reporting.report_logs import answered, extract_numbers, question, rows_of, write_log
 
 pytestmark = pytest.mark.usefixtures("tables_only")
 

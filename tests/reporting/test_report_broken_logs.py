@@ -15,10 +15,10 @@ from medfaith.cli import main
 from medfaith.loaders.errors import InputError
 from medfaith.reporting.write import write_report
 from medfaith.tasks.wrong_lung.adapter import packed
-from tests.reporting.heal_logs import CLOSED, TPT_PAIRS, VPT_PAIRS, pair, write_heal
-from tests.reporting.report_logs import DATE, answered, change_lines, write_log
-from tests.reporting.surgx_logs import ACTIONS, CLIP, FRAMES, GRASP, NAN, NULL, write_surgx
-from tests.reporting.wrong_lung_logs import PAIR, TASK, write_wrong_lung
+from tests.support.reporting.heal_logs import CLOSED, TPT_PAIRS, VPT_PAIRS, pair, write_heal
+from tests.support.reporting.report_logs import DATE, answered, change_lines, write_log
+from tests.support.reporting.surgx_logs import ACTIONS, CLIP, FRAMES, GRASP, NAN, NULL, write_surgx
+from tests.support.reporting.wrong_lung_logs import PAIR, TASK, write_wrong_lung
 
 Change = Callable[[dict[str, Any]], Any]
 WRITE: dict[str, Callable[[Path], Path]] = {  # one log of each kind

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from medfaith.cli import main
-from tests.reporting.report_logs import csv_rows, question, write_log
+from tests.support.reporting.report_logs import csv_rows, question, write_log
 
 SURE = [  # stated confidence, whether the answer is right; None: no object, no confidence
     *((0.95, True) for _ in range(6)), *((0.95, False) for _ in range(2)), *(("45%", n < 1) for n in range(4)),

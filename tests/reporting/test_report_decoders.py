@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from medfaith.cli import main
-from tests.reporting.heal_logs import question, write_heal
-from tests.reporting.report_logs import csv_rows
+from tests.support.reporting.heal_logs import question, write_heal
+from tests.support.reporting.report_logs import csv_rows
 
 pytestmark = pytest.mark.usefixtures("tables_only")
 

@@ -21,10 +21,10 @@ from medfaith.reporting.wrong_lung.figures import figure_5 as bars_5
 from medfaith.reporting.wrong_lung.figures import figure_14 as bars_14
 from medfaith.reporting.wrong_lung.runs import WrongLungRun
 from medfaith.reporting.wrong_lung.scores import score_models
-from tests.reporting.heal_logs import CLOSED, TPT_PAIRS, VPT_PAIRS, as_mimic, write_heal
-from tests.reporting.report_logs import answered, question, select_runs, write_log
-from tests.reporting.test_report_option_scores import SCORES, write_scores, write_states
-from tests.reporting.wrong_lung_logs import PAIR, changed, original, write_wrong_lung
+from tests.support.reporting.heal_logs import CLOSED, TPT_PAIRS, VPT_PAIRS, as_mimic, write_heal
+from tests.support.reporting.option_score_logs import SCORES, write_scores, write_states
+from tests.support.reporting.report_logs import answered, question, select_runs, write_log
+from tests.support.reporting.wrong_lung_logs import PAIR, changed, original, write_wrong_lung
 
 pytest.importorskip("matplotlib")
 

@@ -10,7 +10,7 @@ import pytest
 
 from medfaith.cli import main
 from medfaith.loaders.escaping import escape_controls, escape_markdown
-from tests.reporting.report_logs import answered, write_log
+from tests.support.reporting.report_logs import answered, write_log
 
 EVIL = "\x1b[31mred\x1b]0;title\x07 <img src=x onerror=alert(1)> [click](javascript:alert(1)) \u202etxt\r\n=1+1"
 FORMULA = '=HYPERLINK("http://x","y")'

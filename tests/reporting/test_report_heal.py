@@ -11,8 +11,8 @@ from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.reporting.heal.runs import HealRun
 from medfaith.reporting.results import read_results
 from medfaith.reporting.write import write_report
-from tests.reporting.heal_logs import CLOSED, OPEN, TPT_PAIRS, VPT_PAIRS, as_mimic, question, write_heal
-from tests.reporting.report_logs import csv_rows, rows_of, select_runs
+from tests.support.reporting.heal_logs import CLOSED, OPEN, TPT_PAIRS, VPT_PAIRS, as_mimic, question, write_heal
+from tests.support.reporting.report_logs import csv_rows, rows_of, select_runs
 
 pytestmark = pytest.mark.usefixtures("tables_only")
 

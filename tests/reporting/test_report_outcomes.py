@@ -20,9 +20,9 @@ from medfaith.reporting.results import read_results
 from medfaith.reporting.summary import Tail, summary
 from medfaith.reporting.unread import collect_run_notes
 from medfaith.reporting.write import write_report
-from tests.reporting.heal_logs import CLOSED, write_heal
-from tests.reporting.report_logs import csv_rows, question, rows_of, select_runs, write_log
-from tests.reporting.surgx_logs import FRAMES, write_surgx
+from tests.support.reporting.heal_logs import CLOSED, write_heal
+from tests.support.reporting.report_logs import csv_rows, question, rows_of, select_runs, write_log
+from tests.support.reporting.surgx_logs import FRAMES, write_surgx
 
 pytestmark = pytest.mark.usefixtures("tables_only")
 

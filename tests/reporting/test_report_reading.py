@@ -12,10 +12,10 @@ import pytest
 from medfaith.loaders.errors import InputError
 from medfaith.reporting.contrabench.runs import Run, pooled
 from medfaith.reporting.write import read_results, write_report
-from tests.reporting.heal_logs import CLOSED, VPT_PAIRS, write_heal
-from tests.reporting.report_logs import DATE, answered, change_lines, csv_rows, rows_of, select_runs, write_log
-from tests.reporting.surgx_logs import FRAMES, write_surgx
-from tests.reporting.wrong_lung_logs import TASK, original, write_wrong_lung
+from tests.support.reporting.heal_logs import CLOSED, VPT_PAIRS, write_heal
+from tests.support.reporting.report_logs import DATE, answered, change_lines, csv_rows, rows_of, select_runs, write_log
+from tests.support.reporting.surgx_logs import FRAMES, write_surgx
+from tests.support.reporting.wrong_lung_logs import TASK, original, write_wrong_lung
 
 pytestmark = pytest.mark.usefixtures("tables_only")
 

@@ -16,7 +16,7 @@ from medfaith.annotate.answers import open_answers
 from medfaith.cli import main
 from medfaith.reporting.contrabench.runs import Run
 from medfaith.reporting.write import read_results
-from tests.reporting.report_logs import csv_rows, rows_of, select_runs
+from tests.support.reporting.report_logs import csv_rows, rows_of, select_runs
 
 LOOKED = (
     "medfaith_surgx", "medfaith_surgx_triplets_t50",

@@ -11,10 +11,10 @@ from sklearn.metrics import cohen_kappa_score
 
 from medfaith.cli import main
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
-from tests.chat import chat_server, save_tiny_llama
-from tests.reporting.heal_logs import CLOSED, OPEN, TPT_PAIRS, UNREADABLE, as_mimic, write_heal
-from tests.reporting.report_logs import answered, csv_rows, rows_of, write_log
-from tests.reporting.surgx_logs import FRAMES, write_surgx
+from tests.support.chat import chat_server, save_tiny_llama
+from tests.support.reporting.heal_logs import CLOSED, OPEN, TPT_PAIRS, UNREADABLE, as_mimic, write_heal
+from tests.support.reporting.report_logs import answered, csv_rows, rows_of, write_log
+from tests.support.reporting.surgx_logs import FRAMES, write_surgx
 
 pytestmark = pytest.mark.usefixtures("tables_only")
 

@@ -9,8 +9,8 @@ import pytest
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS, TRIPLETS
 from medfaith.reporting.surgx.runs import SurgXRun
 from medfaith.reporting.write import read_results, write_report
-from tests.reporting.report_logs import DATE, csv_rows, rows_of, select_runs
-from tests.reporting.surgx_logs import (
+from tests.support.reporting.report_logs import DATE, csv_rows, rows_of, select_runs
+from tests.support.reporting.surgx_logs import (
     ACTIONS,
     CLIP,
     CUT,

@@ -13,9 +13,9 @@ import pytest
 from medfaith.cli import main
 from medfaith.evaluate_metrics.reading.surgical_names import TRIPLETS
 from medfaith.tasks.row_store import read
-from tests.reporting.report_logs import csv_rows, rows_of
-from tests.reporting.surgx_logs import format_mean
-from tests.tasks.tiny_contrastive import SURGX_PROMPTS, save_clip
+from tests.support.reporting.report_logs import csv_rows, rows_of
+from tests.support.reporting.surgx_logs import format_mean
+from tests.support.tasks.tiny_contrastive import SURGX_PROMPTS, save_clip
 
 pytestmark = pytest.mark.full
 SEED = 25  # with these weights some frames have a true triplet among the top five, and some of them lose it

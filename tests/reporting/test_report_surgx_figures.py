@@ -26,8 +26,8 @@ from medfaith.reporting.write import read_results, write_report
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, digest_of
 from medfaith.tasks.row_store import read
-from tests.reporting.report_logs import select_runs
-from tests.reporting.surgx_logs import (
+from tests.support.reporting.report_logs import select_runs
+from tests.support.reporting.surgx_logs import (
     ACTIONS,
     CLIP,
     CUT,

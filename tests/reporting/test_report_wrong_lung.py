@@ -11,9 +11,9 @@ from scipy import special, stats
 
 from medfaith.reporting.write import write_report
 from medfaith.tasks.wrong_lung.adapter import packed
-from tests.reporting.report_logs import DATE, change_lines, csv_rows, rows_of
-from tests.reporting.surgx_logs import format_mean
-from tests.reporting.wrong_lung_logs import TASK, Row, changed, original, write_wrong_lung
+from tests.support.reporting.report_logs import DATE, change_lines, csv_rows, rows_of
+from tests.support.reporting.surgx_logs import format_mean
+from tests.support.reporting.wrong_lung_logs import TASK, Row, changed, original, write_wrong_lung
 
 pytestmark = pytest.mark.usefixtures("tables_only")
 

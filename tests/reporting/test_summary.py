@@ -17,10 +17,10 @@ from medfaith.reporting.page.verdict_words import IMAGE_WORDS, PLACE_WORDS
 from medfaith.reporting.registry import BENCHMARKS
 from medfaith.reporting.results import Results
 from medfaith.reporting.summary import LINES, WIDTH, Tail, summary
-from tests.reporting.heal_logs import CLOSED, write_heal
-from tests.reporting.report_logs import DATE, answered, write_log, write_samples
-from tests.reporting.surgx_logs import FRAMES, write_surgx
-from tests.reporting.wrong_lung_logs import original, write_wrong_lung
+from tests.support.reporting.heal_logs import CLOSED, write_heal
+from tests.support.reporting.report_logs import DATE, answered, write_log, write_samples
+from tests.support.reporting.surgx_logs import FRAMES, write_surgx
+from tests.support.reporting.wrong_lung_logs import original, write_wrong_lung
 
 LATER = "2026-02-02T00-00-00"
 OTHERS = [{"doc": {"question": "2 + 2?"}, "resps": [["4"]], "filtered_resps": ["4"], "filter": "none"}]

@@ -13,9 +13,9 @@ from lm_eval.tasks._index import TaskIndex
 
 from medfaith.builders import cxr_contrabench
 from medfaith.tasks import include_path
-from tests.builders.files import root_words
-from tests.tasks import tiny_contrastive, tiny_gloria, tiny_models
-from tests.tasks.shard_scene import BENCHMARKS, PRESENCE, ask
+from tests.support.builders.files import root_words
+from tests.support.tasks import tiny_contrastive, tiny_gloria, tiny_models
+from tests.support.tasks.shard_scene import BENCHMARKS, PRESENCE, ask
 
 
 @pytest.fixture(scope="session", autouse=True)

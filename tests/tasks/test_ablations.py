@@ -16,8 +16,8 @@ from medfaith.reporting.write import write_report
 from medfaith.tasks import register_models
 from medfaith.tasks.contrabench import adapter, prompts
 from medfaith.tasks.run import run_lm_eval
-from tests.reporting.report_logs import rows_of
-from tests.tasks.evaluating import Says, results_of, samples_of
+from tests.support.reporting.report_logs import rows_of
+from tests.support.tasks.evaluating import Says, results_of, samples_of
 
 PRESENT = "Which of the following findings is present in the left lung?"
 ABSENT = "Which of the following findings is absent from the left lung?"

@@ -11,8 +11,8 @@ from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.polarity import fallback
 from medfaith.evaluate_metrics.reading.choice import Answer
 from medfaith.tasks.contrabench import adapter, fewshot, prompts
-from tests.declined import DECLINED
-from tests.tasks.evaluating import evaluate, figures, load
+from tests.support.declined import DECLINED
+from tests.support.tasks.evaluating import evaluate, figures, load
 
 
 def build_document(polarity="presence", form="canonical_no", question_form="original", order=(0, 1, 2)) -> dict:

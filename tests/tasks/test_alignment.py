@@ -22,9 +22,9 @@ from medfaith.tasks.models.alignment import lm as alignment
 from medfaith.tasks.models.alignment.aligners import Alignment
 from medfaith.tasks.models.alignment.lm import AlignmentLM, load_aligner
 from medfaith.tasks.models.contrastive.lm import ContrastiveLM
-from tests.tasks import tiny_gloria
-from tests.tasks.tiny_contrastive import PROMPTS
-from tests.tasks.tiny_gloria import SENTENCES
+from tests.support.tasks import tiny_gloria
+from tests.support.tasks.tiny_contrastive import PROMPTS
+from tests.support.tasks.tiny_gloria import SENTENCES
 
 
 @pytest.fixture

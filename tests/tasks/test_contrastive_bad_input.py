@@ -10,8 +10,8 @@ from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.models.contrastive.lm import ContrastiveLM
 from medfaith.tasks.models.image_lm import parse_batch_size
 from medfaith.tasks.models.model_names import strip_folder
-from tests.tasks import tiny_contrastive
-from tests.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS, build_requests
+from tests.support.tasks import tiny_contrastive
+from tests.support.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS, build_requests
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import transformers
 from captum.attr import LayerGradCam
 
 from medfaith.tasks.models.contrastive.lm import ContrastiveLM, predicted, tied
-from tests.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS
+from tests.support.tasks.tiny_contrastive import FAMILIES, FRAMES, PROMPTS
 
 
 def compute_transformers_similarity(family: str, folder: str) -> np.ndarray:

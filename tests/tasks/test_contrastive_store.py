@@ -16,8 +16,16 @@ from medfaith.tasks.explain.geometry import to_frame
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.models.contrastive import encoders as contrastive_encoders
 from medfaith.tasks.models.contrastive.lm import ContrastiveLM
-from tests.tasks import tiny_contrastive
-from tests.tasks.tiny_contrastive import CLASSES, FAMILIES, FRAMES, PROMPTS, build_requests, frame, generate_replies
+from tests.support.tasks import tiny_contrastive
+from tests.support.tasks.tiny_contrastive import (
+    CLASSES,
+    FAMILIES,
+    FRAMES,
+    PROMPTS,
+    build_requests,
+    frame,
+    generate_replies,
+)
 
 
 class Counting:

@@ -26,9 +26,9 @@ from medfaith.tasks.controls.rows import change, controlled, find_place_elsewher
 from medfaith.tasks.heal import rows as heal
 from medfaith.tasks.surgx import rows as surgx
 from medfaith.tasks.wrong_lung import rows as wrong_lung
-from tests.builders.files import rows_of as table
-from tests.reporting.report_logs import rows_of
-from tests.tasks.evaluating import samples_of
+from tests.support.builders.files import rows_of as table
+from tests.support.reporting.report_logs import rows_of
+from tests.support.tasks.evaluating import samples_of
 
 SCENE = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
 HOLE = np.zeros((40, 60), bool)

@@ -14,8 +14,8 @@ from medfaith.loaders import images, rle
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.controls import CONTROLS, DONORS
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
-from tests.tasks.evaluating import evaluate, load, record_images
-from tests.tasks.tiny_models import PLACEHOLDER
+from tests.support.tasks.evaluating import evaluate, load, record_images
+from tests.support.tasks.tiny_models import PLACEHOLDER
 
 HEAL, CONTRABENCH = "medfaith_heal_vindr_closed", "medfaith_contrabench_chexpert_presence"
 PLAIN = "plain"  # no control

@@ -21,8 +21,8 @@ from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.models.chat_form import read
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from medfaith.tasks.outcomes import is_cut
-from tests.tasks.evaluating import load
-from tests.tasks.server_scene import serving, texts_of
+from tests.support.tasks.evaluating import load
+from tests.support.tasks.server_scene import serving, texts_of
 
 TASK = "medfaith_contrabench_openi_report_absence"
 ROWS, LIMIT, STOP = 14, 24, "\n\n"

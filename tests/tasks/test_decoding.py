@@ -29,9 +29,9 @@ from medfaith.tasks.models.vlm import decoded_vlm
 from medfaith.tasks.models.vlm.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.vlm.families import Seen, claimed, compute_tiles, families
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
-from tests.tasks import asking
-from tests.tasks.asking import noise
-from tests.tasks.test_families import ALIKE, FILES, SIZES, TINY, get_family, list_kinds
+from tests.support.tasks import asking
+from tests.support.tasks.asking import noise
+from tests.support.tasks.family_kinds import ALIKE, FILES, SIZES, TINY, get_family, list_kinds
 
 DECODED = [file for file in FILES if get_family(file).decoded]
 QUESTIONS = ["Edema?", "Is there a mass in the left lung, or none at all?"]

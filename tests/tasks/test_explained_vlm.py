@@ -33,10 +33,10 @@ from medfaith.tasks.models.vlm.families import image_tokens
 from medfaith.tasks.models.vlm.weights import hash_weights
 from medfaith.tasks.wrong_lung.adapter import ATTENTION
 from medfaith.tasks.wrong_lung.adapter import read_reply as read_sentence_reply
-from tests.tasks import tiny_models
-from tests.tasks.asking import asked, noise
-from tests.tasks.tiny_contrastive import CLASSES
-from tests.tasks.tiny_models import PLACEHOLDER
+from tests.support.tasks import tiny_models
+from tests.support.tasks.asking import asked, noise
+from tests.support.tasks.tiny_contrastive import CLASSES
+from tests.support.tasks.tiny_models import PLACEHOLDER
 
 SIZE = (160, 90)  # width and height: the shape of Cholec80's frames
 ASKED = {  # question -> trained answer

@@ -5,8 +5,7 @@ The reference is transformers' own generation, token by token, for each row sepa
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -28,12 +27,9 @@ from medfaith.tasks.models.vlm import families
 from medfaith.tasks.models.vlm.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.vlm.families import Family, Seen
 from medfaith.tasks.outcomes import ANSWERED
-from tests.tasks.asking import asked, noise, scored
+from tests.support.tasks.asking import asked, noise, scored
+from tests.support.tasks.family_kinds import FILES, SIZES, TINY, get_family, list_kinds
 
-FILES = sorted(path.stem for path in Path(families.__file__).parent.glob("[!_]*.py"))
-TINY = {file: importlib.import_module(f"tests.tasks.tiny_families.{file}") for file in FILES}
-ALIKE = ("vipllava", "smolvlm", "qwen2_vl", "qwen3_vl_moe")  # tested by another model type with the same code
-SIZES = [(160, 90), (60, 130), (240, 230), (300, 60)]  # width and height
 OPTIONS = [" A", " Pleural effusion,\nsmall"]
 PROMPTS = [
     ("<image>\nWhich finding is present?", 1),
@@ -42,17 +38,6 @@ PROMPTS = [
     ("No picture. Edema?", 0),
 ]
 BLOCKS = (3, 2)  # columns and rows of blocks in an image
-
-
-def list_kinds(files: Iterable[str], full: Collection[str] = ALIKE) -> list[Any]:
-    """List file and model_type of each tiny model of some families; kinds in `full` run only in the full suite."""
-    file_kinds = [(file, kind) for file in files for kind in TINY[file].TINY]
-    marks = dict.fromkeys(full, pytest.mark.full)
-    return [pytest.param(pair, id="-".join(pair), marks=marks.get(pair[1], ())) for pair in file_kinds]
-
-
-def get_family(file: str) -> Family:
-    return importlib.import_module(f"{families.__name__}.{file}").FAMILY
 
 
 class Scene(NamedTuple):

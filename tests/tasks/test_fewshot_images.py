@@ -12,9 +12,9 @@ from medfaith.cli import main
 from medfaith.loaders import images
 from medfaith.tasks.contrabench import fewshot, prompts
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
-from tests.builders.files import root_words, rows_of
-from tests.tasks.evaluating import evaluate, load, record_images
-from tests.tasks.tiny_models import PLACEHOLDER
+from tests.support.builders.files import root_words, rows_of
+from tests.support.tasks.evaluating import evaluate, load, record_images
+from tests.support.tasks.tiny_models import PLACEHOLDER
 
 POOLS = {"presence": ("chexstruct", "fewshot_presence"), "absence": ("openi", "fewshot_absence")}
 

@@ -14,9 +14,9 @@ from medfaith.tasks.models.chat_form import Reply
 from medfaith.tasks.models.first_answers import FirstAnswers, is_unread, read_outcome
 from medfaith.tasks.models.server.lm import ServerLM
 from medfaith.tasks.outcomes import ANSWERED, CUT, EMPTY, FILTERED, UNANSWERED
-from tests.chat import chat_server
-from tests.declined import DECLINED
-from tests.tasks.asking import asked
+from tests.support.chat import chat_server
+from tests.support.declined import DECLINED
+from tests.support.tasks.asking import asked
 
 CHOICE = {"question": "Which finding is present?", "options": ["Edema", "No edema", "Nodule"]}
 CLOSED = {"question": "Is there edema?", "options": ["Yes", "No"], "question_type": "closed"}

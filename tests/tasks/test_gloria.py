@@ -19,9 +19,9 @@ from medfaith.evaluate_metrics.localization.input_view import window
 from medfaith.tasks.models.alignment import gloria_image, gloria_text
 from medfaith.tasks.models.alignment.gloria import GloriaAligner, GloriaModel, load_gloria
 from medfaith.tasks.models.alignment.gloria_text import Sentence
-from tests.tasks import tiny_gloria
-from tests.tasks.tiny_contrastive import frame
-from tests.tasks.tiny_gloria import SENTENCES
+from tests.support.tasks import tiny_gloria
+from tests.support.tasks.tiny_contrastive import frame
+from tests.support.tasks.tiny_gloria import SENTENCES
 
 
 @pytest.fixture(scope="module")

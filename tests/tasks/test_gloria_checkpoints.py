@@ -17,7 +17,7 @@ from torchvision.models import resnet50
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.models.alignment import gloria as released
 from medfaith.tasks.models.alignment.gloria import GloriaAligner, GloriaModel, load_gloria
-from tests.tasks import tiny_gloria
+from tests.support.tasks import tiny_gloria
 
 
 def test_a_checkpoint_written_is_the_one_that_was_read(gloria, tmp_path):

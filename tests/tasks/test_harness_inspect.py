@@ -29,7 +29,7 @@ from medfaith.tasks.harnesses import questions
 from medfaith.tasks.harnesses.inspect_score import answers
 from medfaith.tasks.harnesses.inspect_task import lm_eval, show
 from medfaith.tasks.heal import adapter
-from tests.tasks.evaluating import ANSWERS, by_filter
+from tests.support.tasks.evaluating import ANSWERS, by_filter
 
 PRESENCE, LIMIT = "medfaith_contrabench_chexpert_presence", 18
 CLOSED, OPEN, VPT = (f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", "vpt"))

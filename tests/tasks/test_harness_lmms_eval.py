@@ -16,8 +16,8 @@ import yaml
 
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.harnesses import lmms_eval, questions
-from tests.builders.files import root_words
-from tests.tasks.evaluating import ANSWERS, by_filter
+from tests.support.builders.files import root_words
+from tests.support.tasks.evaluating import ANSWERS, by_filter
 
 # Fields of lmms_eval.api.task.TaskConfig (0.7.3); it raises TypeError for any other.
 FIELDS = {

@@ -7,7 +7,7 @@ import pytest
 from medfaith.loaders.errors import InputError, MedfaithError, MissingSourceError
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.harnesses import questions, writing
-from tests.tasks.evaluating import load
+from tests.support.tasks.evaluating import load
 
 PRESENCE = "medfaith_contrabench_chexpert_presence"
 

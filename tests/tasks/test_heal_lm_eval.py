@@ -10,8 +10,8 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import hash_args
 from lm_eval.models import hf_vlms
 
-from tests.tasks.evaluating import evaluate, load
-from tests.tasks.tiny_models import PLACEHOLDER
+from tests.support.tasks.evaluating import evaluate, load
+from tests.support.tasks.tiny_models import PLACEHOLDER
 
 TASK = "medfaith_heal_vindr_vpt"
 

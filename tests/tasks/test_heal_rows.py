@@ -23,7 +23,7 @@ from medfaith.tasks.controls.transplant import FEATHER
 from medfaith.tasks.heal import prompts
 from medfaith.tasks.heal.rows import DOCUMENT, load
 from medfaith.tasks.lazy_images import LazyImages
-from tests.builders.files import edited, rows_of
+from tests.support.builders.files import edited, rows_of
 
 REPOSITORIES = {"vindr": "heal-medvqa-vindr_cxr", "mimic": "heal-medvqa-mimic_cxr"}
 ASKED = ("closed", "open", "tpt", "vpt")

@@ -16,7 +16,7 @@ from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.evaluate_metrics.reading.diseases import Extraction
 from medfaith.tasks.heal import adapter
 from medfaith.tasks.heal.rows import NORMAL
-from tests.tasks.evaluating import Says, baseline, evaluate, figures, load
+from tests.support.tasks.evaluating import Says, baseline, evaluate, figures, load
 
 CONFIGS = {"vindr": "heal-medvqa-vindr_cxr", "mimic": "heal-medvqa-mimic_cxr"}
 ASKED = ("closed", "open", "tpt", "vpt")

@@ -21,11 +21,11 @@ from medfaith.reporting.write import write_report
 from medfaith.tasks.contrabench.option_scores import choices, concept_texts
 from medfaith.tasks.lazy_images import LazyImages
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
-from tests.builders.files import root_words
-from tests.reporting.report_logs import rows_of
-from tests.tasks.asking import asked, noise, scored
-from tests.tasks.evaluating import results_of, samples_of
-from tests.tasks.tiny_models import PLACEHOLDER
+from tests.support.builders.files import root_words
+from tests.support.reporting.report_logs import rows_of
+from tests.support.tasks.asking import asked, noise, scored
+from tests.support.tasks.evaluating import results_of, samples_of
+from tests.support.tasks.tiny_models import PLACEHOLDER
 
 OPTIONS = [" No edema", " Edema", " Consolidation of the left lower lobe", " A", " Pleural effusion,\nsmall"]
 CONTEXTS = [  # (prompt, image sizes); white space at the end moves to the continuation

@@ -8,7 +8,7 @@ import pytest
 
 from medfaith.tasks import BASELINES, LOOKING
 from medfaith.tasks.run import NEED_AN_IMAGE
-from tests.tasks.evaluating import baseline, evaluate, load
+from tests.support.tasks.evaluating import baseline, evaluate, load
 
 ROWS = 12  # per task; mirage gets all rows, for a stable half
 # Task -> metric, score of a fixed answer, minimum gain of `looks` over it.

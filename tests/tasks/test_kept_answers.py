@@ -28,11 +28,11 @@ from medfaith.tasks.models.chat_form import Reply
 from medfaith.tasks.models.vlm.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from medfaith.tasks.models.vlm.weights import hash_weights
-from tests.builders.files import root_words
-from tests.tasks import asking
-from tests.tasks.asking import scored, shade
-from tests.tasks.evaluating import samples_of
-from tests.tasks.tiny_models import PLACEHOLDER
+from tests.support.builders.files import root_words
+from tests.support.tasks import asking
+from tests.support.tasks.asking import scored, shade
+from tests.support.tasks.evaluating import samples_of
+from tests.support.tasks.tiny_models import PLACEHOLDER
 
 CUT = "medfaith: WARNING: the first 20 answers are all cut at the limit of tokens, such as"
 

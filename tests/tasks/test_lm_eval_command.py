@@ -17,8 +17,8 @@ import pytest
 from medfaith.cli import main, parser
 from medfaith.eval import metadata
 from medfaith.reporting.write import write_report
-from tests.reporting.report_logs import rows_of
-from tests.tasks.evaluating import results_of, samples_of
+from tests.support.reporting.report_logs import rows_of
+from tests.support.tasks.evaluating import results_of, samples_of
 
 ERROR = {"chexpert_presence": "reversal", "chexpert_absence": "contradiction", "openi_report_absence": "contradiction"}
 READINGS = ("b0", "m1", "m1_slot_agnostic", "m1_extended")

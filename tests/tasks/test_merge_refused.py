@@ -11,7 +11,7 @@ import pytest
 from medfaith import merge
 from medfaith.cli import main
 from medfaith.tasks import shard_marker
-from tests.tasks.shard_scene import PRESENCE, forged
+from tests.support.tasks.shard_scene import PRESENCE, forged
 
 
 def change_marker(*names: str, to):

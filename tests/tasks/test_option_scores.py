@@ -8,7 +8,7 @@ import pytest
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.tasks.contrabench import option_scores, prompts
-from tests.tasks.evaluating import evaluate, figures, load
+from tests.support.tasks.evaluating import evaluate, figures, load
 
 DOC = {
     "study_id": "s1", "images": ["a", "b"], "question": "Which finding is present?",

@@ -20,9 +20,9 @@ from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import preflight
 from medfaith.tasks.index import chosen
 from medfaith.tasks.models.server import access as server_access
-from tests.builders.files import root_words
-from tests.chat import chat_server
-from tests.tasks.evaluating import load
+from tests.support.builders.files import root_words
+from tests.support.chat import chat_server
+from tests.support.tasks.evaluating import load
 
 PRESENCE, OPENI = "medfaith_contrabench_chexpert_presence", "medfaith_contrabench_openi_report_absence"
 HF = ["--model", "hf-multimodal", "--model_args"]

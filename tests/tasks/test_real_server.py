@@ -24,11 +24,10 @@ from lm_eval.api.instance import Instance
 
 from medfaith.tasks.models.server.lm import ServerLM
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
-from tests.chat import chat_server
-from tests.tasks.asking import asked, noise
-from tests.tasks.server_scene import texts_of
-from tests.tasks.test_server import FAULTS
-from tests.tasks.tiny_models import save_llava
+from tests.support.chat import chat_server
+from tests.support.tasks.asking import asked, noise
+from tests.support.tasks.server_scene import FAULTS, texts_of
+from tests.support.tasks.tiny_models import save_llava
 
 WAIT = 240  # seconds; a busy machine
 ASKED = ["Is there edema?", "<image>\nIs there edema?", "Compare <image> with <image>.", "<image>A?", "<image>B?"]

@@ -9,7 +9,7 @@ from medfaith.cli import main
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.row_store import read
 from medfaith.tasks.run import run_baselines
-from tests.full_disk import no_file_above
+from tests.support.full_disk import no_file_above
 
 TASK = "medfaith_contrabench_chexpert_presence"
 

@@ -9,7 +9,7 @@ import pickle
 import pytest
 
 from medfaith.tasks.scoring import MISSING, N_UNANSWERED, SENT, SKIPPED, Scorer
-from tests.tasks.evaluating import figures
+from tests.support.tasks.evaluating import figures
 
 
 def make_scorer(calls: list[int]) -> Scorer:

@@ -22,10 +22,10 @@ from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.lazy_images import LazyImages
 from medfaith.tasks.models.answer_counts import tally, warn_unanswered
 from medfaith.tasks.models.server import access as server_access
-from tests.builders.files import root_words
-from tests.tasks.asking import asked, shade
-from tests.tasks.evaluating import evaluate, load, samples_of
-from tests.tasks.server_scene import echo, kept, pictures_of, questions, serving, texts_of
+from tests.support.builders.files import root_words
+from tests.support.tasks.asking import asked, shade
+from tests.support.tasks.evaluating import evaluate, load, samples_of
+from tests.support.tasks.server_scene import FAULTS, echo, kept, pictures_of, questions, send_half, serving, texts_of
 
 WRONG_LUNG = "medfaith_wrong_lung_gold"
 
@@ -97,29 +97,6 @@ def test_answers_are_scored_cut_ones_too_and_the_store_keeps_the_others(tmp_path
     assert "5 of 8 answers are not whole: 2 empty, 1 cut, 1 filtered, 1 refused" in capsys.readouterr().err
 
 
-def send_half(handler):
-    handler.send_response(200)
-    handler.send_header("Content-Length", "1000")
-    handler.end_headers()
-    handler.wfile.write(b'{"choices": [')
-
-
-def respond_slowly(handler):
-    time.sleep(0.5)
-
-
-# Response to the first request of a row, or to each request (LASTING).
-FAULTS = {
-    "busy": lambda handler: handler.send(429, {"error": {"message": "busy"}}, Retry_After="0.05"),
-    "error": lambda handler: handler.send(500, {"error": {"message": "oh"}}),
-    "cut": lambda handler: handler.connection.close(),
-    "half": send_half,
-    "slow": respond_slowly,
-    "no chat": lambda handler: handler.send(200, {"error": "no chat completion"}),
-    "redirect": lambda handler: handler.send(302, {}, Location="http://127.0.0.1:9/v1/chat/completions"),
-    "too long": lambda handler: handler.send(400, {"error": {"message": "too many tokens"}}),
-    "filter": lambda handler: handler.send(400, {"error": {"message": "no", "code": "content_filter"}}),
-}
 LASTING = ("no chat", "redirect", "too long")
 
 

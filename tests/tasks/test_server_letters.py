@@ -15,11 +15,11 @@ from medfaith.loaders.errors import MedfaithError
 from medfaith.reporting.write import write_report
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.models.answer_counts import tally
-from tests.builders.files import root_words
-from tests.reporting.report_logs import rows_of
-from tests.tasks.asking import asked, scored, shade
-from tests.tasks.evaluating import results_of, samples_of
-from tests.tasks.server_scene import kept, pictures_of, serving, texts_of
+from tests.support.builders.files import root_words
+from tests.support.reporting.report_logs import rows_of
+from tests.support.tasks.asking import asked, scored, shade
+from tests.support.tasks.evaluating import results_of, samples_of
+from tests.support.tasks.server_scene import kept, pictures_of, serving, texts_of
 
 LETTERS = "medfaith_contrabench_letter_scores"
 NAN = math.nan

@@ -9,11 +9,11 @@ import pytest
 
 from medfaith.cli import main
 from medfaith.reporting.write import write_report
-from tests.builders.files import root_words
-from tests.reporting.report_logs import rows_of
-from tests.tasks.asking import asked, shade
-from tests.tasks.evaluating import samples_of
-from tests.tasks.server_scene import serving
+from tests.support.builders.files import root_words
+from tests.support.reporting.report_logs import rows_of
+from tests.support.tasks.asking import asked, shade
+from tests.support.tasks.evaluating import samples_of
+from tests.support.tasks.server_scene import serving
 
 TASK = "medfaith_contrabench_chexpert_presence"
 COUNTED = {"prompt_tokens": 300, "completion_tokens": 2}

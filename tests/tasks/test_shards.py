@@ -26,10 +26,10 @@ from medfaith.tasks.listing import listed
 from medfaith.tasks.logged_figures import aggregations
 from medfaith.tasks.row_store import read
 from medfaith.tasks.shards import Shard, list_patients, positions
-from tests.tasks.evaluating import load, samples_of
-from tests.tasks.server_scene import serving
-from tests.tasks.shard_scene import BENCHMARKS, PRESENCE, ask, forged
-from tests.tasks.test_result_saving import no_file_above
+from tests.support.full_disk import no_file_above
+from tests.support.tasks.evaluating import load, samples_of
+from tests.support.tasks.server_scene import serving
+from tests.support.tasks.shard_scene import BENCHMARKS, PRESENCE, ask, forged
 
 SCORES = "medfaith_contrabench_option_scores"
 PAIRS = "medfaith_heal_vindr_tpt,medfaith_heal_vindr_vpt"

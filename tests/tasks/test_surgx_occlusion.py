@@ -17,8 +17,8 @@ from medfaith.tasks.explain.geometry import to_frame
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.surgx.occlusion import compute_occlusion_scores
 from medfaith.tasks.surgx.prompts import CLASS_PROMPTS
-from tests.tasks.evaluating import baseline, evaluate, load
-from tests.tasks.tiny_contrastive import SURGX_PROMPTS, save_clip
+from tests.support.tasks.evaluating import baseline, evaluate, load
+from tests.support.tasks.tiny_contrastive import SURGX_PROMPTS, save_clip
 
 
 def make_row(video: int, gold: list[str], occluded: Any) -> dict[str, Any]:

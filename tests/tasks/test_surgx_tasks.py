@@ -24,7 +24,7 @@ from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import HeatmapStore, open_store
 from medfaith.tasks.models.reference.frame_maps import KINDS
 from medfaith.tasks.surgx import adapter
-from tests.tasks.evaluating import Says, baseline, evaluate, figures, load
+from tests.support.tasks.evaluating import Says, baseline, evaluate, figures, load
 
 ASKED = ("instruments", "triplets", "triplets_t50")
 

@@ -53,9 +53,9 @@ from medfaith.tasks.wordings import (
     wordings,
 )
 from medfaith.tasks.wrong_lung import rows as wrong_lung
-from tests.builders.files import root_words
-from tests.reporting.report_logs import rows_of, select_runs
-from tests.tasks.evaluating import results_of, samples_of
+from tests.support.builders.files import root_words
+from tests.support.reporting.report_logs import rows_of, select_runs
+from tests.support.tasks.evaluating import results_of, samples_of
 
 DISEASES = [in_text("heal-medvqa", name) for name in CLASSES]
 WORDS = {

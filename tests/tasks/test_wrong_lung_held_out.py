@@ -13,9 +13,9 @@ from medfaith.cli import main
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.models.alignment import gloria_image
 from medfaith.tasks.wrong_lung import rows
-from tests.builders.files import rows_of
-from tests.tasks import tiny_gloria
-from tests.tasks.evaluating import results_of, samples_of
+from tests.support.builders.files import rows_of
+from tests.support.tasks import tiny_gloria
+from tests.support.tasks.evaluating import results_of, samples_of
 
 GROUP, REPOSITORY = "medfaith_wrong_lung", "wrong-lung-chest_imagenome"
 TASKS = ("gold", "swap_left_right", "synthetic_swapped_conditions")

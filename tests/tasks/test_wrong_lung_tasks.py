@@ -22,8 +22,8 @@ from medfaith.tasks.lazy_images import LazyImages
 from medfaith.tasks.models.reference.sentence_maps import KINDS, attention
 from medfaith.tasks.wrong_lung import adapter
 from medfaith.tasks.wrong_lung import rows as documents
-from tests.builders.files import root_words, rows_of
-from tests.tasks.evaluating import baseline, evaluate, figures, load, results_of, samples_of
+from tests.support.builders.files import root_words, rows_of
+from tests.support.tasks.evaluating import baseline, evaluate, figures, load, results_of, samples_of
 
 GROUP, REPOSITORY = "medfaith_wrong_lung", "wrong-lung-chest_imagenome"
 N_ROWS = 42  # ends at a report boundary; tasks of pairs have the same number of pairs

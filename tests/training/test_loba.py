@@ -29,9 +29,9 @@ from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from medfaith.tasks.models.vlm.prompt_inputs import IGNORED
 from medfaith.training.loba import losses, rows, train
 from medfaith.training.loba.rows import Examples
-from tests.builders.files import edited
-from tests.tasks import tiny_models
-from tests.training import tiny_sam
+from tests.support.builders.files import edited
+from tests.support.tasks import tiny_models
+from tests.support.training import tiny_sam
 
 REPOSITORY = "heal-medvqa-vindr_cxr"
 

@@ -20,7 +20,7 @@ from medfaith.tasks.models.vlm.trainable import load_vlm
 from medfaith.training.lora.rows import examples
 from medfaith.training.lora.train import adapted
 from medfaith.training.settings import Lora
-from tests.tasks.test_families import TINY
+from tests.support.tasks.family_kinds import TINY
 
 WEIGHTS = "adapter_model.safetensors"
 

@@ -16,7 +16,7 @@ from medfaith.tasks.models.alignment.gloria import load_gloria
 from medfaith.tasks.models.alignment.gloria_text import tokenize
 from medfaith.training.encoders import load_bert, load_resnet
 from medfaith.training.run import start
-from tests.training.conftest import SIDE
+from tests.support.training.training_scene import SIDE
 
 SIZES = {"intermediate_size": 32, "num_hidden_layers": 4, "vocab_size": 200}
 PIXELS = torch.linspace(-1, 1, 2 * 3 * SIDE * SIDE).sin().reshape(2, 3, SIDE, SIDE)

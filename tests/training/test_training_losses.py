@@ -12,7 +12,7 @@ from medfaith.tasks.models.alignment.gloria import GloriaModel
 from medfaith.tasks.models.alignment.gloria_text import tokenize
 from medfaith.training import losses
 from medfaith.training.data import Example, regions
-from tests.tasks import tiny_gloria
+from tests.support.tasks import tiny_gloria
 
 SIZE = (300, 220)
 BOXES = [[[20.0, 30.0, 80.0, 200.0]], [[0.0, 0.0, 50.0, 50.0], [150.0, 100.0, 60.0, 60.0]]]

@@ -13,7 +13,7 @@ from medfaith.tasks.models.alignment.gloria_text import tokenize
 from medfaith.training.data import Example, select
 from medfaith.training.recipes import RECIPES, SHOTS, Recipe
 from medfaith.training.texts import entities, sentences, tokens, word_list
-from tests.tasks import tiny_gloria
+from tests.support.tasks import tiny_gloria
 
 TEXT = "Small right pleural effusion, pneumothorax is stable."  # the tokenizer has no "pneumothorax" and splits it
 TERMS = ["right lung", "right costophrenic angle", "pleural effusion", "mass/nodule (not otherwise specified)"]

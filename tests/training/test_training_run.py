@@ -13,7 +13,7 @@ from medfaith.training.data import SILVER, Data
 from medfaith.training.recipes import RECIPES, Options
 from medfaith.training.run import start
 from medfaith.training.train import History, auroc, settle, train
-from tests.training.conftest import SIDE, make_scene
+from tests.support.training.training_scene import SIDE, make_scene
 
 
 def train_tiny_model(recipe: str, data: Data, text_model: str, **options: Any) -> tuple[History, np.ndarray, Any]:

@@ -19,7 +19,7 @@ from medfaith.cards.publication import Publication, read
 from medfaith.cards.publish import guard, reports, staging
 from medfaith.loaders import sources
 from medfaith.loaders.errors import InputError
-from tests.cards.guard.scenes import (
+from tests.support.cards.guard_scenes import (
     CHEXPERT,
     HEAL,
     OPENI,

@@ -16,7 +16,7 @@ from medfaith.builders.schemas.contrabench import QUESTION
 from medfaith.cards.publish.guard import columns, paths, pixels, secrets
 from medfaith.cards.publish.guard.found import SHOWN, Value, shorten
 from medfaith.cards.publish.guard.quotes import RUN, Quotable, Text
-from tests.cards.guard.scenes import encode_image
+from tests.support.cards.guard_scenes import encode_image
 
 HARMLESS = [
     "left/right", "w/o contrast", "1/2", "s/p", "and/or", "n/a", "A/P and lateral", "either / or", "presence /absence",

@@ -1,0 +1,201 @@
+"""Kinds of damage to a file, and the reader of each kind of file of each source."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pydicom
+
+from medfaith.loaders import (
+    anatomy_masks,
+    chest_imagenome,
+    chest_imagenome_silver,
+    chexpert,
+    chexstruct,
+    cholec80,
+    cholec80_boxes,
+    cholect45,
+    cholect50,
+    detections,
+    images,
+    mimic_cxr,
+    openi,
+    rexvqa,
+    vindr_cxr,
+)
+
+# Maximum number of copied files for each kind of file that is numerous in a source.
+MANY = [
+    (1, lambda path: path.suffix in {".jpg", ".png", ".dicom", ".dcm"}),
+    (3, lambda path: path.suffix == ".xml" or re.match(r"s\d+\.txt|[0-9a-f]+-[0-9a-f-]+\.txt", path.name)),
+]
+Read = Callable[[Path, Path], object]  # the source's folder and the damaged file
+
+
+def read_boxes(root: Path, _: Path) -> object:
+    names = [path.stem for path in root.glob("*-*.txt")]
+    return detections.read_detections(root, names, sizes=dict.fromkeys(names, (256, 256)))
+
+
+def read_scene_graph(root: Path, _: Path) -> object:
+    with chest_imagenome_silver.SceneGraphs(root) as graphs:
+        images = chest_imagenome_silver.read_split(root, "test")["dicom_id"].to_pylist()
+        return [graphs.read(dicom_id) for dicom_id in images[:2]]
+
+
+def read_masks(root: Path, _: Path) -> object:
+    image = next((root.parent / "vindr_cxr").rglob("*.dicom"))
+    header = pydicom.dcmread(image, stop_before_pixels=True)
+    return anatomy_masks.open_masks(root).read(image.stem, (header.Rows, header.Columns))
+
+
+def read_picture(root: Path, file: Path) -> object:
+    ref = {"source": "vindr_cxr", "key": str(file.relative_to(root)), "view": ""}
+    return images.open_image(ref, {"vindr_cxr": root})
+
+
+def parse_video_number(file: Path) -> int:
+    return int("".join(filter(str.isdigit, file.stem)))
+
+
+def read_cholect45_video(root: Path, file: Path) -> object:
+    return cholect45.read_video(root, parse_video_number(file))
+
+
+GOLD = "gold_dataset/"
+# Source, pattern of the damaged file (first match by name), reader.
+READINGS: list[tuple[str, str, Read]] = [
+    ("chexpert", "*/train.csv", lambda root, file: chexpert.read_labels(file, "train")),
+    ("chexpert", "**/*.jpg", read_picture),
+    ("openi", "ecgen-radiology/*.xml", lambda root, file: openi.read_reports(root)),
+    ("openi", "**/*.dcm", read_picture),
+    ("chexstruct", "openi/cardiomegaly.csv", lambda root, file: chexstruct.read_labels(root)),
+    ("rexvqa", "metadata/test*.json", lambda root, file: rexvqa.read_items(file)),
+    ("vindr_cxr", "annotations/annotations_test.csv", lambda root, file: vindr_cxr.read_boxes(file, "test")),
+    ("vindr_cxr", "annotations/annotations_train.csv", lambda root, file: vindr_cxr.read_annotations(file, "train")),
+    ("vindr_cxr_anatomy", "anatomy.json", read_masks),
+    ("mimic_cxr", "*metadata.csv.gz", lambda root, file: mimic_cxr.read_images(root)),
+    ("mimic_cxr", "*split.csv.gz", lambda root, file: mimic_cxr.read_images(root)),
+    ("mimic_cxr", "*chexpert.csv.gz", lambda root, file: mimic_cxr.read_labels(root)),
+    ("mimic_cxr", "*negbio.csv.gz", lambda root, file: mimic_cxr.read_labels(root, "negbio")),
+    (
+        "mimic_cxr_reports",
+        "files/**/s*.txt",
+        lambda root, file: mimic_cxr.read_report({"mimic_cxr": root}, file.parent.name[1:], file.stem[1:]),
+    ),
+    ("mimic_cxr_detections", "classes.txt", read_boxes),
+    ("mimic_cxr_detections", "*-*.txt", read_boxes),
+    ("chest_imagenome", f"{GOLD}*with_coordinates.txt", lambda root, file: chest_imagenome.read_gold(root)),
+    ("chest_imagenome", f"{GOLD}*annotations*.csv", lambda root, file: chest_imagenome.read_anatomy(root)),
+    ("chest_imagenome", f"{GOLD}*all_sentences*.txt", lambda root, file: chest_imagenome.read_all_sentences(root)),
+    ("chest_imagenome", "**/scene_graph.zip", read_scene_graph),
+    ("chest_imagenome", "**/test.csv", read_scene_graph),
+    ("cholec80", "tool_annotations/*.txt", lambda root, file: cholec80.read_tools(root, parse_video_number(file))),
+    ("cholec80", "videos/*.mp4", lambda root, file: cholec80.open_frame(file, 0)),
+    ("cholec80_boxes", "ROI_Labels.csv", lambda root, file: cholec80_boxes.read_frames(root)),
+    *(
+        ("cholect45", f"{component}/*.txt", read_cholect45_video)
+        for component in ("triplet", "instrument", "verb", "target")
+    ),
+    ("cholect45", "dict/maps.txt", lambda root, file: cholect45.check_maps(root)),
+    ("cholect50", "labels/*.json", lambda root, file: cholect50.read_video(root, parse_video_number(file))),
+]
+
+
+def apply_unpacked(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    """Apply the change to the content of an archive if the file is one."""
+    return lambda data: gzip.compress(change(gzip.decompress(data)), 1) if data[:2] == b"\x1f\x8b" else change(data)
+
+
+def apply_to_lines(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[bytes], bytes]:
+    return apply_unpacked(lambda data: b"\n".join(change(data.split(b"\n"))))
+
+
+def set_first_value(value: bytes) -> Callable[[bytes], bytes]:
+    """Replace the first number of the second line (JSON: the first number of the file)."""
+
+    def change(data: bytes) -> bytes:
+        start = 0 if data[:1] in b"[{<" else data.find(b"\n") + 1
+        at = next((n for n in range(start, len(data)) if data[n : n + 1].isdigit()), len(data))
+        end = next((n for n in range(at, len(data)) if not data[n : n + 1].isdigit()), len(data))
+        return data[:at] + value + data[end:]
+
+    return apply_unpacked(change)
+
+
+def add_noise(seed: int) -> Callable[[bytes], bytes]:
+    def change(data: bytes) -> bytes:
+        rng, damaged = random.Random(seed), bytearray(data)
+        for _ in range(1 + len(damaged) // 200):
+            if damaged:
+                damaged[rng.randrange(len(damaged))] = rng.randrange(256)
+        return bytes(damaged)
+
+    return apply_unpacked(change)
+
+
+CHANGES: dict[str, Callable[[bytes], bytes]] = {
+    "nothing is in it": lambda data: b"",
+    "a blank line": apply_unpacked(lambda data: b"\n"),
+    "half": lambda data: data[: len(data) // 2],
+    "its last byte is gone": lambda data: data[:-1],
+    "its first bytes are gone": lambda data: data[3:],
+    "zeros": lambda data: bytes(len(data)),
+    "a page of a website": lambda data: b"<!DOCTYPE html><html><body>Sign in</body></html>",
+    "a pointer of Git LFS": lambda data: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+    "packed": lambda data: gzip.compress(data, 1),
+    "UTF-16": apply_unpacked(lambda data: data.decode("latin-1").encode("utf-16")),
+    "a byte order mark": apply_unpacked(lambda data: b"\xef\xbb\xbf" + data),
+    "no UTF-8": apply_unpacked(lambda data: data[:50] + b"\xff\xfe\x80" + data[50:]),
+    "NUL": apply_unpacked(lambda data: data[:50] + b"\0" + data[50:]),
+    "an escape sequence": apply_unpacked(lambda data: b"\x1b[31m" + data),
+    "a quote that never closes": apply_unpacked(lambda data: data[:60] + b'"' + data[60:]),
+    "nested": lambda data: b"[" * 20_000,
+    "nested objects": lambda data: b'{"a":' * 20_000,
+    "no header": apply_to_lines(lambda rows: rows[1:]),
+    "a header alone": apply_to_lines(lambda rows: rows[:1]),
+    "its rows twice": apply_to_lines(lambda rows: rows + rows[1:]),
+    "a column more": apply_to_lines(lambda rows: [row + b",1" for row in rows]),
+    "a short row": apply_to_lines(lambda rows: [*rows[:1], b"1", *rows[1:]]),
+    "other separators": apply_unpacked(lambda data: data.replace(b",", b";").replace(b"\t", b"|")),
+    "5,000 digits": set_first_value(b"1" * 5_000),
+    "no number": set_first_value(b"NaN"),
+    "infinite": set_first_value(b"1e999"),
+    "negative": set_first_value(b"-7"),
+    "half a character": set_first_value(b'"\\ud800"'),
+    "a megabyte in a cell": set_first_value(b"x" * (1 << 20)),
+    "a list for a number": set_first_value(b"[[]]"),
+    "noise": add_noise(0),
+    "other noise": add_noise(1),
+}
+
+
+def write_changed(file: Path, change: Callable[[bytes], bytes]) -> None:
+    file.write_bytes(change(file.read_bytes()))
+
+
+def make_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+def make_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def make_circular_link(file: Path) -> None:
+    file.unlink()
+    file.symlink_to(file.name)
+
+
+DAMAGES = {
+    **{name: partial(write_changed, change=change) for name, change in CHANGES.items()},
+    "missing": Path.unlink, "a folder": make_folder, "a pipe": make_pipe, "a link to itself": make_circular_link,
+}  # fmt: skip

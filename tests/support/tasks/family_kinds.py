@@ -1,0 +1,29 @@
+"""The families of tasks/models/vlm/families and the tiny models of each."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medfaith.tasks.models.vlm import families
+from medfaith.tasks.models.vlm.families import Family
+
+FILES = sorted(path.stem for path in Path(families.__file__).parent.glob("[!_]*.py"))
+TINY = {file: importlib.import_module(f"tests.support.tasks.tiny_families.{file}") for file in FILES}
+ALIKE = ("vipllava", "smolvlm", "qwen2_vl", "qwen3_vl_moe")  # tested by another model type with the same code
+SIZES = [(160, 90), (60, 130), (240, 230), (300, 60)]  # width and height
+
+
+def list_kinds(files: Iterable[str], full: Collection[str] = ALIKE) -> list[Any]:
+    """List file and model_type of each tiny model of some families; kinds in `full` run only in the full suite."""
+    file_kinds = [(file, kind) for file in files for kind in TINY[file].TINY]
+    marks = dict.fromkeys(full, pytest.mark.full)
+    return [pytest.param(pair, id="-".join(pair), marks=marks.get(pair[1], ())) for pair in file_kinds]
+
+
+def get_family(file: str) -> Family:
+    return importlib.import_module(f"{families.__name__}.{file}").FAMILY
