@@ -1,20 +1,19 @@
-"""Progress of long work: a bar on a terminal; elsewhere, such as in a log file, one plain line a minute on stderr."""
+"""Progress of long work: a bar on a terminal; elsewhere, such as in a log file, one plain line a minute on stderr.
+
+tqdm counts, draws bars and decides when a line is due. Its bars are not for log files: they end in no line break.
+"""
 
 from __future__ import annotations
 
+import io
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from functools import cache
-from typing import Any, cast
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
 
 from tqdm import tqdm
 
 EVERY = 60.0  # seconds from the beginning to the first line, and from line to line
-LOOK = 10.0  # seconds after which a bar without updates is drawn again
-_begin, _draw, _erase = tqdm.__init__, tqdm.display, tqdm.clear
 
 
 class Progress(tqdm):
@@ -29,7 +28,6 @@ class Progress(tqdm):
         unit: The unit that is counted; "B" means bytes.
         done: The number of items done before this bar begins.
         quiet: Show nothing.
-        clock: A clock in seconds that never goes back.
     """
 
     def __init__(
@@ -41,19 +39,27 @@ class Progress(tqdm):
         unit: str = "",
         done: int = 0,
         quiet: bool = False,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         options: dict[str, Any] = {"unit": "B", "unit_scale": True} if unit == "B" else {"unit": f" {unit or 'done'}"}
+        self._writes_lines = sys.stderr is not None and not sys.stderr.isatty()
+        if self._writes_lines:  # a slow item may follow quick ones: miniters=1 looks at the clock after each item
+            options |= {"file": io.StringIO(), "mininterval": EVERY, "miniters": 1}  # no one reads bars in this file
         super().__init__(items, desc=title, total=total, initial=done, leave=False, disable=quiet, **options)
-        _set_up_bar(self, clock)
 
-    def display(self, msg: str | None = None, pos: int | None = None) -> Any:
-        """Show the bar, or a line."""
-        return _show_bar(self, msg, pos)
+    def update(self, n: float | None = 1) -> bool | None:
+        """Count items, and show the progress if it is time.
 
-    def clear(self, *args: Any, **options: Any) -> None:
-        """Remove the bar; lines stay."""
-        _clear_bar(self, *args, **options)
+        Args:
+            n: The number of items done since the last call.
+
+        Returns:
+            True if the progress was shown.
+        """
+        is_due = super().update(n)
+        if is_due and self._writes_lines:
+            with suppress(OSError):  # a full disk, or a reader that has ended, must not end the work
+                print(_format_line(self.format_dict), file=sys.stderr, flush=True)
+        return is_due
 
 
 def say(line: str) -> None:
@@ -65,99 +71,9 @@ def say(line: str) -> None:
     tqdm.write(line, file=sys.stderr)
 
 
-@contextmanager
-def libraries_in_lines(clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
-    """Turn the tqdm bars of libraries (lm-eval, datasets, huggingface_hub) into such lines, too, while the block runs.
-
-    Args:
-        clock: A clock in seconds that never goes back.
-
-    Yields:
-        Nothing.
-    """
-
-    def begin(bar: Any, *args: Any, **options: Any) -> None:
-        if (
-            "disable" in options and options["disable"] is None
-        ):  # None lets tqdm hide the bar if stderr is not a terminal
-            options["disable"] = False
-        _begin(bar, *args, **options)
-        _set_up_bar(bar, clock)
-
-    methods = {"__init__": begin, "display": _show_bar, "clear": _clear_bar}
-    originals = {name: getattr(tqdm, name) for name in methods}
-    try:
-        _set_methods(methods)
-        yield
-    finally:
-        _set_methods(originals)
-
-
-def _set_methods(methods: Mapping[str, Callable[..., Any]]) -> None:
-    """Set methods of tqdm, and so of every bar."""
-    for name, method in methods.items():
-        setattr(tqdm, name, method)
-
-
-def _set_up_bar(bar: Any, clock: Callable[[], float]) -> None:
-    """Give a bar the clock. A bar without a terminal becomes one of lines: tqdm counts and decides when to show one."""
-    if bar.disable:
-        return
-    bar._time = clock  # the clock of tqdm may jump
-    bar.start_t = bar.last_print_t = bar.line_time = clock()
-    _start_refresh()
-    if _is_terminal(bar):
-        return
-    bar.gui, bar.sp = True, None  # keeps tqdm from drawing, erasing or ending a line
-    bar.mininterval = EVERY  # the rate is measured over this time
-    bar.miniters, bar.dynamic_miniters = 1, False  # a slow item may follow quick ones
-
-
-@cache
-def _start_refresh() -> None:
-    """Start, once a process, a thread that also redraws bars without updates: one item may take an hour."""
-    threading.Thread(target=_refresh_bars, args=(threading.Event(),), name="progress", daemon=True).start()
-
-
-def _refresh_bars(end: threading.Event) -> None:
-    while not end.wait(LOOK):
-        with tqdm.get_lock():
-            bars = [bar for bar in cast(Any, tqdm)._instances if hasattr(bar, "line_time")]  # bars that have begun
-        for bar in bars:
-            bar.refresh()
-
-
-def _is_terminal(bar: Any) -> bool:
-    isatty = getattr(bar.fp, "isatty", None)
-    with suppress(ValueError):  # the file is closed, but a library still has the bar
-        return isatty is not None and isatty()
-    return False
-
-
-def _show_bar(bar: Any, msg: str | None = None, pos: int | None = None) -> Any:
-    """Replace tqdm's `display`, which holds the lock."""
-    if _is_terminal(bar):
-        return _draw(bar, msg, pos)
-    now = bar._time()
-    if msg is None and hasattr(bar, "line_time") and now - bar.line_time >= EVERY:  # at most one line a minute
-        bar.line_time = now
-        with suppress(OSError):  # a full disk, or a reader that has ended, must not end the work
-            bar.fp.write(f"{_format_line(bar)}\n")
-            bar.fp.flush()
-    return True
-
-
-def _clear_bar(bar: Any, *args: Any, **options: Any) -> None:
-    """Replace tqdm's `clear`: lines stay."""
-    if _is_terminal(bar):
-        _erase(bar, *args, **options)
-
-
-def _format_line(bar: Any) -> str:
+def _format_line(state: dict[str, Any]) -> str:
     """Format a line such as "reading reports: 12,000 of 227,835 (5%), 190/s, 18 min left", in printable ASCII."""
-    state = bar.format_dict
-    n, total, elapsed = state["n"], state["total"], state["elapsed"]
-    rate = state["rate"] or (elapsed > 0 and (n - state["initial"]) / elapsed) or 0
+    n, total, rate = state["n"], state["total"], state["rate"] or 0
     amount = _format_bytes if state["unit_scale"] else "{:,.0f}".format
     texts = [amount(n)]
     if total and n <= total:
@@ -166,11 +82,9 @@ def _format_line(bar: Any) -> str:
         texts.append(_format_rate(rate, amount))
         if total and n <= total:
             texts.append(f"{_format_duration((total - n) / rate)} left")
-    else:
-        texts.append(f"{_format_duration(elapsed)} so far")
     if state["postfix"]:
         texts.append(state["postfix"])
-    title = (state["prefix"] or "working").removesuffix(": ")
+    title = state["prefix"].removesuffix(": ")
     return f"{title}: {', '.join(texts)}".encode("unicode_escape").decode("ascii")
 
 

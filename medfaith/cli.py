@@ -40,10 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments.words = argument_words
     if unknown and not getattr(arguments, "passes_on", False):
         command.error(f"unrecognized arguments: {' '.join(unknown)}")
-    from medfaith.loaders.progress import libraries_in_lines
-
-    with libraries_in_lines():
-        return exit_status(partial(arguments.job, arguments, unknown))
+    return exit_status(partial(arguments.job, arguments, unknown))
 
 
 def parser() -> argparse.ArgumentParser:

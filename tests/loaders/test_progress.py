@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import errno
-import importlib
 import io
 import re
+import subprocess
 import sys
-import threading
-from typing import Any, cast
 
 import pytest
-import tqdm
+import tqdm.std
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.loaders import progress
-from medfaith.loaders.progress import EVERY, Progress, libraries_in_lines, say
-
-
-@pytest.fixture(autouse=True)
-def no_look(monkeypatch) -> None:
-    """Disable the background thread while a test sets the clock."""
-    monkeypatch.setattr(progress, "_start_refresh", lambda: None)
+from medfaith.loaders.progress import EVERY, Progress, say
 
 
 class Clock:
-    """Clock that changes only when a test sets it."""
+    """Clock of tqdm that changes only when a test sets it."""
 
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 1000.0
+        monkeypatch.setattr(tqdm.std, "time", lambda: self.seconds)
 
-    def __call__(self) -> float:
-        return self.seconds
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    return Clock(monkeypatch)
 
 
 class Terminal(io.StringIO):
@@ -42,15 +36,14 @@ class Terminal(io.StringIO):
 
 def get_lines(steps, **options) -> list[str]:
     """Return the progress lines for steps of (seconds, items)."""
-    clock, before = Clock(), sys.stderr
-    sys.stderr = written = io.StringIO()
-    try:
-        with Progress(**{"title": "reading reports", "clock": clock} | options) as bar:
+    written = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stderr", written)
+        clock = Clock(patch)
+        with Progress(**{"title": "reading reports"} | options) as bar:
             for seconds, n in steps:
                 clock.seconds += seconds
                 bar.update(n)
-    finally:
-        sys.stderr = before
     assert "\r" not in written.getvalue()
     return written.getvalue().splitlines()
 
@@ -86,41 +79,6 @@ def test_lines(steps, options, lines):
     assert get_lines(steps, **options) == lines
 
 
-@pytest.mark.parametrize(("total", "amount"), [(3, "0 of 3 (0%)"), (None, "0")])
-def test_work_whose_first_item_takes_long_says_so(total, amount, monkeypatch, capsys):
-    """No step updates the bar, so the background thread requests a line after LOOK seconds."""
-    clock = Clock()
-
-    class Looks:
-        seconds = iter((59, 1, 60, 30))
-
-        def wait(self, seconds: float) -> bool:
-            clock.seconds += (later := next(self.seconds, 0))
-            return not later
-
-    with libraries_in_lines(clock), Progress(title="writing rows", total=total, clock=clock):
-        library = tqdm.tqdm(desc="of a library", total=total)
-        progress._refresh_bars(cast(Any, Looks()))
-        library.close()
-    output_lines = sorted(capsys.readouterr().err.splitlines())
-    assert output_lines == [
-        f"{title}: {amount}, {minutes} min so far" for title in ("of a library", "writing rows") for minutes in (1, 2)
-    ]
-
-
-def test_someone_looks(monkeypatch, capsys):
-    """Every visible bar requests the background thread; a process starts it once."""
-    monkeypatch.undo()
-    progress._start_refresh.cache_clear()
-    refreshed = threading.Event()
-    monkeypatch.setattr(progress, "_refresh_bars", lambda end: refreshed.set())
-    with Progress(title="reading", quiet=True):
-        assert not progress._start_refresh.cache_info().currsize
-    with Progress(title="reading"):
-        assert refreshed.wait(20)
-    progress._start_refresh.cache_clear()
-
-
 def test_the_rate_follows_what_became_slower():
     """A resumed run begins with cached answers."""
     *_, last = get_lines([(60, 90_000), *[(60, 60)] * 30], total=100_000)
@@ -142,9 +100,8 @@ def test_whatever_the_clock_does_lines_are_plain_and_rare(steps, total, unit):
     assert len(lines) <= sum(max(seconds, 0) for seconds, _ in steps) / EVERY
 
 
-def test_items_are_handed_on_and_counted(capsys):
-    clock = Clock()
-    for n in Progress(range(4), title="reading", clock=clock):
+def test_items_are_handed_on_and_counted(clock, capsys):
+    for n in Progress(range(4), title="reading"):
         clock.seconds += 30 * (n + 1)
     assert capsys.readouterr().err.splitlines() == [
         "reading: 2 of 4 (50%), 1.3/min, 2 min left",
@@ -153,10 +110,24 @@ def test_items_are_handed_on_and_counted(capsys):
     ]
 
 
-def test_on_a_terminal_there_is_a_bar_that_leaves_nothing(monkeypatch):
-    terminal, clock = Terminal(), Clock()
+def test_a_line_said_and_a_loss_bring_no_further_lines(clock, capsys):
+    with Progress(title="training", total=300) as bar:
+        for n in range(70):
+            clock.seconds += 1
+            bar.update()
+            bar.set_postfix(loss=0.5)  # requests an immediate update
+            if n == 65:
+                say("medfaith: a line")
+    assert capsys.readouterr().err.splitlines() == [
+        "training: 60 of 300 (20%), 1/s, 4 min left, loss=0.5",
+        "medfaith: a line",
+    ]
+
+
+def test_on_a_terminal_there_is_a_bar_that_leaves_nothing(clock, monkeypatch):
+    terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    with libraries_in_lines(), Progress(title="reading", total=3, clock=clock) as bar:
+    with Progress(title="reading", total=3) as bar:
         clock.seconds += 60
         bar.update(2)
         say("a line")
@@ -165,63 +136,36 @@ def test_on_a_terminal_there_is_a_bar_that_leaves_nothing(monkeypatch):
     assert "\n" not in terminal.getvalue().partition("a line\n")[2]
 
 
-@pytest.mark.parametrize(
-    ("module", "options"),
-    [
-        ("tqdm", {}),
-        ("tqdm.auto", {}),
-        ("tqdm.asyncio", {}),
-        ("datasets.utils", {}),
-        ("huggingface_hub.utils", {"disable": None}),
-        ("transformers.utils.logging", {}),
-    ],
-)
-def test_bars_of_libraries_are_lines(capsys, module, options):
-    clock, methods = Clock(), (tqdm.tqdm.__init__, tqdm.tqdm.display, tqdm.tqdm.clear)
-    with libraries_in_lines(clock):
-        bar = importlib.import_module(module).tqdm(total=300, desc="Running requests", **options)
-        for n in range(300):
-            clock.seconds += 1
-            bar.update(1)
-            bar.set_postfix(loss=0.5)  # requests an immediate update
-            if n == 70:
-                say("medfaith: a line")
-        bar.close()
-    assert capsys.readouterr().err.splitlines() == [
-        "Running requests: 60 of 300 (20%), 1/s, 4 min left, loss=0.5",
-        "medfaith: a line",
-        "Running requests: 120 of 300 (40%), 1/s, 3 min left, loss=0.5",
-        "Running requests: 180 of 300 (60%), 1/s, 2 min left, loss=0.5",
-        "Running requests: 240 of 300 (80%), 1/s, 1 min left, loss=0.5",
-        "Running requests: 300 of 300 (100%), 1/s, less than 1 min left, loss=0.5",
-    ]
-    assert methods == (tqdm.tqdm.__init__, tqdm.tqdm.display, tqdm.tqdm.clear)
+LIBRARY = """
+import sys, time
+def job():
+    import tqdm.auto
+    for _ in tqdm.auto.tqdm(range(3), desc="a library", mininterval=0):
+        pass
+import medfaith.task_list
+medfaith.task_list.text = job
+sys.argv = ["medfaith", "tasks", "--list"]
+from medfaith.__main__ import main
+raise SystemExit(main())
+"""
 
 
-def test_what_a_library_silenced_stays_silent(capsys):
-    clock = Clock()
-    with libraries_in_lines(clock):
-        for _ in tqdm.tqdm(range(3), disable=True):
-            clock.seconds += 60
-    assert capsys.readouterr().err == ""
+@pytest.mark.parametrize(("delay", "is_shown"), [(None, False), ("0", True)])
+def test_bars_of_libraries_are_silent_for_a_minute_in_a_log(delay, is_shown, monkeypatch):
+    """A user who sets tqdm's own variable has the last word."""
+    monkeypatch.delenv("TQDM_DELAY", raising=False)
+    if delay is not None:
+        monkeypatch.setenv("TQDM_DELAY", delay)
+    ended = subprocess.run([sys.executable, "-c", LIBRARY], check=True, capture_output=True, text=True)
+    assert ("a library" in ended.stderr) == is_shown
 
 
-def test_a_log_that_cannot_be_written_ends_no_work(monkeypatch):
+def test_a_log_that_cannot_be_written_ends_no_work(clock, monkeypatch):
     class Full(io.StringIO):
         def write(self, text: str) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(sys, "stderr", Full())
-    clock = Clock()
-    with Progress(title="reading", clock=clock) as bar:
+    with Progress(title="reading") as bar:
         clock.seconds += 60
         assert bar.update()
-
-
-def test_a_bar_of_before_ends_in_silence_where_its_file_is_closed():
-    """Garbage collection of a bar must not print a traceback into unrelated output."""
-    file = io.StringIO()
-    bar = tqdm.tqdm(total=2, file=file)
-    file.close()
-    with libraries_in_lines():
-        bar.close()
