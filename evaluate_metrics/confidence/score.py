@@ -2,7 +2,8 @@
 
 Both resample whole groups (study, patient, video) if groups are given, because records of one study are not
 independent. Both draw counts of equal contributions instead of single examples if that has the same distribution and
-needs less work: a resample of 135,754 zeros and ones is two numbers.
+needs less work: a resample of 135,754 zeros and ones is two numbers. Simpler ways would change the bounds of each seed
+and are slower: scipy.stats.bootstrap takes 3 to 180 times as long, a loop over numpy's draws up to 9 times.
 """
 
 from __future__ import annotations
