@@ -7,18 +7,16 @@ import hashlib
 import json
 import sqlite3
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
-
-from lm_eval.api.instance import Instance
 
 from ...loaders.errors import InputError
 from ..outcomes import UNANSWERED
 from .chat_form import Reply
 
+_COLUMNS = "key TEXT PRIMARY KEY, task TEXT, row TEXT, outcome TEXT NOT NULL, reply TEXT NOT NULL"
 _WAIT_S = 60
 """Seconds that a process waits for other processes that write the same file."""
 
@@ -35,30 +33,13 @@ def hash_facts(**facts: Any) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
-def iterate_repeats(requests: Sequence[Instance]) -> Iterator[tuple[Instance, int]]:
-    """Iterate over the requests with the number of each among its copies.
-
-    lm-eval's `repeats` option needs one answer for each copy.
-
-    Args:
-        requests: Requests; the same object may occur several times.
-
-    Yields:
-        Each request with its number: 0 for the first copy.
-    """
-    repeats: Counter[int] = Counter()
-    for request in requests:
-        yield request, repeats[id(request)]
-        repeats[id(request)] += 1
-
-
-class Kept(NamedTuple):
-    """A reply with its key, and the row and task that it answers."""
+class StoredReply(NamedTuple):
+    """A reply with its key, and the task and row that it answers; both are for people who look into the file."""
 
     key: str
     reply: Reply
     task: str
-    row: str
+    row: str = ""
 
 
 class Tokens(NamedTuple):
@@ -78,19 +59,20 @@ class Tokens(NamedTuple):
 class AnswerStore:
     """Replies by key. The file also records the task and the row of each reply.
 
-    Each call of `put_all` is one transaction, so an interrupted process loses only the answers that had not arrived
-    yet. Several processes may write one file. `put` and `put_all` raise InputError if the file cannot be written.
+    Each call of `put` is one transaction, so an interrupted process loses only the answers that had not arrived yet.
+    Several processes may write one file. `get` and `put` raise InputError if the file cannot be used.
 
     Args:
         path: Path of the file. It is created together with its parent folders; with None nothing is stored.
+        option: The option that names the file, for messages.
 
     Raises:
         InputError: The file is not such a store, or it cannot be written.
     """
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._database = _open_database(path) if path is not None else None
+    def __init__(self, path: Path | None, option: str = "answers=FILE in --model_args") -> None:
+        self._path, self._option = path, option
+        self._database = None if path is None else self._open_database(path)
 
     def __enter__(self) -> AnswerStore:
         return self
@@ -102,8 +84,8 @@ class AnswerStore:
             self._database.close()
 
     @property
-    def keeps(self) -> bool:
-        """Whether there is a file."""
+    def has_file(self) -> bool:
+        """Whether replies are stored."""
         return self._database is not None
 
     def get(self, key: str) -> Reply | None:
@@ -137,60 +119,56 @@ class AnswerStore:
     def _fetch_row(self, query: str, *parameters: str) -> Any:
         if self._database is None:
             return 0, 0, 0
-        with _raise_input_errors(self._path):
+        with self._raise_input_errors():
             return self._database.execute(query, parameters).fetchone()
 
-    def put(self, key: str, reply: Reply, task: str, row: str) -> None:
-        """Store a reply and replace an earlier one.
+    def put(self, *replies: StoredReply) -> None:
+        """Store replies in one transaction; each replaces an earlier one of its key.
 
         Args:
-            key: Key of the answer.
-            reply: The reply.
-            task: Name of the task.
-            row: Id of the row.
-        """
-        self.put_all([Kept(key, reply, task, row)])
-
-    def put_all(self, batch: Iterable[Kept]) -> None:
-        """Store the replies of a batch in one transaction.
-
-        Args:
-            batch: The replies.
+            *replies: The replies.
         """
         if self._database is not None:
             values = [
                 (key, task, row, reply.outcome, json.dumps(reply._asdict(), ensure_ascii=False))
-                for key, reply, task, row in batch
+                for key, reply, task, row in replies
             ]
-            with _raise_input_errors(self._path), self._database:
+            with self._raise_input_errors(), self._database:
                 self._database.executemany("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?)", values)
 
+    def _open_database(self, path: Path) -> sqlite3.Connection:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with self._raise_input_errors(), contextlib.ExitStack() as failed:
+            database = failed.enter_context(contextlib.closing(sqlite3.connect(path, timeout=_WAIT_S)))
+            _check_tables(database)
+            _set_write_ahead(database)
+            database.execute("PRAGMA synchronous = NORMAL")
+            with database:
+                database.execute(f"CREATE TABLE IF NOT EXISTS answers ({_COLUMNS})")
+            failed.pop_all()
+            return database
 
-def _open_database(path: Path) -> sqlite3.Connection:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with _raise_input_errors(path), contextlib.ExitStack() as failed:
-        database = failed.enter_context(contextlib.closing(sqlite3.connect(path, timeout=_WAIT_S)))
-        _set_write_ahead(database)
-        database.execute("PRAGMA synchronous = NORMAL")
-        with database:
-            columns = "key TEXT PRIMARY KEY, task TEXT, row TEXT, outcome TEXT NOT NULL, reply TEXT NOT NULL"
-            database.execute(f"CREATE TABLE IF NOT EXISTS answers ({columns})")
-        database.execute("SELECT key, task, row, outcome, reply FROM answers LIMIT 1")
-        failed.pop_all()
-        return database
+    @contextlib.contextmanager
+    def _raise_input_errors(self) -> Iterator[None]:
+        """Convert SQLite's errors, such as a full disk, a read-only folder or a damaged file, to InputError."""
+        where = str(self._path)
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            action = "make space, or let the folder be written, and run it again; answers in it are not asked for again"
+            raise InputError(where, f"cannot be used ({error})", action=action) from error
+        except sqlite3.DatabaseError as error:
+            action = f"move it away, and its answers are asked for again; or name another with {self._option}"
+            expected = "a new file, or one in which this version of medfaith stored answers"
+            raise InputError(where, f"is no store of answers ({error})", expected=expected, action=action) from error
 
 
-@contextlib.contextmanager
-def _raise_input_errors(path: Path | None) -> Iterator[None]:
-    """Convert SQLite's errors, such as a full disk, a read-only folder or a damaged file, to InputError."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        action = "make space, or let the folder be written, and run it again; answers that are in it are not asked for"
-        raise InputError(str(path), f"cannot be used ({error})", action=f"{action} again") from error
-    except sqlite3.DatabaseError as error:
-        action = "move it away, and its answers are asked for again; or name another with answers=FILE in --model_args"
-        raise InputError(str(path), f"is no store of answers ({error})", action=action) from error
+def _check_tables(database: sqlite3.Connection) -> None:
+    """Refuse a database of another program before it is changed."""
+    tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
+    columns = database.execute("SELECT name FROM pragma_table_info('answers')").fetchall()
+    if tables and [name for (name,) in columns] != [column.split()[0] for column in _COLUMNS.split(", ")]:
+        raise sqlite3.DatabaseError(f"its tables are of another kind: {', '.join(name for (name,) in tables)}")
 
 
 def _set_write_ahead(database: sqlite3.Connection) -> None:

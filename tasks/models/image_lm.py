@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from lm_eval.api.instance import Instance
@@ -10,6 +11,9 @@ from lm_eval.api.model import LM
 from PIL import Image
 
 from medfaith.loaders.errors import InputError, MedfaithError
+
+from .answer_store import StoredReply
+from .chat_form import Reply
 
 
 class ImageLM(LM):
@@ -118,6 +122,37 @@ def row_id(request: Instance) -> str:
     """
     doc = request.doc if isinstance(request.doc, Mapping) else {}
     return str(doc.get("id", request.doc_id))
+
+
+def build_stored_reply(key: str, reply: Reply, request: Instance) -> StoredReply:
+    """Build the entry of a request's reply in the store.
+
+    Args:
+        key: Key of the answer.
+        reply: The reply.
+        request: The request.
+
+    Returns:
+        The entry.
+    """
+    return StoredReply(key, reply, request.task_name or "", row_id(request))
+
+
+def iterate_repeats(requests: Sequence[Instance]) -> Iterator[tuple[Instance, int]]:
+    """Iterate over the requests with the number of each among its copies.
+
+    lm-eval's `repeats` option needs one answer for each copy.
+
+    Args:
+        requests: Requests; the same object may occur several times.
+
+    Yields:
+        Each request with its number: 0 for the first copy.
+    """
+    repeats: Counter[int] = Counter()
+    for request in requests:
+        yield request, repeats[id(request)]
+        repeats[id(request)] += 1
 
 
 def parse_batch_size(size: int | str, largest: int | None) -> int:

@@ -32,7 +32,7 @@ from medfaith.loaders.atomic import atomic_file, atomic_folder, scratch_folder
 from medfaith.loaders.errors import InputError, exit_status
 from medfaith.loaders.phantom import rexvqa
 from medfaith.logs.files import find_sample_files
-from medfaith.tasks.models.answer_store import AnswerStore, Kept
+from medfaith.tasks.models.answer_store import AnswerStore, StoredReply
 from medfaith.tasks.models.chat_form import Reply
 from medfaith.tasks.result_saving import saved
 from medfaith.tasks.row_store import repository_path
@@ -259,25 +259,25 @@ def test_results_without_their_sample_logs_take_no_place(tmp_path):
 def test_a_store_of_answers_that_cannot_be_written_says_so(limit, path, message, tmp_path):
     (tmp_path / "folder").mkdir()
     with AnswerStore(tmp_path / "store") as store:
-        store.put("first", Reply("answered", "A"), "t", "1")
-    many = [Kept(str(n), Reply("answered", "A" * 500), "t", str(n)) for n in range(500)]
+        store.put(StoredReply("first", Reply("answered", "A"), "t", "1"))
+    many = [StoredReply(str(n), Reply("answered", "A" * 500), "t", str(n)) for n in range(500)]
     refused = pytest.raises(InputError, match=f"cannot be used .*({message})")
     with no_file_above(limit or 2**40), refused, AnswerStore(tmp_path / path) as store:
-        store.put_all(many)
+        store.put(*many)
     with sqlite3.connect(tmp_path / "store") as database:
         assert database.execute("SELECT key FROM answers").fetchall() == [("first",)]
 
 
 def test_a_store_of_answers_that_is_damaged_says_so(tmp_path):
     """The damage is in the last half, which opening does not read."""
-    entries = [Kept(f"{n:064}", Reply("answered", "A" * 200), "t", str(n)) for n in range(200)]
+    entries = [StoredReply(f"{n:064}", Reply("answered", "A" * 200), "t", str(n)) for n in range(200)]
     with AnswerStore(tmp_path / "store") as store:
-        store.put_all(entries)
+        store.put(*entries)
     content = (tmp_path / "store").read_bytes()
     (tmp_path / "store").write_bytes(content[: len(content) // 2].ljust(len(content), b"7"))
     uses = (
         lambda store: store.get(entries[-1].key),
-        lambda store: store.put_all(entries),
+        lambda store: store.put(*entries),
         lambda store: store.mean_tokens(),
     )
     for use in uses:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import re
 import shutil
 import signal
 import sqlite3
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +25,7 @@ from tokenizers import normalizers
 from medfaith.cli import main
 from medfaith.eval import with_store
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.models.answer_store import AnswerStore, Kept
+from medfaith.tasks.models.answer_store import AnswerStore, StoredReply
 from medfaith.tasks.models.chat_form import Reply
 from medfaith.tasks.models.vlm.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
@@ -231,7 +233,9 @@ def _write(path: Path, process: int, gate: Any) -> None:
     gate.wait()
     with AnswerStore(path) as store:
         for batch in range(20):
-            store.put_all(Kept(f"{process} {batch} {n}", Reply("answered", "A"), "task", str(n)) for n in range(5))
+            store.put(
+                *(StoredReply(f"{process} {batch} {n}", Reply("answered", "A"), "task", str(n)) for n in range(5))
+            )
 
 
 def test_several_processes_write_one_file(tmp_path):
@@ -276,6 +280,23 @@ def test_models_are_given_the_places_for_what_they_keep(arguments, added):
     assert with_store(arguments, "MAPS", None)[len(arguments) :] == (
         ["--model_args", '{"store": "MAPS"}'] if "store" in added else []
     )
+
+
+@pytest.mark.parametrize("table", ["replies", "answers"])
+def test_a_database_of_another_program_is_refused_and_unchanged(table, tmp_path):
+    path = tmp_path / "replies.sqlite"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute(f"CREATE TABLE {table} (key TEXT PRIMARY KEY, reply TEXT NOT NULL)")
+    before = path.read_bytes()
+    expected = (
+        f"{path}: is no store of answers (its tables are of another kind: {table})",
+        "  expected: a new file, or one in which this version of medfaith stored answers",
+        "  what to do: move it away, and its answers are asked for again; or name another with --cache FILE",
+    )
+    with pytest.raises(InputError, match=re.escape("\n".join(expected))):
+        AnswerStore(path, "--cache FILE")
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
 def test_a_file_that_is_no_store_is_refused_before_the_weights_are_loaded(tmp_path):

@@ -22,7 +22,7 @@ from lm_eval.api.instance import Instance
 from ....loaders.errors import InputError, MedfaithError
 from ....loaders.progress import Progress
 from .. import answer_counts
-from ..answer_store import AnswerStore, iterate_repeats
+from ..answer_store import AnswerStore
 from ..chat_form import (
     PLACEHOLDER,
     TOKENS_NAMES,
@@ -36,7 +36,7 @@ from ..chat_form import (
     read,
 )
 from ..first_answers import FirstAnswers
-from ..image_lm import ImageLM, get_images, row_id, tell_outcome
+from ..image_lm import ImageLM, get_images, iterate_repeats, row_id, tell_outcome
 from . import access, letter_scores
 from .requests import Endpoint, Question, ask
 from .usage import DryRunEnd, Estimate, Prices, Usage

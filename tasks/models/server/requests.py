@@ -15,7 +15,7 @@ from lm_eval.api.instance import Instance
 from ...outcomes import FILTERED, UNANSWERED
 from ..answer_store import AnswerStore, hash_facts
 from ..chat_form import FILTERS, Encoding, Picture, Reply, Turn, build_messages, encode_picture, get_turns
-from ..image_lm import get_images, row_id
+from ..image_lm import build_stored_reply, get_images
 from . import access
 
 AHEAD = 8  # active requests per row whose images are encoded ahead
@@ -108,7 +108,7 @@ async def ask(
             if stored_reply is None:
                 async with slots:
                     reply = await _send(client, endpoint, question, pictures, outage)
-                store.put(key, reply, question.request.task_name or "", row_id(question.request))
+                store.put(build_stored_reply(key, reply, question.request))
                 take(index, question, reply, False)
             else:
                 take(index, question, stored_reply, True)

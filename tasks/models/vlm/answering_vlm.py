@@ -22,10 +22,10 @@ from ....loaders.errors import InputError
 from ....loaders.progress import Progress, say
 from ...outcomes import ANSWERED, CUT, EMPTY
 from .. import answer_counts
-from ..answer_store import AnswerStore, Kept, hash_facts, iterate_repeats
+from ..answer_store import AnswerStore, hash_facts
 from ..chat_form import Reply
 from ..first_answers import FirstAnswers
-from ..image_lm import get_images, row_id, tell_outcome
+from ..image_lm import build_stored_reply, get_images, iterate_repeats, row_id, tell_outcome
 from ..model_names import strip_folder
 from .resource_use import Work
 from .weights import hash_weights
@@ -197,17 +197,13 @@ class AnsweringVLM(HFMultimodalLM):
     ) -> dict[int, Reply]:
         """Return the reply of each numbered request, from the store or generated and stored now."""
         opened = {number: self._open_images(request) for number, request in batch}
-        keys = (
-            {number: self._compute_key(item, repeats[number]) for number, item in opened.items()} if store.keeps else {}
-        )
+        keys = {}
+        if store.has_file:
+            keys = {number: self._compute_key(request, repeats[number]) for number, request in opened.items()}
         stored = {number: reply for number, key in keys.items() if (reply := store.get(key)) is not None}
         pending = {number: request for number, request in opened.items() if number not in stored}
         generated = dict(zip(pending, self._generated([*pending.values()]), strict=True)) if pending else {}
-        if store.keeps:
-            store.put_all(
-                Kept(keys[number], item.reply, pending[number].task_name or "", row_id(pending[number]))
-                for number, item in generated.items()
-            )
+        store.put(*(build_stored_reply(keys[n], item.reply, pending[n]) for n, item in generated.items() if n in keys))
         return stored | {number: item.reply for number, item in generated.items()}
 
     def _generated(self, batch: Sequence[Instance]) -> list[Generated]:

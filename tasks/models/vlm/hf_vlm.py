@@ -7,6 +7,7 @@ refuses, and the hidden states for CXR-ContraBench's boundary check (Appendix A.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, takewhile
@@ -23,9 +24,10 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from ....loaders.atomic import atomic_file
 from ....loaders.errors import InputError, MedfaithError
+from ...outcomes import ANSWERED
 from ..answer_store import AnswerStore
-from ..image_lm import row_id
-from ..score_store import KeptScores
+from ..chat_form import Reply
+from ..image_lm import build_stored_reply, row_id
 from .decoded_vlm import DecodedVLM
 from .families import claimed
 
@@ -172,21 +174,40 @@ class HFVisionLM(DecodedVLM):
         return np.stack([s.state for s in self._score(requests, disable_tqdm, states=True) if s.state is not None])
 
     def _score(self, requests: Sequence[Instance], disable_tqdm: bool, states: bool) -> list[Score]:
-        """Return the score of each request, from the store or computed and stored now. States are never stored."""
+        """Return the score of each request, from the store or computed and stored now. States are never stored.
+
+        The text of a stored score is JSON, such as "[-5.25, false]".
+        """
         scores: dict[int, Score] = {}
+        keys: dict[int, str] = {}  # keys of the missing scores
         path = None if states else self._answers
+
+        def select_missing(group: Sequence[int]) -> list[int]:
+            """Look up the scores of requests about the same images, which this opens; return the requests without."""
+            if store.has_file:
+                group_keys = self._compute_keys([requests[number] for number in group])
+                for number, key in zip(group, group_keys, strict=True):
+                    reply = store.get(key)
+                    if reply is None:
+                        keys[number] = key
+                    else:
+                        scores[number] = Score(*json.loads(reply.text), None)
+            return [number for number in group if number not in scores]
+
         with AnswerStore(path) as store, self._start_progress(len(requests), disable_tqdm, "scoring options") as bar:
-            stored_scores = KeptScores(store, requests, self._compute_keys)
-            for batch in self._iterate_batches_of_rows(requests, stored_scores.missing):
-                new_scores = {
-                    row.number: score for row, score in zip(batch, self._score_batch(batch, states), strict=True)
-                }
-                stored_scores.put(
-                    {number: (score.log_likelihood, score.greedy) for number, score in new_scores.items()}
+            for batch in self._iterate_batches_of_rows(requests, select_missing):
+                numbers = [row.number for row in batch]
+                scores |= zip(numbers, self._score_batch(batch, states), strict=True)
+                store.put(
+                    *(
+                        build_stored_reply(
+                            keys.pop(number), Reply(ANSWERED, json.dumps(scores[number][:2])), requests[number]
+                        )
+                        for number in numbers
+                        if number in keys
+                    )
                 )
-                scores |= new_scores
-                bar.update(len(scores) + len(stored_scores.found) - bar.n)
-        scores |= {number: Score(*score, None) for number, score in stored_scores.found.items()}
+                bar.update(len(scores) - bar.n)
         return [scores[number] for number in range(len(requests))]
 
     def _compute_keys(self, requests: Sequence[Instance]) -> list[str]:
