@@ -5,17 +5,21 @@ from __future__ import annotations
 import argparse
 import functools
 import os
-import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from medfaith.evaluate_metrics.reading.chat import Complete, Messages, chat_endpoint, replies, transformers_chat
+from medfaith.evaluate_metrics.reading.chat import Complete, Messages, collect_replies
 from medfaith.evaluate_metrics.reading.language_model import Ask
-from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.loaders.errors import MedfaithError
 from medfaith.loaders.progress import Progress
+from medfaith.tasks.models.answer_store import AnswerStore, StoredReply, hash_facts
+from medfaith.tasks.models.chat_form import Reply
+from medfaith.tasks.models.server.access import parse_host
+from medfaith.tasks.models.server.client import check_installed, connect_chat
+from medfaith.tasks.outcomes import ANSWERED, EMPTY
 
-_CONNECT = 10  # seconds until a server must answer
+_URL, _CACHE = "--extractor-url", "--extractor-cache"
 _ACTIONS = {
     "endpoint": "check --extractor-url, --extractor-model and the key, and that the server is up; the replies that "
     "--extractor-cache keeps are not asked again",
@@ -52,12 +56,12 @@ def add_options(job: Any) -> None:
         "second reading)",
     )  # fmt: skip
     group.add_argument(
-        "--extractor-url", metavar="URL",
+        _URL, metavar="URL",
         help="OpenAI-compatible endpoint that gets the answers, for example http://127.0.0.1:8000/v1; its key is read "
         "from MEDFAITH_EXTRACTOR_KEY or OPENAI_API_KEY (default: load the model on this machine)",
     )  # fmt: skip
     group.add_argument(
-        "--extractor-cache", type=Path, metavar="FILE",
+        _CACHE, type=Path, metavar="FILE",
         help="cache of the language model's replies, so that an interrupted run can resume (default: no cache)",
     )  # fmt: skip
 
@@ -72,69 +76,93 @@ def from_options(arguments: argparse.Namespace) -> Extractor | None:
         The language model; None if the options name none.
 
     Raises:
-        MedfaithError: The options have an endpoint or a cache, but no name of a model.
+        MedfaithError: The options have an endpoint or a cache, but no name of a model; or as `language_model`.
     """
     name, url, cache = arguments.extractor_model, arguments.extractor_url, arguments.extractor_cache
     if name:
         key = os.environ.get("MEDFAITH_EXTRACTOR_KEY") or os.environ.get("OPENAI_API_KEY")
         return language_model(name, url=url, api_key=key, cache=cache)
     if url or cache:
-        option = "--extractor-url" if url else "--extractor-cache"
-        raise MedfaithError(f"{option} names no language model\n  what to do: give --extractor-model NAME, too")
+        raise MedfaithError(
+            f"{_URL if url else _CACHE} names no language model\n  what to do: give --extractor-model NAME, too"
+        )
     return None
 
 
 def language_model(
     model: str, *, url: str | None = None, api_key: str | None = None, cache: Path | None = None
 ) -> Extractor:
-    """Connect a language model behind an OpenAI-compatible endpoint, or load one by transformers.
+    """Name a language model behind an OpenAI-compatible endpoint, or one that transformers loads.
+
+    The model is connected or loaded at the first prompt whose reply is not stored.
 
     Args:
         model: Name of the model.
         url: Address of the endpoint; None loads the model here.
         api_key: Key of the endpoint.
-        cache: File of kept replies, so that an interrupted run continues.
+        cache: File of stored replies (AnswerStore), so that an interrupted run continues.
 
     Returns:
-        The extractor.
+        The extractor. Its `ask` raises MedfaithError if the endpoint or the model is not available.
 
     Raises:
-        InputError: The cache cannot be written.
-        MedfaithError: The endpoint or the model is not available.
+        InputError: The URL is no http(s) address, or the cache cannot be used.
+        MedfaithError: The client's package is not installed.
     """
-    from jinja2 import TemplateError
+    if url:
+        parse_host(url, _URL)
+        check_installed(_URL, ["openai"])
+    with AnswerStore(cache, f"{_CACHE} FILE"):  # an unusable file is refused before anything is read
+        pass
 
-    kind = "endpoint" if url else "local"
-    opened = functools.cache(
-        functools.partial(_connect_endpoint, url, model, api_key) if url else lambda: _load_local(model)
-    )
+    @functools.cache
+    def connect() -> Complete:
+        return connect_chat(url, model, api_key or "") if url else load_chat(model)
 
     def complete(messages: Messages) -> str:
+        from jinja2 import TemplateError
+
         try:
-            return opened()(messages)
+            return connect()(messages)
         except (ImportError, OSError, ValueError, RuntimeError, TemplateError) as error:
             reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise MedfaithError(f"extractor {model}: {reason}\n  what to do: {_ACTIONS[kind]}") from error
+            action = _ACTIONS["endpoint" if url else "local"]
+            raise MedfaithError(f"extractor {model}: {reason}\n  what to do: {action}") from error
 
     def ask(prompts: Sequence[Messages | None]) -> list[str]:
         bar = functools.partial(Progress, title="reading answers again", unit="answers")
-        try:
-            return replies(prompts, complete, model=model, cache=cache, progress=bar)
-        except (sqlite3.Error, ValueError) as error:
-            action = "give --extractor-cache another name, in a folder that exists"
-            raise InputError(cache or "", f"cannot keep replies ({error})", action=action) from error
+        with AnswerStore(cache, f"{_CACHE} FILE") as store:
+
+            def complete_stored(messages: Messages) -> str:
+                key = hash_facts(reader=model, messages=messages)
+                reply = store.get(key)
+                if reply is None:
+                    text = complete(messages)
+                    reply = Reply(ANSWERED if text.strip() else EMPTY, text)
+                    store.put(StoredReply(key, reply, "second reading"))
+                return reply.text
+
+            return collect_replies(prompts, complete_stored, bar)
 
     return Extractor(model, ask)
 
 
-def _connect_endpoint(url: str, model: str, api_key: str | None) -> Complete:
-    """Asks for a sign of life first: `chat_endpoint` tries for minutes what may only be a mistyped address."""
-    import requests
+def load_chat(model: str, *, max_new_tokens: int = 256) -> Complete:
+    """Load a local model with a chat template, with greedy decoding through transformers.
 
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    requests.get(f"{url.rstrip('/')}/models", headers=headers, timeout=_CONNECT, stream=True).close()
-    return chat_endpoint(url, model, api_key)
+    Args:
+        model: Its name or folder.
+        max_new_tokens: Limit of a reply.
 
+    Returns:
+        The model.
+    """
+    from transformers import pipeline
 
-def _load_local(model: str) -> Complete:
-    return transformers_chat(model)
+    generate: Any = pipeline("text-generation", model=model)
+
+    def complete(messages: Messages) -> str:
+        (generated,) = generate(messages, max_new_tokens=max_new_tokens, do_sample=False)
+        return generated["generated_text"][-1]["content"]
+
+    return complete

@@ -19,7 +19,7 @@ from .options import strip_option_letters
 from .reasoning import extract_answer
 from .yes_no import YesNoOutcome
 
-Ask = Callable[[Sequence[Messages | None]], list[str]]  # prompts in, replies out, like `chat.replies`
+Ask = Callable[[Sequence[Messages | None]], list[str]]  # prompts in, replies out, like `chat.collect_replies`
 
 _RULES = """\
 - Read only what the answer says; do not answer the question yourself.

@@ -8,7 +8,6 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lm_eval.models.utils import postprocess_generated_text
 from PIL import Image
 
 from ...loaders.errors import InputError
@@ -231,6 +230,8 @@ def read(body: Any, stops: Sequence[str] = ()) -> Reply:
     Raises:
         ValueError: The body is not a chat completion.
     """
+    from lm_eval.models.utils import postprocess_generated_text
+
     try:
         choice = body["choices"][0]
         message = choice["message"]

@@ -1,9 +1,6 @@
-"""Readings by a language model: prompts, replies, cache, a chat-completions server, a tiny local model, agreement."""
+"""Readings by a language model: prompts, replies, agreement."""
 
-import contextlib
 import json
-import math
-import sqlite3
 
 import numpy as np
 import pytest
@@ -13,10 +10,9 @@ from sklearn.metrics import accuracy_score, cohen_kappa_score, jaccard_score
 
 from medfaith.evaluate_metrics.reading import language_model
 from medfaith.evaluate_metrics.reading.agreement import agreement, compare_closed_readings
-from medfaith.evaluate_metrics.reading.chat import chat_endpoint, replies, transformers_chat
+from medfaith.evaluate_metrics.reading.chat import collect_replies
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
-from tests.support.chat import chat_server, save_tiny_llama
 
 NOTHING = Extraction(frozenset(), "unread")
 NORMAL = Extraction(frozenset(), "answered")
@@ -80,7 +76,7 @@ def test_closed_answers_are_asked_once_each_and_empty_ones_never():
     requests = []
 
     def ask(prompts):
-        return replies(prompts, lambda messages: requests.append(messages) or "B")
+        return collect_replies(prompts, lambda messages: requests.append(messages) or "B")
 
     which, other_question = ("Which?", ["Edema", "No edema"]), ("Which?", ["Edema"])
     readings = language_model.choices(["B", "B", "B", " ", None], [which, which, other_question, which, which], ask)
@@ -105,99 +101,23 @@ READ = [
 ]
 
 
-def extract(texts, complete, vocabulary=CLASSES, **options):
-    return language_model.diseases(texts, lambda prompts: replies(prompts, complete, **options), vocabulary)
-
-
-class Counting:
-    """A model that replies by words, counts its calls, and raises from call `fails_from` on."""
-
-    def __init__(self, fails_from=math.inf):
-        self.fails_from, self.calls = fails_from, 0
-
-    def __call__(self, messages):
-        self.calls += 1
-        if self.calls >= self.fails_from:
-            raise ConnectionError("gone")
-        return reply_by_words(messages)
+def extract(texts, complete, **options):
+    return language_model.diseases(texts, lambda prompts: collect_replies(prompts, complete, **options))
 
 
 def test_each_text_is_asked_once():
-    model, reported = Counting(), []
-    assert extract(TEXTS, model, progress=lambda texts: (reported.append(text) or text for text in texts)) == READ
-    assert model.calls == len(reported) == 3
+    requests, reported = [], []
 
+    def complete(messages):
+        requests.append(messages)
+        return reply_by_words(messages)
 
-def test_a_stopped_run_goes_on_where_it_was(tmp_path):
-    cache = tmp_path / "replies.sqlite"
-    with pytest.raises(ConnectionError):
-        extract(TEXTS, Counting(fails_from=3), model="m", cache=cache)
-    resumed, cached, renamed, fewer = (Counting() for _ in range(4))
-    assert extract(TEXTS, resumed, model="m", cache=cache) == extract(TEXTS, cached, model="m", cache=cache) == READ
-    # Another model or another vocabulary is another question.
-    extract(TEXTS, renamed, model="m2", cache=cache)
-    extract(TEXTS, fewer, ["Edema"], model="m", cache=cache)
-    assert [model.calls for model in (resumed, cached, renamed, fewer)] == [1, 0, 3, 3]
-    with sqlite3.connect(cache) as database:
-        assert "nodules" not in str(database.execute("SELECT key FROM replies").fetchall())
-
-
-def test_a_cache_needs_a_model_and_must_be_one(tmp_path):
-    with pytest.raises(ValueError, match="name the model"):
-        extract(TEXTS, reply_by_words, cache=tmp_path / "replies.sqlite")
-    (tmp_path / "notes.txt").write_text("no database " * 100)
-    with pytest.raises(ValueError, match=r"notes\.txt: .*expected a cache of replies"):
-        extract(TEXTS, reply_by_words, model="m", cache=tmp_path / "notes.txt")
-
-
-def start_server(statuses=(), reply=None):
-    """Start a chat server that answers the first requests with `statuses`, then replies by words."""
-    waiting = list(statuses)
-    return chat_server(reply_by_words, lambda _: waiting.pop(0) if waiting else 200, reply)
-
-
-@pytest.mark.parametrize("slash", ["", "/"])
-def test_an_endpoint_is_asked_greedily(slash):
-    with start_server() as (url, requests):
-        assert extract(TEXTS, chat_endpoint(url + slash, "llama", "secret")) == READ
-    sent = {tuple(request[name] for name in ("path", "model", "temperature", "key")) for request in requests}
-    assert sent == {("/v1/chat/completions", "llama", 0, "Bearer secret")}
-    assert requests[0]["messages"] == language_model.build_disease_messages("Edema and nodules")
-
-
-def test_a_busy_endpoint_is_asked_again_and_no_key_is_sent_unasked():
-    with start_server([429, 503, 500]) as (url, requests):
-        assert extract(["Edema"], chat_endpoint(url, "llama", backoff=0.01)) == [make_extraction("Edema")]
-    assert [request["key"] for request in requests] == [None] * 4
-
-
-@pytest.mark.parametrize(
-    ("statuses", "reply", "message", "n_requests"),
-    [
-        ([401], None, "status 401.*check the address, the model's name and the key", 1),
-        ([404], None, "status 404", 1),
-        ([503] * 2, None, "status 503", 2),
-        ([], {"choices": []}, "is no chat completion", 1),
-        ([], "text", "is no chat completion", 1),
-        (None, None, r"no answer after 1 retries.*is the server up", 0),
-    ],
-)
-def test_an_endpoint_that_says_no(statuses, reply, message, n_requests):
-    with contextlib.ExitStack() as stack:
-        url, requests = stack.enter_context(start_server(statuses or [], reply))
-        if statuses is None:
-            stack.close()
-        with pytest.raises(ConnectionError, match=message):
-            extract(["Edema"], chat_endpoint(url, "llama", retries=1, backoff=0.01))
-    assert len(requests) == n_requests
-
-
-def test_a_local_model_replies_the_same_each_time(tmp_path):
-    complete = transformers_chat(save_tiny_llama(tmp_path / "llama"), max_new_tokens=8)
-    reply, second_reply = (complete(language_model.build_disease_messages("Edema")) for _ in range(2))
-    assert reply == second_reply != ""
-    assert "user:" not in reply  # the reply, not the prompt
-    assert extract(["Edema"], complete) == [NOTHING]  # random weights write no list
+    readings = extract(
+        TEXTS, complete, progress=lambda prompts: (reported.append(prompt) or prompt for prompt in prompts)
+    )
+    assert readings == READ
+    assert requests == reported
+    assert len(requests) == 3
 
 
 label_sets = st.frozensets(st.sampled_from(CLASSES[:5]), max_size=3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -138,7 +139,7 @@ def test_an_interrupted_run_goes_on_where_it_was(logs, tmp_path, capsys):
         assert main([*arguments, url]) == 2
     assert len(requests) == 3
     error = capsys.readouterr().err
-    assert all(fragment in error for fragment in ("--extractor-cache", "status 404", "the model llama does not exist"))
+    assert all(fragment in error for fragment in ("--extractor-cache", "/v1: 404: the model llama does not exist"))
     assert not (tmp_path / "out").exists()
     with server() as (url, requests):
         assert main([*arguments, url]) == 0
@@ -157,12 +158,11 @@ def test_an_interrupted_run_goes_on_where_it_was(logs, tmp_path, capsys):
     [
         (["--extractor-url", "http://127.0.0.1:1/v1"], "--extractor-url names no language model"),
         (["--extractor-cache", "replies"], "--extractor-cache names no language model"),
-        (["--extractor-model", "m", "--extractor-url", "127.0.0.1:1/v1"], "check --extractor-url"),
+        (["--extractor-model", "m", "--extractor-url", "127.0.0.1:1/v1"], "--extractor-url: is '127.0.0.1:1/v1'"),
+        (["--extractor-model", "m", "--extractor-url", "http://127.0.0.1:1/v1"], "check --extractor-url"),
         (["--extractor-model", "no/such-model"], "give --extractor-model a chat model's folder or name"),
-        *(
-            (["--extractor-model", "m", "--extractor-cache", name], "give --extractor-cache another name")
-            for name in ("no/such/folder/replies", __file__)
-        ),
+        (["--extractor-model", "m", "--extractor-cache", __file__], "name another with --extractor-cache FILE"),
+        (["--extractor-model", "m", "--extractor-cache", f"{__file__}/replies"], "check that the folder exists"),
     ],
 )
 def test_options_that_cannot_work_exit_with_2(logs, capsys, options, message):
@@ -170,6 +170,14 @@ def test_options_that_cannot_work_exit_with_2(logs, capsys, options, message):
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.out == ""
+
+
+def test_a_url_needs_an_extra(logs, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    assert main(["report", str(logs), "--extractor-model", "m", "--extractor-url", "http://127.0.0.1:1/v1"]) == 2
+    error = capsys.readouterr().err
+    assert "--extractor-url needs openai\n" in error
+    assert 'what to do: uv sync --inexact --extra server, or pip install "medfaith[server]"' in error
 
 
 def test_without_such_answers_nothing_is_asked(tmp_path, capsys):

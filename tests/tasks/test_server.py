@@ -132,8 +132,21 @@ def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys, monk
     assert "3 of 9 rows (33.3%) have no answer, more than 1%" in error
 
 
+def test_a_key_that_the_server_repeats_is_not_stored(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+
+    def repeat_key(handler):
+        handler.send(400, {"error": {"message": f"{handler.headers['Authorization']} may not ask"}})
+
+    with serving(fault=lambda request: repeat_key) as server:
+        assert server.lm(answers=str(tmp_path / "a")).generate_until([asked("Is it?")]) == [""]
+        assert [request["key"] for request in server.requests] == ["Bearer secret"]
+    assert "400: Bearer *** may not ask" in "".join(kept(tmp_path / "a").values())
+    assert "secret" not in capsys.readouterr().err
+
+
 GONE = [  # response of a lost server after 20 good answers, and the expected warning
-    (FAULTS["cut"], "(Connection error|timed out)"),
+    (FAULTS["cut"], "Server disconnected"),
     (lambda handler: handler.send(503, {"error": {"message": "no healthy upstream"}}), "no healthy upstream"),
     (lambda handler: handler.send(429, {"error": {"message": "quota exceeded"}}), "quota exceeded"),
 ]

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from ....loaders import sources
 from ....loaders.errors import InputError, MedfaithError
+from .client import build_request_options, connect, describe_error
 
 KEY = "OPENAI_API_KEY"
 REFUSALS = (401, 403)  # status codes that refuse a key
@@ -18,11 +19,12 @@ GONE = (429, 502, 503, 504)  # too many requests; a gateway without a server
 VERSION = ("root", "parent", "revision", "fingerprint", "digest", "meta")
 
 
-def parse_host(base_url: str) -> str:
+def parse_host(base_url: str, option: str = "base_url") -> str:
     """Parse the host of an endpoint.
 
     Args:
         base_url: URL of the endpoint.
+        option: The option that names it, for messages.
 
     Returns:
         The host without port.
@@ -32,9 +34,9 @@ def parse_host(base_url: str) -> str:
     """
     url = urlsplit(base_url)
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise InputError("base_url", f"is {base_url!r}", expected="an address such as http://127.0.0.1:8000/v1")
+        raise InputError(option, f"is {base_url!r}", expected="an address such as http://127.0.0.1:8000/v1")
     if url.username or url.password:
-        raise InputError("base_url", "holds a password", action=f"put the key into the variable {KEY}")
+        raise InputError(option, "holds a password", action=f"put the key into the variable {KEY}")
     return url.hostname
 
 
@@ -134,7 +136,7 @@ class Outage:
             else ""
         )
 
-    def update(self, error: Exception | None) -> None:
+    def update(self, error: Exception | None, reason: str = "") -> None:
         """Update with the result of a request.
 
         A server is unavailable if it cannot be reached, times out, or reports that it or the user's quota is exhausted.
@@ -142,12 +144,13 @@ class Outage:
 
         Args:
             error: Error of the request, or None for a reply.
+            reason: The error's description.
         """
         import openai
 
         is_unavailable = isinstance(error, openai.APIConnectionError) or getattr(error, "status_code", 0) in GONE
         if is_unavailable:
-            self._last_error = f"{type(error).__name__}: {error}"[:200]
+            self._last_error = reason[:200]
         if not self.is_over:
             self._n_failures = self._n_failures + 1 if is_unavailable else 0
 
@@ -191,7 +194,7 @@ def look_up(base_url: str, key: str, model: str, tokens_name: str, max_retries: 
 
     Args:
         base_url: URL of the endpoint.
-        key: API key.
+        key: API key; "" for none.
         model: Name of the model.
         tokens_name: The endpoint's name of the token limit.
         max_retries: Maximum number of retries.
@@ -204,15 +207,16 @@ def look_up(base_url: str, key: str, model: str, tokens_name: str, max_retries: 
     """
     import openai
 
-    with openai.OpenAI(base_url=base_url, api_key=key, max_retries=0) as client:
+    options = build_request_options(key)
+    with connect(base_url, key, max_retries=0) as client:
         try:
-            response: Any = client.get("/models", cast_to=object, options={"follow_redirects": False})
+            response: Any = client.get("/models", cast_to=object, options=options)
         except openai.APIStatusError as error:
             if error.status_code in REFUSALS:
-                refuse_key(error, base_url, model)
+                refuse_key(error, base_url, key, model)
             response = None
         except openai.APIConnectionError as error:
-            raise _make_connection_error(base_url, error) from error
+            raise _make_connection_error(base_url, describe_error(error, key)) from error
         entries = response.get("data") if isinstance(response, dict) else None
         names = {str(entry["id"]): entry for entry in entries or () if isinstance(entry, dict) and "id" in entry}
         if model in names:
@@ -220,22 +224,23 @@ def look_up(base_url: str, key: str, model: str, tokens_name: str, max_retries: 
         body: Any = {"model": model, "messages": [{"role": "user", "content": "Say Yes."}], tokens_name: 16}
         retrying_client = client.with_options(max_retries=max_retries)
         try:
-            retrying_client.post("/chat/completions", body=body, cast_to=object, options={"follow_redirects": False})
+            retrying_client.post("/chat/completions", body=body, cast_to=object, options=options)
         except openai.APIStatusError as error:
             if error.status_code in REFUSALS:
-                refuse_key(error, base_url, model)
-            raise _make_model_error(base_url, model, f"{error.status_code}: {error.message}", [*names]) from error
+                refuse_key(error, base_url, key, model)
+            raise _make_model_error(base_url, model, describe_error(error, key), [*names]) from error
         except openai.APIConnectionError as error:
-            raise _make_connection_error(base_url, error) from error
+            raise _make_connection_error(base_url, describe_error(error, key)) from error
     return {}
 
 
-def refuse_key(error: Any, base_url: str, model: str) -> NoReturn:
+def refuse_key(error: Any, base_url: str, key: str, model: str) -> NoReturn:
     """Raise InputError for a response that refuses the key.
 
     Args:
         error: The response (`openai.APIStatusError`).
         base_url: URL of the endpoint.
+        key: API key.
         model: Name of the model.
 
     Returns:
@@ -246,7 +251,7 @@ def refuse_key(error: Any, base_url: str, model: str) -> NoReturn:
     """
     raise InputError(
         base_url,
-        f"refuses the key ({error.status_code}: {error.message})",
+        f"refuses the key ({describe_error(error, key)})",
         expected=f"a key in the variable {KEY} that may use {model}",
         action=f"set {KEY}; a server without keys needs none",
     ) from error
@@ -259,11 +264,10 @@ def _make_model_error(base_url: str, model: str, reason: str, names: list[str]) 
     )
 
 
-def _make_connection_error(base_url: str, error: Exception) -> MedfaithError:
-    cause = error.__cause__ or error
+def _make_connection_error(base_url: str, reason: str) -> MedfaithError:
     return InputError(
         base_url,
-        f"does not answer ({type(cause).__name__}: {cause})",
+        f"does not answer ({reason})",
         expected="a server that speaks chat completions",
         action="start the server, or correct base_url in --model_args (with /v1 at its end)",
     )

@@ -6,7 +6,6 @@ All images of a row are sent, each at its placeholder in the prompt.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import inspect
 import json
 import math
@@ -19,8 +18,9 @@ from typing import Any, cast
 
 from lm_eval.api.instance import Instance
 
-from ....loaders.errors import InputError, MedfaithError
+from ....loaders.errors import InputError
 from ....loaders.progress import Progress
+from ... import SERVER
 from .. import answer_counts
 from ..answer_store import AnswerStore
 from ..chat_form import (
@@ -38,6 +38,7 @@ from ..chat_form import (
 from ..first_answers import FirstAnswers
 from ..image_lm import ImageLM, get_images, iterate_repeats, row_id, tell_outcome
 from . import access, letter_scores
+from .client import check_installed
 from .requests import Endpoint, Question, ask
 from .usage import DryRunEnd, Estimate, Prices, Usage
 
@@ -107,7 +108,7 @@ class ServerLM(ImageLM):
             "answer_price": (answer_price or 0, 0),
         }
         _check_options(others, max_tokens_name=max_tokens_name, **limits)
-        _check_installed()
+        check_installed(SERVER)
         if not model:
             raise InputError("--model_args", "names no model", expected="base_url=URL,model=NAME")
         host = access.parse_host(base_url)
@@ -121,7 +122,7 @@ class ServerLM(ImageLM):
         self._answers = Path(answers).expanduser() if answers else None
         self._first, self._usage, self.estimate = FirstAnswers(), Usage(), Estimate()
         url, model = base_url.rstrip("/"), str(model)
-        key = os.environ.get(access.KEY) or "none"  # `openai` requires a key
+        key = os.environ.get(access.KEY, "")
         version = {} if dry_run else access.look_up(url, key, model, max_tokens_name, max_retries)
         identity = {"endpoint": url, "model": model, "version": version}
         self._endpoint = Endpoint(url, model, key, identity, encoding, concurrency, max_retries, timeout)
@@ -295,9 +296,3 @@ def _check_options(others: Mapping[str, Any], **limits: Any) -> None:
     for name, (value, minimum) in limits.items():
         if not isinstance(value, (int, float)) or value < minimum:
             raise InputError(name, f"is {value!r}", expected=f"a number from {minimum}")
-
-
-def _check_installed() -> None:
-    missing = [name for name in ("openai", "aiohttp") if importlib.util.find_spec(name) is None]
-    if missing:
-        raise MedfaithError(f"medfaith-server needs {' and '.join(missing)}\n  what to do: install medfaith[server]")

@@ -17,9 +17,9 @@ from ..answer_store import AnswerStore, hash_facts
 from ..chat_form import FILTERS, Encoding, Picture, Reply, Turn, build_messages, encode_picture, get_turns
 from ..image_lm import build_stored_reply, get_images
 from . import access
+from .client import build_request_options, connect_async, describe_error
 
 AHEAD = 8  # active requests per row whose images are encoded ahead
-LONGEST_REASON = 500  # characters of an error
 
 
 class Endpoint(NamedTuple):
@@ -28,7 +28,7 @@ class Endpoint(NamedTuple):
     Attributes:
         url: URL of the endpoint.
         model: Name of the model.
-        key: API key.
+        key: API key; "" for none.
         identity: Properties that distinguish the model from other models.
         encoding: Encoding of images.
         concurrency: Maximum number of concurrent requests.
@@ -90,10 +90,6 @@ async def ask(
     Raises:
         MedfaithError: An image cannot be opened, or the server starts to refuse the key or the model.
     """
-    import openai
-
-    http_client = openai.DefaultAioHttpClient(follow_redirects=False)  # a redirect could leave the network
-    options: Any = {"max_retries": endpoint.max_retries, "timeout": endpoint.timeout, "http_client": http_client}
     outage = access.Outage(endpoint.concurrency)
     pending, slots = enumerate(questions), asyncio.Semaphore(endpoint.concurrency)
 
@@ -113,7 +109,7 @@ async def ask(
             else:
                 take(index, question, stored_reply, True)
 
-    async with openai.AsyncOpenAI(base_url=endpoint.url, api_key=endpoint.key, **options) as client:
+    async with connect_async(endpoint.url, endpoint.key, endpoint.max_retries, endpoint.timeout) as client:
         n_at_once = endpoint.concurrency + endpoint.concurrency // AHEAD
         await asyncio.gather(*(answer_pending() for _ in range(n_at_once)))
     return outage
@@ -157,20 +153,18 @@ async def _send(
     body = {"model": endpoint.model, "messages": messages, **question.settings}
     try:
         # Not `chat.completions.create`: its type checks cost as much as the request and drop unknown fields.
-        reply = question.read(await client.post("/chat/completions", body=body, cast_to=object))
-    except openai.APIStatusError as error:
-        outage.update(error)
-        if error.status_code == 401:
-            access.refuse_key(error, endpoint.url, endpoint.model)
-        if "logprobs" in question.settings and access.is_logprobs_refusal(error):
-            raise access.make_logprobs_error(endpoint.url, str(error.message)) from error
-        outcome = FILTERED if error.code in FILTERS else UNANSWERED
-        return Reply(outcome, reason=f"{error.status_code}: {error.message}"[:LONGEST_REASON])
-    except openai.APIConnectionError as error:  # includes timeouts
-        outage.update(error)
-        return Reply(UNANSWERED, reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])
+        options = build_request_options(endpoint.key)
+        reply = question.read(await client.post("/chat/completions", body=body, cast_to=object, options=options))
     except (openai.OpenAIError, ValueError) as error:
-        outage.update(None)
-        return Reply(UNANSWERED, reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])
+        reason = describe_error(error, endpoint.key)
+        outage.update(error, reason)
+        outcome = UNANSWERED
+        if isinstance(error, openai.APIStatusError):
+            if error.status_code == 401:
+                access.refuse_key(error, endpoint.url, endpoint.key, endpoint.model)
+            if "logprobs" in question.settings and access.is_logprobs_refusal(error):
+                raise access.make_logprobs_error(endpoint.url, reason) from error
+            outcome = FILTERED if error.code in FILTERS else UNANSWERED
+        return Reply(outcome, reason=reason)
     outage.update(None)
     return reply

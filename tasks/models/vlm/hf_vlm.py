@@ -191,7 +191,8 @@ class HFVisionLM(DecodedVLM):
                     if reply is None:
                         keys[number] = key
                     else:
-                        scores[number] = Score(*json.loads(reply.text), None)
+                        log_likelihood, greedy = json.loads(reply.text)
+                        scores[number] = Score(log_likelihood, greedy, None)
             return [number for number in group if number not in scores]
 
         with AnswerStore(path) as store, self._start_progress(len(requests), disable_tqdm, "scoring options") as bar:

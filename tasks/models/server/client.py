@@ -1,0 +1,159 @@
+"""Clients of OpenAI-compatible endpoints: how they connect, what their errors say, and a plain chat."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from ....evaluate_metrics.reading.chat import Complete, Messages
+from ....loaders.errors import MedfaithError
+from ... import SERVER
+from ...model_types import KINDS
+from ..chat_form import read
+
+if TYPE_CHECKING:
+    import openai
+
+LONGEST_REASON = 500  # characters of an error
+_SIGN_OF_LIFE_S = 10  # seconds until a server must answer, before it is asked
+
+
+def check_installed(user: str, packages: Sequence[str] = KINDS[SERVER].packages) -> None:
+    """Require packages of the extra `server`.
+
+    Args:
+        user: The model type or option that needs them.
+        packages: Names of the packages.
+
+    Raises:
+        MedfaithError: A package is missing.
+    """
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MedfaithError(f"{user} needs {' and '.join(missing)}\n  what to do: {KINDS[SERVER].install}")
+
+
+def connect(url: str, key: str, max_retries: int, timeout: float = 600) -> openai.OpenAI:
+    """Build a client that sends one request at a time. It follows no redirect, which could leave the network.
+
+    Args:
+        url: URL of the endpoint.
+        key: API key; "" for none.
+        max_retries: Maximum number of retries per request, with growing pauses or those that the server requests.
+        timeout: Timeout of a request in seconds.
+
+    Returns:
+        The client.
+    """
+    import openai
+
+    http_client = openai.DefaultHttpxClient(follow_redirects=False)
+    return openai.OpenAI(http_client=http_client, **_build_options(url, key, max_retries, timeout))
+
+
+def connect_async(url: str, key: str, max_retries: int, timeout: float = 600) -> openai.AsyncOpenAI:
+    """Build a client that sends many requests at a time, otherwise like `connect`.
+
+    Args:
+        url: URL of the endpoint.
+        key: API key; "" for none.
+        max_retries: Maximum number of retries per request.
+        timeout: Timeout of a request in seconds.
+
+    Returns:
+        The client.
+    """
+    import openai
+
+    http_client = openai.DefaultAioHttpClient(follow_redirects=False)
+    return openai.AsyncOpenAI(http_client=http_client, **_build_options(url, key, max_retries, timeout))
+
+
+def _build_options(url: str, key: str, max_retries: int, timeout: float) -> dict[str, Any]:
+    # `openai` requires a key. Without one, `build_request_options` removes its header.
+    return {"base_url": url, "api_key": key or "none", "max_retries": max_retries, "timeout": timeout}
+
+
+def build_request_options(key: str) -> Any:
+    """Build the options of each request: without a key, no header names one.
+
+    Args:
+        key: API key; "" for none.
+
+    Returns:
+        The argument `options` of the client's `get` and `post`.
+    """
+    import openai
+
+    return {} if key else {"headers": {"Authorization": openai.Omit()}}
+
+
+def describe_error(error: Exception, key: str) -> str:
+    """Describe a failed request: its status with the server's own words, or the fault of the connection or the reply.
+
+    Args:
+        error: The error, of `openai` or of the reader of the reply.
+        key: API key, which the text never contains.
+
+    Returns:
+        The description, at most `LONGEST_REASON` characters.
+    """
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        body = error.body
+        words = body.get("message") or body if isinstance(body, Mapping) else body
+        text = f"{error.status_code}: {words or error.message}"
+    else:
+        cause = (error.__cause__ if isinstance(error, openai.APIConnectionError) else None) or error
+        text = f"{type(cause).__name__}: {str(cause) or error}"
+    for form in filter(None, (key, repr(key)[1:-1])):  # escaped in the error of a header that cannot hold it
+        text = text.replace(form, "***")
+    return text[:LONGEST_REASON]
+
+
+def connect_chat(
+    url: str, model: str, key: str = "", *, max_tokens: int = 256, max_retries: int = 5, timeout: float = 120
+) -> Complete:
+    """Connect to a language model that replies to text, with greedy decoding.
+
+    A mistyped address is reported at once: a sign of life is awaited first, without retries.
+
+    Args:
+        url: URL of the endpoint up to and including the version, such as http://127.0.0.1:8000/v1
+        model: Name of the model at the endpoint.
+        key: API key; "" for none.
+        max_tokens: Limit of a reply.
+        max_retries: Maximum number of retries after a lost connection and after the statuses 408, 409, 429 and 5xx.
+        timeout: Timeout of a request in seconds.
+
+    Returns:
+        The model. It raises ConnectionError for a request without a reply, with the URL and the reason.
+
+    Raises:
+        ConnectionError: No server answers.
+    """
+    import openai
+
+    client, options = connect(url, key, max_retries, timeout), build_request_options(key)
+    with _raise_connection_errors(url, key), suppress(openai.APIStatusError):
+        client.with_options(max_retries=0, timeout=_SIGN_OF_LIFE_S).get("/models", cast_to=object, options=options)
+
+    def complete(messages: Messages) -> str:
+        body: Any = {"model": model, "messages": messages, "temperature": 0, "max_tokens": max_tokens}
+        with _raise_connection_errors(url, key):
+            return read(client.post("/chat/completions", body=body, cast_to=object, options=options)).text
+
+    return complete
+
+
+@contextmanager
+def _raise_connection_errors(url: str, key: str) -> Iterator[None]:
+    import openai
+
+    try:
+        yield
+    except (openai.OpenAIError, ValueError) as error:
+        raise ConnectionError(f"{url}: {describe_error(error, key)}") from error

@@ -1,0 +1,75 @@
+"""A plain chat with an OpenAI-compatible endpoint: requests, retries, and what its errors say."""
+
+import contextlib
+
+import pytest
+
+from medfaith.tasks.models.server.client import connect_chat
+from tests.support.chat import chat_server
+
+PROMPT = [{"role": "user", "content": "Which?"}]
+
+
+def send(status, body, **headers):
+    """Return a fault of the server: it sends this response, and asks for a short pause before a retry."""
+    return lambda handler: handler.send(status, body, Retry_After="0.01", **headers)
+
+
+def serve(*faults):
+    """Serve a model that replies "B" after some faults."""
+    waiting = list(faults)
+    return chat_server(lambda messages: "B", fault=lambda _: waiting.pop(0) if waiting else None)
+
+
+@pytest.mark.parametrize(("slash", "key", "header"), [("", "secret", "Bearer secret"), ("/", "", None)])
+def test_an_endpoint_is_asked_greedily(slash, key, header):
+    with serve() as (url, requests):
+        assert connect_chat(url + slash, "llama", key, max_tokens=9)(PROMPT) == "B"
+    settings = {"model": "llama", "messages": PROMPT, "temperature": 0, "max_tokens": 9}
+    assert requests == [{"path": "/v1/chat/completions", "key": header, **settings}]
+
+
+def test_a_busy_or_lost_endpoint_is_asked_again():
+    faults = [send(status, {}) for status in (429, 503, 500)]
+    with serve(*faults, lambda handler: handler.connection.close()) as (url, requests):
+        assert connect_chat(url, "llama")(PROMPT) == "B"
+    assert len(requests) == 5
+
+
+NO_MODEL = {"error": {"message": "the model llama does not exist"}}
+KEY = {"error": {"message": "the key secret may not use llama"}}
+
+
+@pytest.mark.parametrize(
+    ("fault", "message", "n_requests"),
+    [
+        (send(401, KEY), r"/v1: 401: the key \*\*\* may not use llama$", 1),
+        (send(404, NO_MODEL), "/v1: 404: the model llama does not exist$", 1),
+        (send(404, {"detail": "Not Found"}), "/v1: 404: {'detail': 'Not Found'}$", 1),
+        (send(503, "no upstream"), "/v1: 503: no upstream$", 2),
+        (send(307, {}, Location="http://127.0.0.1:9/v1/chat/completions"), "/v1: 307: ", 1),
+        (send(200, {"choices": []}), "/v1: .*is no chat completion$", 1),
+        (send(200, "text"), "/v1: .*is no chat completion$", 1),
+    ],
+)
+def test_an_error_holds_the_address_and_the_servers_words(fault, message, n_requests):
+    with serve(fault, fault) as (url, requests), pytest.raises(ConnectionError, match=message):
+        connect_chat(url, "llama", "secret", max_retries=1)(PROMPT)
+    assert len(requests) == n_requests
+
+
+def test_a_key_that_no_header_takes_is_not_repeated():
+    with serve() as (url, requests), pytest.raises(ConnectionError) as raised:
+        connect_chat(url, "llama", "secret\n")(PROMPT)
+    assert "secret" not in str(raised.value)
+    assert requests == []
+
+
+def test_a_server_that_is_down_is_reported_at_once():
+    with contextlib.ExitStack() as stack:
+        url, _ = stack.enter_context(serve())
+        complete = connect_chat(url, "llama", max_retries=0)
+        stack.close()
+        for connect in (lambda: connect_chat(url, "llama"), lambda: complete(PROMPT)):
+            with pytest.raises(ConnectionError, match="/v1: ConnectError: "):
+                connect()
