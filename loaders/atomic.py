@@ -238,14 +238,18 @@ def _replace_folder(new: Path, target: Path) -> None:
         new.rename(target)
     elif _swap_folders(new, target):
         shutil.rmtree(new, ignore_errors=True)
-    else:  # no atomic exchange on this system: the name is absent for the instant between two renames
+    else:  # no exchange on this system: a kill between the renames leaves `.old`, which the next write renames back
         target.rename(_build_old_path(target))
         new.rename(target)
         shutil.rmtree(_build_old_path(target), ignore_errors=True)
 
 
 def _swap_folders(a: Path, b: Path) -> bool:
-    """Swap two folders in one step (Linux renameat2); return False if the system cannot."""
+    """Swap two folders in one step; return False if the system cannot.
+
+    Python has no call for Linux' renameat2. Two renames instead leave no folder if a kill comes between them, until the
+    next write: `tests/house/test_interruptions.py` then finds that `medfaith merge` has lost the earlier result.
+    """
     renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if os.name == "posix" else None
     at_cwd, exchange = -100, 2
     return renameat2 is not None and renameat2(at_cwd, bytes(a), at_cwd, bytes(b), exchange) == 0
