@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -71,7 +71,7 @@ def say(line: str) -> None:
     tqdm.write(line, file=sys.stderr)
 
 
-def _format_line(state: dict[str, Any]) -> str:
+def _format_line(state: Mapping[str, Any]) -> str:
     """Format a line such as "reading reports: 12,000 of 227,835 (5%), 190/s, 18 min left", in printable ASCII."""
     n, total, rate = state["n"], state["total"], state["rate"] or 0
     amount = _format_bytes if state["unit_scale"] else "{:,.0f}".format
