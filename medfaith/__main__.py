@@ -36,7 +36,8 @@ def main() -> int:
 class _Interrupts:
     """What Ctrl-C does: it raises KeyboardInterrupt, and raises it again while one is swallowed.
 
-    Libraries swallow it by `except:`, and Python does in `__del__` and where C code asks it something.
+    `datasets` swallows it by `except:` while it hashes a transform, and Python does in `__del__`: with Python's own
+    handler, 3 of 59 interruptions of an eval let it run to its end.
     """
 
     def __init__(self) -> None:
