@@ -15,11 +15,11 @@ def main() -> int:
         signal.default_int_handler = interrupts.interrupt  # asyncio asks for it, and only then ends in order itself
         signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.unraisablehook = _report_unraisable
-    if sys.stderr is not None and not sys.stderr.isatty():  # tqdm reads these, for the bars of libraries in a log file
-        os.environ.setdefault("TQDM_DELAY", "60")
-        os.environ.setdefault("TQDM_MININTERVAL", "60")
     try:
         try:
+            if sys.stderr is not None and not sys.stderr.isatty():  # tqdm reads these: bars of libraries in a log file
+                os.environ.setdefault("TQDM_DELAY", "60")
+                os.environ.setdefault("TQDM_MININTERVAL", "60")
             from medfaith.cli import main as command
 
             status = command()
