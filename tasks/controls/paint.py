@@ -70,11 +70,11 @@ def blur_region(image: np.ndarray, mask: np.ndarray, seed: int) -> np.ndarray:
         A copy of the image with the blur.
     """
     sigma = BLUR * mask.sum() ** 0.5
-    y0, y1, x0, x1 = around = _compute_window(mask, max(round(2 * sigma), 4 * _compute_margin(mask)))
+    y0, y1, x0, x1 = around = compute_window(mask, max(round(2 * sigma), 4 * _compute_margin(mask)))
     wide = _compute_blur(image[y0:y1, x0:x1].astype(float), sigma)
 
     def fill(crop: np.ndarray, hole: np.ndarray) -> np.ndarray:
-        inner = _compute_window(mask, 4 * _compute_margin(mask))
+        inner = compute_window(mask, 4 * _compute_margin(mask))
         rows, columns = (slice(inner[n] - around[n], inner[n + 1] - around[n]) for n in (0, 2))
         smooth = wide[rows, columns, : crop.shape[2]]
         return smooth + _compute_continuation(crop - smooth, hole)
@@ -85,7 +85,7 @@ def blur_region(image: np.ndarray, mask: np.ndarray, seed: int) -> np.ndarray:
 def _replace_region(image: np.ndarray, mask: np.ndarray, seed: int, fill: Callable[..., np.ndarray]) -> np.ndarray:
     """Replace a region. `fill` gets the image around it, float (h, w, channels), and the hole, bool (h, w)."""
     margin = _compute_margin(mask)
-    y0, y1, x0, x1 = _compute_window(mask, 4 * margin)
+    y0, y1, x0, x1 = compute_window(mask, 4 * margin)
     grey = (image == image[..., :1]).all()  # all channels are equal
     crop = image[y0:y1, x0:x1, : 1 if grey else None].astype(float)
     inside = mask[y0:y1, x0:x1]
@@ -158,7 +158,7 @@ def merge_edit(image: np.ndarray, edited: np.ndarray, mask: np.ndarray, selectio
         A copy of the image with the selected part of the edit.
     """
     margin = _compute_margin(mask)
-    y0, y1, x0, x1 = _compute_window(mask, 4 * margin)
+    y0, y1, x0, x1 = compute_window(mask, 4 * margin)
     inside = selection[y0:y1, x0:x1]
     depth = np.asarray(ndimage.distance_transform_edt(inside)) - np.asarray(ndimage.distance_transform_edt(~inside))
     weight = np.clip(0.5 + depth / (2 * margin), 0, 1)[..., None]
@@ -203,8 +203,16 @@ def _compute_margin(mask: np.ndarray) -> int:
     return max(2, round(MARGIN * mask.sum() ** 0.5))
 
 
-def _compute_window(mask: np.ndarray, margin: int) -> tuple[int, int, int, int]:
-    """Compute (y0, y1, x0, x1) of the region's box with a margin, within the image."""
+def compute_window(mask: np.ndarray, margin: int) -> tuple[int, int, int, int]:
+    """Compute the box of a region with a margin, within the image.
+
+    Args:
+        mask: Bool (h, w), not empty.
+        margin: Pixels on each side of the region's own box.
+
+    Returns:
+        (y0, y1, x0, x1).
+    """
     rows, columns = np.flatnonzero(mask.any(1)), np.flatnonzero(mask.any(0))
     y0, x0 = max(0, rows[0] - margin), max(0, columns[0] - margin)
     return y0, min(len(mask), rows[-1] + 1 + margin), x0, min(mask.shape[1], columns[-1] + 1 + margin)

@@ -211,8 +211,6 @@ def find_place_elsewhere(row: Mapping[str, Any]) -> dict[str, Any] | None:
     Returns:
         The place, or None if there is no free place.
     """
-    from scipy import signal  # the slowest import of a run before its model
-
     height, width = rle.get_size(row[TARGET])
     cell = max(1, math.ceil(max(height, width) / _GRID))
     small = rle.decode(rle.resize_mask(row[TARGET], (math.ceil(height / cell), math.ceil(width / cell))))
@@ -223,10 +221,8 @@ def find_place_elsewhere(row: Mapping[str, Any]) -> dict[str, Any] | None:
     top, left = y // cell, x // cell
     region = small[top:, left:][: math.ceil(h / cell) + 1, : math.ceil(w / cell) + 1]
     # The overlap of target and region for each place of the region's window on the grid.
-    touched = signal.fftconvolve(
-        np.pad(occupied.astype(float), ((0, region.shape[0]), (0, region.shape[1]))), region[::-1, ::-1]
-    )
-    touched = touched[region.shape[0] - 1 :, region.shape[1] - 1 :]
+    size = np.add(small.shape, region.shape)  # large enough that nothing wraps around
+    touched = np.fft.irfft2(np.fft.rfft2(occupied, size) * np.fft.rfft2(region, size).conj(), size)
     moves = [
         (int(column - left) * cell, int(line - top) * cell)
         for line, column in np.argwhere(touched[: small.shape[0], : small.shape[1]] < 0.5)

@@ -5,6 +5,7 @@ They depend on the phantom's drawings (loaders.phantom) and do not apply to real
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from scipy import ndimage
 
 from medfaith.loaders.phantom import cases, chest, frontal
 from medfaith.loaders.phantom.surgical_tools import COLOURS
+from medfaith.tasks.controls import paint
 
 GRID = (32, 28)  # (rows, columns) of cells in which chests are compared
 SEEDS = range(10**6, 10**6 + 4)  # seeds of training chests; no phantom has these patients
@@ -24,6 +26,7 @@ ALIKE = 0.8  # minimum correlation of a frontal chest with the mean normal chest
 WHOLE = ""  # name of the region that covers the chest
 
 SCALE = 2.0  # pixels: smoothing before structure is measured
+REACH = 5  # deviations of a Gaussian beyond which no pixel counts; SciPy cuts at 4
 STRUCTURED = 5.0  # white noise has 1, paint mostly less than 4, the phantom's tissue mostly more than 8
 # Deviations of white noise of deviation 1: after the Laplacian, and of details finer than `FINE`.
 FINE = 1.0  # pixels
@@ -184,11 +187,13 @@ def is_structured(image: Image.Image, mask: np.ndarray) -> bool:
 
     Args:
         image: The image.
-        mask: The region, bool (h, w), of the image's size.
+        mask: The region, bool (h, w), of the image's size, not empty.
 
     Returns:
         Whether the ratio of coarse to fine structure in the region is that of tissue.
     """
+    y0, y1, x0, x1 = paint.compute_window(mask, math.ceil(REACH * SCALE))
+    image, mask = image.crop((x0, y0, x1, y1)), mask[y0:y1, x0:x1]
     inner = np.asarray(ndimage.binary_erosion(mask, iterations=round(SCALE)), dtype=bool)
     region = inner if inner.any() else mask
     return bool(_compute_ratio(*(energy[region].mean() for energy in _compute_energies(image))) > STRUCTURED)
