@@ -49,9 +49,14 @@ REPORTED |= {"random (heatmap=box)"}
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory) -> tuple[Path, str]:
-    """Folder and printed output of a quickstart."""
-    out = tmp_path_factory.mktemp("quick")
+def quick(once) -> tuple[Path, str]:
+    """Folder and printed output of a quickstart. Read-only."""
+    folder = once("quickstart", run_quickstart)
+    return folder / "out", (folder / "printed.txt").read_text(encoding="utf-8")
+
+
+def run_quickstart(folder: Path) -> None:
+    out = folder / "out"
     (out / "phantom" / "chexpert").mkdir(parents=True)
     (out / "phantom" / "chexpert" / "stale.txt").touch()  # of an earlier quickstart
     (out / "logs" / "oracle").mkdir(parents=True)
@@ -60,7 +65,7 @@ def quick(tmp_path_factory) -> tuple[Path, str]:
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
     result = subprocess.run(command, cwd=out, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    return out, result.stdout
+    (folder / "printed.txt").write_text(result.stdout, encoding="utf-8")
 
 
 def test_what_it_prints_is_short_and_has_every_audited_model_on_every_benchmark(quick):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,12 +20,13 @@ def written(
     phantom_heal_roots: dict[str, Path],
     phantom_surgx_roots: dict[str, Path],
     phantom_wrong_lung_roots: dict[str, Path],
-    tmp_path_factory: pytest.TempPathFactory,
+    once: Callable[[str, Callable[[Path], Any]], Path],
 ) -> dict[str, Path]:
     """Root folders of all phantoms (seed 0) by source id. Tests only read them."""
     roots = phantom_wrong_lung_roots | phantom_surgx_roots | phantom_heal_roots | phantom_item_roots | phantom_roots
     source_names = [name for name in phantom.SOURCES if name not in roots]
-    return roots | phantom.write(tmp_path_factory.mktemp("phantom-rest"), seed=0, sources=source_names)
+    rest = once("phantom-rest", lambda folder: phantom.write(folder, seed=0, sources=source_names))
+    return roots | {name: rest / name for name in source_names}
 
 
 @pytest.fixture(scope="module")

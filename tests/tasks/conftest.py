@@ -49,10 +49,11 @@ def places(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots)
 
 
 @pytest.fixture(scope="session")
-def vlms(tmp_path_factory) -> dict[str, Path]:
+def vlms(once) -> dict[str, Path]:
     """Folders of the tiny vision-language models, by name. Read-only."""
-    folder = tmp_path_factory.mktemp("vlms")
-    return {name: tiny_models.SAVE[name](folder / name) for name in ("llava", "qwen2_5_vl")}
+    names = ("llava", "qwen2_5_vl")
+    folder = once("vlms", lambda folder: [tiny_models.SAVE[name](folder / name) for name in names])
+    return {name: folder / name for name in names}
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -28,28 +29,31 @@ PRESENCE = "medfaith_contrabench_chexpert_presence"
 
 
 @pytest.fixture(scope="module")
-def run(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, vlms, tmp_path_factory) -> Path:
-    """Results of plain `lm_eval`, in a fresh process, on multiple choice and on edited images."""
-    folder = tmp_path_factory.mktemp("lm_eval")
+def run(phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, vlms, once) -> Path:
+    """Results of plain `lm_eval`, in a fresh process, on multiple choice and on edited images. Read-only."""
+    builds, roots = (phantom_build, phantom_heal_build), {**phantom_roots, **phantom_heal_roots}
+    return once("lm-eval-command", lambda folder: run_lm_eval(folder, builds, roots, vlms["llava"])) / "results"
+
+
+def run_lm_eval(folder: Path, builds: Iterable[Path], roots: Mapping[str, Path], model: Path) -> None:
     data = folder / "data"
-    data.mkdir()
-    for repository in (path for build in (phantom_build, phantom_heal_build) for path in build.iterdir()):
+    data.mkdir(parents=True)
+    for repository in (path for build in builds for path in build.iterdir()):
         (data / repository.name).symlink_to(repository)
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         assert main(["tasks"]) == 0
     include_path = printed.getvalue().strip()
-    roots = {name: str(root) for name, root in {**phantom_roots, **phantom_heal_roots}.items()}
+    places = {name: str(root) for name, root in roots.items()}
     command = [
         *(sys.executable, "-m", "lm_eval", "run", "--model", "hf-multimodal", "--device", "cpu", "--batch_size", "8"),
-        *("--model_args", f"pretrained={vlms['llava']},dtype=float32", "--apply_chat_template"),
+        *("--model_args", f"pretrained={model},dtype=float32", "--apply_chat_template"),
         *("--include_path", include_path, "--tasks", f"medfaith_contrabench,{VPT}"),
-        *("--metadata", json.dumps({"data": str(data), "roots": roots}), "--gen_kwargs", "max_gen_toks=4"),
+        *("--metadata", json.dumps({"data": str(data), "roots": places}), "--gen_kwargs", "max_gen_toks=4"),
         *("--limit", str(LIMIT), "--output_path", str(folder / "results"), "--log_samples"),
     ]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "LMEVAL_LOG_LEVEL": "WARNING"}
     result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr[-3000:]
-    return folder / "results"
 
 
 @pytest.mark.parametrize(("task", "error"), ERROR.items())
