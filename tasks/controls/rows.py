@@ -221,7 +221,7 @@ def find_place_elsewhere(row: Mapping[str, Any]) -> dict[str, Any] | None:
     top, left = y // cell, x // cell
     region = small[top:, left:][: math.ceil(h / cell) + 1, : math.ceil(w / cell) + 1]
     # The overlap of target and region for each place of the region's window on the grid.
-    size = np.add(small.shape, region.shape)  # large enough that nothing wraps around
+    size = [n + m for n, m in zip(small.shape, region.shape, strict=True)]  # large enough that nothing wraps around
     touched = np.fft.irfft2(np.fft.rfft2(occupied, size) * np.fft.rfft2(region, size).conj(), size)
     moves = [
         (int(column - left) * cell, int(line - top) * cell)
