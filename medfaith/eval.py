@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medfaith import build_command
+from medfaith import batch, build_command
 from medfaith.evaluate_metrics.localization.input_view import UPSAMPLINGS
 from medfaith.evaluate_metrics.localization.ranking import TIES
 from medfaith.loaders import sources
@@ -79,6 +79,7 @@ def add_jobs(jobs: Any) -> None:
         "(default: ask all patients)",
     )
     dry_run_option(job)
+    batch.add_options(job)
     job.set_defaults(job=_run_eval, passes_on=True)
 
 
@@ -294,7 +295,7 @@ def with_store(lm_eval_arguments: Sequence[str], heatmaps: str | None, answers: 
 
 
 def with_host(lm_eval_arguments: Sequence[str], task_metadata: Mapping[str, Any]) -> list[str]:
-    """Add the host that may get images to the arguments of lm_eval, for medfaith-server.
+    """Add the host that may get images to the arguments of lm_eval, for medfaith-server and medfaith-batch.
 
     lm_eval's own clients have no such arguments; the preflight applies the same rule to them.
 
@@ -305,14 +306,18 @@ def with_host(lm_eval_arguments: Sequence[str], task_metadata: Mapping[str, Any]
     Returns:
         The arguments, unchanged for another model type.
     """
-    from medfaith.tasks import SERVER
+    from medfaith.tasks import BATCH, SERVER
 
     permitted = "+".join(task_metadata.get("i_have_permission", []))
     permissions = {"send_images_to": task_metadata.get("send_images_to"), "i_have_permission": permitted}
     assignments = [f"{name}={value}" for name, value in permissions.items() if value]
     return [
         *lm_eval_arguments,
-        *(["--model_args", ",".join(assignments)] if assignments and model_named(lm_eval_arguments) == SERVER else []),
+        *(
+            ["--model_args", ",".join(assignments)]
+            if assignments and model_named(lm_eval_arguments) in (SERVER, BATCH)
+            else []
+        ),
     ]
 
 
@@ -363,8 +368,9 @@ def _get_output_folder(lm_eval_arguments: Sequence[str]) -> Path | None:
 
 
 def _run_eval(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> int:
+    lm_eval_arguments = batch.add_model(lm_eval_arguments, arguments)
     _require_model_and_tasks(lm_eval_arguments)
-    from medfaith.tasks.models.answer_counts import tally, warn_unanswered
+    from medfaith.tasks.models.answer_counts import advise, tally, warn_unanswered
     from medfaith.tasks.run import describe_dry_run, run_lm_eval
 
     task_metadata = metadata(arguments)
@@ -373,11 +379,14 @@ def _run_eval(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -
     if arguments.dry_run:
         print(describe_dry_run(in_dry_run(lm_eval_arguments), task_metadata, arguments.shard))
         return 0
+    if batch.writes_requests(arguments):
+        print(describe_dry_run(lm_eval_arguments, task_metadata, arguments.shard))
+        return 0
     with tally() as outcomes:
         logs = run_lm_eval(lm_eval_arguments, task_metadata, _format_scores, arguments.shard)
     if logs:
         print_summary(logs, output)
-    return 3 if warn_unanswered(outcomes) else 0
+    return 3 if warn_unanswered(outcomes, advise(model_named(lm_eval_arguments) or "")) else 0
 
 
 def _require_model_and_tasks(lm_eval_arguments: Sequence[str]) -> None:

@@ -22,6 +22,7 @@ LOOKING = {  # reference models that read the images of the phantom
     "looks_elsewhere": "medfaith.tasks.models.reference.image_baselines:LooksElsewhere",
 }
 SERVER = "medfaith-server"
+BATCH = "medfaith-batch"
 MODELS = {
     **BASELINES,
     **LOOKING,
@@ -30,12 +31,14 @@ MODELS = {
     "medfaith-explained-vlm": "medfaith.tasks.models.vlm.explained_vlm:ExplainedVLM",
     "medfaith-alignment": "medfaith.tasks.models.alignment.lm:AlignmentLM",
     SERVER: "medfaith.tasks.models.server.lm:ServerLM",
+    BATCH: "medfaith.tasks.models.server.batch_lm:BatchLM",
 }
 
 # Description of each model type, for a user who chooses one.
 ABOUT = {
     "medfaith-hf-vlm": "any vision-language model of transformers; it also scores options",
     "medfaith-server": "any model behind an OpenAI-compatible server",
+    "medfaith-batch": "any engine that answers a file of requests (--write-requests, --answers)",
     "medfaith-contrastive": "CLIP-like models with heatmaps (SurgXBench)",
     "medfaith-explained-vlm": "vision-language models of transformers with heatmaps of their answers",
     "medfaith-alignment": "GLoRIA, CLIP, BLIP with attention to a sentence (That's the Wrong Lung!)",

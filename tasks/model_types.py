@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from . import BASELINES, LOOKING, SERVER
+from . import BASELINES, BATCH, LOOKING, SERVER
 
 _HF_PACKAGES = ("torch", "torchvision", "transformers", "accelerate")
 _HF = 'uv sync --inexact --extra hf, or pip install "medfaith[hf]"'
@@ -47,6 +47,7 @@ KINDS = {
     SERVER: Kind(
         ("openai", "aiohttp"), 'uv sync --inexact --extra server, or pip install "medfaith[server]"', scores=False
     ),
+    BATCH: Kind(scores=False),
     "hf-multimodal": _LOCAL_MODEL._replace(scores=False, max_images=999),
     "medfaith-hf-vlm": _LOCAL_MODEL._replace(max_images=999),
     "medfaith-explained-vlm": _LOCAL_MODEL._replace(max_images=1),

@@ -17,7 +17,7 @@ import requests
 
 from ..loaders import images, sources
 from ..loaders.errors import InputError, MedfaithError
-from . import BASELINES, SERVER
+from . import BASELINES, BATCH, SERVER
 from .hub_access import can_reach_hub, is_cached, is_path
 from .index import Task, chosen
 from .model_files import check_loadable, check_model
@@ -173,9 +173,9 @@ def check_data(data: Any) -> None:
 
 def _check_scores(model: str, tasks: Sequence[Task]) -> None:
     for task in tasks:
-        if task.scores and not (model == SERVER and task.name.startswith(LETTERS)):
+        if task.scores and not (model in (SERVER, BATCH) and task.name.startswith(LETTERS)):
             action = "--model medfaith-hf-vlm, or a task that asks for an answer, such as medfaith_contrabench"
-            if model == SERVER:
+            if model in (SERVER, BATCH):
                 action = f"--tasks {LETTERS}, which scores letters by the server's logprobs; or {action}"
             raise InputError(
                 f"--tasks {task.name}",

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from medfaith import batch
 from medfaith import eval as evaluation
 from medfaith.builders.options import whole
 from medfaith.compare.command import points
@@ -80,6 +81,7 @@ def add_jobs(jobs: Any) -> None:
         "that no model answers right without the image (repeatable; default: this model alone)",
     )  # fmt: skip
     evaluation.dry_run_option(job)
+    batch.add_options(job)
     job.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the logs and the tables")
     job.set_defaults(job=_audit, passes_on=True)
 
@@ -93,6 +95,7 @@ def _audit(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> i
     for option in _OURS:
         if any(argument.split("=", 1)[0] == option for argument in lm_eval_arguments):
             raise MedfaithError(f"{option}: medfaith audit sets it\n  what to do: leave it out; --out names the folder")
+    lm_eval_arguments = batch.add_model(lm_eval_arguments, arguments)
     name = evaluation.model_named(lm_eval_arguments)
     if name is None:
         raise MedfaithError("--model: none is named\n  what to do: name a type of model, as --model hf-multimodal")
@@ -110,15 +113,21 @@ def _audit(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> i
     _print_lines(audit_plan.notes)
     lm_eval_arguments = evaluation.with_host(evaluation.with_store(lm_eval_arguments, store, out), metadata)
     if arguments.dry_run:
-        print(_estimate_requests(evaluation.in_dry_run(lm_eval_arguments), audit_plan, metadata))
+        print(_ask_nothing(evaluation.in_dry_run(lm_eval_arguments), audit_plan, metadata).format_estimate())
+        return 0
+    if batch.writes_requests(arguments):
+        print(_ask_nothing(lm_eval_arguments, audit_plan, metadata).close())
         return 0
     model = build_model(lm_eval_arguments, [task.name for task in audit_plan.tasks], metadata)
     _print_result(request, run_audit(request, audit_plan, model, metadata))
     return 0
 
 
-def _estimate_requests(lm_eval_arguments: Sequence[str], audit_plan: Plan, metadata: Mapping[str, Any]) -> str:
-    """Estimate the requests, tokens and price of the whole audit for a server; write nothing to --out."""
+def _ask_nothing(lm_eval_arguments: Sequence[str], audit_plan: Plan, metadata: Mapping[str, Any]) -> Any:
+    """Hand the requests of the whole audit to a model that only counts or writes them, and return the model.
+
+    Nothing is written to --out.
+    """
     from medfaith.tasks.run import build_model
 
     from .run import ask, name_of
@@ -126,7 +135,7 @@ def _estimate_requests(lm_eval_arguments: Sequence[str], audit_plan: Plan, metad
     model = build_model(lm_eval_arguments, [task.name for task in audit_plan.tasks], metadata)
     with scratch_folder() as folder:
         ask({name_of(model): model}, audit_plan.tasks, audit_plan.conditions, metadata, folder, say=lambda line: None)
-    return model.answering.format_estimate()
+    return model.answering
 
 
 def _print_result(request: Request, result: Result) -> None:

@@ -19,7 +19,7 @@ from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.secrets import mask_arguments
 from medfaith.logs.files import safe_name
 from medfaith.tasks.controls import UnsupportedControlError, in_order
-from medfaith.tasks.models.answer_counts import LIMIT, tally
+from medfaith.tasks.models.answer_counts import LIMIT, advise, tally
 from medfaith.tasks.outcomes import UNANSWERED
 from medfaith.tasks.run import NEED_AN_IMAGE, Model, answer, load_tasks
 from medfaith.tasks.wordings import UnsupportedWordingError
@@ -216,17 +216,17 @@ def take(
         with atomic_folder(folder(out, task.name, condition)) as logs, tally() as outcomes:
             for name, model in answering.items():
                 answer(loaded, model, logs / name)
-            _refuse_unanswered(outcomes, label)
+            _refuse_unanswered(outcomes, label, [model.name for model in answering.values()])
     except (UnsupportedControlError, UnsupportedWordingError) as error:
         say(f"{label}: {error.found}")
 
 
-def _refuse_unanswered(outcomes: Counter[str], label: str) -> None:
+def _refuse_unanswered(outcomes: Counter[str], label: str, models: Sequence[str]) -> None:
     """Refuse a step with unanswered rows; the server's answers are kept, and a repeat asks only the missing rows."""
     missing, n = outcomes[UNANSWERED], outcomes.total()
     if missing > LIMIT * n:
-        action = "start the same command again: it asks only these"
-        raise MedfaithError(f"{label}: {missing:,} of {n:,} rows have no answer\n  what to do: {action}")
+        problem, action = f"{missing:,} of {n:,} rows have no answer", advise(models[0])
+        raise MedfaithError(f"{label}: {problem}\n  what to do: {action}")
 
 
 def can_be_asked(model: Model, condition: str | None) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from .. import BATCH
 from ..outcomes import ANSWERED, CUT, OUTCOMES, UNANSWERED
 
 LIMIT = 0.01  # share of unanswered rows above which a run counts as incomplete
@@ -52,14 +53,26 @@ def format_counts(outcomes: Counter[str]) -> str:
     return f"{n - n_answered:,} of {n:,} answers are not whole: {', '.join(listed)}{note}" if n_answered < n else ""
 
 
-def warn_unanswered(
-    outcomes: Counter[str], action: str = "run the same command again; it asks only these, where answers are kept"
-) -> bool:
+def advise(model: str = "") -> str:
+    """Say how to get the answers that are missing.
+
+    Args:
+        model: The model type; "" for any that keeps its answers.
+
+    Returns:
+        The advice.
+    """
+    if model == BATCH:
+        return "add --write-missing FILE: it writes just the requests of these; then answer that file, too"
+    return "run the same command again; it asks only these, where answers are kept"
+
+
+def warn_unanswered(outcomes: Counter[str], action: str = "") -> bool:
     """Warn on stderr if more than `LIMIT` of the rows have no answer.
 
     Args:
         outcomes: Number of rows by outcome.
-        action: Text that says what to do.
+        action: Text that says what to do; `advise` by default.
 
     Returns:
         Whether the limit is exceeded.
@@ -69,7 +82,7 @@ def warn_unanswered(
         return False
     print(
         f"medfaith: {missing:,} of {n:,} rows ({missing / n:.1%}) have no answer, more than {LIMIT:.0%}: the results "
-        f"count them as unread\n  what to do: {action}",
+        f"count them as unread\n  what to do: {action or advise()}",
         file=sys.stderr,
     )
     return True

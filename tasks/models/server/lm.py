@@ -6,47 +6,28 @@ All images of a row are sent, each at its placeholder in the prompt.
 from __future__ import annotations
 
 import asyncio
-import inspect
-import json
-import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
-
-from lm_eval.api.instance import Instance
+from typing import Any
 
 from ....loaders.errors import InputError
-from ....loaders.progress import Progress
 from ... import SERVER
-from .. import answer_counts
 from ..answer_store import AnswerStore
 from ..chat_form import (
-    PLACEHOLDER,
-    TOKENS_NAMES,
     Encoding,
-    Prompt,
     Reply,
-    build_settings,
-    check_encoding,
-    count_placeholders,
-    get_stops,
-    read,
 )
-from ..first_answers import FirstAnswers
-from ..image_lm import ImageLM, get_images, iterate_repeats, row_id, tell_outcome
-from . import access, letter_scores
+from . import access
+from .chat_lm import ChatLM, ChatOptions
 from .client import check_installed
 from .requests import Endpoint, Question, ask
 from .usage import DryRunEnd, Estimate, Prices, Usage
 
-LM_EVALS = ("batch_size", "max_batch_size", "device")  # lm-eval passes these to every model; a server ignores them
 
-
-class ServerLM(ImageLM):
-    """Asks a server and counts the outcomes (`tally`). Complete and cut answers are scored; other outcomes give "".
+class ServerLM(ChatLM):
+    """Asks a server.
 
     A failed request is retried with growing pauses, or after the pause that the server requests (`openai`'s retries). A
     row without a reply is unanswered, and the run continues. During an outage (`access.Outage`), the remaining
@@ -77,6 +58,8 @@ class ServerLM(ImageLM):
             or the model.
     """
 
+    name, activity = SERVER, "asking the server"
+
     def __init__(  # noqa: PLR0913 (the arguments that --model_args names)
         self,
         base_url: str = "",
@@ -98,7 +81,6 @@ class ServerLM(ImageLM):
         i_have_permission: str = "",
         **others: Any,
     ) -> None:
-        super().__init__()
         limits: dict[str, Any] = {
             "concurrency": (concurrency, 1),
             "max_retries": (max_retries, 0),
@@ -107,21 +89,21 @@ class ServerLM(ImageLM):
             "prompt_price": (prompt_price or 0, 0),
             "answer_price": (answer_price or 0, 0),
         }
-        _check_options(others, max_tokens_name=max_tokens_name, **limits)
+        self.refuse_unknown(others)
+        _check_limits(limits)
         check_installed(SERVER)
         if not model:
             raise InputError("--model_args", "names no model", expected="base_url=URL,model=NAME")
         host = access.parse_host(base_url)
-        self._third_party = host if access.is_third_party(host) else None
-        access.check_named(self._third_party, send_images_to)
-        self._permitted = set(str(i_have_permission).split("+"))
+        third_party = host if access.is_third_party(host) else None
+        access.check_named(third_party, send_images_to)
         encoding = Encoding(image_format, image_quality, image_max_side)
-        check_encoding(encoding)
-        self._tokens_name, self._seed, self._top_logprobs = max_tokens_name, seed, top_logprobs
+        super().__init__(ChatOptions(encoding, max_tokens_name, seed, top_logprobs), third_party, i_have_permission)
         self._prices, self._is_dry_run = Prices(prompt_price, answer_price), dry_run
         self._answers = Path(answers).expanduser() if answers else None
-        self._first, self._usage, self.estimate = FirstAnswers(), Usage(), Estimate()
+        self._usage, self.estimate, self._scores_nothing = Usage(), Estimate(), dry_run
         url, model = base_url.rstrip("/"), str(model)
+        self.engine = url
         key = os.environ.get(access.KEY, "")
         version = {} if dry_run else access.look_up(url, key, model, max_tokens_name, max_retries)
         identity = {"endpoint": url, "model": model, "version": version}
@@ -134,134 +116,19 @@ class ServerLM(ImageLM):
                 file=sys.stderr,
             )
 
-    @property
-    def tokenizer_name(self) -> str:
-        """Name of the model type."""
-        return "medfaith-server"
-
-    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """Keep the turns: the server applies the model's template.
-
-        Args:
-            chat_history: The turns.
-            add_generation_prompt: Ignored.
-
-        Returns:
-            The turns, as a text that keeps them apart.
-        """
-        return Prompt(chat_history)
-
-    def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """Ask the server for answers. Cut answers are included; missing answers are "".
-
-        Args:
-            requests: Requests of lm-eval.
-            disable_tqdm: Whether to hide the progress bar.
-
-        Returns:
-            The answers, in the order of the requests.
-
-        Raises:
-            InputError: A prompt has another number of placeholders than its row has images, or a source's terms forbid
-                sending its images; both are raised before an image is opened.
-            MedfaithError: An image cannot be opened, or the server starts to refuse the key or the model.
-        """
-        questions = []
-        for request, repeat in iterate_repeats(requests):
-            generation_kwargs = cast(Any, request.args)[1]
-            request_settings, stops = (
-                build_settings(generation_kwargs, self._tokens_name, self._seed),
-                get_stops(generation_kwargs),
-            )
-            questions.append(Question(request, request_settings, partial(read, stops=stops), stops, repeat))
-
-        def see(request: Instance, reply: Reply) -> None:
-            self._first.add(request.doc, reply)
-
-        return self._ask_questions(questions, disable_tqdm, see)
-
-    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = False) -> list[tuple[float, bool]]:
-        """Score option letters, with one request for all letters of a row (letter_scores).
-
-        Other continuations are refused: a server returns the probabilities of its own answer, not of a given text.
-
-        Args:
-            requests: Requests of lm-eval.
-            disable_tqdm: Whether to hide the progress bar.
-
-        Returns:
-            The log-probability of each letter, NaN if it is not listed, and whether the letter is the likeliest.
-
-        Raises:
-            InputError: As `generate_until`, or the endpoint returns no probabilities.
-            MedfaithError: As `generate_until`, or a continuation is not a letter.
-        """
-        rows: dict[tuple[str, int], list[int]] = {}
-        for number, request in enumerate(requests):
-            context, continuation = cast(Any, request.args)[:2]
-            if not letter_scores.is_letter(continuation):
-                raise self._make_probability_error()
-            rows.setdefault((context, id(get_images(request))), []).append(number)
-        request_settings = letter_scores.build_settings(self._top_logprobs, self._tokens_name, self._seed)
-        read_reply = partial(letter_scores.read, base_url=self._endpoint.url)
-        questions = [Question(requests[numbers[0]], request_settings, read_reply) for numbers in rows.values()]
-        scores_by_number: dict[int, tuple[float, bool]] = {}
-        row_scores = []
-        for numbers, text in zip(rows.values(), self._ask_questions(questions, disable_tqdm), strict=True):
-            letters = [cast(Any, requests[number].args)[1].strip() for number in numbers]
-            scores = letter_scores.score_letters(json.loads(text) if text else {}, letters)
-            best = max((score for score in scores if not math.isnan(score)), default=math.nan)
-            scores_by_number |= {number: (score, score == best) for number, score in zip(numbers, scores, strict=True)}
-            row_scores.append(scores)
-        if (text := letter_scores.describe_missing(row_scores)) and not self._is_dry_run:
-            print(f"medfaith-server: {text}", file=sys.stderr)
-        return [scores_by_number[number] for number in range(len(requests))]
-
-    def _ask_questions(
-        self,
-        questions: Sequence[Question],
-        quiet: bool,
-        see: Callable[[Instance, Reply], None] = lambda request, reply: None,
-    ) -> list[str]:
-        """Ask all questions and return the scored texts, "" in a dry run. `see` receives each reply as it arrives."""
-        for question in questions:
-            self._check(question)
+    def _take_replies(self, questions: Sequence[Question], take: Callable[[int, Question, Reply | None], None]) -> str:
+        """Ask the server; in a dry run only estimate the resources."""
         if self._is_dry_run:
             self.estimate.add(self._endpoint, questions)
-            return [""] * len(questions)
-        scored, usage = [""] * len(questions), Usage()
-        bar = Progress(title="asking the server", total=len(questions), unit="requests", quiet=quiet)
+            return ""
 
-        def take(place: int, question: Question, reply: Reply, was_stored: bool) -> None:
-            scored[place] = reply.scored
-            usage.add(reply, was_stored)
+        def count(place: int, question: Question, reply: Reply, was_stored: bool) -> None:
             self._usage.add(reply, was_stored)
-            if not question.repeat:  # filters read the first copy of a row
-                tell_outcome(question.request, reply.outcome)
-            see(question.request, reply)
-            bar.update()
+            take(place, question, reply)
 
-        with bar, AnswerStore(self._answers) as store:
-            outage = asyncio.run(ask(self._endpoint, questions, store, take))
-        answer_counts.count(usage.outcomes)
-        for message in (outage.describe(self._endpoint.url), answer_counts.format_counts(usage.outcomes)):
-            if message:
-                print(f"medfaith-server: {message}", file=sys.stderr)
-        return scored
-
-    def _check(self, question: Question) -> None:
-        images = get_images(question.request)
-        n_named, n_images = count_placeholders(question.turns), len(images)
-        if n_named != n_images:
-            raise InputError(
-                question.request.task_name or "request",
-                f"the prompt has {n_named} image placeholders for {n_images} images",
-                expected=f"one {PLACEHOLDER} an image",
-                action="let doc_to_text write as many placeholders as doc_to_image gives images",
-                row=row_id(question.request),
-            )
-        if self._third_party:
-            access.check_licences(getattr(images, "sources", ()), self._third_party, self._permitted)
+        with AnswerStore(self._answers) as store:
+            outage = asyncio.run(ask(self._endpoint, questions, store, count))
+        return outage.describe(self._endpoint.url)
 
     def get_model_info(self) -> dict[str, Any]:
         """Get the model information that lm-eval adds to the results of a complete run.
@@ -284,15 +151,8 @@ class ServerLM(ImageLM):
             return self.estimate.format(self._endpoint, store, self._prices)
 
 
-def _check_options(others: Mapping[str, Any], **limits: Any) -> None:
-    """Raise InputError for an unknown option or an invalid value."""
-    unknown = sorted(others.keys() - set(LM_EVALS))
-    if unknown:
-        expected = ", ".join(name for name in inspect.signature(ServerLM).parameters if name != "others")
-        raise InputError("--model_args", f"medfaith-server has no option {', '.join(unknown)}", expected=expected)
-    tokens_name = limits.pop("max_tokens_name")
-    if tokens_name not in TOKENS_NAMES:
-        raise InputError("max_tokens_name", f"is {tokens_name!r}", expected=" or ".join(TOKENS_NAMES))
+def _check_limits(limits: Mapping[str, tuple[Any, float]]) -> None:
+    """Raise InputError for a value below its minimum."""
     for name, (value, minimum) in limits.items():
         if not isinstance(value, (int, float)) or value < minimum:
             raise InputError(name, f"is {value!r}", expected=f"a number from {minimum}")

@@ -99,7 +99,7 @@ async def ask(
                 take(index, question, Reply(UNANSWERED, reason="the server was gone"), False)
                 continue
             pictures = await asyncio.to_thread(pictures_of, question, endpoint.encoding)
-            key = _compute_key(endpoint, question, pictures)
+            key = compute_key(endpoint.identity, question, pictures)
             stored_reply = store.get(key)
             if stored_reply is None:
                 async with slots:
@@ -133,10 +133,20 @@ def pictures_of(question: Question, encoding: Encoding) -> list[Picture]:
     return [encode_picture(images[place], encoding) for place in range(len(images))]
 
 
-def _compute_key(endpoint: Endpoint, question: Question, pictures: Sequence[Picture]) -> str:
+def compute_key(identity: Mapping[str, Any], question: Question, pictures: Sequence[Picture]) -> str:
+    """Compute the key of a question: a SHA-256 of everything that its answer depends on.
+
+    Args:
+        identity: Properties that distinguish the model from other models.
+        question: The question.
+        pictures: The encoded images.
+
+    Returns:
+        The hexadecimal digest.
+    """
     messages = build_messages(question.turns, [picture.digest for picture in pictures])
     options = {"settings": question.settings, "stops": question.stops, "repeat": question.repeat}
-    return hash_facts(**endpoint.identity, messages=messages, **options)
+    return hash_facts(**identity, messages=messages, **options)
 
 
 async def _send(

@@ -1,0 +1,110 @@
+"""An audit by a file of requests: its tables equal those of the same answers by a server."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from medfaith.cli import main
+from tests.support.tasks.batch_engine import answer, fail, inline_images, read_lines, write_lines
+from tests.support.tasks.server_scene import serving
+
+REPLIES = ("Yes.", "No.", "No abnormality.", "The left lung shows edema.", "I cannot tell.", "blue")
+ASKED = ("--controls", "none", "blank", "other", "--wordings", "1", "--limit", "9")
+
+
+def say(messages):
+    """Answer by a hash of the question and its images, so that equal requests get equal answers."""
+    digest = hashlib.sha256(json.dumps(inline_images(messages)).encode()).digest()
+    return REPLIES[digest[0] % len(REPLIES)]
+
+
+@pytest.fixture(scope="module")
+def arguments(phantom_heal_build, phantom_heal_roots) -> list[str]:
+    root = f"vindr_cxr={phantom_heal_roots['vindr_cxr']}"
+    data = ("--data", str(phantom_heal_build), "--root", root)
+    return ["audit", *data, "--benchmarks", "heal-medvqa", "--apply_chat_template", *ASKED]
+
+
+@pytest.fixture(scope="module")
+def by_server(arguments, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("server") / "audit"
+    with serving(say) as server:
+        model = ("--model", "medfaith-server", "--model_args", f"base_url={server.url},model=m")
+        assert main([*arguments, *model, "--out", str(out)]) == 0
+    return out
+
+
+def read_files(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(out.iterdir()) if path.suffix in {".csv", ".md"}}
+
+
+def read_samples(out: Path) -> dict[str, list[str]]:
+    """Read the scored answers of each task and condition."""
+    return {
+        str(path.parent.relative_to(out)): path.read_text(encoding="utf-8").splitlines()
+        for path in sorted(out.rglob("samples_*.jsonl"))
+    }
+
+
+@pytest.mark.parametrize("images", [(), ("--images-in", "pictures")])
+def test_tables_equal_those_of_a_server(images, arguments, by_server, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    job = [*arguments, "--model_args", "model=m", "--out", "audit"]
+    assert main([*job, "--write-requests", "requests.jsonl", *images]) == 0
+    assert not Path("audit").exists()
+    assert "requests.jsonl: " in capsys.readouterr().out
+    lines = answer(read_lines(Path("requests.jsonl")), say)
+    random.Random(3).shuffle(lines)
+    half = len(lines) // 2
+    first = [fail(line["custom_id"]) if n % 3 == 0 else line for n, line in enumerate(lines[:half])]
+    write_lines(Path("a.jsonl"), first)
+    assert main([*job, "--answers", "a.jsonl"]) == 2
+    assert "--write-missing FILE" in capsys.readouterr().err
+    assert main([*job, "--answers", "a.jsonl", "--write-missing", "missing.jsonl"]) == 0
+    missing = read_lines(Path("missing.jsonl"))
+    assert len(missing) == len(lines) - sum("choices" in str(line) for line in first)
+    write_lines(Path("b.jsonl"), answer(missing, say))
+    assert main([*job, "--answers", "a.jsonl", "b.jsonl"]) == 0
+    assert read_files(Path("audit")) == read_files(by_server)
+    assert read_samples(Path("audit")) == read_samples(by_server)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--write-missing", "m.jsonl"), "--write-missing: no answers are named"),
+        (("--write-requests", "r.jsonl", "--answers", "a.jsonl"), "--write-requests: writes all requests"),
+        (("--images-in", "pictures"), "--images-in: no requests are written"),
+        (("--write-requests", "r.jsonl", "--model", "hf-multimodal"), "the engine that answers the file has the model"),
+        (("--write-requests", "."), "is a folder"),
+        (("--answers", "a.jsonl"), "a.jsonl: is no file"),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused(options, message, arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    model = () if "--model" in options or "--images-in" in options else ("--model_args", "model=m")
+    assert main([*arguments, *model, "--out", "audit", *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not [*tmp_path.iterdir()]
+
+
+def test_eval_takes_the_same_options(phantom_heal_build, phantom_heal_roots, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    root = f"vindr_cxr={phantom_heal_roots['vindr_cxr']}"
+    job = ["eval", "--data", str(phantom_heal_build), "--root", root, "--tasks", "medfaith_heal_vindr_closed",
+           "--limit", "8", "--apply_chat_template", "--control", "blank"]  # fmt: skip
+    with serving(say) as server:
+        model = ("--model", "medfaith-server", "--model_args", f"base_url={server.url},model=m")
+        assert main([*job, *model, "--output_path", "server", "--log_samples"]) == 0
+    job += ["--model_args", "model=m"]
+    assert main([*job, "--write-requests", "r.jsonl"]) == 0
+    about = json.loads(Path("r.about.json").read_text(encoding="utf-8"))
+    assert about["tasks"] == {"medfaith_heal_vindr_closed": {"blank": 8}}
+    write_lines(Path("a.jsonl"), answer(read_lines(Path("r.jsonl")), say))
+    assert main([*job, "--answers", "a.jsonl", "--output_path", "files", "--log_samples"]) == 0
+    assert [*read_samples(Path("files")).values()] == [*read_samples(Path("server")).values()]
