@@ -1,8 +1,8 @@
 """The `medfaith` command: arguments in, one call into a room, a table or a path out.
 
 Exit status 0: the job is done. 2: the input or the environment is at fault, and the message says how to fix it.
-`medfaith eval` and `merge` end with 3 if a server left more than 1% of the rows unanswered. The help of `verify` and
-`compare` lists further statuses.
+`medfaith eval` and `merge` end with 3 if a server left more than 1% of the rows unanswered, `answer` if it left any
+request. The help of `verify` and `compare` lists further statuses.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from medfaith import build_command, merge, models, phantom, publish, read
+from medfaith import answer, build_command, merge, models, phantom, publish, read
 from medfaith import eval as evaluation
 from medfaith.annotate import command as annotate
 from medfaith.auditing import command as audit
@@ -100,6 +100,7 @@ def parser() -> argparse.ArgumentParser:
 
     models.add_jobs(jobs)
     evaluation.add_jobs(jobs)
+    answer.add_jobs(jobs)
     merge.add_jobs(jobs)
     audit.add_jobs(jobs)
     report.add_jobs(jobs)

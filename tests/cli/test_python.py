@@ -22,11 +22,12 @@ from tests.support.house.parsers import find_job
 ROOT = Path(__file__).parents[2]
 CLOSED = "medfaith_heal_vindr_closed"
 FUNCTIONS = {name: getattr(medfaith, name) for name in medfaith.__all__ if name != "AuditVerdict"}
+FILES = dict.fromkeys(("write_requests", "images_in", "answers", "write_missing"), "arguments of medfaith-batch")
 # Options of a command that its function does not have, and why.
 ONLY_COMMAND = {
     "build": {"dask": "a cluster"},
-    "evaluate": {"shard": "several machines", "dry_run": "an estimate that is printed"},
-    "audit": {"dry_run": "an estimate that is printed"},
+    "evaluate": {"shard": "several machines", "dry_run": "an estimate that is printed", **FILES},
+    "audit": {"dry_run": "an estimate that is printed", **FILES},
     "report": {
         "markdown": "Report.markdown()", "results_yaml": "files for the Hub", "org": "files for the Hub",
         **dict.fromkeys(("extractor_model", "extractor_url", "extractor_cache"), "a second reading"),

@@ -51,6 +51,8 @@ ONLY_PARSED = {
     "medfaith eval medfaith-server": "it asks a model server; tests/tasks/test_server.py has one",
     "medfaith compare": "it needs two runs; tests/compare has some",
     "medfaith eval --shard": "tests/tasks/test_shards.py runs it",
+    "medfaith answer": "it asks a model server; tests/tasks/test_batch_sender.py has one",
+    "vllm": "its package needs a GPU", "split": "it needs requests",
     "medfaith merge": "it needs shards; tests/tasks/test_shards.py has some",
     "medfaith report merged": "it needs merged shards; tests/tasks/test_shards.py has some",
     "sbatch": "there is no Slurm here",
@@ -213,6 +215,10 @@ def parse(arguments: Sequence[str]) -> None:
             assert "--full" in (checks.__doc__ or "")
         case ["pre-commit", job]:
             assert job == "install"
+        case ["split", *rest]:
+            assert rest[-2:] == ["requests.jsonl", "part-"]
+        case ["vllm", "run-batch", *rest]:
+            assert rest[::2] == ["-i", "-o", "--model", "--allowed-local-media-path"], "not installed here"
         case ["sbatch", script]:
             assert script.endswith(".sh")
         case ["python", "-m", module]:

@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -182,6 +182,16 @@ class AnswerFiles:
             return read_body(body)
         except ValueError as error:
             return Reply(UNANSWERED, reason=str(error)[:_LONGEST_REASON])
+
+    def list_answered(self) -> Iterator[str]:
+        """List the ids of the requests with an answer, without those that failed.
+
+        Yields:
+            The ids.
+        """
+        for digest, place in self._places.items():
+            if _get_body(self._read_line(place)) is not None:
+                yield digest.hex()
 
     def format_notes(self) -> str:
         """Format what a user should know about the files; "" if there is nothing."""

@@ -1,0 +1,234 @@
+"""Answers a file of requests by an OpenAI-compatible server: with this machine's client, or with the workers of Ray.
+
+Each answer is written as it arrives, so a stopped run continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import logging
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from ....loaders import json_text
+from ....loaders.errors import InputError
+from ....loaders.progress import Progress
+from .access import Outage
+from .batch_file import AnswerFiles
+from .client import build_request_options, connect_async, describe_error
+
+ANSWERED, FAILED, BEFORE, LEFT = "answered", "failed", "answered before", "left"
+_REQUESTS_A_TASK = 4  # of a worker of Ray, for each of its concurrent requests
+_REQUESTS_IN_MEMORY = 10_000  # with Ray, which keeps the rows of a data set in memory
+
+
+class Server(NamedTuple):
+    """A server and how it is asked.
+
+    Attributes:
+        url: URL up to and including the version.
+        key: API key; "" for none.
+        concurrency: Maximum number of concurrent requests of one client.
+        max_retries: Maximum number of retries per request.
+        timeout: Timeout of a request in seconds.
+    """
+
+    url: str
+    key: str = ""
+    concurrency: int = 32
+    max_retries: int = 5
+    timeout: float = 600
+
+
+def answer_file(requests: Path, out: Path, server: Server, ray: str | None = None) -> tuple[Counter[str], str]:
+    """Answer the requests that have no answer yet, and append each answer to a file.
+
+    Args:
+        requests: The file of requests.
+        out: The file of answers.
+        server: The server.
+        ray: Address of a Ray cluster whose workers ask the server; "local" starts one here; None asks from here.
+
+    Returns:
+        The number of requests by result, and the description of an outage, or "".
+
+    Raises:
+        InputError: A line is no request, or an image is missing or not the one that the request names.
+        OSError: A file cannot be read or written.
+    """
+    done, n = frozenset(_list_answered(out)), sum(1 for _ in _read_requests(requests))
+    counts, outage = Counter[str](), Outage(server.concurrency)
+    with out.open("a", encoding="utf-8") as file, Progress(title="asking the server", total=n, unit="requests") as bar:
+
+        def keep(entry: Mapping[str, Any]) -> None:
+            file.write(json.dumps(entry) + "\n")
+            file.flush()
+            counts[ANSWERED if entry["response"]["status_code"] == 200 else FAILED] += 1
+            bar.update()
+
+        pending = (request for request in _read_requests(requests) if request["custom_id"] not in done)
+        if ray is None:
+            asyncio.run(_ask_all(pending, server, keep, outage))
+        else:
+            for entry in _ask_with_ray(pending, server, ray):
+                keep(entry)
+    counts[BEFORE] = len(done)
+    counts[LEFT] = n - counts.total()
+    return counts, outage.describe(server.url)
+
+
+def _list_answered(out: Path) -> Iterator[str]:
+    """List the requests that have an answer, after a last line that was cut is removed."""
+    if not out.exists():
+        return
+    with out.open("rb+") as file:
+        content_end = _find_line_end(file)
+        file.truncate(content_end)
+    yield from AnswerFiles([out]).list_answered()
+
+
+def _find_line_end(file: Any) -> int:
+    """Find the end of the last complete line."""
+    end = file.seek(0, 2)
+    while end:
+        start = max(0, end - 65_536)
+        file.seek(start)
+        if (place := file.read(end - start).rfind(b"\n")) >= 0:
+            return start + place + 1
+        end = start
+    return 0
+
+
+def _read_requests(path: Path) -> Iterator[Mapping[str, Any]]:
+    with path.open("rb") as file:
+        for row, line in enumerate(file, start=1):
+            try:
+                request = json_text.parse(line)
+                is_request = isinstance(request["body"], dict) and isinstance(request["custom_id"], str)
+            except (ValueError, TypeError, KeyError, AttributeError):
+                is_request, request = False, {}
+            if not is_request:
+                expected = "what --write-requests wrote"
+                raise InputError(path, "is no request of a batch", row=row, expected=expected)
+            yield request
+
+
+async def _ask_all(
+    requests: Iterable[Mapping[str, Any]], server: Server, keep: Callable[[Mapping[str, Any]], None], outage: Outage
+) -> None:
+    """Ask all requests with one client; stop during an outage."""
+    pending = iter(requests)
+
+    async def ask_pending() -> None:
+        for request in pending:
+            if outage.is_over:
+                return
+            body = await asyncio.to_thread(inline_images, request["body"])
+            keep({"custom_id": request["custom_id"], **await _post(client, body, server.key, outage), "error": None})
+
+    async with connect_async(server.url, server.key, server.max_retries, server.timeout) as client:
+        await asyncio.gather(*(ask_pending() for _ in range(server.concurrency)))
+
+
+async def _post(client: Any, body: Mapping[str, Any], key: str, outage: Outage) -> dict[str, Any]:
+    """Send one request; return its response, or the failure in the same form."""
+    import openai
+
+    try:
+        options = build_request_options(key)
+        reply = await client.post("/chat/completions", body=body, cast_to=object, options=options)
+    except openai.OpenAIError as error:
+        reason = describe_error(error, key)
+        outage.update(error, reason)
+        status, code = getattr(error, "status_code", 0), getattr(error, "code", None)
+        words = reason.removeprefix(f"{status}: ")
+        return {"response": {"status_code": status, "body": {"error": {"message": words, "code": code}}}}
+    outage.update(None)
+    return {"response": {"status_code": 200, "body": reply}}
+
+
+def inline_images(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the images that a request names by file:// addresses into it.
+
+    Args:
+        body: The body of the request.
+
+    Returns:
+        The body with data URLs.
+
+    Raises:
+        InputError: A file cannot be read, or is not the image that its name, a hash, stands for. So no other file of
+            the machine can be sent.
+    """
+    messages = [
+        turn
+        if isinstance(turn["content"], str)
+        else {**turn, "content": [_inline_image(part) for part in turn["content"]]}
+        for turn in body["messages"]
+    ]
+    return {**body, "messages": messages}
+
+
+def _inline_image(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    url = part["image_url"]["url"] if part.get("type") == "image_url" else ""
+    if not url.startswith("file:"):
+        return part
+    path = Path(url2pathname(urlsplit(url).path))
+    action = "write the requests again with --images-in, or copy its folder to the same place"
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(path, f"cannot be read ({error.strerror})", action=action) from error
+    if hashlib.sha256(content).hexdigest() != path.stem:
+        raise InputError(path, "is not the image of the request", expected="a file named by its hash", action=action)
+    data = base64.b64encode(content).decode()
+    return {"type": "image_url", "image_url": {"url": f"data:image/{path.suffix[1:]};base64,{data}"}}
+
+
+class _Asker:
+    """A worker of Ray, which asks the server with a client of its own."""
+
+    def __init__(self, server: Sequence[Any]) -> None:
+        self._server = Server(*server)
+
+    def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[str]]:
+        """Answer a batch of requests, each a text in the column `request`."""
+        answers, outage = list[str](), Outage(self._server.concurrency)
+        requests = map(json.loads, batch["request"])
+        asyncio.run(_ask_all(requests, self._server, lambda entry: answers.append(json.dumps(entry)), outage))
+        return {"answer": answers}
+
+
+def _ask_with_ray(requests: Iterable[Mapping[str, Any]], server: Server, address: str) -> Iterator[Mapping[str, Any]]:
+    """Ask with the workers of a Ray cluster. Ray repeats the batch of a worker that was killed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that we start reports to no one
+    import ray
+
+    where = (
+        {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if address == "local" else {"address": address}
+    )
+    ray.init(log_to_driver=False, logging_level="warning", **where)
+    try:
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars, context.print_on_execution_start = False, False
+        logging.getLogger("ray.data").setLevel(logging.WARNING)
+        n_workers = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        workers = ray.data.ActorPoolStrategy(min_size=1, max_size=n_workers)
+        size = _REQUESTS_A_TASK * server.concurrency
+        while chunk := [{"request": json.dumps(request)} for request in islice(requests, _REQUESTS_IN_MEMORY)]:
+            answers = ray.data.from_items(chunk, override_num_blocks=-(-len(chunk) // size)).map_batches(
+                _Asker, fn_constructor_args=(tuple(server),), batch_size=size, compute=workers
+            )
+            for row in answers.iter_rows():
+                yield json.loads(row["answer"])
+    finally:
+        ray.shutdown()

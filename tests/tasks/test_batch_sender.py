@@ -1,0 +1,149 @@
+"""`medfaith answer`: each request is answered once, in any interruption; images and licences are checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from medfaith.cli import main
+from medfaith.tasks.models.server import access
+from medfaith.tasks.models.server.batch_lm import BatchLM
+from tests.support.tasks.batch_engine import answer, read_lines, write_lines
+from tests.support.tasks.server_scene import echo, questions, serving
+
+
+@pytest.fixture
+def requests(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    model = BatchLM("m", requests="requests.jsonl", image_folder="pictures")
+    model.generate_until(questions(12))
+    model.close()
+    return Path("requests.jsonl")
+
+
+def run_answer(url, *options):
+    return main(["answer", "requests.jsonl", "--base-url", url, "--out", "answers.jsonl", *options])
+
+
+def read_texts(path=Path("answers.jsonl")):
+    return {
+        line["custom_id"]: line["response"]["body"]["choices"][0]["message"]["content"] for line in read_lines(path)
+    }
+
+
+def test_each_request_is_asked_once(requests, capsys):
+    expected = {
+        line["custom_id"]: line["response"]["body"]["choices"][0]["message"]["content"]
+        for line in answer(read_lines(requests), echo)
+    }
+    with serving() as server:
+        assert run_answer(server.url, "--concurrency", "2") == 0
+        assert read_texts() == expected
+        half = read_lines(Path("answers.jsonl"))[:4]
+        write_lines(Path("answers.jsonl"), half)
+        with Path("answers.jsonl").open("a", encoding="utf-8") as file:  # killed while it wrote
+            file.write(json.dumps(half[0])[:50])
+        n_asked = len(server.requests)
+        assert run_answer(server.url) == 0
+        assert len(server.requests) - n_asked == 8
+    assert read_texts() == expected
+    assert BatchLM("m", answers=["answers.jsonl"]).generate_until(questions(12)) == [
+        f"Answer to Question {number}?" for number in range(12)
+    ]
+    assert "answers.jsonl: 8 answered, 4 answered before" in capsys.readouterr().out
+
+
+def test_failures_are_kept_with_the_servers_words_and_asked_again(requests, capsys):
+    with serving(status_of=lambda n: 400 if n % 3 == 0 else 200) as server:
+        assert run_answer(server.url, "--concurrency", "1") == 3
+    assert "8 answered, 4 failed" in capsys.readouterr().out
+    model = BatchLM("m", answers=["answers.jsonl"])
+    assert model.generate_until(questions(12)).count("") == 4
+    assert "4: 400: the model m does not exist" in capsys.readouterr().err
+    with serving() as server:
+        assert run_answer(server.url) == 0
+        assert len(server.requests) == 4
+    assert "" not in BatchLM("m", answers=["answers.jsonl"]).generate_until(questions(12))
+
+
+def test_an_outage_ends_the_run_and_says_so(requests, capsys):
+    with serving() as server:
+        url = server.url
+    assert run_answer(url, "--concurrency", "1", "--max-retries", "0") == 2
+    assert "gave nothing to" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.write_bytes(b"x"), "is not the image of the request"),
+        (lambda path: path.unlink(), "cannot be read"),
+    ],
+)
+def test_no_other_file_is_sent_as_an_image(damage, message, requests, capsys):
+    damage(min(Path("pictures").iterdir()))
+    with serving() as server:
+        assert run_answer(server.url) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_images_go_to_a_third_party_only_by_name_and_licence(requests, monkeypatch, capsys):
+    monkeypatch.setattr(access, "is_third_party", lambda host: True)
+    about = json.loads(Path("requests.about.json").read_text(encoding="utf-8"))
+    about["sources"] = {"vindr_cxr": {}}
+    Path("requests.about.json").write_text(json.dumps(about), encoding="utf-8")
+    with serving() as server:
+        host = "127.0.0.1"
+        assert run_answer(server.url) == 2
+        assert "--send-images-to 127.0.0.1" in capsys.readouterr().err
+        assert run_answer(server.url, "--send-images-to", host) == 2
+        assert "source vindr_cxr" in capsys.readouterr().err
+        Path("requests.about.json").rename("elsewhere")
+        assert run_answer(server.url, "--send-images-to", host, "--i-have-permission", "vindr_cxr") == 2
+        assert "requests.about.json" in capsys.readouterr().err
+        Path("elsewhere").rename("requests.about.json")
+        assert not server.requests
+        assert run_answer(server.url, "--send-images-to", host, "--i-have-permission", "vindr_cxr") == 0
+
+
+@pytest.mark.parametrize("line", ["null", "{}", '{"custom_id": "a"}', "no JSON"])
+def test_a_line_that_is_no_request_is_refused_with_its_row(line, requests, capsys):
+    lines = requests.read_text(encoding="utf-8").splitlines()
+    requests.write_text("\n".join([*lines[:2], line, *lines[2:]]), encoding="utf-8")
+    assert run_answer("http://127.0.0.1:9/v1") == 2
+    assert "row 3" in capsys.readouterr().err
+    assert not Path("answers.jsonl").exists()
+
+
+def test_a_killed_worker_of_ray_loses_nothing(requests):
+    psutil = pytest.importorskip("psutil")
+    killed = []
+
+    def kill_a_worker():
+        while not killed:
+            for process in psutil.Process(os.getpid()).children(recursive=True):
+                if "_Asker" in " ".join(process.cmdline()) and len(server.requests) >= 2:
+                    os.kill(process.pid, signal.SIGKILL)
+                    killed.append(process.pid)
+                    return
+            time.sleep(0.02)
+
+    def say(messages):
+        time.sleep(0.2)
+        return echo(messages)
+
+    with serving(say) as server:
+        thread = threading.Thread(target=kill_a_worker, daemon=True)
+        thread.start()
+        assert run_answer(server.url, "--ray", "--concurrency", "1") == 0
+    assert killed
+    assert BatchLM("m", answers=["answers.jsonl"]).generate_until(questions(12)) == [
+        f"Answer to Question {number}?" for number in range(12)
+    ]
