@@ -213,10 +213,10 @@ def _ask_with_ray(requests: Iterable[Mapping[str, Any]], server: Server, address
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that we start reports to no one
     import ray
 
-    where = (
+    where: dict[str, Any] = (
         {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if address == "local" else {"address": address}
     )
-    ray.init(log_to_driver=False, logging_level="warning", **where)
+    ray.init(log_to_driver=False, logging_level=logging.WARNING, **where)
     try:
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars, context.print_on_execution_start = False, False
