@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
     from medfaith.reporting.write import Report
+    from medfaith.tasks.models.function_lm import AnswerFunction
     from medfaith.tasks.run import Model
 
 PathLike = str | os.PathLike[str]
@@ -157,7 +158,7 @@ def open_images(row: Mapping[str, Any], roots: Roots | None = None) -> list[Imag
 
 
 def evaluate(  # noqa: PLR0913 (one for each option of `medfaith eval`)
-    model: str | LM,
+    model: str | LM | AnswerFunction,
     tasks: str | Sequence[str],
     *,
     data: PathLike,
@@ -177,7 +178,8 @@ def evaluate(  # noqa: PLR0913 (one for each option of `medfaith eval`)
     """Score a model with medfaith's tasks, as `medfaith eval` does.
 
     Args:
-        model: A model type (`medfaith eval --help`), or an instance of lm-eval's `LM`.
+        model: A model type (`medfaith eval --help`), a function that returns the answer to a list of images and a text,
+            or an instance of lm-eval's `LM`.
         tasks: Names of tasks or groups (`medfaith tasks --list`).
         data: Folder that `build` wrote, or an organisation on the Hub that published the rows.
         out: Folder for results and sample logs, which `report` reads; by default nothing is written.
@@ -229,7 +231,7 @@ def evaluate(  # noqa: PLR0913 (one for each option of `medfaith eval`)
 
 
 def audit(  # noqa: PLR0913 (one for each option of `medfaith audit`)
-    model: str | LM,
+    model: str | LM | AnswerFunction,
     *,
     data: PathLike,
     out: PathLike,
@@ -254,7 +256,8 @@ def audit(  # noqa: PLR0913 (one for each option of `medfaith audit`)
     An audit that was stopped goes on where it stopped.
 
     Args:
-        model: A model type (`medfaith eval --help`), or an instance of lm-eval's `LM`.
+        model: A model type (`medfaith eval --help`), a function that returns the answer to a list of images and a text,
+            or an instance of lm-eval's `LM`.
         data: Folder that `build` wrote, or an organisation on the Hub that published the rows.
         out: Folder for the logs, the tables, report.html and blind_clean.csv.
         model_args: Arguments of the model type, as text or by name.
@@ -377,7 +380,7 @@ def _resolve_roots(roots: Roots | None) -> dict[str, Path]:
 
 def _collect_metadata(
     function: str,
-    model: str | LM,
+    model: str | LM | AnswerFunction,
     model_args: str | Mapping[str, Any],
     data: PathLike,
     roots: Roots | None,
@@ -408,12 +411,12 @@ def _format_arguments(model_args: str | Mapping[str, Any]) -> str:
     return ",".join(f"{name}={value}" for name, value in model_args.items())
 
 
-def _name_type(model: str | LM) -> str:
-    return model if isinstance(model, str) else type(model).__name__
+def _name_type(model: str | LM | AnswerFunction) -> str:
+    return model if isinstance(model, str) else getattr(model, "__name__", type(model).__name__)
 
 
 def _make_model(
-    model: str | LM,
+    model: str | LM | AnswerFunction,
     model_args: str | Mapping[str, Any],
     lm_eval_options: Mapping[str, Any],
     tasks: Sequence[str],
@@ -424,7 +427,7 @@ def _make_model(
     """Make the model that answers, or wrap an instance.
 
     Args:
-        model: A model type or an instance.
+        model: A model type, an instance or a function.
         model_args: Arguments of a model type.
         lm_eval_options: Options of `lm_eval run`.
         tasks: Tasks that the model will answer.

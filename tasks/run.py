@@ -218,11 +218,11 @@ def build_model(arguments: Sequence[str], tasks: Sequence[str], metadata: Mappin
 
 
 def wrap_model(model: Any, name: str | None = None, **options: Any) -> Model:
-    """Wrap an instance of lm-eval's LM that exists already.
+    """Wrap an instance of lm-eval's LM that exists already, or a function of images and a text.
 
     Args:
-        model: The instance.
-        name: Its name in results and tables; by default the name of its class.
+        model: The instance or the function.
+        name: Its name in results and tables; by default the name of its class or function.
         options: Options of `lm_eval.evaluate` that change the prompts, such as apply_chat_template=True; and
             gen_kwargs, the generation settings that override those of the tasks.
 
@@ -232,6 +232,12 @@ def wrap_model(model: Any, name: str | None = None, **options: Any) -> Model:
     Raises:
         MedfaithError: Another option, or a model that takes no images.
     """
+    from lm_eval.api.model import LM
+
+    from .models.function_lm import FunctionLM, name_function
+
+    if callable(model) and not isinstance(model, LM):
+        name, model = name or name_function(model), FunctionLM(model)
     if not getattr(model, "MULTIMODAL", False):
         action = "read the images of request.args[2]['visual'], and set MULTIMODAL = True in its class (docs/python.md)"
         raise MedfaithError(f"{type(model).__name__}: takes no images\n  what to do: {action}")

@@ -7,6 +7,7 @@ import json
 import typing
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from lm_eval.api.model import LM
@@ -17,7 +18,9 @@ from medfaith.build_command import read_options
 from medfaith.builders.options import declared
 from medfaith.builders.registry import BENCHMARKS
 from medfaith.loaders.errors import MedfaithError
+from medfaith.tasks.models.function_lm import FunctionLM
 from tests.support.house.parsers import find_job
+from tests.support.tasks.asking import asked, shade
 
 ROOT = Path(__file__).parents[2]
 CLOSED = "medfaith_heal_vindr_closed"
@@ -156,6 +159,36 @@ def test_an_instance_is_audited(tmp_path, data):
     assert (verdict.model, verdict.image) == ("never", "open")
 
 
+def test_a_function_answers_with_images_and_text(tmp_path, data):
+    seen = []
+
+    def answer(images, text):
+        seen.append((len(images), text))
+        return "No"
+
+    scores = medfaith.evaluate(answer, [CLOSED], **data, limit=9, out=tmp_path)
+    of_instance = medfaith.evaluate(AlwaysNo(), [CLOSED], **data, limit=9)
+    assert scores[CLOSED].pop("n_images_missing,none") == 0
+    del of_instance[CLOSED]["n_images_missing,none"]  # unknown: the instance opens no image
+    np.testing.assert_equal(scores, of_instance)  # undefined scores are equal, too
+    assert "answer" in medfaith.report(tmp_path).markdown()
+    medfaith.evaluate(answer, [CLOSED], **data, limit=9, control="none")
+    assert [n for n, _ in seen] == [1] * 9 + [0] * 9
+    assert all(text.startswith(("Does ", "Is ", "Are ")) for _, text in seen)
+    options = {"benchmarks": ["heal-medvqa"], "controls": ["none", "other"], "limit": 6, "model_name": "mine"}
+    (verdict,) = medfaith.audit(answer, **data, out=tmp_path / "audit", **options)
+    assert (verdict.model, verdict.image) == ("mine", "open")
+
+
+def test_a_prompt_with_images_between_its_texts_is_refused():
+    model = FunctionLM(lambda images, text: f"{len(images)} {text}")
+    images = [shade(1), shade(2)]
+    assert model.generate_until([asked("<image>\n<image>Left or right?", images)]) == ["2 Left or right?"]
+    assert model.generate_until([asked("Left or right?", until=["or"])]) == ["0 Left "]
+    with pytest.raises(MedfaithError, match="images between its texts"):
+        model.generate_until([asked("<image>Left, <image>right?", images)])
+
+
 BAD: list[tuple[str, tuple, dict, str]] = [
     ("build", ("heal", "x"), {}, "one of cxr-contrabench"),
     ("build", ("heal-medvqa", "x"), {"swap": 1}, "option swap"),
@@ -166,6 +199,7 @@ BAD: list[tuple[str, tuple, dict, str]] = [
     ("evaluate", ("oracle", CLOSED), {"control": "nosuch"}, "nosuch"),
     ("evaluate", ("oracle", CLOSED), {"output_path": "x"}, "option output_path: is unknown"),
     ("evaluate", (AlwaysNo(), CLOSED), {"batch_size": 2}, "batch_size"),
+    ("evaluate", (lambda images, text: True, CLOSED), {}, "returned bool for row"),
     ("evaluate", (AlwaysNo(), CLOSED), {"model_args": "a=1"}, "the model exists already"),
     ("evaluate", (TextOnly(), CLOSED), {}, "TextOnly: takes no images"),
     ("audit", ("oracle",), {"margin": 0}, "is 0 points"),
