@@ -41,6 +41,10 @@ from tests.hub.fixture import hub  # noqa: E402, F401
 Once = Callable[[str, Callable[[Path], Any]], Path]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the golden files of reports anew")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
     """Import in one process first: in a fresh clone, all would compile the same libraries and tests."""

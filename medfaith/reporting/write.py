@@ -43,19 +43,6 @@ _TABLES = (
 )
 
 
-def write_report(*arguments: Any, **options: Any) -> str:
-    """Write the report and return it as Markdown.
-
-    Args:
-        arguments: As for `make_report`.
-        options: As for `make_report`.
-
-    Returns:
-        The Markdown text.
-    """
-    return make_report(*arguments, **options).markdown()
-
-
 def make_report(
     paths: Sequence[Path],
     out: Path | None = None,

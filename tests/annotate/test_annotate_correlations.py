@@ -16,11 +16,11 @@ from scipy import stats
 
 from medfaith.annotate.answers import Judgement
 from medfaith.reporting.benchmark import ReportSources
-from medfaith.reporting.write import read_results, write_report
+from medfaith.reporting.results import read_results
 from medfaith.reporting.wrong_lung.correlations import compute_mean_points, compute_r_interval, judged
 from medfaith.reporting.wrong_lung.runs import WrongLungRun
 from tests.support.annotate.annotator_answers import judgement, write
-from tests.support.reporting.report_logs import answered, csv_rows, rows_of, select_runs, write_log
+from tests.support.reporting.report_logs import answered, csv_rows, rows_of, select_runs, write_log, write_report
 from tests.support.reporting.wrong_lung_logs import NAMES, Row, changed, original, write_wrong_lung
 
 FIGURE = "Wrong Lung Figure 6"

@@ -20,10 +20,9 @@ from medfaith.loaders.errors import MedfaithError
 from medfaith.reporting.benchmark import ReportSources
 from medfaith.reporting.page.cases import collect_cases
 from medfaith.reporting.results import read_results
-from medfaith.reporting.write import write_report
 from tests.support.browser import browser
 from tests.support.reporting.heal_logs import CLOSED, write_heal
-from tests.support.reporting.report_logs import answered, rows_of, write_log
+from tests.support.reporting.report_logs import answered, rows_of, write_log, write_report
 
 TABLE = "Figure 13, C and D: failed answers, sorted by people"
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test
-from medfaith.reporting.write import write_report
-from tests.support.reporting.report_logs import answered, extract_numbers, question, rows_of, write_log
+from tests.support.reporting.report_logs import answered, extract_numbers, question, rows_of, write_log, write_report
 
 pytestmark = pytest.mark.usefixtures("tables_only")
 
@@ -225,15 +224,12 @@ def test_no_table_holds_both_layouts_but_the_one_that_compares_them(tmp_path):
     titles = [line[3:] for line in report.splitlines() if line.startswith("## ")]
     marked = [title for title in titles if title.endswith(" – options in the original order")]
     assert [f"{title} – options in the original order" for title in titles if f"{title} – options" in report] == marked
-    assert len(marked) == 6  # Tables 3, 4, 9, 15, how answers were read, and the casebook
     assert [row[3] for row in rows_of(report, "Table 9: cross-model external results\n")] == ["70.00"]
     original_rows = rows_of(report, "Table 9: cross-model external results – options in the original order")
     assert [(row[0], row[2]) for row in original_rows] == [("a", "10.00"), ("b", "0.00")]
-    assert report.count("whoever always answers A is right") == 6
     assert [row[2] for row in rows_of(report, "Table 13")] == ["original", "shuffled", "original"]
     assert {row[4] for row in rows_of(report, "Runs")} == {"original", "shuffled"}
-    assert (tmp_path / "report" / "table_09_matrix_original.csv").exists()
-    write_report([tmp_path / "logs"], tmp_path / "report")  # replaces the files of its own report
+    assert write_report([tmp_path / "logs"], tmp_path / "report") == report, "its own files are replaced"
 
 
 def test_tables_14_and_15(tmp_path):
@@ -350,15 +346,3 @@ def test_tables_18_and_19(tmp_path):
         "LoRA+M1": ("lora-r16", "100.00 / 0", "100.00 / 0"),
     }
     assert {row[0] for row in rows_of(report, "Table 9")} == {"MedGemma-4B", "MedGemma-4B + lora-r16"}
-
-
-def test_casebook(tmp_path):
-    answers = answered("openi_report_absence", 6, 1, 4, drift=1, shared=1, cue="no evidence of")
-    write_log(tmp_path, "m | n", answers)
-    rows = rows_of(write_report([tmp_path]), "Casebook")
-    assert [[row[0], *row[-6:-1]] for row in rows] == [
-        ["repair", "A. Edema; B. No edema; C. Fracture", "B. No edema", "A. Edema", "A. Edema", "fired"],
-        ["residual", "A. Fracture; B. Edema; C. No edema", "C. No edema", "A. Fracture", "B. Edema", "fired"],
-    ]
-    assert {row[-1] for row in rows} == {"no evidence of"}
-    assert rows[0][1] == "m \\| n"

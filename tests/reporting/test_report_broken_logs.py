@@ -13,10 +13,9 @@ import pytest
 
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError
-from medfaith.reporting.write import write_report
 from medfaith.tasks.wrong_lung.adapter import packed
 from tests.support.reporting.heal_logs import CLOSED, TPT_PAIRS, VPT_PAIRS, pair, write_heal
-from tests.support.reporting.report_logs import DATE, answered, change_lines, write_log
+from tests.support.reporting.report_logs import DATE, answered, change_lines, write_log, write_report
 from tests.support.reporting.surgx_logs import ACTIONS, CLIP, FRAMES, GRASP, NAN, NULL, write_surgx
 from tests.support.reporting.wrong_lung_logs import PAIR, TASK, write_wrong_lung
 

@@ -43,8 +43,6 @@ def test_a_decoder_stands_beside_its_model_and_as_many_yes(tmp_path: Path):
     assert [float(row["to_greedy"]) for row in (vcd, crg)] == pytest.approx([0.2, -0.05])
     assert float(vcd["to_yes_bias"]) == pytest.approx(0.85 - 0.55)
     assert float(vcd["to_greedy_low"]) < 0.2 < float(vcd["to_greedy_high"])
-    printed = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
-    assert "| org/vlm + VCD, alpha 2 |" in printed.split("## HEAL Table 2")[1]
 
 
 def test_lobas_parts_and_weights_have_tables_of_their_own(tmp_path: Path):
@@ -94,6 +92,3 @@ def test_each_run_has_its_cost_and_a_decoder_that_of_its_model_beside_it(tmp_pat
         "org/vlm + CRG": ("4", "100.0", "", "", "", "cpu", "8"),  # no plain run on a CPU
         "org/vlm + ICD": ("4", "100.0", "", "1000.0", "", GPU, "1"),  # nor one by one
     }
-    assert "| org/vlm + VCD | medfaith_heal_vindr_closed | 2 | 75.0 | 1.50 | 1,500 | 1.50 | NVIDIA A100 | 8 |" in (
-        tmp_path / "out" / "report.md"
-    ).read_text(encoding="utf-8")

@@ -16,14 +16,14 @@ from medfaith.reporting.heal.figures import draw_heal_figures
 from medfaith.reporting.heal.runs import HealRun
 from medfaith.reporting.pictures import FORMATS, box, make_figure, make_styles, saved
 from medfaith.reporting.results import read_results
-from medfaith.reporting.write import collect, write_report
+from medfaith.reporting.write import collect
 from medfaith.reporting.wrong_lung.figures import figure_5 as bars_5
 from medfaith.reporting.wrong_lung.figures import figure_14 as bars_14
 from medfaith.reporting.wrong_lung.runs import WrongLungRun
 from medfaith.reporting.wrong_lung.scores import score_models
 from tests.support.reporting.heal_logs import CLOSED, TPT_PAIRS, VPT_PAIRS, as_mimic, write_heal
 from tests.support.reporting.option_score_logs import SCORES, write_scores, write_states
-from tests.support.reporting.report_logs import answered, question, select_runs, write_log
+from tests.support.reporting.report_logs import answered, question, select_runs, write_log, write_report
 from tests.support.reporting.wrong_lung_logs import PAIR, changed, original, write_wrong_lung
 
 pytest.importorskip("matplotlib")

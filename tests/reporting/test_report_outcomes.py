@@ -19,9 +19,8 @@ from medfaith.reporting.page.cases import collect_cases
 from medfaith.reporting.results import read_results
 from medfaith.reporting.summary import Tail, summary
 from medfaith.reporting.unread import collect_run_notes
-from medfaith.reporting.write import write_report
 from tests.support.reporting.heal_logs import CLOSED, write_heal
-from tests.support.reporting.report_logs import csv_rows, question, rows_of, select_runs, write_log
+from tests.support.reporting.report_logs import question, rows_of, select_runs, write_log, write_report
 from tests.support.reporting.surgx_logs import FRAMES, write_surgx
 
 pytestmark = pytest.mark.usefixtures("tables_only")
@@ -66,10 +65,6 @@ def test_each_outcome_and_evidence_is_counted_by_hand(tmp_path):
     report = write_report([tmp_path / "logs"], tmp_path / "out")
     (row,) = rows_of(report, EVIDENCE)
     assert row[4:] == ["10", "20.00", "20.00", "20.00", "20.00", "20.00", "10.00", "1"]
-    (saved,) = csv_rows(tmp_path / "out" / "contrabench_evidence.csv")
-    names = ("letter_share", "text_share", "prose_share", "unknown_share", "parse_failure_rate", "declined_rate",
-             "cut_share", "n_errors_from_prose")  # fmt: skip
-    assert [float(saved[name]) for name in names] == [0.2, 0.2, 0.2, 0, 0.2, 0.2, 0.1, 1]
     (matrix,) = rows_of(report, "Table 9")
     assert matrix[2:8] == ["20.00", "40.00", "+20.00", "2 → 0", "20.00", "20.00"]
     (run,) = select_runs(read_results([tmp_path / "logs"]), Run)

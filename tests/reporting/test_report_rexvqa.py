@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from medfaith.reporting.write import write_report
-from tests.support.reporting.report_logs import extract_numbers, make_samples, question, rows_of, write_log
+from tests.support.reporting.report_logs import (
+    extract_numbers,
+    make_samples,
+    question,
+    rows_of,
+    write_log,
+    write_report,
+)
 
 
 def answer_rexvqa(

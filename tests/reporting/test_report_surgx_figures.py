@@ -18,15 +18,15 @@ from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.reporting import pictures
 from medfaith.reporting.benchmark import ReportSources
 from medfaith.reporting.pictures import short
+from medfaith.reporting.results import read_results
 from medfaith.reporting.surgx import figures as surgx_figures
 from medfaith.reporting.surgx.occlusions import COVERS, OTHER_TOOL, cases, draw_occlusion_figure
 from medfaith.reporting.surgx.overlays import BOX, LARGEST, Overlay, Sheet, contact_sheet, draw, picks, places
 from medfaith.reporting.surgx.runs import SurgXRun
-from medfaith.reporting.write import read_results, write_report
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, digest_of
 from medfaith.tasks.row_store import read
-from tests.support.reporting.report_logs import select_runs
+from tests.support.reporting.report_logs import select_runs, write_report
 from tests.support.reporting.surgx_logs import (
     ACTIONS,
     CLIP,

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from medfaith.reporting.write import write_report
 from tests.support.reporting.heal_logs import CLOSED, OPEN, write_heal
-from tests.support.reporting.report_logs import answered, write_log
+from tests.support.reporting.report_logs import answered, write_log, write_report
 from tests.support.reporting.surgx_logs import FRAMES, write_surgx
 
 PRESENCE = "chexpert_presence"

@@ -12,11 +12,10 @@ from lm_eval.api.registry import model_registry
 
 from medfaith.builders import cxr_contrabench
 from medfaith.loaders import phantom
-from medfaith.reporting.write import write_report
 from medfaith.tasks import register_models
 from medfaith.tasks.contrabench import adapter, prompts
 from medfaith.tasks.run import run_lm_eval
-from tests.support.reporting.report_logs import rows_of
+from tests.support.reporting.report_logs import rows_of, write_report
 from tests.support.tasks.evaluating import Says, results_of, samples_of
 
 PRESENT = "Which of the following findings is present in the left lung?"

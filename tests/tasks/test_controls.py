@@ -19,7 +19,6 @@ from medfaith.builders.registry import BENCHMARKS
 from medfaith.cli import main
 from medfaith.loaders import rle
 from medfaith.loaders.errors import ImageError, InputError
-from medfaith.reporting.write import write_report
 from medfaith.tasks.contrabench import rows as contrabench
 from medfaith.tasks.controls import CONTROLS, Facts, described, paint
 from medfaith.tasks.controls.rows import change, controlled, find_place_elsewhere
@@ -27,7 +26,7 @@ from medfaith.tasks.heal import rows as heal
 from medfaith.tasks.surgx import rows as surgx
 from medfaith.tasks.wrong_lung import rows as wrong_lung
 from tests.support.builders.files import rows_of as table
-from tests.support.reporting.report_logs import rows_of
+from tests.support.reporting.report_logs import rows_of, write_report
 from tests.support.tasks.evaluating import samples_of
 
 SCENE = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)

@@ -17,12 +17,11 @@ from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.cli import main
 from medfaith.evaluate_metrics.polarity.option_scores import concept_difference, gap_summary
 from medfaith.loaders.errors import InputError
-from medfaith.reporting.write import write_report
 from medfaith.tasks.contrabench.option_scores import choices, concept_texts
 from medfaith.tasks.lazy_images import LazyImages
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from tests.support.builders.files import root_words
-from tests.support.reporting.report_logs import rows_of
+from tests.support.reporting.report_logs import rows_of, write_report
 from tests.support.tasks.asking import asked, noise, scored
 from tests.support.tasks.evaluating import results_of, samples_of
 from tests.support.tasks.tiny_models import PLACEHOLDER

@@ -17,8 +17,7 @@ import pytest
 
 from medfaith.cli import main, parser
 from medfaith.eval import metadata
-from medfaith.reporting.write import write_report
-from tests.support.reporting.report_logs import rows_of
+from tests.support.reporting.report_logs import rows_of, write_report
 from tests.support.tasks.evaluating import results_of, samples_of
 
 ERROR = {"chexpert_presence": "reversal", "chexpert_absence": "contradiction", "openi_report_absence": "contradiction"}

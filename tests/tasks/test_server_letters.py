@@ -12,11 +12,10 @@ from lm_eval.api.instance import Instance
 from medfaith.cli import main
 from medfaith.evaluate_metrics.polarity.option_scores import subsets
 from medfaith.loaders.errors import MedfaithError
-from medfaith.reporting.write import write_report
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.models.answer_counts import tally
 from tests.support.builders.files import root_words
-from tests.support.reporting.report_logs import rows_of
+from tests.support.reporting.report_logs import rows_of, write_report
 from tests.support.tasks.asking import asked, scored, shade
 from tests.support.tasks.evaluating import results_of, samples_of
 from tests.support.tasks.server_scene import kept, pictures_of, serving, texts_of

@@ -8,9 +8,8 @@ import re
 import pytest
 
 from medfaith.cli import main
-from medfaith.reporting.write import write_report
 from tests.support.builders.files import root_words
-from tests.support.reporting.report_logs import rows_of
+from tests.support.reporting.report_logs import rows_of, write_report
 from tests.support.tasks.asking import asked, shade
 from tests.support.tasks.evaluating import samples_of
 from tests.support.tasks.server_scene import serving

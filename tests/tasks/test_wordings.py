@@ -33,7 +33,6 @@ from medfaith.loaders.vindr_cxr import CLASSES
 from medfaith.reporting.contrabench.runs import Run
 from medfaith.reporting.page.cases import collect_cases
 from medfaith.reporting.results import read_results
-from medfaith.reporting.write import write_report
 from medfaith.tasks.contrabench import fewshot
 from medfaith.tasks.contrabench import rows as contrabench
 from medfaith.tasks.contrabench.prompts import b0, target
@@ -54,7 +53,7 @@ from medfaith.tasks.wordings import (
 )
 from medfaith.tasks.wrong_lung import rows as wrong_lung
 from tests.support.builders.files import root_words
-from tests.support.reporting.report_logs import rows_of, select_runs
+from tests.support.reporting.report_logs import rows_of, select_runs, write_report
 from tests.support.tasks.evaluating import results_of, samples_of
 
 DISEASES = [in_text("heal-medvqa", name) for name in CLASSES]

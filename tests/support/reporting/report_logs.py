@@ -16,6 +16,7 @@ from medfaith.builders.cxr_contrabench.wording import (
     slug,
 )
 from medfaith.reporting.results import Results
+from medfaith.reporting.write import make_report
 from medfaith.tasks.contrabench import adapter
 
 _R = TypeVar("_R")
@@ -147,6 +148,11 @@ def write_samples(
     content["n-samples"][task] = {"original": n_data or n, "effective": n}
     results.write_text(json.dumps(content), encoding="utf-8")
     return path
+
+
+def write_report(*arguments: Any, **options: Any) -> str:
+    """Make a report and return its Markdown; the arguments are those of `make_report`."""
+    return make_report(*arguments, **options).markdown()
 
 
 def change_lines(path: Path, change: Callable[[list[str]], Sequence[str]]) -> Path:
