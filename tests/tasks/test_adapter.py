@@ -8,7 +8,6 @@ import pytest
 
 from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS, format_negated_option
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
-from medfaith.evaluate_metrics.polarity import fallback
 from medfaith.evaluate_metrics.reading.choice import Answer
 from medfaith.tasks.contrabench import adapter, fewshot, prompts
 from tests.support.declined import DECLINED
@@ -203,22 +202,6 @@ def test_the_location_repair_leaves_sentences_alone():
     for evidence, choice, reason in (("letter", 1, "fired"), ("prose", 0, "read_from_prose")):
         repaired = adapter._apply_m2(doc["question"], doc["options"], Answer(0, "answered", evidence=evidence))
         assert repaired == (choice, f"no_negated_option/{reason}")
-
-
-@pytest.mark.parametrize("outcome", [None, "answered", "cut"])
-@pytest.mark.parametrize("name", ["b0", "m1", "m2", "packet_b0", "packet_m1", "y0"])
-def test_the_reader_is_told_of_a_cut_answer(monkeypatch, name, outcome):
-    cut_flags = []
-    for module in (adapter, fallback):
-        monkeypatch.setattr(
-            module, "parse_answer",
-            lambda *args, cut=False: cut_flags.append(cut) or Answer(None, "unread", reason="cut"),
-        )  # fmt: skip
-    adapter._parse_cached.cache_clear()
-    (reading,) = getattr(adapter, name)([["Let me see. The"]], [build_document() | {"answer_outcome": outcome}])
-    adapter._parse_cached.cache_clear()
-    assert cut_flags == [outcome == "cut"]
-    assert json.loads(reading)["reason"] == "cut"
 
 
 @pytest.mark.parametrize("text", DECLINED)

@@ -1,8 +1,10 @@
-"""lm-eval lists every task of ours and resolves its functions; each declares the metrics that it computes."""
+"""The contract of tasks: lm-eval lists each and resolves its functions; adapters treat special answers alike."""
 
 from __future__ import annotations
 
+import json
 import tomllib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,14 @@ from lm_eval.tasks._yaml_loader import load_yaml
 
 from medfaith import tasks
 from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench, wrong_lung
+from medfaith.evaluate_metrics.polarity import fallback
+from medfaith.evaluate_metrics.reading.choice import Answer
+from medfaith.evaluate_metrics.reading.diseases import Extraction
+from medfaith.evaluate_metrics.reading.surgery import Reading, TripletReading
 from medfaith.task_list import WIDTH
 from medfaith.tasks.listing import listed
 from medfaith.tasks.run import _all_ours, list_task_names
+from tests.support.tasks.evaluating import figures
 
 YAMLS = sorted(tasks.include_path().rglob("*.yaml"))
 
@@ -101,3 +108,56 @@ def test_whether_all_tasks_of_a_run_are_ours():
     assert _all_ours(["medfaith_surgx,medfaith_heal_vindr_tpt"])
     assert not _all_ours("medfaith_surgx,mmlu")
     assert not _all_ours(["medfaith_surgx", "own.yaml"])
+
+
+READERS = {  # of answers in words: what each returns for an answer that declines
+    "parse_answer": Answer(None, "declined", reason="passed on"),
+    "read_yes_no": "declined",
+    "extract_labels": Extraction(frozenset(), "declined"),
+    "read_instruments": Reading((), (), "declined"),
+    "read_triplets": TripletReading((), (), "declined"),
+}
+READ = {  # benchmark: filters of its adapter, or else kinds of its questions
+    "contrabench": ("b0", "m1", "m2", "packet_b0", "packet_m1", "y0"),
+    "heal": ("closed", "open", "tpt", "vpt"),
+    "surgx": ("instruments", "triplets", "occlusion"),
+    "wrong_lung": (),  # its models answer with attention
+}
+
+
+def test_every_adapter_is_under_the_contract_of_declined_and_cut_answers():
+    assert {path.parent.name for path in tasks.include_path().glob("*/adapter.py")} == READ.keys()
+
+
+@pytest.mark.parametrize(("benchmark", "name"), [(key, name) for key, names in READ.items() for name in names])
+@pytest.mark.parametrize("outcome", [None, "answered", "cut"])
+def test_readers_are_told_of_a_cut_answer_and_declined_ones_are_counted(monkeypatch, benchmark, name, outcome):
+    adapter, cuts = import_module(f"medfaith.tasks.{benchmark}.adapter"), []
+
+    def make_reader(reading: Any) -> Any:
+        return lambda *args, cut=False: cuts.append(cut) or reading
+
+    for module in (adapter, fallback):
+        for reader in READERS.keys() & vars(module):
+            monkeypatch.setattr(module, reader, make_reader(READERS[reader]))
+    doc = {
+        "id": "1", "original_id": "1", "study_id": "s", "image_id": "i", "video": 1, "images": [], "n_rows_skipped": 0,
+        "question": "Is there edema?", "polarity": "presence", "kind": "original", "options": ["Yes", "No"],
+        "answer": 0, "negated": 1, "counterpart": 0, "diseases": [], "gold": [], "classes": [], "boxes": [],
+        "motion": None, "top_k": 5, "answer_outcome": outcome,
+    }  # fmt: skip
+    if benchmark == "contrabench":
+        adapter._parse_cached.cache_clear()
+        (reading,) = getattr(adapter, name)([["Yes. The answer is"]], [doc])
+        adapter._parse_cached.cache_clear()
+        assert json.loads(reading)["reason"] == "passed on"
+        scores = adapter.process_results(doc, [reading])
+    else:
+        items = getattr(adapter, f"{name}_results")(doc, ["Yes. The answer is"])
+        scores = figures(getattr(adapter, f"{name}_metrics"), [items])
+    assert cuts == [outcome == "cut"]
+    assert {name: value for name, value in scores.items() if "declined" in name and value} in (
+        {"declined_rate": 1}, {"n_closed_declined": 1}, {"n_open_declined": 1}, {"n_declined_originals": 1},
+        {"n_declined": 1},
+    )  # fmt: skip
+    assert not any(value for name, value in scores.items() if "unparsed" in name or name == "parse_failure_rate")

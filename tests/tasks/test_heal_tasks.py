@@ -13,10 +13,8 @@ import pytest
 
 from medfaith import tasks
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
-from medfaith.evaluate_metrics.reading.diseases import Extraction
-from medfaith.tasks.heal import adapter
 from medfaith.tasks.heal.rows import NORMAL
-from tests.support.tasks.evaluating import Says, baseline, evaluate, figures, load
+from tests.support.tasks.evaluating import Says, baseline, evaluate, load
 
 CONFIGS = {"vindr": "heal-medvqa-vindr_cxr", "mimic": "heal-medvqa-mimic_cxr"}
 ASKED = ("closed", "open", "tpt", "vpt")
@@ -211,27 +209,3 @@ def test_it_answers_an_untouched_image_as_before(looking):
     untouched = [(doc, text) for doc, text in zip(vpt["docs"], vpt["replies"], strict=True) if is_original(doc)]
     assert len(untouched) > 20
     assert all(text == answers_by_id[doc["id"]] for doc, text in untouched)
-
-
-CUT_TEXT = "Yes. The answer is"  # the reader receives cut=True if the document's outcome is cut
-
-
-@pytest.mark.parametrize("name", ["closed", "open", "tpt", "vpt"])
-@pytest.mark.parametrize("outcome", [None, "answered", "cut"])
-def test_the_reader_is_told_of_a_cut_answer(monkeypatch, name, outcome):
-    cuts = []
-
-    def make_reader(answer):
-        return lambda *args, cut=False: cuts.append(cut) or answer
-
-    monkeypatch.setattr(adapter, "read_yes_no", make_reader("declined"))
-    monkeypatch.setattr(adapter, "extract_labels", make_reader(Extraction(frozenset(), "declined")))
-    doc = {
-        "id": "1", "original_id": "1", "kind": "original", "image_id": "i", "question": "Is there edema?", "answer": 0,
-        "options": ["Yes", "No"], "diseases": [], "images": [], "n_rows_skipped": 0, "answer_outcome": outcome,
-    }  # fmt: skip
-    items = getattr(adapter, f"{name}_results")(doc, [CUT_TEXT])
-    assert cuts == [outcome == "cut"]
-    scores = figures(getattr(adapter, f"{name}_metrics"), [items])
-    counts = {"closed": "n_closed_declined", "open": "n_open_declined"}
-    assert scores[counts.get(name, "n_declined_originals")] == 1

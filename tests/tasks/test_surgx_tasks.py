@@ -15,7 +15,6 @@ from lm_eval.api.instance import Instance
 
 from medfaith import tasks
 from medfaith.cli import main
-from medfaith.evaluate_metrics.reading.surgery import Reading, TripletReading
 from medfaith.loaders import rle
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import InputError
@@ -23,8 +22,7 @@ from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import HeatmapStore, open_store
 from medfaith.tasks.models.reference.frame_maps import KINDS
-from medfaith.tasks.surgx import adapter
-from tests.support.tasks.evaluating import Says, baseline, evaluate, figures, load
+from tests.support.tasks.evaluating import Says, baseline, evaluate, load
 
 ASKED = ("instruments", "triplets", "triplets_t50")
 
@@ -155,26 +153,6 @@ def test_answers_without_classes(ask, reply, expected):
     assert {name: scores[name] for name in expected} == expected
     if "grasper" in reply:
         assert scores["n_tp"] + scores["n_fp"] == 60 == scores["n_without_map"]
-
-
-@pytest.mark.parametrize("name", ["instruments", "triplets", "occlusion"])
-@pytest.mark.parametrize("outcome", [None, "answered", "cut"])
-def test_the_reader_is_told_of_a_cut_answer_and_declined_ones_are_counted(monkeypatch, name, outcome):
-    cuts = []
-
-    def make_reader(kind):
-        return lambda text, cut=False: cuts.append(cut) or kind((), (), "declined")
-
-    monkeypatch.setattr(adapter, "read_instruments", make_reader(Reading))
-    monkeypatch.setattr(adapter, "read_triplets", make_reader(TripletReading))
-    doc = {
-        "id": "1", "video": 1, "gold": [], "boxes": [], "motion": None, "top_k": 5, "classes": [], "images": [],
-        "n_rows_skipped": 0, "answer_outcome": outcome,
-    }  # fmt: skip
-    items = getattr(adapter, f"{name}_results")(doc, ["I would rather not"])
-    assert cuts == [outcome == "cut"]
-    scores = figures(getattr(adapter, f"{name}_metrics"), [items])
-    assert (scores["n_declined"], scores["n_unparsed"]) == (1, 0)
 
 
 def test_the_written_triplets_of_a_language_model_all_count(ask):
