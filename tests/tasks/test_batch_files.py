@@ -204,6 +204,15 @@ def test_a_last_line_that_was_cut_counts_as_missing(tmp_path):
     assert answers.format_notes() == "1 last lines are cut, and count as missing"
 
 
+@pytest.mark.parametrize("response", [None, "busy", [], {}, {"status_code": 200}, {"status_code": 200, "body": "text"}])
+def test_a_response_without_a_body_is_a_failure(response, tmp_path):
+    file = write_lines(tmp_path / "a", [{"custom_id": KEYS[0], "response": response, "error": None}])
+    reply = AnswerFiles([file]).read(KEYS[0], read)
+    assert reply is not None
+    assert (reply.outcome, reply.text) == ("unanswered", "")
+    assert "no response" in reply.reason
+
+
 def test_answers_to_other_requests_are_counted(tmp_path):
     answers = AnswerFiles([write_lines(tmp_path / "a", [succeed("request-1", "Yes"), succeed(KEYS[0], "Yes")])])
     assert (len(answers), answers.format_notes()) == (1, "1 lines have an id of no request of medfaith")

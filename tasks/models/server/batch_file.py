@@ -252,27 +252,31 @@ class AnswerFiles:
             return json_text.parse(file.readline())
 
 
-def _get_body(entry: Any) -> Mapping[str, Any] | None:
+def _get_response(entry: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
+    """Get the status and the body of a line; None and an empty body if it has none."""
+    response = entry.get("response")
+    if not isinstance(response, dict):
+        return None, {}
+    body = response.get("body")
+    return response.get("status_code"), body if isinstance(body, dict) else {}
+
+
+def _get_body(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Get the body of a successful response; None for a failure."""
-    response = entry.get("response") or {}
-    body = response.get("body") if isinstance(response, dict) else None
-    is_whole = not entry.get("error") and response.get("status_code") == 200 and isinstance(body, dict)
-    return body if is_whole and body.get("choices") else None
+    status, body = _get_response(entry)
+    return body if status == 200 and body.get("choices") and not entry.get("error") else None
 
 
-def _rank(entry: Any) -> tuple[int, str]:
+def _rank(entry: Mapping[str, Any]) -> tuple[int, str]:
     """Rank a line: answers before failures, then by the choices alone, since ids and times differ between copies."""
     body = _get_body(entry)
     return (0, json.dumps(body["choices"], sort_keys=True)) if body else (1, json.dumps(entry, sort_keys=True))
 
 
-def _describe_failure(entry: Any) -> Reply:
+def _describe_failure(entry: Mapping[str, Any]) -> Reply:
     """Describe a failed request by the engine's own words."""
-    response = entry.get("response") or {}
-    body = response.get("body") if isinstance(response, dict) else None
-    error = entry.get("error") or (body.get("error") if isinstance(body, dict) else None) or body or "no response"
-    status = response.get("status_code") if isinstance(response, dict) else None
-    code = error.get("code") if isinstance(error, dict) else None
-    message = error.get("message") if isinstance(error, dict) else error
-    reason = ": ".join(str(part) for part in (status, message or error) if part)
+    status, body = _get_response(entry)
+    error = entry.get("error") or body.get("error") or body or "no response"
+    code, words = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
+    reason = ": ".join(str(part) for part in (status, words or error) if part)
     return Reply(FILTERED if code in FILTERS else UNANSWERED, reason=reason[:_LONGEST_REASON])
