@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from medfaith.lm_eval_options import model_named
 from medfaith.loaders.errors import InputError, MedfaithError
 
 
@@ -67,8 +68,6 @@ def add_model(lm_eval_arguments: Sequence[str], arguments: argparse.Namespace) -
         InputError: A file or folder cannot be used.
     """
     from medfaith.tasks import BATCH
-
-    from .eval import model_named
 
     requests = arguments.write_requests or arguments.write_missing
     if requests is None and not arguments.answers:

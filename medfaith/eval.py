@@ -15,6 +15,7 @@ from typing import Any
 from medfaith import batch, build_command
 from medfaith.evaluate_metrics.localization.input_view import UPSAMPLINGS
 from medfaith.evaluate_metrics.localization.ranking import TIES
+from medfaith.lm_eval_options import model_named, parse_known_options
 from medfaith.loaders import sources
 from medfaith.loaders.atomic import is_partial
 from medfaith.loaders.errors import MedfaithError
@@ -341,30 +342,11 @@ def in_dry_run(lm_eval_arguments: Sequence[str]) -> list[str]:
     return [*lm_eval_arguments, "--model_args", "dry_run=True"]
 
 
-def model_named(lm_eval_arguments: Sequence[str]) -> str | None:
-    """Find the --model of lm_eval's arguments.
-
-    Args:
-        lm_eval_arguments: The arguments of `lm_eval run`.
-
-    Returns:
-        The model type, or None.
-    """
-    return _parse_known_options(lm_eval_arguments).model
-
-
-def _parse_known_options(lm_eval_arguments: Sequence[str]) -> argparse.Namespace:
-    known_options = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    known_options.add_argument("--model", "-M")
-    known_options.add_argument("--output_path", "-o")
-    return known_options.parse_known_args(list(lm_eval_arguments))[0]
-
-
 def _get_output_folder(lm_eval_arguments: Sequence[str]) -> Path | None:
     """The folder of lm_eval's --output_path, which may name a file in it."""
     from medfaith.tasks.result_saving import output_folder
 
-    return output_folder(_parse_known_options(lm_eval_arguments).output_path)
+    return output_folder(parse_known_options(lm_eval_arguments).output_path)
 
 
 def _run_eval(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> int:

@@ -13,6 +13,7 @@ from medfaith import batch
 from medfaith import eval as evaluation
 from medfaith.builders.options import whole
 from medfaith.compare.command import points
+from medfaith.lm_eval_options import model_named
 from medfaith.loaders.atomic import scratch_folder
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.controls import BLIND, read_control
@@ -96,7 +97,7 @@ def _audit(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> i
         if any(argument.split("=", 1)[0] == option for argument in lm_eval_arguments):
             raise MedfaithError(f"{option}: medfaith audit sets it\n  what to do: leave it out; --out names the folder")
     lm_eval_arguments = batch.add_model(lm_eval_arguments, arguments)
-    name = evaluation.model_named(lm_eval_arguments)
+    name = model_named(lm_eval_arguments)
     if name is None:
         raise MedfaithError("--model: none is named\n  what to do: name a type of model, as --model hf-multimodal")
     out, store = arguments.out, find_store(arguments.out, name)
