@@ -97,6 +97,22 @@ def test_answers_are_scored_cut_ones_too_and_the_store_keeps_the_others(tmp_path
     assert "5 of 8 answers are not whole: 2 empty, 1 cut, 1 filtered, 1 refused" in capsys.readouterr().err
 
 
+def test_pauses_that_the_server_names_are_no_tries(capsys):
+    """A limit of requests a minute, which each row meets many times."""
+    tries = Counter()
+
+    def limit(request):
+        tries[texts_of(request["messages"])] += 1
+        if tries[texts_of(request["messages"])] > 9:
+            return None
+        return lambda handler: handler.send(429, {"error": {"message": "slow down"}}, Retry_After="0.01")
+
+    with serving(fault=limit) as server, tally() as outcomes:
+        answers = server.lm(max_retries=1, concurrency=4).generate_until(questions(8))
+    assert answers == [f"Answer to Question {number}?" for number in range(8)]
+    assert (set(tries.values()), outcomes) == ({10}, {"answered": 8})
+
+
 LASTING = ("no chat", "redirect", "too long")
 
 

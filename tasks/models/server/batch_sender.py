@@ -24,7 +24,7 @@ from ....loaders.errors import InputError
 from ....loaders.progress import Progress
 from .access import Outage
 from .batch_file import AnswerFiles
-from .client import build_request_options, connect_async, describe_error
+from .client import connect_async, describe_error, post_chat
 
 ANSWERED, FAILED, BEFORE, LEFT = "answered", "failed", "answered before", "left"
 _REQUESTS_A_TASK = 4  # of a worker of Ray, for each of its concurrent requests
@@ -144,8 +144,7 @@ async def _post(client: Any, body: Mapping[str, Any], key: str, outage: Outage) 
     import openai
 
     try:
-        options = build_request_options(key)
-        reply = await client.post("/chat/completions", body=body, cast_to=object, options=options)
+        reply = await post_chat(client, body, key)
     except openai.OpenAIError as error:
         reason = describe_error(error, key)
         outage.update(error, reason)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from ....evaluate_metrics.reading.chat import Complete, Messages
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     import openai
 
 LONGEST_REASON = 500  # characters of an error
+LONGEST_WAIT_S = 3600  # seconds of pauses that a server may name for one request
 _SIGN_OF_LIFE_S = 10  # seconds until a server must answer, before it is asked
 
 
@@ -88,6 +93,58 @@ def build_request_options(key: str) -> Any:
     import openai
 
     return {} if key else {"headers": {"Authorization": openai.Omit()}}
+
+
+async def post_chat(client: openai.AsyncOpenAI, body: Mapping[str, Any], key: str) -> Any:
+    """Send a chat with the client's retries. A pause that the server names (429 with Retry-After) is no failed try.
+
+    Args:
+        client: The client.
+        body: Body of the request.
+        key: API key; "" for none.
+
+    Returns:
+        Body of the response.
+
+    Raises:
+        openai.OpenAIError: The request failed, or the server has named pauses for `LONGEST_WAIT_S`.
+    """
+    import openai
+
+    options, end = build_request_options(key), time.monotonic() + LONGEST_WAIT_S
+    while True:
+        try:
+            # Not `chat.completions.create`: its type checks cost as much as the request and drop unknown fields.
+            return await client.post("/chat/completions", body=body, cast_to=object, options=options)
+        except openai.RateLimitError as error:
+            pause = parse_pause(error.response.headers.get("retry-after"))
+            if pause is None or time.monotonic() + pause > end:
+                raise
+            await asyncio.sleep(pause)
+
+
+def parse_pause(text: str | None) -> float | None:
+    """Parse the header Retry-After: seconds or a date (RFC 9110, 10.2.3).
+
+    Args:
+        text: The value of the header; None without one.
+
+    Returns:
+        The pause in seconds, at least 0; None if the header names none.
+
+    >>> parse_pause("1.5"), parse_pause("Wed, 21 Oct 2015 07:28:00 GMT"), parse_pause("soon"), parse_pause("nan")
+    (1.5, 0.0, None, None)
+    """
+    if text is None:
+        return None
+    try:
+        pause = float(text)
+    except ValueError:
+        try:
+            pause = parsedate_to_datetime(text).timestamp() - time.time()
+        except ValueError:
+            return None
+    return max(pause, 0.0) if math.isfinite(pause) else None
 
 
 def describe_error(error: Exception, key: str) -> str:

@@ -17,7 +17,7 @@ from ..answer_store import AnswerStore, hash_facts
 from ..chat_form import FILTERS, Encoding, Picture, Reply, Turn, build_messages, encode_picture, get_turns
 from ..image_lm import build_stored_reply, get_images
 from . import access
-from .client import build_request_options, connect_async, describe_error
+from .client import connect_async, describe_error, post_chat
 
 AHEAD = 8  # active requests per row whose images are encoded ahead
 
@@ -162,9 +162,7 @@ async def _send(
     messages = build_messages(question.turns, [picture.url for picture in pictures])
     body = {"model": endpoint.model, "messages": messages, **question.settings}
     try:
-        # Not `chat.completions.create`: its type checks cost as much as the request and drop unknown fields.
-        options = build_request_options(endpoint.key)
-        reply = question.read(await client.post("/chat/completions", body=body, cast_to=object, options=options))
+        reply = question.read(await post_chat(client, body, endpoint.key))
     except (openai.OpenAIError, ValueError) as error:
         reason = describe_error(error, endpoint.key)
         outage.update(error, reason)
