@@ -26,13 +26,14 @@ class Task(NamedTuple):
     scores: bool
 
 
-def chosen(names: str | Sequence[str]) -> list[Task]:
-    """Select the tasks of this package from a list of names.
+def chosen(names: str | Sequence[str], own_tasks: Path | None = None) -> list[Task]:
+    """Select the tasks of this package, and those that a user built on them, from a list of names.
 
     Groups and tags are resolved. Files and the tasks of lm-eval itself are left out.
 
     Args:
         names: Names or patterns, as a list or as one text with commas.
+        own_tasks: The folder of the user's own tasks.
 
     Returns:
         The tasks, each once, in the order of the names.
@@ -40,7 +41,7 @@ def chosen(names: str | Sequence[str]) -> list[Task]:
     Raises:
         MedfaithError: A name is unknown, and close to the name of a task of this package.
     """
-    index = task_index()
+    index = task_index(own_tasks)
     requested = (
         names.split(",") if isinstance(names, str) else [word for name in names for word in str(name).split(",")]
     )
@@ -55,11 +56,19 @@ def chosen(names: str | Sequence[str]) -> list[Task]:
     return list(tasks.values())
 
 
-def task_index() -> Mapping[str, Any]:
-    """Load lm-eval's index of this package: one entry by the name of each task, group and tag."""
+def task_index(own_tasks: Path | None = None) -> Mapping[str, Any]:
+    """Load lm-eval's index of this package: one entry by the name of each task, group and tag.
+
+    Args:
+        own_tasks: The folder of the user's own tasks, which the index then has, too.
+
+    Returns:
+        Name -> entry.
+    """
     from lm_eval.tasks import TaskManager
 
-    return TaskManager(include_path=str(include_path()), include_defaults=False).task_index
+    paths = [str(path) for path in (include_path(), own_tasks) if path is not None]
+    return TaskManager(include_path=paths, include_defaults=False).task_index
 
 
 def iterate_tasks(name: str, index: Mapping[str, Any]) -> Iterator[Task]:

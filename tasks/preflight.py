@@ -33,7 +33,7 @@ LETTERS = "medfaith_contrabench_letter_scores"
 _ELSEWHERE = {"device": "--device", "batch_size": "--batch_size", "max_batch_size": "--max_batch_size"}
 
 
-def check(config: Any, metadata: Mapping[str, Any]) -> None:
+def check(config: Any, metadata: Mapping[str, Any], own_tasks: Path | None = None) -> None:
     """Refuse a run that cannot work or would cut or reorder images; warn if a chat template is left out.
 
     The slowest checks come last: the class of the model type may import torch.
@@ -41,6 +41,7 @@ def check(config: Any, metadata: Mapping[str, Any]) -> None:
     Args:
         config: lm-eval's EvaluatorConfig.
         metadata: The metadata of medfaith's tasks (`tasks.rows.load`).
+        own_tasks: The folder of the user's own tasks.
 
     Raises:
         MedfaithError: A check failed. The message says what to do.
@@ -53,7 +54,7 @@ def check(config: Any, metadata: Mapping[str, Any]) -> None:
         _check_client(config, kind, model_args)
     if kind.loads:
         check_model(config, model_args)
-    tasks = chosen(config.tasks)  # the imports from here on take seconds
+    tasks = chosen(config.tasks, own_tasks)  # the imports from here on take seconds
     if not kind.scores:
         _check_scores(config.model, tasks)
     _check_rows(config.model, kind, model_args, tasks, metadata)

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ..loaders.errors import MedfaithError
+from ..loaders.errors import InputError, MedfaithError
 from ..loaders.progress import Progress
 from ..loaders.secrets import mask_arguments
 from . import BASELINES, EXPLAINED, LOOKING, include_path, lm_eval_internals, preflight, register_models, shard_marker
@@ -33,7 +33,6 @@ PROMPT_OPTIONS = ("apply_chat_template", "fewshot_as_multiturn", "system_instruc
 MODEL_OPTIONS = ("batch_size", "max_batch_size", "device", "gen_kwargs", "seed", "trust_remote_code", *PROMPT_OPTIONS)
 OURS = {
     "--metadata": "its own options, such as --data, --root, --control and --model_name (medfaith eval --help)",
-    "--include_path": "lm_eval itself, with your own path",
 }
 
 
@@ -62,21 +61,22 @@ def run_lm_eval(
         if any(argument.split("=", 1)[0] == option for argument in arguments):
             raise MedfaithError(f"{option}: medfaith eval sets it\n  what to do: use {instead}")
     register_models()
-    extra = ["--include_path", str(include_path()), "--metadata", json.dumps(metadata)]
-    options = lm_eval_internals.parse_options([*arguments, *extra])
+    options = lm_eval_internals.parse_options([*arguments, "--metadata", json.dumps(metadata)])
+    own_tasks = _require_folder(options.include_path)
+    options.include_path = [str(path) for path in (include_path(), own_tasks) if path is not None]
     with _convert_errors():
         config = lm_eval_internals.read_config(options)
         _refuse_no_image(config.model, metadata.get("control"))
     _refuse_blind_caches(config)
     if shard is not None:
         refuse(config, metadata, shard, ours=_all_ours(config.tasks))
-    preflight.check(config, metadata)
+    preflight.check(config, metadata, own_tasks)
     try:
         with saved(config.output_path) as saved_paths, contextlib.ExitStack() as patches:
             rows = patches.enter_context(asking(shard)) if shard is not None else {}
             patches.enter_context(lm_eval_internals.collect_less_garbage())
             patches.enter_context(lm_eval_internals.wrap_rows(_show_progress))
-            if _all_ours(config.tasks):
+            if own_tasks is None and _all_ours(config.tasks):
                 table = (lambda _: "") if config.log_samples else format_results
                 patches.enter_context(lm_eval_internals.skip_lm_evals_tasks())
                 patches.enter_context(lm_eval_internals.replace_table(table))
@@ -115,6 +115,17 @@ def describe_dry_run(arguments: Sequence[str], metadata: Mapping[str, Any], shar
     except DryRunEnd as end:
         return str(end)
     raise AssertionError("the model was not in a dry run")
+
+
+def _require_folder(path: str | None) -> Path | None:
+    """Require that --include_path, if it is given, is a folder of tasks."""
+    if path is None:
+        return None
+    folder = Path(path).expanduser()
+    if not folder.is_dir():
+        action = "name the folder of your YAML files, each of which includes one of medfaith's (medfaith tasks)"
+        raise InputError(f"--include_path {path}", "is no folder", action=action)
+    return folder
 
 
 @contextlib.contextmanager

@@ -17,6 +17,8 @@ import pytest
 
 from medfaith.cli import main, parser
 from medfaith.eval import metadata
+from medfaith.tasks import include_path, preflight
+from medfaith.tasks.models.server import access
 from tests.support.reporting.report_logs import rows_of, write_report
 from tests.support.tasks.evaluating import results_of, samples_of
 
@@ -184,3 +186,43 @@ def test_medfaith_eval_refuses_with_a_message_and_status_2(
     assert main(["eval", *(places.get(argument, argument) for argument in arguments), *output_options]) == 2
     assert message in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == [config, no_mapping]
+
+
+def test_a_task_of_ones_own_includes_one_of_ours(phantom_heal_build, phantom_heal_roots, tmp_path, capsys):
+    ours = Path(include_path()) / "heal" / "vindr_closed.yaml"
+    own = "Say Yes or No, and no more: {{question}}"
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "my.yaml").write_text(f"include: {ours}\ntask: my_closed\ndoc_to_text: '<image>{own}'\n")
+    root = f"vindr_cxr={phantom_heal_roots['vindr_cxr']}"
+    job = ["eval", "--data", str(phantom_heal_build), "--root", root, "--tasks", "my_closed", "--limit", "4"]
+    job += ["--include_path", str(tmp_path / "own"), "--model", "always_yes"]
+    assert main([*job, "--output_path", str(tmp_path / "out"), "--log_samples"]) == 0
+    (file,) = (tmp_path / "out").rglob("samples_my_closed_*.jsonl")
+    for line in file.read_text(encoding="utf-8").splitlines():
+        sample = json.loads(line)
+        assert (
+            sample["arguments"]["gen_args_0"]["arg_0"]
+            == f"<image>{own.replace('{{question}}', sample['doc']['question'])}"
+        )
+    assert "my_closed" in capsys.readouterr().out
+    assert main([*job[:-3], str(tmp_path / "nowhere"), *job[-2:]]) == 2
+    assert "nowhere: is no folder" in capsys.readouterr().err
+
+
+def test_images_of_a_task_of_ones_own_stay_where_their_licence_says(
+    phantom_heal_build, phantom_heal_roots, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(preflight, "check_server", lambda url: None)  # there is none
+    monkeypatch.setattr(access, "is_third_party", lambda host: True)
+    ours = Path(include_path()) / "heal" / "vindr_closed.yaml"
+    (tmp_path / "my.yaml").write_text(f"include: {ours}\ntask: my_closed\n")
+    job = ["eval", "--data", str(phantom_heal_build), "--root", f"vindr_cxr={phantom_heal_roots['vindr_cxr']}"]
+    job += ["--tasks", "my_closed", "--include_path", str(tmp_path), "--send-images-to", "127.0.0.1"]
+    client = [
+        "--model",
+        "local-chat-completions",
+        "--model_args",
+        "base_url=http://127.0.0.1:9/v1/chat/completions,model=m",
+    ]
+    assert main([*job, *client, "--apply_chat_template"]) == 2
+    assert "vindr_cxr" in capsys.readouterr().err
