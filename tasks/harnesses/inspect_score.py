@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from inspect_ai.scorer import CORRECT, INCORRECT, Metric, SampleScore, Score, Scorer, Target, metric, scorer
 from inspect_ai.solver import TaskState
 
-from ...evaluate_metrics.reading.yes_no import read_yes_no
+from ...evaluate_metrics.reading.outcome import ANSWERED, DECLINED, UNREAD
 from ...loaders.errors import MedfaithError
-from ..outcomes import CUT, OUTCOME, is_cut
+from ..outcomes import OUTCOME
+from ..scoring import read_logged_values
 from . import questions
+from .inspect_parts import DOC, READINGS, RESPONSE
 
-RIGHT = ("accuracy", "yes_no_accuracy", "open_exact_match")  # metrics that tell whether a single answer is right
 OPTIONS = {
     "--root ": "-T roots=",
     "--skip-missing-images": "-T skip_missing_images=true",
@@ -22,28 +23,47 @@ OPTIONS = {
 
 @metric(name="lm_eval", scores="unreduced")
 def figures() -> Metric:
-    """Build the metric that computes lm-eval's figures.
+    """Build the metric that computes lm-eval's figures, with their intervals.
 
-    The metric reads the answers again, since a log cannot hold all inputs of an aggregation.
+    The figures of a task of several parts begin with the part: "medfaith_heal_vindr_closed/none/yes_no_f1".
     """
 
     def compute(scores: list[SampleScore]) -> dict[str, float]:
-        rows = sorted(((item.sample_metadata or {}, item.score) for item in scores), key=lambda pair: pair[0]["row"])
-        scored_items = [
-            _score_answer(_add_outcome(*row), row[1].explanation or "", _get_metadata(row[1])["filter"])[1]
-            for row in rows
-        ]
-        return questions.aggregate(questions.load_settings(rows[0][0]["task"]), scored_items) if rows else {}
+        rows_by_part: dict[tuple[int, str, str], dict[int, Mapping[str, Any]]] = {}
+        for item in scores:
+            sample, score = item.sample_metadata or {}, item.score.metadata or {}
+            part = sample["part"], sample["task"], sample["condition"]
+            rows_by_part.setdefault(part, {})[sample["row"]] = score["values"]
+        figures: dict[str, float] = {}
+        for (_, task, condition), values_by_row in sorted(rows_by_part.items()):
+            prefix = f"{'/'.join(filter(None, [task, condition]))}/" if len(rows_by_part) > 1 else ""
+            part_figures = compute_figures(task, [values_by_row[row] for row in sorted(values_by_row)])
+            figures |= {f"{prefix}{name}": value for name, value in part_figures.items()}
+        return figures
 
     return compute
+
+
+def compute_figures(task: str, logged_values: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Compute lm-eval's figures of a task from logged values.
+
+    Args:
+        task: Name of the task.
+        logged_values: Values of `process_results` for each row, in the order of the rows.
+
+    Returns:
+        Value by metric.
+    """
+    items = [read_logged_values({"metrics": [*values], **values}) for values in logged_values]
+    return questions.aggregate(questions.load_settings(task), items)
 
 
 @scorer(metrics=[figures()])
 def answers(filter: str | None = None) -> Scorer:
     """Build the scorer, which tells whether each answer is right and how it was read.
 
-    The value is "n/a" if only all answers together have a score. The scorer needs only the log, neither rows nor
-    images.
+    The metadata of a score name the filter, the outcome of reading (answered, declined or unread), the outcome of the
+    request, and the values from which lm-eval's figures are computed.
 
     Args:
         filter: Name of the filter, as in `lm_eval`.
@@ -53,39 +73,55 @@ def answers(filter: str | None = None) -> Scorer:
     """
 
     async def score(state: TaskState, target: Target) -> Score:
-        output, text, value = state.output, state.output.completion, "n/a"
-        outcome = {OUTCOME: CUT} if output.choices and output.stop_reason == "max_tokens" else {}
-        doc = state.metadata | outcome
-        config = questions.load_settings(doc["task"])
+        task = state.metadata["task"]
         try:
-            filter_name = questions.choose_filter(config, filter)
+            filter_name = questions.choose_filter(questions.load_settings(task), filter)
         except MedfaithError as error:
             raise stop(error) from None
-        reading_text, row_items = _score_answer(doc, text, filter_name)
-        if name := next((name for name in RIGHT if name in row_items), None):
-            value = CORRECT if questions.aggregate(config, [{name: row_items[name]}])[name] else INCORRECT
-        elif doc.get("question_type") == "closed":  # one question of a pair
-            parsed_answer = read_yes_no(text, doc["question"], cut=is_cut(doc))
-            value = CORRECT if parsed_answer == target.text.casefold() else INCORRECT
-        return Score(value=value, answer=reading_text, explanation=text, metadata={"filter": filter_name, **outcome})
+        reading = state.metadata[READINGS][filter_name]
+        is_right = _is_right(task, reading["values"], target.text)
+        outcomes = {"outcome": find_reading(reading["values"]), OUTCOME: state.metadata[DOC][OUTCOME]}
+        return Score(
+            value=CORRECT if is_right else INCORRECT,
+            answer=reading["filtered"],
+            explanation=state.metadata[RESPONSE],
+            metadata={"filter": filter_name, **outcomes, "values": reading["values"]},
+        )
 
     return score
 
 
-def _score_answer(doc: Mapping[str, Any], text: str, filter_name: str) -> tuple[str, dict[str, Any]]:
-    config = questions.load_settings(doc["task"])
-    filtered_text = questions.read(config, doc, text, filter_name)
-    return filtered_text, config.process_results(dict(doc), [filtered_text])
+def find_reading(values: Mapping[str, Any]) -> str:
+    """Find how an answer was read.
+
+    Args:
+        values: Logged values of its row.
+
+    Returns:
+        answered, declined or unread.
+    """
+    if "parse_failure_rate" in values:  # CXR-ContraBench
+        return UNREAD if values["parse_failure_rate"] else DECLINED if values["declined_rate"] else ANSWERED
+    record = _get_record(values)
+    outcome = record.get("said") or record["outcome"]
+    return outcome if outcome in (UNREAD, DECLINED) else ANSWERED
 
 
-def _get_metadata(score: Score) -> dict[str, Any]:
-    """Get a score's metadata, which tell how its answer was read."""
-    return score.metadata or {}
+def _is_right(task: str, values: Mapping[str, Any], target: str) -> bool:
+    """Return whether a single answer is right; of a pair, whether it is that of the row itself."""
+    if "accuracy" in values:  # CXR-ContraBench
+        return bool(values["accuracy"])
+    record = _get_record(values)
+    if "said" in record:
+        return record["said"] == target.casefold()
+    if "gold" in record:
+        return {*record["gold"]} == {*(record["predicted"] or ())} and find_reading(values) == ANSWERED
+    return bool(compute_figures(task, [values])["open_exact_match"])
 
 
-def _add_outcome(doc: Mapping[str, Any], score: Score) -> Mapping[str, Any]:
-    """Add the outcome of the answer to the row, as known after generation."""
-    return {**doc, OUTCOME: CUT} if is_cut(_get_metadata(score)) else doc
+def _get_record(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Get the record of a row, which stands under its first metric."""
+    return next(value for value in values.values() if isinstance(value, dict))
 
 
 def stop(error: MedfaithError) -> Exception:

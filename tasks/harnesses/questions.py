@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import io
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,16 +15,25 @@ from PIL import Image
 
 from ...loaders import sources
 from ...loaders.errors import InputError
-from .. import include_path, lm_eval_internals
+from .. import lm_eval_internals
+from ..index import task_index
 
-NOT_BY_ANSWERS = ("medfaith_wrong_lung", "medfaith_surgx", "medfaith_contrabench_option_scores")
+# Beginnings of the names of tasks that no answer in words can score, or not without what only lm-eval has.
+NO_WORDS = (
+    "medfaith_wrong_lung",
+    "medfaith_surgx_occlusion",
+    "medfaith_contrabench_option_scores",
+    "medfaith_contrabench_letter_scores",
+)
+NOT_BY_ANSWERS = (*NO_WORDS, "medfaith_surgx")  # files of rows hold no masks
 
 
-def load_recipes(name: str) -> dict[str, dict[str, Any]]:
+def load_recipes(name: str, refused: Sequence[str] = NO_WORDS) -> dict[str, dict[str, Any]]:
     """Load the YAML of tasks, without reading rows.
 
     Args:
         name: A task, GROUP::TASK, or a group for all of its tasks.
+        refused: Beginnings of the names of tasks that are refused.
 
     Returns:
         Name of the task -> its YAML.
@@ -31,9 +41,7 @@ def load_recipes(name: str) -> dict[str, dict[str, Any]]:
     Raises:
         InputError: The task is unknown, or more than answers is scored.
     """
-    from lm_eval.tasks import TaskManager
-
-    index = TaskManager(include_path=str(include_path()), include_defaults=False).task_index
+    index = _load_index()
     group, _, member = name.partition("::")
     if group not in index:
         raise InputError(f"task {name!r}", "no such task", action="choose one that medfaith tasks --list names")
@@ -41,9 +49,15 @@ def load_recipes(name: str) -> dict[str, dict[str, Any]]:
     if member and name not in members:
         raise InputError(f"task {name!r}", f"{group} has no such task", expected=f"one of {', '.join(members)}")
     members = {name: members[name]} if member else members
-    if refused := next((task for task in members if task.startswith(NOT_BY_ANSWERS)), None):
-        raise InputError(f"task {refused!r}", "is scored on more than answers", action="use medfaith eval")
+    if scored_on_more := next((task for task in members if task.startswith(tuple(refused))), None):
+        raise InputError(f"task {scored_on_more!r}", "is scored on more than answers", action="use medfaith eval")
     return members
+
+
+@functools.cache
+def _load_index() -> Mapping[str, Any]:
+    """Load the index of all tasks once: an audit loads each of its tasks under ten conditions."""
+    return task_index()
 
 
 def _iterate_members(name: str, index: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -61,7 +75,14 @@ def _iterate_members(name: str, index: Mapping[str, Any]) -> Iterator[tuple[str,
             yield full_name, common_settings | member | {"task": full_name}
 
 
-def load(name: str, data: str, roots: Any = None, skip_missing_images: bool = False) -> dict[str, Any]:
+def load(
+    name: str,
+    data: str,
+    roots: Any = None,
+    skip_missing_images: bool = False,
+    refused: Sequence[str] = NOT_BY_ANSWERS,
+    **options: Any,
+) -> dict[str, Any]:
     """Load a task, or all tasks of a group, with their rows.
 
     Args:
@@ -69,19 +90,22 @@ def load(name: str, data: str, roots: Any = None, skip_missing_images: bool = Fa
         data: The folder that `medfaith build` wrote, or a Hub organisation.
         roots: Roots of the sources, as in `resolve_roots`.
         skip_missing_images: Whether to omit rows with a missing or broken image.
+        refused: As in `load_recipes`.
+        **options: Further metadata of the tasks, such as `control` (`tasks.rows.Options`).
 
     Returns:
         Name -> lm-eval task.
     """
     from lm_eval.api.task import ConfigurableTask
 
+    logging.getLogger("lm_eval").setLevel(logging.ERROR)
     paths = {source: str(path) for source, path in resolve_roots(roots).items()}
-    metadata = {"data": data, "roots": paths, "skip_missing_images": skip_missing_images}
+    metadata = {"data": data, "roots": paths, "skip_missing_images": skip_missing_images, **options}
     tasks: dict[str, Any] = {}
-    for task_name, recipe in load_recipes(name).items():
+    for task_name, recipe in load_recipes(name, refused).items():
         settings = {key: value for key, value in recipe.items() if key != "tag"}
         tasks[task_name] = ConfigurableTask(config=settings | {"metadata": recipe.get("metadata", {}) | metadata})
-        list(tasks[task_name].test_docs()[0]["images"])  # a source without root fails here instead of at each question
+        tasks[task_name].test_docs()[0]["images"][:]  # a source without root fails here instead of at each question
     return tasks
 
 
@@ -98,7 +122,7 @@ def load_one(name: str, *arguments: Any) -> Any:
     Raises:
         InputError: The name belongs to a group.
     """
-    if name not in (loaded_recipes := load_recipes(name)):
+    if name not in (loaded_recipes := load_recipes(name, NOT_BY_ANSWERS)):
         raise InputError(f"task {name!r}", "is not one task", expected=f"one of {', '.join(loaded_recipes)}")
     return load(name, *arguments)[name]
 

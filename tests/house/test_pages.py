@@ -256,11 +256,12 @@ def _parse_inspect(job: str, arguments: list[str]) -> None:
     for name in task_names:
         assert hasattr(inspect_task, name.removeprefix("medfaith/")), name
     option_names = {word.partition("=")[0] for flag, word in itertools.pairwise(arguments) if flag in ("-T", "-S")}
-    function = inspect_task.lm_eval if job == "eval" else inspect_task.answers
-    assert option_names <= set(inspect.signature(function).parameters), parsed.params
+    for name in task_names:
+        function = getattr(inspect_task, name.removeprefix("medfaith/"))
+        assert option_names <= set(inspect.signature(function).parameters), parsed.params
     for word in arguments:
-        if word.startswith("name="):
-            assert word.removeprefix("name=") in list_task_names()
+        if word.startswith(("name=", "tasks=")):
+            assert word.partition("=")[2] in list_task_names()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

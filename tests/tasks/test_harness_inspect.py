@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import functools
+import hashlib
 import io
 import itertools
+import json
 import math
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -20,16 +22,17 @@ from inspect_ai import eval as run
 from inspect_ai import score
 from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.log import EvalLog, read_eval_log
-from inspect_ai.model import ChatMessageUser, ModelOutput, ModelUsage, get_model
-from inspect_ai.solver import TaskState, generate
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from PIL import Image
 
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.harnesses import questions
+from medfaith.tasks.harnesses.inspect_parts import Part, build_content
 from medfaith.tasks.harnesses.inspect_score import answers
-from medfaith.tasks.harnesses.inspect_task import lm_eval, show
+from medfaith.tasks.harnesses.inspect_task import cxr_contrabench, heal_medvqa, lm_eval, surgxbench
 from medfaith.tasks.heal import adapter
-from tests.support.tasks.evaluating import ANSWERS, by_filter
+from tests.support.tasks.evaluating import ANSWERS, by_filter, evaluate, load
+from tests.support.tasks.server_scene import serving
 
 PRESENCE, LIMIT = "medfaith_contrabench_chexpert_presence", 18
 CLOSED, OPEN, VPT = (f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", "vpt"))
@@ -66,7 +69,7 @@ def run_task(arguments: dict[str, Any], outputs: Any, folder: Path, limit: int, 
         limit: Number of rows.
         **options: Further options of Inspect's `eval`.
     """
-    options = {"display": "none", "log_images": False, "max_samples": 1} | options
+    options = {"display": "none", "score_display": False, "log_images": False, "max_samples": 1} | options
     model = get_model("mockllm/model", custom_outputs=outputs)
     (log,) = run(lm_eval(**arguments), model=model, limit=limit, log_dir=str(folder), **options)
     return log
@@ -97,6 +100,7 @@ def test_the_figures_are_lm_evals(name, filter, evaluated, places):
     """The log on disk, after a round trip through JSON, has every figure and interval to the last bit."""
     scores = read_metrics(read_eval_log(evaluated(name, filter).location))
     expected = by_filter(name, *places(name), limit=LIMIT)[filter or ("none" if "heal" in name else "b0")]
+    expected |= {"n_images_missing": 0}  # the model of `by_filter` opens no image, so that the number is unknown
     assert set(scores) == set(expected)
     assert len(scores) > 5
     assert all(a == b or (math.isnan(a) and math.isnan(b)) for a, b in ((scores[m], expected[m]) for m in expected))
@@ -116,7 +120,7 @@ def test_a_samples_value_says_whether_it_is_right(name, metric, evaluated):
 
 def test_of_a_pair_yes_is_right_first_and_no_after_the_change(evaluated):
     for sample in evaluated(VPT).samples:
-        word = "yes" if sample.metadata["kind"] == "original" else "no"
+        word = "yes" if sample.metadata["doc"]["kind"] == "original" else "no"
         right = sample.output.completion.casefold().startswith(word)
         assert sample.scores["answers"].value == ("C" if right else "I")
 
@@ -138,7 +142,7 @@ def test_the_model_gets_the_images_then_the_prompt(name, arguments, tmp_path):
         *pictures, text = content
         assert options == [256 if "heal" in name else 64, 0.0, None]
         expected = task.doc_to_text(doc) if "heal" in name else prompts.b0(doc)
-        assert text.text == expected.replace("<image>", "").strip()
+        assert text.text.strip() == expected.replace("<image>", "").strip()
         doc_images = list(doc["images"])
         assert len(doc_images) == len(pictures)
         for picture, image in zip(pictures, doc_images, strict=True):
@@ -151,18 +155,9 @@ def test_images_stay_where_a_prompt_has_them(arguments):
     task = questions.load_one(*list(arguments(PRESENCE).values())[:3])
     row = next(row for row, doc in enumerate(task.test_docs()) if len(doc["images"]) == 2)
     task.config.doc_to_text = lambda doc: "First:\n<image>\nSecond:<image>"
-    user = ChatMessageUser(content="")
-    state_fields: dict[str, Any] = {
-        "model": "mockllm/model",
-        "sample_id": row,
-        "epoch": 1,
-        "input": "",
-        "messages": [user],
-    }
-    state = TaskState(**state_fields, metadata={"row": row})
-    content: Any = asyncio.run(show(task)(state, generate())).user_prompt.content  # pyright: ignore[reportArgumentType]
+    content: Any = build_content(Part(task), row)
     items = [item.text if item.type == "text" else item.type for item in content]
-    assert items == ["First:", "image", "Second:", "image"]
+    assert items == ["First:\n", "image", "\nSecond:", "image"]
 
 
 def test_a_log_without_images_holds_no_pixels_and_no_root_in_a_sample(evaluated, arguments):
@@ -221,7 +216,10 @@ def test_a_log_is_scored_again_by_another_filter(action, evaluated, places):
     scores = [
         {name: metric.value for name, metric in scorer_result.metrics.items()} for scorer_result in results.scores
     ]
-    expected = by_filter(PRESENCE, *places(PRESENCE), limit=LIMIT)
+    expected = {
+        filter_name: figures | {"n_images_missing": 0}
+        for filter_name, figures in by_filter(PRESENCE, *places(PRESENCE), limit=LIMIT).items()
+    }
     readings = [reading for reading in ("b0", "m1") if reading == "m1" or action == "append"]
     assert scores == [pytest.approx(expected[reading], rel=0, nan_ok=True) for reading in readings]
     assert expected["b0"] != expected["m1"]
@@ -241,7 +239,6 @@ def test_the_task_takes_arguments_as_a_command_gives_them(arguments, tmp_path):
 
 
 def test_the_reader_is_told_of_a_cut_answer(arguments, tmp_path, monkeypatch):
-    """Both the scorer and the metrics, which read the texts of the log again, pass `cut`."""
     cuts = []
     read_yes_no = adapter.read_yes_no
     monkeypatch.setattr(
@@ -251,6 +248,73 @@ def test_the_reader_is_told_of_a_cut_answer(arguments, tmp_path, monkeypatch):
     outputs[1].choices[0].stop_reason = "max_tokens"
     log = run_task(arguments(CLOSED), iter(outputs), tmp_path, 2)
     assert log.status == "success", log.error
-    assert cuts[0] is False
-    assert cuts.count(True) >= 2
-    assert cuts[-2:] == [False, True]
+    assert cuts == [False, True]
+
+
+def test_a_score_says_how_its_answer_was_read(evaluated, arguments, tmp_path):
+    """An empty, a cut and a filtered answer have the outcomes of medfaith-server; a filtered text is not scored."""
+    outputs = [make_output(text) for text in ("Yes.", "I cannot tell from this image.", "", "Yes", "Yes")]
+    outputs[3].choices[0].stop_reason = "content_filter"
+    outputs[4].choices[0].stop_reason = "max_tokens"
+    log = run_task(arguments(CLOSED), iter(outputs), tmp_path, 5)
+    read = [sample.scores["answers"].metadata for sample in log.samples]  # in the order of the ids
+    assert sorted((score["outcome"], score["answer_outcome"]) for score in read) == [
+        ("answered", "answered"), ("answered", "cut"), ("declined", "answered"), ("unread", "empty"),
+        ("unread", "filtered"),
+    ]  # fmt: skip
+    log = evaluated(PRESENCE)
+    outcomes = Counter(sample.scores["answers"].metadata["outcome"] for sample in log.samples)
+    assert outcomes["unread"] == pytest.approx(LIMIT * read_metrics(log)["parse_failure_rate"])
+    assert outcomes["unread"] > 0
+
+
+def answer_by_messages(messages: list[dict[str, Any]]) -> str:
+    """Answer by a hash of all messages, images included: equal figures prove equal messages."""
+    text = json.dumps(messages, sort_keys=True).replace('"detail": "auto", ', "")  # Inspect's default
+    return ANSWERS[hashlib.sha256(text.encode()).digest()[0] % len(ANSWERS)]
+
+
+HEAL, CONTRABENCH, SURGX = "medfaith_heal_vindr_", "medfaith_contrabench_", "medfaith_surgx_"
+SERVED = [  # the task of Inspect, the fixtures of its rows, a condition and its name, and tasks of lm-eval
+    (heal_medvqa, "_heal", {}, "", [CLOSED, OPEN, HEAL + "tpt", VPT]),
+    (cxr_contrabench, "", {"wording": 1}, "wording_1", [PRESENCE, CONTRABENCH + "openi_report_absence"]),
+    (cxr_contrabench, "", {"control": "none"}, "none", [PRESENCE, CONTRABENCH + "chexpert_absence"]),
+    (surgxbench, "_surgx", {"control": "blank"}, "blank", [SURGX + "instruments", SURGX + "triplets"]),
+]
+
+
+@pytest.mark.parametrize(("build", "fixture", "condition", "label", "names"), SERVED)
+def test_a_server_gives_the_figures_of_lm_eval(build, fixture, condition, label, names, request, tmp_path):
+    """The same server answers medfaith-server and Inspect. Rows, messages, readings and intervals are the same."""
+    data, roots = (request.getfixturevalue(f"phantom{fixture}_{kind}") for kind in ("build", "roots"))
+    loaded = load(names, data, roots, **condition)["tasks"]
+    ids = [row_id for task in loaded.values() for row_id in task.test_docs().with_format(None)["id"][:4]]
+    (rows := tmp_path / "rows.csv").write_text("\n".join(["id", *ids]))
+    with serving(answer_by_messages) as scene:
+        model = get_model("openai-api/local/m", base_url=scene.url, api_key="none")
+        roots = {key: str(path) for key, path in roots.items()}
+        task = build(str(data), roots, ",".join(names), rows=str(rows), **condition)
+        (log,) = run(task, model=model, log_dir=str(tmp_path), display="none", score_display=False, log_images=False)
+        assert log.status == "success", log.error
+        results = evaluate(scene.lm(), load(names, data, roots, row_ids=rows, **condition))
+    scores = read_metrics(read_eval_log(log.location))
+    for name in names:
+        expected = {
+            metric.removesuffix(",b0"): value
+            for metric, value in results[name]["scores"].items()
+            if metric.partition(",")[2] in ("", "b0") and not re.match(r"alias|name|sample_len|.*_stderr", metric)
+        }
+        mine = {metric: scores["/".join(filter(None, [name, label, metric]))] for metric in expected}
+        assert len(expected) > 5
+        assert mine == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
+
+
+def test_by_default_a_benchmark_asks_the_tasks_that_the_data_have(arguments, capsys):
+    """The build has rows of both sources, and the root of one is known."""
+    named = arguments(CLOSED)
+    task = heal_medvqa(named["data"], {"vindr_cxr": named["roots"]["vindr_cxr"]})
+    asked = [part["task"] for part in (task.metadata or {})["medfaith_parts"]]
+    assert asked == [CLOSED, OPEN, CLOSED.replace("closed", "tpt"), VPT]
+    assert capsys.readouterr().err.count("medfaith: left out: ") == 4
+    with pytest.raises(PrerequisiteError, match="mimic_cxr"):
+        heal_medvqa(named["data"], None, "medfaith_heal_mimic")

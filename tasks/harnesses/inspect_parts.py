@@ -1,0 +1,163 @@
+"""The questions of a task of Inspect: our lm-eval tasks, each under one condition, and their logged answers.
+
+A sample of Inspect holds what lm-eval's sample log holds of the same row: the document, and what each filter and
+`process_results` make of the answer. All figures are computed from that, here, by `inspect score` and by `medfaith
+report`, and equal lm-eval's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from inspect_ai.dataset import Sample
+from inspect_ai.model import Content, ContentImage, ContentText, ModelOutput
+
+from ...loaders.errors import InputError
+from .. import lm_eval_internals
+from ..models.chat_form import Encoding, build_messages, count_placeholders, encode_picture, get_turns
+from ..outcomes import ANSWERED, CUT, EMPTY, FILTERED, REFUSED, SCORED
+from . import questions
+
+DOC, READINGS, RESPONSE = "doc", "readings", "response"  # of a sample's metadata
+PARTS = "medfaith_parts"  # of the log's metadata: a description of each part
+
+
+class Part(NamedTuple):
+    """One of our lm-eval tasks under one condition.
+
+    Attributes:
+        task: The lm-eval task with its rows.
+        condition: The control, the wording, or both; "" for the image and the question's own words.
+        metadata: The control and the wording, as metadata of the task.
+    """
+
+    task: Any
+    condition: str = ""
+    metadata: Mapping[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        """The name of the task."""
+        return self.task.config.task
+
+    @property
+    def label(self) -> str:
+        """The name of the task and the condition: "medfaith_heal_vindr_closed/none"."""
+        return "/".join(filter(None, [self.name, self.condition]))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The task's settings of generation, with Inspect's names."""
+        generation = self.task.config.generation_kwargs
+        return {
+            "max_tokens": generation["max_gen_toks"],
+            "temperature": generation["temperature"],
+            "stop_seqs": generation["until"] or None,
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """Describe the part for the log, so that it can be read without rows."""
+        config = self.task.config
+        return {
+            "task": self.name,
+            "condition": self.condition,
+            "metadata": dict(self.metadata),
+            "version": config.metadata.get("version"),
+            "dataset_kwargs": _encode(config.dataset_kwargs),
+            "settings": self.settings,
+            "n": len(self.task.test_docs()),
+        }
+
+
+def build_samples(parts: Sequence[Part]) -> Iterator[Sample]:
+    """Build the samples of all parts, in the order of the rows. The images stay closed.
+
+    Args:
+        parts: The parts.
+
+    Yields:
+        The samples. Their ids are the ids of the rows, after the part if there are several.
+    """
+    for number, part in enumerate(parts):
+        prefix = f"{part.label}/" if len(parts) > 1 else ""
+        for row, doc in enumerate(part.task.test_docs()):
+            prompt = "\n".join(filter(None, questions.split_prompt(part.task, doc)))
+            place = {"task": part.name, "condition": part.condition, "part": number, "row": row}
+            metadata = {**place, DOC: _encode(doc)}
+            target = part.task.doc_to_target(doc)
+            yield Sample(id=f"{prefix}{doc['id']}", input=prompt, target=target, metadata=metadata)
+
+
+def build_content(part: Part, row: int) -> str | list[Content]:
+    """Build the message of a row, as `medfaith-server` sends it: each image at its placeholder in the prompt.
+
+    Args:
+        part: The part.
+        row: Number of the row.
+
+    Returns:
+        A plain text for a row without images.
+
+    Raises:
+        InputError: The prompt has another number of placeholders than the row has images.
+        ImageError: An image cannot be opened.
+    """
+    doc = part.task.test_docs()[row]
+    turns, images = get_turns(part.task.doc_to_text(doc)), doc["images"][:]
+    if (n_named := count_placeholders(turns)) != len(images):
+        problem = f"the prompt has {n_named} image placeholders for {len(images)} images"
+        raise InputError(f"task {part.name!r}", problem, row=doc["id"])
+    (message,) = build_messages(turns, [encode_picture(image, Encoding()).url for image in images])
+    content = message["content"]
+    if isinstance(content, str):
+        return content
+    return [
+        ContentText(text=piece["text"]) if piece["type"] == "text" else ContentImage(image=piece["image_url"]["url"])
+        for piece in content
+    ]
+
+
+def read_answer(part: Part, row: int, output: ModelOutput) -> dict[str, Any]:
+    """Read an answer with all filters of the task, as lm-eval does.
+
+    Args:
+        part: The part.
+        row: Number of the row.
+        output: The model's output.
+
+    Returns:
+        The document, with the outcome of the request; the text to score; and each filter's readings.
+    """
+    outcome = find_outcome(output)
+    response = output.completion if outcome in SCORED else ""
+    part.task.test_docs()[row]["images"].tell_outcome(outcome)
+    doc, config = part.task.test_docs()[row], part.task.config  # read again: its columns hold the outcome now
+    readings = {}
+    for name in questions.get_filters(config):
+        filtered = questions.read(config, doc, response, name)
+        readings[name] = {"filtered": filtered, "values": _encode(config.process_results(dict(doc), [filtered]))}
+    return {DOC: _encode(doc), RESPONSE: response, READINGS: readings}
+
+
+def find_outcome(output: ModelOutput) -> str:
+    """Find the outcome of a request, by the same rule as for `medfaith-server`.
+
+    Args:
+        output: The model's output.
+
+    Returns:
+        One of `outcomes.OUTCOMES`.
+    """
+    content = output.message.content if output.choices else ""
+    if not isinstance(content, str) and any(isinstance(piece, ContentText) and piece.refusal for piece in content):
+        return REFUSED
+    ends = {"max_tokens": CUT, "model_length": CUT, "content_filter": FILTERED}
+    stop_reason = output.stop_reason if output.choices else ""
+    return ends.get(stop_reason, ANSWERED if output.completion.strip() else EMPTY)
+
+
+def _encode(value: Any) -> Any:
+    """Encode a value as lm-eval's sample log does, without pixels and masks."""
+    return json.loads(json.dumps(dict(value), default=lm_eval_internals.encode_value))
