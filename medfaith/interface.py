@@ -329,7 +329,7 @@ def report(  # noqa: PLR0913 (one for each option of `medfaith report`)
     """Collect the papers' tables from sample logs of one model or of many, as `medfaith report` does.
 
     Args:
-        results: Folders or files that `evaluate`, `audit` or lm-eval wrote.
+        results: Folders or files that `evaluate`, `audit`, lm-eval or Inspect wrote.
         out: Folder for report.md, each table as CSV and LaTeX, and figures; by default nothing is saved.
         html: File for the report as one page; by default none.
         rows: CSV file that names the rows that count in its column id.
@@ -348,6 +348,7 @@ def report(  # noqa: PLR0913 (one for each option of `medfaith report`)
         InputError: A log cannot be read, or `out` holds other files.
         MedfaithError: `with_images` without `data`, or without a place to write to.
     """
+    from medfaith.logs.inspect_logs import converted_logs
     from medfaith.reporting.benchmark import ReportSources
     from medfaith.reporting.page.pictures import Pixels
     from medfaith.reporting.write import make_report
@@ -359,15 +360,16 @@ def report(  # noqa: PLR0913 (one for each option of `medfaith report`)
             action = "give data=, and out= or html="
             raise MedfaithError(f"with_images needs the rows, and a folder or a page\n  what to do: {action}")
         pixels = Pixels(str(data), _resolve_roots(roots), None if heatmaps is None else Path(heatmaps), max_cases)
-    return make_report(
-        [Path(path) for path in paths],
-        None if out is None else Path(out),
-        ReportSources([Path(path) for path in annotations], None if data is None else str(data)),
-        html=None if html is None else Path(html),
-        pixels=pixels,
-        compared=compare,
-        rows=None if rows is None else Path(rows),
-    )
+    with converted_logs([Path(path) for path in paths]) as converted:
+        return make_report(
+            converted,
+            None if out is None else Path(out),
+            ReportSources([Path(path) for path in annotations], None if data is None else str(data)),
+            html=None if html is None else Path(html),
+            pixels=pixels,
+            compared=compare,
+            rows=None if rows is None else Path(rows),
+        )
 
 
 def _resolve_roots(roots: Roots | None) -> dict[str, Path]:

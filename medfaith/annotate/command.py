@@ -133,14 +133,16 @@ def _sort_errors(arguments: argparse.Namespace) -> int:
     from medfaith.annotate import local_server
     from medfaith.annotate.answers import open_answers
     from medfaith.annotate.errors import JUDGED, ErrorSession, failures, render_pictures
+    from medfaith.logs.inspect_logs import converted_logs
     from medfaith.reporting.page.cases import collect_cases
     from medfaith.reporting.results import read_results
 
     local_server.require_gradio()
     from medfaith.annotate.errors_page import build as build_page
 
-    runs = read_results(arguments.runs).runs
-    sampled = failures(collect_cases(runs, most=sys.maxsize).cases, arguments.cases, arguments.seed)
+    with converted_logs(arguments.runs) as converted:
+        runs = read_results(converted).runs
+        sampled = failures(collect_cases(runs, most=sys.maxsize).cases, arguments.cases, arguments.seed)
     if not sampled:
         raise MedfaithError(
             f"no answer of {' or '.join(JUDGED)} failed in these runs\n"

@@ -32,7 +32,8 @@ def add_jobs(jobs: Any) -> None:
     )
     job.add_argument(
         "runs", type=Path, nargs="+", metavar="RUN",
-        help="folder, results file or sample log of one model; all other runs are compared with the first one",
+        help="folder, results file, sample log or log of Inspect of one model; all other runs are compared with the "
+        "first one",
     )  # fmt: skip
     job.add_argument(
         "--common", action="store_true",

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from medfaith.loaders.errors import InputError
+from medfaith.logs.inspect_logs import converted_logs
 from medfaith.reporting.answers import Answers
 from medfaith.reporting.results import read_results
 
@@ -50,7 +51,7 @@ class Pair(NamedTuple):
 
 
 def read_side(path: Path, rows: Path | None = None) -> Side:
-    """Read the answers in a folder, results file or sample log.
+    """Read the answers in a folder, results file, sample log or log of Inspect.
 
     Args:
         path: The folder or file.
@@ -62,7 +63,8 @@ def read_side(path: Path, rows: Path | None = None) -> Side:
     Raises:
         InputError: The runs are of several models, or hold a task twice; see also `results.read_results`.
     """
-    results = read_results([path], rows)
+    with converted_logs([path]) as converted:
+        results = read_results(converted, rows)
     answers, notes = results.collect_answers()
     if not answers:
         raise InputError(path, "holds no run that can be compared", expected="a task in which more is better")

@@ -141,6 +141,18 @@ def find_sample_files(paths: Sequence[Path]) -> tuple[list[SampleFile], list[str
     ], notes
 
 
+def is_lm_evals(path: Path) -> bool:
+    """Return whether a file has the name of a results file or a sample log.
+
+    Args:
+        path: The file.
+
+    Returns:
+        True for a name that lm-eval gives.
+    """
+    return bool(_RESULTS.fullmatch(path.name) or _SAMPLES.fullmatch(path.name))
+
+
 def safe_name(name: str) -> str:
     """Turn a name or path of a model into one part of a path.
 
@@ -177,10 +189,10 @@ def _list_files(path: Path) -> set[Path]:
     path = Path(path)
     if path.is_dir():
         files = {file for file in path.rglob("*.json*") if file.is_file() and not is_partial(file.relative_to(path))}
-        return {file.resolve() for file in files if _RESULTS.fullmatch(file.name) or _SAMPLES.fullmatch(file.name)}
+        return {file.resolve() for file in files if is_lm_evals(file)}
     if not path.is_file():
         raise InputError(path, "there is no such file or folder", expected=f"a folder that holds {_EXPECTED}")
-    if not (_RESULTS.fullmatch(path.name) or _SAMPLES.fullmatch(path.name)):
+    if not is_lm_evals(path):
         raise InputError(path, "not the name of a file that lm-eval writes", expected=_EXPECTED)
     return {path.resolve()}
 

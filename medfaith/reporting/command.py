@@ -33,7 +33,7 @@ def add_jobs(jobs: Any) -> None:
     )
     job.add_argument(
         "results", type=Path, nargs="+", metavar="RESULTS",
-        help="folders or files that lm_eval wrote, of one model or of many",
+        help="folders or files that lm_eval wrote, or logs of Inspect, of one model or of many",
     )  # fmt: skip
     job.add_argument(
         "--out", type=Path, metavar="DIR",
@@ -99,6 +99,13 @@ def add_jobs(jobs: Any) -> None:
 
 
 def _run_report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
+    from medfaith.logs.inspect_logs import converted_logs
+
+    with converted_logs(arguments.results) as results:
+        return _report(arguments, results)
+
+
+def _report(arguments: argparse.Namespace, results: Sequence[Path]) -> int:
     from .benchmark import ReportSources
     from .page.audits import audits
     from .summary import Tail, summary
@@ -109,7 +116,7 @@ def _run_report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     extractor_model, sheet = extractor.from_options(arguments), _read_sheet(arguments)
     sources = ReportSources(arguments.annotations, arguments.data, sheet, extractor_model)
     report = make_report(
-        arguments.results,
+        results,
         arguments.out,
         sources,
         html=arguments.html,
@@ -127,8 +134,8 @@ def _run_report(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     if arguments.markdown:
         print(report.markdown(), end="")
         return 0
-    audited = audits(arguments.results)
-    folders = [path for path in arguments.results if (path / "audit.csv").is_file()]
+    audited = audits(results)
+    folders = [path for path in results if (path / "audit.csv").is_file()]
     tail = Tail(saved, _list_next_commands(arguments, bool(audited.verdicts)))
     print(summary(report.results, notes, tail, audited, folders), end="")
     return 0

@@ -21,7 +21,8 @@ from ..outcomes import ANSWERED, CUT, EMPTY, FILTERED, REFUSED, SCORED
 from . import questions
 
 DOC, READINGS, RESPONSE = "doc", "readings", "response"  # of a sample's metadata
-PARTS = "medfaith_parts"  # of the log's metadata: a description of each part
+# Of the log's metadata: a description of each part, and the plan of an audit.
+PARTS, AUDIT = "medfaith_parts", "medfaith_audit"
 
 
 class Part(NamedTuple):
@@ -67,6 +68,7 @@ class Part(NamedTuple):
             "version": config.metadata.get("version"),
             "dataset_kwargs": _encode(config.dataset_kwargs),
             "settings": self.settings,
+            "filters": [*questions.get_filters(config)],
             "n": len(self.task.test_docs()),
         }
 

@@ -234,6 +234,9 @@ class Questions:
 
         Args:
             part: The part.
+
+        Returns:
+            Name -> value.
         """
         return {name: value for name, value in part.settings.items() if name not in self._common}
 
