@@ -10,6 +10,8 @@ from pathlib import Path
 from medfaith.lm_eval_options import model_named
 from medfaith.loaders.errors import InputError, MedfaithError
 
+LOGS = (".eval", ".json")  # endings of Inspect's logs
+
 
 def add_options(job: argparse.ArgumentParser) -> None:
     """Add the options of files of requests to a job.
@@ -33,12 +35,25 @@ def add_options(job: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--answers", type=Path, nargs="+", metavar="FILE",
-        help="files of answers that the engine wrote, in any order (default: ask the model)",
+        help="files of answers that the engine wrote, in any order; medfaith audit also takes one log of inspect eval "
+        "medfaith/audit, and then only --margin, --also and --out (default: ask the model)",
     )  # fmt: skip
     group.add_argument(
         "--write-missing", type=Path, metavar="FILE",
         help="with --answers: only write the requests that have no answer yet (default: score the answers)",
     )  # fmt: skip
+
+
+def names_log(arguments: argparse.Namespace) -> bool:
+    """Return whether --answers names a log of Inspect, whose rows and controls are chosen already.
+
+    Args:
+        arguments: The arguments of the command.
+
+    Returns:
+        True for one file that ends in .eval or .json, as Inspect's logs do.
+    """
+    return len(arguments.answers or ()) == 1 and arguments.answers[0].suffix in LOGS
 
 
 def writes_requests(arguments: argparse.Namespace) -> bool:

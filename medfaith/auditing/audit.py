@@ -16,8 +16,8 @@ from medfaith.tasks.controls import BLIND, split_dose
 from medfaith.tasks.wordings import benchmarks, count_wordings
 
 from . import CONTROLS, OTHER, RULES, TASKS, THOROUGH, Rule, find_store
-from .edit_detection import detect_edits
-from .figures import read_audit
+from .edit_detection import Detection, detect_edits
+from .figures import Audited, read_audit
 from .plan import ROWS, Task, plan
 from .run import RECORD, ask, list_wording_names, name_of
 from .verdicts import Judged, judge
@@ -99,10 +99,29 @@ def plan_audit(request: Request, model_type: str, metadata: Mapping[str, Any]) -
             `plan.plan`.
         MedfaithError: Controls and `thorough`, or more wordings than there are.
     """
-    _check_values(request)
-    conditions = _list_conditions(request)
     require_own(request.out, RECORD)
     makes_heatmaps = find_store(request.out, model_type) is not None
+    return plan_questions(request, metadata, makes_heatmaps=makes_heatmaps, looks=model_type not in BASELINES)
+
+
+def plan_questions(request: Request, metadata: Mapping[str, Any], *, makes_heatmaps: bool, looks: bool) -> Plan:
+    """Choose the tasks, rows and conditions for a kind of model, whatever the folder `out` holds.
+
+    Args:
+        request: The request.
+        metadata: Metadata of the tasks.
+        makes_heatmaps: Whether the model makes heatmaps, which some benchmarks need.
+        looks: Whether the model needs images.
+
+    Returns:
+        The plan.
+
+    Raises:
+        InputError: As `plan_audit`.
+        MedfaithError: As `plan_audit`.
+    """
+    _check_values(request)
+    conditions = _list_conditions(request)
     names = request.benchmarks or [
         name for name, benchmark in BENCHMARKS.items() if makes_heatmaps or not benchmark.needs_heatmaps
     ]
@@ -111,7 +130,7 @@ def plan_audit(request: Request, model_type: str, metadata: Mapping[str, Any]) -
         metadata,
         request.limit,
         explicit=request.benchmarks is not None,
-        looks=model_type not in BASELINES,
+        looks=looks,
         has_other=request.rule != 1 and OTHER in conditions,
     )
     return Plan(tasks, conditions, notes)
@@ -161,10 +180,33 @@ def run_audit(request: Request, audit_plan: Plan, model: Model, metadata: Mappin
     out, tasks, conditions = request.out, audit_plan.tasks, audit_plan.conditions
     other_audits = read_others(request.also, tasks, request.margin, request.rule)
     ask({name_of(model): model}, tasks, conditions, metadata, out, rule=request.rule)
-    audits = read_audit(out, [name_of(model)], tasks, request.margin, request.rule)
-    judged = judge(audits, request.margin)
     is_detected = request.thorough and request.rule != 1
     detections = detect_edits(tasks, conditions, {**metadata, "row_ids": str(out / ROWS)}, out) if is_detected else {}
+    return judge_answers(request, audit_plan, name_of(model), other_audits, detections)
+
+
+def judge_answers(
+    request: Request,
+    audit_plan: Plan,
+    model_folder: str,
+    other_audits: Sequence[Audited] = (),
+    detections: Mapping[str, Mapping[str, Detection]] | None = None,
+) -> Result:
+    """Judge the answers in the folder of an audit, and write all files of the audit.
+
+    Args:
+        request: The request.
+        audit_plan: Its plan.
+        model_folder: Folder of the model's logs.
+        other_audits: Audits of other models, for blind_clean.csv.
+        detections: How well a classifier detects each edit.
+
+    Returns:
+        The result.
+    """
+    out, tasks, conditions = request.out, audit_plan.tasks, audit_plan.conditions
+    audits = read_audit(out, [model_folder], tasks, request.margin, request.rule)
+    judged = judge(audits, request.margin)
     write_tables(out, judged, request.margin, detections)
     report = collect([out], controls=False)
     write_page(out / "report.html", report, [out])

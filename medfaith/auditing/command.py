@@ -87,7 +87,34 @@ def add_jobs(jobs: Any) -> None:
     job.set_defaults(job=_audit, passes_on=True)
 
 
+def _judge_log(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> int:
+    choosing = (
+        "data",
+        "root",
+        "rows",
+        "benchmarks",
+        "controls",
+        "thorough",
+        "wordings",
+        "limit",
+        "dry_run",
+        "write_requests",
+        "write_missing",
+    )
+    options = [f"--{name.replace('_', '-')}" for name in choosing if getattr(arguments, name)]
+    if further := [*options, *lm_eval_arguments]:
+        action = "leave it out; the options of inspect eval medfaith/audit choose the model, the rows and the controls"
+        raise MedfaithError(f"{further[0]}: --answers judges answers that a model gave\n  what to do: {action}")
+    from .logged_audit import judge_log
+
+    request, result = judge_log(arguments.answers[0], arguments.out, arguments.margin / 100, arguments.also)
+    _print_result(request, result)
+    return 0
+
+
 def _audit(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> int:
+    if batch.names_log(arguments):
+        return _judge_log(arguments, lm_eval_arguments)
     if any(argument.split("=", 1)[0] == "--shard" for argument in lm_eval_arguments):
         action = "let several machines serve the model (medfaith-server), or use medfaith eval --shard with --control"
         raise MedfaithError(

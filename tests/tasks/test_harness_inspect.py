@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import functools
-import hashlib
 import io
 import itertools
-import json
 import math
 import os
 import re
@@ -32,7 +30,7 @@ from medfaith.tasks.harnesses.inspect_score import answers
 from medfaith.tasks.harnesses.inspect_task import cxr_contrabench, heal_medvqa, lm_eval, surgxbench
 from medfaith.tasks.heal import adapter
 from tests.support.tasks.evaluating import ANSWERS, by_filter, evaluate, load
-from tests.support.tasks.server_scene import serving
+from tests.support.tasks.server_scene import answer_by_messages, serving
 
 PRESENCE, LIMIT = "medfaith_contrabench_chexpert_presence", 18
 CLOSED, OPEN, VPT = (f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", "vpt"))
@@ -268,15 +266,10 @@ def test_a_score_says_how_its_answer_was_read(evaluated, arguments, tmp_path):
     assert outcomes["unread"] > 0
 
 
-def answer_by_messages(messages: list[dict[str, Any]]) -> str:
-    """Answer by a hash of all messages, images included: equal figures prove equal messages."""
-    text = json.dumps(messages, sort_keys=True).replace('"detail": "auto", ', "")  # Inspect's default
-    return ANSWERS[hashlib.sha256(text.encode()).digest()[0] % len(ANSWERS)]
-
-
 HEAL, CONTRABENCH, SURGX = "medfaith_heal_vindr_", "medfaith_contrabench_", "medfaith_surgx_"
 SERVED = [  # the task of Inspect, the fixtures of its rows, a condition and its name, and tasks of lm-eval
     (heal_medvqa, "_heal", {}, "", [CLOSED, OPEN, HEAL + "tpt", VPT]),
+    (heal_medvqa, "_heal", {"control": "flipped"}, "flipped", [CLOSED, "medfaith_heal_mimic_closed"]),
     (cxr_contrabench, "", {"wording": 1}, "wording_1", [PRESENCE, CONTRABENCH + "openi_report_absence"]),
     (cxr_contrabench, "", {"control": "none"}, "none", [PRESENCE, CONTRABENCH + "chexpert_absence"]),
     (surgxbench, "_surgx", {"control": "blank"}, "blank", [SURGX + "instruments", SURGX + "triplets"]),

@@ -1,0 +1,113 @@
+"""An audit by Inspect: the task `medfaith/audit` asks all questions, and `medfaith audit --answers LOG` judges its log.
+
+inspect eval medfaith/audit -T data=medfaith-data -T roots=vindr_cxr=/data/vindr-cxr -T limit=500 \
+        --model MODEL --no-log-images
+medfaith audit --answers LOG.eval --out audit
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from inspect_ai import task
+
+from medfaith import eval as evaluation
+from medfaith.loaders.atomic import scratch_folder
+from medfaith.loaders.errors import MedfaithError
+from medfaith.tasks.controls import UnsupportedControlError
+from medfaith.tasks.harnesses import questions
+from medfaith.tasks.harnesses.inspect_parts import AUDIT, Part
+from medfaith.tasks.harnesses.inspect_score import stop
+from medfaith.tasks.harnesses.inspect_task import build_task
+from medfaith.tasks.run import load_tasks
+from medfaith.tasks.wordings import UnsupportedWordingError
+
+from . import RULES, Rule
+from .audit import Plan, Request, plan_questions
+from .plan import write_rows
+from .run import get_condition_metadata
+
+Words = str | list[str] | None
+
+
+@task
+def audit(  # noqa: PLR0913 (what -T names)
+    data: str,
+    roots: Any = None,
+    benchmarks: Words = None,
+    controls: Words = None,
+    thorough: bool = False,
+    wordings: int = 0,
+    rule: Rule = RULES[-1],
+    limit: int | None = None,
+    rows: str | None = None,
+    images: str = "all",
+    skip_missing_images: bool = False,
+):
+    """Build the task of an audit: the same rows with the image and under each control, in each wording.
+
+    Args:
+        data: The folder that `medfaith build` wrote, or a Hub organisation.
+        roots: The folder with each source's images: one or several source=path (a=PATH,b=PATH), or a mapping.
+        benchmarks: Benchmarks to ask; by default all that have rows in `data`.
+        controls: Controls under which to ask; by default those of the rule.
+        thorough: Whether to ask under all controls that the verdicts or the tables can use.
+        wordings: Number of paraphrases of each question.
+        rule: Version of the rule for the verdict.
+        limit: Number of rows of each task, in which each right answer and finding keeps its share; by default all.
+        rows: CSV file that names the rows to ask in its column id.
+        images: "first" to show one image of each study of CXR-ContraBench.
+        skip_missing_images: Whether to omit rows with a missing or broken image instead of stopping.
+    """
+    try:
+        request = Request(
+            Path(), _split(benchmarks), _split(controls), thorough, wordings, rule, limit,
+        )  # fmt: skip
+        options = {"data": str(data), "rows": rows, "images": images, "skip_missing_images": skip_missing_images}
+        roots_by_source = {source: str(path) for source, path in questions.resolve_roots(roots).items()}
+        metadata = evaluation.collect_metadata(options, roots_by_source, "inspect eval medfaith/audit")
+        audit_plan = plan_questions(request, metadata, makes_heatmaps=False, looks=True)
+        _print_notes(audit_plan.notes)
+        record = {
+            "rule": rule,
+            "thorough": thorough,
+            "wordings": wordings,
+            "conditions": list(audit_plan.conditions),
+            "tasks": [planned._asdict() for planned in audit_plan.tasks],
+            "asked": {name: metadata[name] for name in ("images", "skip_missing_images") if name in metadata},
+        }
+        return build_task("audit", _load_parts(audit_plan, metadata), **{AUDIT: record})
+    except MedfaithError as error:
+        raise stop(error) from None
+
+
+def _split(words: Words) -> list[str] | None:
+    return words.split(",") if isinstance(words, str) else words
+
+
+def _load_parts(audit_plan: Plan, metadata: dict[str, Any]) -> list[Part]:
+    """Load each task under each condition that its rows support."""
+    parts, described = [], {name: metadata[name] for name in ("builds", "command")}
+    with scratch_folder() as folder:
+        row_ids = str(write_rows(folder, audit_plan.tasks))
+        for planned in audit_plan.tasks:
+            for condition in (None, *audit_plan.conditions):
+                asked = get_condition_metadata(condition)
+                try:
+                    with contextlib.redirect_stderr(io.StringIO()):  # counts of rows are in the tables of the audit
+                        loaded = load_tasks(planned.name, {**metadata, **asked, "row_ids": row_ids})
+                except (UnsupportedControlError, UnsupportedWordingError) as error:
+                    _print_notes([f"{planned.name}, {condition}: {error.found}"])
+                else:
+                    parts.append(Part(loaded["tasks"][planned.name], condition or "", {**described, **asked}))
+    return parts
+
+
+def _print_notes(notes: Sequence[str]) -> None:
+    for note in notes:
+        print(f"medfaith: {note}", file=sys.stderr)
