@@ -89,18 +89,9 @@ def add_jobs(jobs: Any) -> None:
 
 def _judge_log(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> int:
     choosing = (
-        "data",
-        "root",
-        "rows",
-        "benchmarks",
-        "controls",
-        "thorough",
-        "wordings",
-        "limit",
-        "dry_run",
-        "write_requests",
+        "data", "root", "rows", "benchmarks", "controls", "thorough", "wordings", "limit", "dry_run", "write_requests",
         "write_missing",
-    )
+    )  # fmt: skip
     options = [f"--{name.replace('_', '-')}" for name in choosing if getattr(arguments, name)]
     if further := [*options, *lm_eval_arguments]:
         action = "leave it out; the options of inspect eval medfaith/audit choose the model, the rows and the controls"
