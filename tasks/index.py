@@ -42,11 +42,8 @@ def chosen(names: str | Sequence[str], own_tasks: Path | None = None) -> list[Ta
         MedfaithError: A name is unknown, and close to the name of a task of this package.
     """
     index = task_index(own_tasks)
-    requested = (
-        names.split(",") if isinstance(names, str) else [word for name in names for word in str(name).split(",")]
-    )
     tasks: dict[str, Task] = {}
-    for name in (name.strip() for name in requested):
+    for name in _split_names(names):
         matches = fnmatch.filter(index, name)
         close = difflib.get_close_matches(name, index, n=3, cutoff=0.7)  # lm-eval's own names are further away
         if not matches and (close or "medfaith" in name) and not Path(name).exists():
@@ -54,6 +51,40 @@ def chosen(names: str | Sequence[str], own_tasks: Path | None = None) -> list[Ta
             raise MedfaithError(f"--tasks {name}: there is no such task\n  what to do: {nearest}medfaith tasks --list")
         tasks |= {task.name: task for match in matches for task in iterate_tasks(match, index)}
     return list(tasks.values())
+
+
+def drop_repeats(names: str | Sequence[str], own_tasks: Path | None = None) -> list[str]:
+    """Replace patterns by names, and leave out what another name covers: lm-eval refuses a task that is named twice.
+
+    Args:
+        names: As in `chosen`.
+        own_tasks: As in `chosen`.
+
+    Returns:
+        The names of groups and tasks, so that each task is covered once; files and lm-eval's own tasks stay.
+
+    Raises:
+        MedfaithError: Two groups share some of their tasks, but not all.
+    """
+    index, kept = task_index(own_tasks), dict[str, set[str]]()
+    requested = _split_names(names)
+    matches = dict.fromkeys(match for name in requested for match in fnmatch.filter(index, name))
+    covers = {match: {task.name for task in iterate_tasks(match, index)} for match in matches}
+    for name in sorted(covers, key=lambda match: -len(covers[match])):
+        covered = set[str]().union(*kept.values())
+        if covers[name] <= covered:
+            continue
+        if shared := covers[name] & covered:
+            problem = f"--tasks {name}: shares {min(shared)} with another group that is named"
+            raise MedfaithError(f"{problem}\n  what to do: name one of the two groups, or single tasks")
+        kept[name] = covers[name]
+    others = [name for name in requested if not fnmatch.filter(index, name)]
+    return [*(match for match in matches if match in kept), *others]
+
+
+def _split_names(names: str | Sequence[str]) -> list[str]:
+    words = names.split(",") if isinstance(names, str) else [word for name in names for word in str(name).split(",")]
+    return [word.strip() for word in words]
 
 
 def task_index(own_tasks: Path | None = None) -> Mapping[str, Any]:

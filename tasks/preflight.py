@@ -55,6 +55,9 @@ def check(config: Any, metadata: Mapping[str, Any], own_tasks: Path | None = Non
     if kind.loads:
         check_model(config, model_args)
     tasks = chosen(config.tasks, own_tasks)  # the imports from here on take seconds
+    if tasks and config.num_fewshot:
+        action = "leave it out; the groups medfaith_contrabench_3shot and _3shot_images ask with the paper's examples"
+        raise MedfaithError(f"--num_fewshot {config.num_fewshot}: medfaith's tasks ignore it\n  what to do: {action}")
     if not kind.scores:
         _check_scores(config.model, tasks)
     _check_rows(config.model, kind, model_args, tasks, metadata)

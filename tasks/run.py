@@ -21,7 +21,7 @@ from ..loaders.progress import Progress
 from ..loaders.secrets import mask_arguments
 from . import BASELINES, EXPLAINED, LOOKING, include_path, lm_eval_internals, preflight, register_models, shard_marker
 from .controls import needs_an_image
-from .index import task_index
+from .index import drop_repeats, task_index
 from .result_saving import output_folder, saved
 from .shards import Shard, asking, refuse
 
@@ -71,6 +71,7 @@ def run_lm_eval(
     if shard is not None:
         refuse(config, metadata, shard, ours=_all_ours(config.tasks))
     preflight.check(config, metadata, own_tasks)
+    options.tasks = ",".join(drop_repeats(config.tasks, own_tasks))
     try:
         with saved(config.output_path) as saved_paths, contextlib.ExitStack() as patches:
             rows = patches.enter_context(asking(shard)) if shard is not None else {}

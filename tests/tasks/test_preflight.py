@@ -18,13 +18,14 @@ from medfaith.cli import main
 from medfaith.eval import with_host
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import preflight
-from medfaith.tasks.index import chosen
+from medfaith.tasks.index import chosen, drop_repeats
 from medfaith.tasks.models.server import access as server_access
 from tests.support.builders.files import root_words
 from tests.support.chat import chat_server
 from tests.support.tasks.evaluating import load
 
 PRESENCE, OPENI = "medfaith_contrabench_chexpert_presence", "medfaith_contrabench_openi_report_absence"
+TRAINING = [f"medfaith_heal_vindr_{ask}_train" for ask in ("closed", "open", "tpt", "vpt")]
 HF = ["--model", "hf-multimodal", "--model_args"]
 CHAT = ["--model", "local-chat-completions", "--apply_chat_template", "--model_args"]
 
@@ -82,6 +83,7 @@ def refused(phantom_build, phantom_roots, model, server, monkeypatch, capsys):
         ([*CHAT, "model=x,base_url=http://127.0.0.1:9/v1"], "base_url=http://127.0.0.1:9/v1/chat/completions"),
         ([*CHAT, "model=x,base_url=http://127.0.0.1:9/v1/chat/completions"], "refused(.|\n)*start the server"),
         (["--model", "local-chat-completions", "--model_args", "model=x"], "add --apply_chat_template"),
+        (["--model", "oracle", "--num_fewshot", "2"], "ignore it(.|\n)*3shot"),
     ],
 )  # fmt: skip
 def test_options_that_cannot_work(arguments, message, refused):
@@ -111,6 +113,24 @@ def test_tasks_that_a_model_cannot_be_asked(arguments, message, refused):
     err = refused(arguments)
     assert re.search(message, err), err
     assert ("has a chat template, and" in err) == (arguments[:3] == HF)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("medfaith_heal_vindr_closed", ["medfaith_heal_vindr_closed"]),
+        ("medfaith_heal_vindr*", ["medfaith_heal_vindr", *TRAINING]),
+        (["medfaith_heal_vindr_closed,medfaith_heal_vindr", "arc_easy"], ["medfaith_heal_vindr", "arc_easy"]),
+        ("medfaith_heal_vindr_*en", ["medfaith_heal_vindr_open"]),
+    ],
+)
+def test_each_task_is_asked_once(names, expected):
+    assert sorted(drop_repeats(names)) == sorted(expected)
+
+
+def test_all_tasks_of_a_pattern_are_asked():
+    names = {task.name for task in chosen("medfaith_heal_*")}
+    assert {task.name for task in chosen(drop_repeats("medfaith_heal_*"))} == names
 
 
 def test_lm_evals_clients_are_held_to_the_terms_of_the_sources(refused, monkeypatch):
