@@ -21,9 +21,9 @@ from medfaith.loaders.atomic import scratch_folder
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.controls import UnsupportedControlError
 from medfaith.tasks.harnesses import questions
-from medfaith.tasks.harnesses.inspect_parts import AUDIT, Part
+from medfaith.tasks.harnesses.inspect_parts import AUDIT, Part, Permission
 from medfaith.tasks.harnesses.inspect_score import stop
-from medfaith.tasks.harnesses.inspect_task import build_task
+from medfaith.tasks.harnesses.inspect_task import Words, build_task, split
 from medfaith.tasks.run import load_tasks
 from medfaith.tasks.wordings import UnsupportedWordingError
 
@@ -31,8 +31,6 @@ from . import RULES, Rule
 from .audit import Plan, Request, plan_questions
 from .plan import write_rows
 from .run import get_condition_metadata
-
-Words = str | list[str] | None
 
 
 @task
@@ -48,6 +46,8 @@ def audit(  # noqa: PLR0913 (what -T names)
     rows: str | None = None,
     images: str = "all",
     skip_missing_images: bool = False,
+    send_images_to: str | None = None,
+    i_have_permission: Words = None,
 ):
     """Build the task of an audit: the same rows with the image and under each control, in each wording.
 
@@ -63,11 +63,12 @@ def audit(  # noqa: PLR0913 (what -T names)
         rows: CSV file that names the rows to ask in its column id.
         images: "first" to show one image of each study of CXR-ContraBench.
         skip_missing_images: Whether to omit rows with a missing or broken image instead of stopping.
+        send_images_to: The host or the provider of Inspect outside of your network that may get images and texts.
+        i_have_permission: Sources whose owners permit that although their terms do not.
     """
     try:
-        request = Request(
-            Path(), _split(benchmarks), _split(controls), thorough, wordings, rule, limit,
-        )  # fmt: skip
+        names = split(benchmarks) or None, split(controls) or None
+        request = Request(Path(), *names, thorough, wordings, rule, limit)
         options = {"data": str(data), "rows": rows, "images": images, "skip_missing_images": skip_missing_images}
         roots_by_source = {source: str(path) for source, path in questions.resolve_roots(roots).items()}
         metadata = evaluation.collect_metadata(options, roots_by_source, "inspect eval medfaith/audit")
@@ -81,13 +82,10 @@ def audit(  # noqa: PLR0913 (what -T names)
             "tasks": [planned._asdict() for planned in audit_plan.tasks],
             "asked": {name: metadata[name] for name in ("images", "skip_missing_images") if name in metadata},
         }
-        return build_task("audit", _load_parts(audit_plan, metadata), **{AUDIT: record})
+        permission = Permission(send_images_to, split(i_have_permission))
+        return build_task("audit", _load_parts(audit_plan, metadata), permission, metadata={AUDIT: record})
     except MedfaithError as error:
         raise stop(error) from None
-
-
-def _split(words: Words) -> list[str] | None:
-    return words.split(",") if isinstance(words, str) else words
 
 
 def _load_parts(audit_plan: Plan, metadata: dict[str, Any]) -> list[Part]:

@@ -7,22 +7,26 @@ report`, and equal lm-eval's.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from inspect_ai.dataset import Sample
-from inspect_ai.model import Content, ContentImage, ContentText, ModelOutput
+from inspect_ai.model import Content, ContentImage, ContentText, Model, ModelName, ModelOutput
 
 from ...loaders.errors import InputError
 from .. import lm_eval_internals
 from ..models.chat_form import Encoding, build_messages, count_placeholders, encode_picture, get_turns
+from ..models.server import access
 from ..outcomes import ANSWERED, CUT, EMPTY, FILTERED, REFUSED, SCORED
 from . import questions
 
 DOC, READINGS, RESPONSE = "doc", "readings", "response"  # of a sample's metadata
 # Of the log's metadata: a description of each part, and the plan of an audit.
 PARTS, AUDIT = "medfaith_parts", "medfaith_audit"
+# Providers that load the model on this machine, or start a server there.
+LOCAL = ("mockllm", "none", "hf", "vllm", "sglang", "transformer_lens", "nnterp", "ollama", "llama-cpp-python")
 
 
 class Part(NamedTuple):
@@ -71,6 +75,51 @@ class Part(NamedTuple):
             "filters": [*questions.get_filters(config)],
             "n": len(self.task.test_docs()),
         }
+
+
+class Permission(NamedTuple):
+    """The permission to send images and texts out of the user's network, as for `medfaith-server`.
+
+    Attributes:
+        host: The host or the provider of Inspect that the user named, or None.
+        sources: Sources whose owners permit it although their terms do not.
+    """
+
+    host: str | None = None
+    sources: Sequence[str] = ()
+
+    def check(self, model: Model, part: Part, row: int) -> None:
+        """Check whether a row may go to a model.
+
+        Args:
+            model: The model.
+            part: The part.
+            row: Number of the row.
+
+        Raises:
+            InputError: The model belongs to a third party that the user did not name, or a source's terms forbid it.
+        """
+        third_party = find_third_party(ModelName(model).api, model.api.base_url)
+        access.check_named(third_party, self.host)
+        if third_party:
+            access.check_licences(part.task.test_docs()[row]["images"].sources, third_party, self.sources)
+
+
+@functools.cache
+def find_third_party(provider: str, url: str | None) -> str | None:
+    """Find who gets the requests of a model outside of the user's network.
+
+    Args:
+        provider: Inspect's name of the provider.
+        url: URL of its server, if it has one.
+
+    Returns:
+        The host, or the provider without URL; None for a model on the user's machines.
+    """
+    if url:
+        host = access.parse_host(url)
+        return host if access.is_third_party(host) else None
+    return None if provider in LOCAL else provider
 
 
 def build_samples(parts: Sequence[Part]) -> Iterator[Sample]:

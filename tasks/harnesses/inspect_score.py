@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from .inspect_parts import DOC, READINGS, RESPONSE
 OPTIONS = {
     "--root ": "-T roots=",
     "--skip-missing-images": "-T skip_missing_images=true",
+    "--send-images-to ": "-T send_images_to=",
+    "--i-have-permission ": "-T i_have_permission=",
 }  # option of our commands -> option of Inspect
 
 
@@ -136,7 +139,7 @@ def stop(error: MedfaithError) -> Exception:
     from inspect_ai._util.error import PrerequisiteError
     from rich.markup import escape  # Inspect prints by rich, which takes [words] for styles
 
-    text = str(error)
+    text = re.sub(r" \(plain lm_eval: .*?\)", "", str(error))
     for our_option, inspect_option in OPTIONS.items():
         text = text.replace(our_option, inspect_option)
     return PrerequisiteError(escape(f"medfaith: {text}"))

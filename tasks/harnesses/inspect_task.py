@@ -13,19 +13,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset
-from inspect_ai.model import GenerateConfig
+from inspect_ai.model import GenerateConfig, get_model
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from ...loaders.errors import InputError, MedfaithError, MissingSourceError
 from . import questions
-from .inspect_parts import PARTS, Part, build_content, build_samples, read_answer
+from .inspect_parts import PARTS, Part, Permission, build_content, build_samples, read_answer
 from .inspect_score import answers, stop
 
-Tasks = str | list[str] | None
+Words = str | list[str] | None
 
 
 @task
@@ -39,6 +40,8 @@ def lm_eval(  # noqa: PLR0913 (what -T names)
     wording: int = 0,
     rows: str | None = None,
     images: str = "all",
+    send_images_to: str | None = None,
+    i_have_permission: Words = None,
 ):
     """Build the task of one of our lm-eval tasks.
 
@@ -52,10 +55,13 @@ def lm_eval(  # noqa: PLR0913 (what -T names)
         wording: Number of a paraphrase of each question (`medfaith tasks --wordings`).
         rows: CSV file that names the rows to ask in its column id.
         images: "first" to show one image of each study of CXR-ContraBench.
+        send_images_to: The host or the provider of Inspect outside of your network that may get images and texts.
+        i_have_permission: Sources whose owners permit that although their terms do not.
     """
+    permission = Permission(send_images_to, split(i_have_permission))
     return _build_task(
-        name, [name], data, roots, filter, skip_missing_images=skip_missing_images, control=control, wording=wording,
-        row_ids=rows, images=images,
+        name, [name], data, roots, filter, permission, skip_missing_images=skip_missing_images, control=control,
+        wording=wording, row_ids=rows, images=images,
     )  # fmt: skip
 
 
@@ -63,27 +69,32 @@ def lm_eval(  # noqa: PLR0913 (what -T names)
 def heal_medvqa(  # noqa: PLR0913 (what -T names)
     data: str,
     roots: Any = None,
-    tasks: Tasks = None,
+    tasks: Words = None,
     filter: str | None = None,
     skip_missing_images: bool = False,
     control: str | None = None,
     wording: int = 0,
     rows: str | None = None,
+    send_images_to: str | None = None,
+    i_have_permission: Words = None,
 ):
     """Build the task of HEAL-MedVQA.
 
     Args:
         data: As in `lm_eval`.
         roots: As in `lm_eval`.
-        tasks: Tasks or groups; by default those of `medfaith_heal_vindr` and `medfaith_heal_mimic` with rows in `data`.
+        tasks: Words or groups; by default those of `medfaith_heal_vindr` and `medfaith_heal_mimic` with rows in `data`.
         filter: As in `lm_eval`.
         skip_missing_images: As in `lm_eval`.
         control: As in `lm_eval`.
         wording: As in `lm_eval`.
         rows: As in `lm_eval`.
+        send_images_to: As in `lm_eval`.
+        i_have_permission: As in `lm_eval`.
     """
+    permission = Permission(send_images_to, split(i_have_permission))
     return _build_task(
-        "heal_medvqa", tasks, data, roots, filter, ("medfaith_heal_vindr", "medfaith_heal_mimic"),
+        "heal_medvqa", tasks, data, roots, filter, permission, ("medfaith_heal_vindr", "medfaith_heal_mimic"),
         skip_missing_images=skip_missing_images, control=control, wording=wording, row_ids=rows,
     )  # fmt: skip
 
@@ -92,20 +103,22 @@ def heal_medvqa(  # noqa: PLR0913 (what -T names)
 def cxr_contrabench(  # noqa: PLR0913 (what -T names)
     data: str,
     roots: Any = None,
-    tasks: Tasks = None,
+    tasks: Words = None,
     filter: str | None = None,
     skip_missing_images: bool = False,
     control: str | None = None,
     wording: int = 0,
     rows: str | None = None,
     images: str = "all",
+    send_images_to: str | None = None,
+    i_have_permission: Words = None,
 ):
     """Build the task of CXR-ContraBench.
 
     Args:
         data: As in `lm_eval`.
         roots: As in `lm_eval`.
-        tasks: Tasks or groups, which also choose the prompt; by default those of `medfaith_contrabench` with rows in
+        tasks: Words or groups, which also choose the prompt; by default those of `medfaith_contrabench` with rows in
             `data`.
         filter: As in `lm_eval`.
         skip_missing_images: As in `lm_eval`.
@@ -113,51 +126,67 @@ def cxr_contrabench(  # noqa: PLR0913 (what -T names)
         wording: As in `lm_eval`.
         rows: As in `lm_eval`.
         images: As in `lm_eval`.
+        send_images_to: As in `lm_eval`.
+        i_have_permission: As in `lm_eval`.
     """
+    permission = Permission(send_images_to, split(i_have_permission))
     return _build_task(
-        "cxr_contrabench", tasks, data, roots, filter, ("medfaith_contrabench",),
+        "cxr_contrabench", tasks, data, roots, filter, permission, ("medfaith_contrabench",),
         skip_missing_images=skip_missing_images, control=control, wording=wording, row_ids=rows, images=images,
     )  # fmt: skip
 
 
 @task
-def surgxbench(
+def surgxbench(  # noqa: PLR0913 (what -T names)
     data: str,
     roots: Any = None,
-    tasks: Tasks = None,
+    tasks: Words = None,
     skip_missing_images: bool = False,
     control: str | None = None,
     wording: int = 0,
     rows: str | None = None,
+    send_images_to: str | None = None,
+    i_have_permission: Words = None,
 ):
     """Build the task of SurgXBench. Answers in words have no heatmaps, so scores of attention are undefined.
 
     Args:
         data: As in `lm_eval`.
         roots: As in `lm_eval`.
-        tasks: Tasks or groups; by default those of `medfaith_surgx` with rows in `data`.
+        tasks: Words or groups; by default those of `medfaith_surgx` with rows in `data`.
         skip_missing_images: As in `lm_eval`.
         control: As in `lm_eval`.
         wording: As in `lm_eval`.
         rows: As in `lm_eval`.
+        send_images_to: As in `lm_eval`.
+        i_have_permission: As in `lm_eval`.
     """
+    permission = Permission(send_images_to, split(i_have_permission))
     return _build_task(
-        "surgxbench", tasks, data, roots, None, ("medfaith_surgx",),
+        "surgxbench", tasks, data, roots, None, permission, ("medfaith_surgx",),
         skip_missing_images=skip_missing_images, control=control, wording=wording, row_ids=rows,
     )  # fmt: skip
 
 
 def _build_task(
-    title: str, names: Tasks, data: str, roots: Any, filter: str | None, default: Sequence[str] = (), **options: Any
+    title: str,
+    names: Words,
+    data: str,
+    roots: Any,
+    filter: str | None,
+    permission: Permission,
+    default: Sequence[str] = (),
+    **options: Any,
 ) -> Task:
     """Build the task of some lm-eval tasks under one condition.
 
     Args:
         title: Name of the data set in the log.
-        names: Tasks or groups; None for all tasks of `default` with rows in `data`.
+        names: Words or groups; None for all tasks of `default` with rows in `data`.
         data: As in `lm_eval`.
         roots: As in `lm_eval`.
         filter: As in `lm_eval`.
+        permission: Who may get images.
         default: Groups.
         **options: Metadata of the tasks.
     """
@@ -168,14 +197,14 @@ def _build_task(
         loaded = _load_tasks(names, default, str(data), roots, changed)
         for loaded_task in loaded:
             questions.choose_filter(loaded_task.config, filter)
-        return build_task(title, [Part(loaded_task, condition, asked) for loaded_task in loaded], filter)
+        return build_task(title, [Part(loaded_task, condition, asked) for loaded_task in loaded], permission, filter)
     except MedfaithError as error:
         raise stop(error) from None
 
 
-def _load_tasks(names: Tasks, default: Sequence[str], data: str, roots: Any, options: Mapping[str, Any]) -> list[Any]:
+def _load_tasks(names: Words, default: Sequence[str], data: str, roots: Any, options: Mapping[str, Any]) -> list[Any]:
     """Load the named tasks, or all tasks of the default groups with rows and roots; a note names those left out."""
-    listed = names.split(",") if isinstance(names, str) else names
+    listed = split(names)
     tasks: dict[str, Any] = {}
     faults = []
     for name in listed or [member for group in default for member in questions.load_recipes(group)]:
@@ -192,14 +221,33 @@ def _load_tasks(names: Tasks, default: Sequence[str], data: str, roots: Any, opt
     return [*tasks.values()]
 
 
-def build_task(title: str, parts: Sequence[Part], filter: str | None = None, **metadata: Any) -> Task:
+def split(words: Words) -> list[str]:
+    """Split an argument of a task that may name several things.
+
+    Args:
+        words: A text with commas, or a list.
+
+    Returns:
+        The names; empty without any.
+    """
+    return [] if words is None else words.split(",") if isinstance(words, str) else words
+
+
+def build_task(
+    title: str,
+    parts: Sequence[Part],
+    permission: Permission,
+    filter: str | None = None,
+    metadata: Mapping[str, Any] = MappingProxyType({}),
+) -> Task:
     """Build the task of Inspect for some parts.
 
     Args:
         title: Name of the data set in the log.
         parts: The parts.
+        permission: Who may get images.
         filter: As in `lm_eval`.
-        **metadata: Further metadata of the log.
+        metadata: Further metadata of the log.
 
     Returns:
         The task.
@@ -208,7 +256,7 @@ def build_task(title: str, parts: Sequence[Part], filter: str | None = None, **m
     common = {name: value for name, value in settings[0].items() if all(other[name] == value for other in settings)}
     return Task(
         dataset=MemoryDataset(list(build_samples(parts)), name=title),
-        solver=ask(Questions(parts, common)),
+        solver=ask(Questions(parts, common, permission)),
         scorer=answers(filter),
         config=GenerateConfig(**common),  # in which the options of `inspect eval` take precedence
         metadata={PARTS: [part.describe() for part in parts], **metadata},
@@ -221,10 +269,11 @@ class Questions:
     Args:
         parts: The parts.
         common: Settings of generation that all parts share.
+        permission: Who may get images.
     """
 
-    def __init__(self, parts: Sequence[Part], common: Mapping[str, Any]) -> None:
-        self.parts, self._common = parts, common
+    def __init__(self, parts: Sequence[Part], common: Mapping[str, Any], permission: Permission) -> None:
+        self.parts, self.permission, self._common = parts, permission, common
 
     def __repr__(self) -> str:
         return ", ".join(part.label for part in self.parts)
@@ -257,6 +306,7 @@ def ask(asked: Questions) -> Solver:
         try:
             if state.epoch > 1:
                 raise InputError("--epochs", "asks each row again", expected="one answer a row", action="leave it out")
+            asked.permission.check(get_model(), part, row)
             state.user_prompt.content = build_content(part, row)
             state = await generate(state, **asked.own_settings(part))  # pyright: ignore[reportArgumentType]
             state.metadata |= read_answer(part, row, state.output)

@@ -57,6 +57,7 @@ ONLY_PARSED = {
     "medfaith report merged": "it needs merged shards; tests/tasks/test_shards.py has some",
     "sbatch": "there is no Slurm here",
     "medfaith audit": "it asks thousands of questions; tests/auditing and the quickstart run it",
+    "medfaith report LOG.eval": "it needs a log of Inspect; tests/auditing/test_inspect_audit.py has some",
     "medfaith report --rows": "it needs an audit; tests/auditing has one",
     "medfaith report --annotations": "a person writes that file; tests/reporting has some",
     "lm_eval run": "tests/tasks/test_lm_eval_command.py runs it",
@@ -72,7 +73,7 @@ ONLY_PARSED = {
 FAULTS = (AssertionError, ModuleNotFoundError, SystemExit, UsageError, subprocess.CalledProcessError)
 # Options of other programs.
 ELSEWHERE = {
-    "--phantom", "--no-dev", "--inexact", "--extra", "--full", "--update-golden", "--embed", "--use_cache",
+    "--no-log-images", "--phantom", "--no-dev", "--inexact", "--extra", "--full", "--update-golden", "--embed", "--use_cache",
     "--cache_requests",
 }  # fmt: skip
 RUNS = """medfaith eval --data medfaith-data --root cholec80_boxes=PATH --root cholect45=PATH --heatmaps heatmaps \

@@ -25,7 +25,7 @@ from PIL import Image
 
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.harnesses import questions
-from medfaith.tasks.harnesses.inspect_parts import Part, build_content
+from medfaith.tasks.harnesses.inspect_parts import Part, build_content, find_third_party
 from medfaith.tasks.harnesses.inspect_score import answers
 from medfaith.tasks.harnesses.inspect_task import cxr_contrabench, heal_medvqa, lm_eval, surgxbench
 from medfaith.tasks.heal import adapter
@@ -255,7 +255,7 @@ def test_a_score_says_how_its_answer_was_read(evaluated, arguments, tmp_path):
     outputs[3].choices[0].stop_reason = "content_filter"
     outputs[4].choices[0].stop_reason = "max_tokens"
     log = run_task(arguments(CLOSED), iter(outputs), tmp_path, 5)
-    read = [sample.scores["answers"].metadata for sample in log.samples]  # in the order of the ids
+    read = [sample.scores["answers"].metadata for sample in log.samples or []]  # in the order of the ids
     assert sorted((score["outcome"], score["answer_outcome"]) for score in read) == [
         ("answered", "answered"), ("answered", "cut"), ("declined", "answered"), ("unread", "empty"),
         ("unread", "filtered"),
@@ -311,3 +311,34 @@ def test_by_default_a_benchmark_asks_the_tasks_that_the_data_have(arguments, cap
     assert capsys.readouterr().err.count("medfaith: left out: ") == 4
     with pytest.raises(PrerequisiteError, match="mimic_cxr"):
         heal_medvqa(named["data"], None, "medfaith_heal_mimic")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "-T send_images_to=8.8.8.8"),
+        ({"send_images_to": "8.8.8.8"}, "-T i_have_permission=chexpert"),
+    ],
+)
+def test_images_go_to_no_third_party_without_permission(options, message, arguments, tmp_path):
+    """Nothing is sent: the permission is checked first."""
+    model = get_model("openai-api/elsewhere/m", base_url="http://8.8.8.8/v1", api_key="none")
+    task = cxr_contrabench(*list(arguments(PRESENCE).values())[1:3], tasks=PRESENCE, **options)
+    (log,) = run(task, model=model, limit=1, log_dir=str(tmp_path), display="none", log_images=False)
+    assert log.status == "error"
+    assert message in str(log.error and log.error.message)
+    assert "lm_eval" not in str(log.error and log.error.message)
+
+
+@pytest.mark.parametrize(
+    ("provider", "url", "expected"),
+    [
+        ("openai", None, "openai"),
+        ("openai", "http://127.0.0.1:8000/v1", None),
+        ("openai-api", "http://8.8.8.8/v1", "8.8.8.8"),
+        ("vllm", None, None),
+        ("hf", None, None),
+    ],
+)
+def test_a_third_party_is_whoever_serves_elsewhere(provider, url, expected):
+    assert find_third_party(provider, url) == expected
