@@ -43,6 +43,12 @@ def judge_log(log: Path, out: Path, margin: float, also: Sequence[Path] = ()) ->
         raise InputError(
             log, problem, expected="a log of inspect eval medfaith/audit", action="run it, or name its log"
         )
+    n_asked, n = len(header.eval.dataset.sample_ids or ()), sum(part["n"] for part in logged[PARTS])
+    if n_asked < n:
+        action = "run it without Inspect's --limit and --sample-id; -T limit= draws rows"
+        raise InputError(
+            log, f"asked {n_asked:,} of {n:,} questions", expected="all questions of the audit", action=action
+        )
     record = logged[AUDIT]
     require_own(out, RECORD)
     request = Request(

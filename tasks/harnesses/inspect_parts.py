@@ -22,7 +22,8 @@ from ..models.server import access
 from ..outcomes import ANSWERED, CUT, EMPTY, FILTERED, REFUSED, SCORED
 from . import questions
 
-DOC, READINGS, RESPONSE = "doc", "readings", "response"  # of a sample's metadata
+# Of a sample's metadata; the label begins its id and the names of its figures if a task has several parts.
+DOC, READINGS, RESPONSE, LABEL = "doc", "readings", "response", "label"
 # Of the log's metadata: a description of each part, and the plan of an audit.
 PARTS, AUDIT = "medfaith_parts", "medfaith_audit"
 # Providers that load the model on this machine, or start a server there.
@@ -132,13 +133,12 @@ def build_samples(parts: Sequence[Part]) -> Iterator[Sample]:
         The samples. Their ids are the ids of the rows, after the part if there are several.
     """
     for number, part in enumerate(parts):
-        prefix = f"{part.label}/" if len(parts) > 1 else ""
+        label = f"{part.label}/" if len(parts) > 1 else ""
         for row, doc in enumerate(part.task.test_docs()):
             prompt = "\n".join(filter(None, questions.split_prompt(part.task, doc)))
-            place = {"task": part.name, "condition": part.condition, "part": number, "row": row}
-            metadata = {**place, DOC: _encode(doc)}
+            metadata = {"task": part.name, LABEL: label, "part": number, "row": row, DOC: _encode(doc)}
             target = part.task.doc_to_target(doc)
-            yield Sample(id=f"{prefix}{doc['id']}", input=prompt, target=target, metadata=metadata)
+            yield Sample(id=f"{label}{doc['id']}", input=prompt, target=target, metadata=metadata)
 
 
 def build_content(part: Part, row: int) -> str | list[Content]:

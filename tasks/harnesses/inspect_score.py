@@ -14,7 +14,7 @@ from ...loaders.errors import MedfaithError
 from ..outcomes import OUTCOME
 from ..scoring import read_logged_values
 from . import questions
-from .inspect_parts import DOC, READINGS, RESPONSE
+from .inspect_parts import DOC, LABEL, READINGS, RESPONSE
 
 OPTIONS = {
     "--root ": "-T roots=",
@@ -35,13 +35,12 @@ def figures() -> Metric:
         rows_by_part: dict[tuple[int, str, str], dict[int, Mapping[str, Any]]] = {}
         for item in scores:
             sample, score = item.sample_metadata or {}, item.score.metadata or {}
-            part = sample["part"], sample["task"], sample["condition"]
+            part = sample["part"], sample["task"], sample[LABEL]
             rows_by_part.setdefault(part, {})[sample["row"]] = score["values"]
         figures: dict[str, float] = {}
-        for (_, task, condition), values_by_row in sorted(rows_by_part.items()):
-            prefix = f"{'/'.join(filter(None, [task, condition]))}/" if len(rows_by_part) > 1 else ""
+        for (_, task, label), values_by_row in sorted(rows_by_part.items()):
             part_figures = compute_figures(task, [values_by_row[row] for row in sorted(values_by_row)])
-            figures |= {f"{prefix}{name}": value for name, value in part_figures.items()}
+            figures |= {f"{label}{name}": value for name, value in part_figures.items()}
         return figures
 
     return compute

@@ -152,6 +152,18 @@ def test_no_log_of_inspect_is_a_message(closed_log, tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
+def test_an_audit_of_the_first_questions_only_is_refused(audit_log, tmp_path, capsys):
+    log = read_eval_log(str(audit_log))
+    assert log.samples
+    del log.samples[3:]
+    log.eval.dataset.sample_ids = [str(sample.id) for sample in log.samples]
+    path = tmp_path / "limited.eval"
+    write_eval_log(log, str(path))
+    assert main(["audit", "--answers", str(path), "--out", str(tmp_path / "out")]) == 2
+    assert "asked 3 of " in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_undefined_values_survive_a_log(closed_log, tmp_path):
     """A log of Inspect is JSON, and so is a sample log: NaN stays NaN in both."""
     log = read_eval_log(str(closed_log))

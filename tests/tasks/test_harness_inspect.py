@@ -23,13 +23,14 @@ from inspect_ai.log import EvalLog, read_eval_log
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from PIL import Image
 
+from medfaith.logs.inspect_logs import converted_logs
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.harnesses import questions
 from medfaith.tasks.harnesses.inspect_parts import Part, build_content, find_third_party
 from medfaith.tasks.harnesses.inspect_score import answers
 from medfaith.tasks.harnesses.inspect_task import cxr_contrabench, heal_medvqa, lm_eval, surgxbench
 from medfaith.tasks.heal import adapter
-from tests.support.tasks.evaluating import ANSWERS, by_filter, evaluate, load
+from tests.support.tasks.evaluating import ANSWERS, by_filter, evaluate, load, results_of
 from tests.support.tasks.server_scene import answer_by_messages, serving
 
 PRESENCE, LIMIT = "medfaith_contrabench_chexpert_presence", 18
@@ -300,6 +301,28 @@ def test_a_server_gives_the_figures_of_lm_eval(build, fixture, condition, label,
         mine = {metric: scores["/".join(filter(None, [name, label, metric]))] for metric in expected}
         assert len(expected) > 5
         assert mine == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
+
+
+def test_a_group_has_its_own_prompt_and_settings(arguments, tmp_path):
+    """Inspect's limit leaves rows of the first task only; its figures still name the task, and are in a report."""
+    requests = []
+
+    def answer(messages, tools, tool_choice, config):
+        requests.append((messages[-1].text, config.max_tokens))
+        return make_output("A")
+
+    names = "medfaith_contrabench_cot,medfaith_contrabench_original::chexpert_absence"
+    named = arguments("medfaith_contrabench_cot")
+    options = {"display": "none", "score_display": False, "log_images": False, "limit": 2}
+    model = get_model("mockllm/model", custom_outputs=answer)
+    (log,) = run(cxr_contrabench(named["data"], named["roots"], names), model=model, log_dir=str(tmp_path), **options)
+    assert log.status == "success", log.error
+    assert all("Which option names the finding concept itself?" in text and n == 512 for text, n in requests)
+    scores, first = read_metrics(log), "medfaith_contrabench_cot::chexpert_presence"
+    assert {name.rpartition("/")[0] for name in scores} == {first}
+    with converted_logs([Path(log.location)]) as (folder,):
+        results = results_of(folder)
+    assert results[first]["accuracy,b0"] == scores[f"{first}/accuracy"]
 
 
 def test_by_default_a_benchmark_asks_the_tasks_that_the_data_have(arguments, capsys):
