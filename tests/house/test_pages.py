@@ -73,8 +73,8 @@ ONLY_PARSED = {
 FAULTS = (AssertionError, ModuleNotFoundError, SystemExit, UsageError, subprocess.CalledProcessError)
 # Options of other programs.
 ELSEWHERE = {
-    "--no-log-images", "--phantom", "--no-dev", "--inexact", "--extra", "--full", "--update-golden", "--embed", "--use_cache",
-    "--cache_requests",
+    "--no-log-images", "--phantom", "--no-dev", "--inexact", "--extra", "--full", "--update-golden", "--embed",
+    "--use_cache", "--cache_requests",
 }  # fmt: skip
 RUNS = """medfaith eval --data medfaith-data --root cholec80_boxes=PATH --root cholect45=PATH --heatmaps heatmaps \
     --model oracle --tasks medfaith_surgx_triplets --output_path results --log_samples
