@@ -98,7 +98,7 @@ def task_index(own_tasks: Path | None = None) -> Mapping[str, Any]:
     """
     from lm_eval.tasks import TaskManager
 
-    paths = [str(path) for path in (include_path(), own_tasks) if path is not None]
+    paths: list[str | Path] = [include_path(), *([own_tasks] if own_tasks is not None else [])]
     return TaskManager(include_path=paths, include_defaults=False).task_index
 
 

@@ -249,7 +249,7 @@ def wrap_model(model: Any, name: str | None = None, **options: Any) -> Model:
     from .models.function_lm import FunctionLM, name_function
 
     if callable(model) and not isinstance(model, LM):
-        name, model = name or name_function(model), FunctionLM(model)
+        name, model = name or name_function(model), FunctionLM(cast(Any, model))
     if not getattr(model, "MULTIMODAL", False):
         action = "read the images of request.args[2]['visual'], and set MULTIMODAL = True in its class (docs/python.md)"
         raise MedfaithError(f"{type(model).__name__}: takes no images\n  what to do: {action}")
