@@ -27,7 +27,7 @@ def add_jobs(jobs: Any) -> None:
         "their --answers reads the file that is written here. To resume a stopped run, run the same command again.",
         epilog="Example: medfaith answer requests.jsonl --base-url http://127.0.0.1:8000/v1 --out answers.jsonl",
     )
-    job.add_argument("requests", type=Path, metavar="FILE", help="file of requests")
+    job.add_argument("requests", type=Path, metavar="FILE", help="file of requests that --write-requests wrote")
     job.add_argument(
         "--base-url", required=True, metavar="URL",
         help="OpenAI-compatible endpoint, such as http://127.0.0.1:8000/v1; its key is read from OPENAI_API_KEY",

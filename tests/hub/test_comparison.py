@@ -75,9 +75,9 @@ def parse_counts(out: str) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("name", [OPENI, CHEXPERT])
-def test_an_equal_build_is_equal_at_a_revision_and_quiet_in_a_pipe(name, verify, hub, built):
+def test_an_equal_build_is_equal_at_a_revision_and_quiet_in_a_pipe(name, afresh, hub, built):
     head = publish(hub, built[name]).commits[-1].oid
-    status, out, err = verify(name)
+    status, out, err = afresh("verify", built[name], "--against", f"clinic/{name}")
     assert (status, err) == (0, ""), out
     assert out.splitlines()[-1].endswith(f": equal to clinic/{name} at its commit {head[:7]}")
     paths = [request.path for method in ("GET", "HEAD") for request in hub.asked(method, "/resolve/")]
