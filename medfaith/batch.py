@@ -106,6 +106,8 @@ def add_model(lm_eval_arguments: Sequence[str], arguments: argparse.Namespace) -
     for path in arguments.answers or ():
         if not path.is_file():
             raise InputError(path, "is no file", expected="answers", action="name the files that the engine wrote")
+        if requests is not None and requests.exists() and requests.samefile(path):
+            raise InputError(requests, "is a file of answers", action="name another file for the requests")
     files = {
         "requests": None if requests is None else str(requests),
         "image_folder": None if arguments.images_in is None else str(arguments.images_in),

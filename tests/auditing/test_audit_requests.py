@@ -93,6 +93,16 @@ def test_options_that_exclude_each_other_are_refused(options, message, arguments
     assert not [*tmp_path.iterdir()]
 
 
+def test_missing_requests_do_not_replace_the_answers(arguments, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    write_lines(Path("a.jsonl"), [fail("0" * 64)])
+    content = Path("a.jsonl").read_bytes()
+    job = [*arguments, "--model_args", "model=m", "--out", "audit", "--answers", "a.jsonl"]
+    assert main([*job, "--write-missing", "a.jsonl"]) == 2
+    assert "a.jsonl: is a file of answers" in capsys.readouterr().err
+    assert Path("a.jsonl").read_bytes() == content
+
+
 def test_eval_takes_the_same_options(phantom_heal_build, phantom_heal_roots, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     root = f"vindr_cxr={phantom_heal_roots['vindr_cxr']}"

@@ -122,6 +122,26 @@ def test_a_line_that_is_no_request_is_refused_with_its_row(line, requests, capsy
     assert not Path("answers.jsonl").exists()
 
 
+@pytest.mark.parametrize("content", ["a note", "a note\n", "a note\nand more", '{"custom": 1}', "{"])
+def test_another_file_loses_no_byte(content, requests, capsys):
+    Path("answers.jsonl").write_text(content, encoding="utf-8")
+    with serving() as server:
+        status = run_answer(server.url)
+        n_asked = len(server.requests)
+    if content == "{":  # as an answer begins
+        assert status == 0
+    else:
+        assert (status, n_asked, Path("answers.jsonl").read_text(encoding="utf-8")) == (2, 0, content)
+        assert "answers.jsonl" in capsys.readouterr().err
+
+
+def test_answers_do_not_go_into_the_file_of_requests(requests, capsys):
+    content = requests.read_bytes()
+    assert main(["answer", str(requests), "--base-url", "http://127.0.0.1:9/v1", "--out", str(requests)]) == 2
+    assert "is the file of requests" in capsys.readouterr().err
+    assert requests.read_bytes() == content
+
+
 def test_a_killed_worker_of_ray_loses_nothing(requests):
     psutil = pytest.importorskip("psutil")
     is_killed = threading.Event()

@@ -27,6 +27,7 @@ from .batch_file import AnswerFiles
 from .client import connect_async, describe_error, post_chat
 
 ANSWERED, FAILED, BEFORE, LEFT = "answered", "failed", "answered before", "left"
+_BEGINNING = b'{"custom_id": "'  # of each line of answers
 _REQUESTS_A_TASK = 4  # of a worker of Ray, for each of its concurrent requests
 _REQUESTS_IN_MEMORY = 10_000  # with Ray, which keeps the rows of a data set in memory
 
@@ -87,13 +88,21 @@ def answer_file(requests: Path, out: Path, server: Server, ray: str | None = Non
 
 
 def _list_answered(out: Path) -> Iterator[str]:
-    """List the requests that have an answer, after a last line that was cut is removed."""
+    """List the requests that have an answer, after a last line that was cut is removed.
+
+    Only a line that this module began to write is removed, so that no other file loses a byte.
+    """
     if not out.exists():
         return
+    answers = AnswerFiles([out])  # refuses another file
     with out.open("rb+") as file:
-        content_end = _find_line_end(file)
-        file.truncate(content_end)
-    yield from AnswerFiles([out]).list_answered()
+        end = _find_line_end(file)
+        file.seek(end)
+        if not _BEGINNING.startswith(begun := file.read(len(_BEGINNING))):
+            raise InputError(out, "ends in a line that is no answer", action="name a new file with --out")
+        if begun:
+            file.truncate(end)
+    yield from answers.list_answered()
 
 
 def _find_line_end(file: Any) -> int:
