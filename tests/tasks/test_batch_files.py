@@ -213,6 +213,13 @@ def test_a_response_without_a_body_is_a_failure(response, tmp_path):
     assert "no response" in reply.reason
 
 
+def test_an_answer_beside_an_error_is_a_failure(tmp_path):
+    error = {"code": "server_error", "message": "stopped in the middle"}
+    reply = AnswerFiles([write_lines(tmp_path / "a", [{**succeed(KEYS[0], "Ye"), "error": error}])]).read(KEYS[0], read)
+    assert reply is not None
+    assert (reply.outcome, reply.text, reply.reason) == ("unanswered", "", "200: stopped in the middle")
+
+
 def test_answers_to_other_requests_are_counted(tmp_path):
     answers = AnswerFiles([write_lines(tmp_path / "a", [succeed("request-1", "Yes"), succeed(KEYS[0], "Yes")])])
     assert (len(answers), answers.format_notes()) == (1, "1 lines have an id of no request of medfaith")
