@@ -26,6 +26,7 @@ from medfaith.tasks.models.chat_form import Reply
 from medfaith.tasks.models.vlm import families
 from medfaith.tasks.models.vlm.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.vlm.families import Family, Seen
+from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from medfaith.tasks.outcomes import ANSWERED
 from tests.support.tasks.asking import asked, noise, scored
 from tests.support.tasks.family_kinds import FILES, SIZES, TINY, get_family, list_kinds
@@ -83,6 +84,31 @@ def test_answers_are_hf_multimodals_in_batches_of_any_size(scene: Scene):
         assert HFMultimodalLM.generate_until(scene.lm, requests) == answers
     finally:
         scene.lm.batch_size_per_gpu = 8
+
+
+def test_the_documented_arguments_answer_with_the_chat_template(scene: Scene):
+    """docs/models.md names the model alone, and --apply_chat_template: the placeholder comes from the model's files.
+
+    PaliGemma's files have no chat template, so that its documented command has no --apply_chat_template.
+    """
+    arguments = {"pretrained": scene.lm.model.name_or_path, "dtype": "float32", "device": "cpu", "batch_size": 2}
+    lm = cast(Any, HFVisionLM).create_from_arg_obj(arguments)
+    prompts = ["<image>\nEdema?", "Edema in <image> or <image>?", "Edema?"]
+    is_base_model = scene.family.name == "PaliGemma"
+    if not is_base_model:
+        prompts = [lm.apply_chat_template([{"role": "user", "content": text}]) for text in prompts]
+        assert lm.chat_template(True)
+    images = [make_images(row, n_images) for row, n_images in enumerate([1, 2, 0])]
+    requests = [asked(*pair, row, max_gen_toks=4) for row, pair in enumerate(zip(prompts, images, strict=True))]
+    texts = lm.generate_until(requests)
+    for text, prompt, row_images in zip(texts[:2], prompts[:2], images[:2], strict=True):
+        written = prompt.replace("<image>", lm.image_token) if is_base_model else prompt
+        inputs = lm.processor(images=[row_images], text=[written], return_tensors="pt")
+        start = inputs["input_ids"].shape[1]
+        tokens = lm.model.generate(**inputs, max_new_tokens=4, do_sample=False)[0, start:]
+        assert lm.tokenizer.decode(tokens, skip_special_tokens=True) == text
+    scores = lm.loglikelihood([scored(prompts[1], "Yes", images[1]), scored(prompts[1], "No", images[1])])
+    assert all(np.isfinite(score) and score < 0 for score, _ in scores)
 
 
 def test_option_scores_are_those_of_generation(scene: Scene):
@@ -229,15 +255,19 @@ def test_every_model_type_has_a_tiny_model_and_one_family():
 
 
 @pytest.mark.parametrize("kind", ["perception_lm", "aria"])
-def test_what_no_family_claims_is_refused_when_it_is_loaded(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_no_family_claims_is_refused_before_its_weights_load(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """PerceptionLM's tiles look like one grid, and Aria's padding like a part of the image."""
     with pytest.raises(MedfaithError, match=f"{kind}: it is not known where (.|\n)*use --model medfaith-hf-vlm"):
         families.require_family(SimpleNamespace(model_type=kind, vision_config=None))
     folder = TINY["llava"].save(tmp_path / "model")
     monkeypatch.setattr(families, "families", lambda: ())
     options = {"store": str(tmp_path / "store"), "image_string": "<image>", "device": "cpu"}
+    (folder / "model.safetensors").rename(tmp_path / "weights")
     with pytest.raises(MedfaithError, match="llava: it is not known where"):
         cast(Any, ExplainedVLM)(str(folder), **options)
+    (tmp_path / "weights").rename(folder / "model.safetensors")
     plain = cast(Any, ExplainedVLM)(str(folder), **options | {"store": None})
     assert len(plain.generate_until([asked(PROMPTS[0][0], make_images(0, 1), max_gen_toks=2)])) == 1
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, cast
 import torch
 import transformers
 from lm_eval.api.instance import Instance
-from lm_eval.models.hf_vlms import HFMultimodalLM
-from lm_eval.models.utils import Collator, resize_image
+from lm_eval.models.hf_vlms import DEFAULT_IMAGE_PLACEHOLDER, HFMultimodalLM
+from lm_eval.models.utils import Collator, replace_placeholders, resize_image
 from PIL import Image
 
 from ....loaders.errors import InputError
@@ -112,6 +112,59 @@ class AnsweringVLM(HFMultimodalLM):
                 bar.update(len(batch))
         self._report_outcomes()
         return [replies[number].scored for number in range(len(requests))]
+
+    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+        """Apply the model's chat template: the processor's or, if only the tokenizer has one, the tokenizer's.
+
+        The template of a tokenizer (Phi-4-multimodal) takes messages of plain text, so that the text contains the
+        model's image placeholders.
+
+        Args:
+            chat_history: Messages with `role` and `content`; `<image>` in a content stands for an image.
+            add_generation_prompt: Whether the prompt ends where the model's answer begins.
+
+        Returns:
+            The prompt.
+        """
+        if not self._has_tokenizer_template:
+            return cast(Any, super()).apply_chat_template(chat_history, add_generation_prompt)
+        self.chat_applied = True
+        placeholders = DEFAULT_IMAGE_PLACEHOLDER, self.image_token, self.max_images
+        messages = [
+            {**message, "content": replace_placeholders(message["content"], *placeholders)} for message in chat_history
+        ]
+        return self.tokenizer.apply_chat_template(
+            messages,
+            tokenize=False,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=not add_generation_prompt,
+        )
+
+    def chat_template(self, chat_template: bool | str = False) -> str | None:
+        """Return the chat template, as lm-eval records it.
+
+        Args:
+            chat_template: Name of one of several templates, or whether the default one is applied.
+
+        Returns:
+            The template, or None or "" if none is applied.
+        """
+        if self._has_tokenizer_template and chat_template:
+            return self.tokenizer.get_chat_template(None if chat_template is True else chat_template)
+        return cast(Any, super()).chat_template(chat_template)
+
+    @property
+    def _has_tokenizer_template(self) -> bool:
+        """Whether the tokenizer has the model's only chat template."""
+        return not self.processor.chat_template and bool(self.tokenizer.chat_template)
+
+    def _get_config(self, *arguments: Any, **options: Any) -> None:
+        """Read the model's configuration, before the weights are loaded."""
+        cast(Any, super())._get_config(*arguments, **options)
+        config = cast(Any, self).config
+        vision_config = getattr(config, "vision_config", None)
+        if getattr(config, "image_token_id", None) is None and hasattr(vision_config, "image_token_id"):
+            config.image_token_id = vision_config.image_token_id  # lm-eval reads it here; Phi-4 has it there
 
     def get_model_info(self) -> dict[str, Any]:
         """Get the model information that lm-eval adds to the results, with the resources used (`Work.describe`)."""

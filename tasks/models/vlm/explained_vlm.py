@@ -86,24 +86,29 @@ class ExplainedVLM(HFVisionLM):
         causal_graphs: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(pretrained, **kwargs)
         if target not in TARGETS:
             raise InputError("target", repr(target), expected=" or ".join(TARGETS))
         if channel not in CHANNELS:
             raise InputError("channel", repr(channel), expected=" or ".join(CHANNELS))
         if causal_graphs and not store:
             raise InputError("causal_graphs", "needs store", action="name a folder for the heatmaps, too: store=...")
+        if causal_graphs:
+            require_causal_learn()
         self._layer, self._target, self._channel = layer, target, channel
+        self._folder = Path(store).expanduser() if store else None
+        self._graph_folder = Path(causal_graphs).expanduser() if causal_graphs else None
+        super().__init__(pretrained, **kwargs)
         if store:
-            # An unknown layer or family fails before the first answer.
+            # An unknown layer fails before the first answer.
             get_layer(self.model, layer)
             self._family = require_family(self.model.config)
             self._check_tiles(for_graphs=bool(causal_graphs))
-        self._folder = Path(store).expanduser() if store else None
-        self._graph_folder = Path(causal_graphs).expanduser() if causal_graphs else None
-        if causal_graphs:
-            require_causal_learn()
         self._stores: dict[str, HeatmapStore] = {}
+
+    def _get_config(self, *arguments: Any, **options: Any) -> None:
+        super()._get_config(*arguments, **options)
+        if self._folder is not None:  # an unknown family fails before the weights are loaded
+            require_family(cast(Any, self).config)
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """Generate hf-multimodal's answers; explain them if `store` is set and the document has classes or a sentence.
