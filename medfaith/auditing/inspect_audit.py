@@ -21,9 +21,9 @@ from medfaith.loaders.atomic import scratch_folder
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.controls import UnsupportedControlError
 from medfaith.tasks.harnesses import questions
-from medfaith.tasks.harnesses.inspect_parts import AUDIT, Part, Permission
 from medfaith.tasks.harnesses.inspect_score import stop
-from medfaith.tasks.harnesses.inspect_task import Words, build_task, split
+from medfaith.tasks.harnesses.inspect_subtasks import AUDIT, Permission, Subtask
+from medfaith.tasks.harnesses.inspect_task import Names, build_task, split
 from medfaith.tasks.run import load_tasks
 from medfaith.tasks.wordings import UnsupportedWordingError
 
@@ -37,8 +37,8 @@ from .run import get_condition_metadata
 def audit(  # noqa: PLR0913 (what -T names)
     data: str,
     roots: Any = None,
-    benchmarks: Words = None,
-    controls: Words = None,
+    benchmarks: Names = None,
+    controls: Names = None,
     thorough: bool = False,
     wordings: int = 0,
     rule: Rule = RULES[-1],
@@ -47,7 +47,7 @@ def audit(  # noqa: PLR0913 (what -T names)
     images: str = "all",
     skip_missing_images: bool = False,
     send_images_to: str | None = None,
-    i_have_permission: Words = None,
+    i_have_permission: Names = None,
 ):
     """Build the task of an audit: the same rows with the image and under each control, in each wording.
 
@@ -55,11 +55,11 @@ def audit(  # noqa: PLR0913 (what -T names)
         data: The folder that `medfaith build` wrote, or a Hub organisation.
         roots: The folder with each source's images: one or several source=path (a=PATH,b=PATH), or a mapping.
         benchmarks: Benchmarks to ask; by default all that have rows in `data`.
-        controls: Controls under which to ask; by default those of the rule.
+        controls: Controls to ask under; by default the controls of the rule.
         thorough: Whether to ask under all controls that the verdicts or the tables can use.
         wordings: Number of paraphrases of each question.
         rule: Version of the rule for the verdict.
-        limit: Number of rows of each task, in which each right answer and finding keeps its share; by default all.
+        limit: Number of rows of each task; each right answer and finding keeps its share. By default all.
         rows: CSV file that names the rows to ask in its column id.
         images: "first" to show one image of each study of CXR-ContraBench.
         skip_missing_images: Whether to omit rows with a missing or broken image instead of stopping.
@@ -83,27 +83,29 @@ def audit(  # noqa: PLR0913 (what -T names)
             "asked": {name: metadata[name] for name in ("images", "skip_missing_images") if name in metadata},
         }
         permission = Permission(send_images_to, split(i_have_permission))
-        return build_task("audit", _load_parts(audit_plan, metadata), permission, metadata={AUDIT: record})
+        return build_task("audit", _load_subtasks(audit_plan, metadata), permission, metadata={AUDIT: record})
     except MedfaithError as error:
         raise stop(error) from None
 
 
-def _load_parts(audit_plan: Plan, metadata: dict[str, Any]) -> list[Part]:
+def _load_subtasks(audit_plan: Plan, metadata: dict[str, Any]) -> list[Subtask]:
     """Load each task under each condition that its rows support."""
-    parts, described = [], {name: metadata[name] for name in ("builds", "command")}
+    subtasks, described = [], {name: metadata[name] for name in ("builds", "command")}
     with scratch_folder() as folder:
         row_ids = str(write_rows(folder, audit_plan.tasks))
         for planned in audit_plan.tasks:
             for condition in (None, *audit_plan.conditions):
-                asked = get_condition_metadata(condition)
+                condition_metadata = get_condition_metadata(condition)
                 try:
                     with contextlib.redirect_stderr(io.StringIO()):  # counts of rows are in the tables of the audit
-                        loaded = load_tasks(planned.name, {**metadata, **asked, "row_ids": row_ids})
+                        loaded = load_tasks(planned.name, {**metadata, **condition_metadata, "row_ids": row_ids})
                 except (UnsupportedControlError, UnsupportedWordingError) as error:
                     _print_notes([f"{planned.name}, {condition}: {error.found}"])
                 else:
-                    parts.append(Part(loaded["tasks"][planned.name], condition or "", {**described, **asked}))
-    return parts
+                    subtasks.append(
+                        Subtask(loaded["tasks"][planned.name], condition or "", {**described, **condition_metadata})
+                    )
+    return subtasks
 
 
 def _print_notes(notes: Sequence[str]) -> None:

@@ -35,7 +35,7 @@ def judge_log(log: Path, out: Path, margin: float, also: Sequence[Path] = ()) ->
         MedfaithError: inspect_ai is not installed.
     """
     header = read_header(log)
-    from medfaith.tasks.harnesses.inspect_parts import AUDIT, PARTS
+    from medfaith.tasks.harnesses.inspect_subtasks import AUDIT, SUBTASKS
 
     logged = header.eval.metadata or {}
     if AUDIT not in logged:
@@ -43,7 +43,7 @@ def judge_log(log: Path, out: Path, margin: float, also: Sequence[Path] = ()) ->
         raise InputError(
             log, problem, expected="a log of inspect eval medfaith/audit", action="run it, or name its log"
         )
-    n_asked, n = len(header.eval.dataset.sample_ids or ()), sum(part["n"] for part in logged[PARTS])
+    n_asked, n = len(header.eval.dataset.sample_ids or ()), sum(subtask["n"] for subtask in logged[SUBTASKS])
     if n_asked < n:
         action = "run it without Inspect's --limit and --sample-id; -T limit= draws rows"
         raise InputError(
@@ -55,22 +55,22 @@ def judge_log(log: Path, out: Path, margin: float, also: Sequence[Path] = ()) ->
         out, thorough=record["thorough"], wordings=record["wordings"], rule=record["rule"], margin=margin, also=also
     )
     tasks = [Task(task["name"], task["benchmark"], tuple(task["ids"]), task["digest"]) for task in record["tasks"]]
-    others = read_others(also, tasks, margin, request.rule)
+    other_audits = read_others(also, tasks, margin, request.rule)
     # The id of the log keeps answers of two logs apart.
     arguments = {**read_arguments(header), "eval_id": header.eval.eval_id}
     model = Model(
-        MODEL_TYPE, arguments, _refuse_to_answer, generation=read_generation(header, logged[PARTS][0]["settings"])
+        MODEL_TYPE, arguments, _refuse_to_answer, generation=read_generation(header, logged[SUBTASKS][0]["settings"])
     )
     begin({name_folder(header): model}, tasks, record["asked"], out, request.rule)
     with scratch_folder(out) as scratch:
         convert_log(log, scratch / "logs")
-        for part in logged[PARTS]:
-            place = folder(out, part["task"], part["condition"] or None)
+        for subtask in logged[SUBTASKS]:
+            place = folder(out, subtask["task"], subtask["condition"] or None)
             if not place.is_dir():
                 with atomic_folder(place) as logs:
-                    for path in (scratch / "logs" / part["task"] / (part["condition"] or IMAGE)).iterdir():
+                    for path in (scratch / "logs" / subtask["task"] / (subtask["condition"] or IMAGE)).iterdir():
                         path.rename(logs / path.name)
-    return request, judge_answers(request, Plan(tasks, record["conditions"], ()), name_folder(header), others)
+    return request, judge_answers(request, Plan(tasks, record["conditions"], ()), name_folder(header), other_audits)
 
 
 def _refuse_to_answer() -> NoReturn:

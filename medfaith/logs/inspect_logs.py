@@ -1,6 +1,6 @@
 """Logs of Inspect, converted to the results and sample logs of lm-eval, which everything else reads.
 
-A log of `inspect eval medfaith/...` holds for each row what lm-eval's sample log holds (`harnesses.inspect_parts`).
+A log of `inspect eval medfaith/...` has the fields of lm-eval's sample log for each row (`harnesses.inspect_subtasks`).
 """
 
 from __future__ import annotations
@@ -108,11 +108,11 @@ def convert_log(path: Path, out: Path) -> EvalLog:
     header = read_header(path)
     from inspect_ai.log import read_eval_log_samples
 
-    from medfaith.tasks.harnesses.inspect_parts import PARTS, READINGS
+    from medfaith.tasks.harnesses.inspect_subtasks import READINGS, SUBTASKS
 
-    parts, sample_ids = (header.eval.metadata or {})[PARTS], header.eval.dataset.sample_ids or []
+    subtasks, sample_ids = (header.eval.metadata or {})[SUBTASKS], header.eval.dataset.sample_ids or []
     date = re.sub(r":", "-", header.eval.created[:19])
-    folders = [out / part["task"] / (part["condition"] or "image") / name_folder(header) for part in parts]
+    folders = [out / subtask["task"] / (subtask["condition"] or "image") / name_folder(header) for subtask in subtasks]
     n_rows: Counter[int] = Counter()
     with contextlib.ExitStack() as stack:
         files: dict[int, Any] = {}
@@ -122,7 +122,7 @@ def convert_log(path: Path, out: Path) -> EvalLog:
             number = sample.metadata["part"]
             if number not in files:
                 folders[number].mkdir(parents=True)
-                log_path = folders[number] / f"samples_{parts[number]['task']}_{date}.jsonl"
+                log_path = folders[number] / f"samples_{subtasks[number]['task']}_{date}.jsonl"
                 files[number] = stack.enter_context(log_path.open("w", encoding="utf-8"))
             n_rows[number] += 1
             for line in _build_lines(sample):
@@ -131,7 +131,7 @@ def convert_log(path: Path, out: Path) -> EvalLog:
         problem = f"has answers to {n_rows.total():,} of {len(sample_ids):,} questions"
         raise InputError(path, problem, expected="an answer to each", action=f"inspect eval-retry {path}")
     for number, n in n_rows.items():
-        results = _build_results(header, parts[number], n, is_single=len(parts) == 1)
+        results = _build_results(header, subtasks[number], n, is_single=len(subtasks) == 1)
         (folders[number] / f"results_{date}.json").write_text(json.dumps(results, indent=2), encoding="utf-8")
     return header
 
@@ -153,14 +153,14 @@ def read_header(path: Path) -> EvalLog:
         raise MedfaithError(f"{path}: logs of Inspect need inspect_ai\n  what to do: uv sync --extra inspect")
     from inspect_ai.log import read_eval_log
 
-    from medfaith.tasks.harnesses.inspect_parts import PARTS
+    from medfaith.tasks.harnesses.inspect_subtasks import SUBTASKS
 
     try:
         header = read_eval_log(path, header_only=True)
     except Exception as error:  # Inspect's reader raises errors of zip files, JSON and pydantic
         problem = f"cannot be read ({type(error).__name__}: {str(error).splitlines()[0][:100]})"
         raise InputError(path, problem, expected=_EXPECTED) from error
-    if PARTS not in (header.eval.metadata or {}):
+    if SUBTASKS not in (header.eval.metadata or {}):
         raise InputError(path, f"is a log of the task {header.eval.task}", expected=_EXPECTED)
     return header
 
@@ -190,7 +190,7 @@ def read_model_arguments(header: EvalLog) -> dict[str, Any]:
 
 
 def read_generation(header: EvalLog, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the settings of generation that differ from those of a task.
+    """Read the settings of generation that differ from the task's settings.
 
     Args:
         header: The log.
@@ -219,12 +219,13 @@ def _build_lines(sample: Any) -> Iterator[dict[str, Any]]:
         }
 
 
-def _build_results(header: EvalLog, part: Mapping[str, Any], n: int, *, is_single: bool) -> dict[str, Any]:
-    """Build what the results file of lm-eval says of a part and of the model."""
-    task, prefix = part["task"], "" if is_single else "/".join(filter(None, [part["task"], part["condition"]])) + "/"
+def _build_results(header: EvalLog, subtask: Mapping[str, Any], n: int, *, is_single: bool) -> dict[str, Any]:
+    """Build the content of lm-eval's results file for a subtask and the model."""
+    task = subtask["task"]
+    prefix = "" if is_single else "/".join(filter(None, [task, subtask["condition"]])) + "/"
     scores = header.results.scores if header.results else []
     figures = {
-        f"{name.removeprefix(prefix)},{score.params.get('filter') or part['filters'][0]}": metric.value
+        f"{name.removeprefix(prefix)},{score.params.get('filter') or subtask['filters'][0]}": metric.value
         for score in scores
         for name, metric in score.metrics.items()
         if name.startswith(prefix)
@@ -234,17 +235,17 @@ def _build_results(header: EvalLog, part: Mapping[str, Any], n: int, *, is_singl
         "configs": {
             task: {
                 "task": task,
-                "dataset_kwargs": part["dataset_kwargs"],
-                "metadata": {**part["metadata"], "version": part["version"]},
+                "dataset_kwargs": subtask["dataset_kwargs"],
+                "metadata": {**subtask["metadata"], "version": subtask["version"]},
             }
         },
-        "versions": {task: part["version"]},
+        "versions": {task: subtask["version"]},
         "n-shot": {task: 0},
-        "n-samples": {task: {"original": part["n"], "effective": n}},
+        "n-samples": {task: {"original": subtask["n"], "effective": n}},
         "config": {
             "model": MODEL_TYPE,
             "model_args": read_model_arguments(header),
-            "gen_kwargs": read_generation(header, part["settings"]),
+            "gen_kwargs": read_generation(header, subtask["settings"]),
         },
         "system_instruction": header.plan.config.system_message,
         "inspect_version": header.eval.packages.get("inspect_ai"),

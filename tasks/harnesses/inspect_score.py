@@ -14,7 +14,7 @@ from ...loaders.errors import MedfaithError
 from ..outcomes import OUTCOME
 from ..scoring import read_logged_values
 from . import questions
-from .inspect_parts import DOC, LABEL, READINGS, RESPONSE
+from .inspect_subtasks import DOC, LABEL, READINGS, RESPONSE
 
 OPTIONS = {
     "--root ": "-T roots=",
@@ -28,19 +28,19 @@ OPTIONS = {
 def figures() -> Metric:
     """Build the metric that computes lm-eval's figures, with their intervals.
 
-    The figures of a task of several parts begin with the part: "medfaith_heal_vindr_closed/none/yes_no_f1".
+    The figures of a task of several subtasks begin with the subtask: "medfaith_heal_vindr_closed/none/yes_no_f1".
     """
 
     def compute(scores: list[SampleScore]) -> dict[str, float]:
-        rows_by_part: dict[tuple[int, str, str], dict[int, Mapping[str, Any]]] = {}
+        rows_by_subtask: dict[tuple[int, str, str], dict[int, Mapping[str, Any]]] = {}
         for item in scores:
             sample, score = item.sample_metadata or {}, item.score.metadata or {}
-            part = sample["part"], sample["task"], sample[LABEL]
-            rows_by_part.setdefault(part, {})[sample["row"]] = score["values"]
+            subtask = sample["part"], sample["task"], sample[LABEL]
+            rows_by_subtask.setdefault(subtask, {})[sample["row"]] = score["values"]
         figures: dict[str, float] = {}
-        for (_, task, label), values_by_row in sorted(rows_by_part.items()):
-            part_figures = compute_figures(task, [values_by_row[row] for row in sorted(values_by_row)])
-            figures |= {f"{label}{name}": value for name, value in part_figures.items()}
+        for (_, task, label), values_by_row in sorted(rows_by_subtask.items()):
+            subtask_figures = compute_figures(task, [values_by_row[row] for row in sorted(values_by_row)])
+            figures |= {f"{label}{name}": value for name, value in subtask_figures.items()}
         return figures
 
     return compute
@@ -65,7 +65,7 @@ def answers(filter: str | None = None) -> Scorer:
     """Build the scorer, which tells whether each answer is right and how it was read.
 
     The metadata of a score name the filter, the outcome of reading (answered, declined or unread), the outcome of the
-    request, and the values from which lm-eval's figures are computed.
+    request, and the logged values that yield lm-eval's figures.
 
     Args:
         filter: Name of the filter, as in `lm_eval`.
@@ -110,7 +110,7 @@ def find_reading(values: Mapping[str, Any]) -> str:
 
 
 def _is_right(task: str, values: Mapping[str, Any], target: str) -> bool:
-    """Return whether a single answer is right; of a pair, whether it is that of the row itself."""
+    """Return whether an answer is right; for a pair of rows, whether the answer to this row is."""
     if "accuracy" in values:  # CXR-ContraBench
         return bool(values["accuracy"])
     record = _get_record(values)
@@ -122,7 +122,7 @@ def _is_right(task: str, values: Mapping[str, Any], target: str) -> bool:
 
 
 def _get_record(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Get the record of a row, which stands under its first metric."""
+    """Get the record of a row, the value of its first metric."""
     return next(value for value in values.values() if isinstance(value, dict))
 
 

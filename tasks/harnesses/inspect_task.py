@@ -23,10 +23,10 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from ...loaders.errors import InputError, MedfaithError, MissingSourceError
 from . import questions
-from .inspect_parts import PARTS, Part, Permission, build_content, build_samples, read_answer
 from .inspect_score import answers, stop
+from .inspect_subtasks import SUBTASKS, Permission, Subtask, build_content, build_samples, read_answer
 
-Words = str | list[str] | None
+Names = str | list[str] | None
 
 
 @task
@@ -41,7 +41,7 @@ def lm_eval(  # noqa: PLR0913 (what -T names)
     rows: str | None = None,
     images: str = "all",
     send_images_to: str | None = None,
-    i_have_permission: Words = None,
+    i_have_permission: Names = None,
 ):
     """Build the task of one of our lm-eval tasks.
 
@@ -69,21 +69,21 @@ def lm_eval(  # noqa: PLR0913 (what -T names)
 def heal_medvqa(  # noqa: PLR0913 (what -T names)
     data: str,
     roots: Any = None,
-    tasks: Words = None,
+    tasks: Names = None,
     filter: str | None = None,
     skip_missing_images: bool = False,
     control: str | None = None,
     wording: int = 0,
     rows: str | None = None,
     send_images_to: str | None = None,
-    i_have_permission: Words = None,
+    i_have_permission: Names = None,
 ):
     """Build the task of HEAL-MedVQA.
 
     Args:
         data: As in `lm_eval`.
         roots: As in `lm_eval`.
-        tasks: Words or groups; by default those of `medfaith_heal_vindr` and `medfaith_heal_mimic` with rows in `data`.
+        tasks: Names or groups; by default all in `medfaith_heal_vindr` and `medfaith_heal_mimic` with rows in `data`.
         filter: As in `lm_eval`.
         skip_missing_images: As in `lm_eval`.
         control: As in `lm_eval`.
@@ -103,7 +103,7 @@ def heal_medvqa(  # noqa: PLR0913 (what -T names)
 def cxr_contrabench(  # noqa: PLR0913 (what -T names)
     data: str,
     roots: Any = None,
-    tasks: Words = None,
+    tasks: Names = None,
     filter: str | None = None,
     skip_missing_images: bool = False,
     control: str | None = None,
@@ -111,14 +111,14 @@ def cxr_contrabench(  # noqa: PLR0913 (what -T names)
     rows: str | None = None,
     images: str = "all",
     send_images_to: str | None = None,
-    i_have_permission: Words = None,
+    i_have_permission: Names = None,
 ):
     """Build the task of CXR-ContraBench.
 
     Args:
         data: As in `lm_eval`.
         roots: As in `lm_eval`.
-        tasks: Words or groups, which also choose the prompt; by default those of `medfaith_contrabench` with rows in
+        tasks: Names or groups, which also choose the prompt; by default all in `medfaith_contrabench` with rows in
             `data`.
         filter: As in `lm_eval`.
         skip_missing_images: As in `lm_eval`.
@@ -140,20 +140,20 @@ def cxr_contrabench(  # noqa: PLR0913 (what -T names)
 def surgxbench(  # noqa: PLR0913 (what -T names)
     data: str,
     roots: Any = None,
-    tasks: Words = None,
+    tasks: Names = None,
     skip_missing_images: bool = False,
     control: str | None = None,
     wording: int = 0,
     rows: str | None = None,
     send_images_to: str | None = None,
-    i_have_permission: Words = None,
+    i_have_permission: Names = None,
 ):
     """Build the task of SurgXBench. Answers in words have no heatmaps, so scores of attention are undefined.
 
     Args:
         data: As in `lm_eval`.
         roots: As in `lm_eval`.
-        tasks: Words or groups; by default those of `medfaith_surgx` with rows in `data`.
+        tasks: Names or groups; by default all in `medfaith_surgx` with rows in `data`.
         skip_missing_images: As in `lm_eval`.
         control: As in `lm_eval`.
         wording: As in `lm_eval`.
@@ -170,7 +170,7 @@ def surgxbench(  # noqa: PLR0913 (what -T names)
 
 def _build_task(
     title: str,
-    names: Words,
+    names: Names,
     data: str,
     roots: Any,
     filter: str | None,
@@ -182,7 +182,7 @@ def _build_task(
 
     Args:
         title: Name of the data set in the log.
-        names: Words or groups; None for all tasks of `default` with rows in `data`.
+        names: Names or groups; None for all tasks of `default` with rows in `data`.
         data: As in `lm_eval`.
         roots: As in `lm_eval`.
         filter: As in `lm_eval`.
@@ -191,27 +191,30 @@ def _build_task(
         **options: Metadata of the tasks.
     """
     changed = {name: value for name, value in options.items() if value not in (None, False, 0, "all")}
-    asked = {name: changed[name] for name in ("control", "wording") if name in changed}
-    condition = ", ".join(f"wording_{value}" if name == "wording" else value for name, value in asked.items())
+    condition_metadata = {name: changed[name] for name in ("control", "wording") if name in changed}
+    condition = ", ".join(
+        f"wording_{value}" if name == "wording" else value for name, value in condition_metadata.items()
+    )
     try:
         loaded = _load_tasks(names, default, str(data), roots, changed)
         for loaded_task in loaded:
             questions.choose_filter(loaded_task.config, filter)
-        return build_task(title, [Part(loaded_task, condition, asked) for loaded_task in loaded], permission, filter)
+        subtasks = [Subtask(loaded_task, condition, condition_metadata) for loaded_task in loaded]
+        return build_task(title, subtasks, permission, filter)
     except MedfaithError as error:
         raise stop(error) from None
 
 
-def _load_tasks(names: Words, default: Sequence[str], data: str, roots: Any, options: Mapping[str, Any]) -> list[Any]:
-    """Load the named tasks, or all tasks of the default groups with rows and roots; a note names those left out."""
-    listed = split(names)
+def _load_tasks(names: Names, default: Sequence[str], data: str, roots: Any, options: Mapping[str, Any]) -> list[Any]:
+    """Load the named tasks, or all tasks of the default groups with rows and roots; a note names each omitted task."""
+    requested = split(names)
     tasks: dict[str, Any] = {}
     faults = []
-    for name in listed or [member for group in default for member in questions.load_recipes(group)]:
+    for name in requested or [member for group in default for member in questions.load_recipes(group)]:
         try:
             tasks |= questions.load(name, data, roots, refused=questions.NO_WORDS, **options)
         except (InputError, MissingSourceError) as error:
-            if listed:
+            if requested:
                 raise
             faults.append(error)
     if not tasks:
@@ -221,30 +224,30 @@ def _load_tasks(names: Words, default: Sequence[str], data: str, roots: Any, opt
     return [*tasks.values()]
 
 
-def split(words: Words) -> list[str]:
+def split(names: Names) -> list[str]:
     """Split an argument of a task that may name several things.
 
     Args:
-        words: A text with commas, or a list.
+        names: A text with commas, or a list.
 
     Returns:
-        The names; empty without any.
+        The list of names; empty for None.
     """
-    return [] if words is None else words.split(",") if isinstance(words, str) else words
+    return [] if names is None else names.split(",") if isinstance(names, str) else names
 
 
 def build_task(
     title: str,
-    parts: Sequence[Part],
+    subtasks: Sequence[Subtask],
     permission: Permission,
     filter: str | None = None,
     metadata: Mapping[str, Any] = MappingProxyType({}),
 ) -> Task:
-    """Build the task of Inspect for some parts.
+    """Build the task of Inspect for some subtasks.
 
     Args:
         title: Name of the data set in the log.
-        parts: The parts.
+        subtasks: The subtasks.
         permission: Who may get images.
         filter: As in `lm_eval`.
         metadata: Further metadata of the log.
@@ -252,64 +255,68 @@ def build_task(
     Returns:
         The task.
     """
-    settings = [part.settings for part in parts]
-    common = {name: value for name, value in settings[0].items() if all(other[name] == value for other in settings)}
+    all_settings = [subtask.settings for subtask in subtasks]
+    common = {
+        name: value
+        for name, value in all_settings[0].items()
+        if all(settings[name] == value for settings in all_settings)
+    }
     return Task(
-        dataset=MemoryDataset(list(build_samples(parts)), name=title),
-        solver=ask(Questions(parts, common, permission)),
+        dataset=MemoryDataset(list(build_samples(subtasks)), name=title),
+        solver=ask(Questions(subtasks, common, permission)),
         scorer=answers(filter),
-        config=GenerateConfig(**common),  # in which the options of `inspect eval` take precedence
-        metadata={PARTS: [part.describe() for part in parts], **metadata},
+        config=GenerateConfig(**common),  # the options of `inspect eval` take precedence
+        metadata={SUBTASKS: [subtask.describe() for subtask in subtasks], **metadata},
     )
 
 
 class Questions:
-    """The parts of a task, as an argument of its solver: a log shows the short text.
+    """The subtasks of a task, passed to its solver. A log shows only their labels.
 
     Args:
-        parts: The parts.
-        common: Settings of generation that all parts share.
+        subtasks: The subtasks.
+        common: Settings of generation that all subtasks share.
         permission: Who may get images.
     """
 
-    def __init__(self, parts: Sequence[Part], common: Mapping[str, Any], permission: Permission) -> None:
-        self.parts, self.permission, self._common = parts, permission, common
+    def __init__(self, subtasks: Sequence[Subtask], common: Mapping[str, Any], permission: Permission) -> None:
+        self.subtasks, self.permission, self._common = subtasks, permission, common
 
     def __repr__(self) -> str:
-        return ", ".join(part.label for part in self.parts)
+        return ", ".join(subtask.label for subtask in self.subtasks)
 
-    def own_settings(self, part: Part) -> dict[str, Any]:
-        """Return the settings of generation that a part does not share.
+    def own_settings(self, subtask: Subtask) -> dict[str, Any]:
+        """Return the settings of generation that a subtask does not share.
 
         Args:
-            part: The part.
+            subtask: The subtask.
 
         Returns:
             Name -> value.
         """
-        return {name: value for name, value in part.settings.items() if name not in self._common}
+        return {name: value for name, value in subtask.settings.items() if name not in self._common}
 
 
 @solver
-def ask(asked: Questions) -> Solver:
+def ask(task_questions: Questions) -> Solver:
     """Build the solver that shows a row's images and prompt, asks the model and reads its answer.
 
     Args:
-        asked: The parts of the task.
+        task_questions: The subtasks of the task.
 
     Returns:
         The solver.
     """
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
-        part, row = asked.parts[state.metadata["part"]], state.metadata["row"]
+        subtask, row = task_questions.subtasks[state.metadata["part"]], state.metadata["row"]
         try:
             if state.epoch > 1:
                 raise InputError("--epochs", "asks each row again", expected="one answer a row", action="leave it out")
-            asked.permission.check(get_model(), part, row)
-            state.user_prompt.content = build_content(part, row)
-            state = await generate(state, **asked.own_settings(part))  # pyright: ignore[reportArgumentType]
-            state.metadata |= read_answer(part, row, state.output)
+            task_questions.permission.check(get_model(), subtask, row)
+            state.user_prompt.content = build_content(subtask, row)
+            state = await generate(state, **task_questions.own_settings(subtask))  # pyright: ignore[reportArgumentType]
+            state.metadata |= read_answer(subtask, row, state.output)
         except MedfaithError as error:
             raise stop(error) from None
         return state

@@ -26,8 +26,8 @@ from PIL import Image
 from medfaith.logs.inspect_logs import converted_logs
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.harnesses import questions
-from medfaith.tasks.harnesses.inspect_parts import Part, build_content, find_third_party
 from medfaith.tasks.harnesses.inspect_score import answers
+from medfaith.tasks.harnesses.inspect_subtasks import Subtask, build_content, find_third_party
 from medfaith.tasks.harnesses.inspect_task import cxr_contrabench, heal_medvqa, lm_eval, surgxbench
 from medfaith.tasks.heal import adapter
 from tests.support.tasks.evaluating import ANSWERS, by_filter, evaluate, load, results_of
@@ -154,7 +154,7 @@ def test_images_stay_where_a_prompt_has_them(arguments):
     task = questions.load_one(*list(arguments(PRESENCE).values())[:3])
     row = next(row for row, doc in enumerate(task.test_docs()) if len(doc["images"]) == 2)
     task.config.doc_to_text = lambda doc: "First:\n<image>\nSecond:<image>"
-    content: Any = build_content(Part(task), row)
+    content: Any = build_content(Subtask(task), row)
     items = [item.text if item.type == "text" else item.type for item in content]
     assert items == ["First:\n", "image", "\nSecond:", "image"]
 

@@ -1,8 +1,8 @@
-"""The questions of a task of Inspect: our lm-eval tasks, each under one condition, and their logged answers.
+"""The subtasks of a task of Inspect: our lm-eval tasks, each under one condition, and their logged answers.
 
-A sample of Inspect holds what lm-eval's sample log holds of the same row: the document, and what each filter and
-`process_results` make of the answer. All figures are computed from that, here, by `inspect score` and by `medfaith
-report`, and equal lm-eval's.
+A sample of Inspect holds the fields of lm-eval's sample log: the document, and the results of each filter and of
+`process_results` for the answer. `inspect score` and `medfaith report` compute all figures from these fields, and
+the figures equal lm-eval's.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ..models.server import access
 from ..outcomes import ANSWERED, CUT, EMPTY, FILTERED, REFUSED, SCORED
 from . import questions
 
-# Of a sample's metadata; the label begins its id and the names of its figures if a task has several parts.
+# Keys of a sample's metadata. The label begins its id and the names of its figures if a task has several subtasks.
 DOC, READINGS, RESPONSE, LABEL = "doc", "readings", "response", "label"
-# Of the log's metadata: a description of each part, and the plan of an audit.
-PARTS, AUDIT = "medfaith_parts", "medfaith_audit"
+# Keys of the log's metadata: a description of each subtask, and the plan of an audit.
+SUBTASKS, AUDIT = "medfaith_parts", "medfaith_audit"
 # Providers that load the model on this machine, or start a server there.
 LOCAL = ("mockllm", "none", "hf", "vllm", "sglang", "transformer_lens", "nnterp", "ollama", "llama-cpp-python")
 
 
-class Part(NamedTuple):
+class Subtask(NamedTuple):
     """One of our lm-eval tasks under one condition.
 
     Attributes:
@@ -64,7 +64,7 @@ class Part(NamedTuple):
         }
 
     def describe(self) -> dict[str, Any]:
-        """Describe the part for the log, so that it can be read without rows."""
+        """Describe the subtask for the log, which is read without rows."""
         config = self.task.config
         return {
             "task": self.name,
@@ -89,12 +89,12 @@ class Permission(NamedTuple):
     host: str | None = None
     sources: Sequence[str] = ()
 
-    def check(self, model: Model, part: Part, row: int) -> None:
+    def check(self, model: Model, subtask: Subtask, row: int) -> None:
         """Check whether a row may go to a model.
 
         Args:
             model: The model.
-            part: The part.
+            subtask: The subtask.
             row: Number of the row.
 
         Raises:
@@ -103,12 +103,12 @@ class Permission(NamedTuple):
         third_party = find_third_party(ModelName(model).api, model.api.base_url)
         access.check_named(third_party, self.host)
         if third_party:
-            access.check_licences(part.task.test_docs()[row]["images"].sources, third_party, self.sources)
+            access.check_licences(subtask.task.test_docs()[row]["images"].sources, third_party, self.sources)
 
 
 @functools.cache
 def find_third_party(provider: str, url: str | None) -> str | None:
-    """Find who gets the requests of a model outside of the user's network.
+    """Find the third party that receives a model's requests.
 
     Args:
         provider: Inspect's name of the provider.
@@ -123,29 +123,29 @@ def find_third_party(provider: str, url: str | None) -> str | None:
     return None if provider in LOCAL else provider
 
 
-def build_samples(parts: Sequence[Part]) -> Iterator[Sample]:
-    """Build the samples of all parts, in the order of the rows. The images stay closed.
+def build_samples(subtasks: Sequence[Subtask]) -> Iterator[Sample]:
+    """Build the samples of all subtasks, in the order of the rows. The images stay closed.
 
     Args:
-        parts: The parts.
+        subtasks: The subtasks.
 
     Yields:
-        The samples. Their ids are the ids of the rows, after the part if there are several.
+        The samples. Their ids are the ids of the rows, after the label of the subtask if there are several.
     """
-    for number, part in enumerate(parts):
-        label = f"{part.label}/" if len(parts) > 1 else ""
-        for row, doc in enumerate(part.task.test_docs()):
-            prompt = "\n".join(filter(None, questions.split_prompt(part.task, doc)))
-            metadata = {"task": part.name, LABEL: label, "part": number, "row": row, DOC: _encode(doc)}
-            target = part.task.doc_to_target(doc)
+    for number, subtask in enumerate(subtasks):
+        label = f"{subtask.label}/" if len(subtasks) > 1 else ""
+        for row, doc in enumerate(subtask.task.test_docs()):
+            prompt = "\n".join(filter(None, questions.split_prompt(subtask.task, doc)))
+            metadata = {"task": subtask.name, LABEL: label, "part": number, "row": row, DOC: _encode(doc)}
+            target = subtask.task.doc_to_target(doc)
             yield Sample(id=f"{label}{doc['id']}", input=prompt, target=target, metadata=metadata)
 
 
-def build_content(part: Part, row: int) -> str | list[Content]:
+def build_content(subtask: Subtask, row: int) -> str | list[Content]:
     """Build the message of a row, as `medfaith-server` sends it: each image at its placeholder in the prompt.
 
     Args:
-        part: The part.
+        subtask: The subtask.
         row: Number of the row.
 
     Returns:
@@ -155,11 +155,11 @@ def build_content(part: Part, row: int) -> str | list[Content]:
         InputError: The prompt has another number of placeholders than the row has images.
         ImageError: An image cannot be opened.
     """
-    doc = part.task.test_docs()[row]
-    turns, images = get_turns(part.task.doc_to_text(doc)), doc["images"][:]
+    doc = subtask.task.test_docs()[row]
+    turns, images = get_turns(subtask.task.doc_to_text(doc)), doc["images"][:]
     if (n_named := count_placeholders(turns)) != len(images):
         problem = f"the prompt has {n_named} image placeholders for {len(images)} images"
-        raise InputError(f"task {part.name!r}", problem, row=doc["id"])
+        raise InputError(f"task {subtask.name!r}", problem, row=doc["id"])
     (message,) = build_messages(turns, [encode_picture(image, Encoding()).url for image in images])
     content = message["content"]
     if isinstance(content, str):
@@ -170,11 +170,11 @@ def build_content(part: Part, row: int) -> str | list[Content]:
     ]
 
 
-def read_answer(part: Part, row: int, output: ModelOutput) -> dict[str, Any]:
+def read_answer(subtask: Subtask, row: int, output: ModelOutput) -> dict[str, Any]:
     """Read an answer with all filters of the task, as lm-eval does.
 
     Args:
-        part: The part.
+        subtask: The subtask.
         row: Number of the row.
         output: The model's output.
 
@@ -183,8 +183,8 @@ def read_answer(part: Part, row: int, output: ModelOutput) -> dict[str, Any]:
     """
     outcome = find_outcome(output)
     response = output.completion if outcome in SCORED else ""
-    part.task.test_docs()[row]["images"].tell_outcome(outcome)
-    doc, config = part.task.test_docs()[row], part.task.config  # read again: its columns hold the outcome now
+    subtask.task.test_docs()[row]["images"].tell_outcome(outcome)
+    doc, config = subtask.task.test_docs()[row], subtask.task.config  # read again: its columns hold the outcome now
     readings = {}
     for name in questions.get_filters(config):
         filtered = questions.read(config, doc, response, name)
