@@ -208,7 +208,7 @@ def evaluate(  # noqa: PLR0913 (one for each option of `medfaith eval`)
         >>> medfaith.evaluate("oracle", "medfaith_heal_vindr_closed", data="medfaith-data")  # doctest: +SKIP
     """
     from medfaith.tasks.controls import split_dose
-    from medfaith.tasks.index import chosen
+    from medfaith.tasks.index import select_tasks
     from medfaith.tasks.models.answer_counts import tally, warn_unanswered
     from medfaith.tasks.run import answer, load_tasks
 
@@ -221,7 +221,7 @@ def evaluate(  # noqa: PLR0913 (one for each option of `medfaith eval`)
     if control is not None:
         split_dose(control)
     metadata, lm_eval_options = _collect_metadata("evaluate", model, model_args, data, roots, settings, lm_eval_options)
-    if unknown := [name for name in names if not chosen([name])]:
+    if unknown := [name for name in names if not select_tasks([name])]:
         raise MedfaithError(f"{unknown[0]}: medfaith has no such task\n  what to do: medfaith tasks --list")
     lm_eval_model = _make_model(model, model_args, lm_eval_options, names, metadata, settings["heatmaps"], folder)
     with tally() as outcomes:

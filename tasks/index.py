@@ -26,8 +26,8 @@ class Task(NamedTuple):
     scores: bool
 
 
-def chosen(names: str | Sequence[str], own_tasks: Path | None = None) -> list[Task]:
-    """Select the tasks of this package, and those that a user built on them, from a list of names.
+def select_tasks(names: str | Sequence[str], own_tasks: Path | None = None) -> list[Task]:
+    """Select the tasks of this package, and the user's own tasks built on them, from a list of names.
 
     Groups and tags are resolved. Files and the tasks of lm-eval itself are left out.
 
@@ -54,37 +54,37 @@ def chosen(names: str | Sequence[str], own_tasks: Path | None = None) -> list[Ta
 
 
 def drop_repeats(names: str | Sequence[str], own_tasks: Path | None = None) -> list[str]:
-    """Replace patterns by names, and leave out what another name covers: lm-eval refuses a task that is named twice.
+    """Replace patterns by names, and omit names that another name covers: lm-eval refuses a task that is named twice.
 
     Args:
-        names: As in `chosen`.
-        own_tasks: As in `chosen`.
+        names: As in `select_tasks`.
+        own_tasks: As in `select_tasks`.
 
     Returns:
-        The names of groups and tasks, so that each task is covered once; files and lm-eval's own tasks stay.
+        The names of groups and tasks, which cover each task once; files and lm-eval's own tasks stay.
 
     Raises:
         MedfaithError: Two groups share some of their tasks, but not all.
     """
-    index, kept = task_index(own_tasks), dict[str, set[str]]()
+    index, selected = task_index(own_tasks), dict[str, set[str]]()
     requested = _split_names(names)
     matches = dict.fromkeys(match for name in requested for match in fnmatch.filter(index, name))
     covers = {match: {task.name for task in iterate_tasks(match, index)} for match in matches}
     for name in sorted(covers, key=lambda match: -len(covers[match])):
-        covered = set[str]().union(*kept.values())
+        covered = set[str]().union(*selected.values())
         if covers[name] <= covered:
             continue
         if shared := covers[name] & covered:
             problem = f"--tasks {name}: shares {min(shared)} with another group that is named"
             raise MedfaithError(f"{problem}\n  what to do: name one of the two groups, or single tasks")
-        kept[name] = covers[name]
-    others = [name for name in requested if not fnmatch.filter(index, name)]
-    return [*(match for match in matches if match in kept), *others]
+        selected[name] = covers[name]
+    unmatched_names = [name for name in requested if not fnmatch.filter(index, name)]
+    return [*(match for match in matches if match in selected), *unmatched_names]
 
 
 def _split_names(names: str | Sequence[str]) -> list[str]:
-    words = names.split(",") if isinstance(names, str) else [word for name in names for word in str(name).split(",")]
-    return [word.strip() for word in words]
+    texts = [names] if isinstance(names, str) else map(str, names)
+    return [name.strip() for text in texts for name in text.split(",")]
 
 
 def task_index(own_tasks: Path | None = None) -> Mapping[str, Any]:

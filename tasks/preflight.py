@@ -19,7 +19,7 @@ from ..loaders import images, sources
 from ..loaders.errors import InputError, MedfaithError
 from . import BASELINES, BATCH, SERVER
 from .hub_access import can_reach_hub, is_cached, is_path
-from .index import Task, chosen
+from .index import Task, select_tasks
 from .model_files import check_loadable, check_model
 from .model_types import KINDS, OURS_TO_LOAD, Kind
 
@@ -54,7 +54,7 @@ def check(config: Any, metadata: Mapping[str, Any], own_tasks: Path | None = Non
         _check_client(config, kind, model_args)
     if kind.loads:
         check_model(config, model_args)
-    tasks = chosen(config.tasks, own_tasks)  # the imports from here on take seconds
+    tasks = select_tasks(config.tasks, own_tasks)  # the imports from here on take seconds
     if tasks and config.num_fewshot:
         action = "leave it out; the groups medfaith_contrabench_3shot and _3shot_images ask with the paper's examples"
         raise MedfaithError(f"--num_fewshot {config.num_fewshot}: medfaith's tasks ignore it\n  what to do: {action}")

@@ -10,7 +10,7 @@ import pytest
 from medfaith import cards
 from medfaith.builders import registry
 from medfaith.cards import config_text, datasheet, dictionary, publication
-from medfaith.tasks.index import chosen
+from medfaith.tasks.index import select_tasks
 
 ABOUT = tomllib.loads((cards.FOLDER / "benchmarks.toml").read_text(encoding="utf-8"))
 CHOICES = [
@@ -24,10 +24,10 @@ CHOICES = [
 @pytest.mark.parametrize(("source", "choice"), CHOICES)
 def test_a_task_asks_about_the_rows_that_it_is_said_to_need(source, choice):
     for needed, names in choice.items():
-        asked_splits = {f"{task.rows['config']}/{task.rows['split']}" for task in chosen(names)}
+        asked_splits = {f"{task.rows['config']}/{task.rows['split']}" for task in select_tasks(names)}
         more = {split for split in set(needed.split()) - asked_splits if split.split("/")[0].endswith(("_tpt", "_vpt"))}
         assert asked_splits | more == set(needed.split())
-        assert {task.rows["repository"].rpartition("-")[2] for task in chosen(names)} == {source}
+        assert {task.rows["repository"].rpartition("-")[2] for task in select_tasks(names)} == {source}
 
 
 @pytest.mark.parametrize("benchmark", registry.BENCHMARKS.values(), ids=lambda benchmark: benchmark.name)

@@ -6,7 +6,7 @@ import yaml
 
 from medfaith.cards import publication, registration
 from medfaith.cards.publish import staging
-from medfaith.tasks.index import chosen
+from medfaith.tasks.index import select_tasks
 
 FIELDS = {"name", "description", "evaluation_framework", "tasks"}
 
@@ -21,7 +21,7 @@ def test_a_data_set_with_public_rows_is_registered_with_its_tasks(builds, tmp_pa
         assert all(isinstance(registered[field], str) and registered[field] for field in FIELDS - {"tasks"})
         assert len({task["id"] for task in registered["tasks"]}) == len(registered["tasks"]) > 0
         for task in registered["tasks"]:
-            (chosen_task,) = chosen(task["id"])
+            (chosen_task,) = select_tasks(task["id"])
             assert (chosen_task.rows["config"], chosen_task.rows["split"]) == (task["config"], task["split"])
             assert f"{task['config']}/{task['split']}" in built.record["splits"]
 

@@ -18,7 +18,7 @@ from medfaith.cli import main
 from medfaith.eval import with_host
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import preflight
-from medfaith.tasks.index import chosen, drop_repeats
+from medfaith.tasks.index import drop_repeats, select_tasks
 from medfaith.tasks.models.server import access as server_access
 from tests.support.builders.files import root_words
 from tests.support.chat import chat_server
@@ -129,8 +129,8 @@ def test_each_task_is_asked_once(names, expected):
 
 
 def test_all_tasks_of_a_pattern_are_asked():
-    names = {task.name for task in chosen("medfaith_heal_*")}
-    assert {task.name for task in chosen(drop_repeats("medfaith_heal_*"))} == names
+    names = {task.name for task in select_tasks("medfaith_heal_*")}
+    assert {task.name for task in select_tasks(drop_repeats("medfaith_heal_*"))} == names
 
 
 def test_lm_evals_clients_are_held_to_the_terms_of_the_sources(refused, monkeypatch):
@@ -170,7 +170,7 @@ def test_a_model_that_transformers_cannot_load(config, type_, message, refused, 
 
 
 def test_a_server_scores_letters_alone():
-    letters, texts = chosen(f"{preflight.LETTERS},medfaith_contrabench_option_scores")[::2]
+    letters, texts = select_tasks(f"{preflight.LETTERS},medfaith_contrabench_option_scores")[::2]
     preflight._check_scores("medfaith-server", [letters])
     with pytest.raises(MedfaithError, match="--tasks medfaith_contrabench_letter_scores"):
         preflight._check_scores("medfaith-server", [texts])
@@ -191,12 +191,12 @@ def test_a_hub_that_does_not_answer_is_asked_once(refused, monkeypatch):
 
 def test_a_task_is_found_with_all_its_rows():
     """Tasks are found in groups, in groups of a file, in tags and by pattern; lm-eval's own tasks are ignored."""
-    names = {task.name: task for task in chosen("medfaith_contrabench,medfaith_contrabench_3shot*,hellaswag")}
+    names = {task.name: task for task in select_tasks("medfaith_contrabench,medfaith_contrabench_3shot*,hellaswag")}
     assert PRESENCE in names
     shots = names["medfaith_contrabench_3shot_images::chexpert_absence"]
     assert (shots.rows["pool_repository"], shots.rows["exemplar_images"]) == ("cxr-contrabench-openi", True)
-    assert {task.scores for task in chosen(["medfaith_contrabench_option_scores"])} == {True}
-    assert set(names) & {task.name for task in chosen("medfaith_contrabench_all")} == {
+    assert {task.scores for task in select_tasks(["medfaith_contrabench_option_scores"])} == {True}
+    assert set(names) & {task.name for task in select_tasks("medfaith_contrabench_all")} == {
         name for name in names if "::" not in name
     }
 

@@ -1,1 +1,1 @@
-"""`medfaith-server`: models behind an OpenAI-compatible server."""
+"""`medfaith-server`: models at an OpenAI-compatible server."""

@@ -1,8 +1,8 @@
 """Files of requests and of answers in OpenAI's batch format, which batch engines read and write (vLLM, OpenAI).
 
 One line of a file of requests is `{"custom_id", "method", "url", "body"}`; one line of a file of answers is
-`{"custom_id", "response": {"status_code", "body"}, "error"}`. The ids are hashes of all that an answer depends on, so
-answers need no other link to their rows, and come in any order.
+`{"custom_id", "response": {"status_code", "body"}, "error"}`. An id is a hash of everything that an answer depends on,
+so answers need no other link to their rows, and may come in any order.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class RequestWriter:
 
     Args:
         path: The file.
-        image_folder: A folder for the images, each of which is written once and named by its hash. The requests refer
-            to it by file:// addresses. With None the requests hold the images.
+        image_folder: A folder for the images. Each image is written once and named by its hash, and the requests refer
+            to it by a file:// address. With None the requests hold the images.
     """
 
     def __init__(self, path: Path, image_folder: Path | None) -> None:
@@ -79,13 +79,13 @@ class RequestWriter:
         self._file.write(json.dumps(line) + "\n")
 
     def close(self, facts: Mapping[str, Any]) -> Path:
-        """Complete the file, and write next to it what it holds.
+        """Complete the file, and write a description next to it.
 
         Args:
-            facts: What the file holds, as JSON can encode it.
+            facts: Further facts for the description, which JSON can encode.
 
         Returns:
-            The path of that description.
+            The path of the description.
         """
         if self._file is None:  # no request is left: an empty file says so
             self._file = self._stack.enter_context(
@@ -137,14 +137,14 @@ class _Place(NamedTuple):
 class AnswerFiles:
     """Answers of an engine by the id of their request. Only the places of the lines are in memory.
 
-    A later or earlier answer takes the place of a failure. Among different answers to one request, the line with the
-    smallest text counts, so that the order of files and lines has no influence.
+    An answer replaces an earlier or later failure. Among different answers to one request, the line with the smallest
+    text counts. Thus the order of files and lines has no influence.
 
     Args:
         paths: The files of answers.
 
     Raises:
-        InputError: A file cannot be read, or a line is no answer.
+        InputError: A file cannot be read, or a line is not an answer.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -184,7 +184,7 @@ class AnswerFiles:
             return Reply(UNANSWERED, reason=str(error)[:_LONGEST_REASON])
 
     def list_answered(self) -> Iterator[str]:
-        """List the ids of the requests with an answer, without those that failed.
+        """List the ids of the answered requests. Failed requests are omitted.
 
         Yields:
             The ids.
@@ -194,7 +194,7 @@ class AnswerFiles:
                 yield digest.hex()
 
     def format_notes(self) -> str:
-        """Format what a user should know about the files; "" if there is nothing."""
+        """Format warnings about the files; "" if there are none."""
         notes = {
             "last lines are cut, and count as missing": self._n_cut,
             "lines have an id of no request of medfaith": self._n_foreign,
@@ -203,7 +203,7 @@ class AnswerFiles:
         return "; ".join(f"{n:,} {text}" for text, n in notes.items() if n)
 
     def _index(self, number: int, path: Path) -> None:
-        """Remember the place of each line, and of the better one of two lines about one request."""
+        """Index the place of each line; of two lines about one request, the better line counts."""
         bar = Progress(title=f"reading {path.name}", total=path.stat().st_size, unit="B")
         with path.open("rb") as file, bar:
             offset = 0
@@ -235,15 +235,15 @@ class AnswerFiles:
         return entry
 
     def _keep(self, digest: bytes, place: _Place, entry: Any) -> None:
-        """Keep the place of a line, unless an equal or better one is known."""
-        known = self._places.get(digest)
-        if known is None:
+        """Keep the place of a line, unless an equal or better line is indexed."""
+        stored_place = self._places.get(digest)
+        if stored_place is None:
             self._places[digest] = place
             return
-        new_rank, known_rank = _rank(entry), _rank(self._read_line(known))
-        if new_rank[0] == known_rank[0] == 0 and new_rank != known_rank:
+        new_rank, stored_rank = _rank(entry), _rank(self._read_line(stored_place))
+        if new_rank[0] == stored_rank[0] == 0 and new_rank != stored_rank:
             self._different.add(digest)
-        if new_rank < known_rank:
+        if new_rank < stored_rank:
             self._places[digest] = place
 
     def _read_line(self, place: _Place) -> Any:
@@ -274,9 +274,9 @@ def _rank(entry: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def _describe_failure(entry: Mapping[str, Any]) -> Reply:
-    """Describe a failed request by the engine's own words."""
+    """Describe a failed request by the engine's message."""
     status, body = _get_response(entry)
     error = entry.get("error") or body.get("error") or body or "no response"
-    code, words = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
-    reason = ": ".join(str(part) for part in (status, words or error) if part)
+    code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
+    reason = ": ".join(str(text) for text in (status, message or error) if text)
     return Reply(FILTERED if code in FILTERS else UNANSWERED, reason=reason[:_LONGEST_REASON])

@@ -29,7 +29,7 @@ class BatchLM(ChatLM):
     """Writes requests for an engine, or answers from the files of an engine.
 
     Args:
-        model: Name of the model, as the engine knows it.
+        model: The engine's name of the model.
         requests: File to write requests to; without it the answers are read.
         image_folder: Folder for the images of these requests; without it the requests hold the images.
         answers: Files of answers. Requests that have one are not written.
@@ -41,7 +41,7 @@ class BatchLM(ChatLM):
         top_logprobs: Number of tokens that the engine lists when letters are scored.
         send_images_to: The host outside of the user's network that gets the file; None for machines of the user's own.
         i_have_permission: Sources, joined by +, whose images may go to that host although their terms do not say so.
-        **others: Options that lm-eval passes to every model.
+        **lm_eval_options: Options that lm-eval passes to every model.
 
     Raises:
         InputError: An option is invalid, or a file of answers cannot be read.
@@ -63,9 +63,9 @@ class BatchLM(ChatLM):
         top_logprobs: int = 20,
         send_images_to: str | None = None,
         i_have_permission: str = "",
-        **others: Any,
+        **lm_eval_options: Any,
     ) -> None:
-        self.refuse_unknown(others)
+        self.refuse_unknown(lm_eval_options)
         if not model:
             raise InputError("--model_args", "names no model", expected="model=NAME, as the engine calls it")
         if not requests and not answers:
@@ -90,7 +90,7 @@ class BatchLM(ChatLM):
         for place, question in enumerate(questions):
             pictures = pictures_of(question, self._options.encoding)
             key = compute_key({"model": self._model}, question, pictures)
-            reply = self._answers.read(key, question.read) or Reply(UNANSWERED, reason=_MISSING)
+            reply = self._answers.read(key, question.read_reply) or Reply(UNANSWERED, reason=_MISSING)
             if reply.outcome == UNANSWERED:
                 self._reasons[reply.reason] += 1
             if self._writer is None:
@@ -106,7 +106,7 @@ class BatchLM(ChatLM):
         return {"model": self._model, "messages": build_messages(question.turns, urls), **question.settings}
 
     def _record(self, question: Question) -> None:
-        """Record what a written request holds."""
+        """Record the task, the condition and the sources of a written request."""
         doc: Mapping[str, Any] = question.request.doc if isinstance(question.request.doc, Mapping) else {}
         condition = doc.get("control") or (f"wording_{doc['wording']}" if doc.get("wording") else "image")
         self._contents.setdefault(question.request.task_name or "", Counter())[condition] += 1
@@ -127,7 +127,7 @@ class BatchLM(ChatLM):
         """Complete the file of requests and its description.
 
         Returns:
-            What was written, in several lines.
+            A summary of the written files, in several lines.
         """
         assert self._writer is not None
         terms = {
@@ -158,7 +158,7 @@ class BatchLM(ChatLM):
         """Get the model information that lm-eval adds to the results of a complete run.
 
         Raises:
-            DryRunEnd: The requests are written, and there are no results.
+            DryRunEnd: The requests are written, and the run has no results.
         """
         if self._writer is not None:
             raise DryRunEnd(self.close())

@@ -1,6 +1,6 @@
 """Answers a file of requests by an OpenAI-compatible server: with this machine's client, or with the workers of Ray.
 
-Each answer is written as it arrives, so a stopped run continues where it stopped.
+Each answer is written at once, so a stopped run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REQUESTS_IN_MEMORY = 10_000  # with Ray, which keeps the rows of a data set in 
 
 
 class Server(NamedTuple):
-    """A server and how it is asked.
+    """A server, and the limits of the requests to it.
 
     Attributes:
         url: URL up to and including the version.
@@ -63,7 +63,7 @@ def answer_file(requests: Path, out: Path, server: Server, ray: str | None = Non
         The number of requests by result, and the description of an outage, or "".
 
     Raises:
-        InputError: A line is no request, or an image is missing or not the one that the request names.
+        InputError: A line is not a request, or an image is missing or differs from the image of the request.
         OSError: A file cannot be read or written.
     """
     done, n = frozenset(_list_answered(out)), sum(1 for _ in _read_requests(requests))
@@ -88,9 +88,9 @@ def answer_file(requests: Path, out: Path, server: Server, ray: str | None = Non
 
 
 def _list_answered(out: Path) -> Iterator[str]:
-    """List the requests that have an answer, after a last line that was cut is removed.
+    """List the requests that have an answer, after removal of an incomplete last line.
 
-    Only a line that this module began to write is removed, so that no other file loses a byte.
+    Only a line that this module began to write is removed. Thus no other file loses a byte.
     """
     if not out.exists():
         return
@@ -158,14 +158,14 @@ async def _post(client: Any, body: Mapping[str, Any], key: str, outage: Outage) 
         reason = describe_error(error, key)
         outage.update(error, reason)
         status, code = getattr(error, "status_code", 0), getattr(error, "code", None)
-        words = reason.removeprefix(f"{status}: ")
-        return {"response": {"status_code": status, "body": {"error": {"message": words, "code": code}}}}
+        message = reason.removeprefix(f"{status}: ")
+        return {"response": {"status_code": status, "body": {"error": {"message": message, "code": code}}}}
     outage.update(None)
     return {"response": {"status_code": 200, "body": reply}}
 
 
 def inline_images(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Put the images that a request names by file:// addresses into it.
+    """Replace the file:// addresses of a request by its images.
 
     Args:
         body: The body of the request.
@@ -174,22 +174,22 @@ def inline_images(body: Mapping[str, Any]) -> dict[str, Any]:
         The body with data URLs.
 
     Raises:
-        InputError: A file cannot be read, or is not the image that its name, a hash, stands for. So no other file of
-            the machine can be sent.
+        InputError: A file cannot be read, or its name is not the hash of its content. Thus no other file of the machine
+            can be sent.
     """
     messages = [
         turn
         if isinstance(turn["content"], str)
-        else {**turn, "content": [_inline_image(part) for part in turn["content"]]}
+        else {**turn, "content": [_inline_image(content_part) for content_part in turn["content"]]}
         for turn in body["messages"]
     ]
     return {**body, "messages": messages}
 
 
-def _inline_image(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    url = part["image_url"]["url"] if part.get("type") == "image_url" else ""
+def _inline_image(content_part: Mapping[str, Any]) -> Mapping[str, Any]:
+    url = content_part["image_url"]["url"] if content_part.get("type") == "image_url" else ""
     if not url.startswith("file:"):
-        return part
+        return content_part
     path = Path(url2pathname(urlsplit(url).path))
     action = "write the requests again with --images-in, or copy its folder to the same place"
     try:

@@ -38,7 +38,7 @@ LM_EVALS = ("batch_size", "max_batch_size", "device")  # lm-eval passes these to
 
 
 class ChatOptions(NamedTuple):
-    """How prompts become requests.
+    """Options for the conversion of prompts to requests.
 
     Attributes:
         encoding: Encoding of images.
@@ -60,7 +60,7 @@ class ChatLM(ImageLM):
     in the prompt.
 
     Args:
-        options: How prompts become requests.
+        options: Options for the conversion of prompts to requests.
         third_party: The host outside of the user's network that gets the images, or None.
         permitted: Sources, joined by +, whose images may go to that host although their terms do not say so.
 
@@ -83,17 +83,17 @@ class ChatLM(ImageLM):
         self._scores_nothing = False  # set if no question is answered, as in a dry run
 
     @classmethod
-    def refuse_unknown(cls, others: Collection[str]) -> None:
+    def refuse_unknown(cls, names: Collection[str]) -> None:
         """Refuse model arguments that the model type does not have.
 
         Args:
-            others: Names of the arguments that its constructor does not name.
+            names: Names of the arguments that its constructor does not name.
 
         Raises:
             InputError: One is not lm-eval's own.
         """
-        if unknown := sorted({*others} - {*LM_EVALS}):
-            expected = ", ".join(name for name in inspect.signature(cls).parameters if name != "others")
+        if unknown := sorted({*names} - {*LM_EVALS}):
+            expected = ", ".join(name for name in inspect.signature(cls).parameters if name != "lm_eval_options")
             raise InputError("--model_args", f"{cls.name} has no option {', '.join(unknown)}", expected=expected)
 
     @property
@@ -109,7 +109,7 @@ class ChatLM(ImageLM):
             add_generation_prompt: Ignored.
 
         Returns:
-            The turns, as a text that keeps them apart.
+            A text that contains the turns separately.
         """
         return Prompt(chat_history)
 

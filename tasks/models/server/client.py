@@ -1,4 +1,4 @@
-"""Clients of OpenAI-compatible endpoints: how they connect, what their errors say, and a plain chat."""
+"""Clients of OpenAI-compatible endpoints: their connections, descriptions of their errors, and a plain chat."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ def build_request_options(key: str) -> Any:
 
 
 async def post_chat(client: openai.AsyncOpenAI, body: Mapping[str, Any], key: str) -> Any:
-    """Send a chat with the client's retries. A pause that the server names (429 with Retry-After) is no failed try.
+    """Send a chat with the client's retries.
+
+    A pause that the server names (429 with Retry-After) does not count as a failed try.
 
     Args:
         client: The client.
@@ -148,7 +150,7 @@ def parse_pause(text: str | None) -> float | None:
 
 
 def describe_error(error: Exception, key: str) -> str:
-    """Describe a failed request: its status with the server's own words, or the fault of the connection or the reply.
+    """Describe a failed request: its status with the server's message, or the fault of the connection or the reply.
 
     Args:
         error: The error, of `openai` or of the reader of the reply.
@@ -161,8 +163,8 @@ def describe_error(error: Exception, key: str) -> str:
 
     if isinstance(error, openai.APIStatusError):
         body = error.body
-        words = body.get("message") or body if isinstance(body, Mapping) else body
-        text = f"{error.status_code}: {words or error.message}"
+        message = body.get("message") or body if isinstance(body, Mapping) else body
+        text = f"{error.status_code}: {message or error.message}"
     else:
         cause = (error.__cause__ if isinstance(error, openai.APIConnectionError) else None) or error
         text = f"{type(cause).__name__}: {str(cause) or error}"

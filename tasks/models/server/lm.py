@@ -51,7 +51,7 @@ class ServerLM(ChatLM):
         answers: SQLite file of the answers (AnswerStore). Without it, an interrupted run starts again.
         send_images_to: The host of `base_url`, if it is outside of the user's network.
         i_have_permission: Sources, joined by +, whose images may go to that host although their terms do not say so.
-        **others: Options that lm-eval passes to every model.
+        **lm_eval_options: Options that lm-eval passes to every model.
 
     Raises:
         InputError: An option is unknown, a third party is not named, the server does not answer, or it refuses the key
@@ -79,7 +79,7 @@ class ServerLM(ChatLM):
         answers: str | None = None,
         send_images_to: str | None = None,
         i_have_permission: str = "",
-        **others: Any,
+        **lm_eval_options: Any,
     ) -> None:
         limits: dict[str, Any] = {
             "concurrency": (concurrency, 1),
@@ -89,7 +89,7 @@ class ServerLM(ChatLM):
             "prompt_price": (prompt_price or 0, 0),
             "answer_price": (answer_price or 0, 0),
         }
-        self.refuse_unknown(others)
+        self.refuse_unknown(lm_eval_options)
         _check_limits(limits)
         check_installed(SERVER)
         if not model:

@@ -52,14 +52,14 @@ class Question(NamedTuple):
     Attributes:
         request: The request of lm-eval.
         settings: Settings of the HTTP request.
-        read: Function that reads the reply in a response's body.
+        read_reply: Function that reads the reply in a response's body.
         stops: Stop strings of the reply.
         repeat: The request's number among its copies.
     """
 
     request: Instance
     settings: Mapping[str, Any]
-    read: Callable[[Any], Reply]
+    read_reply: Callable[[Any], Reply]
     stops: Sequence[str] = ()
     repeat: int = 0
 
@@ -162,7 +162,7 @@ async def _send(
     messages = build_messages(question.turns, [picture.url for picture in pictures])
     body = {"model": endpoint.model, "messages": messages, **question.settings}
     try:
-        reply = question.read(await post_chat(client, body, endpoint.key))
+        reply = question.read_reply(await post_chat(client, body, endpoint.key))
     except (openai.OpenAIError, ValueError) as error:
         reason = describe_error(error, endpoint.key)
         outage.update(error, reason)
