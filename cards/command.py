@@ -18,21 +18,21 @@ def rebuild(record: Mapping[str, Any]) -> list[str]:
         record: The content of build.json.
 
     Returns:
-        The words of the command.
+        The name of the command and its arguments.
     """
     benchmark = BENCHMARKS[record["benchmark"]]
     configs = dict.fromkeys(key.split("/")[0] for key in record["splits"])
-    words = ["medfaith", "build", record["benchmark"]]
+    arguments = ["medfaith", "build", record["benchmark"]]
     for config in configs:
         if config in benchmark.needs:
-            words += ["--config", config]
+            arguments += ["--config", config]
     for source_id in list_roots(record):
-        words += ["--root", f"{source_id}=PATH"]
-    words += ["--seed", str(record["seed"])]
+        arguments += ["--root", f"{source_id}=PATH"]
+    arguments += ["--seed", str(record["seed"])]
     for name, option in declared(benchmark.options).items():
-        words += _iterate_option(option.flag, record["arguments"].get(name))
-    words += _iterate_motion_options(record["arguments"].get("motion"))
-    return [*words, "--out", "DIR"]
+        arguments += _iterate_option(option.flag, record["arguments"].get(name))
+    arguments += _iterate_motion_options(record["arguments"].get("motion"))
+    return [*arguments, "--out", "DIR"]
 
 
 def list_roots(record: Mapping[str, Any]) -> list[str]:
@@ -67,7 +67,7 @@ def _iterate_option(flag: str, value: Any) -> Iterator[str]:
             yield from (flag, str(item))
 
 
-def format_command(words: Iterable[str], width: int = 100) -> str:
+def format_command(arguments: Iterable[str], width: int = 100) -> str:
     """Format a shell command, broken between options.
 
     >>> print(format_command(["medfaith", "verify", "DIR", "--against", "org/a name"], width=20))
@@ -75,18 +75,18 @@ def format_command(words: Iterable[str], width: int = 100) -> str:
         --against 'org/a name'
 
     Args:
-        words: The words of the command.
-        width: The longest line, if the words allow it.
+        arguments: The name of the command and its arguments.
+        width: The maximum length of a line, if the arguments allow it.
 
     Returns:
         The text.
     """
     groups: list[str] = []
-    for word in map(shlex.quote, words):
-        if word.startswith("--") or not groups:
-            groups.append(word)
+    for argument in map(shlex.quote, arguments):
+        if argument.startswith("--") or not groups:
+            groups.append(argument)
         else:
-            groups[-1] += f" {word}"
+            groups[-1] += f" {argument}"
     text, length = groups[0], len(groups[0])
     for group in groups[1:]:
         if length + len(group) + 3 > width:

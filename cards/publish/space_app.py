@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 
-def editable(inputs: dict[str, Any]) -> str:
-    """Format the arguments of `compute` as JSON, an example a line.
+def format_inputs(inputs: dict[str, Any]) -> str:
+    """Format the arguments of `compute` as JSON, with one example per line.
 
     Args:
         inputs: Argument -> value.
@@ -17,13 +17,13 @@ def editable(inputs: dict[str, Any]) -> str:
         The JSON text.
     """
 
-    def written(value: Any) -> str:
+    def format_value(value: Any) -> str:
         if not isinstance(value, list):
             return json.dumps(value)
-        between = ", " if all(isinstance(one, int | float) for one in value) else ",\n    "
-        return f"[\n    {between.join(map(json.dumps, value))}\n  ]"
+        separator = ", " if all(isinstance(item, int | float) for item in value) else ",\n    "
+        return f"[\n    {separator.join(map(json.dumps, value))}\n  ]"
 
-    return "{\n" + ",\n".join(f'  "{name}": {written(value)}' for name, value in inputs.items()) + "\n}"
+    return "{\n" + ",\n".join(f'  "{name}": {format_value(value)}' for name, value in inputs.items()) + "\n}"
 
 
 def compute(module: Path, config: str | None, typed: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def compute(module: Path, config: str | None, typed: str) -> dict[str, Any]:
     return metric.compute(**inputs) or {}
 
 
-def table(scores: dict[str, Any], prefix: str = "") -> list[list[str]]:
+def list_scores(scores: dict[str, Any], prefix: str = "") -> list[list[str]]:
     """List the name and value of each score. A nested score is called group.name. Lists are only in the JSON.
 
     Args:
@@ -64,14 +64,14 @@ def table(scores: dict[str, Any], prefix: str = "") -> list[list[str]]:
     rows = []
     for name, value in scores.items():
         if isinstance(value, dict):
-            rows += table(value, f"{prefix}{name}.")
+            rows += list_scores(value, f"{prefix}{name}.")
         elif not isinstance(value, list):
             rows.append([f"{prefix}{name}", f"{value:.4f}" if isinstance(value, float) else str(value)])
     return rows
 
 
-def named(examples: list[dict[str, Any]]) -> list[str]:
-    """Name each example of example.json for the page.
+def label_examples(examples: list[dict[str, Any]]) -> list[str]:
+    """Label each example of example.json for the page.
 
     Args:
         examples: The examples, each with its config.
@@ -79,11 +79,11 @@ def named(examples: list[dict[str, Any]]) -> list[str]:
     Returns:
         A label for each, with its number.
     """
-    return [": ".join(filter(None, [f"example {i + 1}", one["config"]])) for i, one in enumerate(examples)]
+    return [": ".join(filter(None, [f"example {i + 1}", item["config"]])) for i, item in enumerate(examples)]
 
 
-def parts(folder: Path) -> tuple[str, str]:
-    """Read the card of a Space in two parts.
+def split_card(folder: Path) -> tuple[str, str]:
+    """Read the card of a Space, split before its first section.
 
     Args:
         folder: The folder of the Space.
@@ -96,7 +96,7 @@ def parts(folder: Path) -> tuple[str, str]:
     return head, f"## {below}"
 
 
-def page(folder: Path) -> Any:
+def build_page(folder: Path) -> Any:
     """Build the Gradio page of a Space.
 
     Args:
@@ -109,8 +109,8 @@ def page(folder: Path) -> Any:
 
     shipped = json.loads((folder / "example.json").read_text(encoding="utf-8"))
     examples = shipped["examples"]
-    labels = named(examples)
-    head, below = parts(folder)
+    labels = label_examples(examples)
+    head, below = split_card(folder)
 
     def score(example: int, typed: str) -> tuple[list[list[str]], dict[str, Any]]:
         try:
@@ -118,22 +118,22 @@ def page(folder: Path) -> Any:
         except (ValueError, TypeError, LookupError, AttributeError) as error:
             kind = "" if isinstance(error, ValueError) else f"not of the form below: {type(error).__name__}: "
             raise gr.Error(f"{kind}{error}", print_exception=False) from None
-        return table(scores), scores
+        return list_scores(scores), scores
 
     with gr.Blocks(title=shipped["metric"]) as blocks:
         gr.Markdown(head)
-        chosen = gr.Dropdown(list(zip(labels, range(len(labels)), strict=True)), value=0, label="Start from")
+        dropdown = gr.Dropdown(list(zip(labels, range(len(labels)), strict=True)), value=0, label="Start from")
         typed = gr.Code(
-            editable(examples[0]["inputs"]), language="json", label="Arguments", max_lines=24, wrap_lines=True
+            format_inputs(examples[0]["inputs"]), language="json", label="Arguments", max_lines=24, wrap_lines=True
         )
         button = gr.Button("Compute", variant="primary")
         rows = gr.Dataframe(headers=["score", "value"], interactive=False, label="Scores")
         scores = gr.JSON(label="All that compute returned", open=False)
         gr.Markdown(below)
-        chosen.change(lambda i: editable(examples[i]["inputs"]), chosen, typed, api_name="example")
-        button.click(score, [chosen, typed], [rows, scores], api_name="score")
+        dropdown.change(lambda i: format_inputs(examples[i]["inputs"]), dropdown, typed, api_name="example")
+        button.click(score, [dropdown, typed], [rows, scores], api_name="score")
     return blocks
 
 
 if __name__ == "__main__":
-    page(Path(__file__).parent).launch()
+    build_page(Path(__file__).parent).launch()

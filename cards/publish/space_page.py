@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from ...loaders.errors import MedfaithError
-from .space_app import compute, editable, named, parts, table
+from .space_app import compute, format_inputs, label_examples, list_scores, split_card
 
 
 def build_page(folder: Path) -> str:
@@ -30,11 +30,13 @@ def build_page(folder: Path) -> str:
         raise MedfaithError(f"{problem}\n  what to do: pip install 'medfaith[publish]'") from None
     markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
     shipped = json.loads((folder / "example.json").read_text(encoding="utf-8"))
-    head, below = parts(folder)
+    head, below = split_card(folder)
     module, examples = folder / f"{shipped['metric']}.py", []
-    for name, example in zip(named(shipped["examples"]), shipped["examples"], strict=True):
-        inputs = editable(example["inputs"])
-        examples.append({"name": name, "inputs": inputs, "scores": table(compute(module, example["config"], inputs))})
+    for name, example in zip(label_examples(shipped["examples"]), shipped["examples"], strict=True):
+        inputs = format_inputs(example["inputs"])
+        examples.append(
+            {"name": name, "inputs": inputs, "scores": list_scores(compute(module, example["config"], inputs))}
+        )
     environment = Environment(
         loader=PackageLoader("medfaith.cards.publish", ""), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True,
