@@ -162,7 +162,7 @@ class AnsweringVLM(HFMultimodalLM):
         """Read the model's configuration, before the weights are loaded."""
         cast(Any, super())._get_config(*arguments, **options)
         config = cast(Any, self).config
-        vision_config = getattr(config, "vision_config", None)
+        vision_config: Any = getattr(config, "vision_config", None)
         if getattr(config, "image_token_id", None) is None and hasattr(vision_config, "image_token_id"):
             config.image_token_id = vision_config.image_token_id  # lm-eval reads it here; Phi-4 has it there
 
