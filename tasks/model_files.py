@@ -23,16 +23,20 @@ def check_model(config: Any, model_args: Mapping[str, Any]) -> None:
         model_args: The arguments of the model.
 
     Raises:
-        MedfaithError: The model is not named, cannot be read, needs another package, or has no chat template that
-            `--apply_chat_template` could apply.
+        MedfaithError: The model is not named, cannot be read, cannot be asked as lm-eval asks, needs another package,
+            or has no chat template that `--apply_chat_template` could apply.
     """
+    from .models.vlm.families import check_answering
+
     name, revision = model_args.get("pretrained"), str(model_args.get("revision", "main"))
     if not name:
         raise MedfaithError(f"--model {config.model}: names no model\n  what to do: --model_args pretrained=MODEL")
     path = find_model_file(str(name), "config.json", revision)
     if path is None:
         raise InputError(str(name), "has no config.json", expected="a model of transformers: its folder, or its id")
-    if _read_json(path).get("model_type") == "smolvlm" and importlib.util.find_spec("num2words") is None:
+    model_type = _read_json(path).get("model_type")
+    check_answering(model_type)
+    if model_type == "smolvlm" and importlib.util.find_spec("num2words") is None:
         raise MedfaithError(f"{name}: SmolVLM needs num2words, not installed here\n  what to do: pip install num2words")
     templated = _has_chat_template(str(name), revision)
     if templated and not config.apply_chat_template:

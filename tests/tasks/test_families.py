@@ -5,7 +5,6 @@ The reference is transformers' own generation, token by token, for each row sepa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -18,7 +17,7 @@ from PIL import Image
 
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError, MedfaithError
-from medfaith.models import rows
+from medfaith.models import list_untried, rows
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.explain.tiles import CHANNELS, Tile, bounds, compose, select_channel
 from medfaith.tasks.explain.token_cam import get_decoder_layers, get_reading_layers
@@ -29,7 +28,7 @@ from medfaith.tasks.models.vlm.families import Family, Seen
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from medfaith.tasks.outcomes import ANSWERED
 from tests.support.tasks.asking import asked, noise, scored
-from tests.support.tasks.family_kinds import FILES, SIZES, TINY, get_family, list_kinds
+from tests.support.tasks.family_kinds import FILES, SIZES, TINY, generate_logits, get_family, list_kinds
 
 OPTIONS = [" A", " Pleural effusion,\nsmall"]
 PROMPTS = [
@@ -61,17 +60,6 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def make_images(number: int, n_images: int) -> list[Image.Image]:
     """Make the images of a row."""
     return [noise(SIZES[(number + place) % len(SIZES)], 10 * number + place) for place in range(n_images)]
-
-
-def generate_logits(lm: Any, prompt: str, images: Sequence[Image.Image], tokens: Sequence[int]) -> torch.Tensor:
-    """Return the logits before each token, (n, vocabulary), while transformers is forced to generate these tokens."""
-    inputs = lm.tok_batch_multimodal_encode([prompt], [list(images)])
-    start = inputs["input_ids"].shape[1]
-    output = lm.model.generate(
-        **inputs, max_new_tokens=len(tokens), do_sample=False, output_logits=True, return_dict_in_generate=True,
-        prefix_allowed_tokens_fn=lambda _, ids: [tokens[len(ids) - start]], eos_token_id=None,
-    )  # fmt: skip
-    return torch.cat(output.logits)
 
 
 def test_answers_are_hf_multimodals_in_batches_of_any_size(scene: Scene):
@@ -277,9 +265,12 @@ def test_the_command_and_the_page_name_every_family(capsys: pytest.CaptureFixtur
     printed = capsys.readouterr().out
     page = (Path(__file__).parents[2] / "docs/families.md").read_text(encoding="utf-8")
     for row in rows():
-        name, models, types, sees = row
+        name, models, types, roads, sees = row
         assert all(cell in printed for cell in row)
-        assert (
-            f"| {name} | {models} | {', '.join(f'`{model_type}`' for model_type in types.split(', '))} | {sees} |"
-            in page
-        )
+        kinds = ", ".join(f"`{model_type}`" for model_type in types.split(", "))
+        assert f"| {name} | {models} | {kinds} | {roads} | {sees} |" in page
+    assert "refused: blip-2 puts one image before the prompt" in printed
+    untried = list_untried()
+    assert "kosmos-2" in untried
+    assert " kosmos-2," in printed
+    assert not set(untried) & {"llava", "aria", "blip-2"}

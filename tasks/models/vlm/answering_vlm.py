@@ -18,7 +18,7 @@ from lm_eval.models.hf_vlms import DEFAULT_IMAGE_PLACEHOLDER, HFMultimodalLM
 from lm_eval.models.utils import Collator, replace_placeholders, resize_image
 from PIL import Image
 
-from ....loaders.errors import InputError
+from ....loaders.errors import InputError, MedfaithError
 from ....loaders.progress import Progress, say
 from ...outcomes import ANSWERED, CUT, EMPTY
 from .. import answer_counts
@@ -27,6 +27,7 @@ from ..chat_form import Reply
 from ..first_answers import FirstAnswers
 from ..image_lm import build_stored_reply, get_images, iterate_repeats, row_id, tell_outcome
 from ..model_names import strip_folder
+from .families import check_answering
 from .resource_use import Work
 from .weights import hash_weights
 
@@ -162,6 +163,7 @@ class AnsweringVLM(HFMultimodalLM):
         """Read the model's configuration, before the weights are loaded."""
         cast(Any, super())._get_config(*arguments, **options)
         config = cast(Any, self).config
+        check_answering(config.model_type)
         vision_config: Any = getattr(config, "vision_config", None)
         if getattr(config, "image_token_id", None) is None and hasattr(vision_config, "image_token_id"):
             config.image_token_id = vision_config.image_token_id  # lm-eval reads it here; Phi-4 has it there
@@ -183,9 +185,21 @@ class AnsweringVLM(HFMultimodalLM):
 
         Returns:
             Inputs of the model; input_ids and attention_mask have shape (n, tokens), padded on the left.
+
+        Raises:
+            MedfaithError: The processor takes no images of different shapes together (PerceptionLM).
         """
         if any(len(row_images) for row_images in images):
-            return cast(Any, super()).tok_batch_multimodal_encode(strings, images, *arguments, **options)
+            try:
+                return cast(Any, super()).tok_batch_multimodal_encode(strings, images, *arguments, **options)
+            except ValueError as error:
+                if "Unable to convert output" not in str(error):
+                    raise
+                sizes = ", ".join(f"{image.width} x {image.height}" for row_images in images for image in row_images)
+                raise MedfaithError(
+                    f"{type(self.processor).__name__}: cannot put these images into one batch: {sizes} pixels\n"
+                    "  what to do: add batch_size=1 to --model_args; for rows of several images, use another model"
+                ) from error
         side = options.get("padding_side", "left")
         encoded = self.tokenizer(strings, padding="longest", padding_side=side, return_tensors="pt")
         return encoded.to(self.device)

@@ -300,7 +300,8 @@ class HFVisionLM(DecodedVLM):
         encoder_inputs = {name: inputs[name] for name in inspect.signature(encoder).parameters if name in inputs}
         with torch.no_grad():
             output = encoder(**encoder_inputs, return_dict=True)
-        if set(output) - {"last_hidden_state", "pooler_output", "hidden_states", "attentions"}:
+        known = {"last_hidden_state", "pooler_output", "hidden_states", "attentions"}
+        if "pooler_output" not in output or set(output) - known:  # Llama 4 has no pooler_output, Qwen3-VL has more
             self._takes_features = False
             return None
         return BaseModelOutputWithPooling(pooler_output=output.pooler_output)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from PIL import Image
 
 from medfaith.tasks.models.vlm import families
 from medfaith.tasks.models.vlm.families import Family
 
-FILES = sorted(path.stem for path in Path(families.__file__).parent.glob("[!_]*.py"))
-TINY = {file: importlib.import_module(f"tests.support.tasks.tiny_families.{file}") for file in FILES}
+MODULES = sorted(path.stem for path in Path(families.__file__).parent.glob("[!_]*.py"))
+TINY = {file: importlib.import_module(f"tests.support.tasks.tiny_families.{file}") for file in MODULES}
+FILES = [file for file in MODULES if file != "without_positions"]
 ALIKE = ("vipllava", "smolvlm", "qwen2_vl", "qwen3_vl_moe")  # tested by another model type with the same code
 SIZES = [(160, 90), (60, 130), (240, 230), (300, 60)]  # width and height
 
@@ -23,6 +26,17 @@ def list_kinds(files: Iterable[str], full: Collection[str] = ALIKE) -> list[Any]
     file_kinds = [(file, kind) for file in files for kind in TINY[file].TINY]
     marks = dict.fromkeys(full, pytest.mark.full)
     return [pytest.param(pair, id="-".join(pair), marks=marks.get(pair[1], ())) for pair in file_kinds]
+
+
+def generate_logits(lm: Any, prompt: str, images: Sequence[Image.Image], tokens: Sequence[int]) -> torch.Tensor:
+    """Return the logits before each token, (n, vocabulary), while transformers is forced to generate these tokens."""
+    inputs = lm.tok_batch_multimodal_encode([prompt], [list(images)])
+    start = inputs["input_ids"].shape[1]
+    output = lm.model.generate(
+        **inputs, max_new_tokens=len(tokens), do_sample=False, output_logits=True, return_dict_in_generate=True,
+        prefix_allowed_tokens_fn=lambda _, ids: [tokens[len(ids) - start]], eos_token_id=None,
+    )  # fmt: skip
+    return torch.cat(output.logits)
 
 
 def get_family(file: str) -> Family:

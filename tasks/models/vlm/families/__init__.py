@@ -1,7 +1,8 @@
-"""Families of vision-language models whose image tokens have known positions: one module per family.
+"""Families of vision-language models that were tried here, and the roads that each takes: `medfaith models` lists them.
 
-Each module has one `FAMILY`. Its `tiles` function reads from the processor's output and from the model's configuration
-which token shows which part of the image. Heatmap code refuses a model that belongs to no family.
+A family whose image tokens have known positions has a module with one `FAMILY`. Its `tiles` function reads from the
+processor's output and from the model's configuration which token shows which part of the image. All other families are
+in `without_positions`: heatmap code refuses their models, and those that belong to no family.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Family:
         models: Examples of its models.
         model_types: Model types of transformers configurations or of their vision encoders.
         tiling: How an image becomes tokens, as text for a table.
-        tiles: Function that computes the places of the tokens. It raises MedfaithError for unknown processor settings.
+        tiles: Function that computes the places of the tokens, or None if they are not known. It raises MedfaithError
+            for unknown processor settings.
         answer_type: Value of `token_type_ids` for tokens that the model generates.
         prompt_end: Text that the processor appends to a prompt.
         decoded: Whether the decoders of tasks.decoding are tested with this family.
@@ -69,19 +71,50 @@ class Family:
     name: str
     models: str
     model_types: tuple[str, ...]
-    tiling: str
-    tiles: Callable[[Seen], list[Tile]]
+    tiling: str = "places of tokens not known"
+    tiles: Callable[[Seen], list[Tile]] | None = None
     answer_type: int = 0
     prompt_end: str = ""
     decoded: bool = False
     positions: Callable[[Mapping[str, Any], Any], np.ndarray] = image_tokens
+
+    @property
+    def roads(self) -> tuple[str, ...]:
+        """The roads that are tested with this family: each of its models answers and scores options."""
+        heatmaps, decoders = ("heatmaps",) * bool(self.tiles), ("decoders",) * self.decoded
+        return "answers", "option scores", *heatmaps, *decoders
+
+
+REFUSED = {
+    **dict.fromkeys(
+        ("blip-2", "instructblip"),
+        "puts one image before the prompt, and takes no prompt with two images or with none",
+    ),
+}  # model type -> why medfaith cannot ask the model: its controls need such prompts
 
 
 @cache
 def families() -> tuple[Family, ...]:
     """Load all families, in the order of their module names."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    return tuple(importlib.import_module(f"{__name__}.{name}").FAMILY for name in names)
+    modules = [importlib.import_module(f"{__name__}.{name}") for name in names]
+    return tuple(family for module in modules for family in getattr(module, "FAMILIES", None) or [module.FAMILY])
+
+
+def check_answering(model_type: str | None) -> None:
+    """Check that models of a type can answer; config.json names the type, so that no weights are needed.
+
+    Args:
+        model_type: The `model_type` of the configuration.
+
+    Raises:
+        MedfaithError: The models cannot be asked as lm-eval asks.
+    """
+    if reason := REFUSED.get(model_type or ""):
+        raise MedfaithError(
+            f"{model_type}: {reason}\n"
+            "  what to do: write a Python function that asks the model, and pass it to medfaith.audit (docs/python.md)"
+        )
 
 
 def claimed(config: Any) -> Family | None:
@@ -100,7 +133,7 @@ def claimed(config: Any) -> Family | None:
 
 
 def require_family(config: Any) -> Family:
-    """Return the family of a model's configuration.
+    """Return the family of a model's configuration, whose image tokens have known positions.
 
     Args:
         config: Configuration of the model.
@@ -109,11 +142,12 @@ def require_family(config: Any) -> Family:
         The family.
 
     Raises:
-        MedfaithError: The model belongs to no family.
+        MedfaithError: The model belongs to no family, or the places of the family's tokens are not known.
     """
-    if family := claimed(config):
+    family = claimed(config)
+    if family and family.tiles:
         return family
-    names = ", ".join(family.name for family in families())
+    names = ", ".join(family.name for family in families() if family.tiles)
     raise MedfaithError(
         f"{config.model_type}: it is not known where this model's image tokens lie, so that no heatmap can be made\n"
         f"  expected: a model of {names}\n"
@@ -125,7 +159,7 @@ def compute_tiles(family: Family, encoded: Seen) -> list[Tile]:
     """Compute the tiles of an image and check them against its tokens.
 
     Args:
-        family: The model's family.
+        family: The model's family, with `tiles`.
         encoded: The image.
 
     Returns:
@@ -134,6 +168,7 @@ def compute_tiles(family: Family, encoded: Seen) -> list[Tile]:
     Raises:
         MedfaithError: The tiles name other tokens than the image has, so heatmaps would be wrong.
     """
+    assert family.tiles
     tiles = family.tiles(encoded)
     indices = np.concatenate([tile.tokens.ravel() for tile in tiles]) if tiles else np.empty(0)
     if (
