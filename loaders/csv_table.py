@@ -1,13 +1,18 @@
 """The one reader of official csv and tsv files, as Arrow tables. A fault is an InputError with file, row and column.
 
 Arrow reads a quote that never closes as one cell that holds the rest of the file, without an error. Therefore `read`
-appends a row of its own to the file's bytes, and refuses the file if the last row of the table is another one.
+appends a row of its own to the file's bytes, and refuses the file if the last row of the table is another one. Two
+stray quotes enclose whole rows in one cell. Therefore `read` counts the rows of the file's text, too, and refuses the
+file if the table has fewer.
 """
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Mapping
+from csv import Error as CsvError
+from csv import reader as csv_reader
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +29,7 @@ WHOLE_NUMBER = r"^[+-]?[0-9]{1,9}$"
 SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 HEAD_SIZE = 1 << 16  # bytes
 LAST_ROW = "\x02last row\x03"
+ANY_LINE = r"[^\r\n]+"
 DOWNLOAD_AGAIN = "download it again and compare its size or checksum with the source's"
 
 
@@ -76,11 +82,17 @@ def header(path: Path, *, delimiter: str = ",", action: str = "") -> list[str]:
 
 
 def read(
-    path: Path, types: Mapping[str, pa.DataType], *, action: str, delimiter: str = ",", has_header: bool = True
+    path: Path,
+    types: Mapping[str, pa.DataType],
+    *,
+    action: str,
+    delimiter: str = ",",
+    has_header: bool = True,
+    first_line: str = ANY_LINE,
 ) -> pa.Table:
     """Read columns of a csv or csv.gz file.
 
-    A blank cell is null. Blanks around a cell are removed. A quoted cell may continue over several lines.
+    A blank cell is null. Blanks around a cell are removed.
 
     Args:
         path: The file.
@@ -88,17 +100,19 @@ def read(
         action: What the error message tells the user to do.
         delimiter: The separator of the cells.
         has_header: False if the file has no header; its columns are then `types`, in their order.
+        first_line: Regular expression that matches the first line of each row, and no other line of a row. By default,
+            each row is one line. With an expression, a quoted cell may continue over lines that do not match.
 
     Returns:
         The columns, in the order of `types`.
 
     Raises:
-        InputError: The csv is incomplete or empty, a row has another width, a column is missing or repeated, or a cell
-            is not a number.
+        InputError: The csv is incomplete or empty, a row has another width, a cell holds the first line of another row,
+            a column is missing or repeated, or a cell is not a number.
     """
     names = header(path, delimiter=delimiter, action=action) if has_header else list(types)
     _check_header(names, types, path, action, delimiter)
-    table = _read_cells(path, names, types, action, delimiter, has_header=has_header)
+    table = _read_cells(path, names, types, action, delimiter, first_line, has_header=has_header)
     if table[0][-1].as_py() != LAST_ROW:
         problem = 'a quote (") opens a cell and never closes it'
         raise InputError(path, problem, expected="a complete file", action=_build_action(action))
@@ -193,7 +207,14 @@ def _check_header(names: list[str], types: Mapping[str, pa.DataType], path: Path
 
 
 def _read_cells(
-    path: Path, names: list[str], types: Mapping[str, pa.DataType], action: str, delimiter: str, *, has_header: bool
+    path: Path,
+    names: list[str],
+    types: Mapping[str, pa.DataType],
+    action: str,
+    delimiter: str,
+    first_line: str,
+    *,
+    has_header: bool,
 ) -> pa.Table:
     """Read the columns as text, followed by LAST_ROW. The file's bytes are freed afterwards."""
     data = b""
@@ -205,10 +226,49 @@ def _read_cells(
                 path, f"more than {limits.TABLE_BYTES:,} bytes when unpacked", action=_build_action(action)
             )
         data = b"\n".join([data, delimiter.join([LAST_ROW] * len(names)).encode()])
-        return _parse_cells(data, names, types, delimiter, has_header=has_header)
+        table = _parse_cells(data, names, types, delimiter, has_header=has_header)
     except (pa.ArrowInvalid, OSError, EOFError) as error:
         expected = f"a complete csv or csv.gz with the columns {delimiter.join(types)}"
         raise _build_read_error(path, error, data, expected, action, has_header=has_header) from None
+    if b'"' in data and table[0][-1].as_py() == LAST_ROW:
+        _require_all_rows(path, data, table.num_rows, delimiter, first_line, action, has_header=has_header)
+    return table
+
+
+def _require_all_rows(
+    path: Path, data: bytes, n_rows: int, delimiter: str, first_line: str, action: str, *, has_header: bool
+) -> None:
+    """Raise an error if a quoted cell holds the first line of another row.
+
+    Args:
+        path: The file.
+        data: Its text, followed by LAST_ROW.
+        n_rows: Number of rows that Arrow found, with LAST_ROW.
+        delimiter: The separator of the cells.
+        first_line: Regular expression for the first line of a row.
+        action: What the error message tells the user to do.
+        has_header: Whether the file has a header.
+
+    Raises:
+        InputError: The text has more rows than Arrow found.
+    """
+    pattern = re.compile(rf"(?<![^\r\n])(?:{first_line}|{re.escape(LAST_ROW)})".encode())
+    has_matching_header = has_header and pattern.search(data.lstrip(b"\r\n").split(b"\n", 1)[0]) is not None
+    if sum(1 for _ in pattern.finditer(data)) <= n_rows + has_matching_header:
+        return
+    row = None
+    lines = re.compile(rf"[\r\n](?:{first_line})")
+    try:
+        records = csv_reader(io.StringIO(data.decode(errors="replace"), newline=""), delimiter=delimiter)
+        filled = (record for record in records if record)
+        row = next(n for n, record in enumerate(filled, 1 - has_header) if any(map(lines.search, record)))
+    except (StopIteration, CsvError):  # the two readers differ about the quotes
+        pass
+    problem = 'a cell that begins with a quote (") holds the beginning of another row'
+    advice = 'if the quote belongs to the text, delete it; or quote the whole cell, and double the quotes in it ("")'
+    raise InputError(
+        path, problem, row=row, expected="one row a line", action="; ".join(filter(None, [advice, action]))
+    )
 
 
 def _parse_cells(

@@ -32,6 +32,7 @@ PROJECTIONS_COLUMNS = ("uid", "filename")
 SECTIONS = ("COMPARISON", "INDICATION", "FINDINGS", "IMPRESSION")
 EXPECTED = f"the reports' XML files in ecgen-radiology/, or {ARCHIVE}, or {REPORTS_CSV} + {PROJECTIONS_CSV}"
 ACTION = "download the reports again from Open-i (NLMCXR_reports.tgz) and use them unchanged"
+KAGGLE_LINE = r'"?[0-9]+"?,'  # the first line of a row begins with the uid
 KAGGLE_ACTION = "use the csv pair of the Kaggle copy 'chest-xrays-indiana-university' unchanged"
 
 
@@ -278,7 +279,8 @@ def _read_kaggle_reports(reports: Path, projections: Path) -> tuple[Iterator[tup
 
 def _read_csv_rows(path: Path, columns: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
     """Read (1-based row number, row) of a csv file of the Kaggle copy; a blank cell is ""."""
-    table = csv_table.read(path, dict.fromkeys(columns, pa.string()), action=KAGGLE_ACTION)
+    types = dict.fromkeys(columns, pa.string())
+    table = csv_table.read(path, types, action=KAGGLE_ACTION, first_line=KAGGLE_LINE)
     rows = [{name: cell or "" for name, cell in row.items()} for row in table.to_pylist()]
     return list(enumerate(rows, 1))
 

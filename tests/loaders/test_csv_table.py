@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from contextlib import suppress
 
 import pandas as pd
 import pyarrow as pa
@@ -24,8 +25,8 @@ def read(path, data, **options):
 
 
 def test_columns_are_read_by_name_and_blank_is_null(tmp_path):
-    table = read(tmp_path / "a.csv", HEAD + ' b ,+2, ,-.5e1\n"c, ""d""\ne",,,\nNA,-3,NULL,3.\n')
-    assert table.to_pydict() == {"id": [2, None, -3], "share": [-5, None, 3], "text": ["b", 'c, "d"\ne', "NA"]}
+    table = read(tmp_path / "a.csv", HEAD + ' b ,+2, ,-.5e1\n"c, ""d""",,,\nNA,-3,NULL,3.\n')
+    assert table.to_pydict() == {"id": [2, None, -3], "share": [-5, None, 3], "text": ["b", 'c, "d"', "NA"]}
     assert table.schema.types == list(TYPES.values())
 
 
@@ -53,9 +54,38 @@ def test_what_editors_change_does_not_matter(tmp_path, change):
 
 
 def test_a_file_of_several_megabytes_with_cells_over_several_lines(tmp_path):
-    cell = '"' + "word\n" * 200 + '"'
-    table = read(tmp_path / "a.csv", HEAD + f"{cell},1,x,1\n" * 3000)
-    assert (table.num_rows, set(table["text"].to_pylist())) == (3000, {("word\n" * 200).strip()})
+    cell, line = '"start\n' + "word\n" * 200 + '"', '"start'
+    table = read(tmp_path / "a.csv", HEAD + f"{cell},1,x,1\n" * 3000, first_line=line)
+    assert (table.num_rows, set(table["text"].to_pylist())) == (3000, {("start\n" + "word\n" * 200).strip()})
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n"], ids=repr)
+@pytest.mark.parametrize(
+    ("delimiter", "first_line"), [(",", csv_table.ANY_LINE), ("\t", csv_table.ANY_LINE), (",", "word")]
+)
+def test_rows_between_two_stray_quotes_are_not_lost(tmp_path, delimiter, first_line, end):
+    rows = [["text", "id", "other", "share"], *[["word", str(n), "x", "1"] for n in range(1, 10)]]
+    for row in (3, 6):
+        rows[row][0 if first_line == csv_table.ANY_LINE else 2] = '"word'
+    text = end.join(map(delimiter.join, rows))
+    message = r"row 3: a cell that begins with a quote \(\"\) holds the beginning of another row(.|\n)*delete it"
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / "a.csv", text, delimiter=delimiter, first_line=first_line)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@given(
+    st.lists(st.lists(st.sampled_from(["word", "two words", "", 'a "quote"', '"a, quoted"']), min_size=3, max_size=3),
+             min_size=2, max_size=8),
+    st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2)), max_size=4),
+)  # fmt: skip
+def test_a_table_has_as_many_rows_as_its_file_has_lines_or_is_refused(tmp_path, rows, places):
+    for row, column in places:
+        rows[row % len(rows)][column] = '"' + rows[row % len(rows)][column]
+    path = tmp_path / "a.csv"
+    path.write_text("\n".join(["a,b,c", *map(",".join, rows)]) + "\n", encoding="utf-8")
+    with suppress(InputError):
+        assert csv_table.read(path, dict.fromkeys("abc", pa.string()), action="").num_rows == len(rows)
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]) | st.sampled_from('\n\t"|,'), min_size=1)
@@ -65,10 +95,8 @@ TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]) | s
 @given(st.lists(TEXT, min_size=1, max_size=5), st.sampled_from(",\t;"))
 def test_any_text_that_pandas_writes_is_read_back(tmp_path, texts, delimiter):
     path = tmp_path / "a.csv"
-    pd.DataFrame({"text": texts, "other": 1}).to_csv(path, sep=delimiter, index=False)
-    if not any(map(str.strip, texts)):
-        return
-    table = csv_table.read(path, {"text": pa.string()}, action="", delimiter=delimiter)
+    pd.DataFrame({"key": "first", "text": texts}).to_csv(path, sep=delimiter, index=False)
+    table = csv_table.read(path, {"text": pa.string()}, action="", delimiter=delimiter, first_line=f"first{delimiter}")
     assert table["text"].to_pylist() == [text.strip() or None for text in texts]
 
 
