@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import csv_table, json_text, mimic_cxr
+from . import csv_table, json_text, limits, mimic_cxr
 from .errors import InputError
 
 FILES = {
@@ -127,7 +127,7 @@ def find_label_files(root: Path) -> dict[str, Path]:
     Raises:
         InputError: A file of REQUIRED is missing.
     """
-    paths = {kind: root / name for kind, name in FILES.items() if (root / name).is_file()}
+    paths = {kind: root / name for kind, name in FILES.items() if limits.has_file(root / name)}
     for kind in REQUIRED:
         if kind not in paths:
             raise _build_missing_file_error(root, FILES[kind])

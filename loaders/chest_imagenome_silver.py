@@ -61,7 +61,7 @@ class SceneGraphs:
         packed, self._folder = root / ZIP, root / FOLDER
         self._zip: zipfile.ZipFile | None = None
         self._members: dict[str, str] = {}
-        if packed.is_file():
+        if limits.has_file(packed):
             try:
                 self._zip = zipfile.ZipFile(packed)
             except (OSError, zipfile.BadZipFile) as error:
@@ -119,7 +119,7 @@ class SceneGraphs:
             except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
                 raise _build_error(where, f"cannot be unpacked ({error})") from None
         for path in (self._folder / name, self._folder / "scene_graph" / name):
-            if path.is_file():
+            if limits.has_file(path):
                 try:
                     return Graph(str(path), limits.read_bytes(path, limits.TEXT_BYTES))
                 except OSError as error:
@@ -184,7 +184,7 @@ def read_split(root: Path, split: str) -> pa.Table:
         ValueError: The split is unknown.
     """
     path = find_split_file(root, split)
-    if not path.is_file():
+    if not limits.has_file(path):
         name = path.relative_to(root).as_posix()
         raise InputError(root, f"holds no {name}", expected="the release's folders and names", action=ACTION)
     columns = ("subject_id", "study_id", "dicom_id", "path", "ViewPosition")

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import csv_table
+from . import csv_table, limits
 from .errors import InputError
 
 LABELS = (
@@ -58,7 +58,7 @@ def label_file(root: Path, split: str) -> Path | None:
         return root if _detect_split(root) == split else None
     for folder in (root, *(root / prefix for prefix in PREFIXES)):
         for name in FILES[split]:
-            if (folder / name).is_file():
+            if limits.has_file(folder / name):
                 return folder / name
     return None
 

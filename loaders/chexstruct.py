@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from . import csv_table
+from . import csv_table, limits
 from .errors import InputError
 
 FOLDER = "openi"
@@ -64,7 +64,8 @@ def find_label_files(root: Path, findings: Sequence[str] = FINDINGS) -> dict[str
             raise InputError(
                 f"CheXStruct finding {finding!r}", "no such file", expected=f"one of {', '.join(FINDINGS)}"
             )
-        csv_path = next((path for folder in folders if (path := folder / f"{finding}.csv").is_file()), None)
+        paths = (folder / f"{finding}.csv" for folder in folders)
+        csv_path = next((path for path in paths if limits.has_file(path)), None)
         if csv_path is None:
             raise InputError(root, f"has no {FOLDER}/{finding}.csv", expected="the release's csv files", action=ACTION)
         files[finding] = csv_path

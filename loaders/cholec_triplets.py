@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from . import limits
 from .errors import InputError
 
 INSTRUMENTS = ("grasper", "bipolar", "hook", "scissors", "clipper", "irrigator")
@@ -119,14 +120,23 @@ def list_videos(root: Path, files: str, *, source: str, action: str) -> list[int
         The numbers, ascending.
 
     Raises:
-        InputError: The root has no such file.
+        InputError: The root has no such file, or one with a number in another form: a build without its video
+            would lack rows in silence.
     """
-    prefix, suffix = (re.escape(piece) for piece in files.rsplit("/", 1)[1].split("*"))
-    names = (re.fullmatch(f"{prefix}([0-9]{{2,3}}){suffix}", path.name) for path in root.glob(files))
-    numbers = sorted(int(name[1]) for name in names if name)
+    folder, pattern = files.rsplit("/", 1)
+    prefix, suffix = (re.escape(piece) for piece in pattern.split("*"))
+    numbers = []
+    for path in sorted((root / folder).glob(f"*{Path(pattern).suffix}")):
+        name = re.fullmatch(f"{prefix}([0-9]{{2,3}}){suffix}", path.name)
+        if name and limits.has_file(path):
+            numbers.append(int(name[1]))
+        elif re.search("[0-9]", path.stem) and not path.name.startswith("."):
+            expected = f"the names of {source}, such as {files.replace('*', '01')}"
+            advice = f"rename it, or move it out of {folder}/ if it is no file of {source}"
+            raise InputError(path, "its name does not give the number of a video", expected=expected, action=advice)
     if not numbers:
         raise InputError(root, f"holds no {files}", expected=f"the folder of {source}", action=action)
-    return numbers
+    return sorted(numbers)
 
 
 def find_triplet_id(instrument: str, verb: str, target: str) -> int:

@@ -177,7 +177,7 @@ def _find_files(root: Path) -> tuple[list[Path], Path | None]:
         raise InputError(root, f"holds {found}", expected=expected, action=ACTION)
     kinds = (CATEGORIES, CLASSES_TXT) if jsons else (CLASSES_TXT, DATA_YAML)
     places = [folder / kind for kind in kinds for folder in folders]
-    return jsons or texts, next((path for path in places if path.is_file()), None)
+    return jsons or texts, next((path for path in places if limits.has_file(path)), None)
 
 
 def _list_text_files(folder: Path) -> list[Path]:

@@ -6,8 +6,11 @@ docs/security.md has the same table.
 from __future__ import annotations
 
 import errno
+import os
 import stat
 from pathlib import Path
+
+from .errors import InputError
 
 REPORT_BYTES = 1 << 20  # one radiology report; the longest of MIMIC-CXR has some 10 KB
 REPORTS_BYTES = 1 << 28  # OpenI's unpacked archive: 3,955 reports of a few KB each
@@ -31,6 +34,26 @@ def require_file(path: Path) -> None:
     """
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
+def has_file(path: Path) -> bool:
+    """Return whether there is a file of a name. A name that is something other than a file is no missing file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        True for a file; False if nothing has the name.
+
+    Raises:
+        InputError: The name is a folder, a pipe, or a link to nothing: a build without it would lack rows in silence.
+    """
+    if path.is_file():
+        return True
+    if not os.path.lexists(path):
+        return False
+    problem = "is a folder" if path.is_dir() else "is a link to nothing" if path.is_symlink() else "is no regular file"
+    raise InputError(path, problem, expected="a file", action="replace it by the file, or remove the name")
 
 
 def read_bytes(path: Path, limit: int) -> bytes:

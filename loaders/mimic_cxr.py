@@ -201,7 +201,7 @@ def _build_keys(subject_id: pa.ChunkedArray, study_id: pa.ChunkedArray, dicom_id
 def _find_file(root: Path, kind: str) -> Path | None:
     folder = root.parent if root.is_file() else root
     names = (f"mimic-cxr-2.0.0-{kind}.csv.gz", f"mimic-cxr-2.0.0-{kind}.csv")
-    return next((folder / name for name in names if (folder / name).is_file()), None)
+    return next((folder / name for name in names if limits.has_file(folder / name)), None)
 
 
 def _build_missing_file_error(root: Path, kind: str) -> InputError:

@@ -93,13 +93,14 @@ def find_label_files(root: Path) -> list[Path]:
         raise InputError(root, problem, expected=EXPECTED, action="give the folder that holds the OpenI reports")
     for folder in (root, root / "ecgen-radiology", *sorted(root.glob("*/ecgen-radiology"))):
         if files := sorted(
-            (f for f in folder.glob("*.xml") if f.is_file() and not f.name.startswith(".")), key=_parse_file_order
+            (f for f in folder.glob("*.xml") if not f.name.startswith(".") and limits.has_file(f)),
+            key=_parse_file_order,
         ):
             return files
-    if (root / ARCHIVE).is_file():
+    if limits.has_file(root / ARCHIVE):
         return [root / ARCHIVE]
     pair = [root / REPORTS_CSV, root / PROJECTIONS_CSV]
-    missing = [file.name for file in pair if not file.is_file()]
+    missing = [file.name for file in pair if not limits.has_file(file)]
     if len(missing) == len(pair):
         raise InputError(root, "holds no OpenI reports", expected=EXPECTED, action=ACTION)
     if missing:

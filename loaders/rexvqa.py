@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import json_text
+from . import json_text, limits
 from .errors import ImageError, InputError
 from .images import check_key
 
@@ -78,7 +78,7 @@ def label_file(root: Path, split: str) -> Path:
     """
     name = f"{SPLITS[split]}_vqa_data.json"
     candidates = (root,) if root.is_file() else (root / "metadata" / name, root / name)
-    json_path = next((path for path in candidates if path.is_file()), None)
+    json_path = next((path for path in candidates if limits.has_file(path)), None)
     if json_path is None or (root.is_file() and root.name != name):
         raise InputError(root, f"holds no {name}", expected=f"metadata/{name}", action=ACTION)
     return json_path

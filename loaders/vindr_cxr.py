@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from . import csv_table
+from . import csv_table, limits
 from .errors import InputError
 
 # The local classes: findings that have boxes.
@@ -123,7 +123,7 @@ def find_label_files(root: Path) -> dict[str, Path]:
     paths = {
         split: path
         for split, names in FILES.items()
-        if (path := next((root / name for name in names if (root / name).is_file()), None)) is not None
+        if (path := next((root / name for name in names if limits.has_file(root / name)), None)) is not None
     }
     if not paths:
         problem = "is no VinDr-CXR annotation file" if root.is_file() else "holds no VinDr-CXR annotation file"
@@ -150,7 +150,7 @@ def read_declared_sizes(root: Path) -> dict[str, tuple[int, int]]:
     folder = root.parent if root.is_file() else root
     sizes: dict[str, tuple[int, int]] = {}
     for path in (folder / name for name in META_FILES):
-        if not path.is_file():
+        if not limits.has_file(path):
             continue
         types = {"image_id": pa.string(), "dim0": pa.int32(), "dim1": pa.int32()}
         table = csv_table.read(path, types, action=ACTION)

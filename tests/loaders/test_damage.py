@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from medfaith.loaders.errors import MedfaithError
-from tests.support.loaders.damage import DAMAGES, READINGS, Read
+from medfaith.loaders.errors import InputError, MedfaithError
+from tests.support.loaders.damage import DAMAGES, FINDERS, READINGS, Find, Read
 
 
 @pytest.mark.parametrize("reading", READINGS, ids=[f"{source}:{name}" for source, name, _ in READINGS])
@@ -32,3 +33,24 @@ def test_a_file_is_read_and_with_each_damage_read_or_refused(copied: dict[str, P
         file.unlink(missing_ok=True)
         file.write_bytes(data)
     assert wrong == {}
+
+
+@pytest.mark.parametrize("damage", ["a folder", "a pipe", "a link to nothing"])
+@pytest.mark.parametrize("finder", FINDERS, ids=[f"{source}:{name}" for source, name, _ in FINDERS])
+def test_a_name_that_is_no_file_is_not_taken_for_a_missing_file(
+    copied: dict[str, Path], finder: tuple[str, str, Find], damage: str
+):
+    """Otherwise a build would lack a split, or rows, in silence."""
+    source, name, find = finder
+    file = min(copied[source].glob(name))
+    data = file.read_bytes()
+    find(copied[source])
+    DAMAGES[damage](file)
+    try:
+        with pytest.raises(
+            InputError, match=f"{re.escape(file.name)}: is (a folder|no regular file|a link to nothing)"
+        ):
+            find(copied[source])
+    finally:
+        file.rmdir() if file.is_dir() else file.unlink()
+        file.write_bytes(data)

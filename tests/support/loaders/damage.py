@@ -107,6 +107,21 @@ READINGS: list[tuple[str, str, Read]] = [
     ("cholect50", "labels/*.json", lambda root, file: cholect50.read_video(root, parse_video_number(file))),
 ]
 
+Find = Callable[[Path], object]
+# Source, pattern of a file that may be missing (first match by name), function that finds it.
+FINDERS: list[tuple[str, str, Find]] = [
+    ("chexpert", "*/train.csv", chexpert.find_label_files),
+    ("openi", "ecgen-radiology/*.xml", openi.find_label_files),
+    ("chexstruct", "openi/cardiomegaly.csv", chexstruct.read_labels),
+    ("rexvqa", "metadata/test*.json", lambda root: rexvqa.label_file(root, "test")),
+    ("vindr_cxr", "annotations/annotations_train.csv", vindr_cxr.find_label_files),
+    ("vindr_cxr", "annotations/annotations_test.csv", vindr_cxr.find_label_files),
+    ("mimic_cxr", "*negbio.csv.gz", mimic_cxr.find_label_files),
+    ("chest_imagenome", f"{GOLD}*all_sentences*.txt", chest_imagenome.find_label_files),
+    ("cholect45", "triplet/*.txt", cholect45.videos),
+    ("cholect50", "labels/*.json", cholect50.videos),
+]
+
 
 def apply_unpacked(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
     """Apply the change to the content of an archive if the file is one."""
@@ -190,6 +205,11 @@ def make_pipe(file: Path) -> None:
     os.mkfifo(file)
 
 
+def make_dangling_link(file: Path) -> None:
+    file.unlink()
+    file.symlink_to(file.name + ".gone")
+
+
 def make_circular_link(file: Path) -> None:
     file.unlink()
     file.symlink_to(file.name)
@@ -198,4 +218,5 @@ def make_circular_link(file: Path) -> None:
 DAMAGES = {
     **{name: partial(write_changed, change=change) for name, change in CHANGES.items()},
     "missing": Path.unlink, "a folder": make_folder, "a pipe": make_pipe, "a link to itself": make_circular_link,
+    "a link to nothing": make_dangling_link,
 }  # fmt: skip
