@@ -21,6 +21,7 @@ from .verify import Verdict, verify_repository
 from .write import Family, Split, describe_source, write_repository
 
 SplitName = tuple[str, str]  # config, split
+NO_FILE, NO_ROWS = "its label file is absent", "no row could be made"  # reasons for an absent split
 Words = frozenset[str] | re.Pattern[str]  # all allowed texts, or a pattern that they match
 
 
@@ -80,6 +81,8 @@ class Repository:
         key_labels: Returns the parsed labels that the key of a split is derived from (`label_keys`), by split. The
             split "" means all splits.
         skipped: Returns how many items the build skipped or counted, by reason.
+        absent: The splits (`split` for all configs, or `config/split`) that the source's release gives and this build
+            lacks, with NO_FILE or NO_ROWS.
     """
 
     source: str
@@ -90,6 +93,7 @@ class Repository:
     hashes: Callable[[], Mapping[str, Mapping[str, str]]] = collect_no_hashes
     key_labels: Mapping[str, Labels] = field(default_factory=dict)
     skipped: Callable[[], Counter[str]] | None = None
+    absent: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_no_problems(folder: Path, config: str, split: str, sound: Collection[SplitName]) -> list[str]:
@@ -271,6 +275,8 @@ class Benchmark:
             record[KEYS] = label_record[KEYS]
         if repository.skipped is not None:
             record["skipped"] = dict(sorted(repository.skipped().items()))
+        if repository.absent:
+            record["absent"] = dict(repository.absent)
         return record
 
     def verify(self, folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[Verdict]:

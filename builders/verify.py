@@ -169,6 +169,18 @@ def skipped(folder: Path) -> Mapping[str, int]:
     return _read_record(folder).get("skipped", {})
 
 
+def read_absent(folder: Path) -> Mapping[str, str]:
+    """Read the splits that a build lacks.
+
+    Args:
+        folder: The folder of the repository.
+
+    Returns:
+        The reason for each `split` or `config/split`; empty for a complete build.
+    """
+    return _read_record(folder).get("absent", {})
+
+
 def read_arguments(folder: Path) -> Mapping[str, Any]:
     """Read the options that a repository was built with.
 
@@ -197,7 +209,7 @@ def find_record_faults(record: Any) -> list[str]:
     shape = {"benchmark": str, "source": str, "seed": int, "arguments": dict, "sources": dict, "splits": dict}
     faults = [k for k, kind in shape.items() if not isinstance(record, dict) or not isinstance(record.get(k), kind)]
     if not faults:
-        faults += [k for k in ("skipped", "exports") if not isinstance(record.get(k, {}), dict)]
+        faults += [k for k in ("skipped", "exports", "absent") if not isinstance(record.get(k, {}), dict)]
         exports = {} if faults else record.get("exports", {})
         faults += [
             f"exports/{k}" for k in exports if not (match := _EXPORT.fullmatch(k)) or match[1] not in record["splits"]

@@ -12,7 +12,7 @@ SHOWN = 12  # number of values listed for a column
 
 
 def format_composition(publication: Publication) -> str:
-    """Format the rows, studies and images of each split, the label counts, the paper's figures, and the skipped rows.
+    """Format the numbers of each split, the label counts, the paper's figures, the skipped rows and the absent splits.
 
     Args:
         publication: The repository.
@@ -30,6 +30,9 @@ def format_composition(publication: Publication) -> str:
     if skipped := record.get("skipped"):
         listed = "\n".join(f"- {small_counts.format_count(count)} {reason}" for reason, count in skipped.items())
         blocks.append(f"The build left out or counted:\n\n{listed}")
+    if absent := record.get("absent"):
+        listed = "\n".join(f"- `{split}`: {reason}" for split, reason in absent.items())
+        blocks.append(f"The build lacks these splits:\n\n{listed}")
     return "\n\n".join(blocks)
 
 

@@ -220,7 +220,7 @@ def roots(arguments: argparse.Namespace) -> dict[str, Path]:
 def _run_build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[str]) -> int:
     """Build the requested configs, and name the configs with missing sources."""
     from medfaith import cards
-    from medfaith.builders.verify import skipped
+    from medfaith.builders.verify import read_absent, skipped
 
     options = options_of(arguments, benchmark.options)
     check(options)
@@ -242,6 +242,8 @@ def _run_build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[
     for folder in folders:
         for reason, count in skipped(folder).items():
             print(f"{folder.name}: left out, or counted: {count} {reason}")
+        for split, reason in read_absent(folder).items():
+            print(f"{folder.name}: WARNING: without {split}: {reason}")
     print(f"written to {arguments.out}")
     return 0 if sound else 2
 

@@ -16,7 +16,7 @@ from ...loaders import openi as openi_reports
 from ...loaders import rexvqa as rexvqa_items
 from ...loaders.errors import InputError
 from ...loaders.progress import Progress
-from ..benchmark import Repository, Request
+from ..benchmark import NO_FILE, Repository, Request
 from ..label_keys import build_label_table
 from ..write import Split
 from . import chexpert, chexstruct, openi, rexvqa
@@ -26,6 +26,7 @@ from .variants import SPLIT as VARIANT_SPLIT
 from .variants import VARIANTS, resolve_variant
 
 STUDIES_AT_A_TIME = 200_000
+CHEXPERT_SPLITS = ("train", "validation")
 
 
 def plan_chexpert(request: Request) -> Repository:
@@ -41,7 +42,7 @@ def plan_chexpert(request: Request) -> Repository:
         InputError: The folder contains neither train.csv nor valid.csv.
     """
     root = request.find_root("chexpert")
-    files = {s: path for s, path in chexpert_labels.find_label_files(root).items() if s in ("train", "validation")}
+    files = {s: path for s, path in chexpert_labels.find_label_files(root).items() if s in CHEXPERT_SPLITS}
     if not files:
         raise InputError(root, "holds neither train.csv nor valid.csv", action=chexpert_labels.ACTION)
     find_label_files = Progress(files.items(), title="reading chexpert", unit="files")
@@ -69,7 +70,9 @@ def plan_chexpert(request: Request) -> Repository:
         elif config in chexpert.PROTOCOLS:
             splits += [_build_chunked_split(config, s, tables, make(plain, s, wording)) for s in tables]
     key_labels = {s: partial(_get_rows, table) for s, table in tables.items()}
-    return Repository("chexpert", splits, {"chexpert": list(files.values())}, exports=exports, key_labels=key_labels)
+    absent = {split: NO_FILE for split in CHEXPERT_SPLITS if split not in files}
+    label_files = {"chexpert": list(files.values())}
+    return Repository("chexpert", splits, label_files, exports=exports, key_labels=key_labels, absent=absent)
 
 
 def plan_openi(request: Request) -> Repository:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ...loaders import anatomy_masks, detections, mimic_cxr, vindr_cxr
 from ...loaders.errors import InputError
-from ..benchmark import Benchmark, Repository, Request
+from ..benchmark import NO_FILE, NO_ROWS, Benchmark, Repository, Request
 from ..options import option
 from ..parallel import Workers
 from ..schemas.heal import QUESTION, TPT, VPT
@@ -182,12 +182,17 @@ def _make_repository(config: str, roots: Mapping[str, Path], request: Request) -
         )
         skipped += scene_counts
     n_images = sum(map(len, scenes_by_split.values()))
-    splits = []
+    splits, absent = [], {}
+    if config == "vindr":
+        absent = {split: NO_FILE for split in vindr_cxr.FILES if split not in scenes_by_split}
     for split in list(scenes_by_split):
         new_splits, unused_counts = _build_splits(
             config, split, scenes_by_split.pop(split), request.seed, options.donor_diagnosis
         )
         splits += new_splits
+        filled = {new_split.config for new_split in new_splits}
+        names = (config, *(f"{config}_{kind}" for kind in PARTNERS))
+        absent |= {f"{name}/{split}": NO_ROWS for name in names if name not in filled}
         skipped += unused_counts
     skipped = +skipped  # drops reasons with a count of 0
     if not splits:
@@ -207,6 +212,7 @@ def _make_repository(config: str, roots: Mapping[str, Path], request: Request) -
         hashes=lambda: hashes,
         key_labels=_list_key_labels(config, roots),
         skipped=lambda: skipped,
+        absent=absent,
     )
 
 

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from ...loaders import chest_imagenome, mimic_cxr
 from ...loaders.errors import InputError
-from ..benchmark import Benchmark, Repository, Request
+from ..benchmark import NO_ROWS, Benchmark, Repository, Request
 from ..label_keys import build_label_table
 from ..options import option
 from ..schemas.wrong_lung import PERTURBED, SENTENCE
@@ -126,13 +126,14 @@ def make(request: Request) -> Iterator[Repository]:
     anatomy = {
         row["key"]: anatomy_by_image[image_id] for image_id, row in images.items() if image_id in anatomy_by_image
     }
-    splits = []
+    splits, absent = [], {}
     for config in (config for config in CONFIGS if config in config_names):
         rows, config_counts = _build_rows(config, gold, anatomy, request.seed, options)
         counted += config_counts
         if not rows and config in request.named_configs:
             raise InputError(f"--config {config}", "no sentence has a partner of this kind", action="leave it out")
         if not rows:  # a split without rows cannot be loaded, and would make the other configs fail, too
+            absent[f"{config}/{SPLIT}"] = NO_ROWS
             continue
         splits.append(Split(config, SPLIT, partial(_build_table, rows, select_family(config))))
     key_labels = {"": partial(build_label_table, gold_sentences)}
@@ -146,7 +147,9 @@ def make(request: Request) -> Iterator[Repository]:
             for split in silver.SPLITS
         ]
     if silver_set is None:
-        yield Repository(SOURCE, splits, _list_files(roots), key_labels=key_labels, skipped=lambda: +counted)
+        yield Repository(
+            SOURCE, splits, _list_files(roots), key_labels=key_labels, skipped=lambda: +counted, absent=absent
+        )
         return
 
     def collect_graph_hashes() -> dict[str, dict[str, str]]:
@@ -162,6 +165,7 @@ def make(request: Request) -> Iterator[Repository]:
         hashes=collect_graph_hashes,
         key_labels=key_labels,
         skipped=lambda: +counted + silver_set.counted,
+        absent=absent,
     )
 
 

@@ -189,6 +189,22 @@ def test_a_scaled_down_copy_is_refused_unless_it_says_the_original_sizes(
     assert rows_of(build(roots, tmp_path / "told"), "vindr") == rows_of(phantom_heal_build / VINDR, "vindr")
 
 
+def test_a_copy_without_a_label_file_builds_the_other_split_and_names_the_absent_one(
+    phantom_heal_build, phantom_heal_roots, tmp_path, capsys
+):
+    roots = copied(phantom_heal_roots, "vindr_cxr", tmp_path)
+    (roots["vindr_cxr"] / "annotations/annotations_train.csv").unlink()
+    assert main(["build", "heal-medvqa", *root_words(roots), "--config", "vindr", "--out", str(tmp_path / "out")]) == 0
+    assert f"{VINDR}: WARNING: without train: its label file is absent" in capsys.readouterr().out
+    folder = tmp_path / "out" / VINDR
+    assert record_of(folder)["absent"] == {"train": "its label file is absent"}
+    assert rows_of(folder, "vindr", "test") == rows_of(phantom_heal_build / VINDR, "vindr", "test")
+    assert "absent" not in record_of(phantom_heal_build / VINDR)
+    publish = ["publish", str(folder), "--org", "org", "--dry-run"]
+    assert main(publish) == 0
+    assert "The build lacks these splits:\n\n- `train`: its label file is absent" in capsys.readouterr().out
+
+
 def test_a_split_without_partners_leaves_the_others_loadable_and_a_broken_file_is_counted(phantom_heal_roots, tmp_path):
     """Two test images with masks, and no donor or other pair: an empty Parquet could not be loaded."""
     roots = copied(copied(phantom_heal_roots, "vindr_cxr", tmp_path), "vindr_cxr_anatomy", tmp_path)
@@ -202,6 +218,7 @@ def test_a_split_without_partners_leaves_the_others_loadable_and_a_broken_file_i
     path.write_text(json.dumps(coco))
     folder = build(roots, tmp_path / "out")
     assert skipped(folder)["images whose file cannot be read"] == 1
+    assert set(record_of(folder)["absent"].items()) >= {("vindr_vpt/test", "no row could be made")}
     for name, summary in record_of(folder)["splits"].items():
         config, split = name.split("/")
         assert len(datasets.load_dataset(str(folder), config, split=split)) == summary["rows"] > 0

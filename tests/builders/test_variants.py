@@ -9,7 +9,7 @@ from medfaith.builders.cxr_contrabench.questions import Wording
 from medfaith.builders.cxr_contrabench.variants import VARIANTS, resolve_variant
 from medfaith.builders.cxr_contrabench.wording import NEGATION_FORMS, QUESTION_FORMS
 from medfaith.loaders.errors import InputError
-from tests.support.builders.files import problems, rows_of
+from tests.support.builders.files import problems, record_of, rows_of
 
 INDICES = ("answer", "negated", "counterpart")
 WORDS = ("question", "options", "negation_form", "question_form", "layout", *INDICES)
@@ -73,6 +73,7 @@ def test_a_variant_changes_one_thing_of_the_plain_config_of_its_build(phantom_ro
 def test_variants_need_the_validation_file(phantom_roots, tmp_path):
     train = phantom_roots["chexpert"] / "CheXpert-v1.0-small" / "train.csv"
     (folder,) = cxr_contrabench.build({"chexpert": train}, tmp_path)
+    assert record_of(folder)["absent"] == {"validation": "its label file is absent"}
     configs = {config for config, _ in problems(folder)}
     assert configs == {"chexpert_presence", "chexpert_absence", "chexpert_positive_only", "chexpert_lora_train"}
     for file, config, needed in (

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from ....builders.benchmark import NO_FILE, NO_ROWS
 from ....builders.options import declared, groups
 from ....builders.registry import BENCHMARKS
 from ....builders.write import RECORD
@@ -19,7 +20,8 @@ from .found import REBUILD, shorten
 LONGEST_TEXT, LONGEST_TERM = 100, 40
 FORMS = {
     "medfaith": r"\d+(\.\d+)*[\w.+-]{0,20}", "seed": r"-?\d+", "benchmark": r"[\w-]+", "source": r"\w+",
-    "arguments": "", "sources": "", "splits": "", "skipped": "", "exports": "", "key_fingerprints": "",
+    "arguments": "", "sources": "", "splits": "", "skipped": "", "exports": "", "absent": "",
+    "key_fingerprints": "",
 }  # fmt: skip
 COUNTED = ("rows", "studies", "images", "multi_image")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -55,6 +57,9 @@ def _iterate_faults(publication: Publication, record: Mapping[str, Any]) -> Iter
     for name, count in record.get("skipped", {}).items():
         if not _is_count(count) or len(name) > LONGEST_TEXT:
             yield f"skipped.{shorten(name)}", f"counts {shorten(str(count))}", "a reason and a count"
+    for name, reason in record.get("absent", {}).items():
+        if reason not in (NO_FILE, NO_ROWS) or not re.fullmatch(r"(\w{1,40}/)?(train|validation|test)", name):
+            yield f"absent.{shorten(name)}", f"is {shorten(str(reason))}", f"a split, and {NO_FILE!r} or {NO_ROWS!r}"
     for name, split in record["splits"].items():
         yield from _check_split(publication, name, split)
 

@@ -208,6 +208,8 @@ RECORDS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     ),
     "a long term": (CHEXPERT, lambda r: put_term(r, "word " * 9), ".counts."),
     "a long reason": (CHEXPERT, lambda r: put_reason(r, "word " * 30), "skipped."),
+    "a reason of its own": (CHEXPERT, lambda r: r.update(absent={"train": "lost by Jane"}), "absent.'train'"),
+    "a split of its own": (CHEXPERT, lambda r: r.update(absent={"Jane": "no row could be made"}), "absent.'Jane'"),
     "no count": (CHEXPERT, lambda r: next(iter(r["splits"].values())).update(studies="Jane"), "studies"),
     "no medfaith": (CHEXPERT, lambda r: r.pop("medfaith"), "medfaith"),
     "another medfaith": (CHEXPERT, lambda r: r.update(medfaith="of Jane Doe"), "medfaith"),
