@@ -314,7 +314,7 @@ def _read_dicom(path: Path) -> Image.Image:
     _check_size(int(dataset.Columns), int(dataset.Rows))
     _check_decoder(dataset)
     _check_compressed_data(dataset, path)
-    stored = pixel_array(dataset)  # YBR colour is already converted to RGB
+    stored = _drop_unused_bits(pixel_array(dataset), dataset)  # YBR colour is already converted to RGB
     if dataset.PhotometricInterpretation == "PALETTE COLOR":
         stored = apply_color_lut(stored, dataset)[..., :3]
     if stored.ndim == 3:
@@ -323,6 +323,19 @@ def _read_dicom(path: Path) -> Image.Image:
     if dataset.PhotometricInterpretation == "MONOCHROME1":
         return Image.fromarray(_map_levels(stored, lambda levels: 1 - _compute_displayed_levels(levels, dataset)))
     return Image.fromarray(_map_levels(stored, lambda levels: _compute_displayed_levels(levels, dataset)))
+
+
+def _drop_unused_bits(stored: np.ndarray, dataset: Dataset) -> np.ndarray:
+    """Drop the bits above BitsStored, which are no part of a pixel (DICOM PS3.5 8.1.1): old files keep overlays there.
+
+    pydicom does this for uncompressed pixels only.
+    """
+    n_bits = int(dataset.BitsStored)
+    if n_bits >= int(dataset.BitsAllocated):
+        return stored
+    values = stored.astype(np.int32) & (2**n_bits - 1)
+    sign = 2 ** (n_bits - 1) if dataset.PixelRepresentation else 0
+    return (values ^ sign) - sign
 
 
 def _check_decoder(dataset: Dataset) -> None:
@@ -377,7 +390,7 @@ def _compute_displayed_levels(levels: np.ndarray, dataset: Dataset) -> np.ndarra
     if dataset.get("VOILUTSequence"):
         bits = int(dataset.VOILUTSequence[0].LUTDescriptor[2])
         return _scale_to_unit(_map_by_table(values, dataset, "VOILUTSequence"), (0, 2**bits - 1))
-    if dataset.get("WindowCenter") is not None and dataset.get("WindowWidth") is not None:
+    if _has_window(dataset):
         # The units of the library's window depend on the header; they follow from its two ends.
         low, high = apply_windowing(np.array([-np.inf, np.inf]), dataset)
         return _scale_to_unit(apply_windowing(values, dataset), (low, high))
@@ -385,6 +398,17 @@ def _compute_displayed_levels(levels: np.ndarray, dataset: Dataset) -> np.ndarra
         return _scale_to_unit(values, _find_range(values))
     low, high = sorted(apply_rescale(np.array(_find_range(levels)), dataset))
     return _scale_to_unit(values, (low, high))
+
+
+def _has_window(dataset: Dataset) -> bool:
+    """Return whether the header has a window. A width below the smallest of the standard (C.11.2.1) is no window."""
+    from pydicom.multival import MultiValue
+
+    center, width = dataset.get("WindowCenter"), dataset.get("WindowWidth")
+    if center is None or width is None:
+        return False
+    first_width = width[0] if isinstance(width, MultiValue) else width
+    return first_width >= 1 or (first_width > 0 and dataset.get("VOILUTFunction", "LINEAR") != "LINEAR")
 
 
 def _map_by_table(values: np.ndarray, dataset: Dataset, sequence: str) -> np.ndarray:

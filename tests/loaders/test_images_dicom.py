@@ -1,5 +1,7 @@
 """DICOM images: real files written by pydicom, compared with an independent numpy implementation."""
 
+from io import BytesIO
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -10,6 +12,7 @@ from pydicom.uid import (
     MPEG2MPML,
     ExplicitVRBigEndian,
     ExplicitVRLittleEndian,
+    JPEG2000Lossless,
     JPEGBaseline8Bit,
     JPEGLSLossless,
     RLELossless,
@@ -69,6 +72,8 @@ GREY = {
     "signed, window": (
         SIGNED, {"bits": 12, "WindowCenter": -200, "WindowWidth": 1000}, apply_window(SIGNED, -200, 1000)
     ),
+    "a window of no width": (RAMP_12, {"bits": 12, "WindowCenter": 1500, "WindowWidth": 0}, PLAIN),
+    "a sigmoid of no width": (RAMP_12, WINDOW | {"WindowWidth": 0, "VOILUTFunction": "SIGMOID"}, PLAIN),
     "empty": (RAMP_12, {"bits": 12, "WindowCenter": None, "WindowWidth": None}, PLAIN),
 }  # fmt: skip
 
@@ -162,6 +167,32 @@ def test_dicom_compressed(tmp_path):
     Image.fromarray(RAMP_8).save(tmp_path / "a.jpg", quality=100)
     write_compressed(tmp_path / "b.dcm", JPEGBaseline8Bit, (tmp_path / "a.jpg").read_bytes())
     assert np.abs(get_grey(open_key(tmp_path, "b.dcm")) - RAMP_8).max() <= 3
+
+
+OVERLAY = np.where(np.indices(RAMP_12.shape).sum(axis=0) % 3 == 0, -(2**15), 0).astype(np.int16)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "syntax"),
+    [(RAMP_12, ExplicitVRLittleEndian), (SIGNED, ExplicitVRLittleEndian), (RAMP_12, RLELossless),
+     (SIGNED, RLELossless), (RAMP_12, JPEG2000Lossless)],
+    ids=["unsigned", "signed", "unsigned RLE", "signed RLE", "JPEG 2000"],
+)  # fmt: skip
+def test_bits_above_the_stored_ones_are_no_part_of_a_pixel(tmp_path, pixels, syntax):
+    """Old files keep an overlay in the highest bits; PS3.5 8.1.1 says that they do not count."""
+    with_overlay = (pixels.view(np.int16) ^ OVERLAY).view(pixels.dtype)
+    for name, values in (("a.dcm", pixels), ("b.dcm", with_overlay)):
+        dataset = write_dicom(tmp_path / name, values, bits=16)  # so that the highest bits are compressed, too
+        if syntax == RLELossless:
+            dataset.compress(syntax)
+        elif syntax == JPEG2000Lossless:
+            Image.fromarray(values).save(code := BytesIO(), "JPEG2000", irreversible=False, no_jp2=True)
+            dataset.file_meta.TransferSyntaxUID, dataset.PixelData = syntax, encapsulate([code.getvalue()])
+            dataset["PixelData"].is_undefined_length = True
+        dataset.BitsStored, dataset.HighBit = 12, 11
+        dataset.save_as(tmp_path / name, enforce_file_format=True)
+    expected, actual = (get_grey(open_key(tmp_path, name)) for name in ("a.dcm", "b.dcm"))
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_a_missing_decoder_is_named(tmp_path):
