@@ -1,10 +1,10 @@
 """Masks of the anatomy that the user provides: from CXAS, from radiologists, or from any other segmenter.
 
 HEAL-MedVQA (section 3.2) takes the anatomy of its training images from a model trained on PAX-Ray++, and of its test
-images from radiologists; neither is published. Each folder has one of four layouts:
+images from radiologists; neither is published. Each folder has one of four layouts, at its top or in a tree of folders:
 
-- COCO JSON, one file for all images (the stem of `file_name` is the image's id) or one file an image, `<image>.json`;
-  both also as written by CXAS, which leaves empty masks out;
+- COCO JSON with RLEs or polygons, one file for all images (the stem of `file_name` is the image's id) or one file an
+  image, `<image>.json`; both also as written by CXAS, which leaves empty masks out;
 - `<image>.npz` (its first array) or `<image>.npy` with the 159 masks of CXAS, bool or uint8 (159, h, w);
 - `<image>/<label>.png`, 1-bit or grey with 0 and one other level.
 
@@ -16,6 +16,7 @@ image's aspect ratio within ASPECT_TOLERANCE.
 from __future__ import annotations
 
 import math
+import os
 import tomllib
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -252,22 +253,52 @@ def open_masks(root: Path, anatomies: Sequence[str] = ANATOMIES) -> AnatomyMasks
 
 
 def _find_layout(root: Path) -> tuple[str, list[Path]]:
-    """Find the one kind of mask file at `root` (its suffix), and the files, or the folders of the png files."""
+    """Find the one kind of mask file (its suffix), and the files, or the folders of the png files.
+
+    They are at the top of `root`. Without any there, they are in its folders at any depth: a segmenter that is run for
+    each study writes a tree like that of MIMIC-CXR.
+    """
     if root.is_file() and root.suffix == ".json":
         return ".json", [root]
     if not root.is_dir():
         raise InputError(root, "neither a folder nor a COCO file", expected="a folder, or a .json", action=ACTION)
-    entries = [path for path in sorted(root.iterdir()) if not path.name.startswith(".")]
-    paths_by_kind = {
-        suffix: [path for path in entries if path.suffix == suffix] for suffix in (".json", ".npz", ".npy")
-    }
-    paths_by_kind[".png"] = [path for path in entries if path.is_dir() and next(path.glob("*.png"), None)]
-    kinds = [kind for kind, paths in paths_by_kind.items() if paths]
-    if len(kinds) != 1:
-        problem = f"holds masks of several kinds ({', '.join(kinds)})" if kinds else "holds no masks"
-        expected = "one kind: *.json, *.npz, *.npy or */*.png"
+    paths_by_kind = _group_by_kind(root.iterdir()) or _group_by_kind(_iterate_tree(root))
+    if len(paths_by_kind) != 1:
+        kinds = ", ".join(sorted(paths_by_kind))
+        problem = f"holds masks of several kinds ({kinds})" if kinds else "holds no masks"
+        expected = "one kind: *.json, *.npz, *.npy or */*.png, at the top or in folders"
         raise InputError(root, problem, expected=expected, action=ACTION)
-    return kinds[0], paths_by_kind[kinds[0]]
+    return next(iter(paths_by_kind.items()))
+
+
+def _group_by_kind(entries: Iterable[Path]) -> dict[str, list[Path]]:
+    """Group the files with masks by their suffix, and the folders of png files below ".png"; each group is sorted."""
+    paths_by_kind: dict[str, list[Path]] = {}
+    for path in sorted(entries):
+        if path.name.startswith("."):
+            continue
+        if path.suffix in (".json", ".npz", ".npy"):
+            paths_by_kind.setdefault(path.suffix, []).append(path)
+        elif path.is_dir() and next(path.glob("*.png"), None):
+            paths_by_kind.setdefault(".png", []).append(path)
+    return paths_by_kind
+
+
+def _iterate_tree(root: Path) -> Iterator[Path]:
+    """Iterate over files and folders below a root, at any depth, except for hidden ones."""
+    for folder, folders, files in os.walk(root):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (Path(folder, name) for name in (*folders, *files) if not name.startswith("."))
+
+
+def _index_by_image(paths: Iterable[Path], image_ids: Iterable[str]) -> dict[str, Path]:
+    """Map image ids to paths. Raise InputError if an image occurs twice: it is not known which masks are right."""
+    places: dict[str, Path] = {}
+    for image_id, path in zip(image_ids, paths, strict=True):
+        if image_id in places:
+            raise InputError(path, f"image {image_id!r} has masks in {places[image_id]}, too", action="keep one")
+        places[image_id] = path
+    return places
 
 
 def _is_per_image(paths: Sequence[Path], names: Mapping[str, str]) -> bool:
@@ -299,8 +330,8 @@ def _select_anatomy(anatomy: str, stored: Mapping[str, Rle]) -> Rle | None:
 class _PngFolders(Layout):
     """Layout <image>/<label>.png."""
 
-    def __init__(self, folders: Iterable[Path], names: Mapping[str, str]) -> None:
-        super().__init__({folder.name: folder for folder in folders})
+    def __init__(self, folders: Sequence[Path], names: Mapping[str, str]) -> None:
+        super().__init__(_index_by_image(folders, (folder.name for folder in folders)))
         self._names = names
 
     def _list_pictures(self, image_id: str) -> dict[str, Path]:
@@ -338,8 +369,8 @@ def _read_png(path: Path) -> np.ndarray:
 class _Arrays(Layout):
     """Layout <image>.npz or <image>.npy, each with the 159 masks of CXAS."""
 
-    def __init__(self, paths: Iterable[Path], indices: Mapping[str, int]) -> None:
-        super().__init__({path.stem: path for path in paths})
+    def __init__(self, paths: Sequence[Path], indices: Mapping[str, int]) -> None:
+        super().__init__(_index_by_image(paths, (path.stem for path in paths)))
         self._indices = indices
 
     def read(self, image_id: str) -> dict[str, Rle]:
@@ -405,8 +436,8 @@ class _CocoFiles(Layout):
 class _CocoPerImage(Layout):
     """Layout <image>.json, opened image by image."""
 
-    def __init__(self, paths: Iterable[Path], names: Mapping[str, str]) -> None:
-        super().__init__({path.stem: path for path in paths})
+    def __init__(self, paths: Sequence[Path], names: Mapping[str, str]) -> None:
+        super().__init__(_index_by_image(paths, (path.stem for path in paths)))
         self._names = names
 
     def get_declared_size(self, image_id: str) -> Size | None:

@@ -47,18 +47,26 @@ class CocoImage:
         for name, number, segmentation in self.masks:
             row = f"{number} of annotations"
             try:
-                mask = rle.validate_rle(segmentation)
+                mask = self._encode(segmentation)
                 sizes = {tuple(other_mask["size"]) for other_mask in masks_by_name.get(name, ())}
                 if self.size is not None and rle.get_size(mask) != self.size[::-1]:
                     raise ValueError(f"size {mask['size']}; its image has {list(self.size[::-1])}")
                 if sizes - {tuple(mask["size"])}:
                     raise ValueError(f"size {mask['size']}; another annotation of {name!r} has another one")
             except ValueError as error:
-                expected = "a COCO RLE, compressed or a list of run lengths, of its image's height and width"
+                expected = "polygons, or a COCO RLE (text or a list of run lengths) of its image's height and width"
                 problem = f"mask of {name!r}: {error}"
                 raise InputError(self.path, problem, row=row, expected=expected, action=ACTION) from None
             masks_by_name.setdefault(name, []).append(mask)
         return {name: rle.union(masks) if len(masks) > 1 else masks[0] for name, masks in masks_by_name.items()}
+
+    def _encode(self, segmentation: Any) -> rle.Rle:
+        """Encode a segmentation, which is a list of polygons or an RLE. Raise ValueError if it is neither."""
+        if not isinstance(segmentation, list):
+            return rle.validate_rle(segmentation)
+        if self.size is None:
+            raise ValueError("polygons, and the file does not state height and width of the image")
+        return rle.encode_polygons(segmentation, self.size[::-1])
 
 
 def parse_image_id(file_name: str) -> str:

@@ -51,6 +51,31 @@ def encode(mask: np.ndarray) -> Rle:
     return _convert_to_text(coco.encode(np.asfortranarray(mask, dtype=bool).view(np.uint8)))
 
 
+def encode_polygons(polygons: Any, size: Size) -> Rle:
+    """Encode the union of polygons as pycocotools draws them.
+
+    Args:
+        polygons: A list of polygons, each a list x1, y1, x2, y2 ... in pixels from the top left, as in COCO files.
+        size: (height, width) of the mask.
+
+    Returns:
+        The RLE.
+
+    Raises:
+        ValueError: A polygon has fewer than three corners, or a corner is no pair of numbers or lies outside the mask.
+    """
+    height, width = get_size({"size": size})
+    for polygon in polygons if isinstance(polygons, list) and polygons else [None]:
+        if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2:
+            raise ValueError("a polygon is not a list of three or more corners x, y")
+        if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in polygon):
+            raise ValueError("a corner of a polygon is no number")
+        corners = np.array(polygon, dtype=float).reshape(-1, 2)
+        if not ((corners >= -1) & (corners <= np.array([width, height]) + 1)).all():  # false for NaN, too
+            raise ValueError(f"a corner of a polygon lies outside its image of {width} x {height} pixels")
+    return _convert_to_text(coco.merge(coco.frPyObjects(polygons, height, width)))
+
+
 def decode(rle: Mapping[str, Any]) -> np.ndarray:
     """Decode an RLE.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from pycocotools.coco import COCO
 
 from medfaith.loaders import anatomy_masks, rle
 from medfaith.loaders.anatomy_masks import ANATOMIES, open_masks
@@ -82,6 +83,14 @@ def write_cxas_json(root):
         write_json(root / f"{image}.json", document)
 
 
+def write_nested(root, write):
+    """Write masks into a tree like that of MIMIC-CXR."""
+    write(root)
+    for number, path in enumerate(sorted(root.iterdir())):
+        (root / f"p1{number}" / "p1234" / "s5678").mkdir(parents=True)
+        path.rename(root / f"p1{number}" / "p1234" / "s5678" / path.name)
+
+
 LAYOUTS = {
     "png": write_pictures,
     "grey png": write_grey_png,
@@ -89,6 +98,9 @@ LAYOUTS = {
     "npz": lambda root: write_arrays(root, "npz"),
     "coco": write_coco,
     "cxas json": write_cxas_json,
+    "nested png": lambda root: write_nested(root, write_pictures),
+    "nested npz": lambda root: write_nested(root, lambda top: write_arrays(top, "npz")),
+    "nested cxas json": lambda root: write_nested(root, write_cxas_json),
     "thirds that radiologists marked": lambda root: write_pictures(root, ANATOMIES),
 }
 
@@ -113,11 +125,36 @@ def test_every_layout_gives_the_phantoms_regions_at_any_size_of_the_image(tmp_pa
         assert masks.read("image1", size) == {name: mask for name, mask in scaled.items() if rle.area(mask)}
 
 
+def test_an_image_with_masks_in_two_folders_is_refused(tmp_path):
+    for folder in ("s1", "s2"):
+        (tmp_path / folder).mkdir()
+        write_arrays(tmp_path / folder, "npz")
+    with pytest.raises(InputError, match=r"s2/image1\.npz: image 'image1' has masks in .*s1/image1\.npz, too"):
+        open_masks(tmp_path)
+
+
 def test_a_coco_file_can_be_named_itself_and_says_the_size(tmp_path):
     write_coco(tmp_path, width=SIZE[1], height=SIZE[0])
     masks = open_masks(tmp_path / "masks.json", ("heart",))
     assert [masks.get_declared_size(name) for name in ("image1", "image3")] == [(SIZE[1], SIZE[0]), None]
     assert masks.files == [tmp_path / "masks.json"]
+
+
+def test_polygons_are_drawn_like_the_coco_tools_draw_them(tmp_path):
+    square, triangle = [10, 20, 40, 20, 40, 60, 10, 60], [60.5, 10, 90, 30.25, 70, 50]
+    document = {
+        "images": [{"id": 1, "file_name": "a.png", "width": 100, "height": 80}],
+        "categories": [{"id": 3, "name": "heart"}],
+        "annotations": [{"id": 1, "image_id": 1, "category_id": 3, "segmentation": [square, triangle]}],
+    }
+    write_json(tmp_path / "masks.json", document)
+    mask = rle.decode(open_masks(tmp_path, ("heart",)).read("a")["heart"])
+    coco = COCO()
+    coco.dataset = document
+    coco.createIndex()
+    drawn = [coco.annToMask(annotation) for annotation in document["annotations"]]
+    np.testing.assert_array_equal(mask, np.any(drawn, axis=0))
+    assert mask[20:60, 10:40].all()
 
 
 @pytest.mark.parametrize(("width", "expected"), [(512, None), (500, (500, 512))])
@@ -148,7 +185,7 @@ def test_thirds_are_of_the_lungs_height_and_make_up_the_lung(tmp_path):
     assert rle.union([masks[zone] for zone in zones]) == rle.encode(lung)
 
 
-@pytest.mark.parametrize("layout", list(LAYOUTS)[:-1])
+@pytest.mark.parametrize("layout", ["png", "grey png", "npy", "npz", "coco", "cxas json"])
 def test_missing_and_empty_masks_are_left_out_and_counted(tmp_path, layout):
     LAYOUTS[layout](tmp_path)
     empty = ["heart", "left upper lobe"]
@@ -234,7 +271,16 @@ TWO_SIZES = [*make_annotation(rle.encode(np.eye(4, 6))), *make_annotation(rle.en
         (make_coco(annotations=make_annotation({}, image_id=2)), "row 1 of annotations: image_id 2"),
         (make_coco(annotations=make_annotation({}, category_id=2)), "row 1 of annotations: category_id 2"),
         (make_coco(annotations=make_annotation(None)), "row 1 of annotations: mask of 'heart': size None"),
-        (make_coco(annotations=make_annotation([[1, 1, 2, 2, 3, 1]])), "mask of 'heart': size None"),
+        (make_coco(annotations=make_annotation([])), "mask of 'heart': a polygon is not a list of three or more"),
+        (make_coco(annotations=make_annotation([[1, 1, 2, 2]])), "a polygon is not a list of three or more corners"),
+        (make_coco(annotations=make_annotation([[1, 1, 2, 2, 3]])), "a polygon is not a list of three or more corners"),
+        (make_coco(annotations=make_annotation([1, 2])), "a polygon is not a list of three or more corners"),
+        (make_coco(annotations=make_annotation([[1, 1, 2, 2, 3, "1"]])), "a corner of a polygon is no number"),
+        (make_coco(annotations=make_annotation([[1, 1, 2, 2, 3, 9]])), "outside its image of 4 x 6 pixels"),
+        (
+            make_coco(images=[{"id": 1, "file_name": "a"}], annotations=make_annotation([[1, 1, 2, 2, 3, 1]])),
+            "polygons, and the file does not state height and width",
+        ),
         (make_coco(annotations=make_annotation({"size": [6, 4], "counts": "~~"})), "outside the code"),
         (make_coco(annotations=make_annotation({"size": [6, 4], "counts": [1, 2]})), "3 pixels; expected 6 x 4"),
         (make_coco(annotations=make_annotation(rle.encode(np.eye(4, 6)))), r"size \[4, 6\]; its image has \[6, 4\]"),
