@@ -42,6 +42,7 @@ CATEGORIES, CLASSES_TXT, DATA_YAML = "categories.json", "classes.txt", "data.yam
 # Shares of a side go a little beyond 1 at an image's edge; pixels go far beyond.
 LARGEST_SHARE = 2.0
 _CLASS_NUMBER = re.compile(r"[0-9]{1,9}")
+_WRITTEN_CLASS_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{0,20})?(e[+-]?[0-9]{1,2})?")
 RESULTS = "COCO results: [{image_id, category_id, bbox, score}, ...], or an object with annotations"
 ACTION = "write the detector's boxes again: COCO results JSON, or YOLO text files with their class names"
 SCHEMA = pa.schema(
@@ -253,9 +254,15 @@ def _read_yolo(paths: Sequence[Path], names: Path | None) -> Iterator[_Box]:
                 expected = "shares of the image's width and height, 0 to 1"
                 raise InputError(path, "coordinates in pixels", row=row, expected=expected, action=ACTION)
             corner = (centre_x - width / 2, centre_y - height / 2, width, height)
-            number = int(fields[0]) if _CLASS_NUMBER.fullmatch(fields[0]) else fields[0]
+            number = _parse_class_number(fields[0])
             score = fields[5] if len(fields) == 6 else 1.0
             yield _build_box(path.stem, number, corner, score, (path, row), classes, unit="share")
+
+
+def _parse_class_number(text: str) -> int | str:
+    """Parse a class number, which np.savetxt writes as 3.0 or 3.000e+00; return another text as it is."""
+    is_number = _WRITTEN_CLASS_NUMBER.fullmatch(text) and float(text).is_integer()
+    return int(float(text)) if is_number else text
 
 
 def _read_yolo_classes(path: Path | None, folder: Path) -> dict[int, str]:

@@ -49,6 +49,7 @@ def check(config: Any, metadata: Mapping[str, Any], own_tasks: Path | None = Non
     kind, model_args = KINDS.get(config.model, Kind()), dict(config.model_args)
     _check_known(config.model)
     _check_options(config, kind, model_args)
+    _check_chosen_rows(config.limit, config.samples)
     _check_packages(config.model, kind, model_args)
     if kind.client:
         _check_client(config, kind, model_args)
@@ -61,6 +62,8 @@ def check(config: Any, metadata: Mapping[str, Any], own_tasks: Path | None = Non
     if not kind.scores:
         _check_scores(config.model, tasks)
     _check_rows(config.model, kind, model_args, tasks, metadata)
+    if config.samples:
+        _check_samples(config, tasks, metadata)
     if tasks:
         _check_class(config.model)
     if kind.loads:
@@ -93,6 +96,44 @@ def _check_options(config: Any, kind: Kind, model_args: Mapping[str, Any]) -> No
             raise InputError("--batch_size", f"is {size!r}", expected="a whole number", action=action)
     elif not size.isdigit() or int(size) < 1:
         raise InputError("--batch_size", f"is {size!r}", expected="a positive whole number, or auto")
+
+
+def _check_chosen_rows(limit: float | None, samples: Any) -> None:
+    """Check --limit and --samples, for which lm-eval ends in a traceback after the model is loaded, or ignores them."""
+    if limit is not None and not (0 < limit < 1 or (limit >= 1 and float(limit).is_integer())):
+        expected = "a whole number of rows from 1 on, or a share of them between 0 and 1"
+        raise InputError("--limit", f"is {limit:g}", expected=expected, action="leave it out to ask all rows")
+    if samples is None:
+        return
+    rows_by_task = samples if isinstance(samples, dict) else {}
+    if not rows_by_task or not all(
+        isinstance(rows, list) and rows and all(type(row) is int and row >= 0 for row in rows)
+        for rows in rows_by_task.values()
+    ):
+        expected = '{"TASK": [0, 7]}: for each task the numbers of its rows, from 0 on; or a file with that'
+        raise InputError(
+            "--samples", f"is {samples!r}"[:100], expected=expected, action="correct it, or use --limit or --rows"
+        )
+
+
+def _check_samples(config: Any, tasks: Sequence[Task], metadata: Mapping[str, Any]) -> None:
+    """Check that --samples names tasks of the run, and rows that they have."""
+    from .row_store import read
+
+    if metadata.get("row_ids"):
+        raise InputError("--samples", "chooses rows, and so does --rows", action="leave one of them out")
+    tasks_by_name = {task.name: task for task in tasks}
+    for name, numbers in config.samples.items():
+        task = tasks_by_name.get(name)
+        if task is None and name not in config.tasks:
+            expected = ", ".join(sorted(tasks_by_name)) or ", ".join(config.tasks)
+            raise InputError("--samples", f"{name} is no task of --tasks", expected=expected)
+        if task is not None:
+            spec = task.rows
+            n_rows = read(spec["repository"], spec["config"], spec["split"], metadata.get("data"), "all").num_rows
+            if max(numbers) >= n_rows:
+                problem = f"{name} has no row {max(numbers)}"
+                raise InputError("--samples", problem, expected=f"0 to {n_rows - 1}", action="correct the numbers")
 
 
 def _read_number(model_args: Mapping[str, Any], name: str, default: int = 0) -> int:

@@ -110,6 +110,12 @@ def test_the_layouts_of_a_yolo_folder(tmp_path, folder, name, content):
     assert set(detections.find_label_files(tmp_path)) == {f"{A}.txt", Path(name).name}
 
 
+@pytest.mark.parametrize("number", ["1", "1.", "1.0", "1.000000000000000000e+00"])
+def test_a_class_number_may_be_written_as_a_float(tmp_path, number):
+    rows = list_rows(read(write_yolo(tmp_path, {A: f"{number} {SHARES} 0.9"})))
+    assert [row[1] for row in rows] == ["Nodule/Mass"]
+
+
 def test_a_line_without_a_confidence_counts_as_certain(tmp_path):
     (row,) = list_rows(read(write_yolo(tmp_path, {A: f"0 {SHARES}\n\n"}), threshold=1.0))
     assert row[-1] == 1.0
@@ -176,6 +182,8 @@ def test_boxes_are_ordered_by_the_images_asked_for_and_nothing_detected_is_an_em
         ("-1 0.5 0.5 0.2 0.2 0.9", "class '-1'"),
         ("Edema 0.5 0.5 0.2 0.2 0.9", "class 'Edema'"),
         ("٣ 0.5 0.5 0.1 0.1", "class"),
+        ("0.5 0.5 0.5 0.1 0.1", "class '0.5'"),
+        ("1e9 0.5 0.5 0.1 0.1", "class 1000000000"),
         ("1" * 5_000 + " 0.5 0.5 0.1 0.1", "class"),
         (f"0 {'1' * 5_000} 0.5 0.1 0.1", "111"),
         ("0 " * 100_000, "100000 values"),

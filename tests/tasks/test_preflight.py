@@ -84,6 +84,13 @@ def refused(phantom_build, phantom_roots, model, server, monkeypatch, capsys):
         ([*CHAT, "model=x,base_url=http://127.0.0.1:9/v1/chat/completions"], "refused(.|\n)*start the server"),
         (["--model", "local-chat-completions", "--model_args", "model=x"], "add --apply_chat_template"),
         (["--model", "oracle", "--num_fewshot", "2"], "ignore it(.|\n)*3shot"),
+        *((["--model", "oracle", f"--limit={limit}"], f"--limit: is {limit}\n  expected: a whole number of rows from 1")
+          for limit in ("0", "-1", "1.5", "nan", "inf")),
+        *((["--model", "oracle", "--samples", samples], r'--samples: is .*\n  expected: {"TASK": \[0, 7\]}')
+          for samples in ("[1", "nosuch.json", f'{{"{PRESENCE}": []}}', f'{{"{PRESENCE}": [-1]}}',
+                          f'{{"{PRESENCE}": ["a"]}}', f'{{"{PRESENCE}": 1}}')),
+        (["--model", "oracle", "--samples", '{"nosuch": [1]}'], f"nosuch is no task of --tasks\n.* {PRESENCE}"),
+        (["--model", "oracle", "--samples", f'{{"{PRESENCE}": [0, 99999]}}'], "has no row 99999\n  expected: 0 to"),
     ],
 )  # fmt: skip
 def test_options_that_cannot_work(arguments, message, refused):
