@@ -19,16 +19,34 @@ LABELS = (
     "Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices",
 )  # fmt: skip
 VIEW = ("Path", "Frontal/Lateral", "AP/PA")
-PREFIXES = ("CheXpert-v1.0-small/", "CheXpert-v1.0/")
 FOLDERS = {"train": "train", "validation": "valid", "test": "test"}
 FILES = {
     "train": ("train.csv", "train.csv.gz", "chexpert_train.csv.gz"),
-    "validation": ("valid.csv", "valid.csv.gz"),
+    "validation": ("valid.csv", "valid.csv.gz", "val_labels.csv"),
     "test": ("groundtruth.csv", "groundtruth.csv.gz", "test/groundtruth.csv", "test_labels.csv"),
 }
+# Stanford AIMI hands out four archives. They unpack to these folders, and azcopy puts them into AIMI_FOLDER.
+BATCH, AIMI_FOLDER = "CheXpert-v1.0 batch ", "chexpertchestxrays-u20210408/"
+LABEL_BATCH = f"{BATCH}1 (validate & csv)/"
+LABEL_FOLDERS = (
+    *("", "CheXpert-v1.0-small/", "CheXpert-v1.0/", "CheXpert/"),
+    *(LABEL_BATCH, AIMI_FOLDER + LABEL_BATCH),
+)
+# The beginning of a key, and what replaces it in each layout. CheXlocalize's copy has CheXpert/val and CheXpert/test.
+IMAGE_FOLDERS = (
+    *(("", folder) for folder in LABEL_FOLDERS),
+    *(("valid/", folder) for folder in ("val/", "CheXpert/val/")),
+    *(
+        ("train/", f"{folder}{BATCH}{number} (train {number - 1})/")
+        for folder in ("", AIMI_FOLDER)
+        for number in (2, 3, 4)
+    ),
+)
 # Either official prefix, or none, and then the key that rows have.
 PREFIX = r"^(?:CheXpert-v1\.0(?:-small)?/)?"
-IMAGE_PATH = r"(?P<key>%s/(?P<study_id>patient\d+/study\d+)/view(?P<view>\d{1,3})_(?:frontal|lateral)\.(?:jpg|png))$"
+IMAGE_PATH = (
+    r"(?:%s)/(?P<image>(?P<study_id>patient\d+/study\d+)/view(?P<view>\d{1,3})_(?:frontal|lateral)\.(?:jpg|png))$"
+)
 ACTION = "use the official csv of CheXpert-v1.0 or CheXpert-v1.0-small, unchanged"
 
 
@@ -41,7 +59,9 @@ def list_image_paths(key: str) -> tuple[str, ...]:
     Returns:
         The paths, most likely first.
     """
-    return (key, *(prefix + key for prefix in PREFIXES))
+    return tuple(
+        folder + key.removeprefix(beginning) for beginning, folder in IMAGE_FOLDERS if key.startswith(beginning)
+    )
 
 
 def label_file(root: Path, split: str) -> Path | None:
@@ -56,7 +76,7 @@ def label_file(root: Path, split: str) -> Path | None:
     """
     if root.is_file():
         return root if _detect_split(root) == split else None
-    for folder in (root, *(root / prefix for prefix in PREFIXES)):
+    for folder in (root / folder for folder in LABEL_FOLDERS):
         for name in FILES[split]:
             if limits.has_file(folder / name):
                 return folder / name
@@ -73,12 +93,15 @@ def find_label_files(root: Path) -> dict[str, Path]:
         The existing files, by split.
 
     Raises:
-        InputError: The root has no label file.
+        InputError: The root has no label file, or is one of the batches of AIMI.
     """
+    if root.name.startswith(BATCH):
+        action = f"name the folder of all batches: --root chexpert={root.parent}"
+        raise InputError(root, "is one batch of CheXpert, and its images are in all batches", action=action)
     paths = {split: path for split in FILES if (path := label_file(root, split)) is not None}
     if not paths:
         problem = "is not a CheXpert label file" if root.is_file() else "holds no CheXpert label file"
-        names = "train.csv, valid.csv (or .csv.gz), at its top or in CheXpert-v1.0-small/"
+        names = f"train.csv, valid.csv (or .csv.gz), at its top, in CheXpert-v1.0-small/, or in {LABEL_BATCH}"
         raise InputError(root, problem, expected=names, action=ACTION)
     return paths
 
@@ -99,7 +122,8 @@ def read_labels(path: Path, split: str) -> pa.Table:
         InputError: The file is malformed; the error names file, row and column.
     """
     table = _read_csv(path, VIEW)
-    fields = pc.extract_regex(table["Path"], pattern=PREFIX + IMAGE_PATH % FOLDERS[split])
+    folder = FOLDERS[split]
+    fields = pc.extract_regex(table["Path"], pattern=PREFIX + IMAGE_PATH % folder.replace("valid", "valid|val"))
     example = f"CheXpert-v1.0-small/{FOLDERS[split]}/patient00001/study1/view1_frontal.jpg (either prefix, or none)"
     csv_table.require(pc.is_valid(fields), table["Path"], path, "Path", expected=example, action=ACTION)
     studies = pc.struct_field(fields, "study_id").combine_chunks().dictionary_encode()
@@ -110,7 +134,7 @@ def read_labels(path: Path, split: str) -> pa.Table:
     return pa.table(
         {
             "study_id": studies,
-            "key": pc.struct_field(fields, "key"),
+            "key": pc.binary_join_element_wise(folder, pc.struct_field(fields, "image"), "/"),
             "view": projection,
             "view_number": view_number,
             **{label: table[label] for label in LABELS},
@@ -128,8 +152,9 @@ def _detect_split(path: Path) -> str | None:
         return "test"
     if "Path" not in rows.column_names or not rows.num_rows:
         return None
-    folders = str(rows["Path"][0].as_py()).split("/")
-    return next((split for split, folder in FOLDERS.items() if folder in folders[:2]), None)
+    folders = str(rows["Path"][0].as_py()).split("/")[:2]
+    splits_by_folder = {folder: split for split, folder in FOLDERS.items()} | {"val": "validation"}
+    return next((split for folder, split in splits_by_folder.items() if folder in folders), None)
 
 
 def _read_csv(path: Path, texts: tuple[str, ...]) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from pathlib import Path
 
@@ -28,6 +29,13 @@ def write(folder: Path, name: str, *rows: str, header: str = HEADER) -> Path:
     return path
 
 
+def test_the_validation_set_of_chexlocalize_has_the_keys_of_chexpert(tmp_path):
+    key = "patient64541/study1/view1_frontal.jpg"
+    path = write(tmp_path, "CheXpert/val_labels.csv", format_row(f"val/{key}"))
+    assert chexpert.find_label_files(tmp_path) == chexpert.find_label_files(path) == {"validation": path}
+    assert chexpert.read_labels(path, "validation")["key"].to_pylist() == [f"valid/{key}"]
+
+
 @pytest.mark.parametrize("prefix", ["", "CheXpert-v1.0/", "CheXpert-v1.0-small/"])
 def test_rows_are_the_same_for_every_prefix(tmp_path, prefix):
     keys = [f"train/patient00002/study10/view{view}.jpg" for view in ("1_frontal", "2_lateral")]
@@ -49,9 +57,13 @@ def test_label_files_are_found_in_each_layout_and_foreign_ones_are_refused(tmp_p
         chexpert.find_label_files(tmp_path)
     with pytest.raises(InputError, match=r"is not a CheXpert label file"):
         chexpert.find_label_files(write(tmp_path, "other.csv", "1,2", header="a,b"))
-    files = product(
-        ["", "CheXpert-v1.0-small/", "CheXpert-v1.0/"], [("train.csv", "train"), ("valid.csv", "validation")]
-    )
+    batch = "CheXpert-v1.0 batch 1 (validate & csv)/"
+    with pytest.raises(
+        InputError, match=rf"is one batch of CheXpert(.|\n)*--root chexpert={re.escape(str(tmp_path))}$"
+    ):
+        chexpert.find_label_files(tmp_path / batch)
+    folders = ["", "CheXpert-v1.0-small/", "CheXpert-v1.0/", batch, f"chexpertchestxrays-u20210408/{batch}"]
+    files = product(folders, [("train.csv", "train"), ("valid.csv", "validation")])
     for number, (folder, (name, split)) in enumerate(files):
         root = tmp_path / str(number)
         path = write(root, folder + name, format_row(GOOD_PATH.replace("train", chexpert.FOLDERS[split])))

@@ -12,11 +12,23 @@ from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError, InputError
 from tests.support.loaders.image_files import RAMP_8, SOURCE, open_key
 
+IMAGE = "patient00001/study1/view1_frontal.jpg"
 
-@pytest.mark.parametrize("folder", ["", "CheXpert-v1.0-small", "CheXpert-v1.0"])
-def test_chexpert_layouts(tmp_path, folder):
-    key = "train/patient00001/study1/view1_frontal.jpg"
-    path = tmp_path / folder / key
+
+@pytest.mark.parametrize(
+    ("split", "folder"),
+    [
+        *(("train", f"{folder}train") for folder in ("", "CheXpert-v1.0-small/", "CheXpert-v1.0/")),
+        ("train", "CheXpert-v1.0 batch 2 (train 1)"),
+        ("train", "chexpertchestxrays-u20210408/CheXpert-v1.0 batch 4 (train 3)"),
+        ("valid", "CheXpert-v1.0 batch 1 (validate & csv)/valid"),
+        ("valid", "CheXpert/val"),
+        ("test", "CheXpert/test"),
+    ],
+)
+def test_chexpert_layouts(tmp_path, split, folder):
+    key = f"{split}/{IMAGE}"
+    path = tmp_path / folder / IMAGE
     path.parent.mkdir(parents=True)
     Image.fromarray(RAMP_8).save(path)
     label_file = tmp_path / "train.csv"
