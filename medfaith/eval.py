@@ -15,6 +15,7 @@ from typing import Any
 from medfaith import batch, build_command
 from medfaith.evaluate_metrics.localization.input_view import UPSAMPLINGS
 from medfaith.evaluate_metrics.localization.ranking import TIES
+from medfaith.evaluate_metrics.reading.stated_regions import KINDS
 from medfaith.lm_eval_options import model_named, parse_known_options
 from medfaith.loaders import sources
 from medfaith.loaders.atomic import is_partial
@@ -25,7 +26,7 @@ from medfaith.tasks.controls import read_control
 from medfaith.tasks.shards import read_shard
 
 # Options of some models and benchmarks; medfaith.evaluate and medfaith.audit take them by name.
-FURTHER = ("patients", "upsampling", "precision_ties", "send_images_to", "i_have_permission")
+FURTHER = ("patients", "upsampling", "precision_ties", "send_images_to", "i_have_permission", "box_format")
 # Options that go unchanged into the tasks' metadata.
 _METADATA = ("data", "model_name", "control", "wording", "heatmaps", *FURTHER)
 
@@ -154,6 +155,13 @@ def task_options(job: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         help="confirm that the owner of this source permits you to send its images to that host, although its terms do "
         "not; the results record this (repeatable; default: the terms apply)",
+    )
+    stated_boxes = job.add_argument_group("tasks that ask where something is (..._stated_boxes)")
+    stated_boxes.add_argument(
+        "--box-format",
+        choices=KINDS,
+        help="form in which the model writes boxes, or points, with the prompt of that form; docs/models.md describes "
+        "them (default: gemini, JSON with box_2d from 0 to 1000, which Gemma and MedGemma write, too)",
     )
     contrabench = job.add_argument_group("CXR-ContraBench")
     contrabench.add_argument(

@@ -65,7 +65,7 @@ class Options:
         wording: The number of a paraphrase of the questions; 0 for the original questions (`wordings`). The columns
             `wording` and `prompt` keep any other number.
         row_ids: A file of row ids (`loaders.row_ids`). Only these rows are used. A pair is used if the file names one
-            of its rows.
+            of its rows, and all questions about a frame if it names the frame.
         max_images: The largest number of a row's images that the model keeps, if its arguments set it. Some models
             open all images of a row before they drop some.
     """
@@ -190,7 +190,11 @@ def _select_named(rows: datasets.Dataset, file: str, config: str) -> datasets.Da
     """Select the rows that a file names, with their partners: a pair stays together."""
     ids, originals = rows["id"], rows["original_id"] if "original_id" in rows.column_names else rows["id"]
     requested = read_ids(file)
-    pairs = {original or row_id for row_id, original in zip(ids, originals, strict=True) if row_id in requested}
+    pairs = {
+        original or row_id
+        for row_id, original in zip(ids, originals, strict=True)
+        if row_id in requested or original in requested
+    }
     places = [
         n for n, (row_id, original) in enumerate(zip(ids, originals, strict=True)) if (original or row_id) in pairs
     ]

@@ -9,6 +9,7 @@
                 skipped
     florence2   the label, then <loc_123> four times, x0 y0 x1 y1, or a pair for each corner of a polygon, in 1000 bins
     plain       [x0, y0, x1, y1], 0 to 1
+    molmo       <point x="50.1" y="20.4" alt="heart">heart</point>, or <points x1="..." y1="..." x2="..." ...>, 0 to 100
 
 Numbers from 0 on are shares of the image's width and height. Sources: the model cards and processors of these models.
 transformers' Florence2PostProcessor takes the middle of a bin.
@@ -37,6 +38,9 @@ _PALIGEMMA = re.compile(r"((?:<loc\d{4}>){4})(?:<seg\d{3}>)*(?P<label>[^<;\n]{0,
 _FLORENCE = re.compile(r"(?P<label>[^<>]{0,200})((?:<loc_\d{1,4}>){4,2000})")
 _NUMBERS = re.compile(r"\d+")
 _SHARE = r"\s*(-?(?:\d++(?:\.\d++)?+|\.\d++))\s*"  # possessive quantifiers avoid backtracking over long digits
+_POINTS = re.compile(r"<points?\s(?P<attributes>[^<>]{0,10000})>")
+_POINT_NUMBER = re.compile(r'\b([xy])(\d{0,3})\s?=\s?"\s?(\d{1,4}(?:\.\d{1,20})?)\s?"')
+_ALT = re.compile(r'\balt\s?=\s?"([^"]{0,200})"')
 _PLAIN = re.compile(rf"\[{_SHARE},{_SHARE},{_SHARE},{_SHARE}\]")
 
 
@@ -45,7 +49,8 @@ class Shape(NamedTuple):
 
     Attributes:
         label: Its label.
-        corners: (x, y) in pixels of the image; upper left and lower right of a box, or the corners of a polygon.
+        corners: (x, y) in pixels of the image; upper left and lower right of a box, the corners of a polygon, or a
+            point.
     """
 
     label: str
@@ -77,12 +82,18 @@ class _Kind(NamedTuple):
     Attributes:
         raw: Iterates over the regions in an answer.
         scale: The number for the full side; None for pixels of the image that the model received.
+        written: Format string of a region: its label, and the numbers x0, y0, x1, y1 of a box or x0, y0 of a point.
         middle: The offset from a bin's number to its middle.
+        decimals: Number of decimals that are written.
+        is_point: Whether the model points at a region, and states no extent.
     """
 
     raw: Callable[[str], Iterator[_Raw]]
     scale: float | None
+    written: str
     middle: float = 0.0
+    decimals: int = 0
+    is_point: bool = False
 
 
 def read_regions(text: str, kind: str, size: tuple[int, int], shown: tuple[int, int] | None = None) -> Stated:
@@ -100,12 +111,8 @@ def read_regions(text: str, kind: str, size: tuple[int, int], shown: tuple[int, 
     Raises:
         ValueError: An unknown kind, or a missing `shown`.
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}; expected one of {', '.join(KINDS)}")
-    form = KINDS[kind]
-    if form.scale is None and shown is None:
-        raise ValueError(f"{kind} uses pixels of the image that the model received: give its size")
-    extent = (form.scale, form.scale) if form.scale is not None else (shown or size)[::-1]
+    form = _get_form(kind)
+    extent = _get_extent(kind, shown)
     shapes = []
     for raw in form.raw(text[:LONGEST]):
         shape = _build_shape(raw, extent, form.middle, size)
@@ -115,11 +122,68 @@ def read_regions(text: str, kind: str, size: tuple[int, int], shown: tuple[int, 
     return Stated(FOUND, tuple(shapes)) if shapes else Stated(NONE)
 
 
+def write_boxes(
+    label: str,
+    boxes: Sequence[Sequence[float]],
+    kind: str,
+    size: tuple[int, int],
+    shown: tuple[int, int] | None = None,
+) -> str:
+    """Write boxes as a model of a kind states them, one a line; a model that points states their middles.
+
+    Args:
+        label: Label of the boxes.
+        boxes: n boxes [x, y, width, height] in pixels of the image.
+        kind: One of `KINDS`.
+        size: (height, width) of the image.
+        shown: As in `read_regions`.
+
+    Returns:
+        The text.
+
+    Raises:
+        ValueError: As in `read_regions`.
+
+    >>> write_boxes("heart", [[50, 0, 100, 80]], "qwen3_vl", (400, 200))
+    '{"bbox_2d": [250, 0, 750, 200], "label": "heart"}'
+    >>> write_boxes("heart", [[50, 0, 100, 80]], "molmo", (400, 200))
+    '<point x="50.0" y="10.0" alt="heart">heart</point>'
+    """
+    form = _get_form(kind)
+    extent = _get_extent(kind, shown)
+    lines = []
+    for x, y, width, height in boxes:
+        corners = [(x + width / 2, y + height / 2)] if form.is_point else [(x, y), (x + width, y + height)]
+        numbers = []
+        for pair in corners:
+            for coordinate, full, side in zip(pair, extent, size[::-1], strict=True):
+                number = round(coordinate * full / side - form.middle, form.decimals)
+                numbers.append(min(max(number, 0), full - 2 * form.middle))
+        lines.append(form.written.format(*(n if form.decimals else int(n) for n in numbers), label=label))
+    return "\n".join(lines)
+
+
+def _get_form(kind: str) -> _Kind:
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}; expected one of {', '.join(KINDS)}")
+    return KINDS[kind]
+
+
+def _get_extent(kind: str, shown: tuple[int, int] | None) -> tuple[float, float]:
+    """Get the numbers that a kind writes for the full width and height."""
+    scale = KINDS[kind].scale
+    if scale is not None:
+        return scale, scale
+    if shown is None:
+        raise ValueError(f"{kind} uses pixels of the image that the model received: give its size")
+    return shown[1], shown[0]
+
+
 def _build_shape(raw: _Raw, extent: Sequence[float], middle: float, size: tuple[int, int]) -> Shape | None:
     """Convert a region to pixels; None if a number is out of range or a box is inverted."""
     numbers = [number + middle for number in raw.numbers]
     pairs = list(zip(numbers[::2], numbers[1::2], strict=len(numbers) % 2 == 0))
-    if len(numbers) % 2 or len(pairs) < 2:
+    if len(numbers) % 2 or not pairs:
         return None
     is_inside = all(0 <= n <= side and math.isfinite(n) for pair in pairs for n, side in zip(pair, extent, strict=True))
     is_inverted = len(pairs) == 2 and any(start >= end for start, end in zip(*pairs, strict=True))
@@ -197,13 +261,37 @@ def _iterate_plain(text: str) -> Iterator[_Raw]:
         yield _Raw("", [float(number) for number in match.groups()])
 
 
+def _iterate_points(text: str) -> Iterator[_Raw]:
+    n_tags = 0
+    for match in _POINTS.finditer(text):
+        n_tags += 1
+        label = _ALT.search(match["attributes"])
+        numbers = {(axis, n): float(number) for axis, n, number in _POINT_NUMBER.findall(match["attributes"])}
+        for n in dict.fromkeys(n for _, n in numbers) or ("",):
+            pair = [numbers[axis, n] for axis in "xy" if (axis, n) in numbers]
+            yield _Raw(label[1] if label else "", pair if len(pair) == 2 else ())
+    if n_tags < len(re.findall(r"<points?\s", text)):  # truncated
+        yield _Raw("", ())
+
+
+_BBOX = '{{"bbox_2d": [{0}, {1}, {2}, {3}], "label": "{label}"}}'
+
 KINDS: Mapping[str, _Kind] = {
-    "qwen2_vl": _Kind(_iterate_pairs, 1000),
-    "qwen2_5_vl": _Kind(_build_json_reader("bbox_2d", y_first=False), None),
-    "qwen3_vl": _Kind(_build_json_reader("bbox_2d", y_first=False), 1000),
-    "internvl": _Kind(_iterate_internvl, 1000),
-    "gemini": _Kind(_build_json_reader("box_2d", y_first=True), 1000),
-    "paligemma": _Kind(_iterate_paligemma, 1024),
-    "florence2": _Kind(_iterate_florence, 1000, 0.5),
-    "plain": _Kind(_iterate_plain, 1),
+    "qwen2_vl": _Kind(
+        _iterate_pairs,
+        1000,
+        "<|object_ref_start|>{label}<|object_ref_end|><|box_start|>({0},{1}),({2},{3})<|box_end|>",
+    ),
+    "qwen2_5_vl": _Kind(_build_json_reader("bbox_2d", y_first=False), None, _BBOX),
+    "qwen3_vl": _Kind(_build_json_reader("bbox_2d", y_first=False), 1000, _BBOX),
+    "internvl": _Kind(_iterate_internvl, 1000, "<ref>{label}</ref><box>[[{0}, {1}, {2}, {3}]]</box>"),
+    "gemini": _Kind(
+        _build_json_reader("box_2d", y_first=True), 1000, '{{"box_2d": [{1}, {0}, {3}, {2}], "label": "{label}"}}'
+    ),
+    "paligemma": _Kind(_iterate_paligemma, 1024, "<loc{1:04d}><loc{0:04d}><loc{3:04d}><loc{2:04d}> {label}"),
+    "florence2": _Kind(_iterate_florence, 1000, "{label}<loc_{0}><loc_{1}><loc_{2}><loc_{3}>", middle=0.5),
+    "plain": _Kind(_iterate_plain, 1, "[{0}, {1}, {2}, {3}]", decimals=4),
+    "molmo": _Kind(
+        _iterate_points, 100, '<point x="{0}" y="{1}" alt="{label}">{label}</point>', decimals=1, is_point=True
+    ),
 }

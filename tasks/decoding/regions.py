@@ -24,6 +24,7 @@ _PROMPTS = {  # prompts that ask each kind of model for a location
     "gemini": '<image>Detect the {what}. Answer with JSON: [{{"box_2d": [y0, x0, y1, x1], "label": "{what}"}}], with '
     "numbers from 0 to 1000.",
     "qwen2_vl": "<image>Detect the bounding box of the {what}.",
+    "molmo": "<image>Point to the {what}.",
 }
 _JSON = '<image>Locate the {what}. Answer with JSON: [{{"bbox_2d": [x1, y1, x2, y2], "label": "{what}"}}].'
 Size = tuple[int, int]
@@ -39,23 +40,24 @@ def check_kind(kind: str) -> None:
     Raises:
         InputError: The format is unknown.
     """
-    if kind not in KINDS:
+    with_extent = [name for name, form in KINDS.items() if not form.is_point]
+    if kind not in with_extent:
         raise InputError(
-            "--model_args regions", f"is 'stated:{kind}'", expected=f"stated: and one of {', '.join(KINDS)}"
+            "--model_args regions", f"is 'stated:{kind}'", expected=f"stated: and one of {', '.join(with_extent)}"
         )
 
 
-def format_location_prompt(kind: str, anatomy: str) -> str:
+def format_location_prompt(kind: str, name: str) -> str:
     """Format the prompt that asks a model for a location: our sentences in each family's format.
 
     Args:
         kind: Format of the model's boxes.
-        anatomy: Name of the anatomy.
+        name: Name of the anatomy or the instrument.
 
     Returns:
         The prompt; an unknown format gives the prompt that asks for JSON.
     """
-    return _PROMPTS.get(kind, _JSON).format(what=anatomy)
+    return _PROMPTS.get(kind, _JSON).format(what=name)
 
 
 def draw_mask(stated: Stated, size: Size) -> np.ndarray:

@@ -13,6 +13,7 @@ from ...evaluate_metrics.reading.outcome import ANSWERED, DECLINED, UNREAD
 from ...loaders.errors import MedfaithError
 from ..outcomes import OUTCOME
 from ..scoring import read_logged_values
+from ..stated_boxes import EMPTY, OVERLAP
 from . import questions
 from .inspect_subtasks import DOC, LABEL, READINGS, RESPONSE
 
@@ -106,6 +107,7 @@ def find_reading(values: Mapping[str, Any]) -> str:
         return UNREAD if values["parse_failure_rate"] else DECLINED if values["declined_rate"] else ANSWERED
     record = _get_record(values)
     outcome = record.get("said") or record["outcome"]
+    outcome = UNREAD if outcome == EMPTY else outcome
     return outcome if outcome in (UNREAD, DECLINED) else ANSWERED
 
 
@@ -116,6 +118,8 @@ def _is_right(task: str, values: Mapping[str, Any], target: str) -> bool:
     record = _get_record(values)
     if "said" in record:
         return record["said"] == target.casefold()
+    if "iou" in record:  # stated boxes, or points
+        return (record["hit"] if record["iou"] is None else record["iou"]) >= OVERLAP
     if "gold" in record:
         return {*record["gold"]} == {*(record["predicted"] or ())} and find_reading(values) == ANSWERED
     return bool(compute_figures(task, [values])["open_exact_match"])

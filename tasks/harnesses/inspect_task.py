@@ -22,6 +22,7 @@ from inspect_ai.model import GenerateConfig, get_model
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from ...loaders.errors import InputError, MedfaithError, MissingSourceError
+from ..stated_boxes import DEFAULT_FORMAT
 from . import questions
 from .inspect_score import answers, stop
 from .inspect_subtasks import SUBTASKS, Permission, Subtask, build_content, build_samples, read_answer
@@ -40,6 +41,7 @@ def lm_eval(  # noqa: PLR0913 (what -T names)
     wording: int = 0,
     rows: str | None = None,
     images: str = "all",
+    box_format: str = DEFAULT_FORMAT,
     send_images_to: str | None = None,
     i_have_permission: Names = None,
 ):
@@ -55,13 +57,14 @@ def lm_eval(  # noqa: PLR0913 (what -T names)
         wording: Number of a paraphrase of each question (`medfaith tasks --wordings`).
         rows: CSV file that names the rows to ask in its column id.
         images: "first" to show one image of each study of CXR-ContraBench.
+        box_format: The form in which the model writes boxes, for tasks that ask where something is.
         send_images_to: The host or the provider of Inspect outside of your network that may get images and texts.
         i_have_permission: Sources whose owners permit that although their terms do not.
     """
     permission = Permission(send_images_to, split(i_have_permission))
     return _build_task(
         name, [name], data, roots, filter, permission, skip_missing_images=skip_missing_images, control=control,
-        wording=wording, row_ids=rows, images=images,
+        wording=wording, row_ids=rows, images=images, box_format=box_format,
     )  # fmt: skip
 
 

@@ -25,7 +25,8 @@ NO_WORDS = (
     "medfaith_contrabench_option_scores",
     "medfaith_contrabench_letter_scores",
 )
-NOT_BY_ANSWERS = (*NO_WORDS, "medfaith_surgx")  # files of rows hold no masks
+# Files of rows hold no masks.
+NOT_BY_ANSWERS = (*NO_WORDS, "medfaith_surgx", "medfaith_heal_vindr_stated_boxes", "medfaith_heal_mimic_stated_boxes")
 
 
 def load_recipes(name: str, refused: Sequence[str] = NO_WORDS) -> dict[str, dict[str, Any]]:

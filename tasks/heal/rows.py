@@ -12,9 +12,9 @@ import numpy as np
 from PIL import Image
 
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
-from medfaith.loaders import images
+from medfaith.loaders import images, rle
 from medfaith.loaders.errors import ImageError, InputError
-from medfaith.tasks import row_store, rows, wordings
+from medfaith.tasks import row_store, rows, stated_boxes, wordings
 from medfaith.tasks.controls import TARGET, Facts
 from medfaith.tasks.controls.rows import Opener
 from medfaith.tasks.controls.transplant import transplant
@@ -46,7 +46,12 @@ NORMAL = "No abnormality"
 
 
 def load(
-    repository: str, config: str, ask: str, heatmaps: str | None = None, **options: Any
+    repository: str,
+    config: str,
+    ask: str,
+    heatmaps: str | None = None,
+    box_format: str = stated_boxes.DEFAULT_FORMAT,
+    **options: Any,
 ) -> dict[str, datasets.Dataset]:
     """Load rows of one config with `rows.load`.
 
@@ -54,14 +59,17 @@ def load(
         repository: As in `rows.load`.
         config: The config of the questions.
         ask: "closed" or "open" for questions of this type. "tpt" or "vpt" for positive questions, each followed by its
-            partners from `<config>_<ask>`. A positive question without a partner is left out.
+            partners from `<config>_<ask>`. A positive question without a partner is left out. "stated_boxes" for one
+            question for each image and anatomy with a region.
         heatmaps: The folder in which the model keeps heatmaps of its answers to closed questions (its `store=`).
+        box_format: The form of the boxes of "stated_boxes" (`tasks.stated_boxes`).
         options: Further arguments of `rows.load`.
 
     Returns:
         "test" -> rows.
     """
-    single = ask in ("closed", "open")
+    single, locates = ask in ("closed", "open"), ask == stated_boxes.ASK
+    settings = options | ({"prompt": box_format} if locates else {})
     shared = {"heatmaps": HeatmapReader(heatmaps)} if heatmaps and ask == "closed" else {}
 
     def build_documents(questions: datasets.Dataset) -> datasets.Dataset:
@@ -71,7 +79,10 @@ def load(
             "images": datasets.List(questions.features["image"]),
             TARGET: questions.features["region"],
         }
-        if single:
+        if locates:
+            features |= stated_boxes.COLUMNS
+            docs = _build_location_docs(all_docs, box_format, options)
+        elif single:
             docs = [doc for doc in all_docs if doc["question_type"] == ask]
         else:
             partners = row_store.read(repository, f"{config}_{ask}", options["split"], options.get("data"))
@@ -88,15 +99,21 @@ def load(
             raise InputError(where, f"split {options['split']!r} has no {ask} question", action=action)
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
-    attach = partial(_attach_columns, shared)
-    adapter = rows.Adapter(extend=build_documents, attach=attach, edit=TRANSPLANT, facts=facts, reword=reword)
-    return rows.load(repository, adapter, config=config, **options)
+    attach = partial(_attach_location if locates else _attach_columns, shared)
+    adapter = rows.Adapter(
+        extend=build_documents, attach=attach, edit=TRANSPLANT, facts=facts, reword=None if locates else reword
+    )
+    return rows.load(repository, adapter, config=config, **settings)
 
 
 def _attach_columns(shared: Mapping[str, Any], batch: dict[str, list]) -> dict[str, list]:
     """Add the columns that all rows share, and masks that logs leave out; no closure, see `row_images.ImageOpening`."""
     columns = {name: [value] * len(batch["id"]) for name, value in shared.items()}
     return batch | columns | {"region": [UnloggedMask(mask) if mask else None for mask in batch["region"]]}
+
+
+def _attach_location(shared: Mapping[str, Any], batch: dict[str, list]) -> dict[str, list]:
+    return _attach_columns(shared, stated_boxes.attach_options(batch))
 
 
 def _build_document(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -121,6 +138,26 @@ def _build_document(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _build_location_docs(
+    docs: Iterable[dict[str, Any]], box_format: str, options: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Build one document for each image and anatomy with a region, in place of its first question."""
+    first_docs: dict[tuple[str, str], dict[str, Any]] = {}
+    for doc in docs:
+        if doc[TARGET] is not None and rle.area(doc[TARGET]):
+            first_docs.setdefault((doc["image_id"], doc["anatomy"]), doc)
+    asked = {"kind": stated_boxes.ASK, "question_type": stated_boxes.ASK, "diseases": []}
+    return [
+        doc
+        | asked
+        | {"topic": doc["anatomy"], "options": []}
+        | stated_boxes.build_columns(
+            doc["anatomy"], stated_boxes.find_located({"region": doc[TARGET]}), box_format, options
+        )
+        for doc in first_docs.values()
+    ]
+
+
 def facts(doc: Mapping[str, Any]) -> Facts:
     """Return the facts about a row that a control may use: a disease, or any disease, at an anatomy.
 
@@ -136,9 +173,10 @@ def facts(doc: Mapping[str, Any]) -> Facts:
     key = reference["key"].split("/")
     patient = key[2] if reference["source"] == "mimic_cxr" and len(key) > 2 else reference["key"]
     mirrored = _join_topic(_swap_side(doc["anatomy"]), doc["diseases"]) if closed and _swap_side(doc["anatomy"]) else ""
-    question = doc["topic"] if closed else f"open/{doc['anatomy']}"
+    question = doc["topic"] if closed else f"{doc['question_type']}/{doc['anatomy']}"
     present = doc["answer"] != doc["negated"]
-    return Facts(patient, question, doc["options"][doc["answer"]], mirrored=mirrored, present=present, anatomical=True)
+    answer = doc["options"][doc["answer"]] if doc["options"] else doc["id"]  # a region is that of its image
+    return Facts(patient, question, answer, mirrored=mirrored, present=present, anatomical=True)
 
 
 def reword(doc: Mapping[str, Any], number: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import datasets
 
 from medfaith.loaders import cholec80_boxes
 from medfaith.loaders.cholec_triplets import TRIPLETS
-from medfaith.tasks import rows, wordings
+from medfaith.tasks import rows, stated_boxes, wordings
 from medfaith.tasks.controls import TARGET, Facts, needs_region
 from medfaith.tasks.controls.rows import MASK, merge_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
@@ -36,38 +36,55 @@ DOCUMENT = {
     "reply_in_words": datasets.Value("bool"),
     "topic": _TEXT,
 }
+LOCATION = stated_boxes.COLUMNS | {"original_id": _TEXT}
 CLASSES = {"instruments": cholec80_boxes.INSTRUMENTS, "triplets": tuple(map(str, TRIPLETS))}
 NONE = {"instruments": "No surgical tool is visible.", "triplets": "No action is visible."}
 TOP_K = {"instruments": 0, "triplets": 5}  # appendix C.1
 
 
 def load(
-    repository: str, config: str, ask: str, heatmaps: str | None = None, occlude: bool = False, **options: Any
+    repository: str,
+    config: str,
+    ask: str,
+    heatmaps: str | None = None,
+    occlude: bool = False,
+    box_format: str = stated_boxes.DEFAULT_FORMAT,
+    **options: Any,
 ) -> dict[str, datasets.Dataset]:
     """Load rows of one config with `rows.load`.
 
     Args:
         repository: As in `rows.load`.
         config: The config of the frames.
-        ask: "instruments" or "triplets".
+        ask: "instruments" or "triplets"; "stated_boxes" for one question for each instrument in a frame.
         heatmaps: The folder in which the model keeps its heatmaps (its `store=`). Without it, heatmaps are not scored.
         occlude: Request the scores of the frame without the model's own region, from a model that supports it (4.3.2).
+        box_format: The form of the boxes of "stated_boxes" (`tasks.stated_boxes`).
         options: Further arguments of `rows.load`.
 
     Returns:
         "test" -> rows.
     """
+    locates = ask == stated_boxes.ASK
 
     def build_documents(frames: datasets.Dataset) -> datasets.Dataset:
         features = DOCUMENT | {"images": datasets.List(frames.features["image"]), "boxes": frames.features["boxes"]}
         if ask == "triplets":
             features["motion"] = frames.features["motion"]
-        docs = [_build_document(row, ask, occlude) for row in cast(Iterable[dict[str, Any]], frames)]
+        frame_rows = cast(Iterable[dict[str, Any]], frames)
+        if locates:
+            features |= LOCATION
+            docs = [doc for row in frame_rows for doc in _build_location_docs(row, box_format, options)]
+        else:
+            docs = [_build_document(row, ask, occlude) for row in frame_rows]
         if needs_region(options.get("control")):
             features[TARGET] = MASK
             docs = [doc | {TARGET: merge_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
+    if locates:
+        adapter = rows.Adapter(extend=build_documents, attach=stated_boxes.attach_options, facts=facts)
+        return rows.load(repository, adapter, config=config, **options | {"prompt": box_format})
     shared = {
         "classes": Unlogged(CLASSES[ask]),
         "prompts": Unlogged(CLASS_PROMPTS[ask]),
@@ -110,6 +127,29 @@ def _build_document(row: Mapping[str, Any], ask: str, occlude: bool) -> dict[str
     return doc | {"motion": row["motion"]} if ask == "triplets" else doc
 
 
+def _build_location_docs(
+    row: Mapping[str, Any], box_format: str, options: Mapping[str, Any]
+) -> Iterable[dict[str, Any]]:
+    """Build one document for each instrument with boxes in a frame."""
+    for name in dict.fromkeys(box["label"] for box in row["boxes"]):
+        boxes = [box for box in row["boxes"] if box["label"] == name]
+        located = stated_boxes.find_located({**row, "boxes": boxes})
+        yield {
+            **{column: row[column] for column in ("video", "frame", "width", "height")},
+            **stated_boxes.build_columns(name.replace("_", " "), located, box_format, options),
+            "id": f"{row['id']}/{name}",
+            "original_id": row["id"],
+            "images": [row["image"]],
+            "image_id": row["id"],
+            "boxes": boxes,
+            "ask": stated_boxes.ASK,
+            "gold": [name],
+            "top_k": 0,
+            "occlude": False,
+            "topic": name,
+        }
+
+
 def facts(doc: Mapping[str, Any]) -> Facts:
     """Return the facts about a row that a control may use. Each video is a patient.
 
@@ -119,6 +159,8 @@ def facts(doc: Mapping[str, Any]) -> Facts:
     Returns:
         The facts: the video, the question asked, and the set of true classes as the right answer.
     """
+    if doc["ask"] == stated_boxes.ASK:
+        return Facts(str(doc["video"]), f"{doc['ask']}/{doc['topic']}", doc["id"])
     return Facts(str(doc["video"]), doc["ask"], "\n".join(sorted(doc["gold"])), present=bool(doc["gold"]))
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.evaluate_metrics.reading.stated_regions import FOUND, KINDS, NONE, UNREADABLE, read_regions
+from medfaith.evaluate_metrics.reading.stated_regions import FOUND, KINDS, NONE, UNREADABLE, read_regions, write_boxes
 from medfaith.tasks.decoding.regions import draw_mask
 
 SIZE, SHOWN = (400, 200), (280, 140)  # height and width
@@ -27,7 +27,7 @@ WRITTEN = {  # a box of x0, y0, x1, y1 in the units of the kind
 UNITS = {"paligemma": (1024, 1024), "plain": (1, 1), "qwen2_5_vl": SHOWN[::-1]}  # of the whole width and height
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", WRITTEN)
 @given(st.lists(st.floats(0, 0.998), min_size=4, max_size=4, unique=True))
 def test_a_box_that_is_written_is_read_to_within_a_bin(kind: str, numbers: list[float]):
     (x0, x1), (y0, y1) = sorted(numbers[:2]), sorted(numbers[2:])
@@ -43,6 +43,18 @@ def test_a_box_that_is_written_is_read_to_within_a_bin(kind: str, numbers: list[
     expected = np.array([[x0, y0], [x1, y1]]) * SIZE[::-1]
     bins = np.array(SIZE[::-1]) / (10_000 if kind == "plain" else np.array(units))
     assert (np.abs(np.array(shape.corners) - expected) <= bins + 1e-9).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(st.tuples(st.floats(0, 0.9), st.floats(0, 0.9), st.floats(0.01, 1), st.floats(0.01, 1)))
+def test_a_box_is_read_as_it_was_written(kind: str, shares: tuple[float, ...]):
+    x, y = shares[0] * SIZE[1], shares[1] * SIZE[0]
+    width, height = min(shares[2] * SIZE[1], SIZE[1] - x), min(shares[3] * SIZE[0], SIZE[0] - y)
+    text = write_boxes("heart", [[x, y, width, height], [x, y, width, height]], kind, SIZE, SHOWN)
+    reading = read_regions(text, kind, SIZE, SHOWN)
+    corners = [[x + width / 2, y + height / 2]] if KINDS[kind].is_point else [[x, y], [x + width, y + height]]
+    assert [shape.label for shape in reading.shapes] == ["" if kind == "plain" else "heart"] * 2
+    np.testing.assert_allclose(reading.shapes[1].corners, corners, atol=max(SIZE) / 180)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +109,7 @@ def test_the_mask_has_the_pixels_whose_middle_is_inside():
 HOSTILE = [
     "[" * 10**5, "{" * 10**5, "<loc_1>" * 10**5, "<loc0001>" * 10**5, '{"bbox_2d": ' * 10**4, "(1," * 10**5,
     "<box>[[" * 10**5, json.dumps([{"bbox_2d": [0, 0, 9**99, 1]}]), "<ref>" * 10**5, "\u202e[0.1, 0.2," * 10**4,
+    "<point " * 10**5, '<points x1="1" ' * 10**4,
 ]  # fmt: skip
 
 

@@ -267,13 +267,32 @@ def test_a_score_says_how_its_answer_was_read(evaluated, arguments, tmp_path):
     assert outcomes["unread"] > 0
 
 
+def test_stated_boxes_are_read_in_their_form(arguments, tmp_path):
+    texts = ('{"bbox_2d": [0, 0, 1000, 1000]}', "I cannot tell from this image.", "", '{"box_2d": [0, 0, 1000, 1000]}')
+    task_arguments = arguments("medfaith_heal_vindr_stated_boxes") | {"box_format": "qwen3_vl"}
+    log = run_task(task_arguments, iter([make_output(text) for text in texts]), tmp_path, 4)
+    assert log.status == "success", log.error
+    outcomes = Counter(sample.scores["answers"].metadata["outcome"] for sample in log.samples)
+    assert outcomes == {"answered": 1, "declined": 1, "unread": 2}
+    assert {sample.scores["answers"].value for sample in log.samples} == {"I"}  # no anatomy fills half of an image
+    figures = read_metrics(log)
+    assert 0 < figures["iou"] < 0.25
+    assert (figures["n_unparsed"], figures["n_empty"]) == (1, 1)
+
+
 HEAL, CONTRABENCH, SURGX = "medfaith_heal_vindr_", "medfaith_contrabench_", "medfaith_surgx_"
 SERVED = [  # the task of Inspect, the fixtures of its rows, a condition and its name, and tasks of lm-eval
     (heal_medvqa, "_heal", {}, "", [CLOSED, OPEN, HEAL + "tpt", VPT]),
     (heal_medvqa, "_heal", {"control": "flipped"}, "flipped", [CLOSED, "medfaith_heal_mimic_closed"]),
     (cxr_contrabench, "", {"wording": 1}, "wording_1", [PRESENCE, CONTRABENCH + "openi_report_absence"]),
     (cxr_contrabench, "", {"control": "none"}, "none", [PRESENCE, CONTRABENCH + "chexpert_absence"]),
-    (surgxbench, "_surgx", {"control": "blank"}, "blank", [SURGX + "instruments", SURGX + "triplets"]),
+    (
+        surgxbench,
+        "_surgx",
+        {"control": "blank"},
+        "blank",
+        [SURGX + name for name in ("instruments", "triplets", "stated_boxes")],
+    ),
 ]
 
 

@@ -19,9 +19,11 @@ TASKS = {
     "medfaith_surgx_instruments": ("f1", 0.00, 0.80),
     "medfaith_surgx_triplets": ("coverage", 0.00, 0.80),
     "medfaith_wrong_lung_gold": ("auroc", 0.50, 0.30),
+    "medfaith_heal_vindr_stated_boxes": ("iou", 0.05, 0.60),
+    "medfaith_surgx_stated_boxes": ("iou", 0.05, 0.60),
 }
 OPTION_SCORES = "medfaith_contrabench_option_scores::chexpert_presence"
-PRESENCE, CLOSED, OPEN, INSTRUMENTS, TRIPLETS, GOLD = TASKS
+PRESENCE, CLOSED, OPEN, INSTRUMENTS, TRIPLETS, GOLD, ANATOMY_BOXES, TOOL_BOXES = TASKS
 SEES, BLIND, HALF = "gains", "is as a fixed answer, or below", "gains about half as much"
 # Expectations: task, control, and model -> outcome.
 EXPECTED: list[tuple[str, str | None, dict[str, str]]] = [
@@ -52,6 +54,11 @@ EXPECTED: list[tuple[str, str | None, dict[str, str]]] = [
     (GOLD, "noise", {"looks": BLIND}),
     (GOLD, "occluded", {"looks": BLIND, "looks_elsewhere": SEES}),
     (GOLD, "occluded_elsewhere", {"looks": SEES, "looks_elsewhere": BLIND}),
+    (ANATOMY_BOXES, None, {"looks": SEES, "looks_elsewhere": SEES}),
+    (ANATOMY_BOXES, "blank", {"looks": BLIND, "looks_elsewhere": BLIND}),
+    (TOOL_BOXES, None, {"looks": SEES}),
+    (TOOL_BOXES, "occluded", {"looks": BLIND, "looks_elsewhere": SEES}),
+    (TOOL_BOXES, "occluded_elsewhere", {"looks": SEES, "looks_elsewhere": BLIND}),
 ]
 
 

@@ -126,7 +126,7 @@ def test_tasks_that_a_model_cannot_be_asked(arguments, message, refused):
     ("names", "expected"),
     [
         ("medfaith_heal_vindr_closed", ["medfaith_heal_vindr_closed"]),
-        ("medfaith_heal_vindr*", ["medfaith_heal_vindr", *TRAINING]),
+        ("medfaith_heal_vindr*", ["medfaith_heal_vindr", "medfaith_heal_vindr_stated_boxes", *TRAINING]),
         (["medfaith_heal_vindr_closed,medfaith_heal_vindr", "arc_easy"], ["medfaith_heal_vindr", "arc_easy"]),
         ("medfaith_heal_vindr_*en", ["medfaith_heal_vindr_open"]),
     ],

@@ -82,7 +82,7 @@ BENCHMARK = _HealMedVQA(
     ),
     task_prefix="medfaith_heal",
     task_group=_VINDR,
-    table_files=r"heal_extractors|heal_readings|heal_(runs|(table|figure)_\d\d_\w+)",
+    table_files=r"heal_extractors|heal_readings|heal_stated_boxes|heal_(runs|(table|figure)_\d\d_\w+)",
     figure_prefix="figure_heal",
     figure_titles={
         "figure_heal_f1": "F1 of yes/no and of open-ended questions",

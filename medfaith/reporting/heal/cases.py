@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from medfaith.tasks.stated_boxes import ASK
+
 from ..page.cases import DECLINED, UNREAD, CaseReading, score_outcome
+from ..page.stated_cases import read_stated_case
 from .runs import HealRun
 
 
@@ -17,6 +20,10 @@ def read_cases(run: HealRun) -> Iterator[tuple[str, CaseReading]]:
     Yields:
         (row id, question with its reading) of each row.
     """
+    if run.setting.ask == ASK:
+        for row in run.rows:
+            yield row.id, read_stated_case(row.stated, row.question, row.anatomy)
+        return
     if run.setting.ask == "open":
         for row, extraction in zip(run.rows, run.named, strict=True):
             outcome = score_outcome(extraction.outcome, {*extraction.labels} == {*row.diseases})

@@ -29,7 +29,7 @@ def build_reading_tables(runs: Sequence[HealRun], extractor: Extractor) -> list[
     Returns:
         The tables of the answers that exist.
     """
-    closed = sorted((run for run in runs if run.setting.ask != "open"), key=get_sort_key)
+    closed = sorted((run for run in runs if run.setting.ask in _HEADLINE), key=get_sort_key)
     opened = sorted((run for run in runs if run.setting.ask == "open"), key=get_sort_key)
     return [
         *([_build_yes_no_table(closed, extractor)] if closed else []),

@@ -21,12 +21,14 @@ from medfaith.logs.lines import AGAIN, LoggedRows, Rows, SampleError, check_text
 from medfaith.tasks.heal.adapter import CLOSED, OPEN
 from medfaith.tasks.heal.localization import read_reply
 from medfaith.tasks.outcomes import is_cut
+from medfaith.tasks.stated_boxes import ASK
 
+from ..stated_boxes import find_outcome, read_record
 from ..tables import SEED
 
 SOURCES = {"mimic": "MIMIC", "vindr": "VinDr"}  # the paper's names, in its order
 _PAIRED = {"tpt": tpt, "vpt": vpt}
-_SINGLE = {"positive": "closed", "hallucinated": "closed", "abnormal": "open", "normal": "open"}
+_SINGLE = {"positive": "closed", "hallucinated": "closed", "abnormal": "open", "normal": "open", ASK: ASK}
 _KINDS = {*_SINGLE, ORIGINAL, *tpt.KINDS, *vpt.KINDS}
 
 
@@ -37,7 +39,7 @@ class HealSetting(NamedTuple):
         config: The source.
         split: train, validation or test.
         prompt: The prompt.
-        ask: closed, open, tpt or vpt.
+        ask: closed, open, tpt, vpt or stated_boxes.
     """
 
     config: str
@@ -54,13 +56,14 @@ class HealRow(NamedTuple):
         image_id: Id of the image.
         original_id: Id of the original question.
         kind: Kind of question.
-        answer: "yes" or "no"; "" for an open question.
+        answer: "yes" or "no"; "" for other questions than closed ones.
         diseases: Gold of an open question.
         response: The response without region.
         question: The question.
         dice: Dice of the answer's region and the anatomy; NaN for an unreadable region, None without one.
         anatomy: The anatomy.
         cut: Whether the response was cut at the token limit.
+        stated: Record of the boxes that the response states; None for other questions.
     """
 
     id: str
@@ -74,6 +77,7 @@ class HealRow(NamedTuple):
     dice: float | None = None
     anatomy: str = ""
     cut: bool = False
+    stated: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +116,9 @@ class HealRun(LoggedRows):
 
     def _list_ids(self, outcome: str) -> list[str]:
         """List the ids of the questions with an outcome."""
-        outcomes = [reading.outcome for reading in self.named] if self.setting.ask == "open" else self.said
+        outcomes: Sequence[str] = [find_outcome(row.stated) for row in self.rows if row.stated is not None]
+        if self.setting.ask != ASK:
+            outcomes = [reading.outcome for reading in self.named] if self.setting.ask == "open" else self.said
         return [row.id for row, reading in zip(self.rows, outcomes, strict=True) if reading == outcome]
 
     @cached_property
@@ -197,7 +203,8 @@ class _HealLines(Rows):
 
     @staticmethod
     def row(sample: Mapping[str, Any]) -> HealRow:
-        return _read_row(sample["doc"], sample["filtered_resps"][0], _read_dice(sample))
+        row = _read_row(sample["doc"], sample["filtered_resps"][0], _read_dice(sample))
+        return row._replace(stated=read_record(sample)) if row.kind == ASK else row
 
     def run(self, setting: HealSetting, file: SampleFile, *, single: bool) -> HealRun:
         if setting.ask == "paired":
@@ -233,14 +240,15 @@ def _read_row(doc: Mapping[str, Any], response: Any, dice: float | None) -> Heal
         raise SampleError("filtered_resps", f"{str(response)[:100]} is not a text")
     if doc["kind"] == ORIGINAL and doc["id"] != doc["original_id"]:
         raise SampleError("doc.original_id", f"{doc['original_id']!r} is not the id of this original")
-    is_open = _SINGLE.get(doc["kind"]) == "open"
-    if doc["question_type"] != ("open" if is_open else "closed"):
+    question_type = _SINGLE.get(doc["kind"], "closed")
+    is_closed = question_type == "closed"
+    if doc["question_type"] != question_type:
         raise SampleError("doc.question_type", f"{doc['question_type']!r} does not fit the kind {doc['kind']!r}")
     unknown = sorted({*doc["diseases"]} - {*CLASSES})
-    if is_open and unknown:
+    if not is_closed and unknown:
         raise SampleError("doc.diseases", f"{unknown[0]!r} is none of the {len(CLASSES)} classes")
-    answer = "" if is_open else str(dict(enumerate(doc["options"])).get(doc["answer"])).casefold()
-    if not is_open and answer not in {"yes", "no"}:
+    answer = "" if not is_closed else str(dict(enumerate(doc["options"])).get(doc["answer"])).casefold()
+    if is_closed and answer not in {"yes", "no"}:
         raise SampleError("doc.answer", f"{answer!r} is neither Yes nor No")
     names = (doc["id"], doc["image_id"], doc["original_id"], doc["kind"])
     text = read_reply(response).text

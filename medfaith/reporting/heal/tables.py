@@ -7,7 +7,9 @@ from typing import Any
 
 from medfaith.evaluate_metrics.tpt import score as tpt
 from medfaith.tasks.decoding.titles import TITLES
+from medfaith.tasks.stated_boxes import ASK
 
+from ..stated_boxes import StatedRun, build_stated_table
 from ..tables import (
     MODEL,
     OUTCOMES,
@@ -26,7 +28,7 @@ from ..unread import compute_outcome_shares
 from .localization import build_anatomy_tables, build_localization_tables
 from .runs import SOURCES, HealRun
 
-ASKED = {"closed": "yes/no", "open": "open-ended", "tpt": "TPT", "vpt": "VPT"}
+ASKED = {"closed": "yes/no", "open": "open-ended", "tpt": "TPT", "vpt": "VPT", ASK: "stated boxes"}
 LOBA, PLAIN = TITLES["loba"], TITLES["greedy"]
 INTERVALS = format_interval_note("images")
 
@@ -46,7 +48,13 @@ def build_heal_tables(runs: Sequence[HealRun]) -> list[Table]:
     tables += [_build_accuracy_table(runs)] if kinds & {"closed", "open"} else []
     tables += [_build_tpt_table(runs)] if "tpt" in kinds else []
     tables += [_build_vpt_table(runs)] if "vpt" in kinds else []
-    return tables + _build_loba_tables(runs) + build_localization_tables(runs) + build_anatomy_tables(runs)
+    tables += _build_loba_tables(runs) + build_localization_tables(runs) + build_anatomy_tables(runs)
+    stated_runs = [
+        StatedRun(run.name, SOURCES[run.setting.config], run.n_data, run.source.task, run.rows)
+        for run in runs
+        if run.setting.ask == ASK
+    ]
+    return tables + build_stated_table("heal", "HEAL", stated_runs, INTERVALS)
 
 
 def get_sort_key(run: HealRun) -> tuple:

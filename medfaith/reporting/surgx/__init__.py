@@ -91,7 +91,7 @@ BENCHMARK = _SurgXBench(
     ),
     task_prefix="medfaith_surgx",
     task_group="medfaith_surgx",
-    table_files=r"surgx_(runs|triplets|occlusion|figure_\w+)",
+    table_files=r"surgx_(runs|triplets|occlusion|stated_boxes|figure_\w+)",
     figure_prefix="figure_surgx",
     figure_titles={
         "figure_surgx_03": "Instruments, and where the model looks",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from medfaith.tasks.stated_boxes import ASK
+
 from ..page.cases import DECLINED, UNREAD, CaseReading, score_outcome
+from ..page.stated_cases import read_stated_case
 from .runs import SurgXRun
 
 _QUESTIONS = {
@@ -23,6 +26,11 @@ def read_cases(run: SurgXRun) -> Iterator[tuple[str, CaseReading]]:
     Yields:
         (row id, question with its reading) of each frame.
     """
+    if run.setting.ask == ASK:
+        for row in run.rows:
+            question = f"Where is the {row.gold[0].replace('_', ' ')}?"
+            yield row.id, read_stated_case(row.stated, question, "video " + row.id.split("/")[1])
+        return
     question = _QUESTIONS[run.setting.ask]
     for row in run.rows:
         reading = DECLINED if row.declined else UNREAD if row.predicted is None else ""

@@ -12,14 +12,18 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from medfaith.evaluate_metrics.ras.levels import LEVELS
-from medfaith.evaluate_metrics.reading.outcome import DECLINED
+from medfaith.evaluate_metrics.reading.outcome import ANSWERED, DECLINED
 from medfaith.evaluate_metrics.reading.surgery import read_reply
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS, TRIPLETS
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import LoggedRows, Rows, SampleError, read_lines
+from medfaith.tasks.stated_boxes import ASK
 from medfaith.tasks.surgx.adapter import TIED
 
+from ..stated_boxes import find_outcome, read_record
+
 SOURCES = {"cholec80_boxes": "Cholec80-Boxes", "cholect45": "CholecT45", "cholect50": "CholecT50"}  # source -> name
+_ASKED_OF = {"instruments": ("cholec80_boxes",), ASK: ("cholec80_boxes",), "triplets": ("cholect45", "cholect50")}
 FIRST_METRIC = {"instruments": "f1", "triplets": "coverage", "occlusion": "lost"}  # metric that holds the row
 _RECORD_COLUMNS = {"instruments": "looks", "triplets": "seen"}  # column with the records of the heatmaps
 # Arguments of this package's models that change predictions or heatmaps.
@@ -33,7 +37,7 @@ class SurgXSetting(NamedTuple):
 
     Attributes:
         source: A key of SOURCES.
-        ask: instruments, triplets or occlusion (of triplets).
+        ask: instruments, triplets, occlusion (of triplets) or stated_boxes.
         prompt: The prompt.
         variant: The model's distinctive arguments, such as "heatmap=centre".
     """
@@ -64,6 +68,8 @@ class SurgXRow(NamedTuple):
         visible: Label of each true box, and the share of the box that the model saw after resizing and cropping; empty
             without heatmaps.
         declined: Whether the model declined to answer.
+        stated: Record of the boxes that the answer states; None for other questions. Such a row is one instrument of a
+            frame.
     """
 
     id: str
@@ -77,6 +83,7 @@ class SurgXRow(NamedTuple):
     occluded: Mapping[str, Any] | None
     visible: tuple[tuple[str, float], ...]
     declined: bool = False
+    stated: Mapping[str, Any] | None = None
 
     def visible_shares(self, label: str | None = None) -> list[float]:
         """List the visible shares of the true boxes.
@@ -178,7 +185,7 @@ class _SurgXLines(Rows):
         )  # without images: the id
         if source not in SOURCES:
             raise SampleError("doc.images", f"{doc['images']!r:.100} begins with none of {', '.join(SOURCES)}")
-        if doc["ask"] not in _RECORD_COLUMNS or (doc["ask"] == "instruments") != (source == "cholec80_boxes"):
+        if source not in _ASKED_OF.get(doc["ask"], ()):
             raise SampleError("doc.ask", f"{doc['ask']!r} does not fit a frame of {source}")
         return SurgXSetting(source, _get_task_kind(doc), str(doc.get("prompt") or "b0"), "")
 
@@ -197,6 +204,8 @@ def _get_task_kind(doc: Mapping[str, Any]) -> str:
 def _read_row(sample: Mapping[str, Any]) -> SurgXRow:
     doc, reply = sample["doc"], sample["filtered_resps"][0]
     ask = _get_task_kind(doc)
+    if ask == ASK:
+        return _read_stated_row(doc, read_record(sample))
     metric = FIRST_METRIC[ask]
     row = sample.get(metric)
     if not isinstance(row, dict):
@@ -224,6 +233,16 @@ def _read_row(sample: Mapping[str, Any]) -> SurgXRow:
         None if is_instruments else _check_occluded(row.get("occluded"), gold, f"{metric}.occluded"),
         _check_visible(row.get("visible"), doc["boxes"], f"{metric}.visible"),
         row.get("outcome") == DECLINED and predicted is None,
+    )
+
+
+def _read_stated_row(doc: Mapping[str, Any], record: Mapping[str, Any]) -> SurgXRow:
+    """Read one instrument of a frame."""
+    outcome = find_outcome(record)
+    predicted = () if outcome == ANSWERED else None
+    gold = _check_names(doc["gold"], "doc.gold", INSTRUMENTS)
+    return SurgXRow(
+        doc["id"], doc["video"], gold, predicted, False, (), None, None, None, (), outcome == DECLINED, record
     )
 
 

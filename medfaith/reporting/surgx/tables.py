@@ -11,8 +11,10 @@ from medfaith.evaluate_metrics.ivt.score import instrument_scores, score_triplet
 from medfaith.evaluate_metrics.ras.levels import LEVELS
 from medfaith.evaluate_metrics.ras.score import summarise as summarise_ras
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS
+from medfaith.tasks.stated_boxes import ASK
 from medfaith.tasks.surgx.occlusion import compute_occlusion_scores
 
+from ..stated_boxes import StatedRun, build_stated_table
 from ..tables import (
     MODEL,
     OUTCOMES,
@@ -72,13 +74,19 @@ def build_surgx_tables(runs: Sequence[SurgXRun]) -> list[Table]:
         ras_scores = [(run, summarise_ras(run.records, seed=SEED)) for run in triplets]
         tables += [_build_ras_table(ras_scores), _build_levels_table(ras_scores), _build_triplets_table(triplets)]
     occlusion_runs = [run for run in runs if run.setting.ask == "occlusion" or any(row.occluded for row in run.rows)]
-    return [*tables, _build_occlusion_table(occlusion_runs)] if occlusion_runs else tables
+    tables += [_build_occlusion_table(occlusion_runs)] if occlusion_runs else []
+    stated_runs = [
+        StatedRun(run.name, SOURCES[run.setting.source], run.n_data, run.source.task, run.rows)
+        for run in runs
+        if run.setting.ask == ASK
+    ]
+    return tables + build_stated_table("surgx", "SurgX", stated_runs, _INTERVALS)
 
 
 def _build_runs_table(runs: Sequence[SurgXRun]) -> Table:
     rows = [
-        [run.name, SOURCES[run.setting.source], run.setting.ask, run.n, run.n_data, len(set(run.videos)),
-         run.n_skipped, len(run.unread), len(run.declined), *compute_outcome_shares(run).values(),
+        [run.name, SOURCES[run.setting.source], run.setting.ask.replace("_", " "), run.n, run.n_data,
+         len(set(run.videos)), run.n_skipped, len(run.unread), len(run.declined), *compute_outcome_shares(run).values(),
          run.source.n_unanswered, _count_tied(run), run.source.task, run.source.date]
         for run in runs
     ]  # fmt: skip

@@ -15,6 +15,7 @@ import numpy as np
 from lm_eval.api.instance import Instance
 from PIL import Image
 
+from medfaith.evaluate_metrics.reading.stated_regions import write_boxes
 from medfaith.loaders import rle
 from medfaith.loaders.phantom import frontal
 from medfaith.loaders.phantom.surgery import DEEDS
@@ -26,6 +27,7 @@ from medfaith.tasks.explain.store import ATTENTION, HeatmapStore, check_readers,
 from medfaith.tasks.models.image_lm import get_images
 from medfaith.tasks.models.reference import frame_maps, phantom_sight, sentence_maps
 from medfaith.tasks.models.reference.baselines import Baseline, QuestionPrior
+from medfaith.tasks.stated_boxes import find_located
 
 Document = dict[str, Any]
 ABOUT = {
@@ -102,6 +104,8 @@ class Looks(Baseline):
         """
         if "sentence" in doc:
             return self._examine_sentence(doc, images[0])
+        if "box_format" in doc:
+            return _locate(doc, images[0])
         if "classes" in doc:
             return _examine_frame(doc, images[0])
         return self._examine_anatomy(doc, images[0]) if "anatomy" in doc else self._examine_options(doc, images)
@@ -275,6 +279,22 @@ class LooksElsewhere(Looks):
             grid, geometry = sentence_maps.attention("box", doc)
             return Seen(text, {ATTENTION: grid}, geometry)
         return Seen(text, _draw_maps(doc, text, "box"))
+
+
+def _locate(doc: Document, image: Image.Image) -> Seen | None:
+    """Find the box around a tool, or around an anatomy where the image has structure."""
+    if "anatomy" in doc:
+        region = phantom_sight.chests().region(doc["anatomy"])
+        mask = None if region is None else _resize_mask(region, image)
+        if mask is not None and not phantom_sight.is_structured(image, mask):
+            mask = None
+    else:
+        mask = phantom_sight.find_tools(image).get(doc["topic"])
+    if mask is None:
+        return None
+    located = find_located({"region": rle.resize_mask(mask, (image.height, image.width))})
+    input_size = tuple(doc["input_size"])
+    return Seen(write_boxes(doc["located"], located.boxes, doc["box_format"], located.size, input_size), {})
 
 
 def _examine_frame(doc: Document, image: Image.Image) -> Seen | None:
