@@ -80,6 +80,22 @@ def check_loadable(model: str, model_args: Mapping[str, Any]) -> None:
         )
 
 
+def read_model_type(model_args: Mapping[str, Any]) -> str | None:
+    """Read the type of a model of transformers from its config.json.
+
+    Args:
+        model_args: The arguments of the model.
+
+    Returns:
+        The type, or None if the file does not say it.
+
+    Raises:
+        InputError: As `find_model_file`.
+    """
+    path = find_model_file(str(model_args["pretrained"]), "config.json", str(model_args.get("revision", "main")))
+    return _read_json(path).get("model_type") if path else None
+
+
 def find_model_file(name: str, file: str, revision: str) -> Path | None:
     """Find a small file of a model, in its folder or on the Hub.
 

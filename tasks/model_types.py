@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..loaders.errors import InputError
 from . import BASELINES, BATCH, LOOKING, SERVER
 
 _HF_PACKAGES = ("torch", "torchvision", "transformers", "accelerate")
@@ -40,6 +41,7 @@ _CLIENT = Kind(("aiohttp", "requests", "tenacity"), _API, client=True, scores=Fa
 _OPENAI = _CLIENT._replace(key="OPENAI_API_KEY", host="api.openai.com")
 _ANTHROPIC = _CLIENT._replace(key="ANTHROPIC_API_KEY", host="api.anthropic.com")
 _LITELLM = _CLIENT._replace(packages=(*_CLIENT.packages, "litellm"), install='pip install "lm-eval[litellm]"')
+ENCODER_DECODERS = ("florence2",)  # model types of transformers that answer only, about one image
 OURS_TO_LOAD = ("medfaith-hf-vlm", "medfaith-explained-vlm")  # these also load text models with a vision part
 _HEATMAPS = Kind(_HF_PACKAGES, _HF, scores=False, max_images=1)
 KINDS = {
@@ -62,3 +64,17 @@ KINDS = {
     **dict.fromkeys(("anthropic-chat", "anthropic-chat-completions"), _ANTHROPIC),
     **dict.fromkeys(("litellm", "litellm-chat", "litellm-chat-completions"), _LITELLM),
 }
+
+
+def make_score_error(model_type: str) -> InputError:
+    """Build the error for a request of option scores to an encoder-decoder.
+
+    Args:
+        model_type: The model type of transformers.
+
+    Returns:
+        The error, to raise.
+    """
+    problem = f"{model_type} is an encoder-decoder, whose option scores are not computed"
+    action = "ask for answers, such as --tasks medfaith_contrabench --images first, or score another model"
+    return InputError("--tasks", problem, action=action)

@@ -20,8 +20,8 @@ from ..loaders.errors import InputError, MedfaithError
 from . import BASELINES, BATCH, SERVER
 from .hub_access import can_reach_hub, is_cached, is_path
 from .index import Task, select_tasks
-from .model_files import check_loadable, check_model
-from .model_types import KINDS, OURS_TO_LOAD, Kind
+from .model_files import check_loadable, check_model, read_model_type
+from .model_types import ENCODER_DECODERS, KINDS, OURS_TO_LOAD, Kind, make_score_error
 
 _KEEPS_ALL = "--model medfaith-hf-vlm, which keeps all images"
 _NEEDED_BY = {  # model argument with a value -> package that the argument needs
@@ -59,6 +59,9 @@ def check(config: Any, metadata: Mapping[str, Any], own_tasks: Path | None = Non
     if tasks and config.num_fewshot:
         action = "leave it out; the groups medfaith_contrabench_3shot and _3shot_images ask with the paper's examples"
         raise MedfaithError(f"--num_fewshot {config.num_fewshot}: medfaith's tasks ignore it\n  what to do: {action}")
+    if kind.loads and (model_type := read_model_type(model_args)) in ENCODER_DECODERS:
+        _check_encoder_decoder(config.model, str(model_type), tasks)
+        kind = kind._replace(max_images=1)
     if not kind.scores:
         _check_scores(config.model, tasks)
     _check_rows(config.model, kind, model_args, tasks, metadata)
@@ -216,6 +219,15 @@ def check_data(data: Any) -> None:
     raise InputError(f"--data {data}", problem, expected=expected, action=action)
 
 
+def _check_encoder_decoder(model: str, model_type: str, tasks: Sequence[Task]) -> None:
+    """Check that an encoder-decoder is asked for answers, by a model type that separates them from the prompt."""
+    if model not in OURS_TO_LOAD:
+        problem = f"takes the answers of {model_type}, an encoder-decoder, for its prompts"
+        raise InputError(f"--model {model}", problem, action="use --model medfaith-hf-vlm")
+    if any(task.scores for task in tasks):
+        raise make_score_error(model_type)
+
+
 def _check_scores(model: str, tasks: Sequence[Task]) -> None:
     for task in tasks:
         if task.scores and not (model in (SERVER, BATCH) and task.name.startswith(LETTERS)):
@@ -314,7 +326,8 @@ def _check_n_images(model: str, kind: Kind, model_args: Mapping[str, Any], task:
     elif model_args.get("interleave", True) is False and task.rows.get("exemplar_images"):
         problem, advice = f"with interleave=False puts all images of {task.name} before the text", "leave it out; or "
     if problem:
-        action = advice + (_KEEPS_ALL if model != "medfaith-hf-vlm" else "leave max_images out")
+        alternative = "leave max_images out" if max_images is None or kind.max_images != 1 else "take another model"
+        action = advice + (_KEEPS_ALL if model != "medfaith-hf-vlm" else alternative)
         raise InputError(f"--model {model}", problem, expected=expected, action=action)
 
 

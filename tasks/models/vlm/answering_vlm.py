@@ -27,6 +27,7 @@ from ..chat_form import Reply
 from ..first_answers import FirstAnswers
 from ..image_lm import build_stored_reply, get_images, iterate_repeats, row_id, tell_outcome
 from ..model_names import strip_folder
+from .encoder_decoder import check_length, find_hidden_tokens, join_prompt_and_answer, write_prompts
 from .families import check_answering
 from .resource_use import Work
 from .weights import hash_weights
@@ -73,7 +74,6 @@ class AnsweringVLM(HFMultimodalLM):
     image_max_side: int | None
     chat_applied: bool
     tok_encode: Callable[..., list[int]]
-    tok_decode: Callable[..., str]
 
     def __init__(self, pretrained: Any, answers: str | None = None, **kwargs: Any) -> None:
         self._answers = Path(answers).expanduser() if answers else None
@@ -189,25 +189,69 @@ class AnsweringVLM(HFMultimodalLM):
         Raises:
             MedfaithError: The processor takes no images of different shapes together (PerceptionLM).
         """
-        if any(len(row_images) for row_images in images):
-            try:
-                return cast(Any, super()).tok_batch_multimodal_encode(strings, images, *arguments, **options)
-            except ValueError as error:
-                if "Unable to convert output" not in str(error):
-                    raise
-                sizes = ", ".join(f"{image.width} x {image.height}" for row_images in images for image in row_images)
-                raise MedfaithError(
-                    f"{type(self.processor).__name__}: cannot put these images into one batch: {sizes} pixels\n"
-                    "  what to do: add batch_size=1 to --model_args; for rows of several images, use another model"
-                ) from error
+        has_images = any(len(row_images) for row_images in images)
+        if self._is_encoder_decoder:  # its positions count from the left, and the answer takes none of them
+            strings, arguments = write_prompts(strings, self.tokenizer, has_images=has_images), ()
+            options = {"padding_side": "right"}
+        if has_images:
+            encoded = self._encode_with_images(strings, images, *arguments, **options)
+            if self._is_encoder_decoder:
+                check_length(encoded["input_ids"].shape[1], self.model.config)
+            return encoded
         side = options.get("padding_side", "left")
-        encoded = self.tokenizer(strings, padding="longest", padding_side=side, return_tensors="pt")
+        adds_ends = not self._is_encoder_decoder
+        encoded = self.tokenizer(
+            strings, padding="longest", padding_side=side, return_tensors="pt", add_special_tokens=adds_ends
+        )
         return encoded.to(self.device)
+
+    def _encode_with_images(self, strings: list[str], images: list[list], *arguments: Any, **options: Any) -> Any:
+        """Encode prompts with images by lm-eval. Raise MedfaithError if the processor cannot batch the images."""
+        try:
+            return cast(Any, super()).tok_batch_multimodal_encode(strings, images, *arguments, **options)
+        except ValueError as error:
+            if "Unable to convert output" not in str(error):
+                raise
+            sizes = ", ".join(f"{image.width} x {image.height}" for row_images in images for image in row_images)
+            raise MedfaithError(
+                f"{type(self.processor).__name__}: cannot put these images into one batch: {sizes} pixels\n"
+                "  what to do: add batch_size=1 to --model_args; for rows of several images, use another model"
+            ) from error
+
+    def tok_decode(self, tokens: Any, skip_special_tokens: bool = True) -> str:
+        """Decode tokens. The locations of Florence-2 are special tokens, which the answer shows.
+
+        Args:
+            tokens: The tokens, or one token.
+            skip_special_tokens: Whether to leave out special tokens other than locations.
+
+        Returns:
+            The text.
+        """
+        if skip_special_tokens and self._hidden_tokens and not isinstance(tokens, int):
+            tokens = [token for token in tokens if int(token) not in self._hidden_tokens]
+            skip_special_tokens = False
+        return self.tokenizer.decode(tokens, skip_special_tokens=skip_special_tokens)
+
+    @cached_property
+    def _hidden_tokens(self) -> frozenset[int]:
+        return find_hidden_tokens(self.tokenizer)
+
+    @cached_property
+    def _is_encoder_decoder(self) -> bool:
+        return bool(getattr(cast(Any, self).config, "is_encoder_decoder", False))
 
     def _refuse_cut_images(self, requests: Iterable[Instance]) -> None:
         """Raise InputError for a request with more images than the model keeps."""
         for request in requests:
             n_images = len(get_images(request))
+            if self._is_encoder_decoder and n_images > 1:
+                raise InputError(
+                    request.task_name or "request",
+                    f"has {n_images} images, and {self.model.config.model_type} reads one",
+                    action="use --images first, or a model that reads several",
+                    row=row_id(request),
+                )
             if self.max_images is not None and n_images > self.max_images:
                 raise InputError(
                     request.task_name or "request",
@@ -257,7 +301,7 @@ class AnsweringVLM(HFMultimodalLM):
 
     def _get_batch_group(self, n_images: int) -> int:
         """Return a group for a number of images: prompts of different groups never share a batch."""
-        return 0
+        return n_images if self._is_encoder_decoder else 0
 
     def _answer(
         self, batch: Sequence[tuple[int, Instance]], repeats: Sequence[int], store: AnswerStore
@@ -291,8 +335,11 @@ class AnsweringVLM(HFMultimodalLM):
         return Reply(outcome, text, answer_tokens=length)
 
     def _model_multimodal_generate(self, inputs: Any, max_length: int, stop: list[str], **kwargs: Any) -> torch.Tensor:
-        output = super()._model_multimodal_generate(inputs, max_length, stop, **kwargs)  # pyright: ignore
         start = inputs["input_ids"].shape[1]
+        length = max_length - start + 1 if self._is_encoder_decoder else max_length  # with the decoder's start token
+        output = super()._model_multimodal_generate(inputs, length, stop, **kwargs)  # pyright: ignore
+        if self._is_encoder_decoder:
+            output = join_prompt_and_answer(inputs["input_ids"], output)
         limit = kwargs.get("max_new_tokens") or max_length - start  # the same default as in transformers
         self._last_batch = limit, output[:, start:].tolist()
         return output

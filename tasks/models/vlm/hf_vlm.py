@@ -24,6 +24,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from ....loaders.atomic import atomic_file
 from ....loaders.errors import InputError, MedfaithError
+from ...model_types import make_score_error
 from ...outcomes import ANSWERED
 from ..answer_store import AnswerStore
 from ..chat_form import Reply
@@ -131,7 +132,7 @@ class HFVisionLM(DecodedVLM):
     def _get_batch_group(self, n_images: int) -> int:
         if self._has_cross_attention:  # transformers lets text before an image attend to padding images
             return n_images
-        return min(n_images, 1) if self._prompt_end else 0
+        return min(n_images, 1) if self._prompt_end else super()._get_batch_group(n_images)
 
     def _create_model(self, *arguments: Any, **options: Any) -> None:
         self.AUTO_MODEL_CLASS = _choose_auto_class(cast(Any, self).config.model_type)
@@ -149,9 +150,11 @@ class HFVisionLM(DecodedVLM):
 
         Raises:
             InputError: The numbers of placeholders and images differ, a continuation has no tokens, a text is too long,
-                or the model has a decoder.
+                or the model has a decoder, or is an encoder-decoder.
         """
         self._refuse_scores()
+        if self._is_encoder_decoder:
+            raise make_score_error(self.model.config.model_type)
         with_images = [request for request in requests if len(request.args) > 2]
         text_only = [request for request in requests if len(request.args) <= 2]
         scores = self._score(with_images, disable_tqdm, states=self._states_path is not None)

@@ -1,8 +1,8 @@
 """Families of vision-language models that were tried here, and the roads that each takes: `medfaith models` lists them.
 
-A family whose image tokens have known positions has a module with one `FAMILY`. Its `tiles` function reads from the
-processor's output and from the model's configuration which token shows which part of the image. All other families are
-in `without_positions`: heatmap code refuses their models, and those that belong to no family.
+A family has a module with one `FAMILY`, or a row in `without_positions`. If the positions of its image tokens are
+known, its `tiles` function reads from the processor's output and from the model's configuration which token shows which
+part of the image. Heatmap code refuses the models of the other families, and those that belong to no family.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Family:
             for unknown processor settings.
         answer_type: Value of `token_type_ids` for tokens that the model generates.
         prompt_end: Text that the processor appends to a prompt.
+        scored: Whether option scores are computed.
         decoded: Whether the decoders of tasks.decoding are tested with this family.
         positions: Function that finds the image's tokens among the states that explain.token_cam reads.
     """
@@ -75,14 +76,15 @@ class Family:
     tiles: Callable[[Seen], list[Tile]] | None = None
     answer_type: int = 0
     prompt_end: str = ""
+    scored: bool = True
     decoded: bool = False
     positions: Callable[[Mapping[str, Any], Any], np.ndarray] = image_tokens
 
     @property
     def roads(self) -> tuple[str, ...]:
-        """The roads that are tested with this family: each of its models answers and scores options."""
-        heatmaps, decoders = ("heatmaps",) * bool(self.tiles), ("decoders",) * self.decoded
-        return "answers", "option scores", *heatmaps, *decoders
+        """The roads that are tested with this family."""
+        tested = {"option scores": self.scored, "heatmaps": self.tiles is not None, "decoders": self.decoded}
+        return "answers", *(road for road, is_tested in tested.items() if is_tested)
 
 
 REFUSED = {

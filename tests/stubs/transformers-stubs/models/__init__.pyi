@@ -2,9 +2,11 @@
 # The models that medfaith and its tests name. transformers lists some 550 packages here, and to read them all took
 # the type checker half of its time. A model that is missing is an error: add its package.
 from .auto import *
+from .bart import *
 from .bert import *
 from .blip import *
 from .clip import *
+from .florence2 import *
 from .gemma import *
 from .gemma3 import *
 from .got_ocr2 import *
