@@ -66,7 +66,8 @@ class CocoImage:
             return rle.validate_rle(segmentation)
         if self.size is None:
             raise ValueError("polygons, and the file does not state height and width of the image")
-        return rle.encode_polygons(segmentation, self.size[::-1])
+        width, height = self.size
+        return rle.encode_polygons(segmentation, (height, width))
 
 
 def parse_image_id(file_name: str) -> str:
