@@ -63,7 +63,7 @@ class Audited(NamedTuple):
     """One model on one benchmark.
 
     Attributes:
-        model: Name of the model's folder of logs.
+        model: Name of the model in tables, or its folder of logs if two models have one name.
         benchmark: Name of the benchmark.
         metrics: Metrics of its tasks.
         rule: Version of the rule.
@@ -197,11 +197,15 @@ def read_audit(out: Path, models: Sequence[str], tasks: Sequence[Task], margin: 
     """
     benchmarks = list(dict.fromkeys(task.benchmark for task in tasks))
     logs = Progress([*product(tasks, models)], title="reading answers", unit="logs")
-    answers_by_log = {(model, task.name): _read_answers(out, model, task) for task, model in logs}
+    answers_by_log, names = {}, {}
+    for task, model in logs:
+        answers_by_log[model, task.name], names[model] = _read_answers(out, model, task)
+    if len({*names.values()}) < len(names):  # folders of two places with one last part
+        names = {model: model for model in models}
     pairs = Progress([*product(models, benchmarks)], title="comparing answers", unit="benchmarks")
     return [
         _measure_benchmark(
-            model,
+            names[model],
             benchmark,
             {t: answers_by_log[model, t.name] for t in tasks if t.benchmark == benchmark},
             margin,
@@ -258,14 +262,16 @@ def _find_guesses(audit: Audited, conditions: Sequence[ConditionAnswers]) -> dic
     return guesses
 
 
-def _read_answers(out: Path, model: str, task: Task) -> dict[str, Answers]:
-    """Read the model's answers by condition."""
+def _read_answers(out: Path, model: str, task: Task) -> tuple[dict[str, Answers], str]:
+    """Read the model's answers by condition, and its name in tables."""
     paths = sorted(folder(out, task.name, None).parent.iterdir())
     folders_of_conditions = [
         path for path in paths if not is_partial(Path(path.name))
     ]  # an audit that was killed leaves others
     folders = {path.name: path / model for path in folders_of_conditions if (path / model).is_dir()}
-    return {name: read_results([path]).collect_answers()[0][0] for name, path in folders.items()}
+    results = {name: read_results([path]) for name, path in folders.items()}
+    answers = {name: result.collect_answers()[0][0] for name, result in results.items()}
+    return answers, results[IMAGE].all[0].source.model
 
 
 def _measure_benchmark(
