@@ -26,9 +26,9 @@ from medfaith.tasks.controls import read_control
 from medfaith.tasks.shards import read_shard
 
 # Options of some models and benchmarks; medfaith.evaluate and medfaith.audit take them by name.
-FURTHER = ("patients", "upsampling", "precision_ties", "send_images_to", "i_have_permission", "box_format")
+FURTHER = ("patients", "upsampling", "precision_ties", "send_images_to", "i_have_permission")
 # Options that go unchanged into the tasks' metadata.
-_METADATA = ("data", "model_name", "control", "wording", "heatmaps", *FURTHER)
+_METADATA = ("data", "model_name", "control", "wording", "box_format", "heatmaps", *FURTHER)
 
 
 def add_jobs(jobs: Any) -> None:
@@ -66,6 +66,12 @@ def add_jobs(jobs: Any) -> None:
         metavar="K",
         help="ask paraphrase K of each question, with the options of a choice in another order; medfaith tasks "
         "--wordings prints the paraphrases (default: the questions as they are)",
+    )
+    job.add_argument(
+        "--box-format",
+        choices=KINDS,
+        help="form in which the model writes boxes or points, and is asked for them, in the tasks ..._stated_boxes "
+        "(default: gemini, JSON with box_2d from 0 to 1000, which Gemma and MedGemma write, too)",
     )
     job.add_argument(
         "--heatmaps",
@@ -155,13 +161,6 @@ def task_options(job: argparse.ArgumentParser) -> None:
         metavar="SOURCE",
         help="confirm that the owner of this source permits you to send its images to that host, although its terms do "
         "not; the results record this (repeatable; default: the terms apply)",
-    )
-    stated_boxes = job.add_argument_group("tasks that ask where something is (..._stated_boxes)")
-    stated_boxes.add_argument(
-        "--box-format",
-        choices=KINDS,
-        help="form in which the model writes boxes, or points, with the prompt of that form; docs/models.md describes "
-        "them (default: gemini, JSON with box_2d from 0 to 1000, which Gemma and MedGemma write, too)",
     )
     contrabench = job.add_argument_group("CXR-ContraBench")
     contrabench.add_argument(

@@ -167,6 +167,7 @@ def evaluate(  # noqa: PLR0913 (one for each option of `medfaith eval`)
     roots: Roots | None = None,
     control: str | None = None,
     wording: int | None = None,
+    box_format: str | None = None,
     rows: PathLike | None = None,
     images: Literal["all", "first"] = "all",
     skip_missing_images: bool = False,
@@ -187,6 +188,7 @@ def evaluate(  # noqa: PLR0913 (one for each option of `medfaith eval`)
         roots: Source -> folder with the licensed images; the user's settings add to them (docs/data.md).
         control: Control that changes or removes the image (`medfaith tasks --controls`).
         wording: Number of a paraphrase of each question.
+        box_format: Form in which the model writes boxes or points, for tasks that ask where something is.
         rows: CSV file that names the rows to ask in its column id.
         images: Which images of a study the model sees.
         skip_missing_images: Whether to leave out and count rows whose images are missing.
@@ -214,8 +216,9 @@ def evaluate(  # noqa: PLR0913 (one for each option of `medfaith eval`)
 
     names = [tasks] if isinstance(tasks, str) else [*tasks]
     settings = {
-        "control": control, "wording": wording, "rows": rows, "images": images, "model_name": model_name,
-        "skip_missing_images": skip_missing_images, "heatmaps": None if heatmaps is None else str(heatmaps),
+        "control": control, "wording": wording, "box_format": box_format, "rows": rows, "images": images,
+        "model_name": model_name, "skip_missing_images": skip_missing_images,
+        "heatmaps": None if heatmaps is None else str(heatmaps),
     }  # fmt: skip
     folder = None if out is None else Path(out)
     if control is not None:

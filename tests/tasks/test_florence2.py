@@ -86,6 +86,7 @@ def test_an_answer_ends_at_a_stop_string_or_at_the_end_token(florence, monkeypat
     [
         ("<image><image>Edema?", 2, "has 2 images, and florence2 reads one"),
         ("<image>" + "Edema? " * 400, 1, "florence2: reads 512 of"),
+        ("Edema? " * 400, 0, "florence2: reads 512 of"),
     ],
 )
 def test_what_the_encoder_cannot_read_is_refused(florence, prompt, n_images, message):

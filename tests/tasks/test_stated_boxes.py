@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from medfaith.cli import main
+from medfaith.evaluate_metrics.reading.stated_regions import KINDS
 from medfaith.loaders.errors import InputError
-from medfaith.tasks.stated_boxes import Located, compute_figures, compute_input_size, score_answer
+from medfaith.tasks.stated_boxes import DEFAULT_FORMAT, Located, compute_figures, compute_input_size, score_answer
 from tests.support.reporting.report_logs import csv_rows
 from tests.support.tasks.evaluating import Says, evaluate, load, results_of, samples_of
 from tests.support.tasks.server_scene import serving
@@ -68,6 +69,13 @@ def test_what_an_answer_scores(answer, box_format, located, outcome, iou, hit):
     assert (record["outcome"], record["hit"]) == (outcome, hit)
     assert record["iou"] == (None if iou is None else pytest.approx(iou, abs=0.006))
     assert bool(record["boxes"]) == (outcome == "answered")
+
+
+def test_the_page_names_every_form():
+    page = (Path(__file__).parents[2] / "docs/models.md").read_text(encoding="utf-8")
+    section = page.split("## Models that write boxes")[1].split("```sh")[0]
+    assert sorted(re.findall(r"^\| `(\w+)`", section, re.MULTILINE)) == sorted(KINDS)
+    assert f"| `{DEFAULT_FORMAT}` (default) |" in page
 
 
 sides = st.tuples(st.integers(0, 99), st.integers(1, 100)).map(sorted).filter(lambda pair: pair[0] < pair[1])

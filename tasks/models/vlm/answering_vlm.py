@@ -195,15 +195,14 @@ class AnsweringVLM(HFMultimodalLM):
             options = {"padding_side": "right"}
         if has_images:
             encoded = self._encode_with_images(strings, images, *arguments, **options)
-            if self._is_encoder_decoder:
-                check_length(encoded["input_ids"].shape[1], self.model.config)
-            return encoded
-        side = options.get("padding_side", "left")
-        adds_ends = not self._is_encoder_decoder
-        encoded = self.tokenizer(
-            strings, padding="longest", padding_side=side, return_tensors="pt", add_special_tokens=adds_ends
-        )
-        return encoded.to(self.device)
+        else:
+            side, adds_ends = options.get("padding_side", "left"), not self._is_encoder_decoder
+            encoded = self.tokenizer(
+                strings, padding="longest", padding_side=side, return_tensors="pt", add_special_tokens=adds_ends
+            ).to(self.device)
+        if self._is_encoder_decoder:
+            check_length(encoded["input_ids"].shape[1], self.model.config)
+        return encoded
 
     def _encode_with_images(self, strings: list[str], images: list[list], *arguments: Any, **options: Any) -> Any:
         """Encode prompts with images by lm-eval. Raise MedfaithError if the processor cannot batch the images."""
