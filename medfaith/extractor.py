@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from medfaith.evaluate_metrics.reading.chat import Complete, Messages, collect_replies
+from medfaith.evaluate_metrics.reading.chat import Messages, collect_replies
 from medfaith.evaluate_metrics.reading.language_model import Ask
 from medfaith.loaders.errors import MedfaithError
 from medfaith.loaders.progress import Progress
 from medfaith.tasks.models.answer_store import AnswerStore, StoredReply, hash_facts
 from medfaith.tasks.models.chat_form import Reply
 from medfaith.tasks.models.server.access import parse_host
-from medfaith.tasks.models.server.client import check_installed, connect_chat
+from medfaith.tasks.models.server.client import ask_chats, check_installed
 from medfaith.tasks.outcomes import ANSWERED, EMPTY
 
 _URL, _CACHE = "--extractor-url", "--extractor-cache"
@@ -111,43 +112,59 @@ def language_model(
     """
     if url:
         parse_host(url, _URL)
-        check_installed(_URL, ["openai"])
+        check_installed(_URL)
     with AnswerStore(cache, f"{_CACHE} FILE"):  # an unusable file is refused before anything is read
         pass
 
     @functools.cache
-    def connect() -> Complete:
-        return connect_chat(url, model, api_key or "") if url else load_chat(model)
+    def load() -> Callable[[Messages], str]:
+        return load_chat(model)
 
-    def complete(messages: Messages) -> str:
-        from jinja2 import TemplateError
-
-        try:
-            return connect()(messages)
-        except (ImportError, OSError, ValueError, RuntimeError, TemplateError) as error:
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            action = _ACTIONS["endpoint" if url else "local"]
-            raise MedfaithError(f"extractor {model}: {reason}\n  what to do: {action}") from error
+    def ask_model(prompts: Sequence[Messages], take: Callable[[int, str], None]) -> None:
+        if url:
+            ask_chats(url, model, api_key or "", prompts, take)
+        else:
+            for number, messages in enumerate(prompts):
+                take(number, load()(messages))
 
     def ask(prompts: Sequence[Messages | None]) -> list[str]:
-        bar = functools.partial(Progress, title="reading answers again", unit="answers")
+        return collect_replies(prompts, complete)
+
+    def complete(prompts: Sequence[Messages]) -> list[str]:
+        keys = [hash_facts(reader=model, messages=messages) for messages in prompts]
         with AnswerStore(cache, f"{_CACHE} FILE") as store:
+            stored = {number: reply.text for number, key in enumerate(keys) if (reply := store.get(key)) is not None}
+            missing = [number for number in range(len(prompts)) if number not in stored]
+            with Progress(title="reading answers again", total=len(prompts), unit="answers", done=len(stored)) as bar:
 
-            def complete_stored(messages: Messages) -> str:
-                key = hash_facts(reader=model, messages=messages)
-                reply = store.get(key)
-                if reply is None:
-                    text = complete(messages)
+                def take(place: int, text: str) -> None:
+                    number = missing[place]
+                    stored[number] = text
                     reply = Reply(ANSWERED if text.strip() else EMPTY, text)
-                    store.put(StoredReply(key, reply, "second reading"))
-                return reply.text
+                    store.put(StoredReply(keys[number], reply, "second reading"))
+                    bar.update()
 
-            return collect_replies(prompts, complete_stored, bar)
+                if missing:
+                    with _raise_medfaith_errors(model, _ACTIONS["endpoint" if url else "local"]):
+                        ask_model([prompts[number] for number in missing], take)
+        return [stored[number] for number in range(len(prompts))]
 
     return Extractor(model, ask)
 
 
-def load_chat(model: str, *, max_new_tokens: int = 256) -> Complete:
+@contextlib.contextmanager
+def _raise_medfaith_errors(model: str, action: str) -> Iterator[None]:
+    """Raise the errors of endpoints and of transformers as MedfaithError, with what to do."""
+    from jinja2 import TemplateError
+
+    try:
+        yield
+    except (ImportError, OSError, ValueError, RuntimeError, TemplateError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise MedfaithError(f"extractor {model}: {reason}\n  what to do: {action}") from error
+
+
+def load_chat(model: str, *, max_new_tokens: int = 256) -> Callable[[Messages], str]:
     """Load a local model with a chat template, with greedy decoding through transformers.
 
     Args:

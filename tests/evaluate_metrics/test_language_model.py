@@ -76,7 +76,7 @@ def test_closed_answers_are_asked_once_each_and_empty_ones_never():
     requests = []
 
     def ask(prompts):
-        return collect_replies(prompts, lambda messages: requests.append(messages) or "B")
+        return collect_replies(prompts, lambda distinct: [requests.append(messages) or "B" for messages in distinct])
 
     which, other_question = ("Which?", ["Edema", "No edema"]), ("Which?", ["Edema"])
     readings = language_model.choices(["B", "B", "B", " ", None], [which, which, other_question, which, which], ask)
@@ -101,22 +101,20 @@ READ = [
 ]
 
 
-def extract(texts, complete, **options):
-    return language_model.diseases(texts, lambda prompts: collect_replies(prompts, complete, **options))
+def extract(texts, complete):
+    return language_model.diseases(
+        texts, lambda prompts: collect_replies(prompts, lambda distinct: [*map(complete, distinct)])
+    )
 
 
 def test_each_text_is_asked_once():
-    requests, reported = [], []
+    requests = []
 
     def complete(messages):
         requests.append(messages)
         return reply_by_words(messages)
 
-    readings = extract(
-        TEXTS, complete, progress=lambda prompts: (reported.append(prompt) or prompt for prompt in prompts)
-    )
-    assert readings == READ
-    assert requests == reported
+    assert extract(TEXTS, complete) == READ
     assert len(requests) == 3
 
 

@@ -1,13 +1,19 @@
 """A plain chat with an OpenAI-compatible endpoint: requests, retries, and what its errors say."""
 
-import contextlib
+import threading
 
 import pytest
 
-from medfaith.tasks.models.server.client import connect_chat
+from medfaith.tasks.models.server.client import ask_chats
 from tests.support.chat import chat_server
 
 PROMPT = [{"role": "user", "content": "Which?"}]
+
+
+def ask(url, key="", **options):
+    replies = []
+    ask_chats(url, "llama", key, [PROMPT], lambda number, text: replies.append(text), **options)
+    return replies
 
 
 def send(status, body, **headers):
@@ -24,7 +30,7 @@ def serve(*faults):
 @pytest.mark.parametrize(("slash", "key", "header"), [("", "secret", "Bearer secret"), ("/", "", None)])
 def test_an_endpoint_is_asked_greedily(slash, key, header):
     with serve() as (url, requests):
-        assert connect_chat(url + slash, "llama", key, max_tokens=9)(PROMPT) == "B"
+        assert ask(url + slash, key, max_tokens=9) == ["B"]
     settings = {"model": "llama", "messages": PROMPT, "temperature": 0, "max_tokens": 9}
     assert requests == [{"path": "/v1/chat/completions", "key": header, **settings}]
 
@@ -32,7 +38,7 @@ def test_an_endpoint_is_asked_greedily(slash, key, header):
 def test_a_busy_or_lost_endpoint_is_asked_again():
     faults = [send(status, {}) for status in (429, 503, 500)]
     with serve(*faults, lambda handler: handler.connection.close()) as (url, requests):
-        assert connect_chat(url, "llama")(PROMPT) == "B"
+        assert ask(url) == ["B"]
     assert len(requests) == 5
 
 
@@ -54,22 +60,40 @@ KEY = {"error": {"message": "the key secret may not use llama"}}
 )
 def test_an_error_holds_the_address_and_the_servers_words(fault, message, n_requests):
     with serve(fault, fault) as (url, requests), pytest.raises(ConnectionError, match=message):
-        connect_chat(url, "llama", "secret", max_retries=1)(PROMPT)
+        ask(url, "secret", max_retries=1)
     assert len(requests) == n_requests
 
 
 def test_a_key_that_no_header_takes_is_not_repeated():
     with serve() as (url, requests), pytest.raises(ConnectionError) as raised:
-        connect_chat(url, "llama", "secret\n")(PROMPT)
+        ask(url, "secret\n")
     assert "secret" not in str(raised.value)
     assert requests == []
 
 
 def test_a_server_that_is_down_is_reported_at_once():
-    with contextlib.ExitStack() as stack:
-        url, _ = stack.enter_context(serve())
-        complete = connect_chat(url, "llama", max_retries=0)
-        stack.close()
-        for connect in (lambda: connect_chat(url, "llama"), lambda: complete(PROMPT)):
-            with pytest.raises(ConnectionError, match="/v1: ConnectError: "):
-                connect()
+    with serve() as (url, _):
+        pass
+    with pytest.raises(ConnectionError, match="/v1: Connect.*Cannot connect"):
+        ask(url)
+
+
+def test_several_prompts_are_asked_at_a_time_and_a_failure_loses_no_reply():
+    """Each request waits for the others: one at a time would never end."""
+    together, replies = threading.Barrier(4), {}
+
+    def say(messages):
+        together.wait(60)
+        return messages[0]["content"]
+
+    def fail(request):
+        if request["messages"][0]["content"] == "2":
+            together.wait(60)
+            return send(404, NO_MODEL)
+        return None
+
+    prompts = [[{"role": "user", "content": str(number)}] for number in range(4)]
+    with chat_server(say, fault=fail) as (url, requests), pytest.raises(ConnectionError, match="404"):
+        ask_chats(url, "llama", "", prompts, replies.__setitem__, concurrency=4)
+    assert replies == {number: str(number) for number in (0, 1, 3)}
+    assert len(requests) == 4

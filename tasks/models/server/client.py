@@ -1,4 +1,4 @@
-"""Clients of OpenAI-compatible endpoints: their connections, descriptions of their errors, and a plain chat."""
+"""Clients of OpenAI-compatible endpoints: their connections, descriptions of their errors, and plain chats."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 import importlib.util
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
-from ....evaluate_metrics.reading.chat import Complete, Messages
+from ....evaluate_metrics.reading.chat import Messages
 from ....loaders.errors import MedfaithError
 from ... import SERVER
 from ...model_types import KINDS
@@ -173,39 +173,65 @@ def describe_error(error: Exception, key: str) -> str:
     return text[:LONGEST_REASON]
 
 
-def connect_chat(
-    url: str, model: str, key: str = "", *, max_tokens: int = 256, max_retries: int = 5, timeout: float = 120
-) -> Complete:
-    """Connect to a language model that replies to text, with greedy decoding.
+def ask_chats(  # noqa: PLR0913 (one for each option of a request)
+    url: str,
+    model: str,
+    key: str,
+    prompts: Sequence[Messages],
+    take: Callable[[int, str], None],
+    *,
+    concurrency: int = 16,
+    max_tokens: int = 256,
+    max_retries: int = 5,
+    timeout: float = 120,
+) -> None:
+    """Ask a language model for replies to texts, several at a time, with greedy decoding.
 
-    A mistyped address is reported at once: a sign of life is awaited first, without retries.
+    A mistyped address is reported at once: a sign of life is awaited first, without retries. After a failed request no
+    other one is sent, and the replies to those that were sent are still taken.
 
     Args:
         url: URL of the endpoint up to and including the version, such as http://127.0.0.1:8000/v1
         model: Name of the model at the endpoint.
         key: API key; "" for none.
+        prompts: The prompts.
+        take: Function that takes the index of a prompt and its reply, as soon as it arrives.
+        concurrency: Maximum number of concurrent requests.
         max_tokens: Limit of a reply.
         max_retries: Maximum number of retries after a lost connection and after the statuses 408, 409, 429 and 5xx.
         timeout: Timeout of a request in seconds.
 
-    Returns:
-        The model. It raises ConnectionError for a request without a reply, with the URL and the reason.
-
     Raises:
-        ConnectionError: No server answers.
+        ConnectionError: No server answers, or a request has no reply; with the URL and the reason.
     """
-    import openai
 
-    client, options = connect(url, key, max_retries, timeout), build_request_options(key)
-    with _raise_connection_errors(url, key), suppress(openai.APIStatusError):
-        client.with_options(max_retries=0, timeout=_SIGN_OF_LIFE_S).get("/models", cast_to=object, options=options)
+    async def ask_all() -> None:
+        import openai
 
-    def complete(messages: Messages) -> str:
-        body: Any = {"model": model, "messages": messages, "temperature": 0, "max_tokens": max_tokens}
-        with _raise_connection_errors(url, key):
-            return read(client.post("/chat/completions", body=body, cast_to=object, options=options)).text
+        async with connect_async(url, key, max_retries, timeout) as client:
+            with suppress(openai.APIStatusError):
+                without_retries = client.with_options(max_retries=0, timeout=_SIGN_OF_LIFE_S)
+                await without_retries.get("/models", cast_to=object, options=build_request_options(key))
+            pending, failures = iter(enumerate(prompts)), []
 
-    return complete
+            async def ask_pending() -> None:
+                for number, messages in pending:
+                    if failures:
+                        return
+                    body = {"model": model, "messages": messages, "temperature": 0, "max_tokens": max_tokens}
+                    try:
+                        text = read(await post_chat(client, body, key)).text
+                    except (openai.OpenAIError, ValueError) as error:
+                        failures.append(error)
+                        return
+                    take(number, text)
+
+            await asyncio.gather(*(ask_pending() for _ in range(concurrency)))
+            if failures:
+                raise failures[0]
+
+    with _raise_connection_errors(url, key):
+        asyncio.run(ask_all())
 
 
 @contextmanager
