@@ -135,13 +135,13 @@ def test_an_interrupted_run_goes_on_where_it_was(logs, tmp_path, capsys):
     arguments += ["--out", str(tmp_path / "out"), "--extractor-url"]
     with server(fails_from=3) as (url, requests):
         assert main([*arguments, url]) == 2
-    n_kept = len(requests) - 1
+    assert len(requests) in (3, 4)  # the fourth is sent before the third fails, or never
     error = capsys.readouterr().err
     assert all(fragment in error for fragment in ("--extractor-cache", "/v1: 404: the model llama does not exist"))
     assert not (tmp_path / "out").exists()
     with server() as (url, requests):
         assert main([*arguments, url]) == 0
-        assert len(requests) == 4 - n_kept
+        assert len(requests) == 2
     report = capsys.readouterr().out
     assert main([*arguments, url]) == 0, "all replies are there: the server, now down, is not needed"
     assert capsys.readouterr().out == report

@@ -74,7 +74,7 @@ def test_a_key_that_no_header_takes_is_not_repeated():
 def test_a_server_that_is_down_is_reported_at_once():
     with serve() as (url, _):
         pass
-    with pytest.raises(ConnectionError, match="/v1: Connect.*Cannot connect"):
+    with pytest.raises(ConnectionError, match=r"/v1: Connect.*Cannot connect"):
         ask(url)
 
 
