@@ -142,6 +142,11 @@ NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # error numbers
 STILL_THERE = "check that its disk or share is still there, and run it again"
 _AWAY = (errno.EIO, errno.ENODEV, errno.ENOTCONN, errno.ESTALE, errno.EHOSTDOWN)
 
+_KINDS = {  # error number of a path of another kind -> what to do
+    errno.EISDIR: "name a file: there is a folder of this name",
+    errno.ENOTDIR: "name another path: one of its folders is a file",
+    errno.EEXIST: "name another path: there is something of this name, or one of its folders is a file",
+}
 _PATHS = {  # message of pathlib -> what to do
     "Could not determine home": "a path begins with ~: name a user of this machine after it, or write the full path",
     "Symlink loop": "the link leads to itself: name another path, or fix the link",  # before Python 3.13
@@ -163,5 +168,5 @@ def _find_advice(error: Exception) -> str | None:
         return None
     if error.errno is None:  # a library's own message, such as transformers' about a model without weights
         return "check the name or folder of what could not be loaded, and that it is complete"
-    is_away = error.errno in _AWAY
-    return STILL_THERE if is_away else "check that the folder exists, may be written and has space left"
+    advice = _KINDS | dict.fromkeys(_AWAY, STILL_THERE)
+    return advice.get(error.errno, "check that the folder exists, may be written and has space left")

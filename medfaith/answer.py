@@ -68,6 +68,8 @@ def _answer(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         check_installed("--ray", ["ray"])
     if not arguments.requests.is_file():
         raise InputError(arguments.requests, "is no file", expected="requests that --write-requests wrote")
+    if arguments.out.is_dir():
+        raise InputError(arguments.out, "is a folder", expected="a file for the answers", action="name one with --out")
     if arguments.out.exists() and arguments.out.samefile(arguments.requests):
         raise InputError(arguments.out, "is the file of requests", action="name another file with --out")
     url = arguments.base_url.rstrip("/")

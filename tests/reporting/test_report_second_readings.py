@@ -160,7 +160,7 @@ def test_an_interrupted_run_goes_on_where_it_was(logs, tmp_path, capsys):
         (["--extractor-model", "m", "--extractor-url", "http://127.0.0.1:1/v1"], "check --extractor-url"),
         (["--extractor-model", "no/such-model"], "give --extractor-model a chat model's folder or name"),
         (["--extractor-model", "m", "--extractor-cache", __file__], "name another with --extractor-cache FILE"),
-        (["--extractor-model", "m", "--extractor-cache", f"{__file__}/replies"], "check that the folder exists"),
+        (["--extractor-model", "m", "--extractor-cache", f"{__file__}/replies"], "one of its folders is a file"),
     ],
 )
 def test_options_that_cannot_work_exit_with_2(logs, capsys, options, message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from contextlib import suppress
@@ -140,6 +141,14 @@ def test_answers_do_not_go_into_the_file_of_requests(requests, capsys):
     assert main(["answer", str(requests), "--base-url", "http://127.0.0.1:9/v1", "--out", str(requests)]) == 2
     assert "is the file of requests" in capsys.readouterr().err
     assert requests.read_bytes() == content
+
+
+def test_a_folder_is_no_file_of_answers(requests, tmp_path, capsys):
+    (tmp_path / "folder").mkdir()
+    assert (
+        main(["answer", str(requests), "--base-url", "http://127.0.0.1:9/v1", "--out", str(tmp_path / "folder")]) == 2
+    )
+    assert re.search("folder: is a folder\n.*a file for the answers\n.*name one with --out", capsys.readouterr().err)
 
 
 def test_a_killed_worker_of_ray_loses_nothing(requests):
