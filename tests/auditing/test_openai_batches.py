@@ -44,8 +44,10 @@ class Batches(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if self.path == "/v1/files":
-            form = email.message_from_bytes(f"Content-Type: {self.headers['Content-Type']}\n\n".encode() + body)
-            parts = {part.get_param("name", header="content-disposition"): part for part in form.get_payload()}
+            form: Any = email.message_from_bytes(f"Content-Type: {self.headers['Content-Type']}\n\n".encode() + body)
+            parts: dict[Any, Any] = {
+                part.get_param("name", header="content-disposition"): part for part in form.get_payload()
+            }
             assert parts["purpose"].get_payload() == "batch"
             self.files["file-in"] = parts["file"].get_payload(decode=True)
             self.send({"id": "file-in", "object": "file", "purpose": "batch"})
