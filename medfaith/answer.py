@@ -65,7 +65,7 @@ def _answer(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
     check_installed("medfaith answer")
     if arguments.ray is not None:
-        check_installed("--ray", ["ray"])
+        check_installed("--ray", ["ray"], 'uv sync --inexact --extra ray, or pip install "medfaith[ray]"')
     if not arguments.requests.is_file():
         raise InputError(arguments.requests, "is no file", expected="requests that --write-requests wrote")
     if arguments.out.is_dir():

@@ -226,7 +226,9 @@ def evaluate(  # noqa: PLR0913 (one for each option of `medfaith eval`)
     metadata, lm_eval_options = _collect_metadata("evaluate", model, model_args, data, roots, settings, lm_eval_options)
     if unknown := [name for name in names if not select_tasks([name])]:
         raise MedfaithError(f"{unknown[0]}: medfaith has no such task\n  what to do: medfaith tasks --list")
-    lm_eval_model = _make_model(model, model_args, lm_eval_options, names, metadata, settings["heatmaps"], folder)
+    # A function that was changed keeps its name, so only an audit, which continues, keeps the answers of a function.
+    answers = folder if isinstance(model, str) else None
+    lm_eval_model = _make_model(model, model_args, lm_eval_options, names, metadata, settings["heatmaps"], answers)
     with tally() as outcomes:
         results = answer(load_tasks(names, metadata), lm_eval_model, folder, limit)
     warn_unanswered(outcomes)
@@ -450,7 +452,8 @@ def _make_model(
         if model_args:
             action = "leave model_args out, or name the type of the model"
             raise MedfaithError(f"model_args: the model exists already\n  what to do: {action}")
-        return wrap_model(model, metadata.get("model_name"), **lm_eval_options)
+        path = None if answers is None else answers / "answers.sqlite"
+        return wrap_model(model, metadata.get("model_name"), path, **lm_eval_options)
     if unknown := sorted({*lm_eval_options} - {*MODEL_OPTIONS}):
         raise InputError(f"option {unknown[0]}", "is unknown", expected=f"one of {', '.join(MODEL_OPTIONS)}")
     arguments = ["--model", model, *_iterate_arguments({"model_args": model_args or None, **lm_eval_options})]

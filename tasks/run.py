@@ -229,12 +229,13 @@ def build_model(arguments: Sequence[str], tasks: Sequence[str], metadata: Mappin
     return Model(config.model, config.model_args, make, options, config.gen_kwargs or {}, seeds)
 
 
-def wrap_model(model: Any, name: str | None = None, **options: Any) -> Model:
+def wrap_model(model: Any, name: str | None = None, answers: Path | None = None, **options: Any) -> Model:
     """Wrap an instance of lm-eval's LM that exists already, or a function of images and a text.
 
     Args:
         model: The instance or the function.
         name: Its name in results and tables; by default the name of its class or function.
+        answers: File that keeps the answers of a function; None keeps none.
         options: Options of `lm_eval.evaluate` that change the prompts, such as apply_chat_template=True; and
             gen_kwargs, the generation settings that override those of the tasks.
 
@@ -249,7 +250,7 @@ def wrap_model(model: Any, name: str | None = None, **options: Any) -> Model:
     from .models.function_lm import FunctionLM, name_function
 
     if callable(model) and not isinstance(model, LM):
-        name, model = name or name_function(model), FunctionLM(cast(Any, model))
+        name, model = name or name_function(model), FunctionLM(cast(Any, model), answers)
     if not getattr(model, "MULTIMODAL", False):
         action = "read the images of request.args[2]['visual'], and set MULTIMODAL = True in its class (docs/python.md)"
         raise MedfaithError(f"{type(model).__name__}: takes no images\n  what to do: {action}")

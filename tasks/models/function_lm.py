@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from lm_eval.api.instance import Instance
@@ -11,8 +12,10 @@ from PIL import Image
 
 from ...loaders.errors import MedfaithError
 from ...loaders.progress import Progress
-from .chat_form import PLACEHOLDER, get_stops
-from .image_lm import ImageLM, get_images, row_id
+from ..outcomes import ANSWERED, EMPTY
+from .answer_store import AnswerStore, hash_facts
+from .chat_form import PLACEHOLDER, Encoding, Reply, encode_picture, get_stops
+from .image_lm import ImageLM, build_stored_reply, get_images, iterate_repeats, row_id
 
 AnswerFunction = Callable[[Sequence[Image.Image], str], str]
 
@@ -23,11 +26,13 @@ class FunctionLM(ImageLM):
     Args:
         function: Returns the answer, given the images of a row, in mode RGB, and the prompt without placeholders of
             images. Without an image (control `none`) the images are empty.
+        answers: File that keeps the answers by the name of the function, the images and the prompt, so that a killed
+            run asks nothing twice; None keeps none.
     """
 
-    def __init__(self, function: AnswerFunction) -> None:
+    def __init__(self, function: AnswerFunction, answers: Path | None = None) -> None:
         super().__init__()
-        self._function = function
+        self._function, self._answers = function, answers
 
     @property
     def tokenizer_name(self) -> str:
@@ -47,15 +52,30 @@ class FunctionLM(ImageLM):
         Raises:
             MedfaithError: The function returns no text, or a prompt has an image between texts.
         """
-        answers = []
-        for request in Progress(requests, title="asking the model", unit="rows", quiet=disable_tqdm):
-            prompt, generation_kwargs = cast(Any, request.args)[:2]
-            answer = self._function(get_images(request)[:], self._remove_placeholders(str(prompt), request))
-            if not isinstance(answer, str):
-                problem = f"{self.tokenizer_name}: returned {type(answer).__name__} for row {row_id(request)}"
-                raise MedfaithError(f"{problem}\n  what to do: return the answer as a str")
-            answers.append(postprocess_generated_text(answer, get_stops(generation_kwargs), None))
+        answers, bar = [], Progress(total=len(requests), title="asking the model", unit="rows", quiet=disable_tqdm)
+        with bar, AnswerStore(self._answers) as store:
+            for request, repeat in iterate_repeats(requests):
+                prompt, generation_kwargs = cast(Any, request.args)[:2]
+                text = self._ask(request, self._remove_placeholders(str(prompt), request), repeat, store)
+                answers.append(postprocess_generated_text(text, get_stops(generation_kwargs), None))
+                bar.update()
         return answers
+
+    def _ask(self, request: Instance, prompt: str, repeat: int, store: AnswerStore) -> str:
+        """Return the stored answer to a request, or call the function and store its answer."""
+        images, key = get_images(request)[:], ""
+        if store.has_file:
+            digests = [encode_picture(image, Encoding()).digest for image in images]
+            key = hash_facts(function=self.tokenizer_name, images=digests, prompt=prompt, repeat=repeat)
+            if (reply := store.get(key)) is not None:
+                return reply.text
+        answer = self._function(images, prompt)
+        if not isinstance(answer, str):
+            problem = f"{self.tokenizer_name}: returned {type(answer).__name__} for row {row_id(request)}"
+            raise MedfaithError(f"{problem}\n  what to do: return the answer as a str")
+        if store.has_file:
+            store.put(build_stored_reply(key, Reply(ANSWERED if answer.strip() else EMPTY, answer), request))
+        return answer
 
     def _remove_placeholders(self, prompt: str, request: Instance) -> str:
         text = prompt

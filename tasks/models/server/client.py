@@ -25,19 +25,22 @@ LONGEST_WAIT_S = 3600  # seconds of pauses that a server may name for one reques
 _SIGN_OF_LIFE_S = 10  # seconds until a server must answer, before it is asked
 
 
-def check_installed(user: str, packages: Sequence[str] = KINDS[SERVER].packages) -> None:
-    """Require packages of the extra `server`.
+def check_installed(
+    user: str, packages: Sequence[str] = KINDS[SERVER].packages, install: str = KINDS[SERVER].install
+) -> None:
+    """Require packages, by default those of the extra `server`.
 
     Args:
         user: The model type or option that needs them.
         packages: Names of the packages.
+        install: How to install them.
 
     Raises:
         MedfaithError: A package is missing.
     """
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
-        raise MedfaithError(f"{user} needs {' and '.join(missing)}\n  what to do: {KINDS[SERVER].install}")
+        raise MedfaithError(f"{user} needs {' and '.join(missing)}\n  what to do: {install}")
 
 
 def connect(url: str, key: str, max_retries: int, timeout: float = 600) -> openai.OpenAI:

@@ -1,0 +1,119 @@
+"""An audit that is killed again and again asks each request once, by each road that resumes.
+
+Requests go one at a time, and the kill comes while one waits for its answer: this one alone is asked again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from medfaith.cli import main
+from tests.support.builders.files import root_words
+from tests.support.tasks.evaluating import load
+from tests.support.tasks.server_scene import answer_by_messages, serving, texts_of
+
+CONTROLS, LIMIT = ["none", "other"], 12
+TASK = "medfaith_heal_vindr_closed"
+CALLABLE = """
+import json, sys, urllib.request
+import medfaith
+options, url = json.loads(sys.argv[1]), sys.argv[2]
+
+def ask(images, text):
+    pixels = [hash(image.tobytes()) for image in images]
+    body = {"model": "m", "messages": [{"role": "user", "content": f"{text} {pixels}"}]}
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/chat/completions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request) as response:
+        return json.load(response)["choices"][0]["message"]["content"]
+
+medfaith.audit(ask, **options, out="audit")
+"""
+
+
+class Scene(NamedTuple):
+    """The options of the audit, as words, and for Python."""
+
+    words: list[str]
+    options: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def scene(phantom_heal_build, phantom_heal_roots, tmp_path_factory) -> Scene:
+    task = load([TASK], phantom_heal_build, phantom_heal_roots)["tasks"][TASK]
+    rows = tmp_path_factory.mktemp("rows") / "rows.csv"
+    rows.write_text("\n".join(["id", *task.test_docs().with_format(None)["id"]]))
+    words = ["--data", str(phantom_heal_build), *root_words(phantom_heal_roots), "--rows", str(rows)]
+    roots = {source: str(path) for source, path in phantom_heal_roots.items()}
+    options = {"data": str(phantom_heal_build), "roots": roots, "rows": str(rows)}
+    return Scene(
+        ["audit", *words, "--controls", *CONTROLS, "--limit", str(LIMIT), "--out", "audit"],
+        {**options, "controls": CONTROLS, "limit": LIMIT},
+    )
+
+
+def command_client(scene: Scene, url: str) -> list[str]:
+    if not Path("requests.jsonl").exists():
+        assert main([*scene.words, "--model_args", "model=m", "--write-requests", "requests.jsonl"]) == 0
+    words = ["answer", "requests.jsonl", "--base-url", url, "--out", "answers.jsonl", "--concurrency", "1"]
+    return [sys.executable, "-m", "medfaith", *words]
+
+
+def command_lm_eval(scene: Scene, url: str) -> list[str]:
+    model = ["--model", "medfaith-server", "--model_args", f"base_url={url},model=m,concurrency=1"]
+    return [sys.executable, "-m", "medfaith", *scene.words, *model]
+
+
+def command_python(scene: Scene, url: str) -> list[str]:
+    return [sys.executable, "-c", CALLABLE, json.dumps(scene.options), url]
+
+
+ROADS = {"client": command_client, "lm-eval": command_lm_eval, "python": command_python}
+
+
+@pytest.mark.parametrize(
+    ("road", "n_kills"),
+    [("python", 1), *(pytest.param(road, 10, marks=pytest.mark.full) for road in ROADS)],
+)
+def test_the_next_start_asks_nothing_twice(road, n_kills, scene, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONHASHSEED", "0")  # the same hash of the same pixels in each process
+    waiting, asked, answered = Counter[str](), Counter[str](), Counter[str]()
+    processes: list[subprocess.Popen] = []
+    is_killing = False
+
+    def say(messages):
+        if texts_of(messages) == "Say Yes.":  # the sign of life of medfaith-server
+            return "Yes"
+        key = json.dumps(messages, sort_keys=True)
+        asked[key] += 1
+        if is_killing and len(answered) >= 3 * len(processes) - 1:
+            waiting[key] += 1
+            processes[-1].kill()
+            processes[-1].wait()
+        else:
+            answered[key] += 1
+        return answer_by_messages(messages)
+
+    with serving(say) as server:
+        command: Callable[[Scene, str], list[str]] = ROADS[road]
+        for number in range(n_kills + 1):
+            is_killing = number < n_kills
+            words = command(scene, server.url)
+            processes.append(subprocess.Popen(words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
+            _, warned = processes[-1].communicate(timeout=300)
+            assert (processes[-1].returncode == -9) == is_killing, warned.decode()[-3000:]
+    assert processes[-1].returncode == 0
+    assert waiting.total() == n_kills
+    assert len(answered) > 3 * n_kills
+    assert asked - waiting == answered
+    assert max(answered.values()) == 1
