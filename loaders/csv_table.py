@@ -253,7 +253,8 @@ def _require_all_rows(
         InputError: The text has more rows than Arrow found.
     """
     pattern = re.compile(rf"(?<![^\r\n])(?:{first_line}|{re.escape(LAST_ROW)})".encode())
-    has_matching_header = has_header and pattern.search(data.lstrip(b"\r\n").split(b"\n", 1)[0]) is not None
+    start = len(data) - len(data.lstrip(b"\r\n"))
+    has_matching_header = has_header and pattern.match(data, start) is not None
     if sum(1 for _ in pattern.finditer(data)) <= n_rows + has_matching_header:
         return
     row = None

@@ -14,8 +14,8 @@ from ...loaders.errors import MedfaithError
 from ...loaders.progress import Progress
 from ..outcomes import ANSWERED, EMPTY
 from .answer_store import AnswerStore, hash_facts
-from .chat_form import PLACEHOLDER, Encoding, Reply, encode_picture, get_stops
-from .image_lm import ImageLM, build_stored_reply, get_images, iterate_repeats, row_id
+from .chat_form import PLACEHOLDER, Reply, get_stops
+from .image_lm import ImageLM, build_stored_reply, get_images, hash_pixels, iterate_repeats, row_id
 
 AnswerFunction = Callable[[Sequence[Image.Image], str], str]
 
@@ -65,8 +65,8 @@ class FunctionLM(ImageLM):
         """Return the stored answer to a request, or call the function and store its answer."""
         images, key = get_images(request)[:], ""
         if store.has_file:
-            digests = [encode_picture(image, Encoding()).digest for image in images]
-            key = hash_facts(function=self.tokenizer_name, images=digests, prompt=prompt, repeat=repeat)
+            pixels = [hash_pixels(image) for image in images]
+            key = hash_facts(function=self.tokenizer_name, images=pixels, prompt=prompt, repeat=repeat)
             if (reply := store.get(key)) is not None:
                 return reply.text
         answer = self._function(images, prompt)

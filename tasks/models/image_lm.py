@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -84,6 +85,18 @@ class ImageLM(LM):
             f"{self.tokenizer_name} answers about images; it gives no probability of text\n"
             "  what to do: run a task that asks for an answer, or medfaith-hf-vlm for log-likelihoods"
         )
+
+
+def hash_pixels(image: Image.Image) -> str:
+    """Describe an image by its mode, its size and a SHA-256 of its pixels.
+
+    Args:
+        image: The image.
+
+    Returns:
+        Mode, (width, height) and digest, separated by spaces.
+    """
+    return f"{image.mode} {image.size} {hashlib.sha256(image.tobytes()).hexdigest()}"
 
 
 def get_images(request: Instance) -> Sequence[Image.Image]:

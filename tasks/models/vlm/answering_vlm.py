@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +24,7 @@ from .. import answer_counts
 from ..answer_store import AnswerStore, hash_facts
 from ..chat_form import Reply
 from ..first_answers import FirstAnswers
-from ..image_lm import build_stored_reply, get_images, iterate_repeats, row_id, tell_outcome
+from ..image_lm import build_stored_reply, get_images, hash_pixels, iterate_repeats, row_id, tell_outcome
 from ..model_names import strip_folder
 from .encoder_decoder import check_length, find_hidden_tokens, join_prompt_and_answer, write_prompts
 from .families import check_answering
@@ -390,18 +389,6 @@ class AnsweringVLM(HFMultimodalLM):
         return hash_facts(
             **self._facts, **configurations, arguments=self._arguments, transformers=transformers.__version__
         )
-
-
-def hash_pixels(image: Image.Image) -> str:
-    """Describe an image by its mode, its size and a SHA-256 of its pixels.
-
-    Args:
-        image: The image.
-
-    Returns:
-        Mode, (width, height) and digest, separated by spaces.
-    """
-    return f"{image.mode} {image.size} {hashlib.sha256(image.tobytes()).hexdigest()}"
 
 
 def _remove_local_fields(saved: Any) -> Any:

@@ -18,8 +18,8 @@ from ....loaders.errors import InputError
 from ...controls import DONORS, harmless
 from ...decoding.regions import GOLD, check_kind, draw_mask, format_location_prompt, open_region_source
 from ...decoding.titles import SAM
-from ..image_lm import get_images, row_id
-from .answering_vlm import AnsweringVLM, hash_pixels
+from ..image_lm import get_images, hash_pixels, row_id
+from .answering_vlm import AnsweringVLM
 from .prompt_inputs import question
 
 if TYPE_CHECKING:
