@@ -129,6 +129,7 @@ class Benchmark:
         quoted: Columns in a source's own words, by source. The source's licence covers them, so build.json does not
             count their values.
         vocabulary: Returns the texts that a row may have, by column or dotted path; None if rows are not published.
+        root_flags: Sources whose root has an option of its own: `--table PATH` for `--root table=PATH`.
     """
 
     name: str
@@ -143,6 +144,7 @@ class Benchmark:
     check: Callable[[Path, str, str, Collection[SplitName]], list[str]] = find_no_problems
     quoted: Mapping[str, Sequence[str]] = field(default_factory=dict)
     vocabulary: Callable[[], Mapping[str, Words]] | None = None
+    root_flags: Sequence[str] = ()
 
     def build(  # noqa: PLR0913 (one for each option of `medfaith build`)
         self,

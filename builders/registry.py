@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..loaders.errors import InputError
-from . import cxr_contrabench, heal_medvqa, surgxbench, wrong_lung
+from . import cxr_contrabench, heal_medvqa, own, surgxbench, wrong_lung
 from .benchmark import Benchmark
 from .verify import Verdict, read_benchmark_name
 from .write import RECORD
@@ -19,6 +19,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         heal_medvqa.BENCHMARK,
         surgxbench.BENCHMARK,
         wrong_lung.BENCHMARK,
+        own.BENCHMARK,
     )
 }
 

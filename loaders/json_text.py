@@ -30,7 +30,7 @@ def read(path: Path, *, expected: str, action: str, repeats: bool = True) -> Any
         InputError: The file cannot be read, or `parse` refuses its content.
     """
     try:
-        return parse(limits.read_bytes(path, limits.JSON_BYTES), None if repeats else _require_unique_names)
+        return parse(limits.read_bytes(path, limits.JSON_BYTES), None if repeats else require_unique_names)
     except (ValueError, OSError) as error:
         raise InputError(path, f"cannot be read as JSON ({error})", expected=expected, action=action) from None
 
@@ -61,7 +61,18 @@ def parse(data: str | bytes, object_pairs_hook: Callable[[list[tuple[str, Any]]]
     return content
 
 
-def _require_unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def require_unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make the object of pairs, and refuse a repeated name: a hook of `parse`.
+
+    Args:
+        pairs: Name and value.
+
+    Returns:
+        The object.
+
+    Raises:
+        ValueError: A name is repeated.
+    """
     content = dict(pairs)
     if len(content) < len(pairs):
         names = [name for name, _ in pairs]

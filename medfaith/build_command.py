@@ -8,12 +8,14 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medfaith.builders.options import check, declared, groups, whole
+from medfaith.control_counts import print_control_counts
 from medfaith.loaders import sources
 from medfaith.loaders.errors import MedfaithError
 
@@ -73,6 +75,15 @@ def _add_benchmarks(job: argparse.ArgumentParser) -> None:
             f"{benchmark.unasked}); one of {', '.join(benchmark.needs)}",
         )
         root_argument(job)
+        for source_id in benchmark.root_flags:
+            job.add_argument(
+                f"--{source_id}",
+                action="append",
+                dest="root",
+                type=partial("{}={}".format, source_id),
+                metavar="PATH",
+                help=f"the same as --root {source_id}=PATH: {sources.source(source_id).title}",
+            )
         job.add_argument(
             "--out",
             type=Path,
@@ -89,6 +100,11 @@ def _add_benchmarks(job: argparse.ArgumentParser) -> None:
             "--dask", metavar="ADDRESS",
             help="read images, masks, reports, videos and scene graphs on the workers of the Dask scheduler at this "
             "address, such as tcp://HOST:8786 (default: in processes of this machine)",
+        )  # fmt: skip
+        job.add_argument(
+            "--dry-run", action="store_true",
+            help="build into a temporary folder, print how many rows each control of an audit could ask, and keep "
+            "nothing (default: keep the build)",
         )  # fmt: skip
         add_options(job, benchmark.options)
         job.set_defaults(job=partial(_run_build, benchmark))
@@ -219,6 +235,20 @@ def roots(arguments: argparse.Namespace) -> dict[str, Path]:
 
 def _run_build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[str]) -> int:
     """Build the requested configs, and name the configs with missing sources."""
+    if not arguments.dry_run:
+        status = _build(benchmark, arguments)
+        print(f"written to {arguments.out}")
+        return status
+    with tempfile.TemporaryDirectory(prefix="medfaith-dry-run-") as folder:
+        arguments.out = Path(folder)
+        status = _build(benchmark, arguments)
+        print_control_counts(benchmark.name, arguments.out, roots(arguments))
+    print("nothing was kept (--dry-run)")
+    return status
+
+
+def _build(benchmark: Benchmark, arguments: argparse.Namespace) -> int:
+    """Build below `arguments.out`, verify, and print what was left out; return the status."""
     from medfaith import cards
     from medfaith.builders.verify import read_absent, skipped
 
@@ -244,7 +274,6 @@ def _run_build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[
             print(f"{folder.name}: left out, or counted: {count} {reason}")
         for split, reason in read_absent(folder).items():
             print(f"{folder.name}: WARNING: without {split}: {reason}")
-    print(f"written to {arguments.out}")
     return 0 if sound else 2
 
 

@@ -22,6 +22,7 @@ from medfaith.auditing.run import begin, take, unanswered
 from medfaith.auditing.tables import overview
 from medfaith.auditing.verdicts import Judged, judge
 from medfaith.auditing.write import write_tables
+from medfaith.builders.benchmark import Benchmark
 from medfaith.builders.parallel import Workers
 from medfaith.builders.registry import BENCHMARKS
 from medfaith.loaders import phantom
@@ -71,7 +72,7 @@ def quickstart(out: Path, options: Mapping[str, Any], verify: Callable[[Sequence
     print("2/5  build")
     folders = [
         folder
-        for name, benchmark in BENCHMARKS.items()
+        for name, benchmark in _list_built()
         for folder in benchmark.build(roots, out / "data", options=options.get(name), card=cards.read_body)
     ]
     print("3/5  verify")
@@ -106,9 +107,14 @@ def _refuse_others(folder: Path, own_names: Collection[str]) -> None:
         raise InputError(folder, fault, action="choose another --out")
 
 
+def _list_built() -> list[tuple[str, Benchmark]]:
+    """List the benchmarks that quickstart builds: those that it asks about."""
+    return [(name, benchmark) for name, benchmark in BENCHMARKS.items() if REPORTED[name].quickstart_tasks]
+
+
 def _write_phantom(folder: Path, workers: Workers) -> dict[str, Path]:
     """Write fresh synthetic sources over those of an earlier quickstart, and return their roots."""
-    needed = {source for benchmark in BENCHMARKS.values() for need in benchmark.needs.values() for source in need}
+    needed = {source for _, benchmark in _list_built() for need in benchmark.needs.values() for source in need}
     return write_whole(folder, seed=0, sources=sorted(needed), workers=workers)
 
 
@@ -130,6 +136,7 @@ def _run_audit(metadata: Mapping[str, Any], out: Path, workers: Workers) -> list
         tasks = [
             task
             for name, benchmark in REPORTED.items()
+            if benchmark.quickstart_tasks
             for task in _run_quietly(plan, {name: benchmark.quickstart_tasks}, kept_logs, benchmark.quickstart_rows)[0]
         ]
         models = {name: build_reference_model(name, store=kept_logs["heatmaps"]) for name in AUDITED}

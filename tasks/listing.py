@@ -9,7 +9,11 @@ from . import BASELINES, LOOKING
 from .index import Task, iterate_tasks, task_index
 from .model_types import KINDS
 
-_IMAGES_ELSEWHERE = {"chexstruct": "openi", "chest_imagenome": "mimic_cxr"}  # source of labels -> source of images
+_IMAGES_ELSEWHERE = {
+    "chexstruct": "openi",
+    "chest_imagenome": "mimic_cxr",
+    "table": "images",
+}  # source of labels -> source of images
 
 
 class Listed(NamedTuple):

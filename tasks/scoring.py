@@ -96,7 +96,7 @@ class Scorer:
     ) -> None:
         if unknown := set(lower) - set(names):
             raise ValueError(f"lower: {sorted(unknown)} are no names of the scorer")
-        self.names, self.lower, self._counts = tuple(names), frozenset(lower), tuple(counts)
+        self.figures, self.names, self.lower, self._counts = figures, tuple(names), frozenset(lower), tuple(counts)
         self.metric_list = [metric(name, _build_aggregation(figures, name), higher=name not in lower) for name in names]
         self.metric_list += counted(counts)
 

@@ -32,7 +32,7 @@ hypothesis.settings.load_profile("untimed")
 for variable in [name for name in os.environ if name.startswith("MEDFAITH_ROOT_")]:
     del os.environ[variable]
 
-from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench, wrong_lung  # noqa: E402
+from medfaith.builders import cxr_contrabench, heal_medvqa, own, surgxbench, wrong_lung  # noqa: E402
 from medfaith.builders.surgxbench.motion_rows import MotionOptions  # noqa: E402
 from medfaith.loaders import phantom  # noqa: E402
 from medfaith.loaders.phantom import surgery  # noqa: E402
@@ -151,6 +151,18 @@ def phantom_wrong_lung_roots(once: Once) -> dict[str, Path]:
 def phantom_wrong_lung_build(phantom_wrong_lung_roots: dict[str, Path], once: Once) -> Path:
     """That's the Wrong Lung! built from the phantom sources, all configs."""
     return once("wrong-lung-data", lambda out: wrong_lung.build(phantom_wrong_lung_roots, out))
+
+
+@pytest.fixture(scope="session")
+def phantom_own_roots(once: Once) -> dict[str, Path]:
+    """A synthetic table of one's own questions and its images."""
+    return phantoms(once, "phantom-own", own.NEEDS[own.CONFIG])
+
+
+@pytest.fixture(scope="session")
+def phantom_own_build(phantom_own_roots: dict[str, Path], once: Once) -> Path:
+    """The rows of the synthetic table."""
+    return once("own-data", lambda out: own.build(phantom_own_roots, out))
 
 
 @pytest.fixture

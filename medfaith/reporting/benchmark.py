@@ -118,8 +118,8 @@ class ReportedBenchmark(ABC):
         needs_heatmaps: Whether only models with heatmaps can be audited.
         quickstart_runs: Group or task -> reference models that `medfaith quickstart` runs; None for those without
             heatmaps.
-        quickstart_tasks: Tasks that `medfaith quickstart` audits; with training splits where rule 2 needs them, which
-            takes 60 patients at the least to find no use of the image.
+        quickstart_tasks: Tasks that `medfaith quickstart` audits, none if it leaves the benchmark out; with training
+            splits where rule 2 needs them, which takes 60 patients at the least to find no use of the image.
         quickstart_rows: Number of rows of each of these tasks, enough for a verdict on each reference model.
         has_sentences: Whether its questions are sentences of reports, which a page may hold only with the images.
         annotated_task: The task whose heatmaps people judge; None for none.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import contrabench, heal, surgx, wrong_lung
+from . import contrabench, heal, own, surgx, wrong_lung
 from .benchmark import ReportedBenchmark
 
 BENCHMARKS: Mapping[str, ReportedBenchmark] = {
     benchmark.name: benchmark
-    for benchmark in (contrabench.BENCHMARK, heal.BENCHMARK, surgx.BENCHMARK, wrong_lung.BENCHMARK)
+    for benchmark in (contrabench.BENCHMARK, heal.BENCHMARK, surgx.BENCHMARK, wrong_lung.BENCHMARK, own.BENCHMARK)
 }

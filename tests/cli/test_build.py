@@ -25,8 +25,10 @@ LUNG = "wrong-lung-chest_imagenome"
 
 
 @pytest.fixture
-def roots(phantom_roots, phantom_heal_roots, phantom_surgx_roots, phantom_wrong_lung_roots) -> dict[str, Path]:
-    return phantom_surgx_roots | phantom_wrong_lung_roots | phantom_heal_roots | phantom_roots
+def roots(
+    phantom_roots, phantom_heal_roots, phantom_surgx_roots, phantom_wrong_lung_roots, phantom_own_roots
+) -> dict[str, Path]:
+    return phantom_own_roots | phantom_surgx_roots | phantom_wrong_lung_roots | phantom_heal_roots | phantom_roots
 
 
 def build_arguments(benchmark: str, roots: dict[str, Path], *arguments: str) -> list[str]:
@@ -58,6 +60,7 @@ TOLD = {
         "--config random_boxes --swap substring --random-boxes pixels",
         {"swap": "substring", "random_boxes": "pixels"},
     ),
+    "own": ("--config rows", {"mapping": None}),
 }  # fmt: skip
 
 

@@ -45,6 +45,7 @@ ONLY_PARSED = {
     "medfaith verify --against": "it needs a Hub; tests/hub runs it",
     "medfaith build --dask": "it needs a cluster; tests/builders/test_parallel.py has one",
     "dask": "it serves until it is stopped; tests/builders/test_parallel.py runs it",
+    "medfaith build --mapping": "it needs a table with other columns; tests/builders/test_own_build.py has some",
     "medfaith build --flow": "RAFT's weights are a download; tests/builders runs it with others",
     "medfaith report --extractor-model": "it asks a model server; tests/reporting has one",
     "medfaith read --extractor-model": "it asks a model server; tests/cli/test_read.py has one",

@@ -99,6 +99,7 @@ FEW = {
     **{name: {"n": 4} for name in ("openi", "chexstruct")},
     **{name: {"n": 3} for name in phantom.SOURCES if name.startswith("mimic")},
     "chest_imagenome": {"n": 6},
+    **{name: {"n": 4} for name in ("table", "images", "vqa_rad", "slake")},
 }
 
 

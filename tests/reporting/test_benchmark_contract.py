@@ -83,7 +83,7 @@ def test_names_of_tasks_and_figures_exist(benchmark: ReportedBenchmark):
     assert [name for name in figures if not name.startswith(f"{benchmark.figure_prefix}_")] == []
     assert re.compile(benchmark.table_files)
     assert benchmark.audited_tasks
-    assert benchmark.quickstart_tasks
+    assert bool(benchmark.quickstart_tasks) == bool(benchmark.quickstart_runs)
 
 
 def write_toy(folder: Path, model: str, n_right: int) -> Path:

@@ -15,10 +15,11 @@ from lm_eval.api.registry import get_model
 from lm_eval.tasks._yaml_loader import load_yaml
 
 from medfaith import tasks
-from medfaith.builders import cxr_contrabench, heal_medvqa, surgxbench, wrong_lung
+from medfaith.builders import cxr_contrabench, heal_medvqa, own, surgxbench, wrong_lung
 from medfaith.evaluate_metrics.polarity import fallback
 from medfaith.evaluate_metrics.reading.choice import Answer
 from medfaith.evaluate_metrics.reading.diseases import Extraction
+from medfaith.evaluate_metrics.reading.free_answers import FreeAnswer
 from medfaith.evaluate_metrics.reading.surgery import Reading, TripletReading
 from medfaith.task_list import WIDTH
 from medfaith.tasks.listing import listed
@@ -36,7 +37,7 @@ def configs() -> dict[Path, dict[str, Any]]:
 
 def test_lm_eval_lists_every_yaml(configs):
     """A broken YAML is skipped at DEBUG level, so the listing has to be compared."""
-    tags = {f"medfaith_{benchmark}_all" for benchmark in ("contrabench", "heal", "surgx", "wrong_lung")}
+    tags = {f"medfaith_{benchmark}_all" for benchmark in ("contrabench", "heal", "surgx", "wrong_lung", "own")}
     assert {config.get("group", config["task"]) for config in configs.values()} | tags == set(list_task_names())
 
 
@@ -64,9 +65,12 @@ def test_functions_have_full_dotted_names():
 
 
 def test_the_roots_of_a_task_are_those_of_its_images(
-    contrabench_of_all_sources, phantom_heal_build, phantom_surgx_build, phantom_wrong_lung_build
+    contrabench_of_all_sources, phantom_heal_build, phantom_surgx_build, phantom_wrong_lung_build, phantom_own_build
 ):
-    builds = (contrabench_of_all_sources[1], phantom_heal_build, phantom_surgx_build, phantom_wrong_lung_build)
+    builds = (
+        contrabench_of_all_sources[1], phantom_heal_build, phantom_surgx_build, phantom_wrong_lung_build,
+        phantom_own_build,
+    )  # fmt: skip
     listing_by_repository = {listing.data[0]: listing for listing in listed() if len(listing.data) == 1}
     for repository, listing in listing_by_repository.items():
         (folder,) = (build / repository for build in builds if (build / repository).is_dir())
@@ -93,7 +97,7 @@ def test_every_config_that_is_asked_has_a_task(configs):
     for config in configs.values():
         children = config["task"] if isinstance(config["task"], list) else [config]
         used |= {child["dataset_kwargs"]["config"] for child in children if isinstance(child, dict)}
-    all_configs = {*cxr_contrabench.CONFIGS, *heal_medvqa.CONFIGS, *surgxbench.CONFIGS, *wrong_lung.CONFIGS}
+    all_configs = {*cxr_contrabench.CONFIGS, *heal_medvqa.CONFIGS, *surgxbench.CONFIGS, *wrong_lung.CONFIGS, *own.NEEDS}
     assert used == all_configs - set(cxr_contrabench.SETS)
 
 
@@ -114,6 +118,7 @@ READERS = {  # of answers in words: what each returns for an answer that decline
     "parse_answer": Answer(None, "declined", reason="passed on"),
     "read_yes_no": "declined",
     "extract_labels": Extraction(frozenset(), "declined"),
+    "read_free_answer": FreeAnswer((), "declined"),
     "read_instruments": Reading((), (), "declined"),
     "read_triplets": TripletReading((), (), "declined"),
 }
@@ -121,6 +126,7 @@ READ = {  # benchmark: filters of its adapter, or else kinds of its questions
     "contrabench": ("b0", "m1", "m2", "packet_b0", "packet_m1", "y0"),
     "heal": ("closed", "open", "tpt", "vpt"),
     "surgx": ("instruments", "triplets", "occlusion"),
+    "own": ("yes_no", "choice", "open"),
     "wrong_lung": (),  # its models answer with attention
 }
 
@@ -146,6 +152,8 @@ def test_readers_are_told_of_a_cut_answer_and_declined_ones_are_counted(monkeypa
         "answer": 0, "negated": 1, "counterpart": 0, "diseases": [], "gold": [], "classes": [], "boxes": [],
         "motion": None, "top_k": 5, "answer_outcome": outcome,
     }  # fmt: skip
+    if benchmark == "own":
+        doc |= {"answer_kind": name, "patient_id": "p", "gold": ["Yes"]}
     if benchmark == "contrabench":
         adapter._parse_cached.cache_clear()
         (reading,) = getattr(adapter, name)([["Yes. The answer is"]], [doc])

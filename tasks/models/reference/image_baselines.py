@@ -17,7 +17,7 @@ from PIL import Image
 
 from medfaith.evaluate_metrics.reading.stated_regions import write_boxes
 from medfaith.loaders import rle
-from medfaith.loaders.phantom import frontal
+from medfaith.loaders.phantom import frontal, own_cases
 from medfaith.loaders.phantom.surgery import DEEDS
 from medfaith.loaders.progress import Progress
 from medfaith.tasks.controls import TARGET, TISSUE, paint
@@ -108,6 +108,8 @@ class Looks(Baseline):
             return _locate(doc, images[0])
         if "classes" in doc:
             return _examine_frame(doc, images[0])
+        if "answer_kind" in doc:
+            return _examine_question(doc, images[0])
         return self._examine_anatomy(doc, images[0]) if "anatomy" in doc else self._examine_options(doc, images)
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
@@ -279,6 +281,20 @@ class LooksElsewhere(Looks):
             grid, geometry = sentence_maps.attention("box", doc)
             return Seen(text, {ATTENTION: grid}, geometry)
         return Seen(text, _draw_maps(doc, text, "box"))
+
+
+def _examine_question(doc: Document, image: Image.Image) -> Seen | None:
+    """Find the finding with the most evidence, among those of the synthetic tables of one's own questions."""
+    drawings = {name: phantom_sight.list_chest_drawings(name) for name in own_cases.FINDINGS}
+    chests = phantom_sight.chests()
+    if not phantom_sight.is_structured(image, np.ones((image.height, image.width), dtype=bool)):
+        return None
+    evidence = {name: chests.evidence(image, names).max() for name, names in drawings.items()}
+    best = max(evidence, key=evidence.__getitem__)
+    shown = best if evidence[best] > 0 else ""
+    if doc["answer_kind"] == "yes_no":
+        return Seen(doc["options"][0 if shown and shown in doc["question"].casefold() else doc["negated"]], {})
+    return Seen(shown, {}) if shown in doc["options"] else None
 
 
 def _locate(doc: Document, image: Image.Image) -> Seen | None:

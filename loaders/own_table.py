@@ -1,0 +1,221 @@
+"""Read a table of a user's own questions: csv, tsv, jsonl, json or Parquet. The images are in a folder of the user's.
+
+A row of the table is a record: column -> value. Values of csv files are texts; the other formats keep lists, numbers
+and objects. No row is left out in silence: a csv cell with a line break is refused unless the user says that the table
+has such cells, because one stray quote can hide the rows that follow it.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from . import json_text, limits
+from .errors import InputError
+
+Record = dict[str, Any]
+DELIMITERS = (",", ";", "\t", "|")
+EXPORT = "export the table as csv in UTF-8, as jsonl or as Parquet"
+LINE_BREAKS = "multiline"  # the entry of a mapping that allows line breaks in cells
+
+
+def list_image_paths(key: str) -> list[str]:
+    """List the paths below the folder of images at which an image may be.
+
+    Args:
+        key: The key of the image.
+
+    Returns:
+        The key itself.
+    """
+    return [key]
+
+
+def find_table(root: Path) -> Path:
+    """Find the table.
+
+    Args:
+        root: The table, or a folder with one table.
+
+    Returns:
+        The path of the table.
+
+    Raises:
+        InputError: The folder has no table, or several, or the file is of no known format.
+    """
+    if not root.is_dir():
+        _get_reader(root)
+        return root
+    tables = sorted(path for path in root.iterdir() if _get_suffix(path) in READERS and path.is_file())
+    if len(tables) != 1:
+        found = (
+            f"holds {len(tables)} tables ({', '.join(path.name for path in tables)})" if tables else "holds no table"
+        )
+        raise InputError(root, found, expected=f"one file of {', '.join(READERS)}", action="name the file itself")
+    return tables[0]
+
+
+def read_records(path: Path, *, multiline: bool = False) -> list[Record]:
+    """Read all rows of a table.
+
+    Args:
+        path: The table.
+        multiline: Whether the cells of a csv file may have line breaks.
+
+    Returns:
+        One record per row, in the file's order.
+
+    Raises:
+        InputError: The format is unknown, the file is damaged or empty, a row has another width, or a cell has a line
+            break that is not allowed.
+    """
+    reader = _get_reader(path)
+    try:
+        limits.require_file(path)
+        records = list(reader(path, multiline))
+    except (OSError, EOFError, pa.ArrowException) as error:
+        problem = f"cannot be read ({str(error).splitlines()[0]})"
+        raise InputError(path, problem, expected=f"a readable {_get_suffix(path)} file", action=EXPORT) from None
+    if not records:
+        raise InputError(path, "has no row", action="name a table with at least one question")
+    return records
+
+
+def _read_delimited(path: Path, multiline: bool) -> Iterator[Record]:
+    """Read a csv or tsv file, with the delimiter that its header has most often."""
+    text = _read_text(path)
+    first_line = text.split("\n", 1)[0]
+    delimiter = max(DELIMITERS, key=first_line.count)
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    names: list[str] = []
+    number = 0
+    csv.field_size_limit(limits.TEXT_BYTES)
+    try:
+        for cells in lines:
+            if not names:
+                names = _check_names(path, [cell.strip() for cell in cells])
+                continue
+            if not cells:  # an empty line
+                continue
+            number += 1
+            if len(cells) != len(names):
+                expected = f"{len(names)} cells, as the header has"
+                action = 'put a cell that has the separator between quotes, and double the quotes in it ("")'
+                raise InputError(path, f"has {len(cells)} cells", row=number, expected=expected, action=action)
+            record = dict(zip(names, cells, strict=True))
+            if not multiline:
+                _require_single_lines(path, number, record)
+            yield record
+    except csv.Error as error:
+        action = 'a quote (") inside a cell must be doubled (""), and the cell be between quotes'
+        raise InputError(path, f"is no sound csv ({error})", row=number + 1, action=action) from None
+
+
+def _require_single_lines(path: Path, number: int, record: Mapping[str, str]) -> None:
+    for name, cell in record.items():
+        if "\n" in cell or "\r" in cell:
+            action = (
+                'delete a stray quote (") that opens the cell and hides the rows after it; or, if the line breaks are '
+                f"meant, write {LINE_BREAKS} = true into the mapping"
+            )
+            problem = f"the cell has a line break: {cell.strip()[:60]!r}"
+            raise InputError(path, problem, row=number, column=name, expected="one row a line", action=action)
+
+
+def _read_text(path: Path) -> str:
+    data = limits.read_bytes(path, limits.TABLE_BYTES)
+    if path.suffix == ".gz":
+        with gzip.open(io.BytesIO(data)) as stream:
+            data = stream.read(limits.TABLE_BYTES + 1)
+        if len(data) > limits.TABLE_BYTES:
+            raise InputError(path, f"more than {limits.TABLE_BYTES:,} bytes when unpacked", action=EXPORT)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(path, f"line {line} is no UTF-8 text", expected="UTF-8 text", action=EXPORT) from None
+    if "\0" in text:
+        raise InputError(path, "holds characters of value 0", expected="UTF-8 text", action=EXPORT)
+    return text.lstrip("\r\n")
+
+
+def _check_names(path: Path, names: list[str]) -> list[str]:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        problem = f"the header has the column {Counter(names)[repeated[0]]} times"
+        raise InputError(path, problem, column=repeated[0], action="rename or delete one of them")
+    return names
+
+
+def _read_jsonl(path: Path, _: bool) -> Iterator[Record]:
+    for number, line in enumerate(_read_text(path).split("\n"), start=1):
+        if line.strip():
+            try:
+                yield _require_record(path, number, json_text.parse(line, json_text.require_unique_names))
+            except ValueError as error:
+                raise InputError(path, f"is no JSON ({error})", row=number, expected="one object a line") from None
+
+
+def _read_json(path: Path, _: bool) -> Iterator[Record]:
+    expected = "a list of objects, one for each question"
+    try:
+        content = json_text.parse(_read_text(path), json_text.require_unique_names)
+    except ValueError as error:
+        raise InputError(path, f"cannot be read as JSON ({error})", expected=expected, action=EXPORT) from None
+    if not isinstance(content, list):
+        raise InputError(path, f"holds a {type(content).__name__}", expected=expected, action=EXPORT)
+    for number, item in enumerate(content, start=1):
+        yield _require_record(path, number, item)
+
+
+def _require_record(path: Path, number: int, item: Any) -> Record:
+    if not isinstance(item, dict):
+        raise InputError(path, f"is a {type(item).__name__}", row=number, expected="an object: column -> value")
+    return item
+
+
+def _read_parquet(path: Path, _: bool) -> Iterator[Record]:
+    file = parquet.ParquetFile(path)
+    _check_names(path, file.schema_arrow.names)
+    for field in file.schema_arrow:
+        if pa.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0:
+            action = (
+                "save the images as files of a folder, and write their names into the column: rows refer to images, "
+                "and never hold them"
+            )
+            raise InputError(path, "the cells hold images", column=field.name, expected="names of files", action=action)
+    for batch in file.iter_batches(batch_size=5_000):
+        yield from batch.to_pylist()
+
+
+Reader = Callable[[Path, bool], Iterator[Record]]
+READERS: Mapping[str, Reader] = {
+    ".csv": _read_delimited,
+    ".tsv": _read_delimited,
+    ".jsonl": _read_jsonl,
+    ".ndjson": _read_jsonl,
+    ".json": _read_json,
+    ".parquet": _read_parquet,
+}
+
+
+def _get_suffix(path: Path) -> str:
+    """Get the suffix that tells the format, without a .gz at the end."""
+    name = path.name.lower().removesuffix(".gz")
+    return Path(name).suffix
+
+
+def _get_reader(path: Path) -> Reader:
+    suffix = _get_suffix(path)
+    if suffix not in READERS:
+        problem = f"is a {suffix} file" if suffix else "has no suffix that tells its format"
+        raise InputError(path, problem, expected=f"one of {', '.join(READERS)}", action=EXPORT)
+    return READERS[suffix]

@@ -1,0 +1,1 @@
+"""The questions of a user's own table for lm-eval."""

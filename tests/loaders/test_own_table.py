@@ -1,0 +1,141 @@
+"""Tables of one's own questions: each format gives the same records, and no row is lost in silence."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from medfaith.loaders.errors import InputError
+from medfaith.loaders.own_table import find_table, read_records
+
+RECORDS = [
+    {"image": "a.png", "question": 'Is there "free" air, or not?', "answer": "yes"},
+    {"image": "b/b.png", "question": "Größe?", "answer": "3.5 cm; roughly"},
+]
+
+
+def write_csv(path: Path, sign: str = ",") -> None:
+    names = list(RECORDS[0])
+    cells = [names, *([record[name] for name in names] for record in RECORDS)]
+    lines = [sign.join('"' + cell.replace('"', '""') + '"' for cell in row) for row in cells]
+    path.write_bytes("\r\n".join(lines).encode())
+
+
+def write_gz(path: Path) -> None:
+    write_csv(path)
+    path.write_bytes(gzip.compress(path.read_bytes()))
+
+
+def write_bom(path: Path) -> None:
+    write_csv(path, ";")
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes() + b"\r\n\r\n")
+
+
+WRITERS = {
+    "t.csv": write_csv,
+    "semicolons.csv": lambda path: write_csv(path, ";"),
+    "tabs.tsv": lambda path: write_csv(path, "\t"),
+    "bars.CSV": lambda path: write_csv(path, "|"),
+    "bom.csv": write_bom,
+    "packed.csv.gz": write_gz,
+    "t.jsonl": lambda path: path.write_text("\n".join(json.dumps(record) for record in RECORDS) + "\n\n"),
+    "t.json": lambda path: path.write_text(json.dumps(RECORDS)),
+    "t.parquet": lambda path: parquet.write_table(pa.Table.from_pylist(RECORDS), path),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_each_format_gives_the_same_records(name, tmp_path):
+    WRITERS[name](tmp_path / name)
+    assert read_records(tmp_path / name) == RECORDS
+    assert find_table(tmp_path) == tmp_path / name == find_table(tmp_path / name)
+
+
+def write_images(path: Path) -> None:
+    parquet.write_table(pa.table({"image": [{"bytes": b"x", "path": "a.png"}]}), path)
+
+
+HEAD = "image,question,answer\n"
+FAULTS = {
+    "empty.csv": ("", "has no row"),
+    "header.csv": (HEAD, "has no row"),
+    "narrow.csv": (f"{HEAD}a.png,q\n", "row 1: has 2 cells"),
+    "wide.csv": (f"{HEAD}a.png,q,yes,more\n", "row 1: has 4 cells"),
+    "twice.csv": ("image,image\na,b\n", "column 'image': the header has the column 2 times"),
+    "stray.csv": (
+        f'{HEAD}a.png,"q,yes\nb.png,q",no\nc.png,q,no\n',
+        "row 1, column 'question': the cell has a line break",
+    ),
+    "open.csv": (f'{HEAD}a.png,"q,yes\nb.png,q,no\n', "is no sound csv"),
+    "latin.csv": (f"{HEAD}a.png,Größe,yes\n".encode("latin-1"), "line 2 is no UTF-8 text"),
+    "wide16.csv": (HEAD.encode("utf-16"), "no UTF-8 text"),
+    "null.csv": (f"{HEAD}a\0.png,q,yes\n", "characters of value 0"),
+    "cut.jsonl": ('{"image": "a.png"}\n{"image": ', "row 2: is no JSON"),
+    "list.jsonl": ("[1]\n", "row 1: is a list"),
+    "twice.jsonl": ('{"a": 1, "a": 2}\n', "the name 'a' twice"),
+    "object.json": ("{}", "holds a dict"),
+    "number.json": ("[1]", "row 1: is a int"),
+    "broken.json": ("[", "cannot be read as JSON"),
+    "broken.parquet": ("PAR1", "cannot be read"),
+    "images.parquet": (write_images, "column 'image': the cells hold images"),
+    "sheet.xlsx": ("PK", "is a .xlsx file"),
+    "plain": ("", "has no suffix"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_named(name, tmp_path):
+    content, message = FAULTS[name]
+    path = tmp_path / name
+    if callable(content):
+        content(path)
+    else:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(InputError) as error:
+        read_records(path)
+    assert message in str(error.value)
+    assert str(path) in str(error.value)
+
+
+def test_a_folder_needs_exactly_one_table(tmp_path):
+    with pytest.raises(InputError, match="holds no table"):
+        find_table(tmp_path)
+    for name in ("a.csv", "b.json"):
+        (tmp_path / name).touch()
+    with pytest.raises(InputError, match=r"holds 2 tables \(a.csv, b.json\)"):
+        find_table(tmp_path)
+
+
+def test_line_breaks_are_read_where_the_user_says_so(tmp_path):
+    (tmp_path / "t.csv").write_text(f'{HEAD}a.png,"one\ntwo",yes\n')
+    assert read_records(tmp_path / "t.csv", multiline=True)[0]["question"] == "one\ntwo"
+
+
+CELL = st.text(st.sampled_from('ab ,;"'), max_size=6)
+PLACED = st.tuples(st.integers(0, 200), st.sampled_from(['"', '""', "\n", ",", "\r", ""]))
+
+
+@given(st.lists(st.tuples(CELL, CELL, CELL), min_size=1, max_size=6), st.lists(PLACED, max_size=3))
+@example([("a", "b", "a"), ("b", "b", "b")], [(2, '"'), (10, '"')])
+def test_no_row_of_a_damaged_csv_is_lost_in_silence(tmp_path_factory, rows, damage):
+    """A table is read with one record for each line that has a sign, or it is refused."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(rows)
+    text = HEAD + stream.getvalue()
+    for place, sign in damage:
+        text = text[: len(HEAD) + place] + sign + text[len(HEAD) + place :]
+    path = tmp_path_factory.mktemp("csv") / "t.csv"
+    path.write_bytes(text.encode())
+    n_lines = sum(bool(line) for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n")) - 1
+    with contextlib.suppress(InputError):
+        assert len(read_records(path)) == n_lines
