@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from contextlib import nullcontext
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from medfaith.loaders.errors import InputError, MedfaithError
-from tests.support.loaders.damage import DAMAGES, FINDERS, READINGS, Find, Read
+from tests.support.loaders.damage import DAMAGES, FINDERS, ODD, READINGS, Find, Read, count_records
 
 
 @pytest.mark.parametrize("reading", READINGS, ids=[f"{source}:{name}" for source, name, _ in READINGS])
@@ -33,6 +34,34 @@ def test_a_file_is_read_and_with_each_damage_read_or_refused(copied: dict[str, P
         file.unlink(missing_ok=True)
         file.write_bytes(data)
     assert wrong == {}
+
+
+TABLES = [
+    reading
+    for reading in READINGS
+    if reading[1].endswith((".csv", ".csv.gz", ".txt")) and reading[0] != "mimic_cxr_reports"
+]
+
+
+@pytest.mark.parametrize("reading", TABLES, ids=[f"{source}:{name}" for source, name, _ in TABLES])
+def test_no_row_of_an_odd_table_is_lost_in_silence(copied: dict[str, Path], reading: tuple[str, str, Read]):
+    """Each layout has all rows: a reader finds all of them, or refuses the table."""
+    source, name, reader = reading
+    root = copied[source]
+    file = min(root.glob(name))
+    data = file.read_bytes()
+    n_records = count_records(reader(root, file))
+    lost, n_read = {}, 0
+    for layout, change in ODD.items():
+        file.write_bytes(change(data))
+        with contextlib.suppress(MedfaithError):
+            n_found = count_records(reader(root, file))
+            n_read += n_found == n_records
+            if n_found < n_records:
+                lost[layout] = f"{n_found} of {n_records}"
+    file.write_bytes(data)
+    assert lost == {}
+    assert n_read >= 4
 
 
 @pytest.mark.parametrize("damage", ["a folder", "a pipe", "a link to nothing"])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import os
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import datasets
+import pyarrow as pa
 import pydicom
 
 from medfaith.loaders import (
@@ -220,3 +224,64 @@ DAMAGES = {
     "missing": Path.unlink, "a folder": make_folder, "a pipe": make_pipe, "a link to itself": make_circular_link,
     "a link to nothing": make_dangling_link,
 }  # fmt: skip
+
+
+# ---- odd layouts, in which no row is missing
+
+
+def quote_two_rows(rows: list[bytes]) -> list[bytes]:
+    """Put a stray quote at the start of the last cell of one row, and of the first cell of a later one."""
+    sign = next((sign for sign in (b",", b"\t", b"|", b" ") if sign in rows[0]), b",")
+    middle, last = len(rows) // 2, len(rows) - 2
+    if last <= middle:
+        return rows
+    head, _, tail = rows[middle].rpartition(sign)
+    return [*rows[:middle], head + sign + b'"' + tail, *rows[middle + 1 : last], b'"' + rows[last], *rows[last + 1 :]]
+
+
+def enclose_two_rows(rows: list[bytes]) -> list[bytes]:
+    """Put the end of one row and all of the next into one quoted cell."""
+    sign = next((sign for sign in (b",", b"\t", b"|", b" ") if sign in rows[0]), b",")
+    if len(rows) < 4:
+        return rows
+    head, _, tail = rows[1].rpartition(sign)
+    return [rows[0], head + sign + b'"' + tail, rows[2] + b'"', *rows[3:]]
+
+
+ODD: dict[str, Callable[[bytes], bytes]] = {
+    "a byte order mark": apply_unpacked(lambda data: b"\xef\xbb\xbf" + data),
+    "line ends of Windows": apply_unpacked(lambda data: data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")),
+    "line ends of old Macs": apply_unpacked(lambda data: data.replace(b"\r\n", b"\n").replace(b"\n", b"\r")),
+    "blank lines at the end": apply_unpacked(lambda data: data + b"\n\n\n"),
+    "blank lines at the start": apply_unpacked(lambda data: b"\n\n" + data),
+    "blank lines between": apply_unpacked(lambda data: data.replace(b"\n", b"\n\n")),
+    "no last line end": apply_unpacked(lambda data: data.rstrip(b"\r\n")),
+    "semicolons": apply_unpacked(lambda data: data.replace(b",", b";")),
+    "tabs": apply_unpacked(lambda data: data.replace(b",", b"\t")),
+    "two stray quotes": apply_to_lines(quote_two_rows),
+    "a quoted row": apply_to_lines(enclose_two_rows),
+    "capitals in the header": apply_to_lines(lambda rows: [rows[0].swapcase(), *rows[1:]]),
+    "its header again": apply_to_lines(lambda rows: [*rows[: len(rows) // 2], rows[0], *rows[len(rows) // 2 :]]),
+    "an index": apply_to_lines(
+        lambda rows: [b"," + rows[0], *(b"%d," % n + row for n, row in enumerate(rows[1:]) if row)]
+    ),
+    "a title": apply_to_lines(lambda rows: [b"exported", *rows]),
+    "spaces": apply_unpacked(lambda data: data.replace(b",", b" , ")),
+    "a sign more in each row": apply_to_lines(lambda rows: [row + b"," if row else row for row in rows]),
+    "packed": lambda data: gzip.compress(data, 1),
+    "unpacked": lambda data: gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data,
+    "UTF-16": apply_unpacked(lambda data: data.decode("latin-1").encode("utf-16")),
+}
+
+
+def count_records(value: Any) -> int:
+    """Count the records in whatever a reader returns: rows of tables, and leaves of collections."""
+    if isinstance(value, pa.Table | datasets.Dataset):
+        return value.num_rows
+    if isinstance(value, Mapping):
+        return sum(map(count_records, value.values()))
+    if isinstance(value, Iterator | Sequence | Set) and not isinstance(value, str | bytes):
+        return sum(map(count_records, value))
+    if dataclasses.is_dataclass(value):
+        return sum(count_records(getattr(value, field.name)) for field in dataclasses.fields(value))
+    return 1
