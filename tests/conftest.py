@@ -114,8 +114,8 @@ def phantom_heal_build(phantom_heal_roots: dict[str, Path], once: Once) -> Path:
 
 @pytest.fixture(scope="session")
 def phantom_surgx_roots(once: Once) -> dict[str, Path]:
-    """Synthetic Cholec80, Cholec80-Boxes, CholecT45 and CholecT50 in their official layouts."""
-    return phantoms(once, "phantom-surgx", ("cholec80", "cholec80_boxes", "cholect45", "cholect50"))
+    """Synthetic Cholec80, Cholec80-Boxes, CholecT45, CholecT50 and CholecSeg8k in their official layouts."""
+    return phantoms(once, "phantom-surgx", ("cholec80", "cholec80_boxes", "cholect45", "cholect50", "cholecseg8k"))
 
 
 @pytest.fixture(scope="session")

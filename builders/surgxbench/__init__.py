@@ -1,6 +1,6 @@
 """SurgXBench (Cheng et al., "SurgXBench: Explainable Vision-Language Model Benchmark for Surgery").
 
-One config has frames with the boxes of their instruments. The others have frames with action triplets, boxes and a
+Two configs have frames with the boxes of their instruments. The others have frames with action triplets, boxes and a
 motion mask, which marks the region of the interaction.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 import datasets
 import pyarrow as pa
 
-from ...loaders import cholec80, cholec80_boxes, cholect45, cholect50
+from ...loaders import cholec80, cholec80_boxes, cholecseg8k, cholect45, cholect50
 from ...loaders.errors import InputError
 from ..benchmark import Benchmark, Repository, Request
 from ..label_keys import build_label_table
@@ -28,13 +28,20 @@ from .checks import find_instrument_violations, find_triplet_violations
 from .frames import MISSING, SOURCE, SUCCESSORS, VIDEOS, build_instrument_rows
 from .motion_rows import MotionOptions, add_motion, check_motion
 from .seconds import infer_numbering
+from .segmented import SOURCE as SEGMENTED_SOURCE
+from .segmented import build_segmented_rows, select_frames
 from .triplets import TripletDataset, build_triplet_rows
+from .vocabulary import vocabulary
 
 SPLIT = "test"
+SEGMENTED = "instruments_seg8k"  # the config that needs no Cholec80-Boxes
 # Config -> the source whose repository holds it.
-CONFIGS = {"instruments": SOURCE, "triplets": "cholect45", "triplets_t50": "cholect50"}
+CONFIGS = {"instruments": SOURCE, "triplets": "cholect45", "triplets_t50": "cholect50", SEGMENTED: SEGMENTED_SOURCE}
 READERS: dict[str, ModuleType] = {"triplets": cholect45, "triplets_t50": cholect50}
-NEEDS = {config: tuple(dict.fromkeys((source, SOURCE))) for config, source in CONFIGS.items()}
+NEEDS = {
+    config: (source,) if config == SEGMENTED else tuple(dict.fromkeys((source, SOURCE)))
+    for config, source in CONFIGS.items()
+}
 FAMILIES = {
     SOURCE: Family(INSTRUMENTS, ("video", "instruments"), find_instrument_violations),
     "triplets": Family(TRIPLETS, ("video", "instruments"), find_triplet_violations),
@@ -90,7 +97,7 @@ def select_family(config: str) -> Family:
     Returns:
         The family.
     """
-    return FAMILIES[SOURCE] if config == "instruments" else FAMILIES["triplets"]
+    return FAMILIES["triplets"] if config in READERS else FAMILIES[SOURCE]
 
 
 def make(request: Request) -> Iterator[Repository]:
@@ -109,14 +116,23 @@ def make(request: Request) -> Iterator[Repository]:
     options: Options = request.options
     if options.motion is not None:
         check_motion(options.motion)
+    repositories = _make_boxed(request, options, [config for config in request.configs if config != SEGMENTED])
+    if SEGMENTED in request.configs:
+        repositories.append(_make_segmented(request, options))
+    yield from repositories
+
+
+def _make_boxed(request: Request, options: Options, configs: Sequence[str]) -> list[Repository]:
+    """Make the repositories of the configs with boxes of Cholec80-Boxes."""
     further_sources = (VIDEOS,) if options.successor == "frame" else ()
     roots_by_config = {
-        c: {source_id: request.find_root(source_id) for source_id in (*NEEDS[c], *further_sources)}
-        for c in request.configs
+        c: {source_id: request.find_root(source_id) for source_id in (*NEEDS[c], *further_sources)} for c in configs
     }
-    boxed_frames = cholec80_boxes.read_frames(roots_by_config[request.configs[0]][SOURCE])
+    if not configs:
+        return []
+    boxed_frames = cholec80_boxes.read_frames(roots_by_config[configs[0]][SOURCE])
     frame_numbering = infer_numbering(boxed_frames, step=options.boxes_step, first=options.boxes_first)
-    config_rows = []
+    repositories = []
     for config, roots in roots_by_config.items():
         build_rows = (
             partial(build_instrument_rows, boxed_frames)
@@ -132,17 +148,37 @@ def make(request: Request) -> Iterator[Repository]:
                 rows, roots, options.motion, successor=options.successor, workers=request.workers
             )
             counted += motion_counts
-        config_rows.append((config, roots, rows, counted))
-    for config, roots, rows, counted in config_rows:
+        files = _list_files(config, roots, sorted({row["video"] for row in rows}))
         motion = options.motion.describe() if options.motion and config in READERS else None
-        yield Repository(
-            CONFIGS[config],
-            [Split(config, SPLIT, partial(_build_table, rows, select_family(config).features))],
-            _list_files(config, roots, sorted({row["video"] for row in rows})),
-            arguments={"motion": motion},
-            key_labels={"": partial(build_label_table, boxed_frames)},
-            skipped=partial(Counter, counted),
-        )
+        repositories.append(_make_repository(config, rows, counted, files, boxed_frames, motion))
+    return repositories
+
+
+def _make_segmented(request: Request, options: Options) -> Repository:
+    """Make the repository of CholecSeg8k."""
+    roots = {SEGMENTED_SOURCE: request.find_root(SEGMENTED_SOURCE)}
+    frames = cholecseg8k.list_frames(roots[SEGMENTED_SOURCE])
+    rows, counted = build_segmented_rows(frames, roots, kind=options.successor, workers=request.workers)
+    files = {SEGMENTED_SOURCE: [frame.mask for frame in select_frames(frames)]}
+    return _make_repository(SEGMENTED, rows, counted, files)
+
+
+def _make_repository(
+    config: str,
+    rows: list[dict[str, Any]],
+    counted: Counter[str],
+    files: Mapping[str, Sequence[Path]],
+    boxed_frames: Sequence[cholec80_boxes.BoxedFrame] = (),
+    motion: Any = None,
+) -> Repository:
+    return Repository(
+        CONFIGS[config],
+        [Split(config, SPLIT, partial(_build_table, rows, select_family(config).features))],
+        files,
+        arguments={"motion": motion},
+        key_labels={"": partial(build_label_table, boxed_frames)} if boxed_frames else {},
+        skipped=partial(Counter, counted),
+    )
 
 
 def _make_triplet_builder(config: str, boxed_frames: Sequence[cholec80_boxes.BoxedFrame]) -> Callable[..., Any]:
@@ -176,11 +212,12 @@ def _list_label_files(config: str, root: Path, video: int) -> list[Path]:
 
 BENCHMARK = Benchmark(
     name="surgxbench",
-    title="questions about instruments, triplets and motion in surgery (Cholec80-Boxes, CholecT45, CholecT50)",
+    title="questions about instruments, triplets and motion in surgery (Cholec80-Boxes, CholecT45/50, CholecSeg8k)",
     needs=NEEDS,
     family=select_family,
     make=make,
     options=Options,
     draws="accepted for consistency and recorded; this benchmark has no random choices",
+    vocabulary=vocabulary,
 )
 build, verify = BENCHMARK.build, BENCHMARK.verify

@@ -288,16 +288,18 @@ class Clip:
         self._check(t)
         return (t + FPS // 2) // FPS in self.black
 
-    def tool_mask(self, t: int) -> np.ndarray:
-        """Compute the pixels of all tools.
+    def tool_mask(self, t: int, instrument: str | None = None) -> np.ndarray:
+        """Compute the visible pixels of all tools, or of those of one instrument.
 
         Args:
             t: The frame.
+            instrument: Its name; None for all.
 
         Returns:
             Bool of shape (h, w).
         """
-        return self._owner(t) >= 0
+        numbers = [n for n, tool in enumerate(self.tools) if instrument in (None, tool.instrument)]
+        return np.isin(self._owner(t), numbers)
 
     def camera(self, t: int, t2: int | None = None) -> dict[str, float]:
         """Compute the camera's motion, f_cam, between two frames.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from medfaith.loaders import cholec80_boxes
@@ -36,21 +37,59 @@ def _format_sentence(instrument: str, verb: str, target: str) -> str:
     return f"The {instrument} is used to {verb} the {target.replace('_', ' ')}."
 
 
+def format_choice(instruments: Sequence[str]) -> str:
+    """Format the instruments that a question offers.
+
+    Args:
+        instruments: Their names.
+
+    Returns:
+        The list in the question.
+    """
+    return ", ".join(_get_noun(name).capitalize() for name in instruments)
+
+
+def format_question(instruments: Sequence[str]) -> str:
+    """Format the question for instruments, which the paper prints.
+
+    >>> format_question(["grasper", "specimen_bag"])
+    'What surgical tools do you see? Choose from: Grasper, Bag'
+
+    Args:
+        instruments: The names of the instruments that it offers.
+
+    Returns:
+        The question.
+    """
+    return f"What surgical tools do you see? Choose from: {format_choice(instruments)}"
+
+
+def format_class_prompt(instrument: str) -> str:
+    """Format the sentence for an instrument (Figure 1).
+
+    Args:
+        instrument: Its name.
+
+    Returns:
+        The sentence.
+    """
+    return f"The {_get_noun(instrument)} is in the image."
+
+
 LISTS = {  # lists in the questions, the same in every wording
-    "instruments": ", ".join(_get_noun(name).capitalize() for name in cholec80_boxes.INSTRUMENTS),
+    "instruments": format_choice(cholec80_boxes.INSTRUMENTS),
     "abilities": _format_abilities(),
     "targets": ", ".join(name for name in TARGETS if name != "null_target"),
 }
 QUESTIONS = {
-    # The paper prints this question.
-    "instruments": f"What surgical tools do you see? Choose from: {LISTS['instruments']}",
+    "instruments": format_question(cholec80_boxes.INSTRUMENTS),
     # The paper describes this question and prints only its last sentence. The lists come from CholecT45.
     "triplets": "Look at the surgical image carefully and name every action that you can see. "
     f"{LISTS['abilities']} Possible targets: {LISTS['targets']}. "
     'Answer with one action a line, in three words: "instrument verb target".',
 }
 CLASS_PROMPTS = {
-    "instruments": [f"The {_get_noun(name)} is in the image." for name in cholec80_boxes.INSTRUMENTS],  # Figure 1
+    "instruments": [*map(format_class_prompt, cholec80_boxes.INSTRUMENTS)],
     "triplets": [_format_sentence(*triplet) for triplet in TRIPLETS],
 }
 

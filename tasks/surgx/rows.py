@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import datasets
 
@@ -14,7 +14,14 @@ from medfaith.tasks import rows, stated_boxes, wordings
 from medfaith.tasks.controls import TARGET, Facts, needs_region
 from medfaith.tasks.controls.rows import MASK, merge_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
-from medfaith.tasks.surgx.prompts import CLASS_PROMPTS, LISTS, QUESTIONS
+from medfaith.tasks.surgx.prompts import (
+    CLASS_PROMPTS,
+    LISTS,
+    QUESTIONS,
+    format_choice,
+    format_class_prompt,
+    format_question,
+)
 from medfaith.tasks.unlogged_fields import Unlogged, UnloggedMask
 
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
@@ -42,6 +49,41 @@ NONE = {"instruments": "No surgical tool is visible.", "triplets": "No action is
 TOP_K = {"instruments": 0, "triplets": 5}  # appendix C.1
 
 
+class FrameQuestion(NamedTuple):
+    """The question to each frame.
+
+    Attributes:
+        ask: "instruments" or "triplets".
+        text: The question in words.
+        classes: The classes that it offers.
+        prompts: A sentence for each class.
+        lists: The lists in its paraphrases.
+    """
+
+    ask: str
+    text: str
+    classes: Sequence[str]
+    prompts: Sequence[str]
+    lists: Mapping[str, str]
+
+    @classmethod
+    def build(cls, ask: str, instruments: Sequence[str] | None = None) -> FrameQuestion:
+        """Build the question for all classes, or for some instruments.
+
+        Args:
+            ask: "instruments" or "triplets".
+            instruments: The instruments that a question for instruments offers; None for all.
+
+        Returns:
+            The question.
+        """
+        if instruments is None:
+            return cls(ask, QUESTIONS[ask], CLASSES[ask], CLASS_PROMPTS[ask], LISTS)
+        prompts = [*map(format_class_prompt, instruments)]
+        lists = LISTS | {"instruments": format_choice(instruments)}
+        return cls(ask, format_question(instruments), tuple(instruments), prompts, lists)
+
+
 def load(
     repository: str,
     config: str,
@@ -49,6 +91,7 @@ def load(
     heatmaps: str | None = None,
     occlude: bool = False,
     box_format: str = stated_boxes.DEFAULT_FORMAT,
+    instruments: Sequence[str] | None = None,
     **options: Any,
 ) -> dict[str, datasets.Dataset]:
     """Load rows of one config with `rows.load`.
@@ -60,51 +103,55 @@ def load(
         heatmaps: The folder in which the model keeps its heatmaps (its `store=`). Without it, heatmaps are not scored.
         occlude: Request the scores of the frame without the model's own region, from a model that supports it (4.3.2).
         box_format: The form of the boxes of "stated_boxes" (`tasks.stated_boxes`).
+        instruments: The instruments that the question for instruments offers; None for all.
         options: Further arguments of `rows.load`.
 
     Returns:
         "test" -> rows.
     """
-    locates = ask == stated_boxes.ASK
+    question = None if ask == stated_boxes.ASK else FrameQuestion.build(ask, instruments)
 
     def build_documents(frames: datasets.Dataset) -> datasets.Dataset:
         features = DOCUMENT | {"images": datasets.List(frames.features["image"]), "boxes": frames.features["boxes"]}
         if ask == "triplets":
             features["motion"] = frames.features["motion"]
         frame_rows = cast(Iterable[dict[str, Any]], frames)
-        if locates:
+        if question is None:
             features |= LOCATION
             docs = [doc for row in frame_rows for doc in _build_location_docs(row, box_format, options)]
         else:
-            docs = [_build_document(row, ask, occlude) for row in frame_rows]
+            docs = [_build_document(row, question, occlude) for row in frame_rows]
         if needs_region(options.get("control")):
             features[TARGET] = MASK
             docs = [doc | {TARGET: merge_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
         return datasets.Dataset.from_list(docs, features=datasets.Features(features))
 
-    if locates:
+    if question is None:
         adapter = rows.Adapter(extend=build_documents, attach=stated_boxes.attach_options, facts=facts)
         return rows.load(repository, adapter, config=config, **options | {"prompt": box_format})
     shared = {
-        "classes": Unlogged(CLASSES[ask]),
-        "prompts": Unlogged(CLASS_PROMPTS[ask]),
+        "classes": Unlogged(question.classes),
+        "prompts": Unlogged(question.prompts),
         "heatmaps": HeatmapReader(heatmaps),
     }
 
-    attach = partial(_attach_columns, ask, shared)
-    adapter = rows.Adapter(extend=build_documents, attach=attach, facts=facts, reword=reword)
+    attach = partial(_attach_columns, question, shared)
+    adapter = rows.Adapter(
+        extend=build_documents, attach=attach, facts=facts, reword=partial(reword, lists=question.lists)
+    )
     return rows.load(repository, adapter, config=config, **options)
 
 
-def _attach_columns(ask: str, shared: Mapping[str, Any], batch: dict[str, list]) -> dict[str, list]:
+def _attach_columns(question: FrameQuestion, shared: Mapping[str, Any], batch: dict[str, list]) -> dict[str, list]:
     """Add the columns that all rows share, masks and options; no closure, see `row_images.ImageOpening`."""
     columns = {name: [value] * len(batch["id"]) for name, value in shared.items()}
     if "motion" in batch:
         columns["motion"] = [UnloggedMask(mask) if mask is not None else None for mask in batch["motion"]]
-    return batch | columns | {"options": [Unlogged(_list_options(ask, gold)) for gold in batch["gold"]]}
+    return batch | columns | {"options": [Unlogged(_list_options(question, gold)) for gold in batch["gold"]]}
 
 
-def _build_document(row: Mapping[str, Any], ask: str, occlude: bool) -> dict[str, Any]:
+def _build_document(row: Mapping[str, Any], question: FrameQuestion, occlude: bool) -> dict[str, Any]:
+    ask = question.ask
     gold = (
         row["instruments"]
         if ask == "instruments"
@@ -115,11 +162,11 @@ def _build_document(row: Mapping[str, Any], ask: str, occlude: bool) -> dict[str
         "images": [row["image"]],
         "image_id": row["id"],
         "ask": ask,
-        "question": QUESTIONS[ask],
+        "question": question.text,
         "gold": gold,
         "top_k": TOP_K[ask],
         "occlude": occlude,
-        "answer": _list_options(ask, gold).index(_format_answer(ask, gold)),
+        "answer": _list_options(question, gold).index(_format_answer(ask, gold)),
         "negated": 0,
         "reply_in_words": True,
         "topic": ask,
@@ -164,17 +211,18 @@ def facts(doc: Mapping[str, Any]) -> Facts:
     return Facts(str(doc["video"]), doc["ask"], "\n".join(sorted(doc["gold"])), present=bool(doc["gold"]))
 
 
-def reword(doc: Mapping[str, Any], number: int) -> dict[str, Any]:
+def reword(doc: Mapping[str, Any], number: int, lists: Mapping[str, str] = LISTS) -> dict[str, Any]:
     """Return the question in a wording, with the lists of the original question.
 
     Args:
         doc: The document.
         number: The number of the wording.
+        lists: The lists.
 
     Returns:
         The changed column: {"question": text}.
     """
-    return {"question": wordings.question("surgxbench", doc["ask"], number, **LISTS)}
+    return {"question": wordings.question("surgxbench", doc["ask"], number, **lists)}
 
 
 def _format_answer(ask: str, gold: Sequence[str]) -> str:
@@ -182,6 +230,6 @@ def _format_answer(ask: str, gold: Sequence[str]) -> str:
     return "\n".join(gold) if gold else NONE[ask]
 
 
-def _list_options(ask: str, gold: Sequence[str]) -> list[str]:
+def _list_options(question: FrameQuestion, gold: Sequence[str]) -> list[str]:
     """List the options: the denial, each class, and the gold classes together if there are several."""
-    return [*dict.fromkeys((NONE[ask], *CLASSES[ask], _format_answer(ask, gold)))]
+    return [*dict.fromkeys((NONE[question.ask], *question.classes, _format_answer(question.ask, gold)))]

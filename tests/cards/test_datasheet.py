@@ -23,7 +23,7 @@ from medfaith.cards.publish import spaces
 from medfaith.loaders import sources
 
 BODIES = sorted(path.stem for path in cards.FOLDER.glob("*.md"))
-ROWS = ("cxr-contrabench-chexstruct", "cxr-contrabench-openi")
+ROWS = ("cxr-contrabench-chexstruct", "cxr-contrabench-openi", "surgxbench-cholecseg8k")
 PHYSIONET = "physionet-credentialed"
 TASKS = Path(cards.FOLDER).parent / "tasks"
 

@@ -131,7 +131,7 @@ def test_the_same_seed_gives_the_same_bytes_in_any_process(written, tmp_path):
     assert [name for name in files if files[name] != subprocess_files.get(name)] == []
     assert files.keys() == subprocess_files.keys()
     videos = read_all(tmp_path / "videos")
-    assert len({name.split("/")[0] for name in videos}) == 4
+    assert len({name.split("/")[0] for name in videos}) == 5
     for name, data in videos.items():  # a table begins with the rows of the first video
         assert (written[name.split("/")[0]].parent / name).read_bytes().startswith(data), name
     other_seed_files = write_few(

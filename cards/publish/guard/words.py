@@ -32,7 +32,7 @@ def find_leaks(publication: Publication) -> Iterator[InputError]:
     vocabulary = BENCHMARKS[publication.record["benchmark"]].vocabulary
     if vocabulary is None:
         problem = f"rows of {publication.record['benchmark']} have no vocabulary"
-        raise InputError(publication.name, problem, action="publish rows of cxr-contrabench only")
+        raise InputError(publication.name, problem, action="publish only rows of a benchmark that has one")
     vocabulary_by_column = vocabulary()
     for config, split, rows in publication.tables():
         where = f"{publication.name}/{config}/{split}"

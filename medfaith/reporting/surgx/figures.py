@@ -29,7 +29,7 @@ from ..pictures import (
 )
 from .occlusions import draw_occlusion_figure
 from .overlays import Sheet, contact_sheet
-from .runs import SOURCES, SurgXRun, sort_surgx_runs
+from .runs import PAPER_SOURCE, SOURCES, SurgXRun, sort_surgx_runs
 from .tables import ALL, LEVEL_NAMES
 
 if TYPE_CHECKING:
@@ -67,8 +67,10 @@ def draw_surgx_figures(runs: Sequence[SurgXRun], sheet: Sheet | None = None) -> 
     styles = make_styles([*dict.fromkeys(run.name for run in runs)])
     pictures: dict[str, Figure] = {}
     notes = []
-    if instruments:
-        pictures["figure_surgx_03"] = figure_3(instruments, styles)
+    for suffix, is_papers in (("", True), ("_seg8k", False)):
+        source_runs = [run for run in instruments if (run.setting.source == PAPER_SOURCE) == is_papers]
+        if source_runs:
+            pictures[f"figure_surgx_03{suffix}"] = figure_3(source_runs, styles)
     if triplets:
         pictures["figure_surgx_04"] = figure_4(triplets, styles)
     if sheet is not None:

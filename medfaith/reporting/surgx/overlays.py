@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from PIL import Image
 
-CONFIGS = {"cholec80_boxes": "instruments", "cholect45": "triplets", "cholect50": "triplets_t50"}  # source -> config
+CONFIGS = {  # source -> config
+    "cholec80_boxes": "instruments", "cholect45": "triplets", "cholect50": "triplets_t50",
+    "cholecseg8k": "instruments_seg8k",
+}  # fmt: skip
 LARGEST = 12  # maximum number of overlays
 BOX, MOTION = "#00e000", "#ffffff"
 DPI = 100

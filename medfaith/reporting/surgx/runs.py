@@ -22,8 +22,15 @@ from medfaith.tasks.surgx.adapter import TIED
 
 from ..stated_boxes import find_outcome, read_record
 
-SOURCES = {"cholec80_boxes": "Cholec80-Boxes", "cholect45": "CholecT45", "cholect50": "CholecT50"}  # source -> name
-_ASKED_OF = {"instruments": ("cholec80_boxes",), ASK: ("cholec80_boxes",), "triplets": ("cholect45", "cholect50")}
+SOURCES = {  # source -> name
+    "cholec80_boxes": "Cholec80-Boxes",
+    "cholect45": "CholecT45",
+    "cholect50": "CholecT50",
+    "cholecseg8k": "CholecSeg8k",
+}
+PAPER_SOURCE = "cholec80_boxes"  # of the paper's question for instruments
+_OF_BOXES, _OF_TRIPLETS = (PAPER_SOURCE, "cholecseg8k"), ("cholect45", "cholect50")
+_ASKED_OF = {"instruments": _OF_BOXES, ASK: _OF_BOXES, "triplets": _OF_TRIPLETS}
 FIRST_METRIC = {"instruments": "f1", "triplets": "coverage", "occlusion": "lost"}  # metric that holds the row
 _RECORD_COLUMNS = {"instruments": "looks", "triplets": "seen"}  # column with the records of the heatmaps
 # Arguments of this package's models that change predictions or heatmaps.
@@ -171,7 +178,10 @@ def read_surgx_runs(file: SampleFile, progress: Callable[[int], Any] = lambda n_
     return read_lines(file, _SurgXLines, progress)
 
 
-_SOURCE_BY_CONFIG = {"instruments": "cholec80_boxes", "triplets": "cholect45", "triplets_t50": "cholect50"}
+_SOURCE_BY_CONFIG = {
+    "instruments": "cholec80_boxes", "triplets": "cholect45", "triplets_t50": "cholect50",
+    "instruments_seg8k": "cholecseg8k",
+}  # fmt: skip
 
 
 class _SurgXLines(Rows):

@@ -32,7 +32,7 @@ from ..tables import (
     percent,
 )
 from ..unread import compute_outcome_shares
-from .runs import SOURCES, SurgXRun, sort_surgx_runs
+from .runs import PAPER_SOURCE, SOURCES, SurgXRun, sort_surgx_runs
 
 ALL = "all"
 LEVEL_NAMES = {"ivt": "IVT", "iv": "IV", "it": "IT", "i": "I", "missed": "missed"}
@@ -127,9 +127,13 @@ def _count_tied(run: SurgXRun) -> int:
 
 
 def _build_instrument_tables(runs: Sequence[SurgXRun]) -> list[Table]:
-    """Build Figures 3 and 7, with a row for each model and instrument, and for all instruments."""
+    """Build Figures 3 and 7, with a row for each model and instrument, and for all instruments.
+
+    A column names the data if some of them are not the paper's.
+    """
     columns = {"figure_03": _build_figure_3_columns(), "figure_07": _build_figure_7_columns()}
     rows: dict[str, list[list[Any]]] = {name: [] for name in columns}
+    names_data = any(run.setting.source != PAPER_SOURCE for run in runs)
     for run in runs:
         predicted, gold = [row.predicted for row in run.rows], [row.gold for row in run.rows]
         instrument_metrics = instrument_scores(predicted, gold, groups=run.videos, seed=SEED)
@@ -144,8 +148,8 @@ def _build_instrument_tables(runs: Sequence[SurgXRun]) -> list[Table]:
             scores = scores | _compute_visible(run, None if name == ALL else name) | compute_outcome_shares(run)
             for figure, figure_columns in columns.items():
                 values = [scores[key] for column in figure_columns for key in column.names]
-                rows[figure].append([run.name, name, *values])
-    first_columns = [MODEL, Column("Instrument", ("instrument",))]
+                rows[figure].append([run.name, *[SOURCES[run.setting.source]] * names_data, name, *values])
+    first_columns = [MODEL, *[_DATA] * names_data, Column("Instrument", ("instrument",))]
     return [
         Table(
             "surgx_figure_03_instruments", "SurgX Figure 3: instruments, and where the model looks",
