@@ -19,6 +19,7 @@ import numpy as np
 from PIL import Image
 from scipy import ndimage
 
+from . import limits
 from .errors import InputError
 
 CLASSES: Mapping[int, str] = {  # grey level of a watershed mask -> class
@@ -152,6 +153,7 @@ def read_mask(path: Path, size: tuple[int, int]) -> np.ndarray:
     """
     expected = "a watershed mask: a PNG with one grey level for each class"
     try:
+        limits.require_file(path)
         with Image.open(path, formats=("PNG",)) as image:
             if image.size != size:
                 found, needed = (f"{width} x {height} pixels" for width, height in (image.size, size))

@@ -24,6 +24,7 @@ from medfaith.loaders import (
     chexstruct,
     cholec80,
     cholec80_boxes,
+    cholecseg8k,
     cholect45,
     cholect50,
     detections,
@@ -36,7 +37,8 @@ from medfaith.loaders import (
 
 # Maximum number of copied files for each kind of file that is numerous in a source.
 MANY = [
-    (1, lambda path: path.suffix in {".jpg", ".png", ".dicom", ".dcm"}),
+    (1, lambda path: path.suffix in {".jpg", ".png", ".dicom", ".dcm"} and "_watershed_" not in path.name),
+    (1, lambda path: path.name.endswith("_watershed_mask.png")),
     (3, lambda path: path.suffix == ".xml" or re.match(r"s\d+\.txt|[0-9a-f]+-[0-9a-f-]+\.txt", path.name)),
 ]
 Read = Callable[[Path, Path], object]  # the source's folder and the damaged file
@@ -70,6 +72,10 @@ def parse_video_number(file: Path) -> int:
 
 def read_cholect45_video(root: Path, file: Path) -> object:
     return cholect45.read_video(root, parse_video_number(file))
+
+
+def read_class_mask(root: Path, file: Path) -> object:
+    return cholecseg8k.find_boxes(cholecseg8k.read_mask(file, (107, 60)))
 
 
 GOLD = "gold_dataset/"
@@ -109,6 +115,7 @@ READINGS: list[tuple[str, str, Read]] = [
     ),
     ("cholect45", "dict/maps.txt", lambda root, file: cholect45.check_maps(root)),
     ("cholect50", "labels/*.json", lambda root, file: cholect50.read_video(root, parse_video_number(file))),
+    ("cholecseg8k", "video01/*/*_watershed_mask.png", read_class_mask),
 ]
 
 Find = Callable[[Path], object]
