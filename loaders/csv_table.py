@@ -8,13 +8,15 @@ file if the table has fewer.
 
 from __future__ import annotations
 
+import gzip
 import io
 import re
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from csv import Error as CsvError
 from csv import reader as csv_reader
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,16 +32,21 @@ SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 HEAD_SIZE = 1 << 16  # bytes
 LAST_ROW = "\x02last row\x03"
 ANY_LINE = r"[^\r\n]+"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 DOWNLOAD_AGAIN = "download it again and compare its size or checksum with the source's"
 
 
-def head(path: Path, *, delimiter: str = ",", action: str = "") -> pa.Table:
+Repair = Callable[[bytes], bytes]
+
+
+def head(path: Path, *, delimiter: str = ",", action: str = "", repair: Repair | None = None) -> pa.Table:
     """Read the first rows of a csv or csv.gz file, with types as guessed by Arrow; rows of another width are skipped.
 
     Args:
         path: The file.
         delimiter: The separator of the cells.
         action: What the error message tells the user to do.
+        repair: As for `read`.
 
     Returns:
         The rows in the first 64 KiB of the file.
@@ -52,6 +59,7 @@ def head(path: Path, *, delimiter: str = ",", action: str = "") -> pa.Table:
         limits.require_file(path)
         with pa.input_stream(path, compression="detect") as stream:
             start = stream.read(HEAD_SIZE)
+        start = repair(start) if repair else start
         first_line = start.split(b"\n", 1)[0]
         if not _is_utf8(first_line) or b"\0" in first_line:  # for example UTF-16, which spreadsheets write
             raise InputError(path, "line 1 is no UTF-8 text", expected="UTF-8 text", action=action)
@@ -64,13 +72,14 @@ def head(path: Path, *, delimiter: str = ",", action: str = "") -> pa.Table:
         raise InputError(path, problem, expected="a csv with a header", action=action) from None
 
 
-def header(path: Path, *, delimiter: str = ",", action: str = "") -> list[str]:
+def header(path: Path, *, delimiter: str = ",", action: str = "", repair: Repair | None = None) -> list[str]:
     """Read the column names of a csv or csv.gz file.
 
     Args:
         path: The file.
         delimiter: The separator of the cells.
         action: What the error message tells the user to do.
+        repair: As for `read`.
 
     Returns:
         The names, in the file's order.
@@ -78,7 +87,7 @@ def header(path: Path, *, delimiter: str = ",", action: str = "") -> list[str]:
     Raises:
         InputError: The file has no readable header.
     """
-    return head(path, delimiter=delimiter, action=action).column_names
+    return head(path, delimiter=delimiter, action=action, repair=repair).column_names
 
 
 def read(
@@ -89,6 +98,7 @@ def read(
     delimiter: str = ",",
     has_header: bool = True,
     first_line: str = ANY_LINE,
+    repair: Repair | None = None,
 ) -> pa.Table:
     """Read columns of a csv or csv.gz file.
 
@@ -102,6 +112,7 @@ def read(
         has_header: False if the file has no header; its columns are then `types`, in their order.
         first_line: Regular expression that matches the first line of each row, and no other line of a row. By default,
             each row is one line. With an expression, a quoted cell may continue over lines that do not match.
+        repair: Changes the text of a format that is no valid csv, before it is parsed. The number of lines must stay.
 
     Returns:
         The columns, in the order of `types`.
@@ -110,9 +121,9 @@ def read(
         InputError: The csv is incomplete or empty, a row has another width, a cell holds the first line of another row,
             a column is missing or repeated, or a cell is not a number.
     """
-    names = header(path, delimiter=delimiter, action=action) if has_header else list(types)
+    names = header(path, delimiter=delimiter, action=action, repair=repair) if has_header else list(types)
     _check_header(names, types, path, action, delimiter)
-    table = _read_cells(path, names, types, action, delimiter, first_line, has_header=has_header)
+    table = _read_cells(path, names, types, action, delimiter, first_line, repair, has_header=has_header)
     if table[0][-1].as_py() != LAST_ROW:
         problem = 'a quote (") opens a cell and never closes it'
         raise InputError(path, problem, expected="a complete file", action=_build_action(action))
@@ -122,6 +133,69 @@ def read(
     cells = dict(zip(table.column_names, table.columns, strict=True))
     del table  # frees the text of each column as soon as it is converted
     return pa.table({name: _convert_column(cells.pop(name), kind, path, name, action) for name, kind in types.items()})
+
+
+def iterate_rows(path: Path, columns: Iterable[str], *, action: str) -> Iterator[tuple[int, list[str]]]:
+    """Iterate over columns of a csv or csv.gz file that is too large for the memory. Each row is one line.
+
+    Blanks around a cell are removed.
+
+    Args:
+        path: The file.
+        columns: The columns to read. Other columns are skipped.
+        action: What the error message tells the user to do.
+
+    Yields:
+        The 1-based row, and its cells in the order of `columns`.
+
+    Raises:
+        InputError: A column is missing or repeated, a row has another width, a quoted cell holds a line break, or the
+            file cannot be read to its end.
+    """
+    columns = list(columns)
+    expected = f"a complete csv or csv.gz with the columns {','.join(columns)}"
+    try:
+        limits.require_file(path)
+        with _open_binary(path) as stream:
+            records = csv_reader(_iterate_lines(stream, path, action), strict=True)
+            names = [name.strip() for name in next(records, [])]
+            _check_header(names, dict.fromkeys(columns, pa.string()), path, action, ",")
+            places = [names.index(column) for column in columns]
+            row = 0
+            for row, cells in enumerate(records, 1):
+                if records.line_num != row + 1:
+                    problem = 'a cell that begins with a quote (") holds a line break, or the beginning of another row'
+                    raise InputError(path, problem, row=row, expected="one row a line", action=action)
+                if len(cells) != len(names):
+                    problem, width = f"the row has {len(cells)} cells", f"{len(names)} cells"
+                    raise InputError(path, problem, row=row, expected=width, action=_build_action(action))
+                yield row, [cells[place].strip() for place in places]
+    except (CsvError, OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        problem = f"cannot be read to its end as csv ({error})"
+        raise InputError(path, problem, expected=expected, action=_build_action(action)) from None
+    if not row:
+        raise InputError(path, "the file has a header and no rows", action=action)
+
+
+def _open_binary(path: Path) -> IO[bytes]:
+    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+
+
+def _iterate_lines(stream: IO[bytes], path: Path, action: str) -> Iterator[str]:
+    """Yield the lines of a text without its byte order mark. Blank lines at the end are no rows."""
+    n_bytes, n_blank = 0, 0
+    while line := stream.readline(limits.LINE_BYTES + 1):
+        line = line if n_bytes else line.removeprefix(BYTE_ORDER_MARK)
+        n_bytes += len(line)
+        if len(line) > limits.LINE_BYTES or n_bytes > limits.TABLE_BYTES:
+            problem = f"a line of more than {limits.LINE_BYTES:,} bytes, or more than {limits.TABLE_BYTES:,} in all"
+            raise InputError(path, problem, action=_build_action(action))
+        if not line.strip():
+            n_blank += 1
+            continue
+        yield from ["\n"] * n_blank
+        n_blank = 0
+        yield line.decode()
 
 
 def require(
@@ -206,13 +280,14 @@ def _check_header(names: list[str], types: Mapping[str, pa.DataType], path: Path
             raise InputError(path, problem, column=name, expected=expected, action=action)
 
 
-def _read_cells(
+def _read_cells(  # noqa: PLR0913 (those of `read`)
     path: Path,
     names: list[str],
     types: Mapping[str, pa.DataType],
     action: str,
     delimiter: str,
     first_line: str,
+    repair: Repair | None,
     *,
     has_header: bool,
 ) -> pa.Table:
@@ -225,6 +300,7 @@ def _read_cells(
             raise InputError(
                 path, f"more than {limits.TABLE_BYTES:,} bytes when unpacked", action=_build_action(action)
             )
+        data = repair(data) if repair else data
         data = b"\n".join([data, delimiter.join([LAST_ROW] * len(names)).encode()])
         table = _parse_cells(data, names, types, delimiter, has_header=has_header)
     except (pa.ArrowInvalid, OSError, EOFError) as error:

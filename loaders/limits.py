@@ -16,7 +16,8 @@ REPORT_BYTES = 1 << 20  # one radiology report; the longest of MIMIC-CXR has som
 REPORTS_BYTES = 1 << 28  # OpenI's unpacked archive: 3,955 reports of a few KB each
 TEXT_BYTES = 1 << 24  # a list of class names, the boxes of an image, or the labels of a video
 JSON_BYTES = 1 << 30  # a JSON file; COCO results of all of MIMIC-CXR have some 100 MB
-TABLE_BYTES = 1 << 32  # an unpacked csv; the largest, of CheXpert and MIMIC-CXR, have less than 100 MB
+TABLE_BYTES = 1 << 32  # an unpacked csv; the largest, of CheXmask, has some 2 GB
+LINE_BYTES = 1 << 22  # a row of a table that is read by lines; CheXmask has some 30 KB for the masks of an image
 MASK_PIXELS = 1 << 24  # one mask of an array of 159
 # One image: below Pillow's own warning (89 megapixels), five times the largest radiographs (about 4,300 x 3,600).
 IMAGE_PIXELS = 80_000_000

@@ -1,8 +1,8 @@
-"""Findings of the synthetic VinDr-CXR and MIMIC-CXR, with the class that names each, and its anatomy."""
+"""Findings of the synthetic VinDr-CXR, MIMIC-CXR and ChestX-ray14, with the class that names each, and its anatomy."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,9 +27,9 @@ class Finding:
     """A finding that can be drawn.
 
     Attributes:
-        label: One of CLASSES.
+        label: One of CLASSES, or a label of ChestX-ray14.
         drawn: Its name for `chest.chest`.
-        anatomies: The members of ANATOMIES that it occupies.
+        anatomies: The members of ANATOMIES that it occupies; in ChestX-ray14 also the lung around them.
     """
 
     label: str
@@ -91,7 +91,35 @@ FINDINGS = (
 )
 
 
-def deal(counts: Iterable[int], rng: np.random.Generator) -> list[tuple[Finding, ...]]:
+# Class -> its label in NIH ChestX-ray14. A mass in a lower zone is called a nodule there, so that all eight labels with
+# boxes occur.
+NIH_LABELS = {
+    "Atelectasis": "Atelectasis",
+    "Cardiomegaly": "Cardiomegaly",
+    "Consolidation": "Pneumonia",
+    "Lung Opacity": "Infiltration",
+    "Nodule/Mass": "Mass",
+    "Pleural effusion": "Effusion",
+    "Pneumothorax": "Pneumothorax",
+}
+
+
+def _list_nih_findings() -> Iterator[Finding]:
+    """Yield the findings of the synthetic ChestX-ray14. They occupy a whole lung, too, which is an anatomy there."""
+    for finding in FINDINGS:
+        if finding.label not in NIH_LABELS:
+            continue
+        label = "Nodule" if finding.drawn.endswith("lower mass") else NIH_LABELS[finding.label]
+        lungs = dict.fromkeys(f"{side} lung" for side in SIDES for name in finding.anatomies if name.startswith(side))
+        yield Finding(label, finding.drawn, (*finding.anatomies, *lungs))
+
+
+NIH_FINDINGS = tuple(_list_nih_findings())
+
+
+def deal(
+    counts: Iterable[int], rng: np.random.Generator, findings: Sequence[Finding] = FINDINGS
+) -> list[tuple[Finding, ...]]:
     """Deal findings to images, no two in one anatomy.
 
     They come from a shuffled deck: every finding occurs before one occurs twice, except that a finding that does not
@@ -100,6 +128,7 @@ def deal(counts: Iterable[int], rng: np.random.Generator) -> list[tuple[Finding,
     Args:
         counts: The number of findings of each image.
         rng: The random numbers.
+        findings: The findings of the deck.
 
     Returns:
         The findings of each image.
@@ -112,7 +141,7 @@ def deal(counts: Iterable[int], rng: np.random.Generator) -> list[tuple[Finding,
             occupied = {anatomy for finding in hand for anatomy in finding.anatomies}
             fitting = next((card for card in deck if occupied.isdisjoint(card.anatomies)), None)
             if fitting is None:
-                deck.extend(FINDINGS[i] for i in rng.permutation(len(FINDINGS)))
+                deck.extend(findings[i] for i in rng.permutation(len(findings)))
                 continue
             deck.remove(fitting)
             hand.append(fitting)

@@ -69,6 +69,14 @@ HEADERS = {
     ),
     "cholec80/tool_annotations/video42-tool.txt": f"Frame,{TOOLS}",
     "cholec80/phase_annotations/video42-phase.txt": "Frame,Phase",
+    "nih_cxr14/Data_Entry_2017_v2020.csv": (
+        "Image Index,Finding Labels,Follow-up #,Patient ID,Patient Age,Patient Gender,View Position,"
+        "OriginalImage[Width,Height],OriginalImagePixelSpacing[x,y]"
+    ),
+    "nih_cxr14/BBox_List_2017.csv": "Image Index,Finding Label,Bbox [x,y,w,h],,,",
+    "chexmask/OriginalResolution/ChestX-Ray8.csv": (
+        "Image Index,Dice RCA (Mean),Dice RCA (Max),Landmarks,Left Lung,Right Lung,Heart,Height,Width"
+    ),
 }
 
 
@@ -95,7 +103,7 @@ def test_every_source_with_a_reader_has_a_phantom_that_is_complete_and_small(wri
 FEW = {
     "chexpert": {"n_train": 4, "n_valid": 3},
     "rexvqa": {"n_test": 3, "n_other": 1},
-    **{name: {"n_train": 3, "n_test": 2} for name in ("vindr_cxr", "vindr_cxr_anatomy")},
+    **{name: {"n_train": 3, "n_test": 2} for name in ("vindr_cxr", "vindr_cxr_anatomy", "nih_cxr14", "chexmask")},
     **{name: {"n": 4} for name in ("openi", "chexstruct")},
     **{name: {"n": 3} for name in phantom.SOURCES if name.startswith("mimic")},
     "chest_imagenome": {"n": 6},

@@ -20,6 +20,7 @@ from medfaith.loaders import (
     anatomy_masks,
     chest_imagenome,
     chest_imagenome_silver,
+    chexmask,
     chexpert,
     chexstruct,
     cholec80,
@@ -30,6 +31,7 @@ from medfaith.loaders import (
     detections,
     images,
     mimic_cxr,
+    nih_cxr14,
     openi,
     rexvqa,
     vindr_cxr,
@@ -64,6 +66,22 @@ def read_masks(root: Path, _: Path) -> object:
 def read_picture(root: Path, file: Path) -> object:
     ref = {"source": "vindr_cxr", "key": str(file.relative_to(root)), "view": ""}
     return images.open_image(ref, {"vindr_cxr": root})
+
+
+def read_test_list(root: Path, _: Path) -> object:
+    paths = nih_cxr14.find_label_files(root)
+    return nih_cxr14.read_list(paths["test"], nih_cxr14.read_images(paths["images"])["image_id"])
+
+
+def read_nih_boxes(root: Path, file: Path) -> object:
+    paths = nih_cxr14.find_label_files(root)
+    return nih_cxr14.read_boxes(file, nih_cxr14.read_images(paths["images"])["image_id"])
+
+
+def read_chexmask(root: Path, _: Path) -> object:
+    images = [f"{patient:08d}_000.png" for patient in range(1, 40)]
+    masks, _ = chexmask.open_masks(root, images, ("left lung", "heart"))
+    return [masks.read(image) for image in masks]
 
 
 def parse_video_number(file: Path) -> int:
@@ -114,6 +132,10 @@ READINGS: list[tuple[str, str, Read]] = [
         for component in ("triplet", "instrument", "verb", "target")
     ),
     ("cholect45", "dict/maps.txt", lambda root, file: cholect45.check_maps(root)),
+    ("nih_cxr14", "Data_Entry*.csv", lambda root, file: nih_cxr14.read_images(file)),
+    ("nih_cxr14", "BBox*.csv", read_nih_boxes),
+    ("nih_cxr14", "test_list.txt", read_test_list),
+    ("chexmask", "*/*.csv", read_chexmask),
     ("cholect50", "labels/*.json", lambda root, file: cholect50.read_video(root, parse_video_number(file))),
     ("cholecseg8k", "video01/*/*_watershed_mask.png", read_class_mask),
 ]
@@ -129,6 +151,10 @@ FINDERS: list[tuple[str, str, Find]] = [
     ("vindr_cxr", "annotations/annotations_test.csv", vindr_cxr.find_label_files),
     ("mimic_cxr", "*negbio.csv.gz", mimic_cxr.find_label_files),
     ("chest_imagenome", f"{GOLD}*all_sentences*.txt", chest_imagenome.find_label_files),
+    ("nih_cxr14", "Data_Entry*.csv", nih_cxr14.find_label_files),
+    ("nih_cxr14", "BBox*.csv", nih_cxr14.find_label_files),
+    ("nih_cxr14", "test_list.txt", nih_cxr14.find_label_files),
+    ("chexmask", "*/*.csv", chexmask.find_label_file),
     ("cholect45", "triplet/*.txt", cholect45.videos),
     ("cholect50", "labels/*.json", cholect50.videos),
 ]
