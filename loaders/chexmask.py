@@ -14,7 +14,6 @@ advises to use masks with a mean Dice coefficient (RCA) of at least 0.7; the oth
 from __future__ import annotations
 
 import zlib
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -89,7 +88,7 @@ def find_label_file(root: Path) -> Path:
     raise InputError(root, f"holds no {NAME}", expected=f"OriginalResolution/{NAME}", action=ACTION)
 
 
-def open_masks(root: Path, image_ids: Collection[str], anatomies: Sequence[str]) -> tuple[AnatomyMasks, Counter[str]]:
+def open_masks(root: Path, image_ids: Collection[str], anatomies: Sequence[str]) -> tuple[AnatomyMasks, list[str]]:
     """Read the masks of some images.
 
     Args:
@@ -98,7 +97,7 @@ def open_masks(root: Path, image_ids: Collection[str], anatomies: Sequence[str])
         anatomies: The anatomies to read: the structures, or thirds of a lung (anatomies.toml).
 
     Returns:
-        The masks, to be decoded image by image, and the number of images that were left out, by reason.
+        The masks, to be decoded image by image, and the images that were left out because their masks are poor.
 
     Raises:
         InputError: The file is malformed, an image occurs twice, or a cell is no number.
@@ -106,7 +105,7 @@ def open_masks(root: Path, image_ids: Collection[str], anatomies: Sequence[str])
     path, required = find_label_file(root), frozenset(image_ids)
     rows: dict[str, MaskRow] = {}
     seen: set[str] = set()
-    n_poor = 0
+    poor: list[str] = []
     columns = (IMAGE, QUALITY, HEIGHT, WIDTH, *STRUCTURES)
     for row, (image_id, quality, height, width, *texts) in csv_table.iterate_rows(path, columns, action=ACTION):
         if image_id in seen:
@@ -117,10 +116,10 @@ def open_masks(root: Path, image_ids: Collection[str], anatomies: Sequence[str])
             continue
         size = (_parse_number(height, path, row, HEIGHT), _parse_number(width, path, row, WIDTH))
         if not _parse_share(quality, path, row) >= LOWEST_QUALITY:
-            n_poor += 1
+            poor.append(image_id)
             continue
         rows[image_id] = MaskRow(row, size, tuple(zlib.compress(text.encode("ascii", "replace"), 1) for text in texts))
-    return AnatomyMasks(_Rows(path, rows), anatomies), +Counter({POOR: n_poor})
+    return AnatomyMasks(_Rows(path, rows), anatomies), poor
 
 
 def decode_runs(text: str, size: Size) -> np.ndarray:

@@ -16,7 +16,7 @@ from typing import Any
 import datasets
 import pyarrow as pa
 
-from ...loaders import anatomy_masks, detections, mimic_cxr, vindr_cxr
+from ...loaders import anatomy_masks, detections, mimic_cxr, nih_cxr14, vindr_cxr
 from ...loaders.errors import InputError
 from ..benchmark import NO_FILE, NO_ROWS, Benchmark, Repository, Request
 from ..options import option
@@ -24,18 +24,20 @@ from ..parallel import Workers
 from ..schemas.heal import QUESTION, TPT, VPT
 from ..verify import read_arguments, read_split
 from ..write import Family, Split
-from . import mimic, perturbations, vindr
+from . import mimic, nih, perturbations, vindr
 from .checks import find_pair_violations, find_question_violations, find_tpt_violations, find_vpt_violations
 from .questions import questions
 from .relations import MEASURES, PLACES, Picture, Rule, Scene
 from .scenes import scenes
 from .spool import Spool
+from .vocabulary import vocabulary
 
 # Config -> the source whose repository holds it. Each config has two partners, `<config>_tpt` and `<config>_vpt`.
-CONFIGS = {"vindr": vindr.SOURCE, "mimic": mimic.SOURCE}
+CONFIGS = {"vindr": vindr.SOURCE, "mimic": mimic.SOURCE, "nih": nih.SOURCE}
 NEEDS = {
     "vindr": (vindr.SOURCE, vindr.MASKS),
     "mimic": (mimic.SOURCE, mimic.MASKS, mimic.DETECTIONS),
+    "nih": (nih.SOURCE, nih.MASKS),
 }
 ROWS_A_TABLE = 1_000
 QUESTIONS = Family(QUESTION, ("kind", "question_type", "anatomy", "diseases"), find_question_violations)
@@ -93,8 +95,8 @@ class Options:
         metadata=option(
             "ask about this anatomy only; give the option again for further ones",
             flag="--anatomy",
-            choices=anatomy_masks.ANATOMIES,
-            default="all",
+            choices=(*anatomy_masks.ANATOMIES, *nih.WHOLE_LUNGS),
+            default="all that the source has, whole lungs only for nih",
             metavar="NAME",
         ),
     )
@@ -171,7 +173,13 @@ def make(request: Request) -> Iterator[Repository]:
 def _make_repository(config: str, roots: Mapping[str, Path], request: Request) -> Repository:
     options: Options = request.options
     pictures, skipped, reports = _read_pictures(config, roots, options, request.workers)
-    masks = anatomy_masks.open_masks(roots[f"{CONFIGS[config]}_anatomy"], options.anatomies)
+    arguments = {}
+    if config == "nih":
+        arguments["anatomies"] = anatomies = nih.select_anatomies(options.anatomies)
+        pictures[nih.SPLIT], masks, poor = nih.open_masks(roots[nih.MASKS], pictures[nih.SPLIT], anatomies)
+        skipped += poor
+    else:
+        masks = anatomy_masks.open_masks(roots[NEEDS[config][1]], options.anatomies)
     rule = Rule(options.measure, options.threshold, options.places)
     scenes_by_split: dict[str, list[Scene]] = {}
     spool = Spool()
@@ -204,11 +212,12 @@ def _make_repository(config: str, roots: Mapping[str, Path], request: Request) -
             action="fix what was left out; check that the masks and boxes are of these images; or lower --threshold",
         )
     hashes = {mimic.REPORTS: reports} if reports else {}  # hashes of the texts, independent of the files' location
-    files = _list_files(config, roots) | {f"{CONFIGS[config]}_anatomy": masks.files}
+    files = _list_files(config, roots) | {NEEDS[config][1]: masks.files}
     return Repository(
         CONFIGS[config],
         splits,
         files,
+        arguments=arguments,
         hashes=lambda: hashes,
         key_labels=_list_key_labels(config, roots),
         skipped=lambda: skipped,
@@ -229,6 +238,9 @@ def _read_pictures(
         if repeated_id is not None:
             raise InputError(root, f"image {repeated_id} is in two splits", action=vindr_cxr.ACTION)
         return pictures, Counter(), {}
+    if config == "nih":
+        images, skipped = nih.pictures(roots[nih.SOURCE])
+        return {nih.SPLIT: images}, skipped, {}
     threshold = options.detection_threshold
     return mimic.pictures(
         roots, views=options.views, labeler=options.labeler, detection_threshold=threshold, workers=workers
@@ -275,6 +287,8 @@ def _list_files(config: str, roots: Mapping[str, Path]) -> dict[str, Sequence[Pa
     """List the label files by source. The source of the reports has an entry because the card's command names it."""
     if config == "vindr":
         return {vindr.SOURCE: list(vindr_cxr.find_label_files(roots[vindr.SOURCE]).values())}
+    if config == "nih":
+        return {nih.SOURCE: list(nih_cxr14.find_label_files(roots[nih.SOURCE]).values())}
     return {
         mimic.SOURCE: list(mimic_cxr.find_label_files(roots[mimic.SOURCE]).values()),
         mimic.DETECTIONS: list(detections.find_label_files(roots[mimic.DETECTIONS]).values()),
@@ -283,7 +297,12 @@ def _list_files(config: str, roots: Mapping[str, Path]) -> dict[str, Sequence[Pa
 
 
 def _list_key_labels(config: str, roots: Mapping[str, Path]) -> dict[str, Callable[[], pa.Table]]:
-    """List the labels that the keys are derived from: the boxes of each split, or the table of all images."""
+    """List the labels that the keys are derived from: the boxes of each split, or the table of all images.
+
+    Rows of ChestX-ray14 are published and need no key.
+    """
+    if config == "nih":
+        return {}
     if config != "vindr":
         return {"": partial(mimic_cxr.read_images, roots[mimic.SOURCE], None)}
     files = vindr_cxr.find_label_files(roots[vindr.SOURCE])
@@ -315,12 +334,13 @@ def find_partner_problems(folder: Path, config: str, split: str, sound: Collecti
 
 BENCHMARK = Benchmark(
     name="heal-medvqa",
-    title="questions about a disease at an anatomy, with perturbed partners (VinDr-CXR, MIMIC-CXR)",
+    title="questions about a disease at an anatomy, with perturbed partners (VinDr-CXR, MIMIC-CXR, ChestX-ray14)",
     needs=NEEDS,
     family=select_family,
     make=make,
     options=Options,
     draws="seed of the choice of questions, templates, swaps and donors",
     check=find_partner_problems,
+    vocabulary=vocabulary,
 )
 build, verify = BENCHMARK.build, BENCHMARK.verify

@@ -21,7 +21,11 @@ from ...loaders import rle
 
 MEASURES = ("iou", "box")
 PLACES = ("any", "anatomical")
-_LUNGS = tuple(f"{side} {zone} lung" for side in ("right", "left") for zone in ("upper", "middle", "lower"))
+_LUNGS = (
+    *(f"{side} {zone} lung" for side in ("right", "left") for zone in ("upper", "middle", "lower")),
+    "right lung",
+    "left lung",
+)
 # The anatomies of each class. All other classes belong to the lungs and the pleura: the lungs.
 _POSSIBLE_ANATOMIES = {
     "Aortic enlargement": ("aorta",),

@@ -12,6 +12,8 @@ _IN_TEXT = {
     "Enlarged PA": "an enlarged pulmonary artery",
     "ILD": "interstitial lung disease",
     "Nodule/Mass": "a nodule or mass",
+    "Mass": "a mass",
+    "Nodule": "a nodule",
     "Lung Opacity": "lung opacity",
     "Lung cavity": "a lung cavity",
     "Lung cyst": "a lung cyst",

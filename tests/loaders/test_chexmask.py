@@ -53,8 +53,8 @@ def test_masks_are_those_of_the_phantom_and_left_is_the_patients(tmp_path):
     root = phantom.write(tmp_path, seed=0, n_train=1, n_test=10)
     studies = plan(0, 1, 10)["test"]
     names = [study.image.name for study in studies]
-    masks, skipped = chexmask.open_masks(root, names, (*STRUCTURES, "left upper lung"))
-    assert skipped == {chexmask.POOR: 1}
+    masks, poor = chexmask.open_masks(root, names, (*STRUCTURES, "left upper lung"))
+    assert poor == [names[phantom.POOR]]
     assert {*masks} == {*names} - {names[phantom.WITHOUT_MASKS], names[phantom.POOR]}
     for image in (study.image for study in studies if study.image.name in masks):
         regions = masks.read(image.name)
