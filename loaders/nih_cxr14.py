@@ -33,6 +33,12 @@ BOX_LABELS = {
         *("Mass", "Nodule", "Pneumonia", "Pneumothorax"),
     )
 }
+# Labels that other data sets, such as VinDr-CXR, write in another way.
+COMMON_NAMES = {
+    "Effusion": "Pleural effusion",
+    "Fibrosis": "Pulmonary fibrosis",
+    "Pleural_Thickening": "Pleural thickening",
+}
 VIEWS = ("AP", "PA")
 IMAGE_ID = r"^\d{8}_\d{3}\.png$"
 # Part -> its file names, the first one first. The release of 2020 corrects ages and sizes of images; no label differs.

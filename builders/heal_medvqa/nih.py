@@ -30,13 +30,8 @@ SPLIT = "test"
 # CheXmask has both lungs and the heart. The other anatomies are thirds of a lung's height (loaders/anatomies.toml).
 WHOLE_LUNGS = ("right lung", "left lung")
 ANATOMIES = (*(name for name in ALL_ANATOMIES if name.endswith("lung")), *WHOLE_LUNGS, "heart")
-# Labels whose disease has another name in this benchmark.
-NAMES = {
-    "Effusion": "Pleural effusion",
-    "Fibrosis": "Pulmonary fibrosis",
-    "Pleural_Thickening": "Pleural thickening",
-}
-DISEASES = tuple(sorted({NAMES.get(label, label) for label in nih_cxr14.BOX_LABELS.values()}))
+NAMES = {label: nih_cxr14.COMMON_NAMES.get(label, label) for label in nih_cxr14.LABELS}  # label -> disease
+DISEASES = tuple(sorted({NAMES[label] for label in nih_cxr14.BOX_LABELS.values()}))
 # Disease -> other readings of the same shadow.
 _READINGS = {
     "Consolidation": ("Infiltration", "Pneumonia"),
@@ -144,7 +139,7 @@ def _group_boxes(rows: Sequence[dict]) -> dict[str, Boxes]:
         rows_by_image.setdefault(row["image_id"], []).append(row)
     return {
         image_id: Boxes(
-            tuple(NAMES.get(row["label"], row["label"]) for row in image_rows),
+            tuple(NAMES[row["label"]] for row in image_rows),
             np.array([[row[side] for side in ("x", "y", "width", "height")] for row in image_rows]),
         )
         for image_id, image_rows in rows_by_image.items()
@@ -153,7 +148,7 @@ def _group_boxes(rows: Sequence[dict]) -> dict[str, Boxes]:
 
 def _find_unlocated(labels: Sequence[str], boxes: Boxes) -> tuple[str, ...]:
     """Find the diseases that an image has without a box, with other readings of them."""
-    diseases = {NAMES.get(label, label) for label in labels} - {*boxes.labels}
+    diseases = {NAMES[label] for label in labels} - {*boxes.labels}
     return tuple(sorted(diseases.union(*(_READINGS.get(disease, ()) for disease in diseases)) - {*boxes.labels}))
 
 

@@ -36,7 +36,7 @@ _POSSIBLE_ANATOMIES = {
     "Mediastinal shift": ("heart", "aorta", "trachea"),
 }
 # Class -> wider or neighbouring readings of the same shadow. At its anatomies they are not asked for as absent.
-_RELATED_READINGS = {
+RELATED_READINGS = {
     "Atelectasis": ("Lung Opacity",),
     "Consolidation": ("Infiltration", "Lung Opacity"),
     "Edema": ("Lung Opacity",),
@@ -115,7 +115,7 @@ class Picture:
         """The diseases that the image may show at any anatomy: boxes of any reader, related readings, the report."""
         labels = (*self.boxes.labels, *self.contested.labels)
         return frozenset(
-            (*labels, *self.unlocated, *(reading for label in labels for reading in _RELATED_READINGS.get(label, ())))
+            (*labels, *self.unlocated, *(reading for label in labels for reading in RELATED_READINGS.get(label, ())))
         )
 
 
@@ -263,7 +263,7 @@ def locate(picture: Picture, size: tuple[int, int], regions: Mapping[str, rle.Rl
             }
         touched = set(_find_related(labels, names, common > 0))
         touched |= {
-            _intern((name, reading)) for name, disease in touched for reading in _RELATED_READINGS.get(disease, ())
+            _intern((name, reading)) for name, disease in touched for reading in RELATED_READINGS.get(disease, ())
         }
     touched |= {_intern((name, disease)) for name in names for disease in picture.unlocated}
     return Scene(picture, width, height, packed, extents, related, frozenset(touched))

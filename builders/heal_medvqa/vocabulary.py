@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from itertools import chain
 
-from ...loaders.nih_cxr14 import LABELS, VIEWS
+from ...loaders.nih_cxr14 import VIEWS
 from ..benchmark import Words
 from . import nih
 from .checks import ANSWERS, KINDS
 from .questions import slug
+from .relations import RELATED_READINGS
 from .wording import format_closed_question, format_open_answer, format_open_question, templates
 
 _IMAGE = r"\d{8}_\d{3}\.png"
@@ -49,7 +51,7 @@ def vocabulary() -> Mapping[str, Words]:
         "anatomy": frozenset(nih.ANATOMIES),
         "disease": frozenset(nih.DISEASES),
         "diseases": frozenset(nih.DISEASES),
-        "donor_diseases": frozenset({*nih.DISEASES, *(nih.NAMES.get(label, label) for label in LABELS)}),
+        "donor_diseases": frozenset([*nih.NAMES.values(), *chain(*RELATED_READINGS.values())]),
         "boxes.label": frozenset(nih.DISEASES),
         "template": frozenset({*closed, *opened}),
         "region.counts": _COUNTS,

@@ -1,4 +1,7 @@
-"""The disease labels of HEAL-MedVQA and their names in texts (section 5; the 22 local findings of VinDr-CXR)."""
+"""The disease labels of HEAL-MedVQA and their names in texts.
+
+They are the 22 local findings of VinDr-CXR (section 5), and for rows of NIH ChestX-ray14 its eight diseases with boxes.
+"""
 
 # Regular expressions over lower-case words with one space between them; hyphens and slashes become spaces.
 _IS = r"(?:is|are|isn't|aren't|appears?|looks?|seems?)(?: not)?(?: \w+ly)?"
@@ -68,6 +71,31 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
 }
 
 CLASSES: tuple[str, ...] = tuple(SYNONYMS)
+
+SYNONYMS |= {
+    "Mass": (r"mass(?:es)?",),
+    "Nodule": (r"(?:micro)?nodules?",),
+    "Pneumonia": (r"(?:broncho|pleuro)?pneumonias?", r"pneumonic(?: infiltrat(?:es?|ions?)| consolidations?)?"),
+}
+NIH_CLASSES = (
+    "Atelectasis", "Cardiomegaly", "Infiltration", "Mass", "Nodule", "Pleural effusion", "Pneumonia", "Pneumothorax",
+)  # fmt: skip
+
+
+def list_classes(row_id: str) -> tuple[str, ...]:
+    """List the labels that the answer to a row's open question may name.
+
+    Args:
+        row_id: The id of the row, which begins with the name of its config.
+
+    Returns:
+        The labels.
+
+    >>> "Nodule" in list_classes("nih/test/00000001_000.png/normal/heart"), "Nodule" in list_classes("vindr/test/0/...")
+    (True, False)
+    """
+    return NIH_CLASSES if row_id.startswith("nih/") else CLASSES
+
 
 # Names of other things that contain one of the names above.
 OTHERS: tuple[str, ...] = (

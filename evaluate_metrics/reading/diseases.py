@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .clauses import split_clauses
-from .disease_names import OTHERS, SYNONYMS
+from .disease_names import CLASSES, OTHERS, SYNONYMS
 from .outcome import Outcome
 from .reasoning import extract_answer, remove_unfinished
 from .scope import NEUTRAL, fill_blanks, find_standings
@@ -46,7 +46,7 @@ _NORMAL = re.compile(
 COUNTED = ("state", "weigh")  # acts of clauses with names that count
 
 
-def extract_labels(text: str | None, vocabulary: Collection[str] = tuple(SYNONYMS), *, cut: bool = False) -> Extraction:
+def extract_labels(text: str | None, vocabulary: Collection[str] = CLASSES, *, cut: bool = False) -> Extraction:
     """Extract the diseases of the vocabulary that a text asserts.
 
     Args:
@@ -86,7 +86,7 @@ def extract_labels(text: str | None, vocabulary: Collection[str] = tuple(SYNONYM
     return Extraction(frozenset(), "declined" if is_declined else "unread")
 
 
-def find_names(clause: str, vocabulary: Collection[str] = tuple(SYNONYMS)) -> list[tuple[str, int, int]]:
+def find_names(clause: str, vocabulary: Collection[str] = CLASSES) -> list[tuple[str, int, int]]:
     """Find every disease that lower-case words name.
 
     Args:

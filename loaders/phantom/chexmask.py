@@ -21,7 +21,7 @@ HEADER = (
 WITHOUT_MASKS, POOR, EMPTY_HEART = 1, 6, 8  # positions of images in the test list's plan
 
 
-def write(root: Path, *, seed: int, n_train: int = 10, n_test: int = 50) -> Path:
+def write(root: Path, *, seed: int, n_train: int = 10, n_test: int = 110) -> Path:
     """Write the csv file; the numbers of images are those of the images' phantom.
 
     Args:

@@ -76,7 +76,7 @@ def plan(seed: int, n_train: int, n_test: int) -> dict[str, list[Study]]:
     return studies
 
 
-def write(root: Path, *, seed: int, n_train: int = 10, n_test: int = 50) -> Path:
+def write(root: Path, *, seed: int, n_train: int = 10, n_test: int = 110) -> Path:
     """Write images, labels, boxes and lists.
 
     Args:

@@ -86,7 +86,7 @@ def heal_medvqa(  # noqa: PLR0913 (what -T names)
     Args:
         data: As in `lm_eval`.
         roots: As in `lm_eval`.
-        tasks: Names or groups; by default all in `medfaith_heal_vindr` and `medfaith_heal_mimic` with rows in `data`.
+        tasks: Names or groups; by default all in `medfaith_heal_vindr`, `..._mimic` and `..._nih` with rows in `data`.
         filter: As in `lm_eval`.
         skip_missing_images: As in `lm_eval`.
         control: As in `lm_eval`.
@@ -97,7 +97,8 @@ def heal_medvqa(  # noqa: PLR0913 (what -T names)
     """
     permission = Permission(send_images_to, split(i_have_permission))
     return _build_task(
-        "heal_medvqa", tasks, data, roots, filter, permission, ("medfaith_heal_vindr", "medfaith_heal_mimic"),
+        "heal_medvqa", tasks, data, roots, filter, permission,
+        ("medfaith_heal_vindr", "medfaith_heal_mimic", "medfaith_heal_nih"),
         skip_missing_images=skip_missing_images, control=control, wording=wording, row_ids=rows,
     )  # fmt: skip
 

@@ -26,7 +26,11 @@ NO_WORDS = (
     "medfaith_contrabench_letter_scores",
 )
 # Files of rows hold no masks.
-NOT_BY_ANSWERS = (*NO_WORDS, "medfaith_surgx", "medfaith_heal_vindr_stated_boxes", "medfaith_heal_mimic_stated_boxes")
+NOT_BY_ANSWERS = (
+    *NO_WORDS,
+    "medfaith_surgx",
+    *(f"medfaith_heal_{source}_stated_boxes" for source in ("vindr", "mimic", "nih")),
+)
 
 
 def load_recipes(name: str, refused: Sequence[str] = NO_WORDS) -> dict[str, dict[str, Any]]:

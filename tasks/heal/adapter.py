@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores
+from medfaith.evaluate_metrics.reading.disease_names import list_classes
 from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
 from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
 from medfaith.evaluate_metrics.tpt.score import score_outcomes as tpt_scores
@@ -50,7 +51,7 @@ def open_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
         Metric -> value of the row.
     """
     reply = read_reply(results[0])
-    extraction = extract_labels(reply.text, cut=is_cut(doc))
+    extraction = extract_labels(reply.text, list_classes(doc["id"]), cut=is_cut(doc))
     record = {"outcome": extraction.outcome, "labels": sorted(extraction.labels)}
     record |= {name: doc[name] for name in ("diseases", "image_id")}
     return OPEN.values(doc, record | score_localization(doc, reply))

@@ -11,9 +11,10 @@ import datasets
 import numpy as np
 from PIL import Image
 
-from medfaith.evaluate_metrics.reading.disease_names import CLASSES
+from medfaith.evaluate_metrics.reading.disease_names import list_classes
 from medfaith.loaders import images, rle
 from medfaith.loaders.errors import ImageError, InputError
+from medfaith.loaders.nih_cxr14 import get_patient
 from medfaith.tasks import row_store, rows, stated_boxes, wordings
 from medfaith.tasks.controls import TARGET, Facts
 from medfaith.tasks.controls.rows import Opener
@@ -118,7 +119,7 @@ def _attach_location(shared: Mapping[str, Any], batch: dict[str, list]) -> dict[
 
 def _build_document(row: Mapping[str, Any]) -> dict[str, Any]:
     closed = row["question_type"] == "closed"
-    options, answer = (CLOSED_OPTIONS, row["answer"]) if closed else _list_open_options(row["diseases"])
+    options, answer = (CLOSED_OPTIONS, row["answer"]) if closed else _list_open_options(row["id"], row["diseases"])
     return {
         "id": row["id"],
         "images": [row["image"]],
@@ -172,6 +173,7 @@ def facts(doc: Mapping[str, Any]) -> Facts:
     reference, closed = doc["images"][0], doc["question_type"] == "closed"
     key = reference["key"].split("/")
     patient = key[2] if reference["source"] == "mimic_cxr" and len(key) > 2 else reference["key"]
+    patient = get_patient(reference["key"]) if reference["source"] == "nih_cxr14" else patient
     mirrored = _join_topic(_swap_side(doc["anatomy"]), doc["diseases"]) if closed and _swap_side(doc["anatomy"]) else ""
     question = doc["topic"] if closed else f"{doc['question_type']}/{doc['anatomy']}"
     present = doc["answer"] != doc["negated"]
@@ -206,10 +208,10 @@ def _join_topic(anatomy: str, diseases: list[str]) -> str:
     return "/".join([anatomy, *diseases])
 
 
-def _list_open_options(diseases: list[str]) -> tuple[list[str], str]:
+def _list_open_options(row_id: str, diseases: list[str]) -> tuple[list[str], str]:
     """List the options and the right one: no abnormality, each class, and several gold diseases as one option."""
     gold = ", ".join(diseases) if diseases else NORMAL
-    return [*dict.fromkeys((NORMAL, *CLASSES, gold))], gold
+    return [*dict.fromkeys((NORMAL, *list_classes(row_id), gold))], gold
 
 
 def _add_partners(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ...evaluate_metrics.polarity.fallback import read_packet
 from ...evaluate_metrics.reading.choice import parse_answer
+from ...evaluate_metrics.reading.disease_names import list_classes
 from ...evaluate_metrics.reading.diseases import extract_labels
 from ...evaluate_metrics.reading.outcome import DECLINED, UNREAD, Outcome
 from ...evaluate_metrics.reading.surgery import read_instruments, read_triplets
@@ -104,7 +105,7 @@ def read_outcome(doc: Mapping[str, Any], text: str, *, cut: bool = False) -> Out
     if doc.get("ask"):
         return (read_instruments if doc["ask"] == "instruments" else read_triplets)(text, cut=cut).outcome
     if doc.get("question_type") == "open":
-        return extract_labels(text, cut=cut).outcome
+        return extract_labels(text, list_classes(str(doc.get("id"))), cut=cut).outcome
     if not options:
         return None
     if {option.casefold() for option in options} == {"yes", "no"}:

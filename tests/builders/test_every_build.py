@@ -16,7 +16,7 @@ from medfaith.builders.verify import repositories
 from medfaith.loaders.errors import InputError, MissingSourceError
 from tests.support.builders.files import rows_of
 
-HEAL = [f"{config}{suffix}" for config in ("vindr", "mimic") for suffix in ("", "_tpt", "_vpt")]
+HEAL = [f"{config}{suffix}" for config in ("vindr", "mimic", "nih") for suffix in ("", "_tpt", "_vpt")]
 # Benchmark -> fixture, and the configs built by default from the fixture's sources.
 BUILT = {
     "cxr-contrabench": ("phantom", [c for c, s in cxr_contrabench.CONFIGS.items() if s in ("chexpert", "openi")]),

@@ -95,6 +95,8 @@ BENCHMARK = _HealMedVQA(
         f"{_VINDR}_open",
         "medfaith_heal_mimic_closed",
         "medfaith_heal_mimic_open",
+        "medfaith_heal_nih_closed",
+        "medfaith_heal_nih_open",
     ),
     quickstart_runs={_VINDR: None},
     quickstart_tasks=(f"{_VINDR}_closed", f"{_VINDR}_open", f"{_VINDR}_closed_train", f"{_VINDR}_open_train"),

@@ -8,6 +8,7 @@ import numpy as np
 
 from medfaith.evaluate_metrics.reading import language_model
 from medfaith.evaluate_metrics.reading.agreement import agreement, compare_closed_readings
+from medfaith.evaluate_metrics.reading.disease_names import list_classes
 from medfaith.extractor import Extractor
 
 from ..second_readings import COUNTED, COUNTS, KAPPA, TASK, format_reading_note
@@ -74,11 +75,17 @@ def _build_yes_no_table(runs: Sequence[HealRun], extractor: Extractor) -> Table:
 
 
 def _build_disease_table(runs: Sequence[HealRun], extractor: Extractor) -> Table:
-    model_readings = iter(language_model.diseases([row.response for run in runs for row in run.rows], extractor.ask))
+    vocabularies = [list_classes(run.rows[0].id) for run in runs]
+    responses: dict[tuple[str, ...], list[str]] = {}
+    for run, classes in zip(runs, vocabularies, strict=True):
+        responses.setdefault(classes, []).extend(row.response for row in run.rows)
+    model_readings = {
+        classes: iter(language_model.diseases(texts, extractor.ask, classes)) for classes, texts in responses.items()
+    }
     rows = []
-    for run in runs:
-        readings = [run.named, [next(model_readings) for _ in run.rows]]
-        agreement_scores = agreement(readings[0], readings[1])
+    for run, classes in zip(runs, vocabularies, strict=True):
+        readings = [run.named, [next(model_readings[classes]) for _ in run.rows]]
+        agreement_scores = agreement(readings[0], readings[1], classes)
         cells = [scores[name] for scores in map(run.open_scores, readings) for c in OPEN_COLUMNS for name in c.names]
         rows.append([run.name, SOURCES[run.setting.config], run.n, run.n_data, *cells,
                      *(agreement_scores[name] for name in ("exact", "jaccard", "kappa", *COUNTS[2:])),

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores
-from medfaith.evaluate_metrics.reading.disease_names import CLASSES
+from medfaith.evaluate_metrics.reading.disease_names import list_classes
 from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.evaluate_metrics.reading.yes_no import YesNoOutcome, read_yes_no
@@ -26,7 +26,8 @@ from medfaith.tasks.stated_boxes import ASK
 from ..stated_boxes import find_outcome, read_record
 from ..tables import SEED
 
-SOURCES = {"mimic": "MIMIC", "vindr": "VinDr"}  # the paper's names, in its order
+PAPER = ("mimic", "vindr")  # the paper's sources, in its order
+SOURCES = {"mimic": "MIMIC", "vindr": "VinDr", "nih": "NIH"}
 _PAIRED = {"tpt": tpt, "vpt": vpt}
 _SINGLE = {"positive": "closed", "hallucinated": "closed", "abnormal": "open", "normal": "open", ASK: ASK}
 _KINDS = {*_SINGLE, ORIGINAL, *tpt.KINDS, *vpt.KINDS}
@@ -129,7 +130,7 @@ class HealRun(LoggedRows):
     @cached_property
     def named(self) -> list[Extraction]:
         """The diseases in the answer to each open-ended question, read by words."""
-        return [extract_labels(row.response, cut=row.cut) for row in self.rows]
+        return [extract_labels(row.response, list_classes(row.id), cut=row.cut) for row in self.rows]
 
     def closed_scores(self, outcomes: Sequence[YesNoOutcome]) -> dict[str, Any]:
         """Compute the scores of yes/no answers.
@@ -244,9 +245,10 @@ def _read_row(doc: Mapping[str, Any], response: Any, dice: float | None) -> Heal
     is_closed = question_type == "closed"
     if doc["question_type"] != question_type:
         raise SampleError("doc.question_type", f"{doc['question_type']!r} does not fit the kind {doc['kind']!r}")
-    unknown = sorted({*doc["diseases"]} - {*CLASSES})
+    classes = list_classes(doc["id"])
+    unknown = sorted({*doc["diseases"]} - {*classes})
     if not is_closed and unknown:
-        raise SampleError("doc.diseases", f"{unknown[0]!r} is none of the {len(CLASSES)} classes")
+        raise SampleError("doc.diseases", f"{unknown[0]!r} is none of the {len(classes)} classes")
     answer = "" if not is_closed else str(dict(enumerate(doc["options"])).get(doc["answer"])).casefold()
     if is_closed and answer not in {"yes", "no"}:
         raise SampleError("doc.answer", f"{answer!r} is neither Yes nor No")

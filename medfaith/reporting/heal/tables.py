@@ -26,7 +26,7 @@ from ..tables import (
 )
 from ..unread import compute_outcome_shares
 from .localization import build_anatomy_tables, build_localization_tables
-from .runs import SOURCES, HealRun
+from .runs import PAPER, SOURCES, HealRun
 
 ASKED = {"closed": "yes/no", "open": "open-ended", "tpt": "TPT", "vpt": "VPT", ASK: "stated boxes"}
 LOBA, PLAIN = TITLES["loba"], TITLES["greedy"]
@@ -198,14 +198,20 @@ def _build_table(
         if run.setting.ask in kinds:
             key = (run.name, run.model, run.adapter, run.setting.prompt, run.setting.split)
             scores_by_model.setdefault(key, {})[run.setting.config, run.setting.ask] = run.scores() | {"n_asked": run.n}
+    present = {config for scores in scores_by_model.values() for config, _ in scores}
+    configs = [config for config in SOURCES if config in PAPER or config in present]
     columns = [MODEL] + [
-        Column(column.title and f"{source} {column.title}", tuple(f"{config}_{n}" for n in column.names), column.show)
-        for config, source in SOURCES.items()
+        Column(
+            column.title and f"{SOURCES[config]} {column.title}",
+            tuple(f"{config}_{n}" for n in column.names),
+            column.show,
+        )
+        for config in configs
         for _, column in cells
     ]
     rows = [
         [key[0]]
-        + [scores.get((config, ask), {}).get(n) for config in SOURCES for ask, column in cells for n in column.names]
+        + [scores.get((config, ask), {}).get(n) for config in configs for ask, column in cells for n in column.names]
         for key, scores in scores_by_model.items()
     ]
     return Table(name, title, columns, rows, notes)

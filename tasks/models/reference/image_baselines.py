@@ -190,12 +190,12 @@ class Looks(Baseline):
         """Find the finding with the most evidence in the anatomy of a question; closed questions name one disease."""
         region, drawings = (
             phantom_sight.chests().region(doc["anatomy"]),
-            phantom_sight.list_anatomy_drawings(doc["anatomy"]),
+            phantom_sight.list_anatomy_drawings(doc["anatomy"], doc["id"]),
         )
         if region is None or not drawings or not phantom_sight.is_structured(image, _resize_mask(region, image)):
             return None
-        evidence = phantom_sight.chests().evidence(image, list(drawings.values()), doc["anatomy"])
-        best_label = list(drawings)[int(evidence.argmax())] if evidence.max() > 0 else ""
+        evidence = phantom_sight.chests().evidence(image, [drawn for _, drawn in drawings], doc["anatomy"])
+        best_label = drawings[int(evidence.argmax())][0] if evidence.max() > 0 else ""
         if doc["question_type"] == "closed":
             return Seen(doc["options"][0 if best_label in doc["diseases"] else doc["negated"]], {})
         return Seen(best_label or doc["options"][doc["negated"]], {})

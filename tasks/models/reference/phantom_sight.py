@@ -14,6 +14,8 @@ import numpy as np
 from PIL import Image
 from scipy import ndimage
 
+from medfaith.evaluate_metrics.reading.disease_names import NIH_CLASSES, list_classes
+from medfaith.loaders.nih_cxr14 import COMMON_NAMES
 from medfaith.loaders.phantom import cases, chest, frontal
 from medfaith.loaders.phantom.surgical_tools import COLOURS
 from medfaith.tasks.controls import paint
@@ -136,16 +138,18 @@ def list_chest_drawings(text: str) -> list[str]:
     ]
 
 
-def list_anatomy_drawings(anatomy: str) -> dict[str, str]:
-    """Map VinDr-CXR's classes to drawings, for the findings that may occur in an anatomy.
+def list_anatomy_drawings(anatomy: str, row_id: str = "") -> list[tuple[str, str]]:
+    """List the classes of the findings that may occur in an anatomy, with their drawings.
 
     Args:
         anatomy: Name of the anatomy.
+        row_id: The id of the row, which says whether the classes are those of VinDr-CXR or of NIH ChestX-ray14.
 
     Returns:
-        Class -> name of its drawing.
+        (class, drawing) pairs; in a whole lung a class has several drawings.
     """
-    return {case.label: case.drawn for case in cases.FINDINGS if anatomy in case.anatomies}
+    findings = cases.NIH_FINDINGS if list_classes(row_id) == NIH_CLASSES else cases.FINDINGS
+    return [(COMMON_NAMES.get(case.label, case.label), case.drawn) for case in findings if anatomy in case.anatomies]
 
 
 def find_tools(image: Image.Image) -> dict[str, np.ndarray]:

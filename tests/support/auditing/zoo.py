@@ -253,7 +253,7 @@ def _strip_instructions(text: str) -> str:
 def _see(question: str, image: Image.Image | None) -> str | None:
     """Read the disease in the questioned anatomy: "" without any, None if the place is unreadable."""
     anatomy = read_question(question).anatomy
-    region, drawings = phantom_sight.chests().region(anatomy), phantom_sight.list_anatomy_drawings(anatomy)
+    region, drawings = phantom_sight.chests().region(anatomy), dict(phantom_sight.list_anatomy_drawings(anatomy))
     if image is None or region is None or not drawings:
         return None
     place = np.asarray(Image.fromarray(region).resize(image.size, Image.Resampling.NEAREST))
