@@ -103,13 +103,25 @@ def phantom_build(phantom_roots: dict[str, Path], once: Once) -> Path:
 @pytest.fixture(scope="session")
 def phantom_heal_roots(once: Once) -> dict[str, Path]:
     """Synthetic VinDr-CXR and MIMIC-CXR with their masks and detections, in the official layouts."""
-    return phantoms(once, "phantom-heal", [name for needed in heal_medvqa.NEEDS.values() for name in needed])
+    return phantoms(once, "phantom-heal", [*heal_medvqa.NEEDS["vindr"], *heal_medvqa.NEEDS["mimic"]])
 
 
 @pytest.fixture(scope="session")
 def phantom_heal_build(phantom_heal_roots: dict[str, Path], once: Once) -> Path:
-    """HEAL-MedVQA built from the phantom sources, both configs."""
+    """HEAL-MedVQA built from synthetic VinDr-CXR and MIMIC-CXR."""
     return once("heal-data", lambda out: heal_medvqa.build(phantom_heal_roots, out))
+
+
+@pytest.fixture(scope="session")
+def phantom_nih_roots(once: Once) -> dict[str, Path]:
+    """Synthetic NIH ChestX-ray14 and CheXmask in their official layouts."""
+    return phantoms(once, "phantom-nih", heal_medvqa.NEEDS["nih"])
+
+
+@pytest.fixture(scope="session")
+def phantom_nih_build(phantom_nih_roots: dict[str, Path], once: Once) -> Path:
+    """HEAL-MedVQA built from synthetic NIH ChestX-ray14."""
+    return once("nih-data", lambda out: heal_medvqa.build(phantom_nih_roots, out))
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ LABEL_FILE, BOX_FILE = "Data_Entry_2017_v2020.csv", "BBox_List_2017.csv"
 LISTS = {"train": "train_val_list.txt", "test": "test_list.txt"}
 NO_FINDING = "No Finding"
 UNBOXED_EVERY = 10  # the last of ten images has labels and no boxes
-WITH_UNBOXED_LABEL = 3  # an image of the test list that has a label without a box, next to those with boxes
+WITH_UNBOXED_LABEL = 2  # the place in the test list of an image with boxes that has one more label
 UNBOXED_LABEL = "Hernia"
 FOLLOW_UP_EVERY = 6  # the last of six images is of the patient before
 

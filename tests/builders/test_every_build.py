@@ -16,20 +16,20 @@ from medfaith.builders.verify import repositories
 from medfaith.loaders.errors import InputError, MissingSourceError
 from tests.support.builders.files import rows_of
 
-HEAL = [f"{config}{suffix}" for config in ("vindr", "mimic", "nih") for suffix in ("", "_tpt", "_vpt")]
-# Benchmark -> fixture, and the configs built by default from the fixture's sources.
-BUILT = {
-    "cxr-contrabench": ("phantom", [c for c, s in cxr_contrabench.CONFIGS.items() if s in ("chexpert", "openi")]),
-    "heal-medvqa": ("phantom_heal", HEAL),
-    "surgxbench": ("phantom_surgx", ["instruments", "triplets", "triplets_t50"]),
-    "wrong-lung": ("phantom_wrong_lung", list(wrong_lung.CONFIGS)),
-    "own": ("phantom_own", list(own.NEEDS)),
-}
+HEAL = [f"{config}{suffix}" for config in ("vindr", "mimic") for suffix in ("", "_tpt", "_vpt")]
+# Benchmark, fixture, and the configs built by default from the fixture's sources.
+BUILT = [
+    ("cxr-contrabench", "phantom", [c for c, s in cxr_contrabench.CONFIGS.items() if s in ("chexpert", "openi")]),
+    ("heal-medvqa", "phantom_heal", HEAL),
+    ("heal-medvqa", "phantom_nih", ["nih", "nih_tpt", "nih_vpt"]),
+    ("surgxbench", "phantom_surgx", ["instruments", "triplets", "triplets_t50"]),
+    ("wrong-lung", "phantom_wrong_lung", list(wrong_lung.CONFIGS)),
+    ("own", "phantom_own", list(own.NEEDS)),
+]
 
 
-@pytest.mark.parametrize("name", BUILT)
-def test_a_build_is_sound_loads_and_names_no_place(request, name):
-    fixture, configs = BUILT[name]
+@pytest.mark.parametrize(("name", "fixture", "configs"), BUILT, ids=[fixture for _, fixture, _ in BUILT])
+def test_a_build_is_sound_loads_and_names_no_place(request, name, fixture, configs):
     folder, roots = (request.getfixturevalue(f"{fixture}_{suffix}") for suffix in ("build", "roots"))
     places = [str(place) for place in (folder, *roots.values())]
     built = set()

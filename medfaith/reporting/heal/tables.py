@@ -199,7 +199,9 @@ def _build_table(
             key = (run.name, run.model, run.adapter, run.setting.prompt, run.setting.split)
             scores_by_model.setdefault(key, {})[run.setting.config, run.setting.ask] = run.scores() | {"n_asked": run.n}
     present = {config for scores in scores_by_model.values() for config, _ in scores}
-    configs = [config for config in SOURCES if config in PAPER or config in present]
+    # The paper's tables have columns of both its sources.
+    shown = present | {*PAPER} if present & {*PAPER} else present
+    configs = [config for config in SOURCES if config in shown]
     columns = [MODEL] + [
         Column(
             column.title and f"{SOURCES[config]} {column.title}",

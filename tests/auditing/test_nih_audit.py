@@ -1,0 +1,40 @@
+"""HEAL-MedVQA on synthetic ChestX-ray14 through the command line: build, verify, audit, report, publish."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from medfaith.cli import main
+from tests.support.builders.files import root_words
+
+CONTROLS = ("none", "other", "occluded", "occluded_elsewhere", "transplanted", "transplanted_elsewhere")
+VERDICTS = {"oracle": ("no", "no"), "looks": ("yes", "yes")}
+
+
+@pytest.mark.parametrize("model", VERDICTS)
+def test_the_verdict_on_a_reference_model_is_right(model, phantom_nih_build, phantom_nih_roots, tmp_path, capsys):
+    arguments = ["--data", str(phantom_nih_build), *root_words(phantom_nih_roots), "--benchmarks", "heal-medvqa"]
+    assert main(["audit", *arguments, "--model", model, "--controls", *CONTROLS, "--out", str(tmp_path / "audit")]) == 0
+    (row,) = [re.split("  +", line) for line in capsys.readouterr().out.splitlines() if line.startswith("HEAL-MedVQA ")]
+    assert tuple(row[-2:]) == VERDICTS[model]
+    assert main(["report", str(tmp_path / "audit"), "--markdown"]) == 0
+    report = capsys.readouterr().out
+    assert "| Model | NIH yes/no F1" in report
+    assert re.search(rf"^\| {model} \| NIH \| open-ended \|", report, re.MULTILINE)
+
+
+def test_a_build_from_the_command_line_is_verified_and_may_be_published(
+    phantom_nih_roots, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert main(["build", "heal-medvqa", *root_words(phantom_nih_roots), "--out", str(tmp_path)]) == 0
+    assert "1 images whose masks CheXmask rates as poor" in capsys.readouterr().out
+    assert main(["verify", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert len(re.findall(r"^nih\w* +test .* sound", printed, re.MULTILINE)) == 3
+    assert main(["publish", str(tmp_path), "--org", "acme", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert "acme/heal-medvqa-nih_cxr14 (dataset, published as rows)" in printed
+    assert "nih_vpt/test-00000-of-00001.parquet" in printed
