@@ -45,7 +45,7 @@ IMAGE_FOLDERS = (
 # Either official prefix, or none, and then the key that rows have.
 PREFIX = r"^(?:CheXpert-v1\.0(?:-small)?/)?"
 IMAGE_PATH = (
-    r"(?:%s)/(?P<image>(?P<study_id>patient\d+/study\d+)/view(?P<view>\d{1,3})_(?:frontal|lateral)\.(?:jpg|png))$"
+    r"(?:%s)/(?P<image>(?P<study_id>patient\d+/study\d+)/view(?P<view>\d{1,3})_(?P<side>frontal|lateral)\.(?:jpg|png))$"
 )
 ACTION = "use the official csv of CheXpert-v1.0 or CheXpert-v1.0-small, unchanged"
 
@@ -107,11 +107,11 @@ def find_label_files(root: Path) -> dict[str, Path]:
 
 
 def read_labels(path: Path, split: str) -> pa.Table:
-    """Read the labels of train.csv or valid.csv.
+    """Read the labels of train.csv, valid.csv or CheXlocalize's test_labels.csv.
 
     Args:
         path: The csv file.
-        split: train or validation.
+        split: train, validation or test. The table of the test set has no columns of the view.
 
     Returns:
         One row an image, in the file's order. Columns: study_id, like `patient00001/study1`, dictionary-encoded; key,
@@ -121,7 +121,7 @@ def read_labels(path: Path, split: str) -> pa.Table:
     Raises:
         InputError: The file is malformed; the error names file, row and column.
     """
-    table = _read_csv(path, VIEW)
+    table = _read_csv(path, VIEW if split != "test" else VIEW[:1])
     folder = FOLDERS[split]
     fields = pc.extract_regex(table["Path"], pattern=PREFIX + IMAGE_PATH % folder.replace("valid", "valid|val"))
     example = f"CheXpert-v1.0-small/{FOLDERS[split]}/patient00001/study1/view1_frontal.jpg (either prefix, or none)"
@@ -130,7 +130,10 @@ def read_labels(path: Path, split: str) -> pa.Table:
     view_number = pc.cast(pc.struct_field(fields, "view"), pa.int32())
     views = studies.indices.to_numpy() * np.int64(1_000) + view_number.to_numpy()  # a view has at most three digits
     csv_table.require_once(table["Path"], path, "Path", action=ACTION, codes=views)
-    projection = pc.coalesce(table["AP/PA"], pc.utf8_lower(table["Frontal/Lateral"]), "")
+    if split == "test":
+        projection = pc.struct_field(fields, "side")
+    else:
+        projection = pc.coalesce(table["AP/PA"], pc.utf8_lower(table["Frontal/Lateral"]), "")
     return pa.table(
         {
             "study_id": studies,

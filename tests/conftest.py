@@ -101,6 +101,18 @@ def phantom_build(phantom_roots: dict[str, Path], once: Once) -> Path:
 
 
 @pytest.fixture(scope="session")
+def phantom_chexlocalize_roots(once: Once) -> dict[str, Path]:
+    """Synthetic CheXlocalize with its images, in the official layout."""
+    return phantoms(once, "phantom-chexlocalize", ("chexlocalize",))
+
+
+@pytest.fixture(scope="session")
+def phantom_chexlocalize_build(phantom_chexlocalize_roots: dict[str, Path], once: Once) -> Path:
+    """CXR-ContraBench with regions, built from the phantom source."""
+    return once("chexlocalize-data", lambda out: cxr_contrabench.build(phantom_chexlocalize_roots, out))
+
+
+@pytest.fixture(scope="session")
 def phantom_heal_roots(once: Once) -> dict[str, Path]:
     """Synthetic VinDr-CXR and MIMIC-CXR with their masks and detections, in the official layouts."""
     return phantoms(once, "phantom-heal", [*heal_medvqa.NEEDS["vindr"], *heal_medvqa.NEEDS["mimic"]])

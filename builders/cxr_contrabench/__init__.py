@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from ...loaders.errors import InputError
 from ..benchmark import Benchmark, Repository, Request
-from ..schemas.contrabench import QUESTION
+from ..schemas.contrabench import LOCATED_QUESTION, QUESTION
 from ..write import Family
-from . import chexpert, chexstruct, openi, rexvqa
+from . import chexlocalize, chexpert, chexstruct, openi, rexvqa
 from .exports import FEWSHOT, LORA, find_export_problems
-from .plans import plan_chexpert, plan_chexstruct, plan_openi, plan_rexvqa
+from .plans import plan_chexlocalize, plan_chexpert, plan_chexstruct, plan_openi, plan_rexvqa
 from .questions import Wording, find_violations
 from .variants import VARIANTS
 from .vocabulary import vocabulary
@@ -27,6 +27,7 @@ CONFIGS = {
     openi.PROTOCOL: "openi",
     **dict.fromkeys(chexstruct.PROTOCOLS, "chexstruct"),
     **dict.fromkeys(rexvqa.SLICES, "rexvqa"),
+    **dict.fromkeys(chexlocalize.PROTOCOLS, chexlocalize.SOURCE),
     **{config: "openi" if plain == openi.PROTOCOL else "chexpert" for config, (plain, *_) in VARIANTS.items()},
     LORA: "chexpert",
     "fewshot_presence": "chexstruct",
@@ -37,7 +38,14 @@ NEEDS = {config: (source_id,) for config, source_id in CONFIGS.items()}
 COUNTED = ("protocol", "polarity", "finding")
 FAMILY = Family(features=QUESTION, counted=COUNTED, find_violations=find_violations)
 QUOTING = Family(features=QUESTION, counted=("protocol", "polarity"), find_violations=find_violations)
-PLANS = {"chexpert": plan_chexpert, "openi": plan_openi, "chexstruct": plan_chexstruct, "rexvqa": plan_rexvqa}
+LOCATED = Family(features=LOCATED_QUESTION, counted=COUNTED, find_violations=chexlocalize.find_located_violations)
+PLANS = {
+    "chexpert": plan_chexpert,
+    "openi": plan_openi,
+    "chexstruct": plan_chexstruct,
+    "rexvqa": plan_rexvqa,
+    chexlocalize.SOURCE: plan_chexlocalize,
+}
 
 
 def select_family(config: str) -> Family:
@@ -49,6 +57,8 @@ def select_family(config: str) -> Family:
     Returns:
         The family.
     """
+    if config in chexlocalize.PROTOCOLS:
+        return LOCATED
     return QUOTING if config in rexvqa.SLICES else FAMILY
 
 
@@ -81,7 +91,7 @@ def make(request: Request) -> Iterable[Repository]:
 
 BENCHMARK = Benchmark(
     name=NAME,
-    title="questions with a negated option (CheXpert, OpenI, CheXStruct, ReXVQA)",
+    title="questions with a negated option (CheXpert, CheXlocalize, OpenI, CheXStruct, ReXVQA)",
     needs=NEEDS,
     family=select_family,
     make=make,

@@ -37,12 +37,13 @@ COLUMNS = ("study_id", "key", "view", "view_number", *TARGETS.values())
 PROTOCOLS = {"chexpert_presence": "presence", "chexpert_absence": "absence", "chexpert_positive_only": "positive_only"}
 
 
-def studies(images: pa.Table, path: Path | str) -> pa.Table:
+def studies(images: pa.Table, path: Path | str, source: str = "chexpert") -> pa.Table:
     """Group images by study.
 
     Args:
         images: The columns COLUMNS of the result of `loaders.chexpert.read_labels`, one row per image.
         path: The label file, for the error message.
+        source: The source of the images.
 
     Returns:
         One row per study, in order of first appearance: study_id, images (in view order) and the six target labels.
@@ -74,7 +75,7 @@ def studies(images: pa.Table, path: Path | str) -> pa.Table:
     sorted_images = images.select(["key", "view"]).combine_chunks().take(pa.array(order))
     references = pa.StructArray.from_arrays(
         [
-            pa.repeat(pa.scalar("chexpert"), len(order)),
+            pa.repeat(pa.scalar(source), len(order)),
             *(chunked_column.combine_chunks() for chunked_column in sorted_images.columns),
         ],
         names=["source", "key", "view"],

@@ -5,21 +5,25 @@ Each plan takes the request of a build whose configs all belong to one source.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 
 import pyarrow as pa
 
+from ...loaders import chexlocalize as chexlocalize_masks
 from ...loaders import chexpert as chexpert_labels
 from ...loaders import chexstruct as chexstruct_labels
 from ...loaders import openi as openi_reports
 from ...loaders import rexvqa as rexvqa_items
 from ...loaders.errors import InputError
+from ...loaders.images import read_image_size
 from ...loaders.progress import Progress
-from ..benchmark import NO_FILE, Repository, Request
+from ..benchmark import NO_FILE, NO_ROWS, Repository, Request
 from ..label_keys import build_label_table
 from ..write import Split
-from . import chexpert, chexstruct, openi, rexvqa
+from . import chexlocalize, chexpert, chexstruct, openi, rexvqa
 from .exports import FEWSHOT, FEWSHOT_SPLIT, LORA, LORA_SPLIT, fewshot, format_chat_jsonl, sample_lora_rows
 from .questions import Wording
 from .variants import SPLIT as VARIANT_SPLIT
@@ -73,6 +77,66 @@ def plan_chexpert(request: Request) -> Repository:
     absent = {split: NO_FILE for split in CHEXPERT_SPLITS if split not in files}
     label_files = {"chexpert": list(files.values())}
     return Repository("chexpert", splits, label_files, exports=exports, key_labels=key_labels, absent=absent)
+
+
+def plan_chexlocalize(request: Request) -> Repository:
+    """Plan the configs with regions. Images, labels and masks come from the download of CheXlocalize.
+
+    Args:
+        request: The arguments of the build.
+
+    Returns:
+        The repository.
+
+    Raises:
+        InputError: The folder lacks masks or labels, or no question has a mask.
+        ImageError: An image with a mask is missing or broken.
+    """
+    root = request.find_root(chexlocalize.SOURCE)
+    mask_files = chexlocalize_masks.find_mask_files(root)
+    label_files = {split: chexpert_labels.label_file(root, split) for split in mask_files}
+    files: dict[str, tuple[Path, Path]] = {
+        split: (path, mask_files[split]) for split, path in label_files.items() if path is not None
+    }
+    if not files:
+        raise InputError(
+            root,
+            "holds the masks of CheXlocalize without the labels of their images",
+            expected="CheXpert/val_labels.csv or CheXpert/test_labels.csv",
+            action="name the folder that holds both folders of the download, CheXlocalize and CheXpert",
+        )
+    splits, studies_by_split, skipped = [], {}, Counter[str]()
+    absent = {split: NO_FILE for split in chexlocalize.SPLITS if split not in files}
+
+    @cache
+    def read_size(key: str) -> tuple[int, int]:
+        return read_image_size({"source": chexlocalize.SOURCE, "key": key, "view": ""}, {chexlocalize.SOURCE: root})
+
+    for split, (label_path, mask_path) in Progress(files.items(), title="reading chexlocalize", unit="splits"):
+        labels = chexpert_labels.read_labels(label_path, split).select(chexpert.COLUMNS)
+        studies = studies_by_split[split] = chexpert.studies(labels, label_path, chexlocalize.SOURCE)
+        masks = chexlocalize_masks.read_masks(mask_path, split)
+        for config in request.configs:
+            rows, counts = chexlocalize.questions(
+                studies, masks, lambda image: read_size(image["key"]), config, split,
+                seed=request.seed, wording=request.options,
+            )  # fmt: skip
+            skipped += counts
+            if rows.num_rows:
+                splits.append(Split(config, split, partial(_get_rows, rows)))
+            else:
+                absent[f"{config}/{split}"] = NO_ROWS
+    if not splits:
+        problem = "gives no question: " + "; ".join(f"{count} {reason}" for reason, count in skipped.items())
+        raise InputError(root, problem, expected="masks of the findings of a study", action=chexlocalize_masks.ACTION)
+    return Repository(
+        chexlocalize.SOURCE,
+        splits,
+        {chexlocalize.SOURCE: [path for paths in files.values() for path in paths]},
+        key_labels={split: partial(_get_rows, table) for split, table in studies_by_split.items()},
+        skipped=lambda: skipped,
+        absent=absent,
+    )
 
 
 def plan_openi(request: Request) -> Repository:

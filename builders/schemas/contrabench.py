@@ -2,7 +2,7 @@
 
 from datasets import Features, List, Value
 
-from .structs import IMAGE_REF
+from .structs import IMAGE_REF, MASK
 
 QUESTION = Features(
     {
@@ -21,5 +21,15 @@ QUESTION = Features(
         "question_form": Value("string"),
         "layout": Value("string"),
         "cue": Value("string"),  # the report's negation cue, never its sentence
+    }
+)
+# A question with the region of its finding in its only image.
+LOCATED_QUESTION = Features(
+    {
+        **QUESTION,
+        "width": Value("int32"),
+        "height": Value("int32"),
+        "region": MASK,
+        "present": List(Value("string")),  # the protocols' findings that are present in the study
     }
 )

@@ -15,7 +15,7 @@ from ..errors import InputError
 SOURCES = (
     "chexpert", "openi", "chexstruct", "rexvqa", "vindr_cxr", "vindr_cxr_anatomy", "mimic_cxr", "mimic_cxr_reports",
     "mimic_cxr_anatomy", "mimic_cxr_detections", "chest_imagenome", "cholec80", "cholec80_boxes", "cholect45",
-    "cholect50", "cholecseg8k", "nih_cxr14", "chexmask", "table", "images", "vqa_rad", "slake",
+    "cholect50", "cholecseg8k", "nih_cxr14", "chexmask", "chexlocalize", "table", "images", "vqa_rad", "slake",
 )  # fmt: skip
 
 

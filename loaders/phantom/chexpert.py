@@ -21,20 +21,32 @@ HEADER = (
 )  # fmt: skip
 LABELS = HEADER[6:]  # "No Finding" follows from the others
 TARGETS = ("Atelectasis", "Cardiomegaly", "Consolidation", "Edema", "Pleural Effusion", "Pneumothorax")
-FIRST_PATIENT = {"train": 1, "valid": 64541}
+FIRST_PATIENT = {"train": 1, "valid": 64541, "test": 64741}  # the phantom of CheXlocalize has the test set
 VIEWS = (("frontal",), ("frontal", "lateral"), ("frontal", "frontal"), ("frontal", "lateral", "frontal"))
 VIEW_SHARES = (0.60, 0.30, 0.05, 0.05)
 POSITIVE, NEGATIVE, UNCERTAIN, BLANK = "1.0", "0.0", "-1.0", ""
 
 
 @dataclass(frozen=True)
-class _Study:
+class Study:
+    """A study of a synthetic patient.
+
+    Attributes:
+        patient: Number of the patient.
+        number: Number of the study.
+        sex: The patient's sex.
+        age: The patient's age in years.
+        views: "frontal" or "lateral" for each image.
+        projection: AP or PA, for its frontal views.
+        labels: Name of a label -> its value in the csv file.
+    """
+
     patient: int
     number: int
     sex: str
     age: int
     views: tuple[str, ...]
-    projection: str  # AP or PA, for its frontal views
+    projection: str
     labels: dict[str, str]
 
     @property
@@ -59,7 +71,7 @@ def write(root: Path, *, seed: int, n_train: int = 130, n_valid: int = 45) -> Pa
         `root`.
     """
     for split, count in (("train", n_train), ("valid", n_valid)):
-        studies = list(_studies(split, count, np.random.default_rng([seed, FIRST_PATIENT[split]])))
+        studies = list(draw_studies(split, count, np.random.default_rng([seed, FIRST_PATIENT[split]])))
         folder = root / FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"{split}.csv").open("w", encoding="utf-8", newline="") as file:
@@ -72,7 +84,17 @@ def write(root: Path, *, seed: int, n_train: int = 130, n_valid: int = 45) -> Pa
     return root
 
 
-def _studies(split: str, count: int, rng: np.random.Generator) -> Iterator[_Study]:
+def draw_studies(split: str, count: int, rng: np.random.Generator) -> Iterator[Study]:
+    """Draw the studies of a split.
+
+    Args:
+        split: train, valid or test.
+        count: The number of studies.
+        rng: The random numbers.
+
+    Yields:
+        The studies.
+    """
     written, patient = 0, FIRST_PATIENT[split]
     while written < count:
         numbers = list(range(1, 1 + min(count - written, int(rng.integers(1, 4)) if split == "train" else 1)))
@@ -84,8 +106,8 @@ def _studies(split: str, count: int, rng: np.random.Generator) -> Iterator[_Stud
         for number in numbers:
             views = VIEWS[rng.choice(len(VIEWS), p=VIEW_SHARES)]
             projection = "PA" if "lateral" in views or rng.random() < 0.15 else "AP"
-            labels = _labels(rng, certain=split == "valid")
-            yield _Study(patient, number, sex, age, views, projection, labels)
+            labels = _labels(rng, certain=split != "train")
+            yield Study(patient, number, sex, age, views, projection, labels)
         written += len(numbers)
         patient += 1
 
@@ -109,21 +131,45 @@ def _labels(rng: np.random.Generator, *, certain: bool) -> dict[str, str]:
     return labels
 
 
-def _rows(study: _Study, split: str) -> Iterator[list[str]]:
+def _rows(study: Study, split: str) -> Iterator[list[str]]:
     for number, view in enumerate(study.views, start=1):
-        path = f"{FOLDER}/{_image(study, split, number)}"
+        path = f"{FOLDER}/{format_key(study, split, number)}"
         projection = study.projection if view == "frontal" else ""
         who = [path, study.sex, str(study.age), view.capitalize(), projection]
         yield [*who, *(study.labels[label] for label in HEADER[5:])]
 
 
-def _image(study: _Study, split: str, number: int) -> str:
+def format_key(study: Study, split: str, number: int) -> str:
+    """Format the key of an image.
+
+    Args:
+        study: The study.
+        split: Name of the split's folder.
+        number: Number of the view, from 1.
+
+    Returns:
+        The path below the folder of the images.
+    """
     return f"{split}/patient{study.patient:05d}/study{study.number}/view{number}_{study.views[number - 1]}.jpg"
 
 
-def _write_images(folder: Path, study: _Study, split: str, seed: int) -> None:
+def _write_images(folder: Path, study: Study, split: str, seed: int) -> None:
     for number, view in enumerate(study.views, start=1):
-        path = folder / _image(study, split, number)
+        path = folder / format_key(study, split, number)
         path.parent.mkdir(parents=True, exist_ok=True)
-        own_seed = int(np.random.SeedSequence([seed, study.patient, study.number, number]).generate_state(1)[0])
-        Image.fromarray(draw_chest(study.findings, seed=own_seed, view=view)).save(path, quality=85)
+        chest_seed = compute_seed(study, number, seed)
+        Image.fromarray(draw_chest(study.findings, seed=chest_seed, view=view)).save(path, quality=85)
+
+
+def compute_seed(study: Study, number: int, seed: int) -> int:
+    """Compute the seed of the chest in an image.
+
+    Args:
+        study: The study.
+        number: Number of the view, from 1.
+        seed: The seed of the phantom.
+
+    Returns:
+        The seed for `chest.chest`.
+    """
+    return int(np.random.SeedSequence([seed, study.patient, study.number, number]).generate_state(1)[0])

@@ -41,7 +41,7 @@ TARGET = "target"  # column with the region that the question is about (RLE); a 
 _FULL = 100  # per cent
 _DOSED = f"; {', '.join(EDITS)}, with or without {ELSEWHERE}, also with {', '.join(f'@{dose}' for dose in DOSES)}"
 _BENCHMARKS = {  # benchmark -> supported controls
-    "cxr-contrabench": (*BLIND, *DONORS, *HARMLESS),
+    "cxr-contrabench": tuple(name for name in CONTROLS if name != "flipped"),
     "heal-medvqa": tuple(CONTROLS),
     "surgxbench": tuple(CONTROLS),
     "wrong-lung": tuple(CONTROLS),

@@ -13,6 +13,7 @@ from tests.support.builders.files import forge, problems
 
 BUILDS = {
     "bench": ("phantom_build", "cxr-contrabench-openi"),
+    "located": ("phantom_chexlocalize_build", "cxr-contrabench-chexlocalize"),
     "heal": ("phantom_heal_build", "heal-medvqa-vindr_cxr"),
     "boxes": ("phantom_surgx_build", "surgxbench-cholec80_boxes"),
     "t45": ("phantom_surgx_build", "surgxbench-cholect45"),
@@ -98,6 +99,14 @@ EDITS = {
         "a right negation": (put(answer=1), "the negated option is the gold answer"),
         "no counterpart": (put(counterpart=-1), "a row has a negated option without its counterpart"),
         "no image": (put(images=[]), "a row has no image"),
+    },
+    ("located", "chexlocalize_presence"): {
+        "a mask of another size": (put(region=SMALL), "mask of [3, 3] (height, width)"),
+        "a broken mask": (put_in("region", counts="0"), "mask: counts of"),
+        "an empty mask": (clear_region, "empty mask"),
+        "two images": (lambda rows: rows[0]["images"].append(rows[0]["images"][0]), "2 images; a region belongs to"),
+        "an absent finding": (put(present=[]), "is not among the findings that are present"),
+        "no such answer": (put(answer=3), "the answer is no option"),
     },
     ("heal", "vindr"): {
         "an answer": (put("positive", answer="No"), "answer 'No' to a positive question"),

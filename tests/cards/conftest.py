@@ -17,6 +17,7 @@ def builds(
     once: Any,
     phantom_item_roots: dict[str, Path],
     phantom_build: Path,
+    phantom_chexlocalize_build: Path,
     phantom_heal_build: Path,
     phantom_nih_build: Path,
     phantom_surgx_roots: dict[str, Path],
@@ -31,7 +32,8 @@ def builds(
 
     others = once("card-data", build_others)
     places = (
-        phantom_build, phantom_heal_build, phantom_nih_build, phantom_wrong_lung_build, phantom_own_build, others,
+        phantom_build, phantom_chexlocalize_build, phantom_heal_build, phantom_nih_build, phantom_wrong_lung_build,
+        phantom_own_build, others,
     )  # fmt: skip
     folders = [path.parent for place in places for path in place.glob("*/build.json")]
     return {folder.name: folder for folder in sorted(folders, key=lambda folder: folder.name)}

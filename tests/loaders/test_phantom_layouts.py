@@ -31,6 +31,8 @@ TOOLS = "Grasper,Bipolar,Hook,Scissors,Clipper,Irrigator,SpecimenBag"
 HEADERS = {
     "chexpert/CheXpert-v1.0-small/train.csv": f"Path,Sex,Age,Frontal/Lateral,AP/PA,{CHEXPERT}",
     "chexpert/CheXpert-v1.0-small/valid.csv": f"Path,Sex,Age,Frontal/Lateral,AP/PA,{CHEXPERT}",
+    "chexlocalize/CheXpert/val_labels.csv": f"Path,Sex,Age,Frontal/Lateral,AP/PA,{CHEXPERT}",
+    "chexlocalize/CheXpert/test_labels.csv": f"Path,{CHEXPERT}",
     "vindr_cxr/annotations/annotations_train.csv": "image_id,rad_id,class_name,x_min,y_min,x_max,y_max",
     "vindr_cxr/annotations/annotations_test.csv": "image_id,class_name,x_min,y_min,x_max,y_max",
     "vindr_cxr/annotations/image_labels_train.csv": f"image_id,rad_id,{VINDR},Other diseases,No finding",
@@ -102,6 +104,7 @@ def test_every_source_with_a_reader_has_a_phantom_that_is_complete_and_small(wri
 
 FEW = {
     "chexpert": {"n_train": 4, "n_valid": 3},
+    "chexlocalize": {"n_valid": 3, "n_test": 2},
     "rexvqa": {"n_test": 3, "n_other": 1},
     **{name: {"n_train": 3, "n_test": 2} for name in ("vindr_cxr", "vindr_cxr_anatomy", "nih_cxr14", "chexmask")},
     **{name: {"n": 4} for name in ("openi", "chexstruct")},

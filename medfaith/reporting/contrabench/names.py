@@ -20,6 +20,8 @@ PROTOCOLS = {  # protocol: (long name, short name)
     "openi_chexstruct_presence": ("OpenI CheXStruct presence", "CheXStruct presence"),
     "openi_chexstruct_absence": ("OpenI CheXStruct absence", "CheXStruct absence"),
     "chexpert_positive_only": ("CheXpert positive-only control", "CheXpert control"),
+    "chexlocalize_presence": ("CheXlocalize direct presence", "CheXlocalize presence"),
+    "chexlocalize_positive_only": ("CheXlocalize positive-only control", "CheXlocalize control"),
 }
 _BASE = {
     "b0": "B0", "cot": "CoT-B0", "instruct": "B0-Instruct", "3shot": "FS-B0", "3shot_images": "FS-B0 (images)",

@@ -249,7 +249,7 @@ class LooksElsewhere(Looks):
     The unrelated region has the shape of the region of the question and the location that controls ending in
     `_elsewhere` edit. It is the full image if the row has no such location. Transplanted tissue counts as edited. The
     shortcut yields the correct answer for the image shown: the row's answer, or another one under the control `other`.
-    For rows without a region (CXR-ContraBench, some of TPT), the model is `looks`.
+    For rows without a region (most of CXR-ContraBench, some of TPT), the model is `looks`.
     """
 
     def see(self, doc: Document, images: Sequence[Image.Image]) -> Seen | None:

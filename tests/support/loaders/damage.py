@@ -20,6 +20,7 @@ from medfaith.loaders import (
     anatomy_masks,
     chest_imagenome,
     chest_imagenome_silver,
+    chexlocalize,
     chexmask,
     chexpert,
     chexstruct,
@@ -101,6 +102,8 @@ GOLD = "gold_dataset/"
 READINGS: list[tuple[str, str, Read]] = [
     ("chexpert", "*/train.csv", lambda root, file: chexpert.read_labels(file, "train")),
     ("chexpert", "**/*.jpg", read_picture),
+    ("chexlocalize", "*/gt_*val.json", lambda root, file: chexlocalize.read_masks(file, "validation")),
+    ("chexlocalize", "*/test_labels.csv", lambda root, file: chexpert.read_labels(file, "test")),
     ("openi", "ecgen-radiology/*.xml", lambda root, file: openi.read_reports(root)),
     ("openi", "**/*.dcm", read_picture),
     ("chexstruct", "openi/cardiomegaly.csv", lambda root, file: chexstruct.read_labels(root)),
@@ -144,6 +147,7 @@ Find = Callable[[Path], object]
 # Source, pattern of a file that may be missing (first match by name), function that finds it.
 FINDERS: list[tuple[str, str, Find]] = [
     ("chexpert", "*/train.csv", chexpert.find_label_files),
+    ("chexlocalize", "*/gt_*val.json", chexlocalize.find_mask_files),
     ("openi", "ecgen-radiology/*.xml", openi.find_label_files),
     ("chexstruct", "openi/cardiomegaly.csv", chexstruct.read_labels),
     ("rexvqa", "metadata/test*.json", lambda root: rexvqa.label_file(root, "test")),
