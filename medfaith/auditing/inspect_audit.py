@@ -27,7 +27,7 @@ from medfaith.tasks.harnesses.inspect_task import Names, build_task, split
 from medfaith.tasks.run import load_tasks
 from medfaith.tasks.wordings import UnsupportedWordingError
 
-from . import RULES, Rule
+from . import RULES, TASKS, Rule
 from .audit import Plan, Request, plan_questions
 from .plan import write_rows
 from .run import get_condition_metadata
@@ -68,6 +68,8 @@ def audit(  # noqa: PLR0913 (what -T names)
     """
     try:
         names = split(benchmarks) or None, split(controls) or None
+        for task_name in (task_name for benchmark in names[0] or () for task_name in TASKS.get(benchmark, ())):
+            questions.load_recipes(task_name)  # refuses a task that needs more than an output
         request = Request(Path(), *names, thorough, wordings, rule, limit)
         options = {"data": str(data), "rows": rows, "images": images, "skip_missing_images": skip_missing_images}
         roots_by_source = {source: str(path) for source, path in questions.resolve_roots(roots).items()}

@@ -207,12 +207,14 @@ def _build_lines(sample: Any) -> Iterator[dict[str, Any]]:
     """Build the lines of lm-eval's sample log for a sample, one for each filter."""
     row = sample.metadata
     for name, reading in row["readings"].items():
+        filtered = reading["filtered"]
+        scores_letters = not isinstance(filtered, str)
         yield {
             "doc_id": row["row"],
             "doc": row["doc"],
             "target": sample.target,
-            "resps": [[row["response"]]],
-            "filtered_resps": [reading["filtered"]],
+            "resps": [[score] for score in filtered] if scores_letters else [[row["response"]]],
+            "filtered_resps": filtered if scores_letters else [filtered],
             "filter": name,
             "metrics": [*reading["values"]],
             **reading["values"],

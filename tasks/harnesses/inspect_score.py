@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -86,12 +87,19 @@ def answers(filter: str | None = None) -> Scorer:
         outcomes = {"outcome": find_reading(reading["values"]), OUTCOME: state.metadata[DOC][OUTCOME]}
         return Score(
             value=CORRECT if is_right else INCORRECT,
-            answer=reading["filtered"],
+            answer=_format_answer(reading["filtered"]),
             explanation=state.metadata[RESPONSE],
             metadata={"filter": filter_name, **outcomes, "values": reading["values"]},
         )
 
     return score
+
+
+def _format_answer(filtered: str | Sequence[tuple[float, bool]]) -> str:
+    """Return the filter's reading; of scores of letters, the likeliest letter, or "" if none is listed."""
+    if isinstance(filtered, str):
+        return filtered
+    return next((letter for letter, (_, best) in zip(string.ascii_uppercase, filtered, strict=False) if best), "")
 
 
 def find_reading(values: Mapping[str, Any]) -> str:
@@ -104,7 +112,7 @@ def find_reading(values: Mapping[str, Any]) -> str:
         answered, declined or unread.
     """
     if "parse_failure_rate" in values:  # CXR-ContraBench
-        return UNREAD if values["parse_failure_rate"] else DECLINED if values["declined_rate"] else ANSWERED
+        return UNREAD if values["parse_failure_rate"] else DECLINED if values.get("declined_rate") else ANSWERED
     record = _get_record(values)
     outcome = record.get("said") or record["outcome"]
     outcome = UNREAD if outcome == EMPTY else outcome

@@ -17,15 +17,16 @@ from inspect_ai.model import Content, ContentImage, ContentText, Model, ModelNam
 
 from ...loaders.errors import InputError
 from .. import lm_eval_internals
-from ..models.chat_form import Encoding, build_messages, count_placeholders, encode_picture, get_turns
-from ..models.server import access
-from ..outcomes import ANSWERED, CUT, EMPTY, FILTERED, REFUSED, SCORED
+from ..models.chat_form import Encoding, Reply, build_messages, count_placeholders, encode_picture, get_turns
+from ..models.server import access, letter_scores
+from ..outcomes import ANSWERED, CUT, EMPTY, FILTERED, REFUSED
 from . import questions
 
 # Keys of a sample's metadata. The label begins its id and the names of its figures if a task has several subtasks.
 DOC, READINGS, RESPONSE, LABEL = "doc", "readings", "response", "label"
 # Keys of the log's metadata: a description of each subtask, and the plan of an audit.
 SUBTASKS, AUDIT = "medfaith_parts", "medfaith_audit"
+LISTED = 20  # tokens that a provider lists when letters are scored, as for medfaith-server
 # Providers that load the model on this machine, or start a server there.
 LOCAL = ("mockllm", "none", "hf", "vllm", "sglang", "transformer_lens", "nnterp", "ollama", "llama-cpp-python")
 
@@ -54,13 +55,22 @@ class Subtask(NamedTuple):
         return "/".join(filter(None, [self.name, self.condition]))
 
     @property
+    def scores_letters(self) -> bool:
+        """Whether the letters of the options are scored by the likeliest first tokens of the answer."""
+        return self.task.config.output_type == "multiple_choice"
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The task's settings of generation, with Inspect's names."""
+        if self.scores_letters:
+            return {"max_tokens": 1, "temperature": 0.0, "stop_seqs": None, "logprobs": True, "top_logprobs": LISTED}
         generation = self.task.config.generation_kwargs
         return {
             "max_tokens": generation["max_gen_toks"],
             "temperature": generation["temperature"],
             "stop_seqs": generation["until"] or None,
+            "logprobs": None,
+            "top_logprobs": None,
         }
 
     def describe(self) -> dict[str, Any]:
@@ -138,6 +148,7 @@ def build_samples(subtasks: Sequence[Subtask]) -> Iterator[Sample]:
             prompt = "\n".join(filter(None, questions.split_prompt(subtask.task, doc)))
             metadata = {"task": subtask.name, LABEL: label, "part": number, "row": row, DOC: _encode(doc)}
             target = subtask.task.doc_to_target(doc)
+            target = subtask.task.doc_to_choice(doc)[target] if subtask.scores_letters else target
             yield Sample(id=f"{label}{doc['id']}", input=prompt, target=target, metadata=metadata)
 
 
@@ -181,14 +192,23 @@ def read_answer(subtask: Subtask, row: int, output: ModelOutput) -> dict[str, An
     Returns:
         The document, with the outcome of the request; the text to score; and each filter's readings.
     """
-    outcome = find_outcome(output)
-    response = output.completion if outcome in SCORED else ""
+    reply = Reply(find_outcome(output), output.completion)
+    if subtask.scores_letters and reply.outcome not in (FILTERED, REFUSED):
+        logprobs = output.choices[0].logprobs if output.choices else None
+        likeliest = letter_scores.list_likeliest(logprobs.model_dump() if logprobs else None)
+        reply = letter_scores.read_likeliest(reply, likeliest, output.model)
+    response, outcome = reply.scored, reply.outcome
     subtask.task.test_docs()[row]["images"].tell_outcome(outcome)
     doc, config = subtask.task.test_docs()[row], subtask.task.config  # read again: its columns hold the outcome now
     readings = {}
     for name in questions.get_filters(config):
-        filtered = questions.read(config, doc, response, name)
-        readings[name] = {"filtered": filtered, "values": _encode(config.process_results(dict(doc), [filtered]))}
+        if subtask.scores_letters:
+            filtered = letter_scores.rank_letters(response, subtask.task.doc_to_choice(doc))
+            results = filtered
+        else:
+            filtered = questions.read(config, doc, response, name)
+            results = [filtered]
+        readings[name] = {"filtered": filtered, "values": _encode(config.process_results(dict(doc), results))}
     return {DOC: _encode(doc), RESPONSE: response, READINGS: readings}
 
 

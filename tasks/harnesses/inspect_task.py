@@ -216,7 +216,7 @@ def _load_tasks(names: Names, default: Sequence[str], data: str, roots: Any, opt
     faults = []
     for name in requested or [member for group in default for member in questions.load_recipes(group)]:
         try:
-            tasks |= questions.load(name, data, roots, refused=questions.NO_WORDS, **options)
+            tasks |= questions.load(name, data, roots, refused=questions.MORE_THAN_OUTPUTS, **options)
         except (InputError, MissingSourceError) as error:
             if requested:
                 raise

@@ -18,27 +18,29 @@ from ...loaders.errors import InputError
 from .. import lm_eval_internals
 from ..index import task_index
 
-# Beginnings of the names of tasks that no answer in words can score, or not without what only lm-eval has.
-NO_WORDS = (
-    "medfaith_wrong_lung",
-    "medfaith_surgx_occlusion",
-    "medfaith_contrabench_option_scores",
-    "medfaith_contrabench_letter_scores",
-)
-# Files of rows hold no masks.
-NOT_BY_ANSWERS = (
-    *NO_WORDS,
-    "medfaith_surgx",
-    *(f"medfaith_heal_{source}_stated_boxes" for source in ("vindr", "mimic", "nih")),
+# Beginnings of the names of tasks that need more than an output of a model -> the reason.
+MORE_THAN_OUTPUTS = {
+    "medfaith_wrong_lung": "scores heatmaps, which no answer holds",
+    "medfaith_surgx_occlusion": "paints out the region of a heatmap, which no answer holds",
+    "medfaith_contrabench_option_scores": "scores the log-likelihood of given texts, which only models of lm-eval give",
+}
+# As above, for harnesses that read rows from files, which hold no masks, and pass on the text of an answer alone.
+MORE_THAN_ANSWERS = MORE_THAN_OUTPUTS | dict.fromkeys(
+    (
+        "medfaith_contrabench_letter_scores",
+        "medfaith_surgx",
+        *(f"medfaith_heal_{source}_stated_boxes" for source in ("vindr", "mimic", "nih")),
+    ),
+    "is scored on more than answers",
 )
 
 
-def load_recipes(name: str, refused: Sequence[str] = NO_WORDS) -> dict[str, dict[str, Any]]:
+def load_recipes(name: str, refused: Mapping[str, str] = MORE_THAN_OUTPUTS) -> dict[str, dict[str, Any]]:
     """Load the YAML of tasks, without reading rows.
 
     Args:
         name: A task, GROUP::TASK, or a group for all of its tasks.
-        refused: Beginnings of the names of tasks that are refused.
+        refused: Beginnings of the names of tasks that are refused -> the reason.
 
     Returns:
         Name of the task -> its YAML.
@@ -54,8 +56,9 @@ def load_recipes(name: str, refused: Sequence[str] = NO_WORDS) -> dict[str, dict
     if member and name not in members:
         raise InputError(f"task {name!r}", f"{group} has no such task", expected=f"one of {', '.join(members)}")
     members = {name: members[name]} if member else members
-    if scored_on_more := next((task for task in members if task.startswith(tuple(refused))), None):
-        raise InputError(f"task {scored_on_more!r}", "is scored on more than answers", action="use medfaith eval")
+    for task in members:
+        for reason in (reason for beginning, reason in refused.items() if task.startswith(beginning)):
+            raise InputError(f"task {task!r}", reason, action="use medfaith eval")
     return members
 
 
@@ -85,7 +88,7 @@ def load(
     data: str,
     roots: Any = None,
     skip_missing_images: bool = False,
-    refused: Sequence[str] = NOT_BY_ANSWERS,
+    refused: Mapping[str, str] = MORE_THAN_ANSWERS,
     **options: Any,
 ) -> dict[str, Any]:
     """Load a task, or all tasks of a group, with their rows.
@@ -127,7 +130,7 @@ def load_one(name: str, *arguments: Any) -> Any:
     Raises:
         InputError: The name belongs to a group.
     """
-    if name not in (loaded_recipes := load_recipes(name, NOT_BY_ANSWERS)):
+    if name not in (loaded_recipes := load_recipes(name, MORE_THAN_ANSWERS)):
         raise InputError(f"task {name!r}", "is not one task", expected=f"one of {', '.join(loaded_recipes)}")
     return load(name, *arguments)[name]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import hashlib
 import io
 import itertools
 import math
@@ -23,6 +24,7 @@ from inspect_ai.log import EvalLog, read_eval_log
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from PIL import Image
 
+from medfaith.cli import main
 from medfaith.logs.inspect_logs import converted_logs
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.harnesses import questions
@@ -30,8 +32,9 @@ from medfaith.tasks.harnesses.inspect_score import answers
 from medfaith.tasks.harnesses.inspect_subtasks import Subtask, build_content, find_third_party
 from medfaith.tasks.harnesses.inspect_task import cxr_contrabench, heal_medvqa, lm_eval, surgxbench
 from medfaith.tasks.heal import adapter
+from tests.support.builders.files import root_words
 from tests.support.tasks.evaluating import ANSWERS, by_filter, evaluate, load, results_of
-from tests.support.tasks.server_scene import answer_by_messages, serving
+from tests.support.tasks.server_scene import answer_by_messages, serving, texts_of
 
 PRESENCE, LIMIT = "medfaith_contrabench_chexpert_presence", 18
 CLOSED, OPEN, VPT = (f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", "vpt"))
@@ -321,6 +324,71 @@ def test_a_server_gives_the_figures_of_lm_eval(build, fixture, condition, label,
         mine = {metric: scores["/".join(filter(None, [name, label, metric]))] for metric in expected}
         assert len(expected) > 5
         assert mine == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
+
+
+def test_letter_scores_are_lm_evals(phantom_build, phantom_roots, tmp_path, capsys):
+    """The same lists of likeliest tokens give the same figures, and the same report; some letters are not listed."""
+    name = "medfaith_contrabench_letter_scores"
+    roots = {key: str(path) for key, path in phantom_roots.items()}
+
+    def list_tokens(messages):
+        digest = hashlib.sha256(texts_of(messages).encode()).digest()
+        top = [
+            {"token": token, "logprob": -0.3 - byte / 50, "bytes": None}
+            for token, byte in zip(("A", " B", "B", "C", "The"), digest, strict=False)
+            if byte % 5
+        ]
+        content = [{**top[0], "top_logprobs": top}] if top else []
+        return {"message": {"content": "A"}, "finish_reason": "length", "logprobs": {"content": content}}
+
+    loaded = load([name], phantom_build, phantom_roots)["tasks"]
+    ids = [row_id for task in loaded.values() for row_id in task.test_docs().with_format(None)["id"][:12]]
+    (rows := tmp_path / "rows.csv").write_text("\n".join(["id", *ids]))
+    command = ["eval", "--data", str(phantom_build), *root_words(phantom_roots), "--tasks", name, "--rows", str(rows)]
+    with serving(list_tokens) as scene:
+        model = get_model("openai-api/local/m", base_url=scene.url, api_key="none")
+        task = cxr_contrabench(str(phantom_build), roots, name, rows=str(rows))
+        (log,) = run(
+            task, model=model, log_dir=str(tmp_path / "inspect"), display="none", score_display=False, log_images=False
+        )
+        assert log.status == "success", log.error
+        sent = {setting: scene.requests[0][setting] for setting in ("max_tokens", "logprobs", "top_logprobs")}
+        assert sent == {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
+        command += ["--model", "medfaith-server", "--model_args", f"base_url={scene.url},model=m"]
+        assert (
+            main([*command, "--apply_chat_template", "--log_samples", "--output_path", str(tmp_path / "lm-eval")]) == 0
+        )
+    expected = {
+        f"{task}/{metric.removesuffix(',none')}": value
+        for task, figures in results_of(tmp_path / "lm-eval").items()
+        for metric, value in figures.items()
+        if metric.endswith(",none") and "_stderr" not in metric
+    }
+    figures = read_metrics(read_eval_log(log.location))
+    assert figures == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
+    assert any(figures[f"{task}/n_pairs_unlisted"] for task in loaded)
+    letters = [sample.scores["answers"].answer for sample in log.samples or []]
+    assert {"A", "B", "C"} <= {*letters}
+    reports = []
+    for results in ("lm-eval", "inspect"):
+        assert main(["report", str(tmp_path / results), "--out", str(tmp_path / f"{results}-report")]) == 0
+        reports.append({path.name: path.read_text() for path in (tmp_path / f"{results}-report").glob("*.csv")})
+    assert reports[0]
+    assert [*reports[0]] == [*reports[1]]
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("medfaith_wrong_lung_gold", "scores heatmaps, which no answer holds"),
+        ("medfaith_surgx_occlusion", "region of a heatmap, which no answer holds"),
+        ("medfaith_contrabench_option_scores", "log-likelihood of given texts, which only models of lm-eval give"),
+    ],
+)
+def test_a_task_that_needs_more_than_an_output_is_refused_by_name(name, message):
+    with pytest.raises(PrerequisiteError, match=f"task '{name}.*{message}"):
+        lm_eval(name, data="nowhere")
 
 
 def test_a_group_has_its_own_prompt_and_settings(arguments, tmp_path):

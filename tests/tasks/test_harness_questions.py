@@ -23,7 +23,8 @@ def presence(phantom_build, phantom_roots):
         ("nothing", "medfaith tasks --list"),
         ("medfaith_contrabench_cot", "one of medfaith_contrabench_cot::chexpert_presence, medfaith"),
         ("medfaith_contrabench_cot::nothing", "one of medfaith_contrabench_cot::chexpert_presence, medfaith"),
-        ("medfaith_contrabench_option_scores", "scored on more than answers"),
+        ("medfaith_contrabench_option_scores", "log-likelihood of given texts"),
+        ("medfaith_contrabench_letter_scores", "scored on more than answers"),
     ],
 )
 def test_a_name_that_is_no_task_of_answers_is_refused(name, message, phantom_build, phantom_roots):
@@ -42,9 +43,12 @@ def test_a_task_of_a_group_has_its_own_prompt_and_needs_no_root_of_another(phant
         questions.load("medfaith_contrabench_cot", str(phantom_build), roots)
 
 
-@pytest.mark.parametrize("name", ["medfaith_wrong_lung", "medfaith_surgx"])
-def test_a_score_of_more_than_answers_is_refused_before_rows_are_read(name):
-    with pytest.raises(InputError, match="scored on more than answers"):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("medfaith_wrong_lung", "scores heatmaps"), ("medfaith_surgx", "scored on more than answers")],
+)
+def test_a_score_of_more_than_answers_is_refused_before_rows_are_read(name, message):
+    with pytest.raises(InputError, match=message):
         questions.load(name, "no such folder")
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
-import math
 import sys
 from abc import abstractmethod
 from collections import Counter
@@ -173,10 +171,9 @@ class ChatLM(ImageLM):
         row_scores = []
         for numbers, text in zip(rows.values(), self._ask_questions(questions, disable_tqdm), strict=True):
             letters = [cast(Any, requests[number].args)[1].strip() for number in numbers]
-            scores = letter_scores.score_letters(json.loads(text) if text else {}, letters)
-            best = max((score for score in scores if not math.isnan(score)), default=math.nan)
-            scores_by_number |= {number: (score, score == best) for number, score in zip(numbers, scores, strict=True)}
-            row_scores.append(scores)
+            ranked = letter_scores.rank_letters(text, letters)
+            scores_by_number |= dict(zip(numbers, ranked, strict=True))
+            row_scores.append([score for score, _ in ranked])
         if (text := letter_scores.describe_missing(row_scores)) and not self._scores_nothing:
             print(f"{self.name}: {text}", file=sys.stderr)
         return [scores_by_number[number] for number in range(len(requests))]

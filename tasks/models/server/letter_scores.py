@@ -68,14 +68,58 @@ def read(body: Any, base_url: str) -> Reply:
     if reply.outcome in (FILTERED, REFUSED):
         return reply
     try:
-        content = (body["choices"][0].get("logprobs") or {}).get("content") or [{}]
-        tokens = content[0].get("top_logprobs") or ([content[0]] if content[0] else [])
-        logprobs = {str(token["token"]): float(token["logprob"]) for token in tokens}
+        logprobs = list_likeliest(body["choices"][0].get("logprobs"))
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError(f"{str(body)[:200]!r} is no chat completion with logprobs") from error
-    if not logprobs and reply.text.strip():
-        raise make_logprobs_error(base_url, f"the answer {reply.text[:50]!r} has none")
-    return reply._replace(outcome=ANSWERED if logprobs else EMPTY, text=json.dumps(logprobs))
+    return read_likeliest(reply, logprobs, base_url)
+
+
+def list_likeliest(logprobs: Mapping[str, Any] | None) -> dict[str, float]:
+    """List the likeliest first tokens of an answer.
+
+    Args:
+        logprobs: The `logprobs` of a choice of a chat completion, or None.
+
+    Returns:
+        Log-probability in nats by token; empty if no token is listed.
+    """
+    content = (logprobs or {}).get("content") or [{}]
+    tokens = content[0].get("top_logprobs") or ([content[0]] if content[0] else [])
+    return {str(token["token"]): float(token["logprob"]) for token in tokens}
+
+
+def read_likeliest(reply: Reply, likeliest: Mapping[str, float], engine: str) -> Reply:
+    """Replace the text of a reply by the likeliest first tokens.
+
+    Args:
+        reply: The reply; neither filtered nor a refusal.
+        likeliest: Log-probability by token.
+        engine: Name of the endpoint, for the message.
+
+    Returns:
+        The reply with JSON as its text; its outcome is EMPTY if no token is listed.
+
+    Raises:
+        InputError: The answer has text but no log-probabilities.
+    """
+    if not likeliest and reply.text.strip():
+        raise make_logprobs_error(engine, f"the answer {reply.text[:50]!r} has none")
+    return reply._replace(outcome=ANSWERED if likeliest else EMPTY, text=json.dumps(likeliest))
+
+
+def rank_letters(text: str, letters: Sequence[str]) -> list[tuple[float, bool]]:
+    """Score the letters of a row by the scored text of its reply.
+
+    Args:
+        text: The likeliest tokens as JSON, or "" without an answer.
+        letters: The letters.
+
+    Returns:
+        The log-probability of each letter, NaN if it is not listed, and whether the letter is the likeliest.
+    """
+    scores = score_letters(json.loads(text) if text else {}, letters)
+    best = max((score for score in scores if not math.isnan(score)), default=math.nan)
+    return [(score, score == best) for score in scores]
 
 
 def score_letters(likeliest: Mapping[str, float], letters: Sequence[str]) -> list[float]:
