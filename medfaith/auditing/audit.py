@@ -52,6 +52,11 @@ class Request(NamedTuple):
     margin: float = 0.05
     also: Sequence[Path] = ()
 
+    @property
+    def detects_edits(self) -> bool:
+        """Whether the audit measures how well a classifier detects edits."""
+        return self.thorough and self.rule != 1
+
 
 class Plan(NamedTuple):
     """The questions of an audit.
@@ -180,8 +185,9 @@ def run_audit(request: Request, audit_plan: Plan, model: Model, metadata: Mappin
     out, tasks, conditions = request.out, audit_plan.tasks, audit_plan.conditions
     other_audits = read_others(request.also, tasks, request.margin, request.rule)
     ask({name_of(model): model}, tasks, conditions, metadata, out, rule=request.rule)
-    is_detected = request.thorough and request.rule != 1
-    detections = detect_edits(tasks, conditions, {**metadata, "row_ids": str(out / ROWS)}, out) if is_detected else {}
+    detections = {}
+    if request.detects_edits:
+        detections = detect_edits(tasks, conditions, {**metadata, "row_ids": str(out / ROWS)}, out)
     return judge_answers(request, audit_plan, name_of(model), other_audits, detections)
 
 

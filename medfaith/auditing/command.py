@@ -89,16 +89,19 @@ def add_jobs(jobs: Any) -> None:
 
 def _judge_log(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> int:
     choosing = (
-        "data", "root", "rows", "benchmarks", "controls", "thorough", "wordings", "limit", "dry_run", "write_requests",
-        "write_missing",
+        "rows", "benchmarks", "controls", "thorough", "wordings", "limit", "dry_run", "write_requests", "write_missing",
     )  # fmt: skip
+    choosing = choosing if arguments.data else ("root", *choosing)
     options = [f"--{name.replace('_', '-')}" for name in choosing if getattr(arguments, name)]
     if further := [*options, *lm_eval_arguments]:
         action = "leave it out; the options of inspect eval medfaith/audit choose the model, the rows and the controls"
         raise MedfaithError(f"{further[0]}: --answers judges answers that a model gave\n  what to do: {action}")
     from .logged_audit import judge_log
 
-    request, result = judge_log(arguments.answers[0], arguments.out, arguments.margin / 100, arguments.also)
+    metadata = evaluation.metadata(arguments) if arguments.data else None
+    request, result = judge_log(arguments.answers[0], arguments.out, arguments.margin / 100, arguments.also, metadata)
+    if request.detects_edits and metadata is None:
+        _print_lines(["The detection of edits is not measured: it opens images. Give --data and --root, too."])
     _print_result(request, result)
     return 0
 

@@ -7,16 +7,20 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from inspect_ai import eval as run
+from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.log import EvalLog, read_eval_log, write_eval_log
 from inspect_ai.model import get_model
 
+from medfaith.auditing import audit as auditing
+from medfaith.auditing import edit_detection
 from medfaith.cli import main
 from medfaith.inspect_tasks import audit, lm_eval
 from medfaith.logs.inspect_logs import converted_logs
+from medfaith.tasks.harnesses.inspect_subtasks import AUDIT
 from tests.support.builders.files import root_words
 from tests.support.tasks.evaluating import load
 from tests.support.tasks.server_scene import answer_by_messages, serving
@@ -117,6 +121,36 @@ def test_report_and_compare_read_a_log_like_lm_evals(scene, closed_log, tmp_path
     assert re.search(r"accuracy +12 .* \+0\.00 ", capsys.readouterr().out)
 
 
+@pytest.mark.full
+def test_edits_are_detected_as_in_an_audit_by_lm_eval(scene, tmp_path, monkeypatch, capsys):
+    """The log needs the data and the images for that; the controls are some of --thorough."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(auditing, "THOROUGH", ("none", "other", "occluded", "occluded_elsewhere"))
+    ids = load([CLOSED], scene.where["data"], scene.where["roots"])["tasks"][CLOSED].test_docs().with_format(None)["id"]
+    (rows := tmp_path / "rows.csv").write_text("\n".join(["id", *ids[: edit_detection.FEWEST_ROWS + 4]]))
+    log = ask(audit(**scene.where, thorough=True, rows=str(rows)), scene, tmp_path / "log").location
+    assert main(["audit", *scene.words, *scene.model, "--thorough", "--rows", str(rows), "--out", "lm-eval"]) == 0
+    judge = ["audit", "--answers", log, "--out"]
+    assert "is not measured" not in capsys.readouterr().out
+    assert main([*judge, "without"]) == 0
+    assert "The detection of edits is not measured" in capsys.readouterr().out
+    assert main([*judge, "inspect", *scene.words]) == 0
+    assert "is not measured" not in capsys.readouterr().out
+    expected, tables, without = (read_tables(Path(name)) for name in ("lm-eval", "inspect", "without"))
+    assert tables == expected
+    assert without != expected
+    name = "audit_heal_medvqa_detection.json"
+    detection = json.loads(Path("inspect", name).read_text())
+    assert detection == json.loads(Path("lm-eval", name).read_text())
+    assert [*detection["detection"]] == ["occluded", "occluded_elsewhere"]
+    assert all(0.5 < of_edit["auroc"] < 1 for of_edit in detection["detection"].values())
+    changed = read_eval_log(log)
+    cast(Any, changed.eval.metadata)[AUDIT]["tasks"][0]["digest"] = "of another build"
+    write_eval_log(changed, "changed.eval")
+    assert main(["audit", "--answers", "changed.eval", "--out", "other", *scene.words]) == 2
+    assert "has other rows than the log" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -147,9 +181,20 @@ def test_no_log_of_inspect_is_a_message(closed_log, tmp_path, capsys):
             "a log of inspect eval medfaith/audit",
         ),
         (["audit", "--answers", str(closed_log), "--limit", "3", "--out", str(tmp_path)], "--limit: --answers"),
+        (["audit", "--answers", str(closed_log), "--root", "a=b", "--out", str(tmp_path)], "--root: --answers"),
     ):
         assert main(words) == 2
         assert message in capsys.readouterr().err
+
+
+def test_an_audit_of_heatmaps_is_refused_by_name(scene):
+    with pytest.raises(PrerequisiteError, match="task 'medfaith_wrong_lung_gold': scores heatmaps"):
+        audit(**scene.where, benchmarks="wrong-lung")
+
+
+def test_the_log_of_an_audit_that_detects_no_edits_needs_no_data(audit_log, scene, tmp_path, capsys):
+    assert main(["audit", "--answers", str(audit_log), *scene.words, "--out", str(tmp_path / "out")]) == 2
+    assert "was not thorough" in capsys.readouterr().err
 
 
 def test_an_audit_of_the_first_questions_only_is_refused(audit_log, tmp_path, capsys):

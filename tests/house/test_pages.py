@@ -75,7 +75,7 @@ FAULTS = (AssertionError, ModuleNotFoundError, SystemExit, UsageError, subproces
 # Options of other programs.
 ELSEWHERE = {
     "--no-log-images", "--phantom", "--no-dev", "--inexact", "--extra", "--full", "--update-golden", "--embed",
-    "--use_cache", "--cache_requests",
+    "--use_cache", "--cache_requests", "--top-logprobs",
 }  # fmt: skip
 RUNS = """medfaith eval --data medfaith-data --root cholec80_boxes=PATH --root cholect45=PATH --heatmaps heatmaps \
     --model oracle --tasks medfaith_surgx_triplets --output_path results --log_samples
