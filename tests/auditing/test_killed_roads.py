@@ -14,10 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import psutil
 import pytest
 
 from medfaith.cli import main
 from tests.support.builders.files import root_words
+from tests.support.tasks import tiny_models
 from tests.support.tasks.evaluating import load
 from tests.support.tasks.server_scene import answer_by_messages, serving, texts_of
 
@@ -40,11 +42,32 @@ medfaith.audit(ask, **options, out="audit")
 """
 
 
+WEIGHTS = """
+import json, sys, urllib.request
+from medfaith.cli import main
+from medfaith.tasks.models.image_lm import get_images
+from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
+generate = HFVisionLM._generated
+
+def tell_and_generate(lm, batch):
+    (request,) = batch
+    text = f"{request.args[0]} {[hash(image.tobytes()) for image in get_images(request)]}"
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}]}).encode()
+    headers = {"Content-Type": "application/json"}
+    urllib.request.urlopen(urllib.request.Request(f"{sys.argv[1]}/chat/completions", body, headers)).close()
+    return generate(lm, batch)
+
+HFVisionLM._generated = tell_and_generate
+sys.exit(main(sys.argv[2:]))
+"""  # tells the server each question that the weights are asked
+
+
 class Scene(NamedTuple):
-    """The options of the audit, as words, and for Python."""
+    """The options of the audit, as words, and for Python; and the folder of a model."""
 
     words: list[str]
     options: dict[str, Any]
+    model: Path
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +81,7 @@ def scene(phantom_heal_build, phantom_heal_roots, tmp_path_factory) -> Scene:
     return Scene(
         ["audit", *words, "--controls", *CONTROLS, "--limit", str(LIMIT), "--out", "audit"],
         {**options, "controls": CONTROLS, "limit": LIMIT},
+        tiny_models.SAVE["llava"](tmp_path_factory.mktemp("model") / "llava"),
     )
 
 
@@ -66,6 +90,10 @@ def command_client(scene: Scene, url: str) -> list[str]:
         assert main([*scene.words, "--model_args", "model=m", "--write-requests", "requests.jsonl"]) == 0
     words = ["answer", "requests.jsonl", "--base-url", url, "--out", "answers.jsonl", "--concurrency", "1"]
     return [sys.executable, "-m", "medfaith", *words]
+
+
+def command_ray(scene: Scene, url: str) -> list[str]:
+    return [*command_client(scene, url), "--ray"]
 
 
 def command_lm_eval(scene: Scene, url: str) -> list[str]:
@@ -77,7 +105,40 @@ def command_python(scene: Scene, url: str) -> list[str]:
     return [sys.executable, "-c", CALLABLE, json.dumps(scene.options), url]
 
 
-ROADS = {"client": command_client, "lm-eval": command_lm_eval, "python": command_python}
+def command_inspect(scene: Scene, url: str) -> list[str]:
+    if logs := sorted(Path("logs").glob("*.eval")):
+        return [sys.executable, "-m", "inspect_ai", "eval-retry", str(logs[-1]), "--display", "none"]
+    arguments = {**scene.options, "roots": ",".join(f"{name}={path}" for name, path in scene.options["roots"].items())}
+    arguments["controls"] = ",".join(CONTROLS)
+    task = ["medfaith/audit", *(word for name, value in arguments.items() for word in ("-T", f"{name}={value}"))]
+    model = ["--model", "openai-api/local/m", "--model-base-url", url, "--max-connections", "1", "--max-samples", "1"]
+    logging = ["--no-log-images", "--log-dir", "logs", "--display", "none"]
+    return [sys.executable, "-m", "inspect_ai", "eval", *task, *model, *logging]
+
+
+def command_weights(scene: Scene, url: str) -> list[str]:
+    model = ["--model", "medfaith-hf-vlm", "--model_args", f"pretrained={scene.model},dtype=float32", "--device", "cpu"]
+    options = ["--batch_size", "1", "--apply_chat_template", "--gen_kwargs", "max_gen_toks=8"]
+    return [sys.executable, "-c", WEIGHTS, url, *scene.words, *model, *options]
+
+
+ROADS = {
+    "client": command_client,
+    "inspect": command_inspect,
+    "lm-eval": command_lm_eval,
+    "python": command_python,
+    "ray": command_ray,
+    "weights": command_weights,
+}
+
+
+def kill(process: subprocess.Popen) -> None:
+    """Kill a process, and wait for the ends of its workers of Ray."""
+    children = psutil.Process(process.pid).children(recursive=True)
+    workers = [child for child in children if "_Asker" in " ".join(child.cmdline())]
+    process.kill()
+    process.wait()
+    psutil.wait_procs(workers, 60)
 
 
 @pytest.mark.parametrize(
@@ -86,6 +147,9 @@ ROADS = {"client": command_client, "lm-eval": command_lm_eval, "python": command
 )
 def test_the_next_start_asks_nothing_twice(road, n_kills, scene, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOCAL_API_KEY", "none")  # of Inspect's model
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setenv("RAY_OVERRIDE_RESOURCES", '{"CPU": 1}')  # one worker
     monkeypatch.setenv("PYTHONHASHSEED", "0")  # the same hash of the same pixels in each process
     waiting, asked, answered = Counter[str](), Counter[str](), Counter[str]()
     processes: list[subprocess.Popen] = []
@@ -98,8 +162,7 @@ def test_the_next_start_asks_nothing_twice(road, n_kills, scene, tmp_path, monke
         asked[key] += 1
         if is_killing and len(answered) >= 3 * len(processes) - 1:
             waiting[key] += 1
-            processes[-1].kill()
-            processes[-1].wait()
+            kill(processes[-1])
         else:
             answered[key] += 1
         return answer_by_messages(messages)

@@ -1,21 +1,24 @@
 """Answers a file of requests by an OpenAI-compatible server: with this machine's client, or with the workers of Ray.
 
-Each answer is written at once, so a stopped run continues where it stopped.
+Each answer is written at once, so a stopped run continues where it stopped. A worker of Ray hands back a whole batch.
+Until then it keeps the answers in a file of the batch, in a folder next to the file of answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
+import io
 import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -28,6 +31,7 @@ from .client import connect_async, describe_error, post_chat
 
 ANSWERED, FAILED, BEFORE, LEFT = "answered", "failed", "answered before", "left"
 _BEGINNING = b'{"custom_id": "'  # of each line of answers
+_BATCH_SUFFIX = ".batch.jsonl"
 _REQUESTS_A_TASK = 4  # of a worker of Ray, for each of its concurrent requests
 _REQUESTS_IN_MEMORY = 10_000  # with Ray, which keeps the rows of a data set in memory
 
@@ -66,7 +70,8 @@ def answer_file(requests: Path, out: Path, server: Server, ray: str | None = Non
         InputError: A line is not a request, or an image is missing or differs from the image of the request.
         OSError: A file cannot be read or written.
     """
-    done, n = frozenset(_list_answered(out)), sum(1 for _ in _read_requests(requests))
+    folder = out.absolute().with_name(f"{out.name}.ray")
+    done, n = {*_list_answered(out)}, sum(1 for _ in _read_requests(requests))
     counts, outage = Counter[str](), Outage(server.concurrency)
     with out.open("a", encoding="utf-8") as file, Progress(title="asking the server", total=n, unit="requests") as bar:
 
@@ -76,12 +81,15 @@ def answer_file(requests: Path, out: Path, server: Server, ray: str | None = Non
             counts[ANSWERED if entry["response"]["status_code"] == 200 else FAILED] += 1
             bar.update()
 
+        done |= _recover_answers(folder, file, done)
         pending = (request for request in _read_requests(requests) if request["custom_id"] not in done)
         if ray is None:
             asyncio.run(_ask_all(pending, server, keep, outage))
         else:
-            for entry in _ask_with_ray(pending, server, ray):
+            folder.mkdir(exist_ok=True)
+            for entry in _ask_with_ray(pending, server, ray, folder):
                 keep(entry)
+            _remove(folder, _list_batches(folder))
     counts[BEFORE] = len(done)
     counts[LEFT] = n - counts.total()
     return counts, outage.describe(server.url)
@@ -103,6 +111,33 @@ def _list_answered(out: Path) -> Iterator[str]:
         if begun:
             file.truncate(end)
     yield from answers.list_answered()
+
+
+def _recover_answers(folder: Path, out: IO[str], done: Collection[str]) -> set[str]:
+    """Append the answers that workers of a killed run kept and did not hand back; return the ids of their requests."""
+    recovered, paths = set[str](), _list_batches(folder)
+    for path in paths:
+        with path.open("a+b") as file:
+            for entry in _read_batch(file):
+                if entry["custom_id"] not in done:
+                    out.write(json.dumps(entry) + "\n")
+                    recovered.add(entry["custom_id"])
+    out.flush()
+    _remove(folder, paths)
+    return recovered
+
+
+def _list_batches(folder: Path) -> list[Path]:
+    """List the files of batches that `_open_batch` made; empty without the folder."""
+    return sorted(folder.glob(f"*{_BATCH_SUFFIX}"))
+
+
+def _remove(folder: Path, paths: Sequence[Path]) -> None:
+    """Remove the files of batches whose answers are in the file of answers, and the folder if it is empty then."""
+    for path in paths:
+        path.unlink()
+    with contextlib.suppress(OSError):
+        folder.rmdir()
 
 
 def _find_line_end(file: Any) -> int:
@@ -205,18 +240,44 @@ def _inline_image(content_part: Mapping[str, Any]) -> Mapping[str, Any]:
 class _Asker:
     """A worker of Ray, which asks the server with a client of its own."""
 
-    def __init__(self, server: Sequence[Any]) -> None:
-        self._server = Server(*server)
+    def __init__(self, server: Sequence[Any], folder: str) -> None:
+        self._server, self._folder = Server(*server), Path(folder)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[str]]:
-        """Answer a batch of requests, each a text in the column `request`."""
-        answers, outage = list[str](), Outage(self._server.concurrency)
-        requests = map(json.loads, batch["request"])
-        asyncio.run(_ask_all(requests, self._server, lambda entry: answers.append(json.dumps(entry)), outage))
-        return {"answer": answers}
+        """Answer a batch of requests, each a text in the column `request`, as far as its file has no answer."""
+        requests = [json.loads(request) for request in batch["request"]]
+        with _open_batch(self._folder, requests) as file:
+            entries = _read_batch(file)
+            done = {entry["custom_id"] for entry in entries}
+
+            def keep(entry: Mapping[str, Any]) -> None:
+                file.write(json.dumps(entry).encode() + b"\n")
+                file.flush()
+                entries.append(entry)
+
+            pending = (request for request in requests if request["custom_id"] not in done)
+            asyncio.run(_ask_all(pending, self._server, keep, Outage(self._server.concurrency)))
+        return {"answer": [json.dumps(entry) for entry in entries]}
 
 
-def _ask_with_ray(requests: Iterable[Mapping[str, Any]], server: Server, address: str) -> Iterator[Mapping[str, Any]]:
+def _open_batch(folder: Path, requests: Sequence[Mapping[str, Any]]) -> IO[bytes]:
+    """Open the file of a batch, which is named by its requests; in memory if this machine does not have the folder."""
+    if not folder.is_dir():
+        return io.BytesIO()
+    name = hashlib.sha256("".join(request["custom_id"] for request in requests).encode()).hexdigest()
+    return (folder / f"{name}{_BATCH_SUFFIX}").open("a+b")
+
+
+def _read_batch(file: IO[bytes]) -> list[Mapping[str, Any]]:
+    """Read the answers in the file of a batch, after removal of an incomplete last line; failures are omitted."""
+    file.truncate(_find_line_end(file))
+    file.seek(0)
+    return [entry for entry in map(json.loads, file) if entry["response"]["status_code"] == 200]
+
+
+def _ask_with_ray(
+    requests: Iterable[Mapping[str, Any]], server: Server, address: str, folder: Path
+) -> Iterator[Mapping[str, Any]]:
     """Ask with the workers of a Ray cluster. Ray repeats the batch of a worker that was killed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that we start reports to no one
     import ray
@@ -234,7 +295,7 @@ def _ask_with_ray(requests: Iterable[Mapping[str, Any]], server: Server, address
         size = _REQUESTS_A_TASK * server.concurrency
         while chunk := [{"request": json.dumps(request)} for request in islice(requests, _REQUESTS_IN_MEMORY)]:
             answers = ray.data.from_items(chunk, override_num_blocks=-(-len(chunk) // size)).map_batches(
-                _Asker, fn_constructor_args=(tuple(server),), batch_size=size, compute=workers
+                _Asker, fn_constructor_args=(tuple(server), str(folder)), batch_size=size, compute=workers
             )
             for row in answers.iter_rows():
                 yield json.loads(row["answer"])
