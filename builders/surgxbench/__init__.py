@@ -24,7 +24,7 @@ from ..label_keys import build_label_table
 from ..options import group, option, whole
 from ..schemas.surgx import INSTRUMENTS, TRIPLETS
 from ..write import Family, Split
-from .checks import find_instrument_violations, find_triplet_violations
+from .checks import find_instrument_violations, find_segmented_violations, find_triplet_violations
 from .frames import MISSING, SOURCE, SUCCESSORS, VIDEOS, build_instrument_rows
 from .motion_rows import MotionOptions, add_motion, check_motion
 from .seconds import infer_numbering
@@ -42,9 +42,11 @@ NEEDS = {
     config: (source,) if config == SEGMENTED else tuple(dict.fromkeys((source, SOURCE)))
     for config, source in CONFIGS.items()
 }
+_TRIPLET_FAMILY = Family(TRIPLETS, ("video", "instruments"), find_triplet_violations)
 FAMILIES = {
-    SOURCE: Family(INSTRUMENTS, ("video", "instruments"), find_instrument_violations),
-    "triplets": Family(TRIPLETS, ("video", "instruments"), find_triplet_violations),
+    "instruments": Family(INSTRUMENTS, ("video", "instruments"), find_instrument_violations),
+    SEGMENTED: Family(INSTRUMENTS, ("video", "instruments"), find_segmented_violations),
+    **dict.fromkeys(READERS, _TRIPLET_FAMILY),
 }
 
 
@@ -97,7 +99,7 @@ def select_family(config: str) -> Family:
     Returns:
         The family.
     """
-    return FAMILIES["triplets"] if config in READERS else FAMILIES[SOURCE]
+    return FAMILIES[config]
 
 
 def make(request: Request) -> Iterator[Repository]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ...loaders import cholec80_boxes
+from ...loaders import cholec80_boxes, cholecseg8k
 from ...loaders.cholec_triplets import TRIPLETS
 from ..checks import find_id_violations, find_image_violations, find_mask_violations, is_inside, iterate_rows
 
@@ -22,6 +22,26 @@ def find_instrument_violations(table: pa.Table) -> list[str]:
     for row in iterate_rows(table):
         if set(row["instruments"]) != {box["label"] for box in row["boxes"]}:
             problems.append(f"row {row['id']}: instruments {row['instruments']}, which are not those of its boxes")
+    return problems
+
+
+def find_segmented_violations(table: pa.Table) -> list[str]:
+    """Find faults in frames of CholecSeg8k: those of frames with boxes, keys of other frames, unlabelled instruments.
+
+    Args:
+        table: Rows in the schema INSTRUMENTS.
+
+    Returns:
+        The problems.
+    """
+    problems = find_instrument_violations(table)
+    for row in iterate_rows(table):
+        match = cholecseg8k.FILE.fullmatch(row["image"]["key"])
+        if not match or (int(match[1]), int(match[3])) != (row["video"], row["frame"]):
+            expected = f"frame {row['frame']} of video {row['video']}"
+            problems.append(f"row {row['id']}: image {row['image']['key']!r}, which is not {expected}")
+        if others := sorted({box["label"] for box in row["boxes"]} - {*cholecseg8k.INSTRUMENTS}):
+            problems.append(f"row {row['id']}: box of {others[0]!r}, which CholecSeg8k does not label")
     return problems
 
 

@@ -17,6 +17,7 @@ BUILDS = {
     "heal": ("phantom_heal_build", "heal-medvqa-vindr_cxr"),
     "boxes": ("phantom_surgx_build", "surgxbench-cholec80_boxes"),
     "t45": ("phantom_surgx_build", "surgxbench-cholect45"),
+    "seg8k": ("phantom_surgx_build", "surgxbench-cholecseg8k"),
     "lung": ("phantom_wrong_lung_build", "wrong-lung-chest_imagenome"),
 }
 # Config -> configs whose rows verify checks against its rows; faults here make them fail, too.
@@ -146,6 +147,12 @@ EDITS = {
         "a box of 5 numbers": (put_box(xywh=[0] * 5), "boxes.xywh [0.0, 0.0, 0.0, 0.0, 0.0]: expected 4 numbers"),
         "no instrument": (put_box(label="trocar"), "box of 'trocar', which is no instrument"),
         "instruments without box": (put(instruments=["scissors", "clipper"]), "which are not those of its boxes"),
+    },
+    ("seg8k", "instruments_seg8k"): {
+        "a box outside": (put_box(xywh=[0, 0, 900, 10]), "[0.0, 0.0, 900.0, 10.0] is not within the frame"),
+        "an unlabelled instrument": (put_box(label="clipper"), "box of 'clipper', which CholecSeg8k does not label"),
+        "another frame": (put(frame=7), "frame_0_endo.png', which is not frame 7 of video 1"),
+        "another file": (put_in("image", key="video01/frame_0_endo.png"), "which is not frame 0 of video 1"),
     },
     ("t45", "triplets"): {
         "a row twice": (lambda rows: [*rows, rows[0]], SAME_IDS),
