@@ -12,6 +12,7 @@ from ...evaluate_metrics.polarity.fallback import read_packet
 from ...evaluate_metrics.reading.choice import parse_answer
 from ...evaluate_metrics.reading.disease_names import list_classes
 from ...evaluate_metrics.reading.diseases import extract_labels
+from ...evaluate_metrics.reading.free_answers import read_free_answer
 from ...evaluate_metrics.reading.outcome import DECLINED, UNREAD, Outcome
 from ...evaluate_metrics.reading.surgery import read_instruments, read_triplets
 from ...evaluate_metrics.reading.yes_no import explain_yes_no
@@ -82,6 +83,8 @@ def is_unread(doc: Mapping[str, Any], text: str) -> bool:
 
     >>> is_unread({"options": ["Edema", "No edema"]}, "I see."), is_unread({"options": ["Yes", "No"]}, "Yes.")
     (True, False)
+    >>> is_unread({"answer_kind": "open", "options": ["none"]}, "A cyst."), is_unread({"answer_kind": "open"}, "?")
+    (False, True)
     >>> is_unread({"ask": "instruments"}, "What a day."), is_unread({"sentence": "The heart is wide."}, "I see.")
     (True, False)
     """
@@ -104,6 +107,8 @@ def read_outcome(doc: Mapping[str, Any], text: str, *, cut: bool = False) -> Out
     question, options = str(doc.get("question") or ""), doc.get("options")
     if doc.get("ask"):
         return (read_instruments if doc["ask"] == "instruments" else read_triplets)(text, cut=cut).outcome
+    if doc.get("answer_kind") == "open":
+        return read_free_answer(text, cut=cut).outcome
     if doc.get("question_type") == "open":
         return extract_labels(text, list_classes(str(doc.get("id"))), cut=cut).outcome
     if not options:
