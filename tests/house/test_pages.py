@@ -130,8 +130,8 @@ def is_only_parsed(arguments: Sequence[str]) -> bool:
 @pytest.fixture(scope="module")
 def place(
     tmp_path_factory, phantom_build, phantom_roots, phantom_heal_build, phantom_heal_roots, phantom_nih_build,
-    phantom_nih_roots, phantom_surgx_build,
-    phantom_surgx_roots, phantom_wrong_lung_build, phantom_wrong_lung_roots,
+    phantom_nih_roots, phantom_surgx_build, phantom_surgx_roots, phantom_wrong_lung_build, phantom_wrong_lung_roots,
+    phantom_chexlocalize_roots,
 ) -> tuple[Path, Callable[[Sequence[str]], list[str]], set[tuple[str, ...]]]:  # fmt: skip
     """Folder with the pages' builds, runs and models; the function that localizes arguments; commands already run."""
     folder = tmp_path_factory.mktemp("pages")
@@ -140,6 +140,7 @@ def place(
     (folder / "evaluate_metrics").symlink_to(ROOT / "evaluate_metrics")
     (folder / "benchmarks").symlink_to(ROOT / "benchmarks")
     roots = phantom_heal_roots | phantom_nih_roots | phantom_surgx_roots | phantom_wrong_lung_roots | phantom_roots
+    roots |= phantom_chexlocalize_roots
     checkpoint, tokenizer = tiny_gloria.save(folder)
     (folder / "30_shot.ckpt").symlink_to(checkpoint)
     gold = pq.read_table(folder / "medfaith-data" / "wrong-lung-chest_imagenome" / "gold")["patient_id"][0].as_py()
