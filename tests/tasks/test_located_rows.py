@@ -23,7 +23,8 @@ NAME, CONFIG = "cxr-contrabench-chexlocalize", "chexlocalize_positive_only"
 def load(data: Path, roots: dict[str, Path], **options: Any) -> dict[str, dict[str, Any]]:
     places = {name: str(root) for name, root in roots.items()}
     arguments = {"config": CONFIG, "split": "validation", "data": str(data), "roots": places, **options}
-    return {doc["id"]: doc for doc in contrabench.load(NAME, **arguments)["test"]}
+    docs: Any = contrabench.load(NAME, **arguments)["test"]
+    return {doc["id"]: doc for doc in docs}
 
 
 @pytest.mark.parametrize("control", [name for name in REGIONS if not name.startswith("transplanted")])
