@@ -23,7 +23,9 @@ from medfaith.cards.publish import spaces
 from medfaith.loaders import sources
 
 BODIES = sorted(path.stem for path in cards.FOLDER.glob("*.md"))
-ROWS = ("cxr-contrabench-chexstruct", "cxr-contrabench-openi", "surgxbench-cholecseg8k")
+ROWS = (
+    "cxr-contrabench-chexstruct", "cxr-contrabench-openi", "heal-medvqa-nih_cxr14", "surgxbench-cholecseg8k",
+)  # fmt: skip
 PHYSIONET = "physionet-credentialed"
 TASKS = Path(cards.FOLDER).parent / "tasks"
 
