@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from csv import Error as CsvError
 from csv import reader as csv_reader
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -177,11 +177,11 @@ def iterate_rows(path: Path, columns: Iterable[str], *, action: str) -> Iterator
         raise InputError(path, "the file has a header and no rows", action=action)
 
 
-def _open_binary(path: Path) -> IO[bytes]:
+def _open_binary(path: Path) -> io.BufferedIOBase:
     return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
 
 
-def _iterate_lines(stream: IO[bytes], path: Path, action: str) -> Iterator[str]:
+def _iterate_lines(stream: io.BufferedIOBase, path: Path, action: str) -> Iterator[str]:
     """Yield the lines of a text without its byte order mark. Blank lines at the end are no rows."""
     n_bytes, n_blank = 0, 0
     while line := stream.readline(limits.LINE_BYTES + 1):

@@ -192,7 +192,8 @@ def test_layouts_of_a_copy_are_read(root, change):
     assert nih_cxr14.read_boxes(paths["boxes"], table["image_id"]).num_rows == count_boxes()
     assert len(nih_cxr14.read_list(paths["test"], table["image_id"])) == 4
     for image_id in table["image_id"].to_pylist():
-        assert images.read_image_size({"source": "nih_cxr14", "key": f"images/{image_id}"}, {"nih_cxr14": root})
+        size = images.read_image_size({"source": "nih_cxr14", "key": f"images/{image_id}"}, {"nih_cxr14": root})
+        assert min(size) > 100
 
 
 def _rename_through(root: Path, change) -> None:

@@ -80,9 +80,9 @@ def read_nih_boxes(root: Path, file: Path) -> object:
 
 
 def read_chexmask(root: Path, _: Path) -> object:
-    images = [f"{patient:08d}_000.png" for patient in range(1, 40)]
-    masks, _ = chexmask.open_masks(root, images, ("left lung", "heart"))
-    return [masks.read(image) for image in masks]
+    image_ids = [f"{patient:08d}_000.png" for patient in range(1, 40)]
+    masks, _ = chexmask.open_masks(root, image_ids, ("left lung", "heart"))
+    return [masks.read(image_id) for image_id in masks]
 
 
 def parse_video_number(file: Path) -> int:
