@@ -81,7 +81,7 @@ def read_nih_boxes(root: Path, file: Path) -> object:
 
 def read_chexmask(root: Path, _: Path) -> object:
     image_ids = [f"{patient:08d}_000.png" for patient in range(1, 40)]
-    masks, _ = chexmask.open_masks(root, image_ids, ("left lung", "heart"))
+    masks = chexmask.open_masks(root, image_ids, ("left lung", "heart"))[0]
     return [masks.read(image_id) for image_id in masks]
 
 
