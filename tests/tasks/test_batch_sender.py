@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from medfaith.cli import main
-from medfaith.tasks.models.server import access
+from medfaith.tasks.models.server import access, batch_sender
 from medfaith.tasks.models.server.batch_lm import BatchLM
 from tests.support.tasks.batch_engine import answer, read_lines, write_lines
 from tests.support.tasks.server_scene import echo, questions, serving
@@ -149,6 +149,31 @@ def test_a_folder_is_no_file_of_answers(requests, tmp_path, capsys):
         main(["answer", str(requests), "--base-url", "http://127.0.0.1:9/v1", "--out", str(tmp_path / "folder")]) == 2
     )
     assert re.search("folder: is a folder\n.*a file for the answers\n.*name one with --out", capsys.readouterr().err)
+
+
+def test_the_answers_of_a_batch_outlive_its_worker_and_its_run(requests):
+    """A repeated batch asks what its file lacks, and the next run takes the answers that were not handed back."""
+    batch = {"request": [json.dumps(line) for line in read_lines(requests)[:4]]}
+    folder = Path("answers.jsonl.ray")
+    folder.mkdir()
+    with serving() as server:
+        worker = batch_sender._Asker(batch_sender.Server(server.url), str(folder))
+        worker(batch)
+        (path,) = folder.iterdir()
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[:2]) + lines[2][:50])  # killed while it wrote
+        answers = worker(batch)["answer"]
+        assert len(server.requests) == 4 + 2
+        assert len({json.loads(answer)["custom_id"] for answer in answers}) == 4
+        with path.open("ab") as file:
+            file.write(lines[0][:50])
+        assert run_answer(server.url) == 0
+        assert len(server.requests) == 4 + 2 + 8
+    assert len(read_lines(Path("answers.jsonl"))) == 12
+    assert BatchLM("m", answers=["answers.jsonl"]).generate_until(questions(12)) == [
+        f"Answer to Question {number}?" for number in range(12)
+    ]
+    assert not folder.exists()
 
 
 def test_a_killed_worker_of_ray_loses_nothing(requests):
