@@ -297,6 +297,7 @@ SERVED = [  # the task of Inspect, the fixtures of its rows, a condition and its
         "blank",
         [SURGX + name for name in ("instruments", "triplets", "stated_boxes")],
     ),
+    (surgxbench, "_surgx", {"control": "occluded"}, "occluded", [SURGX + "instruments", SURGX + "triplets"]),
 ]
 
 
