@@ -122,6 +122,20 @@ def test_report_and_compare_read_a_log_like_lm_evals(scene, closed_log, tmp_path
 
 
 @pytest.mark.full
+def test_a_thorough_audit_by_inspect_has_the_tables_of_lm_evals(scene, tmp_path):
+    """It asks under every kind of edit, in every dose, and under the harmless changes."""
+    log = ask(audit(**scene.where, thorough=True, limit=LIMIT, rows=scene.rows), scene, tmp_path / "log").location
+    arguments = ["--thorough", "--limit", str(LIMIT), "--rows", scene.rows]
+    assert main(["audit", *scene.words, *scene.model, *arguments, "--out", str(tmp_path / "lm-eval")]) == 0
+    assert main(["audit", "--answers", log, *scene.words, "--out", str(tmp_path / "inspect")]) == 0
+    asked = list_conditions(tmp_path / "inspect")
+    assert asked == list_conditions(tmp_path / "lm-eval")
+    names = {condition.rpartition("/")[2] for condition in asked}
+    assert names == {"image", *auditing.THOROUGH} - {"flipped"}  # which these rows do not support
+    assert read_tables(tmp_path / "inspect") == read_tables(tmp_path / "lm-eval")
+
+
+@pytest.mark.full
 def test_edits_are_detected_as_in_an_audit_by_lm_eval(scene, tmp_path, monkeypatch, capsys):
     """The log needs the data and the images for that; the controls are some of --thorough."""
     monkeypatch.chdir(tmp_path)
