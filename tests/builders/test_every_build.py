@@ -9,7 +9,7 @@ from dataclasses import replace
 import datasets
 import pytest
 
-from medfaith.builders import cxr_contrabench, own, wrong_lung
+from medfaith.builders import cxr_contrabench, own, surgxbench, wrong_lung
 from medfaith.builders.options import declared, groups
 from medfaith.builders.registry import BENCHMARKS
 from medfaith.builders.verify import repositories
@@ -20,9 +20,10 @@ HEAL = [f"{config}{suffix}" for config in ("vindr", "mimic") for suffix in ("", 
 # Benchmark, fixture, and the configs built by default from the fixture's sources.
 BUILT = [
     ("cxr-contrabench", "phantom", [c for c, s in cxr_contrabench.CONFIGS.items() if s in ("chexpert", "openi")]),
+    ("cxr-contrabench", "phantom_chexlocalize", ["chexlocalize_presence", "chexlocalize_positive_only"]),
     ("heal-medvqa", "phantom_heal", HEAL),
     ("heal-medvqa", "phantom_nih", ["nih", "nih_tpt", "nih_vpt"]),
-    ("surgxbench", "phantom_surgx", ["instruments", "triplets", "triplets_t50"]),
+    ("surgxbench", "phantom_surgx", list(surgxbench.CONFIGS)),
     ("wrong-lung", "phantom_wrong_lung", list(wrong_lung.CONFIGS)),
     ("own", "phantom_own", list(own.NEEDS)),
 ]

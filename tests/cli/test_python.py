@@ -28,7 +28,7 @@ FUNCTIONS = {name: getattr(medfaith, name) for name in medfaith.__all__ if name 
 FILES = dict.fromkeys(("write_requests", "images_in", "answers", "write_missing"), "arguments of medfaith-batch")
 # Options of a command that its function does not have, and why.
 ONLY_COMMAND = {
-    "build": {"dask": "a cluster"},
+    "build": {"dask": "a cluster", "dry_run": "counts that are printed"},
     "evaluate": {"shard": "several machines", "dry_run": "an estimate that is printed", **FILES},
     "audit": {"dry_run": "an estimate that is printed", **FILES},
     "report": {

@@ -65,12 +65,12 @@ def test_functions_have_full_dotted_names():
 
 
 def test_the_roots_of_a_task_are_those_of_its_images(
-    contrabench_of_all_sources, phantom_heal_build, phantom_nih_build, phantom_surgx_build, phantom_wrong_lung_build,
-    phantom_own_build,
+    contrabench_of_all_sources, phantom_chexlocalize_build, phantom_heal_build, phantom_nih_build, phantom_surgx_build,
+    phantom_wrong_lung_build, phantom_own_build,
 ):  # fmt: skip
     builds = (
-        contrabench_of_all_sources[1], phantom_heal_build, phantom_nih_build, phantom_surgx_build,
-        phantom_wrong_lung_build, phantom_own_build,
+        contrabench_of_all_sources[1], phantom_chexlocalize_build, phantom_heal_build, phantom_nih_build,
+        phantom_surgx_build, phantom_wrong_lung_build, phantom_own_build,
     )  # fmt: skip
     listing_by_repository = {listing.data[0]: listing for listing in listed() if len(listing.data) == 1}
     for repository, listing in listing_by_repository.items():

@@ -259,7 +259,7 @@ def test_what_is_built_passes(staged, publications):
 
 def test_rows_of_a_benchmark_without_a_vocabulary_are_refused(publications):
     with pytest.raises(InputError, match="have no vocabulary"):
-        list(guard.words.find_leaks(open_licences(publications[HEAL])))
+        list(guard.words.find_leaks(open_licences(publications["own-table"])))
 
 
 @pytest.mark.full
