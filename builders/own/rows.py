@@ -21,7 +21,7 @@ from ...loaders.errors import ImageError, InputError
 from ...loaders.own_table import Record
 from ...loaders.progress import Progress
 from ..checks import is_inside
-from .mapping import ColumnMapping, format_cell
+from .mapping import BOX_FORMS, ColumnMapping, format_cell
 
 IMAGES = "images"  # the source of all images
 YES_NO, CHOICE, OPEN = "yes_no", "choice", "open"
@@ -35,6 +35,7 @@ DEFAULT_SPLIT = "test"
 _SPLIT_BY_TEXT = {text: split for split, texts in SPLITS.items() for text in texts}
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
 _MASK_FILE = ".png"
+_BOX_KEYS = ("xywh", "xyxy", "bbox", "box")
 
 
 @dataclass(frozen=True)
@@ -294,25 +295,21 @@ def _read_boxes(place: Place, record: Record, row: Mapping[str, Any], root: Path
 
 def _list_boxes(value: Any) -> list[Any]:
     """List boxes: one box or several."""
-    if not value:
+    if value is None or value == []:
         return []
-    is_one = isinstance(value, dict) or (isinstance(value, list) and not isinstance(value[0], list | dict))
-    return [value] if is_one else value
+    return value if isinstance(value, list) and isinstance(value[0], list | dict) else [value]
 
 
 def _read_box(place: Place, name: str, item: Any, row: Mapping[str, Any]) -> dict[str, Any]:
-    label, numbers = "", item
+    label, numbers, form = "", item, place.mapping.boxes_form
     if isinstance(item, dict):
-        numbers = next((item[key] for key in ("xywh", "xyxy", "bbox", "box") if key in item), None)
-        label = format_cell(item.get("label", item.get("class", "")))
-    is_box = isinstance(numbers, list) and len(numbers) == 4
-    if not is_box or not all(
-        isinstance(n, int | float) and not isinstance(n, bool) and math.isfinite(n) for n in numbers
-    ):
+        key = next((key for key in _BOX_KEYS if key in item), "")
+        numbers, label = item.get(key), format_cell(item.get("label", item.get("class", "")))
+        form = key + form.removeprefix("xywh").removeprefix("xyxy") if key in BOX_FORMS else form
+    if not isinstance(numbers, list) or len(numbers) != 4 or not all(map(_is_finite, numbers)):
         expected = 'four numbers, or {"label": text, "xywh": four numbers}'
         raise place.fail(name, f"{item!r:.80} is no box", expected=expected)
     xywh = [float(number) for number in numbers]
-    form = place.mapping.boxes_form
     if form.endswith("_relative"):
         xywh = [number * (row["width"], row["height"])[position % 2] for position, number in enumerate(xywh)]
     if form.startswith("xyxy"):
@@ -322,6 +319,10 @@ def _read_box(place: Place, name: str, item: Any, row: Mapping[str, Any]) -> dic
         action = "write boxes_form into the mapping if the numbers mean something else"
         raise place.fail(name, f"the box {numbers} is not inside of the image", expected=expected, action=action)
     return {"label": label or row["anatomy"] or row["topic"], "xywh": xywh}
+
+
+def _is_finite(number: Any) -> bool:
+    return isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
 
 
 def _read_boxes_file(place: Place, record: Record, row: Mapping[str, Any], root: Path) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from .. import rle
 from .own_cases import FINDINGS, N_PATIENTS, NONE, Patient, plan
 
 CODE = 0
-COLUMNS = ("id", "image", "patient", "question", "options", "answer", "topic", "mask")
+COLUMNS: tuple[str, ...] = ("id", "image", "patient", "question", "options", "answer", "topic", "mask")
 
 
 def write(root: Path, *, seed: int, n: int = N_PATIENTS) -> Path:

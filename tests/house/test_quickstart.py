@@ -72,7 +72,7 @@ def test_what_it_prints_is_short_and_has_every_audited_model_on_every_benchmark(
     _, printed = quick
     assert {name: printed.count(f"\n{name}  ") for name in AUDITED} == dict.fromkeys(AUDITED, 4)
     assert len(printed.splitlines()) < 60
-    assert "the rows of all 11 repositories are sound" in printed
+    assert "the rows of all 13 repositories are sound" in printed
 
 
 def test_the_figures_that_can_be_derived_by_hand(quick):
@@ -146,6 +146,7 @@ def test_its_data_serve_every_task(quick):
     needed = {
         n for file in include_path().rglob("*yaml") for n in config_pattern.findall(file.read_text(encoding="utf-8"))
     }
+    needed = {(name, config) for name, config in needed if name != "own-table"}  # it needs a table of one's own
     assert len(needed) > 40
     assert [f"{name}/{config}" for name, config in sorted(needed) if not (out / "data" / name / config).is_dir()] == []
 

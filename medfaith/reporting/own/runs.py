@@ -125,8 +125,8 @@ class _OwnLines(Rows):
         options = tuple(doc["options"]) if doc["answer_kind"] == CHOICE else ()
         record = read_record(doc, response)
         is_present = doc["answer_kind"] != YES_NO or record["gold"] == doc["options"][0]
-        texts = (doc[name] for name in ("id", "patient_id", "question", "topic", "location"))
-        return OwnRow(*texts, options, record["gold"], is_present, record)
+        names = (doc["id"], doc["patient_id"], doc["question"], doc["topic"], doc["location"])
+        return OwnRow(*names, options, record["gold"], is_present, record)
 
     def run(self, setting: OwnSetting, file: SampleFile, *, single: bool) -> OwnRun:
         return OwnRun(setting=setting, **self.logged(file, single=single))
