@@ -418,7 +418,8 @@ def test_a_task_without_images_is_left_out_before_anything_is_asked(finished_aud
     assert main([*arguments_changed, "--root", vindr]) == 0
     printed = capsys.readouterr().out
     assert printed.count("(mimic_cxr) is needed and its place is not known") == 2
-    assert printed.count("left out:") == 2
+    assert printed.count("holds no heal-medvqa-nih_cxr14") == 2
+    assert printed.count("left out:") == 4
     assert "[4/4] medfaith_heal_vindr_open, other" in printed
     assert "No blind control (none, blank, noise) was asked" in printed
     assert not (tmp_path / "out" / "blind_clean.csv").exists()

@@ -67,7 +67,7 @@ def test_what_is_no_external_protocol_or_under_a_control_is_not_drawn(tmp_path):
     write_log(tmp_path / "blind", "m", answered("chexpert_absence", 4, 1, 0), control="blank")
     write_heal(tmp_path / "blind", "vpt", VPT_PAIRS, control="blank")
     report = collect([tmp_path])
-    assert ([len(runs) for runs in report.results.runs.values()], report.figures) == ([2, 1, 0, 0], {})
+    assert ([len(runs) for runs in report.results.runs.values()], report.figures) == ([2, 1, 0, 0, 0], {})
 
 
 def test_gaps_of_both_subsets_and_similarities(tmp_path):

@@ -125,7 +125,9 @@ def test_foreign_tasks(tmp_path):
     change_lines(path, lambda _: [json.dumps({"doc": {"question": "2 + 2?"}, "filter": "x", "filtered_resps": ["4"]})])
     path = write_log(tmp_path, "m", CHEXPERT[:1], task="option_scores", filters=("b0",))
     change_lines(path, lambda lines: [lines[0].replace('"filter": "b0"', '"filter": "none"')])
-    with pytest.raises(InputError, match="none of its 2 sample logs is of CXR-ContraBench, HEAL-MedVQA, SurgXBench or"):
+    with pytest.raises(
+        InputError, match=r"none of its 2 sample logs is of CXR-ContraBench, HEAL-MedVQA, SurgXBench, .* or"
+    ):
         write_report([tmp_path])
     write_log(tmp_path, "m", CHEXPERT)
     assert "- 2 sample logs of other tasks are left out: gsm8k, option_scores" in write_report([tmp_path])
@@ -170,7 +172,7 @@ def test_benchmarks_side_by_side(tmp_path):
         sections = text.split("\n## Notes")[0].split("\n## ")[1:]
         assert sections
         assert [section for section in sections if section.strip() not in report] == []
-    assert [len(runs) for runs in read_results([tmp_path / "all"]).runs.values()] == [1, 1, 1, 1]
+    assert [len(runs) for runs in read_results([tmp_path / "all"]).runs.values()] == [1, 1, 1, 1, 0]
 
 
 def test_models_prompts_splits_and_arguments_have_rows_of_their_own(tmp_path):
