@@ -104,14 +104,14 @@ def open_masks(root: Path, image_ids: Collection[str], anatomies: Sequence[str])
     """
     path, required = find_label_file(root), frozenset(image_ids)
     rows: dict[str, MaskRow] = {}
-    seen: set[str] = set()
+    earlier_ids: set[str] = set()
     poor: list[str] = []
     columns = (IMAGE, QUALITY, HEIGHT, WIDTH, *STRUCTURES)
     for row, (image_id, quality, height, width, *texts) in csv_table.iterate_rows(path, columns, action=ACTION):
-        if image_id in seen:
+        if image_id in earlier_ids:
             problem = f"{image_id!r} repeats an earlier row"
             raise InputError(path, problem, row=row, column=IMAGE, expected="each image once", action=ACTION)
-        seen.add(image_id)
+        earlier_ids.add(image_id)
         if image_id not in required:
             continue
         size = (_parse_number(height, path, row, HEIGHT), _parse_number(width, path, row, WIDTH))
@@ -138,12 +138,12 @@ def decode_runs(text: str, size: Size) -> np.ndarray:
     >>> decode_runs("2 1 4 2", (2, 3)).astype(int).tolist()
     [[0, 1, 0], [1, 1, 0]]
     """
-    words = text.split()
-    if len(words) % 2 or not all(word.isdecimal() and len(word) < 10 for word in words):
+    numbers = text.split()
+    if len(numbers) % 2 or not all(number.isdecimal() and len(number) < 10 for number in numbers):
         raise ValueError("it holds no pairs of whole numbers")
-    starts, lengths = np.array(words, dtype=np.int64).reshape(-1, 2).T
+    starts, lengths = np.array(numbers, dtype=np.int64).reshape(-1, 2).T
     edges = np.stack([starts - 1, starts - 1 + lengths], axis=1).ravel()
-    if words and (edges[0] < 0 or edges[-1] > size[0] * size[1] or (np.diff(edges) < 0).any() or not lengths.all()):
+    if numbers and (edges[0] < 0 or edges[-1] > size[0] * size[1] or (np.diff(edges) < 0).any() or not lengths.all()):
         raise ValueError(f"its runs overlap, or leave a mask of {size[0]} x {size[1]} pixels (height x width)")
     steps = np.zeros(size[0] * size[1] + 1, dtype=np.int8)
     np.add.at(steps, edges[0::2], 1)

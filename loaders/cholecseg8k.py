@@ -126,14 +126,14 @@ def list_frames(root: Path) -> list[LabelledFrame]:
     longest = max(kinds_by_clip, key=lambda clip: len(kinds_by_clip[clip]))
     for clip, kinds in kinds_by_clip.items():
         if len(kinds) < len(kinds_by_clip[longest]):
-            found = f"has {len(kinds)} frames, and {longest} has {len(kinds_by_clip[longest])}"
-            raise InputError(base / clip, found, expected="as many frames in each clip", action=ACTION)
-    first: dict[tuple[int, int], LabelledFrame] = {}
+            problem = f"has {len(kinds)} frames, and {longest} has {len(kinds_by_clip[longest])}"
+            raise InputError(base / clip, problem, expected="as many frames in each clip", action=ACTION)
+    frame_by_number: dict[tuple[int, int], LabelledFrame] = {}
     for frame in frames:
-        other = first.setdefault((frame.video, frame.frame), frame)
-        if other is not frame:
-            found = f"is also a frame of the clip {other.mask.parent.name}"
-            raise InputError(base / frame.key, found, expected="each frame of a video once", action=ACTION)
+        earlier_frame = frame_by_number.setdefault((frame.video, frame.frame), frame)
+        if earlier_frame is not frame:
+            problem = f"is also a frame of the clip {earlier_frame.mask.parent.name}"
+            raise InputError(base / frame.key, problem, expected="each frame of a video once", action=ACTION)
     return sorted(frames, key=lambda frame: (frame.video, frame.frame))
 
 
@@ -156,8 +156,8 @@ def read_mask(path: Path, size: tuple[int, int]) -> np.ndarray:
         limits.require_file(path)
         with Image.open(path, formats=("PNG",)) as image:
             if image.size != size:
-                found, needed = (f"{width} x {height} pixels" for width, height in (image.size, size))
-                raise InputError(path, found, expected=f"{needed}, as its frame", action=ACTION)
+                problem, needed = (f"{width} x {height} pixels" for width, height in (image.size, size))
+                raise InputError(path, problem, expected=f"{needed}, as its frame", action=ACTION)
             stored = np.asarray(image) if image.mode.startswith("I") else np.asarray(image.convert("RGBA"))
     except InputError:
         raise
@@ -165,8 +165,8 @@ def read_mask(path: Path, size: tuple[int, int]) -> np.ndarray:
         raise InputError(path, f"is damaged ({error})", expected=expected, action=ACTION) from error
     if stored.ndim == 3:
         if (stored[..., :1] != stored[..., 1:3]).any():
-            found = "has colours, as the colour mask does"
-            raise InputError(path, found, expected=expected, action=ACTION)
+            problem = "has colours, as the colour mask does"
+            raise InputError(path, problem, expected=expected, action=ACTION)
         if (stored[..., 3] != 255).any():
             raise InputError(path, "has transparent pixels", expected=expected, action=ACTION)
         stored = stored[..., 0]
@@ -175,11 +175,13 @@ def read_mask(path: Path, size: tuple[int, int]) -> np.ndarray:
     is_unknown = ~is_class & ~is_unlabelled
     if counts[is_unknown].sum() > MOST_UNKNOWN * stored.size:
         level = levels[is_unknown][counts[is_unknown].argmax()]
-        found = f"{counts[is_unknown].sum():,} of {stored.size:,} pixels have levels that are no class, such as {level}"
-        raise InputError(path, found, expected=f"the levels {', '.join(map(str, CLASSES))}", action=ACTION)
+        problem = (
+            f"{counts[is_unknown].sum():,} of {stored.size:,} pixels have levels that are no class, such as {level}"
+        )
+        raise InputError(path, problem, expected=f"the levels {', '.join(map(str, CLASSES))}", action=ACTION)
     if 2 * counts[is_class].sum() < stored.size:
-        found = f"only {counts[is_class].sum():,} of {stored.size:,} pixels have a class"
-        raise InputError(path, found, expected=expected, action=ACTION)
+        problem = f"only {counts[is_class].sum():,} of {stored.size:,} pixels have a class"
+        raise InputError(path, problem, expected=expected, action=ACTION)
     return stored.astype(np.uint8)
 
 
@@ -215,13 +217,13 @@ def _find_videos(root: Path) -> Path:
     folders = [root, *(entries[name] for name in FOLDERS if name in entries)]
     bases = [folder for folder in folders if folder.is_dir() and any(map(_is_video, folder.iterdir()))]
     if len(bases) > 1:
-        found = f"has videos in {' and in '.join(str(base) for base in bases)}"
-        raise InputError(root, found, expected="the videos in one folder", action="name one of them with --root")
+        problem = f"has videos in {' and in '.join(str(base) for base in bases)}"
+        raise InputError(root, problem, expected="the videos in one folder", action="name one of them with --root")
     if not bases:
         archive = next((name for name in sorted(entries) if name.endswith((".zip", ".parquet"))), None)
-        found = "has no folder video01 or of another video" + (f", but {archive}" if archive else "")
+        problem = "has no folder video01 or of another video" + (f", but {archive}" if archive else "")
         action = f"{ACTION}; name the folder that has the folders video01, video09, ..."
-        raise InputError(root, found, expected=LAYOUT, action=action)
+        raise InputError(root, problem, expected=LAYOUT, action=action)
     return bases[0]
 
 
@@ -259,19 +261,21 @@ def _group_files(base: Path) -> dict[str, dict[int, set[str]]]:
 
 def _list_clip(base: Path, clip: str, kinds: Mapping[int, set[str]]) -> Iterator[LabelledFrame]:
     """Yield the frames of a clip, which have consecutive numbers, an image and a mask."""
-    video, first = (int(number) for number in re.findall(r"\d+", clip.split("/")[1]))
-    for frame in range(first, max(first, *kinds) + 1):
+    video, first_frame = (int(number) for number in re.findall(r"\d+", clip.split("/")[1]))
+    for frame in range(first_frame, max(first_frame, *kinds) + 1):
         found_kinds = kinds.get(frame, set())
         for kind in (IMAGE, MASK):
             if kind not in found_kinds:
                 path = base / clip / f"frame_{frame}_endo{kind}.png"
-                found = "is missing" + (", and the colour mask is there" if COLOUR_MASK in found_kinds - {kind} else "")
+                problem = "is missing" + (
+                    ", and the colour mask is there" if COLOUR_MASK in found_kinds - {kind} else ""
+                )
                 expected = "a frame and a watershed mask of each number, from that of the clip's name"
-                raise InputError(path, found, expected=expected, action=ACTION)
-        yield LabelledFrame(video, first, frame, base / clip / f"frame_{frame}_endo{MASK}.png")
-    if min(kinds) < first:
-        found = f"has the frame {min(kinds)}, before the first one of its name"
-        raise InputError(base / clip, found, expected=LAYOUT, action=ACTION)
+                raise InputError(path, problem, expected=expected, action=ACTION)
+        yield LabelledFrame(video, first_frame, frame, base / clip / f"frame_{frame}_endo{MASK}.png")
+    if min(kinds) < first_frame:
+        problem = f"has the frame {min(kinds)}, before the first one of its name"
+        raise InputError(base / clip, problem, expected=LAYOUT, action=ACTION)
 
 
 def _iterate_tree(folder: Path) -> Iterator[tuple[Path, bool]]:
@@ -288,8 +292,8 @@ def _iterate_tree(folder: Path) -> Iterator[tuple[Path, bool]]:
             continue
         is_folder = entry.is_dir(follow_symlinks=False)
         if not is_folder and not entry.is_file():
-            found = "is a link to a folder" if entry.is_dir() else "is a link to nothing, or no regular file"
-            raise InputError(path, found, expected="a file or a folder", action="replace it by what it stands for")
+            problem = "is a link to a folder" if entry.is_dir() else "is a link to nothing, or no regular file"
+            raise InputError(path, problem, expected="a file or a folder", action="replace it by what it stands for")
         yield path, is_folder
         if is_folder:
             yield from _iterate_tree(path)

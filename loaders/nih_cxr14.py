@@ -92,14 +92,14 @@ def find_label_files(root: Path) -> dict[str, Path]:
         root: The folder of ChestX-ray14, or one of its label files, which lies next to the others.
 
     Returns:
-        The paths by part: images (the labels), boxes, test (the list of test images).
+        The paths by kind: images (the labels), boxes, test (the list of test images).
 
     Raises:
         InputError: A file is missing or packed.
     """
     folder = root.parent if root.is_file() else root
     paths = {}
-    for part, names in FILES.items():
+    for kind, names in FILES.items():
         places = [folder / below / (name + suffix) for name in names for below in FOLDERS for suffix in ("", ".gz")]
         path = next((place for place in places if limits.has_file(place)), None)
         if path is None:
@@ -113,7 +113,7 @@ def find_label_files(root: Path) -> dict[str, Path]:
             action = "unpack it" if packed else ACTION
             expected = ", ".join(" or ".join(names) for names in FILES.values())
             raise InputError(packed[0] if packed else root, problem, expected=expected, action=action)
-        paths[part] = path
+        paths[kind] = path
     return paths
 
 

@@ -56,10 +56,10 @@ def find_table(root: Path) -> Path:
         return root
     tables = sorted(path for path in root.iterdir() if _get_suffix(path) in READERS and path.is_file())
     if len(tables) != 1:
-        found = (
+        problem = (
             f"holds {len(tables)} tables ({', '.join(path.name for path in tables)})" if tables else "holds no table"
         )
-        raise InputError(root, found, expected=f"one file of {', '.join(READERS)}", action="name the file itself")
+        raise InputError(root, problem, expected=f"one file of {', '.join(READERS)}", action="name the file itself")
     return tables[0]
 
 

@@ -64,11 +64,11 @@ def questions(
     counts: Counter[str] = Counter()
     plain_rows = chexpert.questions(studies, PROTOCOLS[config], split, seed=seed, wording=wording)
     for row in iterate_rows(plain_rows):
-        drawn = next(_iterate_drawn(row, masks), None)
-        if drawn is None:
+        located_image = next(_iterate_drawn(row, masks), None)
+        if located_image is None:
             counts[f"questions of {config}/{split} without a mask of the finding"] += 1
             continue
-        image, mask = drawn
+        image, mask = located_image
         width, height = read_size(image)
         region = fit_mask(mask, (height, width), image["key"])
         counts[f"masks of {config}/{split} scaled to the size of their image"] += region["size"] != mask["size"]

@@ -56,5 +56,5 @@ def vocabulary() -> Mapping[str, Words]:
         "template": frozenset({*closed, *opened}),
         "region.counts": _COUNTS,
         "donor_region.counts": _COUNTS,
-        **{f"{column}.{field}": words for column in ("image", "donor") for field, words in image.items()},
+        **{f"{column}.{field}": allowed for column in ("image", "donor") for field, allowed in image.items()},
     }

@@ -75,7 +75,8 @@ class ColumnMapping:
         if columns is None:
             return None
         if not isinstance(columns, str):
-            return [text for column in columns if (text := format_cell(record.get(column)))] or None
+            texts = [format_cell(record.get(column)) for column in columns]
+            return texts if any(texts) else None
         if "{" in columns:
             cell: Any = _COLUMN.sub(lambda match: format_cell(record.get(match[1])), columns)
         else:

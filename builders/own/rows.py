@@ -35,6 +35,7 @@ DEFAULT_SPLIT = "test"
 _SPLIT_BY_TEXT = {text: split for split, texts in SPLITS.items() for text in texts}
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
 _MASK_FILE = ".png"
+PLACEHOLDER = "<image>"  # of an image, which tables for training have in their questions
 _BOX_KEYS = ("xywh", "xyxy", "bbox", "box")
 
 
@@ -52,21 +53,21 @@ class Place:
     row: int
     mapping: ColumnMapping
 
-    def fail(self, name: str, found: str, *, expected: str = "", action: str = "") -> InputError:
+    def fail(self, name: str, problem: str, *, expected: str = "", action: str = "") -> InputError:
         """Build the error about a field of the row.
 
         Args:
             name: The field.
-            found: What is wrong.
-            expected: What should be there.
-            action: What the user can do.
+            problem: The fault.
+            expected: The value that should be there.
+            action: The advice to the user.
 
         Returns:
             The error, to raise.
         """
         column = self.mapping.fields.get(name, name)
         column = column if isinstance(column, str) else ", ".join(column)
-        return InputError(self.table, found, row=self.row, column=column, expected=expected, action=action)
+        return InputError(self.table, problem, row=self.row, column=column, expected=expected, action=action)
 
 
 def build_rows(
@@ -113,15 +114,15 @@ def _build_row(place: Place, record: Record, root: Path, sizes: dict[str, tuple[
         if reference["key"] not in sizes:
             sizes[reference["key"]] = _read_size(place, reference, root)
     width, height = sizes[keys[0]]
-    question = mapping.read_value("question", record)
-    if question is None:
+    question = format_cell(mapping.read_value("question", record)).replace(PLACEHOLDER, "").strip()
+    if not question:
         raise place.fail("question", "is blank", expected="the text of the question")
     answers = _list_texts(mapping.read_value("answer", record), mapping.separator)
     if not answers:
         raise place.fail(
             "answer", "is blank", expected="the right answer", action="fill it in, or leave the row out by keep"
         )
-    options = _list_texts(mapping.read_value("options", record), mapping.separator)
+    options = _read_options(place, record)
     kind, options, answer, gold = _read_gold(place, options, answers)
     row = {
         "id": "",
@@ -130,7 +131,7 @@ def _build_row(place: Place, record: Record, root: Path, sizes: dict[str, tuple[
         "images": references,
         "width": width,
         "height": height,
-        "question": str(question),
+        "question": question,
         "options": options,
         "answer": answer,
         "gold": gold,
@@ -143,8 +144,8 @@ def _build_row(place: Place, record: Record, root: Path, sizes: dict[str, tuple[
         numbers = np.array([box["xywh"] for box in boxes], dtype=float)
         region = rle.union(rle.encode_boxes(numbers, (height, width)))
     if region is not None and len(keys) > 1:
-        found = f"the row has {len(keys)} images and a region"
-        raise place.fail("image", found, expected="one image", action="leave the region out, or the other images")
+        problem = f"the row has {len(keys)} images and a region"
+        raise place.fail("image", problem, expected="one image", action="leave the region out, or the other images")
     return row | {"region": region, "boxes": boxes}
 
 
@@ -226,16 +227,38 @@ def _advise_on_image(key: str, root: Path) -> str:
     return "correct the path or the folder of images, or leave the row out by keep in the mapping"
 
 
+def _read_options(place: Place, record: Record) -> list[str]:
+    """Read the options in the order of their letters. An object has them by letter: {"A": "text", ...}."""
+    cell = place.mapping.read_value("options", record)
+    if isinstance(cell, dict):
+        letters = sorted(cell)
+        if letters != [*string.ascii_uppercase[: len(letters)]]:
+            raise place.fail("options", f"have the names {letters!r:.80}", expected="the letters A, B, C ...")
+        cell = [cell[letter] for letter in letters]
+    options = _split_cell(cell, place.mapping.separator)
+    while options and not options[-1]:  # tables with a column for each option leave the last ones blank
+        options.pop()
+    if "" in options:
+        action = "fill it in: without it, the letters of the options after it would change"
+        raise place.fail("options", f"option {string.ascii_uppercase[options.index('')]} is blank", action=action)
+    if any(PLACEHOLDER in option for option in options):
+        raise place.fail("options", f"hold {PLACEHOLDER}", expected="options in words", action="delete it")
+    return options
+
+
 def _list_texts(value: Any, separator: str) -> list[str]:
-    """List the texts of a cell: the items of a list, also in JSON, or the parts between separators."""
+    """List the texts of a cell that are not blank."""
+    return [text for text in _split_cell(value, separator) if text]
+
+
+def _split_cell(value: Any, separator: str) -> list[str]:
+    """Split a cell: the items of a list, also in JSON, or the parts between separators. Parts may be blank."""
     if value is None:
         return []
     if isinstance(value, str):
         parsed = _parse_json_list(value)
         value = value.split(separator) if parsed is None else parsed
-    elif isinstance(value, dict):  # options as an object: {"A": "text", ...}
-        value = list(value.values())
-    return [text for item in value if (text := format_cell(item))]
+    return [format_cell(item) for item in value]
 
 
 def _parse_json_list(text: str) -> list[Any] | None:

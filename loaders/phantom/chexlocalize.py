@@ -58,20 +58,20 @@ def write(root: Path, *, seed: int, n_valid: int = 45, n_test: int = 80) -> Path
         content = {}
         for study in studies:
             for number, view in enumerate(study.views, start=1):
-                drawn = chest(study.findings, seed=compute_seed(study, number, seed), view=view)
+                picture = chest(study.findings, seed=compute_seed(study, number, seed), view=view)
                 key = format_key(study, folder, number)
                 (images / key).parent.mkdir(parents=True, exist_ok=True)
-                Image.fromarray(drawn.pixels).save(images / key, quality=85)
+                Image.fromarray(picture.pixels).save(images / key, quality=85)
                 image_id = "_".join(Path(key).with_suffix("").parts[1:])
-                content[image_id] = {name: _encode(drawn, label.lower()) for name, label in FINDINGS.items()}
+                content[image_id] = {name: _encode(picture, label.lower()) for name, label in FINDINGS.items()}
         (masks / f"gt_segmentations_{folder}.json").write_text(json.dumps(content), encoding="utf-8")
     return root
 
 
-def _encode(drawn: Chest, finding: str) -> rle.Rle:
-    """Encode the mask of a finding on both sides; it is empty if the finding is not drawn."""
-    mask = np.zeros(drawn.pixels.shape, dtype=bool)
-    for name, region in drawn.findings.items():
+def _encode(picture: Chest, finding: str) -> rle.Rle:
+    """Encode the mask of a finding on both sides; it is empty if the finding is not picture."""
+    mask = np.zeros(picture.pixels.shape, dtype=bool)
+    for name, region in picture.findings.items():
         if name.removeprefix("left ").removeprefix("right ") == finding:
             mask |= region
     return rle.encode(mask)

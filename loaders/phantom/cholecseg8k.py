@@ -60,8 +60,8 @@ def draw_video(video: int, *, seed: int) -> Clip:
     Returns:
         The video.
     """
-    whole = clip(video, seed=seed)
-    return replace(whole, tools=tuple(tool for tool in whole.tools if tool.instrument in LEVELS))
+    full_clip = clip(video, seed=seed)
+    return replace(full_clip, tools=tuple(tool for tool in full_clip.tools if tool.instrument in LEVELS))
 
 
 def draw_classes(video_clip: Clip, t: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from .chest import Chest, box
 from .own_cases import NONE, Patient, plan
 
 CODE = 2
-FILES = {"train.json": 4, "validate.json": 8, "test.json": 1}  # file of a split -> the part of `n` that it has
+FILES = {"train.json": 4, "validate.json": 8, "test.json": 1}  # file of a split -> divisor of `n`
 N = 64
 ORGANS = {"Heart": "heart", "Left Lung": "left lung", "Right Lung": "right lung"}  # SLAKE's name -> the drawing's
 
@@ -32,7 +32,7 @@ def write(root: Path, *, seed: int, n: int = N) -> Path:
     Returns:
         `root`.
     """
-    counts = {name: n // part for name, part in FILES.items()}
+    counts = {name: n // divisor for name, divisor in FILES.items()}
     patients = iter(plan(seed, CODE, sum(counts.values())))
     image_number, question_number = 0, 0
     for name, n_patients in counts.items():

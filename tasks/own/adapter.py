@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
@@ -14,7 +15,7 @@ from medfaith.evaluate_metrics.reading.yes_no import read_yes_no
 from medfaith.tasks.outcomes import is_cut
 from medfaith.tasks.scoring import Scorer
 
-from .rows import CHOICE, YES_NO
+from .rows import CHOICE, OPEN, YES_NO
 
 Records = Sequence[Mapping[str, Any]]
 INTERVAL = ("", "_ci_low", "_ci_high")
@@ -85,25 +86,20 @@ def compute_closed_figures(records: Records) -> dict[str, float]:
     return compute_figures(records, ["accuracy"]) | {f"yes_no_f1{end}": f1[f"yes_no_f1{end}"] for end in INTERVAL}
 
 
-def _compute_choice_figures(records: Records) -> dict[str, float]:
-    return compute_figures(records, ["accuracy"])
+def _make_scorer(compute: Callable[[Records], dict[str, float]], figures: Sequence[str]) -> Scorer:
+    return Scorer(compute, (*(f"{name}{end}" for name in figures for end in INTERVAL), *COUNTS), lower=COUNTS)
 
 
-def _compute_open_figures(records: Records) -> dict[str, float]:
-    return compute_figures(records, ["f1", "exact", "recall"])
+FIGURES = {YES_NO: ("accuracy", "yes_no_f1"), CHOICE: ("accuracy",), OPEN: ("f1", "exact", "recall")}
+SCORERS = {
+    YES_NO: _make_scorer(compute_closed_figures, FIGURES[YES_NO]),
+    **{kind: _make_scorer(partial(compute_figures, figures=FIGURES[kind]), FIGURES[kind]) for kind in (CHOICE, OPEN)},
+}
+yes_no_metrics, choice_metrics, open_metrics = (scorer.metric_list for scorer in SCORERS.values())
 
 
-def _name_figures(*figures: str) -> tuple[str, ...]:
-    return (*(f"{name}{end}" for name in figures for end in INTERVAL), *COUNTS)
-
-
-YES_NO_SCORER = Scorer(compute_closed_figures, _name_figures("accuracy", "yes_no_f1"), lower=COUNTS)
-CHOICE_SCORER = Scorer(_compute_choice_figures, _name_figures("accuracy"), lower=COUNTS)
-OPEN_SCORER = Scorer(_compute_open_figures, _name_figures("f1", "exact", "recall"), lower=COUNTS)
-
-
-def yes_no_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Compute the values of a yes/no question.
+def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
+    """Compute the values of a question of any kind.
 
     Args:
         doc: The document.
@@ -112,35 +108,4 @@ def yes_no_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any
     Returns:
         Metric -> value of the row.
     """
-    return YES_NO_SCORER.values(doc, read_record(doc, results[0]))
-
-
-def choice_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Compute the values of a multiple choice.
-
-    Args:
-        doc: The document.
-        results: The response.
-
-    Returns:
-        Metric -> value of the row.
-    """
-    return CHOICE_SCORER.values(doc, read_record(doc, results[0]))
-
-
-def open_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Compute the values of an open question.
-
-    Args:
-        doc: The document.
-        results: The response.
-
-    Returns:
-        Metric -> value of the row.
-    """
-    return OPEN_SCORER.values(doc, read_record(doc, results[0]))
-
-
-yes_no_metrics, choice_metrics, open_metrics = (
-    scorer.metric_list for scorer in (YES_NO_SCORER, CHOICE_SCORER, OPEN_SCORER)
-)
+    return SCORERS[doc["answer_kind"]].values(doc, read_record(doc, results[0]))

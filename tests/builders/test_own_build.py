@@ -69,7 +69,8 @@ KINDS = {
     "a letter": ({"options": "edema|mass", "answer": "b"}, ("choice", ["edema", "mass"], 1, ["mass"])),
     "a letter in brackets": ({"options": ["x", "y"], "answer": "(A)"}, ("choice", ["x", "y"], 0, ["x"])),
     "text before letter": ({"options": ["b", "a"], "answer": "A"}, ("choice", ["b", "a"], 1, ["a"])),
-    "an object": ({"options": {"A": "x", "B": "y"}, "answer": "y"}, ("choice", ["x", "y"], 1, ["y"])),
+    "an object": ({"options": {"B": "y", "A": "x"}, "answer": "B"}, ("choice", ["x", "y"], 1, ["y"])),
+    "blank options at the end": ({"options": ["x", "y", ""], "answer": "B"}, ("choice", ["x", "y"], 1, ["y"])),
     "yes as option": ({"options": ["yes", "no"], "answer": "no"}, ("choice", ["yes", "no"], 1, ["no"])),
     "words": ({"answer": "left lung"}, ("open", [], -1, ["left lung"])),
     "several": ({"answer": ["CT", "scan", "CT"]}, ("open", [], -1, ["CT", "scan"])),
@@ -135,6 +136,12 @@ def test_images_patients_and_splits(tmp_path):
     assert [split.name for split in make(tmp_path, rows, "").splits] == ["validation", "test"]
 
 
+def test_places_of_images_in_questions_are_removed(tmp_path):
+    """The prompt has one for each image: another one would have no image."""
+    (row,) = build(tmp_path, [ROW | {"question": "<image>\nIs there edema?"}])
+    assert row["question"] == "Is there edema?"
+
+
 def test_ids_do_not_depend_on_the_order_of_rows(tmp_path):
     rows = [ROW, ROW | {"image": "b.png"}]
     forward = {row["id"]: row["images"] for row in build(tmp_path, rows)}
@@ -158,6 +165,10 @@ CELLS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "equal options": ({"options": "A|a"}, ["column 'options'"]),
     "no such option": ({"options": "x|y", "answer": "z"}, ["'z' is no option", "its letter, A to B"]),
     "no such letter": ({"options": "x|y", "answer": "C"}, ["'C' is no option"]),
+    "a blank option": ({"options": "x||y", "answer": "B"}, ["column 'options': option B is blank"]),
+    "other names": ({"options": {"1": "x", "2": "y"}, "answer": "x"}, ["have the names ['1', '2']", "letters A, B"]),
+    "a place for an image": ({"options": ["<image>", "y"], "answer": "B"}, ["column 'options': hold <image>"]),
+    "only a place for an image": ({"question": "<image>"}, ["column 'question': is blank"]),
     "two options": ({"options": "x|y", "answer": ["x", "y"]}, ["names 2 answers"]),
     "a split": ({"split": "fold1"}, ["column 'split': 'fold1'", 'values.split = { "fold1" = "test" }']),
     "no split": ({"split": ""}, ["column 'split': is blank"]),

@@ -61,7 +61,7 @@ def test_records(doc, response, expected):
 def test_intervals_resample_patients():
     """Two patients with equal answers each: the interval is that of two draws, from 0 to 1."""
     docs = [DOC | {"id": str(n), "patient_id": str(n // 50)} for n in range(100)]
-    items = [adapter.yes_no_results(doc, ["Yes." if n < 50 else "No."]) for n, doc in enumerate(docs)]
+    items = [adapter.process_results(doc, ["Yes." if n < 50 else "No."]) for n, doc in enumerate(docs)]
     scores = figures(adapter.yes_no_metrics, items)
     assert scores["accuracy"] == 0.5
     assert scores["accuracy_ci_high"] - scores["accuracy_ci_low"] > 0.8

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from medfaith.tasks.own.adapter import CHOICE_SCORER, OPEN_SCORER, YES_NO_SCORER
+from medfaith.tasks.own.adapter import FIGURES, SCORERS
 from medfaith.tasks.own.rows import CHOICE, OPEN, YES_NO
-from medfaith.tasks.scoring import Scorer
 
 from ..tables import MODEL, OUTCOMES, SIZE, UNANSWERED, Column, Table, count, format_interval_note, fraction_interval
 from ..unread import compute_outcome_shares
 from .runs import KINDS, OwnRun
 
 _TITLES = {"accuracy": "Accuracy", "yes_no_f1": "F1 of Yes", "f1": "F1", "exact": "Exact match", "recall": "Recall"}
-_SCORERS: dict[str, tuple[Scorer, tuple[str, ...]]] = {
-    YES_NO: (YES_NO_SCORER, ("accuracy", "yes_no_f1")),
-    CHOICE: (CHOICE_SCORER, ("accuracy",)),
-    OPEN: (OPEN_SCORER, ("f1", "exact", "recall")),
-}
 _NOTES = {
     YES_NO: "What is unread or declined is wrong.",
     CHOICE: "What is unread or declined is wrong.",
@@ -63,7 +57,7 @@ def _build_runs_table(runs: Sequence[OwnRun]) -> Table:
 
 
 def _build_score_table(kind: str, runs: Sequence[OwnRun]) -> Table:
-    scorer, figures = _SCORERS[kind]
+    scorer, figures = SCORERS[kind], FIGURES[kind]
     rows = []
     for run in runs:
         scores = scorer.figures([row.record for row in run.rows])
