@@ -10,7 +10,8 @@ import numpy as np
 
 from medfaith.logs.lines import Logged
 
-_PATIENT = re.compile(r"(?:^|/)(patient\d+|p\d{8})(?=/|$)")  # in the paths of CheXpert and of MIMIC-CXR
+# In the paths of CheXpert and of MIMIC-CXR, and in the file names of NIH ChestX-ray14.
+_PATIENT = re.compile(r"(?:^|/)(patient\d+(?=/|$)|p\d{8}(?=/|$)|\d{8}(?=_\d{3}\.png$))")
 _ASKED = {"protocol", "split", "config", "ask", "source"}  # of a setting, what tells one task from another
 
 
@@ -82,7 +83,9 @@ def build_answers(run: Logged, *, values: Sequence[Any] | np.ndarray, ids: Seque
 
 
 def find_patient(path: str) -> str:
-    """Find the patient in the path of a study or an image of CheXpert or MIMIC-CXR; any other path is its own group.
+    """Find the patient in the path of a study or an image of CheXpert, MIMIC-CXR or ChestX-ray14.
+
+    Any other path is its own group.
 
     Args:
         path: Path of a study or an image.
@@ -92,6 +95,8 @@ def find_patient(path: str) -> str:
 
     >>> find_patient("patient00001/study1"), find_patient("p10/p10000032/s50/a.jpg"), find_patient("CXR12")
     ('patient00001', 'p10000032', 'CXR12')
+    >>> find_patient("00000013_004.png")
+    '00000013'
     """
     match = _PATIENT.search(path)
     return match[1] if match else path

@@ -7,6 +7,8 @@ import re
 import pytest
 
 from medfaith.cli import main
+from medfaith.reporting.answers import find_patient
+from medfaith.tasks.heal.rows import facts
 from tests.support.builders.files import root_words
 
 CONTROLS = ("none", "other", "occluded", "occluded_elsewhere", "transplanted", "transplanted_elsewhere")
@@ -38,3 +40,19 @@ def test_a_build_from_the_command_line_is_verified_and_may_be_published(
     printed = capsys.readouterr().out
     assert "acme/heal-medvqa-nih_cxr14 (dataset, published as rows)" in printed
     assert "nih_vpt/test-00000-of-00001.parquet" in printed
+
+
+def test_images_of_one_patient_are_one_group():
+    """Another image of the patient is no donor of `other`, and intervals draw patients."""
+    keys = ("images/00000013_004.png", "00000013_011.png", "00000014_000.png")
+    doc = {
+        "question_type": "closed",
+        "anatomy": "heart",
+        "topic": "heart/Mass",
+        "diseases": ["Mass"],
+        "id": "nih/test/x",
+    }
+    doc |= {"options": ["Yes", "No"], "answer": 0, "negated": 1}
+    references = [{"source": "nih_cxr14", "key": key, "view": ""} for key in keys]
+    donors = [facts(doc | {"images": [reference]}).patient for reference in references]
+    assert donors == [find_patient(key) for key in keys] == ["00000013", "00000013", "00000014"]
