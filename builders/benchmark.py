@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..loaders import sources
+from ..loaders import layouts, sources
 from ..loaders.errors import InputError, MissingSourceError
 from ..loaders.progress import Progress
 from .label_keys import KEYS, Labels, compute_label_key
@@ -57,7 +57,9 @@ class Request:
         Raises:
             MissingSourceError: The source has no root. The message says how to get the source.
         """
-        return sources.require_root(source_id, self.roots)
+        root = sources.require_root(source_id, self.roots)
+        layouts.check_root(source_id, root)
+        return root
 
 
 def collect_no_hashes() -> Mapping[str, Mapping[str, str]]:

@@ -24,7 +24,7 @@ def find_unknown(source: Source, names: Iterable[str]) -> list[str]:
     Returns:
         The unknown names.
     """
-    patterns = chain(chain.from_iterable(source.files), source.torchxrayvision)
+    patterns = chain(*source.list_expected_files(), *source.labels.values(), source.torchxrayvision)
     names_of_release = [pattern.rpartition("/")[2].removesuffix(".gz") for pattern in patterns]
     numbered = [re.escape(name).replace(r"\*", r"\d+") for name in names_of_release if _NUMBERED.fullmatch(name)]
     official = re.compile("|".join([*map(re.escape, names_of_release), *numbered, _OURS.pattern]))

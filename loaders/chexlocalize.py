@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import chexpert, json_text, limits, rle
+from . import chexpert, json_text, layouts, rle
 from .errors import InputError
 from .rle import Rle
 
@@ -22,14 +22,21 @@ FINDINGS = (
     "Atelectasis", "Pneumothorax", "Pleural Effusion", "Support Devices",
 )  # fmt: skip
 OTHER_NAMES = {"Airspace Opacity": "Lung Opacity"}  # CheXlocalize's name -> CheXpert's
-FILES = {"validation": "gt_segmentations_val.json", "test": "gt_segmentations_test.json"}
-FOLDERS = ("", "CheXlocalize/")
 ASPECT_TOLERANCE = 0.02  # CheXpert-v1.0-small rounds sides of 320 pixels
 ACTION = "use the official files of CheXlocalize, unchanged"
 _IMAGE_ID = re.compile(r"(patient\d+)_(study\d+)_(view\d{1,3}_(?:frontal|lateral))", re.ASCII)
 
-# The keys are those of CheXpert: its reader knows the layout of the copy.
-list_image_paths = chexpert.list_image_paths
+
+def list_image_paths(key: str) -> tuple[str, ...]:
+    """List the candidate paths of an image below the root.
+
+    Args:
+        key: The key of a row's image, which is the key of CheXpert.
+
+    Returns:
+        The paths, most likely first.
+    """
+    return layouts.list_image_paths("chexlocalize", key)
 
 
 def find_mask_files(root: Path) -> dict[str, Path]:
@@ -44,14 +51,9 @@ def find_mask_files(root: Path) -> dict[str, Path]:
     Raises:
         InputError: The root has no such file, or one of that name is no file.
     """
-    paths = {
-        split: root / folder / name
-        for split, name in FILES.items()
-        for folder in reversed(FOLDERS)
-        if limits.has_file(root / folder / name)
-    }
+    paths = layouts.find_label_files("chexlocalize", root)
     if not paths:
-        expected = f"{' or '.join(FILES.values())}, at its top or in CheXlocalize/"
+        expected = "gt_segmentations_val.json or gt_segmentations_test.json, at its top or in CheXlocalize/"
         raise InputError(root, "holds no masks of CheXlocalize", expected=expected, action=ACTION)
     return paths
 

@@ -20,7 +20,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from . import csv_table, limits, rle
+from . import csv_table, layouts, limits, rle
 from .anatomy_masks import AnatomyMasks, Layout, Size
 from .errors import InputError
 from .rle import Rle
@@ -28,7 +28,6 @@ from .rle import Rle
 STRUCTURES = {"Left Lung": "left lung", "Right Lung": "right lung", "Heart": "heart"}
 IMAGE, QUALITY, HEIGHT, WIDTH = "Image Index", "Dice RCA (Mean)", "Height", "Width"
 LOWEST_QUALITY = 0.7
-FOLDERS = ("OriginalResolution", "Preprocessed", "")
 NAME = "ChestX-Ray8.csv"
 POOR = f"images whose masks CheXmask rates as poor (Dice below {LOWEST_QUALITY})"
 ACTION = f"use OriginalResolution/{NAME} of CheXmask (PhysioNet), unchanged"
@@ -76,12 +75,9 @@ def find_label_file(root: Path) -> Path:
     """
     if root.is_file():
         return root
-    names = {NAME.casefold(), f"{NAME}.gz".casefold()}
-    for folder in (root / name for name in FOLDERS):
-        entries = sorted(folder.iterdir()) if folder.is_dir() else []
-        path = next((path for path in entries if path.name.casefold() in names and limits.has_file(path)), None)
-        if path is not None:
-            return path
+    path = layouts.find_label_file("chexmask", root, "masks")
+    if path is not None:
+        return path
     packed = next((path for path in sorted(root.rglob("*.zip")) if "chest" in path.name.casefold()), None)
     if packed is not None:
         raise InputError(packed, "is packed", expected=NAME, action="unpack it")

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import csv_table, limits
+from . import csv_table, layouts, sources
 from .errors import InputError
 
 LABELS = (
@@ -20,28 +20,7 @@ LABELS = (
 )  # fmt: skip
 VIEW = ("Path", "Frontal/Lateral", "AP/PA")
 FOLDERS = {"train": "train", "validation": "valid", "test": "test"}
-FILES = {
-    "train": ("train.csv", "train.csv.gz", "chexpert_train.csv.gz"),
-    "validation": ("valid.csv", "valid.csv.gz", "val_labels.csv"),
-    "test": ("groundtruth.csv", "groundtruth.csv.gz", "test/groundtruth.csv", "test_labels.csv"),
-}
-# Stanford AIMI hands out four archives. They unpack to these folders, and azcopy puts them into AIMI_FOLDER.
-BATCH, AIMI_FOLDER = "CheXpert-v1.0 batch ", "chexpertchestxrays-u20210408/"
-LABEL_BATCH = f"{BATCH}1 (validate & csv)/"
-LABEL_FOLDERS = (
-    *("", "CheXpert-v1.0-small/", "CheXpert-v1.0/", "CheXpert/"),
-    *(LABEL_BATCH, AIMI_FOLDER + LABEL_BATCH),
-)
-# The beginning of a key, and what replaces it in each layout. CheXlocalize's copy has CheXpert/val and CheXpert/test.
-IMAGE_FOLDERS = (
-    *(("", folder) for folder in LABEL_FOLDERS),
-    *(("valid/", folder) for folder in ("val/", "CheXpert/val/")),
-    *(
-        ("train/", f"{folder}{BATCH}{number} (train {number - 1})/")
-        for folder in ("", AIMI_FOLDER)
-        for number in (2, 3, 4)
-    ),
-)
+BATCH = "CheXpert-v1.0 batch "  # the folders of the four archives that Stanford AIMI hands out
 # Either official prefix, or none, and then the key that rows have.
 PREFIX = r"^(?:CheXpert-v1\.0(?:-small)?/)?"
 IMAGE_PATH = (
@@ -59,9 +38,7 @@ def list_image_paths(key: str) -> tuple[str, ...]:
     Returns:
         The paths, most likely first.
     """
-    return tuple(
-        folder + key.removeprefix(beginning) for beginning, folder in IMAGE_FOLDERS if key.startswith(beginning)
-    )
+    return layouts.list_image_paths("chexpert", key)
 
 
 def label_file(root: Path, split: str) -> Path | None:
@@ -76,11 +53,7 @@ def label_file(root: Path, split: str) -> Path | None:
     """
     if root.is_file():
         return root if _detect_split(root) == split else None
-    for folder in (root / folder for folder in LABEL_FOLDERS):
-        for name in FILES[split]:
-            if limits.has_file(folder / name):
-                return folder / name
-    return None
+    return layouts.find_label_file("chexpert", root, split)
 
 
 def find_label_files(root: Path) -> dict[str, Path]:
@@ -98,11 +71,12 @@ def find_label_files(root: Path) -> dict[str, Path]:
     if root.name.startswith(BATCH):
         action = f"name the folder of all batches: --root chexpert={root.parent}"
         raise InputError(root, "is one batch of CheXpert, and its images are in all batches", action=action)
-    paths = {split: path for split in FILES if (path := label_file(root, split)) is not None}
+    paths = {split: path for split in FOLDERS if (path := label_file(root, split)) is not None}
     if not paths:
         problem = "is not a CheXpert label file" if root.is_file() else "holds no CheXpert label file"
-        names = f"train.csv, valid.csv (or .csv.gz), at its top, in CheXpert-v1.0-small/, or in {LABEL_BATCH}"
-        raise InputError(root, problem, expected=names, action=ACTION)
+        places = f"at its top, in CheXpert-v1.0-small/, or in {BATCH}1 (validate & csv)/"
+        expected = f"train.csv, valid.csv (or .csv.gz), {places}"
+        raise InputError(root, problem, expected=expected, action=ACTION)
     return paths
 
 
@@ -150,7 +124,7 @@ def _detect_split(path: Path) -> str | None:
     try:
         rows = csv_table.head(path)
     except InputError:
-        return next((split for split, names in FILES.items() if path.name in names), None)
+        return next((s for s, names in sources.source("chexpert").labels.items() if path.name in names), None)
     if rows.column_names[0] == "Study":
         return "test"
     if "Path" not in rows.column_names or not rows.num_rows:

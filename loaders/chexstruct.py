@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from . import csv_table, limits
+from . import csv_table, layouts
 from .errors import InputError
 
 FOLDER = "openi"
@@ -57,15 +57,13 @@ def find_label_files(root: Path, findings: Sequence[str] = FINDINGS) -> dict[str
     Raises:
         InputError: A finding is unknown, or a file is missing; the error names the first one.
     """
-    folders = (root / FOLDER, *sorted(root.glob(f"*/{FOLDER}")), root)
     files = {}
     for finding in findings:
         if finding not in FINDINGS:
             raise InputError(
                 f"CheXStruct finding {finding!r}", "no such file", expected=f"one of {', '.join(FINDINGS)}"
             )
-        paths = (folder / f"{finding}.csv" for folder in folders)
-        csv_path = next((path for path in paths if limits.has_file(path)), None)
+        csv_path = layouts.find_label_file("chexstruct", root, finding)
         if csv_path is None:
             raise InputError(root, f"has no {FOLDER}/{finding}.csv", expected="the release's csv files", action=ACTION)
         files[finding] = csv_path

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import limits
+from . import layouts
 from .errors import InputError
 
 INSTRUMENTS = ("grasper", "bipolar", "hook", "scissors", "clipper", "irrigator")
@@ -126,11 +126,11 @@ def list_videos(root: Path, files: str, *, source: str, action: str) -> list[int
     folder, pattern = files.rsplit("/", 1)
     prefix, suffix = (re.escape(piece) for piece in pattern.split("*"))
     numbers = []
-    for path in sorted((root / folder).glob(f"*{Path(pattern).suffix}")):
+    for path in layouts.list_files(root / folder, Path(pattern).suffix):
         name = re.fullmatch(f"{prefix}([0-9]{{2,3}}){suffix}", path.name)
-        if name and limits.has_file(path):
+        if name:
             numbers.append(int(name[1]))
-        elif re.search("[0-9]", path.stem) and not path.name.startswith("."):
+        elif re.search("[0-9]", path.stem):
             expected = f"the names of {source}, such as {files.replace('*', '01')}"
             advice = f"rename it, or move it out of {folder}/ if it is no file of {source}"
             raise InputError(path, "its name does not give the number of a video", expected=expected, action=advice)

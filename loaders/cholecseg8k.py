@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 from scipy import ndimage
 
-from . import limits
+from . import layouts, limits, sources
 from .errors import InputError
 
 CLASSES: Mapping[int, str] = {  # grey level of a watershed mask -> class
@@ -44,7 +44,6 @@ FPS = 25
 LEAST_SHARE = 0.0005  # of the frame's pixels: a smaller component has no box
 MOST_UNKNOWN = 0.01  # of the mask's pixels: levels that are no class
 IMAGE, MASK, COLOUR_MASK = "", "_watershed_mask", "_color_mask"
-FOLDERS = ("", "CholecSeg8k", "cholecseg8k", "archive")  # of the videos below the root
 VIDEO = re.compile(r"video(\d\d)")
 CLIP = re.compile(r"(video\d\d)/\1_(\d{5})")
 FILE = re.compile(r"video(\d\d)/video\1_(\d{5})/frame_(0|[1-9]\d{0,8})_endo(|_mask|_color_mask|_watershed_mask)\.png")
@@ -86,7 +85,7 @@ def list_image_paths(key: str) -> tuple[str, ...]:
     Returns:
         The paths, most likely first.
     """
-    return tuple(f"{folder}/{key}".lstrip("/") for folder in FOLDERS)
+    return layouts.list_image_paths("cholecseg8k", key)
 
 
 def key(video: int, clip: int, frame: int) -> str:
@@ -214,7 +213,7 @@ def _find_videos(root: Path) -> Path:
     if not root.is_dir():
         raise InputError(root, "is no folder", expected=f"a folder with {LAYOUT}", action="unpack CholecSeg8k.zip")
     entries = {path.name: path for path in root.iterdir()}
-    folders = [root, *(entries[name] for name in FOLDERS if name in entries)]
+    folders = [root, *(entries[name] for name in sources.source("cholecseg8k").folders if name in entries)]
     bases = [folder for folder in folders if folder.is_dir() and any(map(_is_video, folder.iterdir()))]
     if len(bases) > 1:
         problem = f"has videos in {' and in '.join(str(base) for base in bases)}"

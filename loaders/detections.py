@@ -33,7 +33,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from . import coco, json_text, limits, yaml_names
+from . import coco, json_text, layouts, limits, yaml_names
 from .errors import InputError
 from .progress import Progress
 from .vindr_cxr import CLASSES, find_class
@@ -182,7 +182,7 @@ def _find_files(root: Path) -> tuple[list[Path], Path | None]:
 
 
 def _list_text_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.txt") if path.name != CLASSES_TXT)
+    return [path for path in layouts.list_files(folder, ".txt") if path.name != CLASSES_TXT]
 
 
 def _map_classes(listed: Mapping[int, Any], path: Path) -> dict[int, str]:

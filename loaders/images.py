@@ -14,9 +14,10 @@ InputError. Its `list_image_paths` returns the path of the video.
 
 from __future__ import annotations
 
+import itertools
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -31,6 +32,7 @@ from .errors import ImageError, InputError, MedfaithError
 if TYPE_CHECKING:
     from pydicom import Dataset
 
+SHOWN_PATHS = 8  # of the paths that were tried for a missing file
 DICOM_MAGIC = slice(128, 132)
 Decoded = TypeVar("Decoded")
 DOWNLOAD_AGAIN = "download the file again and compare its size or checksum with the source's"
@@ -120,12 +122,13 @@ def locate(ref: Mapping[str, str], roots: Mapping[str, Path]) -> Path:
         ImageError: The key leaves the root, or the file is missing or empty.
     """
     source, key = ref["source"], ref["key"]
-    root = sources.require_root(source, roots)
+    possible_roots = sources.list_roots(source, roots)
     check_key(key, source)
-    folder = (root if root.is_dir() else root.parent).resolve()  # a root may be the label file next to the images
+    # A root may be the label file next to the images.
+    folders = [(root if root.is_dir() else root.parent).resolve() for root in possible_roots]
     reader = sources.reader(source)
     candidates = reader.list_image_paths(key) if reader is not None else (key,)
-    for candidate in candidates:
+    for folder, candidate in itertools.product(folders, candidates):
         try:
             path = (folder / candidate).resolve(strict=True)
         except (FileNotFoundError, NotADirectoryError):
@@ -144,9 +147,16 @@ def locate(ref: Mapping[str, str], roots: Mapping[str, Path]) -> Path:
             return path
     raise _build_image_error(
         ref,
-        f"no such file below {folder}; looked for {', '.join(candidates)}",
+        f"no such file below {' or '.join(map(str, folders))}; looked for {_format_paths(candidates)}",
         f"complete the copy of the source, or correct --root {source}=PATH",
     )
+
+
+def _format_paths(paths: Sequence[str]) -> str:
+    """Format the paths that were tried; some sources have dozens of layouts."""
+    if len(paths) <= SHOWN_PATHS:
+        return ", ".join(paths)
+    return f"{', '.join(paths[:SHOWN_PATHS])} and in {len(paths) - SHOWN_PATHS} other places"
 
 
 def check_key(key: str, source: str = "") -> None:

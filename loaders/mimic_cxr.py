@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import csv_table, limits
+from . import csv_table, layouts, limits
 from .errors import InputError
 
 LABELS = (
@@ -25,7 +25,6 @@ LABELERS = ("chexpert", "negbio")
 # like (patient on a side: fluid and air move), and images without a view.
 FRONTAL = ("AP", "PA")
 SPLITS = {"train": "train", "validate": "validation", "test": "test"}
-FILES = ("metadata", "split", *LABELERS)
 DICOM_ID = r"^[0-9a-f]{8}(-[0-9a-f]{8}){4}$"
 NUMBER = r"^[0-9]{8}$"
 ACTION = "use the csv.gz files of MIMIC-CXR-JPG (PhysioNet), unchanged"
@@ -41,8 +40,7 @@ def list_image_paths(key: str) -> tuple[str, ...]:
     Returns:
         The paths, most likely first.
     """
-    inside = key.removeprefix("files/")
-    return (key,) if inside == key else (key, inside)
+    return layouts.list_image_paths("mimic_cxr", key)
 
 
 def key(subject_id: str, study_id: str, dicom_id: str) -> str:
@@ -71,7 +69,7 @@ def find_label_files(root: Path) -> dict[str, Path]:
     Raises:
         InputError: metadata or split is missing.
     """
-    paths = {kind: path for kind in FILES if (path := _find_file(root, kind)) is not None}
+    paths = layouts.find_label_files("mimic_cxr", root)
     for kind in ("metadata", "split"):
         if kind not in paths:
             raise _build_missing_file_error(root, kind)
@@ -136,7 +134,7 @@ def read_labels(root: Path, labeler: str = "chexpert") -> pa.Table:
     """
     if labeler not in LABELERS:
         raise ValueError(f"labeler {labeler!r}: expected one of {', '.join(LABELERS)}")
-    path = _find_file(root, labeler)
+    path = layouts.find_label_file("mimic_cxr", root, labeler)
     if path is None:
         raise _build_missing_file_error(root, labeler)
     table = csv_table.read(path, {"study_id": pa.string()} | dict.fromkeys(LABELS, pa.float64()), action=ACTION)
@@ -196,12 +194,6 @@ def _build_keys(subject_id: pa.ChunkedArray, study_id: pa.ChunkedArray, dicom_id
     group = pc.utf8_slice_codeunits(subject_id, 0, 2)
     path = pc.binary_join_element_wise("files/p", group, "/p", subject_id, "/s", study_id, "/", dicom_id, ".jpg", "")
     return pc.cast(path, pa.string())
-
-
-def _find_file(root: Path, kind: str) -> Path | None:
-    folder = root.parent if root.is_file() else root
-    names = (f"mimic-cxr-2.0.0-{kind}.csv.gz", f"mimic-cxr-2.0.0-{kind}.csv")
-    return next((folder / name for name in names if limits.has_file(folder / name)), None)
 
 
 def _build_missing_file_error(root: Path, kind: str) -> InputError:

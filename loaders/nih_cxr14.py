@@ -17,7 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import csv_table, limits
+from . import csv_table, layouts, sources
 from .errors import InputError
 
 LABELS = (
@@ -41,20 +41,6 @@ COMMON_NAMES = {
 }
 VIEWS = ("AP", "PA")
 IMAGE_ID = r"^\d{8}_\d{3}\.png$"
-# Part -> its file names, the first one first. The release of 2020 corrects ages and sizes of images; no label differs.
-FILES = {
-    "images": ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv"),
-    "boxes": ("BBox_List_2017.csv",),
-    "test": ("test_list.txt",),
-}
-FOLDERS = ("", "CXR8/", "data/")
-IMAGE_FOLDERS = (
-    "images/",
-    *(f"images_{number:03d}/images/" for number in range(1, 13)),
-    *("", "images/images/", "CXR8/images/", "data/images/"),
-    *(f"images_{number:03d}/" for number in range(1, 13)),
-)
-PACKED = (".zip", ".tar.gz", ".7z")
 ACTION = "use the files of the NIH Clinical Center's download site (folder CXR8), or of its copy on Kaggle, unchanged"
 
 
@@ -67,7 +53,7 @@ def list_image_paths(key: str) -> tuple[str, ...]:
     Returns:
         The paths, most likely first.
     """
-    return tuple(folder + key.removeprefix("images/") for folder in IMAGE_FOLDERS)
+    return layouts.list_image_paths("nih_cxr14", key)
 
 
 def get_patient(key: str) -> str:
@@ -97,23 +83,13 @@ def find_label_files(root: Path) -> dict[str, Path]:
     Raises:
         InputError: A file is missing or packed.
     """
-    folder = root.parent if root.is_file() else root
-    paths = {}
-    for kind, names in FILES.items():
-        places = [folder / below / (name + suffix) for name in names for below in FOLDERS for suffix in ("", ".gz")]
-        path = next((place for place in places if limits.has_file(place)), None)
-        if path is None:
-            packed = [
-                place.with_name(place.name + suffix)
-                for place in places
-                for suffix in PACKED
-                if place.with_name(place.name + suffix).is_file()
-            ]
-            problem = f"is packed as {packed[0].name}" if packed else f"holds no {' or '.join(names)}"
-            action = "unpack it" if packed else ACTION
-            expected = ", ".join(" or ".join(names) for names in FILES.values())
-            raise InputError(packed[0] if packed else root, problem, expected=expected, action=action)
-        paths[kind] = path
+    labels = sources.source("nih_cxr14").labels
+    paths = layouts.find_label_files("nih_cxr14", root)
+    for kind, names in labels.items():
+        if kind not in paths:
+            unpacked_names = " or ".join(name for name in names if not name.endswith(".gz"))
+            expected = ", ".join(names[0] for names in labels.values())
+            raise InputError(root, f"holds no {unpacked_names}", expected=expected, action=ACTION)
     return paths
 
 
@@ -170,7 +146,7 @@ def read_boxes(path: Path, image_ids: pa.ChunkedArray | pa.Array) -> pa.Table:
     table = csv_table.read(path, types, action=ACTION, repair=_repair)
     _require_image_ids(table["Image Index"], path, "Image Index")
     has_labels = pc.is_in(table["Image Index"], value_set=_combine(image_ids))
-    expected = f"an image of {FILES['images'][0]}"
+    expected = f"an image of {sources.source('nih_cxr14').labels['images'][0]}"
     csv_table.require(has_labels, table["Image Index"], path, "Image Index", expected=expected, action=ACTION)
     names = table["Finding Label"].combine_chunks().dictionary_encode()
     label = pa.array([BOX_LABELS.get(str(name)) for name in names.dictionary.to_pylist()], pa.string()).take(
@@ -205,7 +181,12 @@ def read_list(path: Path, image_ids: pa.ChunkedArray | pa.Array) -> list[str]:
     _require_image_ids(table[column], path, column)
     has_labels = pc.is_in(table[column], value_set=_combine(image_ids))
     csv_table.require(
-        has_labels, table[column], path, column, expected=f"an image of {FILES['images'][0]}", action=ACTION
+        has_labels,
+        table[column],
+        path,
+        column,
+        expected=f"an image of {sources.source('nih_cxr14').labels['images'][0]}",
+        action=ACTION,
     )
     csv_table.require_once(table[column], path, column, action=ACTION)
     return table[column].to_pylist()

@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 
 import pyarrow as pa
 
-from . import csv_table, limits
+from . import csv_table, layouts, limits
 from .errors import ImageError, InputError
 from .progress import Progress
 
@@ -92,10 +92,7 @@ def find_label_files(root: Path) -> list[Path]:
         problem = "is no .tgz archive" if root.is_file() else "no such file or folder"
         raise InputError(root, problem, expected=EXPECTED, action="give the folder that holds the OpenI reports")
     for folder in (root, root / "ecgen-radiology", *sorted(root.glob("*/ecgen-radiology"))):
-        if files := sorted(
-            (f for f in folder.glob("*.xml") if not f.name.startswith(".") and limits.has_file(f)),
-            key=_parse_file_order,
-        ):
+        if files := sorted(layouts.list_files(folder, ".xml"), key=_parse_file_order):
             return files
     if limits.has_file(root / ARCHIVE):
         return [root / ARCHIVE]

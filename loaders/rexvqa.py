@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import json_text, limits
+from . import json_text, layouts
 from .errors import ImageError, InputError
 from .images import check_key
 
@@ -60,7 +60,7 @@ def list_image_paths(key: str) -> tuple[str, ...]:
     Returns:
         The paths, most likely first.
     """
-    return (key, f"images/{key}", key.removeprefix(f"{IMAGES}/"))
+    return layouts.list_image_paths("rexvqa", key)
 
 
 def label_file(root: Path, split: str) -> Path:
@@ -77,8 +77,7 @@ def label_file(root: Path, split: str) -> Path:
         InputError: The file is missing.
     """
     name = f"{SPLITS[split]}_vqa_data.json"
-    candidates = (root,) if root.is_file() else (root / "metadata" / name, root / name)
-    json_path = next((path for path in candidates if limits.has_file(path)), None)
+    json_path = root if root.is_file() else layouts.find_label_file("rexvqa", root, split)
     if json_path is None or (root.is_file() and root.name != name):
         raise InputError(root, f"holds no {name}", expected=f"metadata/{name}", action=ACTION)
     return json_path

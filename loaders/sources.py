@@ -10,12 +10,13 @@ import importlib
 import importlib.util
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import platformdirs
 
@@ -38,10 +39,14 @@ class Source:
     publish: str
     third_parties: bool
     access: str
-    files: tuple[tuple[str, ...], ...]
+    files: tuple[str | tuple[str, ...], ...]
     ids: str = "published"
     reader: str | None = None
     torchxrayvision: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ("",)
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    images: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    also_in: tuple[str, ...] = ()
 
     def instructions(self) -> str:
         """Format a few lines on how to get access to the source.
@@ -58,6 +63,14 @@ class Source:
         if self.torchxrayvision:
             lines.append(f"  labels only: --root {self.id}={PACKAGE_DATA} (pip install torchxrayvision)")
         return "\n".join(lines)
+
+    def list_expected_files(self) -> list[tuple[str, ...]]:
+        """List the files of a complete copy.
+
+        Returns:
+            Sets of alternatives: glob patterns below one of `folders`.
+        """
+        return [self.labels[group] if isinstance(group, str) else group for group in self.files]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +98,14 @@ def load_sources() -> dict[str, Source]:
         All sources by id, in the order of sources.toml.
     """
     entries = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
-    return {
-        source_id: Source(
-            id=source_id,
-            **{k: v for k, v in entry.items() if k not in ("files", "torchxrayvision")},
-            files=tuple(tuple(alternatives) for alternatives in entry["files"]),
-            torchxrayvision=tuple(entry.get("torchxrayvision", ())),
-        )
-        for source_id, entry in entries.items()
-    }
+    return {source_id: Source(id=source_id, **_freeze(entry)) for source_id, entry in entries.items()}
+
+
+def _freeze(value: Any) -> Any:
+    """Make tuples of the lists in an entry."""
+    if isinstance(value, dict):
+        return {key: _freeze(item) for key, item in value.items()}
+    return tuple(map(_freeze, value)) if isinstance(value, list) else value
 
 
 def source(source_id: str) -> Source:
@@ -268,6 +280,24 @@ def require_root(source_id: str, roots: Mapping[str, Path]) -> Path:
     return root
 
 
+def list_roots(source_id: str, roots: Mapping[str, Path]) -> list[Path]:
+    """List the roots that may have the files of a source.
+
+    Args:
+        source_id: The id of the source.
+        roots: The root of each source, by source id.
+
+    Returns:
+        The root of the source, then the known roots of its `also_in`.
+
+    Raises:
+        MissingSourceError: The root of the source is not known.
+        InputError: A root does not exist.
+    """
+    shared_ids = [other_id for other_id in source(source_id).also_in if other_id in roots]
+    return [require_root(each_id, roots) for each_id in (source_id, *shared_ids)]
+
+
 @contextmanager
 def reading(roots: Mapping[str, Path]) -> Iterator[None]:
     """Report a root that disappears while it is read, instead of the error about a file in it.
@@ -317,22 +347,30 @@ def status(source_id: str, roots: Mapping[str, Path]) -> Status:
     root = roots.get(source_id)
     if root is None or not root.exists():
         return Status(entry, root, "missing")
+    expected = entry.list_expected_files()
     if root.is_file():
-        missing = tuple(alternatives[0] for alternatives in entry.files[1:])
-        return Status(entry, root, "incomplete" if missing else "found", missing)
-    missing = tuple(
-        alternatives[0]
-        for alternatives in entry.files
-        if not any(_has_match(root, pattern) for pattern in alternatives)
-    )
-    if entry.torchxrayvision and all((root / name).is_file() for name in entry.torchxrayvision):
-        # the package's label file replaces the first of the expected ones
-        missing = tuple(m for m in missing if m != entry.files[0][0])
+        missing = tuple(alternatives[0] for alternatives in expected[1:])
+    else:
+        missing = tuple(alternatives[0] for alternatives in expected if not has_match(entry, root, alternatives))
     return Status(entry, root, "incomplete" if missing else "found", missing)
 
 
-def _has_match(root: Path, pattern: str) -> bool:
-    return next(iter(root.glob(pattern)), None) is not None
+def has_match(entry: Source, root: Path, patterns: Sequence[str]) -> bool:
+    """Return whether a copy of a source has a file of a name.
+
+    Args:
+        entry: The source.
+        root: The folder of the copy.
+        patterns: Glob patterns below one of the source's `folders`.
+
+    Returns:
+        True if any pattern matches.
+    """
+    return any(
+        next(iter(root.glob(f"{folder}/{pattern}" if folder else pattern)), None) is not None
+        for folder in entry.folders
+        for pattern in patterns
+    )
 
 
 def parse_root_arguments(arguments: list[str]) -> dict[str, str]:

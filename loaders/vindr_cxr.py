@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from . import csv_table, limits
+from . import csv_table, layouts, limits
 from .errors import InputError
 
 # The local classes: findings that have boxes.
@@ -45,13 +45,7 @@ ALIASES = {
     "no findings": NO_FINDING,
 }
 CORNERS = ("x_min", "y_min", "x_max", "y_max")
-FILES = {
-    "train": (
-        "annotations/annotations_train.csv", "annotations_train.csv", "train.csv", "train.csv.gz",
-        "vinbigdata-train.csv.gz",
-    ),
-    "test": ("annotations/annotations_test.csv", "annotations_test.csv"),
-}  # fmt: skip
+SPLITS = ("train", "test")
 META_FILES = ("train_meta.csv", "test_meta.csv")
 SUFFIXES = (".dicom", ".dcm", ".png", ".jpg", ".jpeg")
 IMAGE_ID = r"^[0-9A-Za-z][0-9A-Za-z_-]*$"
@@ -120,11 +114,7 @@ def find_label_files(root: Path) -> dict[str, Path]:
         columns = csv_table.header(root, action=ACTION)
         if "image_id" in columns and "class_name" in columns:
             return {"train" if "rad_id" in columns else "test": root}
-    paths = {
-        split: path
-        for split, names in FILES.items()
-        if (path := next((root / name for name in names if limits.has_file(root / name)), None)) is not None
-    }
+    paths = {} if root.is_file() else layouts.find_label_files("vindr_cxr", root)
     if not paths:
         problem = "is no VinDr-CXR annotation file" if root.is_file() else "holds no VinDr-CXR annotation file"
         names = "annotations/annotations_train.csv and annotations_test.csv (PhysioNet), or train.csv (Kaggle)"

@@ -17,6 +17,7 @@ from ...loaders import chexpert as chexpert_labels
 from ...loaders import chexstruct as chexstruct_labels
 from ...loaders import openi as openi_reports
 from ...loaders import rexvqa as rexvqa_items
+from ...loaders import sources
 from ...loaders.errors import InputError
 from ...loaders.images import read_image_size
 from ...loaders.progress import Progress
@@ -80,7 +81,9 @@ def plan_chexpert(request: Request) -> Repository:
 
 
 def plan_chexlocalize(request: Request) -> Repository:
-    """Plan the configs with regions. Images, labels and masks come from the download of CheXlocalize.
+    """Plan the configs with regions.
+
+    Masks come from the download of CheXlocalize. Images and labels come from it, too, or from a copy of CheXpert.
 
     Args:
         request: The arguments of the build.
@@ -94,7 +97,11 @@ def plan_chexlocalize(request: Request) -> Repository:
     """
     root = request.find_root(chexlocalize.SOURCE)
     mask_files = chexlocalize_masks.find_mask_files(root)
-    label_files = {split: chexpert_labels.label_file(root, split) for split in mask_files}
+    label_roots = sources.list_roots(chexlocalize.SOURCE, request.roots)
+    label_files = {
+        split: next(filter(None, (chexpert_labels.label_file(folder, split) for folder in label_roots)), None)
+        for split in mask_files
+    }
     files: dict[str, tuple[Path, Path]] = {
         split: (path, mask_files[split]) for split, path in label_files.items() if path is not None
     }
@@ -103,14 +110,15 @@ def plan_chexlocalize(request: Request) -> Repository:
             root,
             "holds the masks of CheXlocalize without the labels of their images",
             expected="CheXpert/val_labels.csv or CheXpert/test_labels.csv",
-            action="name the folder that holds both folders of the download, CheXlocalize and CheXpert",
+            action="name the folder that holds both folders of the download, CheXlocalize and CheXpert, or name your "
+            "copy of CheXpert, too: --root chexpert=PATH",
         )
     splits, studies_by_split, skipped = [], {}, Counter[str]()
     absent = {split: NO_FILE for split in chexlocalize.SPLITS if split not in files}
 
     @cache
     def read_size(key: str) -> tuple[int, int]:
-        return read_image_size({"source": chexlocalize.SOURCE, "key": key, "view": ""}, {chexlocalize.SOURCE: root})
+        return read_image_size({"source": chexlocalize.SOURCE, "key": key, "view": ""}, request.roots)
 
     for split, (label_path, mask_path) in Progress(files.items(), title="reading chexlocalize", unit="splits"):
         labels = chexpert_labels.read_labels(label_path, split).select(chexpert.COLUMNS)

@@ -192,7 +192,7 @@ def _make_repository(config: str, roots: Mapping[str, Path], request: Request) -
     n_images = sum(map(len, scenes_by_split.values()))
     splits, absent = [], {}
     if config == "vindr":
-        absent = {split: NO_FILE for split in vindr_cxr.FILES if split not in scenes_by_split}
+        absent = {split: NO_FILE for split in vindr_cxr.SPLITS if split not in scenes_by_split}
     for split in list(scenes_by_split):
         new_splits, unused_counts = _build_splits(
             config, split, scenes_by_split.pop(split), request.seed, options.donor_diagnosis

@@ -15,7 +15,7 @@ from PIL import Image
 from medfaith.builders import cxr_contrabench
 from medfaith.builders.cxr_contrabench import chexlocalize, chexpert
 from medfaith.loaders import chexlocalize as masks_of_release
-from medfaith.loaders import rle
+from medfaith.loaders import images, rle
 from medfaith.loaders.errors import ImageError, InputError
 from medfaith.loaders.phantom import chexlocalize as small_phantom
 from tests.support.builders.files import record_of, rows_of, skipped
@@ -143,6 +143,22 @@ def test_what_cannot_be_placed_is_refused(few, tmp_path, change, error, message)
     with pytest.raises(error, match=message):
         build(few, tmp_path, change)
     assert not (tmp_path / "out" / NAME).exists()
+
+
+def test_images_and_labels_may_come_from_a_copy_of_chexpert(few, tmp_path):
+    """Many have CheXpert already, and add the masks alone."""
+    complete = build(few, tmp_path / "complete", lambda root: None)
+    roots = {"chexlocalize": shutil.copytree(few, tmp_path / "masks"), "chexpert": tmp_path / "CheXpert-v1.0"}
+    shutil.move(roots["chexlocalize"] / "CheXpert", roots["chexpert"])
+    (roots["chexpert"] / "val").rename(roots["chexpert"] / "valid")
+    (roots["chexpert"] / "val_labels.csv").rename(roots["chexpert"] / "valid.csv")
+    (folder,) = cxr_contrabench.build(roots, tmp_path / "out", configs=[CONFIG])
+    for split in ("validation", "test"):
+        rows = rows_of(folder, CONFIG, split)
+        assert rows == rows_of(complete, CONFIG, split)
+        assert [*images.open_image(rows[0]["images"][0], roots).size] == [rows[0]["width"], rows[0]["height"]]
+    with pytest.raises(InputError, match=r"or name your copy of CheXpert, too: --root chexpert=PATH"):
+        cxr_contrabench.build({"chexlocalize": roots["chexlocalize"]}, tmp_path / "alone", configs=[CONFIG])
 
 
 @pytest.mark.parametrize("name", ["CheXpert/test_labels.csv", "CheXlocalize/gt_segmentations_test.json"])

@@ -47,7 +47,7 @@ def test_labels_inside_torchxrayvision(source_id):
     roots = sources.resolve_roots({source_id: "torchxrayvision"}, environ={})
     status = sources.status(source_id, roots)
     assert status.state == "incomplete"  # it has no images, and CheXpert has no valid.csv
-    assert status.missing == tuple(alternatives[0] for alternatives in status.source.files[1:])
+    assert status.missing == tuple(alternatives[0] for alternatives in status.source.list_expected_files()[1:])
 
 
 def test_torchxrayvision_that_is_not_installed(monkeypatch):

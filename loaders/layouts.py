@@ -1,0 +1,172 @@
+"""The layouts of a copy of a source: where its label files and images are below the user's root.
+
+The layouts are data: `folders`, `labels` and `images` of each entry in sources.toml.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from . import limits
+from .errors import InputError
+from .sources import Source, has_match, source
+
+PACKED = (".zip", ".tar.gz", ".7z")
+# What a browser or a file manager adds to the name of a copy: "train (1).csv", "train - Copy.csv", "train copy.csv".
+COPY_MARK = re.compile(r"( \(\d{1,3}\)| - copy| copy)(?=\.|$)")
+# A root that is too high has the copy in one of a few folders. A root that is too low may have 65,000 patients.
+SEARCHED_FOLDERS = 100
+
+
+def find_label_file(source_id: str, root: Path, kind: str) -> Path | None:
+    """Find a label file.
+
+    Args:
+        source_id: The id of the source.
+        root: The folder of the copy, or a file in it.
+        kind: One of the source's `labels`.
+
+    Returns:
+        The path, or None if no layout of the copy has the file.
+
+    Raises:
+        InputError: The file is packed. Its name differs from the release's in case, or has the mark of a second
+            download. A folder, a pipe or a link to nothing has its name. In each case a build would lack its rows in
+            silence.
+    """
+    paths = list(_list_label_paths(source(source_id), root.parent if root.is_file() else root, kind))
+    for path in paths:
+        if limits.has_file(path):
+            return path
+    for path in paths:
+        _refuse_similar_name(path)
+    return None
+
+
+def find_label_files(source_id: str, root: Path) -> dict[str, Path]:
+    """Find the label files of all kinds.
+
+    Args:
+        source_id: The id of the source.
+        root: The folder of the copy, or a file in it.
+
+    Returns:
+        The paths of the existing files, by kind, in the order of sources.toml.
+
+    Raises:
+        InputError: A file is packed, or has almost the name of the release; see `find_label_file`.
+    """
+    paths = {kind: find_label_file(source_id, root, kind) for kind in source(source_id).labels}
+    return {kind: path for kind, path in paths.items() if path is not None}
+
+
+def list_files(folder: Path, suffix: str) -> list[Path]:
+    """List the visible files of one kind in a folder, of which a copy has many.
+
+    Args:
+        folder: The folder; it may be missing.
+        suffix: The suffix of the release's files, such as ".xml".
+
+    Returns:
+        The files, sorted by name.
+
+    Raises:
+        InputError: A file is packed, its suffix differs in case, its name has the mark of a second download, or the
+            name is that of a folder, a pipe or a link to nothing. In each case a build would lack its rows in silence.
+    """
+    try:
+        entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    files = [path for path in entries if path.suffix == suffix and limits.has_file(path)]
+    for path in entries:
+        if path.name.endswith(tuple(suffix + ending for ending in PACKED)):
+            raise InputError(path, "is packed", expected=f"a file *{suffix}", action="unpack it")
+        if path.suffix != suffix and path.suffix.casefold() == suffix:
+            action = f"rename it to {path.stem}{suffix}, or move it out of the folder"
+            raise InputError(path, f"ends in {path.suffix}", expected=suffix, action=action)
+        if path.suffix == suffix and COPY_MARK.search(path.name):
+            action = "give it the name of the release, or remove it"
+            raise InputError(path, "has the name of a second download", expected="each file once", action=action)
+    return files
+
+
+def list_image_paths(source_id: str, key: str) -> tuple[str, ...]:
+    """List the candidate paths of an image below the root.
+
+    Args:
+        source_id: The id of the source.
+        key: The key of a row's image.
+
+    Returns:
+        The paths, most likely first.
+    """
+    entry = source(source_id)
+    paths = next(
+        (
+            tuple(replacement + key.removeprefix(beginning) for replacement in replacements)
+            for beginning, replacements in entry.images.items()
+            if key.startswith(beginning)
+        ),
+        (key,),
+    )
+    return tuple(f"{folder}/{path}" if folder else path for folder in entry.folders for path in paths)
+
+
+def check_root(source_id: str, root: Path) -> None:
+    """Raise an error if a folder is not the copy of a source, but one of its subfolders is.
+
+    Args:
+        source_id: The id of the source.
+        root: The root of the source.
+
+    Raises:
+        InputError: The copy is one or two folders deeper; the message names the folder.
+    """
+    entry = source(source_id)
+    if not root.is_dir() or _is_copy(entry, root):
+        return
+    children = list(_list_folders(root))
+    for folder in (*children, *(below for child in children for below in _list_folders(child))):
+        if _is_copy(entry, folder):
+            raise InputError(
+                root,
+                f"holds no copy of {entry.title} itself, but {folder.relative_to(root)} does",
+                expected="the folder of the copy",
+                action=f"name that folder: --root {source_id}={folder}",
+            )
+
+
+def _is_copy(entry: Source, folder: Path) -> bool:
+    """Return whether a folder has any of the expected files."""
+    return any(has_match(entry, folder, alternatives) for alternatives in entry.list_expected_files())
+
+
+def _list_folders(folder: Path) -> Iterator[Path]:
+    try:
+        yield from islice((path for path in sorted(folder.iterdir()) if path.is_dir()), SEARCHED_FOLDERS)
+    except OSError:
+        return
+
+
+def _list_label_paths(entry: Source, root: Path, kind: str) -> Iterator[Path]:
+    for pattern in entry.folders:
+        for folder in sorted(root.glob(pattern)) if "*" in pattern else (root / pattern,):
+            yield from (folder / name for name in entry.labels[kind])
+
+
+def _refuse_similar_name(path: Path) -> None:
+    """Raise an error if a file has almost the name of an absent one."""
+    try:
+        names = sorted(entry.name for entry in path.parent.iterdir())
+    except OSError:
+        return
+    for name in names:
+        if name in {path.name + suffix for suffix in PACKED}:
+            raise InputError(path.parent / name, "is packed", expected=path.name, action="unpack it")
+        if COPY_MARK.sub("", name.casefold()) == path.name.casefold():
+            action = f"rename it to {path.name}, or move it out of the folder"
+            raise InputError(path.parent / name, "is almost a name of the release", expected=path.name, action=action)

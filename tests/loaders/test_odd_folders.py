@@ -1,0 +1,31 @@
+"""Odd folders of every source: nested, linked, doubled, renamed or packed. No label of them is lost in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from medfaith.loaders import layouts
+from medfaith.loaders.errors import InputError
+from tests.support.loaders.odd_folders import COUNTERS, iterate_odd_folders
+
+
+@pytest.mark.parametrize("source_id", COUNTERS)
+def test_no_label_of_an_odd_folder_is_lost_in_silence(copied: dict[str, Path], tmp_path: Path, source_id: str):
+    """Each folder has all labels: the reader finds all of them, or names the file or folder that it cannot use."""
+    count = COUNTERS[source_id]
+    counts = count(copied[source_id])
+    assert all(counts.values())
+    lost, n_read = {}, 0
+    for name, root in iterate_odd_folders(copied[source_id], tmp_path):
+        try:
+            layouts.check_root(source_id, root)
+            odd_counts = count(root)
+        except InputError:
+            continue
+        n_read += odd_counts == counts
+        if odd_counts != counts:
+            lost[name] = odd_counts
+    assert lost == {}
+    assert n_read >= 3
