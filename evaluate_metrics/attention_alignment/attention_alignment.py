@@ -48,7 +48,7 @@ class AttentionAlignment(evaluate.Metric):
 
     def _info(self):
         numbers = datasets.List(datasets.Value("float64"))
-        heatmap = datasets.List(datasets.List(datasets.Value("float32")))
+        heatmap = datasets.List(datasets.List(datasets.Value("float64")))
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
             citation=_CITATION,

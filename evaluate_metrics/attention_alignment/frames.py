@@ -26,13 +26,13 @@ def to_frame(grid: Any, size: Size, window: Sequence[float], name: str = "heatma
         name: Name of the sample, for errors.
 
     Returns:
-        float32, shape (height, width).
+        Shape (height, width), float32 for a heatmap of float32 or half precision, otherwise float64.
 
     Raises:
         ValueError: A grid that is not (h, w), an empty window, or a non-finite number.
 
     >>> to_frame([[0, 1]], (1, 6), [1, 0, 4, 1])
-    array([[0.  , 0.  , 0.25, 0.75, 1.  , 0.  ]], dtype=float32)
+    array([[0.  , 0.  , 0.25, 0.75, 1.  , 0.  ]])
     """
     cells = _require_heatmap(grid, name)
     if not np.isfinite(cells).all():
@@ -43,8 +43,9 @@ def to_frame(grid: Any, size: Size, window: Sequence[float], name: str = "heatma
     rows, cells_above, cells_below, row_weights = _find_places(size[0], y, h, cells.shape[0])
     columns, cells_before, cells_after, column_weights = _find_places(size[1], x, w, cells.shape[1])
     # Unlike a weighted sum, this form keeps equal neighbours exactly equal.
+    row_weights, column_weights = row_weights.astype(cells.dtype), column_weights.astype(cells.dtype)
     stretched = cells[cells_above] + row_weights[:, None] * (cells[cells_below] - cells[cells_above])
-    frame = np.zeros(size, dtype=np.float32)
+    frame = np.zeros(size, dtype=cells.dtype)
     frame[rows, columns] = stretched[:, cells_before] + column_weights * (
         stretched[:, cells_after] - stretched[:, cells_before]
     )
@@ -163,13 +164,16 @@ def _find_places(
         slice(first_pixel, stop_pixel),
         before,
         np.minimum(before + 1, cells - 1),
-        (positions - before).astype(np.float32),
+        positions - before,
     )
 
 
 def _require_heatmap(heatmap: Any, name: str) -> np.ndarray:
+    """Convert a heatmap to an array of the precision that it has."""
     try:
-        numbers = np.asarray(heatmap, dtype=np.float32)
+        numbers = np.asarray(heatmap)
+        if numbers.dtype not in (np.float32, np.float64):
+            numbers = numbers.astype(np.float32 if numbers.dtype.kind == "f" else np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name}: no heatmap; expected rows of numbers, all of one length") from None
     if numbers.ndim != 2 or not numbers.size:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -35,8 +37,8 @@ def window(size: Size) -> Window:
     >>> window((256, 128))
     (-48.0, 16.0, 224.0, 224.0)
     """
-    (y, height), (x, width) = ((start, SIDE * scale) for start, scale in _compute_sides(size))
-    return x, y, width, height
+    rows, columns = _compute_sides(size)
+    return columns.start, rows.start, SIDE * columns.scale, SIDE * rows.scale
 
 
 def mask(boxes: Sequence[Sequence[float]] | np.ndarray, size: Size) -> np.ndarray:
@@ -57,12 +59,10 @@ def mask(boxes: Sequence[Sequence[float]] | np.ndarray, size: Size) -> np.ndarra
     >>> int(mask([[0, 0, 128, 256], [100, 0, 1, 1]], (256, 256)).sum()) == 112 * 224
     True
     """
-    rows, columns = (_compute_centres(start, scale) for start, scale in _compute_sides(size))
+    rows, columns = _compute_sides(size)
     inside = np.zeros((SIDE, SIDE), dtype=bool)
-    for x, y, w, h in _require_boxes(boxes):
-        first_row, last_row = np.searchsorted(rows, (y, y + h))
-        first_column, last_column = np.searchsorted(columns, (x, x + w))
-        inside[first_row:last_row, first_column:last_column] = True
+    for x, y, w, h in _require_boxes(boxes).tolist():
+        inside[rows.find_pixels(y, h), columns.find_pixels(x, w)] = True
     return inside
 
 
@@ -93,8 +93,8 @@ def scores(grid: Any, size: Size, grid_window: Sequence[float], upsampling: str 
         raise ValueError(f"window {list(grid_window)}; expected [x, y, width, height], finite, of a positive size")
     vertical, horizontal = _compute_sides(size)
     x, y, w, h = grid_window
-    rows, cells_above, row_weights = _find_places(*vertical, y, h, cells.shape[0], upsampling)
-    columns, cells_before, column_weights = _find_places(*horizontal, x, w, cells.shape[1], upsampling)
+    rows, cells_above, row_weights = _find_places(vertical, y, h, cells.shape[0], upsampling)
+    columns, cells_before, column_weights = _find_places(horizontal, x, w, cells.shape[1], upsampling)
     # Unlike a weighted sum, this form keeps equal neighbours exactly equal: ties stay ties.
     stretched = cells[cells_above] + row_weights[:, None] * np.diff(cells, axis=0, append=cells[-1:])[cells_above]
     pixel_scores = np.zeros((SIDE, SIDE))
@@ -105,8 +105,53 @@ def scores(grid: Any, size: Size, grid_window: Sequence[float], upsampling: str 
     return pixel_scores
 
 
-def _compute_sides(size: Size) -> list[tuple[float, float]]:
-    """Compute, for rows and columns, the start of the view and the size of its pixels, in pixels of the image."""
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The view along one side of an image.
+
+    Attributes:
+        pixels: The image's pixels.
+        resized: The same pixels after resizing.
+        offset: The resized pixel at which the view starts; negative in the padding.
+    """
+
+    pixels: int
+    resized: int
+    offset: int
+
+    @property
+    def scale(self) -> float:
+        """Return the size of the view's pixels in pixels of the image."""
+        return self.pixels / self.resized
+
+    @property
+    def start(self) -> float:
+        """Return the start of the view in pixels of the image."""
+        return self.offset * self.pixels / self.resized
+
+    def find_pixels(self, start: float, extent: float) -> slice:
+        """Find the view's pixels whose centre is in an interval: start <= centre < start + extent.
+
+        The comparison is exact: a centre at (2 k + 1) / 2 * pixels / resized may be an edge of a box.
+
+        Args:
+            start: The start of the interval in pixels of the image.
+            extent: The length of the interval.
+
+        Returns:
+            The pixels, as a slice of 0 to SIDE.
+        """
+        edges = (Fraction(float(start)), Fraction(float(start)) + Fraction(float(extent)))
+        first, stop = (math.ceil(edge * self.resized / self.pixels - Fraction(1, 2)) - self.offset for edge in edges)
+        return slice(min(max(first, 0), SIDE), min(max(stop, 0), SIDE))
+
+    def compute_centres(self) -> np.ndarray:
+        """Compute the centres of the view's pixels in pixels of the image."""
+        return self.start + (np.arange(SIDE) + 0.5) * self.scale
+
+
+def _compute_sides(size: Size) -> list[_Side]:
+    """Compute the view along rows and columns."""
     if len(size) != 2 or any(number != int(number) or number < 1 for number in size):
         raise ValueError(f"size {list(size)}; expected [height, width], whole numbers from 1")
     longest = max(size)
@@ -114,23 +159,19 @@ def _compute_sides(size: Size) -> list[tuple[float, float]]:
     for pixels in map(int, size):
         resized = max(pixels * RESIZED // int(longest), 1)
         padding_offset = (RESIZED - SIDE) // 2 - (RESIZED - resized) // 2
-        sides.append((padding_offset * pixels / resized, pixels / resized))
+        sides.append(_Side(pixels, resized, padding_offset))
     return sides
 
 
-def _compute_centres(start: float, scale: float) -> np.ndarray:
-    return start + (np.arange(SIDE) + 0.5) * scale
-
-
 def _find_places(
-    view_start: float, scale: float, start: float, extent: float, cells: int, upsampling: str
+    side: _Side, start: float, extent: float, cells: int, upsampling: str
 ) -> tuple[slice, np.ndarray, np.ndarray]:
     """Find, along one side, the pixels centred in the grid's window, the cell before each, and the distance from it."""
-    centres = _compute_centres(view_start, scale)
-    visible = slice(*np.searchsorted(centres, (start, start + extent)).tolist())
+    centres = side.compute_centres()
+    visible = side.find_pixels(start, extent)
     if upsampling == "nearest":
         # A corner on a cell's edge belongs to the cell that begins there, despite rounding.
-        positions = np.floor((centres[visible] - scale / 2 - start) * (cells / extent) + 1e-9)
+        positions = np.floor((centres[visible] - side.scale / 2 - start) * (cells / extent) + 1e-9)
     else:
         # If a pixel's centre is a cell's centre, rounding must not mix in the next cell.
         positions = (centres[visible] - start) * (cells / extent) - 0.5

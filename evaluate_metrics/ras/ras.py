@@ -53,7 +53,7 @@ class RAS(evaluate.Metric):
     def _info(self):
         numbers = datasets.List(datasets.Value("float64"))
         texts = datasets.List(datasets.Value("string"))
-        heatmap = datasets.List(datasets.List(datasets.Value("float32")))
+        heatmap = datasets.List(datasets.List(datasets.Value("float64")))
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
             citation=_CITATION,

@@ -137,6 +137,18 @@ def test_bad_rows_are_named(prediction, reference, message):
         score_predictions([{"labels": ["hook"], "maps": [EYE]} | prediction], [GOOD | reference])
 
 
+def test_heatmaps_of_double_precision_are_not_rounded():
+    """A map that single precision would make even is scored."""
+    heatmap = np.ones(SIZE)
+    heatmap[5:11, 10:18] += 1e-12
+    predictions, references = split_rows([(["grasper"], [heatmap], "41", [make_box("grasper", *BOX)], [])])
+    for scores in (
+        score_predictions(predictions, references, per_sample=True),
+        compute_by_module("attention_alignment", convert_to_lists(predictions), references, per_sample=True),
+    ):
+        assert [row["state"] for row in scores["per_sample"][0]] == ["scored"]
+
+
 def test_ids_name_the_rows():
     empty = [{"labels": [], "maps": []}]
     with pytest.raises(ValueError, match="2 ids for 1 references"):

@@ -1,9 +1,11 @@
 """The view: its window, its masks against a drawn mask resized by PIL, its scores against torch, bad inputs."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
@@ -52,6 +54,28 @@ def test_a_centre_on_an_edge_is_in_the_box_that_begins_there():
     # Scale 2: the centres are at 1, 3, 5, ... of the image from 32 on.
     assert mask([[33, 0, 1, 512]], (512, 512)).sum(axis=0).tolist()[:2] == [224, 0]
     assert not mask([[32, 0, 1, 512]], (512, 512)).any()
+
+
+def compute_exact_centres(size):
+    """Compute the centres of the view's pixels along rows and columns, without rounding."""
+    resized = [max(side * 256 // max(size), 1) for side in size]
+    first_pixels = [16 - (256 - side) // 2 for side in resized]
+    return [
+        [Fraction(2 * (first + n) + 1, 2) * Fraction(side, scaled) for n in range(224)]
+        for side, scaled, first in zip(size, resized, first_pixels, strict=True)
+    ]
+
+
+@example((385, 114), [3, 62, 15, 75])
+@example((114, 385), [62, 3, 75, 15])
+@given(sizes, st.lists(st.one_of(st.integers(0, 400), st.floats(0, 400, width=16)), min_size=4, max_size=4))
+def test_a_mask_equals_exact_arithmetic(size, box):
+    """Also where a pixel's centre lies on an edge of the box."""
+    x, y, w, h = box[0], box[1], box[2] + 1, box[3] + 1
+    rows, columns = compute_exact_centres(size)
+    inside_rows = [Fraction(y) <= centre < Fraction(y) + Fraction(h) for centre in rows]
+    inside_columns = [Fraction(x) <= centre < Fraction(x) + Fraction(w) for centre in columns]
+    assert np.array_equal(mask([[x, y, w, h]], size), np.outer(inside_rows, inside_columns))
 
 
 @settings(max_examples=60)
