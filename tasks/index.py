@@ -82,6 +82,34 @@ def drop_repeats(names: str | Sequence[str], own_tasks: Path | None = None) -> l
     return [*(match for match in matches if match in selected), *unmatched_names]
 
 
+def is_complete(names: str | Sequence[str], own_tasks: Path | None = None) -> bool:
+    """Return whether this package and the user's own tasks have all that the names select, so that none is lm-eval's.
+
+    Args:
+        names: As in `select_tasks`.
+        own_tasks: As in `select_tasks`.
+
+    Returns:
+        False for a name without a match, for a file, and for a group with a task of lm-eval itself.
+    """
+    index = task_index(own_tasks)
+    matches = [fnmatch.filter(index, name) for name in _split_names(names)]
+    return all(matches) and all(_has_members(match, index) for found in matches for match in found)
+
+
+def _has_members(name: str, index: Mapping[str, Any]) -> bool:
+    """Return whether an index has a name, and each task and group that the name stands for."""
+    if name not in index:
+        return False
+    config = index[name].cfg
+    if config is None:  # a tag, which lm-eval's own tasks may have, too
+        return name.startswith("medfaith_")
+    members = config.get("task", ())
+    return isinstance(members, str) or all(
+        _has_members(member, index) if isinstance(member, str) else "dataset_kwargs" in member for member in members
+    )
+
+
 def _split_names(names: str | Sequence[str]) -> list[str]:
     texts = [names] if isinstance(names, str) else map(str, names)
     return [name.strip() for text in texts for name in text.split(",")]

@@ -21,7 +21,7 @@ from ..loaders.progress import Progress
 from ..loaders.secrets import mask_arguments
 from . import BASELINES, EXPLAINED, LOOKING, include_path, lm_eval_internals, preflight, register_models, shard_marker
 from .controls import needs_an_image
-from .index import drop_repeats, task_index
+from .index import drop_repeats, is_complete, task_index
 from .result_saving import output_folder, saved
 from .shards import Shard, asking, refuse
 
@@ -77,9 +77,10 @@ def run_lm_eval(
             rows = patches.enter_context(asking(shard)) if shard is not None else {}
             patches.enter_context(lm_eval_internals.collect_less_garbage())
             patches.enter_context(lm_eval_internals.wrap_rows(_show_progress))
+            if is_complete(config.tasks, own_tasks):
+                patches.enter_context(lm_eval_internals.skip_lm_evals_tasks())
             if own_tasks is None and _all_ours(config.tasks):
                 table = (lambda _: "") if config.log_samples else format_results
-                patches.enter_context(lm_eval_internals.skip_lm_evals_tasks())
                 patches.enter_context(lm_eval_internals.replace_table(table))
             lm_eval_internals.run_command(options)
     except ValueError as error:

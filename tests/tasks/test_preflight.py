@@ -18,7 +18,7 @@ from medfaith.cli import main
 from medfaith.eval import with_host
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import preflight
-from medfaith.tasks.index import drop_repeats, select_tasks
+from medfaith.tasks.index import drop_repeats, is_complete, select_tasks
 from medfaith.tasks.models.server import access as server_access
 from tests.support.builders.files import root_words
 from tests.support.chat import chat_server
@@ -133,6 +133,37 @@ def test_tasks_that_a_model_cannot_be_asked(arguments, message, refused):
 )
 def test_each_task_is_asked_once(names, expected):
     assert sorted(drop_repeats(names)) == sorted(expected)
+
+
+OWN_TASKS = {
+    "plain": "task: my_closed\ndataset_kwargs: {}\ntag: [my_tag, medfaith_tag]\n",
+    "group": "group: my_group\ntask: [my_closed, medfaith_heal_vindr]\n",
+    "inline": "group: my_inline\ntask:\n- {task: mine, dataset_kwargs: {}}\n",
+    "mixed": "group: my_mixed\ntask: [my_group, arc_easy]\n",
+    "changed": "group: my_changed\ntask:\n- {task: arc_easy, num_fewshot: 2}\n",
+    "nested": "group: my_nested\ntask: [my_mixed]\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("names", "is_without_lm_evals"),
+    [
+        ("medfaith_heal_vindr", True),
+        (["medfaith_heal_vindr*,my_closed", "my_group"], True),
+        ("my_inline", True),
+        ("medfaith_tag", True),
+        ("my_tag", False),  # lm-eval's own tasks may have it, too
+        ("my_mixed", False),
+        ("my_changed", False),
+        ("my_nested", False),
+        ("my_closed,arc_easy", False),
+        ("some/file.yaml", False),
+    ],
+)
+def test_lm_evals_own_tasks_are_read_if_a_name_needs_them(names, is_without_lm_evals, tmp_path):
+    for name, text in OWN_TASKS.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    assert is_complete(names, tmp_path) is is_without_lm_evals
 
 
 def test_all_tasks_of_a_pattern_are_asked():
