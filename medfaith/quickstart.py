@@ -35,6 +35,7 @@ from medfaith.reporting.page.write import write_page
 from medfaith.reporting.registry import BENCHMARKS as REPORTED
 from medfaith.reporting.write import collect
 from medfaith.tasks import BASELINES
+from medfaith.tasks.index import iterate_tasks, task_index
 from medfaith.tasks.run import build_reference_model, run_baselines
 
 MARGIN = 0.05
@@ -54,7 +55,7 @@ def quickstart(out: Path, options: Mapping[str, Any], verify: Callable[[Sequence
     """Write phantom sources, build, verify, score the reference models and audit them.
 
     Writes `phantom/`, `data/`, `heatmaps/`, `logs/`, `results.json`, `audit.csv` and `report.html` below `out`. The
-    data serve all tasks.
+    data serve the tasks that are asked.
 
     Args:
         out: Folder for all files.
@@ -114,8 +115,25 @@ def _list_built() -> list[tuple[str, Benchmark]]:
 
 def _write_phantom(folder: Path, workers: Workers) -> dict[str, Path]:
     """Write fresh synthetic sources over those of an earlier quickstart, and return their roots."""
-    needed = {source for _, benchmark in _list_built() for need in benchmark.needs.values() for source in need}
-    return write_whole(folder, seed=0, sources=sorted(needed), workers=workers)
+    return write_whole(folder, seed=0, sources=sorted(_select_sources()), workers=workers)
+
+
+def _select_sources() -> set[str]:
+    """Select the sources of the rows that quickstart asks about. Each further source would only add to the wait."""
+    index = task_index()
+    repositories = {
+        task.rows["repository"]
+        for benchmark in REPORTED.values()
+        for name in (*benchmark.quickstart_runs, *benchmark.quickstart_tasks)
+        for task in iterate_tasks(name, index)
+    }
+    return {
+        source
+        for name, benchmark in _list_built()
+        for need in benchmark.needs.values()
+        if f"{name}-{need[0]}" in repositories
+        for source in need
+    }
 
 
 def _add_store(models: ReferenceModels, store: Path) -> dict[str, tuple[str, dict[str, str]]]:

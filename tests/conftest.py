@@ -89,9 +89,15 @@ def phantom_roots(once: Once) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def phantom_item_roots(once: Once) -> dict[str, Path]:
+def phantom_items_roots(once: Once) -> dict[str, Path]:
     """Synthetic CheXStruct and ReXVQA in their official layouts."""
     return phantoms(once, "phantom-items", ("chexstruct", "rexvqa"))
+
+
+@pytest.fixture(scope="session")
+def phantom_items_build(phantom_items_roots: dict[str, Path], once: Once) -> Path:
+    """CXR-ContraBench built from synthetic CheXStruct and ReXVQA."""
+    return once("items-data", lambda out: cxr_contrabench.build(phantom_items_roots, out))
 
 
 @pytest.fixture(scope="session")

@@ -162,9 +162,9 @@ def test_build_json_lists_the_jsonl_and_verify_finds_another(phantom_build, tmp_
 
 
 def test_bytes_do_not_depend_on_workers_nothing_else_is_left_and_pools_are_rows_of_their_protocols(
-    phantom_roots, phantom_item_roots, tmp_path
+    phantom_roots, phantom_items_roots, tmp_path
 ):
-    roots = phantom_roots | phantom_item_roots
+    roots = phantom_roots | phantom_items_roots
     hashes = []
     for workers in (1, 4):
         out = tmp_path / f"out{workers}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from medfaith.builders import cxr_contrabench, surgxbench
+from medfaith.builders import surgxbench
 from medfaith.cards import publication
 from medfaith.cards.publish import staging
 
@@ -15,7 +15,7 @@ from medfaith.cards.publish import staging
 @pytest.fixture(scope="session")
 def builds(
     once: Any,
-    phantom_item_roots: dict[str, Path],
+    phantom_items_build: Path,
     phantom_build: Path,
     phantom_chexlocalize_build: Path,
     phantom_heal_build: Path,
@@ -25,15 +25,10 @@ def builds(
     phantom_own_build: Path,
 ) -> dict[str, Path]:
     """The folder of each build by repository name."""
-
-    def build_others(out: Path) -> None:
-        cxr_contrabench.build(phantom_item_roots, out)
-        surgxbench.build(phantom_surgx_roots, out)
-
-    others = once("card-data", build_others)
+    surgx_build = once("card-data", lambda out: surgxbench.build(phantom_surgx_roots, out))
     places = (
-        phantom_build, phantom_chexlocalize_build, phantom_heal_build, phantom_nih_build, phantom_wrong_lung_build,
-        phantom_own_build, others,
+        phantom_build, phantom_items_build, phantom_chexlocalize_build, phantom_heal_build, phantom_nih_build,
+        phantom_wrong_lung_build, phantom_own_build, surgx_build,
     )  # fmt: skip
     folders = [path.parent for place in places for path in place.glob("*/build.json")]
     return {folder.name: folder for folder in sorted(folders, key=lambda folder: folder.name)}

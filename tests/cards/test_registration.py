@@ -1,11 +1,14 @@
-"""eval.yaml has the fields that the Hub documents."""
+"""eval.yaml has the fields that the Hub documents, and every task has rows."""
 
 from __future__ import annotations
+
+import re
 
 import yaml
 
 from medfaith.cards import publication, registration
 from medfaith.cards.publish import staging
+from medfaith.tasks import include_path
 from medfaith.tasks.index import select_tasks
 
 FIELDS = {"name", "description", "evaluation_framework", "tasks"}
@@ -32,3 +35,12 @@ def test_a_recipe_is_no_benchmark_of_the_hub(builds, tmp_path):
     into.mkdir()
     staging.generate(built, "phantom-org/x", True, into)
     assert not (into / registration.FILE).exists()
+
+
+def test_the_rows_of_every_task_are_built(builds):
+    config_pattern = re.compile(r"repository: ([\w-]+),?\s+(?:pool_)?config: (\w+)")
+    needed = {
+        n for file in include_path().rglob("*yaml") for n in config_pattern.findall(file.read_text(encoding="utf-8"))
+    }
+    assert len(needed) > 40
+    assert [f"{name}/{config}" for name, config in sorted(needed) if not (builds[name] / config).is_dir()] == []

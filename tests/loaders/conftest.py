@@ -16,7 +16,7 @@ from tests.support.loaders.damage import MANY
 @pytest.fixture(scope="session")
 def written(
     phantom_roots: dict[str, Path],
-    phantom_item_roots: dict[str, Path],
+    phantom_items_roots: dict[str, Path],
     phantom_chexlocalize_roots: dict[str, Path],
     phantom_heal_roots: dict[str, Path],
     phantom_surgx_roots: dict[str, Path],
@@ -24,7 +24,7 @@ def written(
     once: Callable[[str, Callable[[Path], Any]], Path],
 ) -> dict[str, Path]:
     """Root folders of all phantoms (seed 0) by source id. Tests only read them."""
-    roots = phantom_wrong_lung_roots | phantom_surgx_roots | phantom_heal_roots | phantom_item_roots | phantom_roots
+    roots = phantom_wrong_lung_roots | phantom_surgx_roots | phantom_heal_roots | phantom_items_roots | phantom_roots
     roots |= phantom_chexlocalize_roots
     source_names = [name for name in phantom.SOURCES if name not in roots]
     rest = once("phantom-rest", lambda folder: phantom.write(folder, seed=0, sources=source_names))

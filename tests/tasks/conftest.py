@@ -36,9 +36,9 @@ def quick_lm_eval() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def contrabench_of_all_sources(phantom_roots, phantom_item_roots, once) -> tuple[dict[str, Path], Path]:
+def contrabench_of_all_sources(phantom_roots, phantom_items_roots, once) -> tuple[dict[str, Path], Path]:
     """Roots and build of CXR-ContraBench from the sources of `phantom_build`, CheXStruct and ReXVQA."""
-    roots = phantom_roots | phantom_item_roots
+    roots = phantom_roots | phantom_items_roots
     return roots, once("data-of-all", lambda out: cxr_contrabench.build(roots, out))
 
 
