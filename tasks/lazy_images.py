@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import NamedTuple, overload
@@ -18,16 +19,64 @@ LEAVE_OUT = "\n  or: leave such rows out with --skip-missing-images, which looks
 Reference = Mapping[str, str]
 
 
+class RecentImages:
+    """The images that were opened last. Several options of a question, or several models, ask with the same image.
+
+    Args:
+        n_bytes: The largest size of all images together.
+    """
+
+    def __init__(self, n_bytes: int = 32 * 2**20) -> None:
+        self._n_bytes, self._n_held = n_bytes, 0
+        self._images: OrderedDict[tuple[str, int], Image.Image] = OrderedDict()
+
+    def __reduce__(self) -> tuple[type[RecentImages], tuple[int]]:
+        """Pickle no images: datasets hashes rows by their pickle."""
+        return RecentImages, (self._n_bytes,)
+
+    def get(self, row_id: str, place: int, open_image: Callable[[], Image.Image]) -> Image.Image:
+        """Get a copy of an image, which is opened if it is not held.
+
+        Args:
+            row_id: The id of the row.
+            place: The index of the image in the row.
+            open_image: Opens the image.
+
+        Returns:
+            The image. A change of it changes no later copy.
+        """
+        key = row_id, place
+        image = self._images.pop(key, None)
+        if image is None:
+            image = open_image()
+            self._n_held += _count_bytes(image)
+        self._images[key] = image
+        while self._n_held > self._n_bytes:
+            self._n_held -= _count_bytes(self._images.popitem(last=False)[1])
+        return image.copy()
+
+
+def _count_bytes(image: Image.Image) -> int:
+    return image.width * image.height * len(image.getbands())
+
+
 class AnswerState(NamedTuple):
-    """The state of a task's rows while a model answers.
+    """The state of a task's rows while models answer.
 
     Attributes:
         opened: Row id -> indices of the images that the model opened. A row without an opened image is missing.
         outcomes: Row id -> outcome of its request, if the model reports it (`outcomes.OUTCOMES`).
+        recent: The images that were opened last.
     """
 
     opened: dict[str, set[int]]
     outcomes: dict[str, str]
+    recent: RecentImages
+
+    @classmethod
+    def begin(cls) -> AnswerState:
+        """Make the state of rows that no model was asked about."""
+        return cls({}, {}, RecentImages())
 
     def n_sent(self, row_id: str, images: Sized, max_images: int | None) -> int | None:
         """Count the images of a row that the model was given.
@@ -47,7 +96,7 @@ class AnswerState(NamedTuple):
 
 
 class LazyImages(Sequence[Image.Image]):
-    """The images of one row, each opened on access, so that a run over 135,754 rows holds one batch of images at most.
+    """The images of one row, each opened on access, so that a run over 135,754 rows holds few images at a time.
 
     lm-eval's multimodal models iterate over or slice the images of a document. Both open the images in mode RGB. Under
     the control `none` a row has no image. Model servers slice, and then send the question alone. Models that iterate
@@ -74,7 +123,7 @@ class LazyImages(Sequence[Image.Image]):
         state: AnswerState | None = None,
     ) -> None:
         self._row_id, self._references, self._roots, self._edit = row_id, references, roots, edit
-        self._hint, self._further, self._state = hint, frozenset(further), state or AnswerState({}, {})
+        self._hint, self._further, self._state = hint, frozenset(further), state or AnswerState.begin()
 
     def __len__(self) -> int:
         return len(self._references)
@@ -89,9 +138,9 @@ class LazyImages(Sequence[Image.Image]):
         opened = self._state.opened.setdefault(self._row_id, set())
         if isinstance(places, int):
             opened.add(places)
-            return self._open_edited(self._references[places])
+            return self._open(places)
         opened.update(places)
-        return [self._open_edited(self._references[place]) for place in places]
+        return [self._open(place) for place in places]
 
     def __iter__(self) -> Iterator[Image.Image]:
         if not self._references:
@@ -129,6 +178,9 @@ class LazyImages(Sequence[Image.Image]):
     def sources(self) -> set[str]:
         """The ids of the sources of all shown images and texts."""
         return {reference["source"] for reference in self._references} | self._further
+
+    def _open(self, place: int) -> Image.Image:
+        return self._state.recent.get(self._row_id, place, lambda: self._open_edited(self._references[place]))
 
     def _open_edited(self, reference: Reference) -> Image.Image:
         image = self._open_original(reference)

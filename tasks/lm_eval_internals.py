@@ -249,6 +249,15 @@ def cache_function_sources() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def keep_samples() -> Iterator[None]:
+    """Let lm-eval return the samples themselves, not a copy with hashes for images: medfaith's samples hold none."""
+    import lm_eval.evaluator
+
+    with mock.patch.object(lm_eval.evaluator, "hash_dict_images", lambda samples: samples):
+        yield
+
+
 @lru_cache(maxsize=256)
 def _get_source(function: Any) -> str:
     return inspect.getsource(function)

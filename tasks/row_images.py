@@ -118,7 +118,7 @@ class ImageOpening:
         attach: Callable[[dict[str, list]], dict[str, list]] | None,
     ) -> None:
         self._settings = roots, edit, control, text_sources
-        self._max_images, self._attach, self._state = max_images, attach, AnswerState({}, {})
+        self._max_images, self._attach, self._state = max_images, attach, AnswerState.begin()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ImageOpening:
         """Return the same object: all copies of the rows that datasets makes share the state of their requests."""

@@ -326,6 +326,7 @@ def answer(loaded: Any, model: Model, logs: Path | None = None, limit: int | Non
         lm_eval_internals.collect_less_garbage(),
         lm_eval_internals.wrap_rows(_show_progress),
         lm_eval_internals.cache_function_sources(),
+        lm_eval_internals.keep_samples(),
     ):
         result = evaluate(
             language_model, task_dict=loaded, bootstrap_iters=0, log_samples=logs is not None, limit=limit,

@@ -35,6 +35,7 @@ SIGNATURES = {
     "lm_eval.api.group:Group": ["name", "alias", "metadata"],
     "lm_eval.api.task:Task.doc_iterator": ["rank", "limit", "world_size", "samples"],
     "lm_eval.evaluator:evaluate": [],
+    "lm_eval.evaluator:hash_dict_images": [],
     "lm_eval.loggers:EvaluationTracker.save_results_aggregated": ["results", "samples"],
     "lm_eval.loggers:EvaluationTracker.save_results_samples": ["task_name", "samples"],
     "lm_eval.utils:make_table": ["result_dict"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from PIL import Image
 
 from medfaith.loaders.errors import ImageError, InputError, MedfaithError, MissingSourceError
 from medfaith.tasks.contrabench.rows import facts
-from medfaith.tasks.lazy_images import LazyImages
+from medfaith.tasks.lazy_images import LazyImages, RecentImages
 from medfaith.tasks.outcomes import is_cut
 from medfaith.tasks.row_store import read, repository_path
 from medfaith.tasks.rows import Adapter, load
@@ -57,6 +58,35 @@ def test_images_are_opened_when_they_are_taken(ask, roots):
     assert lazy[:1][0].tobytes() == lazy[0].tobytes() == expected
     assert rows[0]["n_images_sent"] == len(lazy)
     assert roots["chexpert"] not in str(lazy)  # the sample log contains no local path
+
+
+def test_an_image_is_read_once_for_all_models_and_none_can_change_it(ask, roots):
+    rows = ask(roots=roots)
+    image = rows[0]["images"][0]
+    expected = image.tobytes()
+    image.paste(0, (0, 0, *image.size))
+    find_first_image(rows, roots).unlink()
+    assert rows[0]["images"][0].tobytes() == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "n_bytes", "opened"),
+    [
+        ("aaa", 300, "a"),
+        ("abab", 300, "ab"),
+        ("abca", 300, "abca"),
+        ("abacab", 300, "abcb"),  # b was asked for the longest time ago
+        ("aa", 149, "aa"),  # too large to be held
+    ],
+)
+def test_the_images_asked_for_last_are_held(asked, n_bytes, opened):
+    names: list[str] = []
+    recent = RecentImages(n_bytes)
+    for name in asked:
+        image = recent.get(name, 0, lambda name=name: names.append(name) or Image.new("RGB", (10, 5), ord(name)))
+        assert image.getpixel((0, 0)) == (ord(name), 0, 0)
+    assert "".join(names) == opened
+    assert len(pickle.dumps(recent)) < 150
 
 
 @pytest.mark.parametrize(
