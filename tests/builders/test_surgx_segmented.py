@@ -153,8 +153,12 @@ def test_from_the_masks_to_the_verdict_on_the_command_line(roots, tmp_path, caps
     assert main(["verify", data]) == 0
     audit = tmp_path / "audit"
     common = ["--data", data, *words, "--benchmarks", "surgxbench"]
-    for model, uses, place in (("looks_elsewhere", "yes", "another place"), ("question_prior", "no", "cannot be told")):
-        assert main(["audit", *common, "--model", model, "--out", str(audit / model)]) == 0
+    edits = [f"{kind}{where}" for kind in ("occluded", "transplanted") for where in ("", "_elsewhere")]
+    for model, controls, uses, place in (
+        ("looks_elsewhere", [], "yes", "another place"),
+        ("question_prior", ["--controls", "none", "other", *edits], "no", "cannot be told"),
+    ):
+        assert main(["audit", *common, "--model", model, *controls, "--out", str(audit / model)]) == 0
         out = capsys.readouterr().out
         (line,) = [line for line in out.splitlines() if line.startswith("SurgXBench  ")]
         assert line.split("]")[-1].split(")")[-1].split(maxsplit=1) == [uses, place]

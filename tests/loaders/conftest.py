@@ -19,13 +19,15 @@ def written(
     phantom_items_roots: dict[str, Path],
     phantom_chexlocalize_roots: dict[str, Path],
     phantom_heal_roots: dict[str, Path],
+    phantom_nih_roots: dict[str, Path],
+    phantom_own_roots: dict[str, Path],
     phantom_surgx_roots: dict[str, Path],
     phantom_wrong_lung_roots: dict[str, Path],
     once: Callable[[str, Callable[[Path], Any]], Path],
 ) -> dict[str, Path]:
     """Root folders of all phantoms (seed 0) by source id. Tests only read them."""
     roots = phantom_wrong_lung_roots | phantom_surgx_roots | phantom_heal_roots | phantom_items_roots | phantom_roots
-    roots |= phantom_chexlocalize_roots
+    roots |= phantom_chexlocalize_roots | phantom_nih_roots | phantom_own_roots
     source_names = [name for name in phantom.SOURCES if name not in roots]
     rest = once("phantom-rest", lambda folder: phantom.write(folder, seed=0, sources=source_names))
     return roots | {name: rest / name for name in source_names}
