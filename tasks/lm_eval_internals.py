@@ -216,7 +216,7 @@ def collect_less_garbage() -> Iterator[None]:
 
 @contextlib.contextmanager
 def wrap_rows(wrap: Callable[..., Any]) -> Iterator[None]:
-    """Wrap the rows that lm-eval iterates over while it reads and scores them.
+    """Wrap the rows that lm-eval iterates over while it reads and scores them, and read them in batches.
 
     Args:
         wrap: Called with the rows, and by name `task` (its name), `activity` ("reading" or "scoring"), `total` (number
@@ -225,18 +225,26 @@ def wrap_rows(wrap: Callable[..., Any]) -> Iterator[None]:
     Yields:
         Nothing; the rows are wrapped in the block.
     """
+    from datasets import Dataset
     from lm_eval.api.task import Task
+
+    from .row_iteration import iterate_rows
 
     iterate_docs = Task.doc_iterator
 
-    def iterate_rows(task: Any, *, rank: int = 0, world_size: int = 1, **kwargs: Any) -> Any:
+    def iterate_documents(task: Any, *, rank: int = 0, world_size: int = 1, **kwargs: Any) -> Any:
         activity = "scoring" if getattr(task, "_instances", None) else "reading"
-        n = len(kwargs.get("samples") or task.eval_docs)
-        total = len(range(rank, min(n, int(kwargs.get("limit") or n)), world_size))
-        docs = iterate_docs(task, rank=rank, world_size=world_size, **kwargs)
+        rows = task.eval_docs
+        n = len(kwargs.get("samples") or rows)
+        limit = int(kwargs.get("limit") or n)
+        total = len(range(rank, min(n, limit), world_size))
+        if kwargs.get("samples") or not isinstance(rows, Dataset):
+            docs = iterate_docs(task, rank=rank, world_size=world_size, **kwargs)
+        else:
+            docs = islice(enumerate(iterate_rows(rows)), rank, limit, world_size)
         return wrap(docs, task=task.config.task, activity=activity, total=total, rank=rank)
 
-    with mock.patch.object(Task, "doc_iterator", iterate_rows):
+    with mock.patch.object(Task, "doc_iterator", iterate_documents):
         yield
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import datasets
 from PIL import Image
@@ -18,6 +18,7 @@ from .controls.donors import DONOR
 from .controls.rows import PLACE, Opener, change, list_donor_references
 from .lazy_images import LEAVE_OUT, AnswerState, LazyImages, Reference
 from .outcomes import OUTCOME
+from .row_iteration import iterate_rows
 from .scoring import SENT, VIEWS
 
 UNLOGGED = ("edit", TARGET, PLACE, DONOR, "labels")  # columns with masks and findings, which a sample log omits
@@ -64,8 +65,9 @@ def select_usable(
     check = images.open_image if skip else images.locate
     usable = []
     columns = [name for name in ("id", "images", "edit", "control", DONOR) if name in rows.column_names]
-    bar = Progress(rows.select_columns(columns), title="looking for images", unit="rows")
-    for number, row in enumerate(cast(Iterable[dict[str, Any]], bar)):
+    chosen = iterate_rows(rows.select_columns(columns))
+    bar = Progress(chosen, title="looking for images", unit="rows", total=len(rows))
+    for number, row in enumerate(bar):
         edited = edit if row.get("edit") else None
         further = list_donor_references(row)
         used = [*row["images"], *(edited.references(row["edit"]) if edited else ()), *further]

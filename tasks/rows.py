@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import datasets
 import pyarrow as pa
@@ -21,6 +21,7 @@ from ..loaders.row_ids import read_ids, require_known
 from .controls import DONORS, TISSUE, FactsOf, UnsupportedControlError, split_dose
 from .controls.rows import USES_OTHER_ROWS, controlled
 from .row_images import Edit, ImageOpening, select_usable
+from .row_iteration import iterate_rows
 from .row_store import read
 from .scoring import SKIPPED
 from .wordings import UnsupportedWordingError, require_wording
@@ -226,7 +227,7 @@ def _apply_control(
 
 def _apply_wording(rows: datasets.Dataset, wording: int, reword: Reword | None, config: str) -> datasets.Dataset:
     """Apply another wording to the rows. A task with questions in the source's own words has no other wording."""
-    changed = [reword(row, wording) if reword else None for row in cast(Iterable[dict[str, Any]], rows)]
+    changed = [reword(row, wording) if reword else None for row in iterate_rows(rows)]
     columns: dict[str, list[Any]] = defaultdict(list)
     for row_columns in changed:
         if row_columns is None:

@@ -6,13 +6,14 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import datasets
 import numpy as np
 from scipy import ndimage
 
 from ...loaders import rle
+from ..row_iteration import iterate_rows
 from . import TARGET, Facts, FactsOf, paint
 
 DONOR = "control_donor"  # column: the image that gives tissue, and its region (None: the same place as in the row)
@@ -98,9 +99,9 @@ def replace_images(rows: datasets.Dataset, *, same: bool, facts_of: FactsOf) -> 
     Returns:
         The rows that have a donor, in their order, with its images.
     """
-    pool = Pool(_iterate_rows(rows), facts_of)
+    pool = Pool(iterate_rows(rows), facts_of)
     changed = []
-    for row in _iterate_rows(rows):
+    for row in iterate_rows(rows):
         facts = pool.facts[row["id"]]
         donor = next(
             (image for image in pool.iterate_others(row) if _is_fitting(image.answers, facts, same=same)), None
@@ -159,10 +160,6 @@ def hash_id(row_id: str) -> int:
         A number from 0 to 2^64 - 1.
     """
     return int.from_bytes(blake2b(f"control:{row_id}".encode(), digest_size=8).digest(), "little")
-
-
-def _iterate_rows(rows: datasets.Dataset) -> Iterable[dict[str, Any]]:
-    return cast(Iterable[dict[str, Any]], rows)
 
 
 def _list_views(row: Mapping[str, Any]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ from PIL import Image, ImageOps
 from scipy import ndimage
 
 from ...loaders import rle
+from ..row_iteration import iterate_rows
 from . import DONORS, ELSEWHERE, REGIONS, TARGET, TISSUE, FactsOf, UnsupportedControlError, harmless, paint, split_dose
 from .donors import DONOR, add_tissue, hash_id, replace_images
 from .transplant import transplant
@@ -53,13 +54,13 @@ def controlled(rows: datasets.Dataset, control: str, facts_of: FactsOf | None) -
         changed = _add_places(rows, elsewhere=name.endswith(ELSEWHERE))
         if name in TISSUE:
             rows_with_places = [(row, [row[PLACE], *filter(None, [_find_other_place(row)])]) for row in changed]
-            changed = add_tissue(_iterate_rows(rows), rows_with_places, cast(FactsOf, facts_of))
+            changed = add_tissue(iterate_rows(rows), rows_with_places, cast(FactsOf, facts_of))
     elif name == "flipped":
         changed = _flip_rows(rows, facts_of)
     elif name == "cropped":
-        changed = [row for row in map(harmless.crop_row, _iterate_rows(rows)) if row is not None]
+        changed = [row for row in map(harmless.crop_row, iterate_rows(rows)) if row is not None]
     else:
-        changed = list(_iterate_rows(rows))
+        changed = list(iterate_rows(rows))
         if name == "none":
             removed = {"images": []} | ({"edit": None} if "edit" in rows.column_names else {})
             changed = [row | removed for row in changed]
@@ -167,7 +168,7 @@ def _apply_transplant(row: Mapping[str, Any], pixels: np.ndarray, mask: np.ndarr
 def _find_unsupported_reason(rows: datasets.Dataset, control: str, facts_of: FactsOf | None) -> str:
     """Find the reason why rows of this kind do not support a control; "" if they do."""
     columns = rows.column_names
-    facts = [facts_of(row) for row in _iterate_rows(rows)] if facts_of is not None else []
+    facts = [facts_of(row) for row in iterate_rows(rows)] if facts_of is not None else []
     reasons = {
         "the rows do not say where the target is": control in REGIONS and TARGET not in columns,
         "the rows edit their own image, and no other image fits the edit": control in (*DONORS, *TISSUE)
@@ -180,14 +181,10 @@ def _find_unsupported_reason(rows: datasets.Dataset, control: str, facts_of: Fac
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def _iterate_rows(rows: datasets.Dataset) -> Iterable[dict[str, Any]]:
-    return cast(Iterable[dict[str, Any]], rows)
-
-
 def _add_places(rows: datasets.Dataset, *, elsewhere: bool) -> list[dict[str, Any]]:
     """Add to each row with a target its place: the target, or a place where its box does not touch the target."""
     changed = []
-    for row in _iterate_rows(rows):
+    for row in iterate_rows(rows):
         if row[TARGET] is not None and rle.area(row[TARGET]):
             place = find_place_elsewhere(row) if elsewhere else AT_THE_TARGET
             changed += [row | {PLACE: place}] if place is not None else []
@@ -241,13 +238,13 @@ def _flip_rows(rows: datasets.Dataset, facts_of: FactsOf | None) -> list[dict[st
     """
     if "boxes" in rows.column_names:
         names = [name for name in ("boxes", "described") if name in rows.column_names]
-        boxes = ({name: _flip_boxes(row[name], row["width"]) for name in names} for row in _iterate_rows(rows))
-        motion = ({"motion": _flip_mask(row["motion"])} if row.get("motion") else {} for row in _iterate_rows(rows))
-        return [row | moved | details for row, moved, details in zip(_iterate_rows(rows), boxes, motion, strict=True)]
-    details = {row["id"]: cast(FactsOf, facts_of)(row) for row in _iterate_rows(rows)}
-    answers = {(row["image_id"], details[row["id"]].asked): row["answer"] for row in _iterate_rows(rows)}
+        boxes = ({name: _flip_boxes(row[name], row["width"]) for name in names} for row in iterate_rows(rows))
+        motion = ({"motion": _flip_mask(row["motion"])} if row.get("motion") else {} for row in iterate_rows(rows))
+        return [row | moved | details for row, moved, details in zip(iterate_rows(rows), boxes, motion, strict=True)]
+    details = {row["id"]: cast(FactsOf, facts_of)(row) for row in iterate_rows(rows)}
+    answers = {(row["image_id"], details[row["id"]].asked): row["answer"] for row in iterate_rows(rows)}
     changed = []
-    for row in _iterate_rows(rows):
+    for row in iterate_rows(rows):
         answer = answers.get((row["image_id"], details[row["id"]].mirrored), row["answer"])
         changed += [row | {"answer": answer}] if answer != row["answer"] else []
     return changed

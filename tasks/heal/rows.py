@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import datasets
 import numpy as np
@@ -22,6 +22,7 @@ from medfaith.tasks.controls.transplant import transplant
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.lazy_images import LEAVE_OUT, Reference
 from medfaith.tasks.row_images import Edit
+from medfaith.tasks.row_iteration import iterate_rows
 from medfaith.tasks.unlogged_fields import UnloggedMask
 
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
@@ -74,7 +75,7 @@ def load(
     shared = {"heatmaps": HeatmapReader(heatmaps)} if heatmaps and ask == "closed" else {}
 
     def build_documents(questions: datasets.Dataset) -> datasets.Dataset:
-        all_docs = [_build_document(row) for row in cast(Iterable[dict[str, Any]], questions)]
+        all_docs = [_build_document(row) for row in iterate_rows(questions)]
         regions = {(doc["image_id"], doc["anatomy"]): doc[TARGET] for doc in all_docs}
         features = DOCUMENT | {
             "images": datasets.List(questions.features["image"]),
@@ -88,7 +89,7 @@ def load(
         else:
             partners = row_store.read(repository, f"{config}_{ask}", options["split"], options.get("data"))
             perturb = _build_swapped if ask == "tpt" else _build_edited
-            docs = _add_partners(all_docs, cast(Iterable[dict[str, Any]], partners), perturb)
+            docs = _add_partners(all_docs, iterate_rows(partners), perturb)
             if ask == "vpt":
                 features |= {"edit": {name: partners.features[name] for name in EDIT}}
                 docs = [{"edit": None} | doc for doc in docs]

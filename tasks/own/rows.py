@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, cast
+from typing import Any
 
 import datasets
 
 from medfaith.loaders.errors import InputError
 from medfaith.tasks import rows
 from medfaith.tasks.controls import TARGET, Facts
+from medfaith.tasks.row_iteration import iterate_rows
 from medfaith.tasks.unlogged_fields import UnloggedMask
 
 YES_NO, CHOICE, OPEN = "yes_no", "choice", "open"
@@ -50,7 +51,7 @@ def load(repository: str, config: str, ask: str, **options: Any) -> dict[str, da
     """
 
     def build_documents(questions: datasets.Dataset) -> datasets.Dataset:
-        chosen = [row for row in cast(Iterable[dict[str, Any]], questions) if row["kind"] == ask]
+        chosen = [row for row in iterate_rows(questions) if row["kind"] == ask]
         if not chosen:
             where = f"{repository}, config {config!r}"
             action = "choose a task of another kind: medfaith_own_yes_no, medfaith_own_choice or medfaith_own_open"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import datasets
 
@@ -14,6 +14,7 @@ from medfaith.tasks import rows, stated_boxes, wordings
 from medfaith.tasks.controls import TARGET, Facts, needs_region
 from medfaith.tasks.controls.rows import MASK, merge_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
+from medfaith.tasks.row_iteration import iterate_rows
 from medfaith.tasks.surgx.prompts import (
     CLASS_PROMPTS,
     LISTS,
@@ -115,7 +116,7 @@ def load(
         features = DOCUMENT | {"images": datasets.List(frames.features["image"]), "boxes": frames.features["boxes"]}
         if ask == "triplets":
             features["motion"] = frames.features["motion"]
-        frame_rows = cast(Iterable[dict[str, Any]], frames)
+        frame_rows = iterate_rows(frames)
         if question is None:
             features |= LOCATION
             docs = [doc for row in frame_rows for doc in _build_location_docs(row, box_format, options)]

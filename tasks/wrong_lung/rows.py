@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import datasets
 
@@ -13,6 +13,7 @@ from medfaith.tasks import row_store, rows
 from medfaith.tasks.controls import TARGET, Facts, needs_region
 from medfaith.tasks.controls.rows import MASK, merge_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
+from medfaith.tasks.row_iteration import iterate_rows
 from medfaith.tasks.wrong_lung.adapter import SCORING
 from medfaith.tasks.wrong_lung.held_out_patients import select_held_out
 from medfaith.tasks.wrong_lung.prompts import QUESTION
@@ -87,11 +88,11 @@ def load(
         features = DOCUMENT | {"images": datasets.List(stored.features["image"])}
         features |= dict.fromkeys(("boxes", "described"), stored.features["boxes"])
         features["labels"] = stored.features["labels"]
-        sentences = cast(Iterable[dict[str, Any]], stored)
+        sentences = iterate_rows(stored)
         if originals is None:
             docs = [_build_original(row) for row in sentences]
         else:
-            by_id = {row["id"]: row for row in cast(Iterable[dict[str, Any]], originals)}
+            by_id = {row["id"]: row for row in iterate_rows(originals)}
             docs = [doc for row in sentences for doc in _build_pair(row, by_id, f"{repository}, config {config!r}")]
         selected = docs if patients is None else select_held_out(docs, patients, complete=config == GOLD)
         run_columns = {**scoring, "n_rows_left_out": len(docs) - len(selected)}
