@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -193,6 +194,33 @@ def phantom_own_roots(once: Once) -> dict[str, Path]:
 def phantom_own_build(phantom_own_roots: dict[str, Path], once: Once) -> Path:
     """The rows of the synthetic table."""
     return once("own-data", lambda out: own.build(phantom_own_roots, out))
+
+
+@pytest.fixture(scope="session")
+def quick_lm_eval() -> Iterator[None]:
+    """Cache what lm-eval makes anew for every command: its index of 14,000 task files and ours, and the environment.
+
+    A dozen processes describe the environment.
+    """
+    import lm_eval.tasks
+    from lm_eval.tasks._index import TaskIndex
+    from torch.utils import collect_env
+
+    from medfaith.tasks import include_path
+
+    build, cached_folders = TaskIndex.build, {Path(lm_eval.tasks.__file__).parent, include_path()}
+    read_once = functools.cache(lambda path: build([path]))
+
+    def build_cached(paths: Iterable[Path], **options: Any) -> dict[str, Any]:
+        index: dict[str, Any] = {}
+        for path in paths:
+            index |= read_once(path) if path in cached_folders else build([path], **options)
+        return index
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TaskIndex, "build", staticmethod(build_cached))
+        patch.setattr(collect_env, "get_pretty_env_info", functools.cache(collect_env.get_pretty_env_info))
+        yield
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ NAME = "cxr-contrabench-chexlocalize"
 EDITS = [f"{kind}{place}" for kind in ("occluded", "transplanted") for place in ("", "_elsewhere")]
 
 
+@pytest.mark.usefixtures("png_only")
 @pytest.mark.parametrize(("model", "place"), [("looks", "depends"), ("looks_elsewhere", "elsewhere")])
 def test_the_verdict_on_the_place(model, place, phantom_chexlocalize_build, phantom_chexlocalize_roots, tmp_path):
     data = tmp_path / "data"

@@ -32,6 +32,8 @@ from tests import __main__ as checks
 from tests.support.house.parsers import find_job, list_options
 from tests.support.tasks import tiny_contrastive, tiny_gloria, tiny_models
 
+pytestmark = pytest.mark.usefixtures("quick_lm_eval")
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 SHELL, PYTHON = "sh", "python"

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import lm_eval.tasks
 import pytest
-from lm_eval.tasks._index import TaskIndex
 
 from medfaith.builders import cxr_contrabench
-from medfaith.tasks import include_path
 from tests.support.builders.files import root_words
 from tests.support.tasks import tiny_contrastive, tiny_gloria, tiny_models
 from tests.support.tasks.shard_scene import BENCHMARKS, PRESENCE, ask
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_lm_eval() -> Iterator[None]:
-    """Cache the index of lm-eval's 13,000 task files and of ours, which it builds anew for every command."""
-    build, cached_folders = TaskIndex.build, {Path(lm_eval.tasks.__file__).parent, include_path()}
-    read_once = functools.cache(lambda path: build([path]))
-
-    def build_cached(paths: Iterable[Path], **options: Any) -> dict[str, Any]:
-        index: dict[str, Any] = {}
-        for path in paths:
-            index |= read_once(path) if path in cached_folders else build([path], **options)
-        return index
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(TaskIndex, "build", staticmethod(build_cached))
-        yield
+def quick_commands(quick_lm_eval: None) -> None:
+    """Run all commands of this folder with `quick_lm_eval`."""
 
 
 @pytest.fixture(scope="session")

@@ -130,6 +130,7 @@ VERDICTS = [
 ]
 
 
+@pytest.mark.usefixtures("png_only")
 @pytest.mark.parametrize(
     ("source", "model", "uses_image", "depends_on_place"),
     [VERDICTS[0], *(pytest.param(*verdict, marks=pytest.mark.full) for verdict in VERDICTS[1:])],

@@ -159,6 +159,7 @@ def find_bright_box(messages: list[dict[str, Any]]) -> str:
     return json.dumps([{"bbox_2d": [round(1000 * float(side)) for side in box], "label": name[1]}])
 
 
+@pytest.mark.usefixtures("png_only")
 def test_from_a_server_to_the_report(phantom_heal_build, phantom_heal_roots, tmp_path: Path, capsys):
     """The answers with the image, and without what it shows, end in one table, and are compared."""
     roots = [word for name, root in phantom_heal_roots.items() for word in ("--root", f"{name}={root}")]
@@ -189,6 +190,7 @@ def test_from_a_server_to_the_report(phantom_heal_build, phantom_heal_roots, tmp
     assert re.search(r"VinDr stated boxes\W+IoU\W+12", capsys.readouterr().out)
 
 
+@pytest.mark.usefixtures("png_only")
 def test_instruments_from_the_command_to_the_report(phantom_surgx_build, phantom_surgx_roots, tmp_path: Path):
     """`--rows` may name frames, of which each instrument is then asked for."""
     roots = [word for name, root in phantom_surgx_roots.items() for word in ("--root", f"{name}={root}")]
