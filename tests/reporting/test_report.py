@@ -257,6 +257,27 @@ def test_tables_14_and_15(tmp_path):
         ["Edema", "90", "3", "50.00", "0.00", "100.00", "0.00", "0.00"],
         ["Pneumothorax", "10", "3", "50.00", "50.00", "50.00", "0.00", "0.00"],
     ]
+    assert [(row[0], *row[3:5]) for row in rows_of(report, "Figure 13A")] == [
+        ("LLaVA", "50.00", "50.00"), ("MedGemma", "100.00", "50.00"), ("Qwen", "0.00", "50.00")
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("prompt", ["instruct", "3shot", "packet"])
+def test_table_15_is_a_mean_over_b0_and_cot_alone(tmp_path, prompt):
+    """The paper's eight variants are models under B0 and CoT-B0 (Figure 3)."""
+    for name, n_negated in (("b0", 1), ("cot", 3), (prompt, 8)):
+        write_log(tmp_path / name, "MedGemma", answered("chexpert_absence", 10, 0, n_negated, prompt=name))
+    report = write_report([tmp_path])
+    assert [row[:6] for row in rows_of(report, "Table 15")] == [["Edema", "10", "2", "20.00", "10.00", "30.00"]]
+    assert [row[3] for row in rows_of(report, "Figure 13A")] == ["10.00", "30.00", "80.00"]
+
+
+def test_figure_11c_has_the_training_split_alone(tmp_path):
+    for split, n_negated in (("validation", 1), ("train", 4)):
+        write_log(tmp_path / split, "MedGemma", answered("chexpert_absence", 10, 0, n_negated, split=split))
+    report = write_report([tmp_path])
+    assert [row[3] for row in rows_of(report, "Figure 11C")] == ["40.00"]
+    assert [row[3] for row in rows_of(report, "Figure 13A")] == ["10.00"]
 
 
 # Table 16. model | right and "No X" on the paired direct questions, right on the control | printed cells after n

@@ -1,4 +1,4 @@
-"""Tables of the external protocols: 9, 10, 11, 14, 15 and 16 and Figure 4C of CXR-ContraBench."""
+"""Tables of the external protocols: 9, 10, 11, 14, 15 and 16 and Figures 4C, 11C and 13A of CXR-ContraBench."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ from .names import (
 )
 from .runs import Run, count_errors, pooled
 
+# The prompts of the eight variants in Figure 3, over which Table 15 is a mean.
+VARIANT_PROMPTS = ("b0", "cot")
 MATRIX = ("chexpert_presence", "chexpert_absence", "openi_report_absence")
 
 
@@ -188,7 +190,29 @@ def _build_openi_tables(runs: Sequence[Run]) -> list[Table]:
 
 def _build_finding_tables(runs: Sequence[Run]) -> list[Table]:
     presence, absence = (select_external(runs, protocol) for protocol in ("chexpert_presence", "chexpert_absence"))
-    return [_build_reversal_table(presence), _build_contradiction_table(absence), _build_openi_finding_table(runs)]
+    train = select_external(runs, "chexpert_absence", split="train")
+    return [
+        _build_rate_table(
+            presence,
+            "reversal_rate",
+            "table_14_reversals_by_finding",
+            "Table 14: direct-presence reversal rates by finding",
+        ),
+        _build_contradiction_table([run for run in absence if run.setting.prompt in VARIANT_PROMPTS]),
+        _build_rate_table(
+            absence,
+            "contradiction_rate",
+            "figure_13_contradictions_by_model",
+            "Figure 13A: CheXpert absence contradiction rates by model and finding",
+        ),
+        _build_rate_table(
+            train,
+            "contradiction_rate",
+            "figure_11_contradictions_by_model",
+            "Figure 11C: CheXpert absence contradiction rates by model and finding, training split",
+        ),
+        _build_openi_finding_table(runs),
+    ]
 
 
 def _build_openi_finding_table(runs: Sequence[Run]) -> Table:
@@ -223,19 +247,19 @@ def _build_openi_finding_table(runs: Sequence[Run]) -> Table:
     return Table("figure_04_audit_by_finding", title, columns, rows, notes)
 
 
-def _build_reversal_table(runs: Sequence[Run]) -> Table:
+def _build_rate_table(runs: Sequence[Run], rate: str, name: str, title: str) -> Table:
+    """Build a table of a rate by finding, a row for each run."""
     findings = sorted({finding for run in runs for finding in np.unique(run.finding)})
     rows = []
     for run in runs:
-        rates = [run.scores(rows=run.finding == finding)["reversal_rate"] for finding in findings]
-        name = [run.model_name, format_base_name(run.setting), run.n, run.n_data]
-        rows.append([*name, *rates, *get_outcome_shares(run.scores())])
+        rates = [run.scores(rows=run.finding == finding)[rate] for finding in findings]
+        key = [run.model_name, format_base_name(run.setting), run.n, run.n_data]
+        rows.append([*key, *rates, *get_outcome_shares(run.scores())])
     columns = [
         MODEL, PROMPT, SIZE,
         *(Column(finding.capitalize(), (finding.replace(" ", "_"),), percent) for finding in findings), *OUTCOMES,
     ]  # fmt: skip
-    title = "Table 14: direct-presence reversal rates by finding"
-    return Table("table_14_reversals_by_finding", title, columns, rows)
+    return Table(name, title, columns, rows)
 
 
 def _build_contradiction_table(runs: Sequence[Run]) -> Table:
@@ -267,7 +291,7 @@ def _build_contradiction_table(runs: Sequence[Run]) -> Table:
         Column("Min", ("min_contradiction_rate",), percent), Column("Max", ("max_contradiction_rate",), percent),
         *build_outcome_columns("mean", "Mean"),
     ]  # fmt: skip
-    notes = ["A variant is a model under a prompt."]
+    notes = ["A variant is a model under B0 or CoT-B0, as in the paper."]
     title = "Table 15: CheXpert absence contradiction rates by finding, over all variants"
     return Table("table_15_contradictions_by_finding", title, columns, rows, notes)
 
