@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -51,7 +52,8 @@ class Wording:
         default="shuffled",
         metadata=option(
             "order of the options: shuffled gives each row its own order; original puts the target first, for "
-            "comparison with the paper, so that the answer A is always right",
+            "comparison with the paper, so that the answer A is always right; authors gives each row its own order, "
+            "too, by the rule of the authors' published code",
             choices=LAYOUTS,
         ),
     )
@@ -91,7 +93,8 @@ def build_question_table(
     """Build question rows.
 
     The layout `shuffled` orders the options by a hash of the row's id. The layout `original` puts the target first,
-    then its negated option, then the distractors; this is our reading of "first positive slot" (Appendix B.2).
+    then its negated option, then the distractors; this is our reading of "first positive slot" (Appendix B.2). The
+    layout `authors` is that of the authors' published code.
 
     Args:
         items: The n items.
@@ -112,6 +115,8 @@ def build_question_table(
     order = np.full(n, n_orders // n_options if negated_first else 0, np.int64)
     if wording.layout == "shuffled":
         order = compute_picks(items.ids, n_orders, LAYOUT_SEED)
+    elif wording.layout == "authors":
+        order = _compute_authors_orders(items.ids, n_options, with_negation)
 
     row_codes = np.column_stack([items.target, items.distractors, order]).astype(np.int64)
     radix = np.array([len(findings)] * (1 + n_distractors) + [n_orders], np.int64)
@@ -136,6 +141,23 @@ def build_question_table(
     }
     schema = QUESTION.arrow_schema
     return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
+
+
+def _compute_authors_orders(ids: pa.Array, n_options: int, with_negation: bool) -> np.ndarray:
+    """Compute the order of each row's options as the authors' code does, as an index into itertools.permutations.
+
+    It shuffles target, distractors and negated option by Python's `random` with the id of the sample, in lower case,
+    as the seed (`deterministic_layout` in cxr_contrabench/common.py of github.com/fangzr/cxr-contrabench-code). Their
+    ids are not published. The id of our row takes their place, so the rule is theirs and the orders are not.
+    """
+    unshuffled = [0, *range(1 + int(with_negation), n_options), *([1] if with_negation else [])]
+    numbers = {permutation: number for number, permutation in enumerate(itertools.permutations(range(n_options)))}
+    orders = []
+    for row_id in ids.to_pylist():
+        positions = unshuffled.copy()
+        random.Random(row_id.lower()).shuffle(positions)  # noqa: S311 – an order, no secret
+        orders.append(numbers[tuple(positions)])
+    return np.array(orders, np.int64)
 
 
 def _build_distinct_questions(

@@ -38,7 +38,7 @@ QUESTION_FORMS = {
     },
 }
 
-LAYOUTS = ("shuffled", "original")
+LAYOUTS = ("shuffled", "original", "authors")
 
 
 def format_positive_option(finding: str) -> str:

@@ -28,7 +28,8 @@ Args:
     references: list of dict, one per question, with question (str), options (list of str), answer, negated and
         counterpart (0-based index into options; -1 without a negated option or a counterpart), polarity
         ("presence", "absence" or "other") and finding (str).
-    trigger: "original" (default; published literal words) or "extended" (paraphrase-aware).
+    trigger: "original" (default; published literal words), "extended" (paraphrase-aware) or "authors" (those of the
+        authors' published code).
     replacement: "slot0" (default; published) or "slot_agnostic".
     verify_prose: whether the verifier also replaces choices that were read from sentences (False).
     per_sample: whether to return each question's reading and verdict too.

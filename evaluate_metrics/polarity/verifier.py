@@ -58,7 +58,9 @@ def verify(
         question: The question as asked.
         options: The answer set in the displayed order.
         choice: The predicted index; None or an index outside the options passes through.
-        trigger: "original", the published literal words, or "extended", the paraphrase-aware ones (Appendix I).
+        trigger: "original", the published literal words; "extended", the paraphrase-aware ones (Appendix I); or
+            "authors", those of the authors' published code, which are more. The code itself repairs answers to presence
+            questions alone.
         replacement: "slot0" takes the first positive option on absence questions and the concept's positive counterpart
             on presence questions, as published; "slot_agnostic" takes the counterpart on both (Appendix E.4).
 

@@ -1,4 +1,4 @@
-"""Polarity of a question and negated options, by two vocabularies (CXR-ContraBench, B.2, Appendix I)."""
+"""Polarity of a question and negated options, by three vocabularies (CXR-ContraBench: B.2, Appendix I, the code)."""
 
 from __future__ import annotations
 
@@ -109,6 +109,25 @@ def _find_extended_concept(option: str) -> str:
     return ""
 
 
+# The vocabulary of the authors' published code (cxr_contrabench/verifier.py of github.com/fangzr/cxr-contrabench-code).
+# It has more cues of absence than the paper names. Presence is decided first, by three phrases.
+_AUTHORS_PRESENCE = re.compile(
+    r"\b(?:which of the following findings is present|which finding is present|finding is present)\b"
+)
+_AUTHORS_ABSENCE = re.compile(
+    r"\babsent|not (?:present|seen|visible|observed|demonstrated)|negative for|free of|without"
+    r"|which (?:finding|abnormality) is not|least likely present"
+)
+_AUTHORS_NEGATION = re.compile(r"\b(?:no|normal|clear|absent|without|negative for)\b")
+_AUTHORS_PREFIX = re.compile(r"^(?:no|without|absent|negative for|free of|lack of) ")
+
+
+def _find_authors_polarity(question: str) -> Polarity | None:
+    if _AUTHORS_PRESENCE.search(question):
+        return "presence"
+    return "absence" if _AUTHORS_ABSENCE.search(question) else None
+
+
 RULES = {
     "original": Rules(
         polarity=_find_original_polarity,
@@ -121,5 +140,11 @@ RULES = {
         is_negated=lambda option: bool(_ANY_NEGATION.search(option)),
         negated_concept=_find_extended_concept,
         is_ambiguous=lambda options: False,  # the exact concept decides, even if distractors share words
+    ),
+    "authors": Rules(
+        polarity=_find_authors_polarity,
+        is_negated=lambda option: bool(_AUTHORS_NEGATION.search(option)),
+        negated_concept=lambda option: _AUTHORS_PREFIX.sub("", option),
+        is_ambiguous=lambda options: False,
     ),
 }

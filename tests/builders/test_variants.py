@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from medfaith.builders import cxr_contrabench
@@ -83,3 +85,22 @@ def test_variants_need_the_validation_file(phantom_roots, tmp_path):
         with pytest.raises(InputError, match=rf"(?s)no labels for {config}.*{needed}"):
             cxr_contrabench.build({"chexpert": file}, tmp_path / "more", configs=[config])
         assert not (tmp_path / "more").exists()
+
+
+@pytest.mark.parametrize("config", ["chexpert_presence", "chexpert_absence", "chexpert_positive_only"])
+def test_the_layout_of_the_authors_is_their_shuffle_by_the_rows_id(phantom_roots, phantom_build, tmp_path, config):
+    """Target, distractors and negated option, shuffled by Python's random with the lower-case id as the seed."""
+    roots = {"chexpert": phantom_roots["chexpert"]}
+    cxr_contrabench.build(roots, tmp_path, configs=[config], options=Wording(layout="authors"))
+    rows = read_rows(tmp_path, config)
+    for row, original in zip(rows, read_rows(phantom_build, f"{config}_original"), strict=True):
+        assert (row["id"], row["layout"]) == (original["id"], "authors")
+        target, *others = original["options"]
+        negation = [others.pop(0)] if original["negated"] == 1 else []
+        expected = [target, *others, *negation]
+        random.Random(row["id"].lower()).shuffle(expected)
+        assert row["options"] == expected
+        assert row["options"][row["answer"]] == target
+        assert [row["options"][row["negated"]]] == (negation or [row["options"][-1]])
+    assert {row["answer"] for row in rows} == {0, 1, 2}
+    assert not any(problems(tmp_path / "cxr-contrabench-chexpert").values())

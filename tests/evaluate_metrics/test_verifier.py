@@ -80,6 +80,40 @@ def test_negation_forms():
     } == NEGATIONS
 
 
+# The words of the authors' code: question -> polarity, and option -> (repaired on presence, on absence questions).
+AUTHORS_QUESTIONS = {
+    PRESENCE: "presence",
+    "Which finding is present?": "presence",
+    ABSENCE: "absence",
+    "Which finding is not seen?": "absence",
+    "For which finding is this study negative for signs?": "absence",
+    "Which abnormality is not demonstrated?": "absence",
+    "Which of the following is least likely present?": "absence",
+    "Which of these is missing?": None,
+    "Which finding can be seen?": None,
+}
+AUTHORS_OPTIONS = {
+    "No edema": (True, True),
+    "Without edema": (True, True),
+    "Negative for edema": (True, True),
+    "Absent edema": (True, True),
+    "No evidence of edema": (False, True),
+    "Absence of edema": (False, False),
+    "Edema is not present": (False, False),
+}
+
+
+@pytest.mark.parametrize(("question", "polarity"), AUTHORS_QUESTIONS.items())
+def test_question_polarity_of_the_authors_code(question, polarity):
+    assert read_polarity(question, "authors") == polarity
+
+
+@pytest.mark.parametrize(("option", "repaired"), AUTHORS_OPTIONS.items())
+def test_negated_options_of_the_authors_code(option, repaired):
+    options = ["Edema", option, "Atelectasis"]
+    assert tuple(verify(question, options, 1, trigger="authors").fired for question in (PRESENCE, ABSENCE)) == repaired
+
+
 ORIGINAL = {"trigger": "original", "replacement": "slot0"}
 AGNOSTIC = {"trigger": "original", "replacement": "slot_agnostic"}
 EXTENDED = {"trigger": "extended", "replacement": "slot_agnostic"}
