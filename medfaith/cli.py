@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from medfaith import answer, build_command, merge, models, phantom, publish, read
+from medfaith import answer, build_command, merge, models, phantom, publish, read, read_results
 from medfaith import eval as evaluation
 from medfaith.annotate import command as annotate
 from medfaith.auditing import command as audit
@@ -108,6 +108,7 @@ def parser() -> argparse.ArgumentParser:
     annotate.add_jobs(jobs)
     training.add_jobs(jobs)
     read.add_jobs(jobs)
+    read_results.add_jobs(jobs)
 
     phantom.add_jobs(jobs)
 

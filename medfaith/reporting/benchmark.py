@@ -17,6 +17,7 @@ from medfaith.logs.lines import Logged
 if TYPE_CHECKING:
     from medfaith.extractor import Extractor
     from medfaith.loaders.progress import Progress
+    from medfaith.tasks.index import Task
 
     from .answers import Answers
     from .page.cases import Case, CaseReading
@@ -96,6 +97,22 @@ class Heatmap(NamedTuple):
     reference: str
 
 
+class AuthorsResults(NamedTuple):
+    """Answers in a results file of the paper's own code.
+
+    Attributes:
+        model: Name of the model in the file, "" if it has none.
+        lines: The lines of a sample log.
+        n: Number of answers.
+        notes: Comparisons of the scores with those of the file.
+    """
+
+    model: str
+    lines: Sequence[Mapping[str, Any]]
+    n: int
+    notes: Sequence[str]
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReportedBenchmark(ABC):
     """The finished runs of one benchmark.
@@ -158,6 +175,21 @@ class ReportedBenchmark(ABC):
         Raises:
             InputError: As `logs.lines.read_lines`.
         """
+
+    def read_authors_results(self, path: Path, task: Task) -> AuthorsResults | None:
+        """Read a results file of the paper's own code (`medfaith read-results`).
+
+        Args:
+            path: The file.
+            task: The task with the same questions.
+
+        Returns:
+            The answers; None for a benchmark without such files.
+
+        Raises:
+            InputError: The file is no such file, or a record is broken.
+        """
+        return None
 
     def complete_runs(self, runs: Sequence[Any], progress: Progress) -> tuple[list[Any], list[str]]:
         """Complete and sort the newest runs of all models.

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..benchmark import ReportedBenchmark, ReportSources, select_uncontrolled
+from ..benchmark import AuthorsResults, ReportedBenchmark, ReportSources, select_uncontrolled
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from medfaith.annotate.answers import ErrorJudgement
     from medfaith.extractor import Extractor
     from medfaith.loaders.progress import Progress
     from medfaith.logs.files import SampleFile
+    from medfaith.tasks.index import Task
 
     from ..answers import Answers
     from ..page.cases import CaseReading
@@ -41,6 +44,11 @@ class _CXRContraBench(ReportedBenchmark):
         from .option_scores import has_scores, read_scored_runs
 
         return read_scored_runs(file, progress) if has_scores(file) else read_runs(file, progress)
+
+    def read_authors_results(self, path: Path, task: Task) -> AuthorsResults:
+        from .authors_results import read_authors_results
+
+        return read_authors_results(path, task)
 
     def complete_runs(self, runs: Sequence[Run], progress: Progress) -> tuple[list[Run], list[str]]:
         from .names import sort_runs
