@@ -21,6 +21,7 @@ import medfaith
 from medfaith.cli import main
 from medfaith.inspect_tasks import audit as inspect_audit
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
+from tests.support.auditing.files import read_tables
 from tests.support.builders.files import root_words
 from tests.support.tasks import tiny_models
 from tests.support.tasks.asking import asked, noise
@@ -88,10 +89,10 @@ def scene(request, phantom_heal_build, phantom_heal_roots, tmp_path_factory) -> 
         yield Scene(folder, answer, server.url, data, words, n_asked)
 
 
-def read_tables(folder: Path) -> dict[str, str]:
-    """Read all tables and the rows of an audit, with one name for the model."""
-    files = [*folder.glob("*.csv"), *folder.glob("*.md")]
-    return {file.name: re.sub("openai-api__local__m|openai-api/local/m", "m", file.read_text()) for file in files}
+def read_named_tables(folder: Path) -> dict[str, str]:
+    """Read the tables of an audit, with one name for the model."""
+    names = "openai-api__local__m|openai-api/local/m"
+    return {name: re.sub(names, "m", text) for name, text in read_tables(folder).items()}
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +139,7 @@ def take_python(scene: Scene, folder: Path) -> None:
 )
 def test_each_road_gives_the_tables_of_lm_eval(take: Callable[[Scene, Path], None], scene: Scene, by_lm_eval, tmp_path):
     take(scene, tmp_path)
-    expected, tables = read_tables(by_lm_eval), read_tables(tmp_path / "audit")
+    expected, tables = read_named_tables(by_lm_eval), read_named_tables(tmp_path / "audit")
     assert {"audit.csv", "rows.csv", "audit.md"} <= set(expected)
     for name in expected:
         assert tables[name].splitlines() == expected[name].splitlines(), name

@@ -56,7 +56,7 @@ ONLY_PARSED = {
     "medfaith read-results": "it needs a file of the authors' code; tests/reporting/test_authors_results.py makes one",
     "medfaith eval --shard": "tests/tasks/test_shards.py runs it",
     "medfaith answer": "it asks a model server; tests/tasks/test_batch_sender.py has one",
-    "vllm": "its package needs a GPU", "split": "it needs requests",
+    "vllm": "it is no dependency; tests/auditing/test_vllm.py runs it", "split": "it needs requests",
     "medfaith merge": "it needs shards; tests/tasks/test_shards.py has some",
     "medfaith report merged": "it needs merged shards; tests/tasks/test_shards.py has some",
     "sbatch": "there is no Slurm here",
@@ -78,7 +78,7 @@ FAULTS = (AssertionError, ModuleNotFoundError, SystemExit, UsageError, subproces
 # Options of other programs.
 ELSEWHERE = {
     "--no-log-images", "--phantom", "--no-dev", "--inexact", "--extra", "--full", "--update-golden", "--embed",
-    "--use_cache", "--cache_requests", "--top-logprobs",
+    "--use_cache", "--cache_requests", "--top-logprobs", "--dtype", "--served-model-name",
 }  # fmt: skip
 RUNS = """medfaith eval --data medfaith-data --root cholec80_boxes=PATH --root cholect45=PATH --heatmaps heatmaps \
     --model oracle --tasks medfaith_surgx_triplets --output_path results --log_samples
@@ -228,7 +228,7 @@ def parse(arguments: Sequence[str]) -> None:
         case ["split", *rest]:
             assert rest[-2:] == ["requests.jsonl", "part-"]
         case ["vllm", "run-batch", *rest]:
-            assert rest[::2] == ["-i", "-o", "--model", "--allowed-local-media-path"], "not installed here"
+            assert rest[::2] == ["-i", "-o", "--model", "--allowed-local-media-path"]
         case ["sbatch", script]:
             assert script.endswith(".sh")
         case ["python", "-m", module]:

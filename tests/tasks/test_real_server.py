@@ -6,13 +6,9 @@ A proxy between client and server makes every row's first request fail in a diff
 from __future__ import annotations
 
 import json
-import os
-import socket
 import sqlite3
-import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -26,10 +22,10 @@ from medfaith.tasks.models.server.lm import ServerLM
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from tests.support.chat import chat_server
 from tests.support.tasks.asking import asked, noise
+from tests.support.tasks.real_server import WAIT, serving_program
 from tests.support.tasks.server_scene import FAULTS, texts_of
 from tests.support.tasks.tiny_models import save_llava
 
-WAIT = 240  # seconds; a busy machine
 ASKED = ["Is there edema?", "<image>\nIs there edema?", "Compare <image> with <image>.", "<image>A?", "<image>B?"]
 pytestmark = pytest.mark.full  # requests: test_server.py; answers of the weights: test_hf_vlm.py
 FIRST = ("busy", "error", "cut", "half", "slow")
@@ -44,34 +40,19 @@ class Served(NamedTuple):
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
     model = str(save_llava(folder / "llava"))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
     (folder / "cache").mkdir()
-    program = [str(Path(sys.executable).with_name("transformers")), "serve", model, "--host", "127.0.0.1"]
-    environment = os.environ | {"HF_HUB_CACHE": str(folder / "cache"), "HF_HUB_OFFLINE": "1"}
-    with (folder / "log").open("w") as log:
-        options = ["--port", port, "--device", "cpu", "--dtype", "float32"]
-        process = subprocess.Popen([*program, *options], stdout=log, stderr=log, env=environment)
-        try:
-            url = f"http://127.0.0.1:{port}/v1"
-            end = time.monotonic() + WAIT
-            while not _is_reachable(f"{url}/models"):
-                assert process.poll() is None, (folder / "log").read_text()
-                assert time.monotonic() < end, (folder / "log").read_text()
-                time.sleep(0.3)
-            yield Served(url, model)
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _is_reachable(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=5):
-            return True
-    except (urllib.error.URLError, OSError):
-        return False
+    program = [
+        str(Path(sys.executable).with_name("transformers")),
+        "serve",
+        model,
+        "--device",
+        "cpu",
+        "--dtype",
+        "float32",
+    ]
+    variables = {"HF_HUB_CACHE": str(folder / "cache"), "HF_HUB_OFFLINE": "1"}
+    with serving_program(program, folder / "log", variables) as url:
+        yield Served(url, model)
 
 
 def build_requests(lm: Any) -> list[Instance]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tests.support.tasks import tiny_parts
 
@@ -11,13 +12,20 @@ PLACEHOLDER = "<image>"
 IN_DETAIL = {"side": 98}
 
 
-def save(folder: Path, side: int = 28, kind: str = "Llava") -> Path:
-    """Save a LlavaForConditionalGeneration of a few hundred thousand weights, with its processor."""
+def save(folder: Path, side: int = 28, kind: str = "Llava", **language: Any) -> Path:
+    """Save a LlavaForConditionalGeneration of a few hundred thousand weights, with its processor.
+
+    Args:
+        folder: Where to save it.
+        side: Side of an image in pixels.
+        kind: The family, Llava or VipLlava.
+        **language: Settings of the language model that differ from the usual ones.
+    """
     import transformers as hf
 
     tokenizer = tiny_parts.tokenizer(["<image>"], additional_special_tokens=["<image>"])
     vision = hf.CLIPVisionConfig(**tiny_parts.TINY, image_size=side, patch_size=14)
-    text = hf.LlamaConfig(**tiny_parts.language(tokenizer))
+    text = hf.LlamaConfig(**tiny_parts.language(tokenizer, **language))
     image_token = tokenizer.convert_tokens_to_ids("<image>")
     kind_options = {"vision_feature_layers": [-2, -1]} if kind == "VipLlava" else {}
     config = getattr(hf, f"{kind}Config")(
