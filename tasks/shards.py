@@ -86,10 +86,15 @@ def list_patients(task: Any) -> list[str]:
     Returns:
         The patients, in the order of the rows.
     """
-    facts = sys.modules[
-        task.config.custom_dataset.__module__
-    ].facts  # in the same module as the function that loads the rows
-    return [facts(row).patient for row in task.eval_docs.with_format(None)]
+    load_rows, rows = task.config.custom_dataset, task.eval_docs.with_format(None)
+    facts = sys.modules[load_rows.__module__].facts  # in the same module as the function that loads the rows
+    settings = {**task.config.metadata, **task.config.dataset_kwargs}
+    if not settings.get("control"):
+        return [facts(row).patient for row in rows]
+    # A control may remove the image or show another patient's, which facts would take for the row's own.
+    originals = load_rows(**{**settings, "control": None, "skip_missing_images": True})["test"].with_format(None)
+    patients = {row["id"]: facts(row).patient for row in originals}
+    return [patients.get(row_id, row_id) for row_id in rows["id"]]  # a row whose image is missing stands alone
 
 
 def refuse(config: Any, metadata: Mapping[str, Any], shard: Shard, *, ours: bool) -> None:

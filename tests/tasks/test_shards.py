@@ -249,6 +249,17 @@ def test_pairs_and_what_intervals_draw_are_of_one_patient(task, cluster, scenes)
     patient = dict(zip(rows["id"], list_patients(loaded), strict=True))
     patients_by_cluster: dict[str, set[str]] = {}
     for row in rows:
+@pytest.mark.parametrize("control", ["none", "other"])
+def test_a_control_changes_no_patient(control, phantom_heal_build, phantom_heal_roots):
+    """Facts come from images, and these controls remove the image or show another patient's."""
+    task, patients = "medfaith_heal_mimic_closed", []
+    for options in ({}, {"control": control}):
+        (loaded,) = load([task], phantom_heal_build, phantom_heal_roots, **options)["tasks"].values()
+        patients.append(dict(zip(loaded.eval_docs.with_format(None)["id"], list_patients(loaded), strict=True)))
+    assert len({*patients[1].values()}) > 1
+    assert patients[1].items() <= patients[0].items()
+
+
         patients_by_cluster.setdefault(row[cluster], set()).add(patient[row["id"]])
         assert patient[row.get("original_id") or row["id"]] == patient[row["id"]]
     assert {len(patients) for patients in patients_by_cluster.values()} == {1}
