@@ -112,6 +112,7 @@ def add_model(lm_eval_arguments: Sequence[str], arguments: argparse.Namespace) -
         "requests": None if requests is None else str(requests),
         "image_folder": None if arguments.images_in is None else str(arguments.images_in),
         "answers": [str(path) for path in arguments.answers or ()],
+        "shard": None if requests is None or arguments.shard is None else str(arguments.shard),
     }
     # As JSON: lm-eval would cut a path with a comma in two.
     return [*lm_eval_arguments, "--model", BATCH, "--model_args", json.dumps({k: v for k, v in files.items() if v})]

@@ -83,8 +83,8 @@ def add_jobs(jobs: Any) -> None:
         "--shard",
         type=read_shard,
         metavar="I/N",
-        help="ask only every Nth patient of each task, as machine I of N; medfaith merge puts the shards together "
-        "(default: ask all patients)",
+        help="ask only every Nth patient of each task, as machine I of N, or write only these requests; medfaith merge "
+        "puts answered shards together (default: ask all patients)",
     )
     dry_run_option(job)
     batch.add_options(job)

@@ -1,6 +1,6 @@
-"""Shards of an evaluation: each of N machines evaluates every Nth patient of each task.
+"""Shards of an evaluation: each of N machines evaluates every Nth patient of each task, or writes its requests.
 
-`medfaith merge` combines the shards.
+`medfaith merge` combines evaluated shards. Answers to the requests of all shards are read in one run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ..loaders.errors import MedfaithError
-from . import COUNTING, lm_eval_internals, shard_marker
+from . import BATCH, COUNTING, lm_eval_internals, shard_marker
 from .result_saving import output_folder
 from .shard_marker import Rows
 
@@ -98,7 +98,7 @@ def list_patients(task: Any) -> list[str]:
 
 
 def refuse(config: Any, metadata: Mapping[str, Any], shard: Shard, *, ours: bool) -> None:
-    """Refuse a run that cannot be sharded, or that would not write what `medfaith merge` needs.
+    """Refuse a run that cannot be sharded, or that would write neither requests nor what `medfaith merge` needs.
 
     Args:
         config: lm-eval's EvaluatorConfig.
@@ -111,12 +111,13 @@ def refuse(config: Any, metadata: Mapping[str, Any], shard: Shard, *, ours: bool
     """
     unsharded = "run it without --shard"
     model_args = dict(config.model_args)
+    is_merged = not (config.model == BATCH and model_args.get("requests"))
     faults = [
         (not ours, "only medfaith's tasks have patients", "name other tasks in a run without --shard"),
         (config.limit is not None, "--limit takes the first rows", "leave it out, or name some rows with --rows"),
         (config.samples is not None, "--samples chooses rows, too", "leave it out, or name some rows with --rows"),
         (config.predict_only, "--predict_only computes no figures", "leave it out"),
-        (not (config.output_path and config.log_samples), "sample logs are what is merged",
+        (is_merged and not (config.output_path and config.log_samples), "sample logs are what is merged",
          "add --output_path DIR --log_samples"),
         (config.model in COUNTING, f"the answers of {config.model} depend on the other rows of a task", unsharded),
         (model_args.get("threshold") == "per_class", "threshold=per_class needs the scores of all frames in one run",
@@ -127,7 +128,7 @@ def refuse(config: Any, metadata: Mapping[str, Any], shard: Shard, *, ours: bool
         if applies:
             raise MedfaithError(f"--shard {shard}: {reason}\n  what to do: {action}")
     folder = output_folder(config.output_path)
-    if folder is not None:
+    if is_merged and folder is not None:
         shard_marker.refuse_others(folder, shard, shard_marker.asked(config, metadata))
 
 

@@ -17,6 +17,7 @@ from medfaith.lm_eval_options import model_named
 from medfaith.loaders.atomic import scratch_folder
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.controls import BLIND, read_control
+from medfaith.tasks.shards import read_shard
 
 from . import CONTROLS, RULES, TASKS, THOROUGH, find_store
 
@@ -83,6 +84,11 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     evaluation.dry_run_option(job)
     batch.add_options(job)
+    job.add_argument(
+        "--shard", type=read_shard, metavar="I/N",
+        help="with --write-requests or --write-missing: write only the requests about every Nth patient of each task, "
+        "as shard I of N; --answers takes the answers to all shards at once (default: all patients)",
+    )  # fmt: skip
     job.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the logs and the tables")
     job.set_defaults(job=_audit, passes_on=True)
 
@@ -90,6 +96,7 @@ def add_jobs(jobs: Any) -> None:
 def _judge_log(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> int:
     choosing = (
         "rows", "benchmarks", "controls", "thorough", "wordings", "limit", "dry_run", "write_requests", "write_missing",
+        "shard",
     )  # fmt: skip
     choosing = choosing if arguments.data else ("root", *choosing)
     options = [f"--{name.replace('_', '-')}" for name in choosing if getattr(arguments, name)]
@@ -109,10 +116,11 @@ def _judge_log(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) 
 def _audit(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> int:
     if batch.names_log(arguments):
         return _judge_log(arguments, lm_eval_arguments)
-    if any(argument.split("=", 1)[0] == "--shard" for argument in lm_eval_arguments):
-        action = "let several machines serve the model (medfaith-server), or use medfaith eval --shard with --control"
+    if arguments.shard and not batch.writes_requests(arguments):
+        action = "add --write-requests FILE; or leave it out, and name the answers to all shards with --answers"
         raise MedfaithError(
-            f"--shard: an audit compares answers of all rows, and has no shards\n  what to do: {action}"
+            f"--shard {arguments.shard}: an audit compares answers of all rows, and only its requests have shards\n"
+            f"  what to do: {action}"
         )
     for option in _OURS:
         if any(argument.split("=", 1)[0] == option for argument in lm_eval_arguments):
@@ -126,6 +134,7 @@ def _audit(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> i
     from medfaith.tasks.run import build_model
 
     from .audit import Request, plan_audit, run_audit
+    from .plan import restrict_tasks
 
     request = Request(
         out, arguments.benchmarks, arguments.controls, arguments.thorough, arguments.wordings, arguments.rule,
@@ -138,6 +147,9 @@ def _audit(arguments: argparse.Namespace, lm_eval_arguments: Sequence[str]) -> i
         print(_ask_nothing(evaluation.in_dry_run(lm_eval_arguments), audit_plan, metadata).format_estimate())
         return 0
     if batch.writes_requests(arguments):
+        if arguments.shard:
+            tasks = restrict_tasks(audit_plan.tasks, arguments.shard, metadata)
+            audit_plan = audit_plan._replace(tasks=tasks)
         print(_ask_nothing(lm_eval_arguments, audit_plan, metadata).close())
         return 0
     model = build_model(lm_eval_arguments, [task.name for task in audit_plan.tasks], metadata)

@@ -14,6 +14,7 @@ from medfaith.loaders.errors import InputError, MissingSourceError
 from medfaith.loaders.row_ids import write_ids
 from medfaith.tasks.controls import UnsupportedControlError
 from medfaith.tasks.run import load_tasks
+from medfaith.tasks.shards import Shard, list_patients, positions
 
 ROWS = "rows.csv"
 
@@ -78,6 +79,27 @@ def plan(
         for benchmark in dict.fromkeys(task.benchmark for task in tasks):
             _require_donors([task for task in tasks if task.benchmark == benchmark], metadata)
     return tasks, notes
+
+
+def restrict_tasks(tasks: Sequence[Task], shard: Shard, metadata: Mapping[str, Any]) -> list[Task]:
+    """Restrict the tasks of an audit to the patients of a shard, the same ones under each control.
+
+    Args:
+        tasks: Tasks with their rows.
+        shard: The shard.
+        metadata: Metadata of the tasks.
+
+    Returns:
+        The tasks that have a row in the shard.
+    """
+    restricted = []
+    for task in tasks:
+        loaded = load_tasks(task.name, metadata)["tasks"][task.name]
+        patients = dict(zip(loaded.eval_docs.with_format(None)["id"], list_patients(loaded), strict=True))
+        places = positions([patients[row_id] for row_id in task.ids], shard)
+        if places:
+            restricted.append(task._replace(ids=tuple(task.ids[place] for place in places)))
+    return restricted
 
 
 def _require_donors(tasks: Sequence[Task], metadata: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from medfaith.cli import main
+from tests.support.auditing.files import read_tables
 from tests.support.tasks.batch_engine import answer, fail, inline_images, read_lines, write_lines
 from tests.support.tasks.server_scene import serving
 
@@ -39,10 +40,6 @@ def by_server(arguments, tmp_path_factory) -> Path:
     return out
 
 
-def read_files(out: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(out.iterdir()) if path.suffix in {".csv", ".md"}}
-
-
 def read_samples(out: Path) -> dict[str, list[str]]:
     """Read the scored answers of each task and condition."""
     return {
@@ -69,7 +66,29 @@ def test_tables_equal_those_of_a_server(arguments, by_server, tmp_path, monkeypa
     assert len(missing) == len(lines) - sum("choices" in str(line) for line in first)
     write_lines(Path("b.jsonl"), answer(missing, say))
     assert main([*job, "--answers", "a.jsonl", "b.jsonl"]) == 0
-    assert read_files(Path("audit")) == read_files(by_server)
+    assert read_tables(Path("audit")) == read_tables(by_server)
+    assert read_samples(Path("audit")) == read_samples(by_server)
+
+
+def test_answers_to_all_shards_make_the_tables_of_one_run(arguments, by_server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    job = [*arguments, "--model_args", "model=m", "--out", "audit"]
+    shards = []
+    for options in ([], ["--shard", "1/2"], ["--shard", "2/2"]):
+        path = Path(f"{len(shards)}.jsonl")
+        assert main([*job, *options, "--write-requests", str(path), "--images-in", "images"]) == 0
+        lines = read_lines(path)
+        shards.append({line["custom_id"]: line for line in lines})
+        about = json.loads(path.with_suffix(".about.json").read_text(encoding="utf-8"))
+        assert (about["shard"], about["requests"]) == (options[1] if options else None, len(lines))
+        write_lines(Path(f"answers-{path}"), answer(lines, say))
+    whole, first, second = shards
+    assert first | second == whole
+    with_image = [{key for key, line in shard.items() if "image_url" in str(line)} for shard in (first, second)]
+    assert with_image[0]
+    assert not with_image[0] & with_image[1], "a patient is in one shard; equal questions without an image are in both"
+    assert main([*job, "--answers", "answers-2.jsonl", "answers-1.jsonl"]) == 0
+    assert read_tables(Path("audit")) == read_tables(by_server)
     assert read_samples(Path("audit")) == read_samples(by_server)
 
 
@@ -88,6 +107,8 @@ def test_requests_with_images_in_a_folder_are_the_same_requests(arguments, tmp_p
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (("--shard", "1/2"), "--shard 1/2: an audit compares answers of all rows"),
+        (("--shard", "1/2", "--answers", "a.jsonl"), "name the answers to all shards with --answers"),
         (("--write-missing", "m.jsonl"), "--write-missing: no answers are named"),
         (("--write-requests", "r.jsonl", "--answers", "a.jsonl"), "--write-requests: writes all requests"),
         (("--images-in", "pictures"), "--images-in: no requests are written"),
@@ -129,3 +150,19 @@ def test_eval_takes_the_same_options(phantom_heal_build, phantom_heal_roots, tmp
     write_lines(Path("a.jsonl"), answer(read_lines(Path("r.jsonl")), say))
     assert main([*job, "--answers", "a.jsonl", "--output_path", "files", "--log_samples"]) == 0
     assert [*read_samples(Path("files")).values()] == [*read_samples(Path("server")).values()]
+
+
+def test_eval_writes_the_requests_of_a_shard(phantom_heal_build, phantom_heal_roots, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    root = f"vindr_cxr={phantom_heal_roots['vindr_cxr']}"
+    job = ["eval", "--data", str(phantom_heal_build), "--root", root, "--tasks", "medfaith_heal_vindr_closed",
+           "--apply_chat_template", "--control", "none", "--shard"]  # fmt: skip
+    with serving(say) as server:
+        model = ("--model", "medfaith-server", "--model_args", f"base_url={server.url},model=m")
+        assert main([*job, "1/2", *model, "--output_path", "server", "--log_samples"]) == 0
+    for shard in ("1/2", "99/99"):
+        assert main([*job, shard, "--model_args", "model=m", "--write-requests", f"{shard[0]}.jsonl"]) == 0
+    assert read_lines(Path("9.jsonl")) == [], "there are fewer patients"
+    lines = read_lines(Path("1.jsonl"))
+    asked = [json.dumps(request["messages"]) for request in server.requests]
+    assert {json.dumps(line["body"]["messages"]) for line in lines} == set(asked)

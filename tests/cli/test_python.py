@@ -30,7 +30,7 @@ FILES = dict.fromkeys(("write_requests", "images_in", "answers", "write_missing"
 ONLY_COMMAND = {
     "build": {"dask": "a cluster", "dry_run": "counts that are printed"},
     "evaluate": {"shard": "several machines", "dry_run": "an estimate that is printed", **FILES},
-    "audit": {"dry_run": "an estimate that is printed", **FILES},
+    "audit": {"shard": "requests of several machines", "dry_run": "an estimate that is printed", **FILES},
     "report": {
         "markdown": "Report.markdown()", "results_yaml": "files for the Hub", "org": "files for the Hub",
         **dict.fromkeys(("extractor_model", "extractor_url", "extractor_cache"), "a second reading"),

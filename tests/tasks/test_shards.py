@@ -130,12 +130,6 @@ def test_a_run_that_has_no_shards_is_refused(options, message, scenes, tmp_path,
     assert not [*tmp_path.iterdir()]
 
 
-def test_an_audit_has_no_shards(scenes, tmp_path, capsys):
-    options = ["--model", "oracle", "--shard", "1/2", "--out", str(tmp_path / "out")]
-    assert main(["audit", *scenes("contrabench"), *options]) == 2
-    assert "medfaith: --shard: an audit compares answers of all rows" in capsys.readouterr().err
-
-
 def test_two_shards_do_not_share_a_folder(scenes, halves, tmp_path, capsys):
     shutil.copytree(halves / "1", tmp_path / "1")
     options = [*scenes("contrabench"), "--tasks", PRESENCE, "--model"]
@@ -249,6 +243,12 @@ def test_pairs_and_what_intervals_draw_are_of_one_patient(task, cluster, scenes)
     patient = dict(zip(rows["id"], list_patients(loaded), strict=True))
     patients_by_cluster: dict[str, set[str]] = {}
     for row in rows:
+        patients_by_cluster.setdefault(row[cluster], set()).add(patient[row["id"]])
+        assert patient[row.get("original_id") or row["id"]] == patient[row["id"]]
+    assert {len(patients) for patients in patients_by_cluster.values()} == {1}
+    assert ("original_id" in rows.column_names) == (benchmark in ("heal", "wrong_lung"))
+
+
 @pytest.mark.parametrize("control", ["none", "other"])
 def test_a_control_changes_no_patient(control, phantom_heal_build, phantom_heal_roots):
     """Facts come from images, and these controls remove the image or show another patient's."""
@@ -258,12 +258,6 @@ def test_a_control_changes_no_patient(control, phantom_heal_build, phantom_heal_
         patients.append(dict(zip(loaded.eval_docs.with_format(None)["id"], list_patients(loaded), strict=True)))
     assert len({*patients[1].values()}) > 1
     assert patients[1].items() <= patients[0].items()
-
-
-        patients_by_cluster.setdefault(row[cluster], set()).add(patient[row["id"]])
-        assert patient[row.get("original_id") or row["id"]] == patient[row["id"]]
-    assert {len(patients) for patients in patients_by_cluster.values()} == {1}
-    assert ("original_id" in rows.column_names) == (benchmark in ("heal", "wrong_lung"))
 
 
 def test_every_task_has_its_aggregations():

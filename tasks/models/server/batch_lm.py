@@ -33,6 +33,7 @@ class BatchLM(ChatLM):
         requests: File to write requests to; without it the answers are read.
         image_folder: Folder for the images of these requests; without it the requests hold the images.
         answers: Files of answers. Requests that have one are not written.
+        shard: Shard whose requests are written, as I/N; None for all. The description records it.
         image_format: Format of images, png or jpeg.
         image_quality: JPEG quality.
         image_max_side: Maximum side length in pixels; larger images are reduced.
@@ -55,6 +56,7 @@ class BatchLM(ChatLM):
         requests: str | None = None,
         image_folder: str | None = None,
         answers: Sequence[str] = (),
+        shard: str | None = None,
         image_format: str = "png",
         image_quality: int = 90,
         image_max_side: int | None = None,
@@ -72,7 +74,7 @@ class BatchLM(ChatLM):
             raise InputError(BATCH, "has neither requests nor answers", action="add --write-requests or --answers")
         encoding = Encoding(image_format, image_quality, image_max_side)
         super().__init__(ChatOptions(encoding, max_tokens_name, seed, top_logprobs), send_images_to, i_have_permission)
-        self._model, self._host = str(model), send_images_to
+        self._model, self._host, self._shard = str(model), send_images_to, shard
         self._answers = AnswerFiles([Path(path).expanduser() for path in answers])
         self._reasons: Counter[str] = Counter()  # of requests without an answer
         self._contents: dict[str, Counter[str]] = {}  # task -> condition -> number of its requests
@@ -137,6 +139,7 @@ class BatchLM(ChatLM):
         }
         facts = {
             "model": self._model,
+            "shard": self._shard,
             "image_encoding": self._options.encoding._asdict(),
             "may_go_to": self._host or "machines of your own",
             "tasks": {task: dict(counts) for task, counts in self._contents.items()},
