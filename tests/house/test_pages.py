@@ -56,7 +56,7 @@ ONLY_PARSED = {
     "medfaith read-results": "it needs a file of the authors' code; tests/reporting/test_authors_results.py makes one",
     "medfaith eval --shard": "tests/tasks/test_shards.py runs it",
     "medfaith answer": "it asks a model server; tests/tasks/test_batch_sender.py has one",
-    "vllm": "it is no dependency; tests/auditing/test_vllm.py runs it", "split": "it needs requests",
+    "vllm": "it is no dependency; tests/auditing/test_vllm.py runs it",
     "medfaith merge": "it needs shards; tests/tasks/test_shards.py has some",
     "medfaith report merged": "it needs merged shards; tests/tasks/test_shards.py has some",
     "sbatch": "there is no Slurm here",
@@ -225,8 +225,6 @@ def parse(arguments: Sequence[str]) -> None:
             assert "--full" in (checks.__doc__ or "")
         case ["pre-commit", job]:
             assert job == "install"
-        case ["split", *rest]:
-            assert rest[-2:] == ["requests.jsonl", "part-"]
         case ["vllm", "run-batch", *rest]:
             assert rest[::2] == ["-i", "-o", "--model", "--allowed-local-media-path"]
         case ["sbatch", script]:
