@@ -208,13 +208,14 @@ def quick_lm_eval() -> Iterator[None]:
 
     from medfaith.tasks import include_path
 
-    build, cached_folders = TaskIndex.build, {Path(lm_eval.tasks.__file__).parent, include_path()}
+    build, cached_folders = TaskIndex.build, (Path(lm_eval.tasks.__file__).parent, include_path())
     read_once = functools.cache(lambda path: build([path]))
 
     def build_cached(paths: Iterable[Path], **options: Any) -> dict[str, Any]:
         index: dict[str, Any] = {}
         for path in paths:
-            index |= read_once(path) if path in cached_folders else build([path], **options)
+            is_cached = any(Path(path).is_relative_to(folder) for folder in cached_folders)
+            index |= read_once(path) if is_cached else build([path], **options)
         return index
 
     with pytest.MonkeyPatch.context() as patch:

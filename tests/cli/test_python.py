@@ -22,6 +22,8 @@ from medfaith.tasks.models.function_lm import FunctionLM
 from tests.support.house.parsers import find_job
 from tests.support.tasks.asking import asked, shade
 
+pytestmark = pytest.mark.usefixtures("quick_lm_eval")
+
 ROOT = Path(__file__).parents[2]
 CLOSED = "medfaith_heal_vindr_closed"
 FUNCTIONS = {name: getattr(medfaith, name) for name in medfaith.__all__ if name != "AuditVerdict"}

@@ -18,6 +18,8 @@ from medfaith.reporting.contrabench.runs import Run
 from medfaith.reporting.write import read_results
 from tests.support.reporting.report_logs import csv_rows, rows_of, select_runs
 
+pytestmark = pytest.mark.usefixtures("quick_lm_eval")
+
 LOOKED = (
     "medfaith_surgx", "medfaith_surgx_triplets_t50",
     *(f"medfaith_wrong_lung_{config}"

@@ -17,6 +17,7 @@ from lm_eval.tasks import TaskManager
 from PIL import Image
 
 from medfaith import tasks
+from medfaith.tasks import lm_eval_internals
 from medfaith.tasks.models.reference.baselines import Oracle
 
 # Right, wrong and unread answers for each kind of task, and the polarity reversal for multiple choice: in the
@@ -53,7 +54,7 @@ def load(names: Sequence[str], data: Path, roots: Mapping[str, Path] | None = No
 
 
 def evaluate(model: Any, loaded: Any, limit: int | None = None, **options: Any) -> dict[str, dict[str, Any]]:
-    """Evaluate a model on loaded tasks.
+    """Evaluate a model on loaded tasks, as `medfaith.tasks.run.answer` does.
 
     Args:
         model: A model, or the name of a reference model.
@@ -66,7 +67,12 @@ def evaluate(model: Any, loaded: Any, limit: int | None = None, **options: Any) 
     """
     run: Any = lm_eval.evaluate
     model = baseline(model) if isinstance(model, str) else model
-    result = run(model, task_dict=loaded, limit=limit, bootstrap_iters=0, **options)
+    with (
+        lm_eval_internals.wrap_rows(lambda docs, **_: docs),
+        lm_eval_internals.cache_function_sources(),
+        lm_eval_internals.keep_samples(),
+    ):
+        result = run(model, task_dict=loaded, limit=limit, bootstrap_iters=0, **options)
     results_by_task = {}
     for name, task_samples in result["samples"].items():
         samples = sorted(task_samples, key=lambda sample: sample["doc_id"])
