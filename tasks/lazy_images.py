@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import NamedTuple, overload
@@ -22,13 +22,16 @@ Reference = Mapping[str, str]
 class RecentImages:
     """The images that were opened last. Several options of a question, or several models, ask with the same image.
 
+    Threads may share it: clients of servers open images in threads.
+
     Args:
         n_bytes: The largest size of all images together.
     """
 
     def __init__(self, n_bytes: int = 32 * 2**20) -> None:
         self._n_bytes, self._n_held = n_bytes, 0
-        self._images: OrderedDict[tuple[str, int], Image.Image] = OrderedDict()
+        self._images: dict[tuple[str, int], Image.Image] = {}  # in the order of their last use
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[RecentImages], tuple[int]]:
         """Pickle no images: datasets hashes rows by their pickle."""
@@ -46,14 +49,22 @@ class RecentImages:
             The image. A change of it changes no later copy.
         """
         key = row_id, place
-        image = self._images.pop(key, None)
+        with self._lock:
+            image = self._remove(key)
         if image is None:
             image = open_image()
+        with self._lock:
+            self._remove(key)  # another thread may have opened it in the meantime
+            self._images[key] = image
             self._n_held += _count_bytes(image)
-        self._images[key] = image
-        while self._n_held > self._n_bytes:
-            self._n_held -= _count_bytes(self._images.popitem(last=False)[1])
+            while self._n_held > self._n_bytes:
+                self._remove(next(iter(self._images)))
         return image.copy()
+
+    def _remove(self, key: tuple[str, int]) -> Image.Image | None:
+        image = self._images.pop(key, None)
+        self._n_held -= _count_bytes(image) if image is not None else 0
+        return image
 
 
 def _count_bytes(image: Image.Image) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -87,6 +88,23 @@ def test_the_images_asked_for_last_are_held(asked, n_bytes, opened):
         assert image.getpixel((0, 0)) == (ord(name), 0, 0)
     assert "".join(names) == opened
     assert len(pickle.dumps(recent)) < 150
+
+
+def test_threads_that_open_one_image_at_once_hold_it_once():
+    names: list[str] = []
+
+    def open_image(name):
+        names.append(name)
+        return Image.new("RGB", (10, 5))
+
+    recent = RecentImages(300)
+    recent.get("a", 0, lambda: recent.get("a", 0, lambda: open_image("a")))  # as a second thread, in the meantime
+    for name in "bab":
+        recent.get(name, 0, lambda name=name: open_image(name))
+    assert names == ["a", "b"]
+    with ThreadPoolExecutor(8) as pool:
+        opened = pool.map(lambda n: recent.get(str(n % 7), 0, lambda: Image.new("L", (1 + n % 7, 9))), range(2000))
+        assert [image.width for image in opened] == [1 + n % 7 for n in range(2000)]
 
 
 @pytest.mark.parametrize(
