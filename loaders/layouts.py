@@ -74,16 +74,18 @@ def list_files(folder: Path, suffix: str) -> list[Path]:
         The files, sorted by name.
 
     Raises:
-        InputError: A file is packed, its suffix differs in case, its name has the mark of a second download, or the
-            name is that of a folder, a pipe or a link to nothing. In each case a build would lack its rows in silence.
+        InputError: A file is packed and not unpacked, its suffix differs in case, its name has the mark of a second
+            download, or the name is that of a folder, a pipe or a link to nothing. In each case a build would lack its
+            rows in silence.
     """
     try:
         entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
         return []
     files = [path for path in entries if path.suffix == suffix and limits.has_file(path)]
+    unpacked_names = {path.name + ending for path in files for ending in PACKED}
     for path in entries:
-        if path.name.endswith(tuple(suffix + ending for ending in PACKED)):
+        if path.name.endswith(tuple(suffix + ending for ending in PACKED)) and path.name not in unpacked_names:
             raise InputError(path, "is packed", expected=f"a file *{suffix}", action="unpack it")
         if path.suffix != suffix and path.suffix.casefold() == suffix:
             action = f"rename it to {path.stem}{suffix}, or move it out of the folder"
