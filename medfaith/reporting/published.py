@@ -19,14 +19,14 @@ from .benchmark import ReportedBenchmark
 from .tables import MODEL, ORIGINAL, Column, Table, fraction, percent, points
 
 _UNITS = {"percent": 100, "fraction": 1}
-_COUNTS = ("_errors", "_reversals")  # suffixes of columns with counts
 _COLUMNS = [MODEL, Column("Paper", ("paper",)), Column("Setting", ("setting",)), Column("Score", ("score",))]
 
 
 def build_published_tables(benchmark: ReportedBenchmark, tables: Sequence[Table]) -> list[Table]:
     """Build a table of the figures that the paper prints for the models of these tables.
 
-    A model matches a paper's model if their names are equal without organisation, case and punctuation.
+    A model matches a paper's model if their names are equal without organisation, case and punctuation. The other keys
+    of a row (prompt, protocol, finding and so on) equal the values of the report's table.
 
     Args:
         benchmark: The benchmark.
@@ -36,14 +36,16 @@ def build_published_tables(benchmark: ReportedBenchmark, tables: Sequence[Table]
         One table; none if the paper prints no figure for these models.
     """
     rows, notes, unit = [], [], ""
+    figures = _read_figures(Path(inspect.getfile(type(benchmark))).parent)
     for table in tables:
-        for paper_table in _read_paper_tables(Path(inspect.getfile(type(benchmark))).parent):
+        for paper_table in figures["tables"]:
             if table.name in (paper_table["name"], f"{paper_table['name']}_{ORIGINAL}"):
                 new_rows = [*_iterate_rows(table, paper_table)]
                 notes += [f"{paper_table['paper']}: {paper_table['note']}"] if new_rows and paper_table["note"] else []
                 rows, unit = rows + new_rows, paper_table["unit"]
     if not rows:
         return []
+    notes = [figures["note"], *notes] if "note" in figures else notes
     show, by = (percent, points) if unit == "percent" else (fraction, _format_difference)
     columns = [
         *_COLUMNS, Column("Published", ("published",), _make_formatter(show)),
@@ -72,27 +74,25 @@ def _iterate_rows(table: Table, paper_table: Mapping[str, Any]) -> Iterator[list
     """Iterate over the figures that a table and the paper share."""
     names = [name for column in table.columns for name in column.names]
     layout = f", {ORIGINAL} order" if table.name.endswith(f"_{ORIGINAL}") else ""
+    keys = paper_table.get("keys", ["model"])
     for row in table.rows:
         own_values = dict(zip(names, row, strict=True))
-        for model, *values in paper_table["rows"]:
-            paper_values = dict(zip(paper_table["columns"], values, strict=True))
-            setting_names = [name for name, value in paper_values.items() if not _is_number(value)]
-            if not (
-                _is_same_model(own_values["model"], model)
-                and all(own_values.get(name) == paper_values[name] for name in setting_names)
-            ):
+        for paper_row in paper_table["rows"]:
+            paper_values = dict(zip([*keys, *paper_table["columns"]], paper_row, strict=True))
+            if not all(_is_same_key(key, own_values[key], paper_values[key]) for key in keys):
                 continue
-            setting = (", ".join(paper_values[name] for name in setting_names) + layout).strip(", ")
+            setting_values = [own_values[key] for key in keys if key != "model"]
+            setting = (", ".join(value for value in setting_values if isinstance(value, str)) + layout).strip(", ")
             for name, title in zip(paper_table["columns"], paper_table["titles"], strict=True):
                 value = own_values.get(name)  # a protocol without a run has no column
-                if name in setting_names or value is None or math.isnan(value):
+                if value is None or math.isnan(value):
                     continue
-                if name.endswith(_COUNTS):
-                    published, own = int(paper_values[name]), int(value)
+                if "." not in paper_values[name]:
+                    published, own = int(paper_values[name]), round(value)
                 else:
                     published, own = round(float(paper_values[name]) / _UNITS[paper_table["unit"]], 6), float(value)
                 yield [
-                    own_values["model"],
+                    own_values.get("model"),
                     paper_table["paper"],
                     setting,
                     title,
@@ -107,8 +107,8 @@ def _compute_difference(own: float, published: float) -> float:
     return own - published if isinstance(own, int) else round(own - published, 4) + 0.0
 
 
-def _is_number(value: str) -> bool:
-    return re.fullmatch(r"\d+(\.\d+)?", value) is not None
+def _is_same_key(key: str, ours: Any, theirs: str) -> bool:
+    return _is_same_model(ours, theirs) if key == "model" else str(ours) == theirs
 
 
 def _is_same_model(ours: str, theirs: str) -> bool:
@@ -136,10 +136,10 @@ def _normalize_name(name: str) -> str:
 
 
 @cache
-def _read_paper_tables(folder: Path) -> list[dict[str, Any]]:
-    """Read the figures of a benchmark's paper; none if its folder has no file of them."""
+def _read_figures(folder: Path) -> dict[str, Any]:
+    """Read the figures of a benchmark's paper; no tables if its folder has no file of them."""
     file = folder / "published.toml"
-    return tomllib.loads(file.read_text(encoding="utf-8"))["tables"] if file.is_file() else []
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {"tables": []}
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.reporting.report_logs import (
+    check_published,
     extract_numbers,
     make_samples,
     question,
@@ -83,6 +84,10 @@ def test_tables_5_to_8(tmp_path):
         ["20260327", "80.34", "80.40", "+0.06", "14 → 0", "15 → 0"],
         ["20260328", "80.21", "80.33", "+0.12", "21 → 0", "21 → 0"],
     ]
+    check_published(report, "Table 6", 3 * 10)
+    check_published(report, "Table 7", 8)
+    check_published(report, "Table 8", 3 * 5)
+    check_published(report, "Table 5", 5 * 9, noise=(0, 0.15))  # resampling noise of an interval's ends
     assert report.count("The paper prints the latter under the name contradictions") == 3
     intervals = {row[0]: row for row in rows_of(report, "Table 5")}
     assert list(intervals) == ["1k", "5k", "10k s1", "10k s2", "10k s3", "3x10k pooled"]

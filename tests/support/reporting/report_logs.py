@@ -174,6 +174,24 @@ def rows_of(report: str, title: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table[2:]]
 
 
+def check_published(
+    report: str, paper: str, n_figures: int, title: str = "CXR-ContraBench", noise: tuple[float, float] = (0, 0.011)
+) -> None:
+    """Check that the figures of a paper's table equal the report's next to them, but for the paper's rounding.
+
+    Args:
+        report: The report in Markdown, of logs with the paper's counts.
+        paper: Name of the paper's table.
+        n_figures: The number of figures that the report has of it.
+        title: Title of the benchmark.
+        noise: The largest difference of a count, and of another figure in percentage points.
+    """
+    rows = [row for row in rows_of(report, f"{title}, beside the paper") if row[1] == paper]
+    assert len(rows) == n_figures, [row[2:] for row in rows]
+    for row in rows:
+        assert abs(float(row[-1].replace(",", ""))) <= noise["." in row[-1]], row
+
+
 def extract_numbers(cells: list[str]) -> list[float]:
     """Return all numbers in some cells, without the text after an arrow."""
     return [float(n) for cell in cells for n in re.findall(r"-?\d+(?:\.\d+)?", cell.split(" → ")[0].replace(",", " "))]
