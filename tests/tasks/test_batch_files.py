@@ -138,8 +138,9 @@ def test_missing_and_failed_requests_are_listed_and_written_again(tmp_path, caps
     write_requests(tmp_path / "r.jsonl", instances)
     requests = read_lines(tmp_path / "r.jsonl")
     keys = [line["custom_id"] for line in requests]
+    of_vllm = {"error": {"message": "too long a prompt", "type": "BadRequestError", "param": None, "code": 400}}
     lines = [
-        fail(keys[0]),
+        {"custom_id": keys[0], "response": {"status_code": 400, "request_id": "r", "body": None}, "error": of_vllm},
         {"custom_id": keys[1], "response": None, "error": {"code": "batch_expired", "message": "not in 24 hours"}},
         succeed(keys[2], "Yes"),
         {**succeed(keys[3], ""), "response": {"status_code": 200, "body": {"error": {"message": "out of memory"}}}},

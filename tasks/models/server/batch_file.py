@@ -277,6 +277,8 @@ def _describe_failure(entry: Mapping[str, Any]) -> Reply:
     """Describe a failed request by the engine's message."""
     status, body = _get_response(entry)
     error = entry.get("error") or body.get("error") or body or "no response"
+    if isinstance(error, dict) and isinstance(error.get("error"), dict):
+        error = error["error"]  # vLLM's run-batch writes the body of the failure here
     code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
     reason = ": ".join(str(text) for text in (status, message or error) if text)
     return Reply(FILTERED if code in FILTERS else UNANSWERED, reason=reason[:_LONGEST_REASON])
