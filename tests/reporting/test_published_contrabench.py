@@ -95,7 +95,7 @@ def test_each_interval_holds_its_estimate():
 )
 def test_the_keys_are_values_of_our_rows(key, values):
     tables = [table for table in FIGURES["tables"] if key in table["keys"]]
-    assert {row[table["keys"].index(key)] for table in tables for row in table["rows"]} == {*values}
+    assert {row[table["keys"].index(key)] for table in tables for row in table["rows"]} <= {*values}
 
 
 def test_every_table_of_the_paper_is_here_or_among_those_left_out():
