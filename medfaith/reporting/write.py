@@ -25,7 +25,7 @@ from .decoders import build_decoder_tables
 from .page.pictures import Pixels
 from .page.write import write_page
 from .pictures import files
-from .published import build_published_tables
+from .published import add_published_tables
 from .registry import BENCHMARKS
 from .results import Results, read_results
 from .second_readings import build_second_readings
@@ -218,7 +218,7 @@ def collect(
 def _build_tables(benchmark: ReportedBenchmark, scores: Any) -> tuple[list[Table], list[str]]:
     """Build the tables of a benchmark, with the paper's figures for the same models."""
     tables, notes = benchmark.build_tables(scores)
-    return [*tables, *build_published_tables(benchmark, tables)], notes
+    return add_published_tables(benchmark, tables), notes
 
 
 def _compare_models(paths: Sequence[Path], rows: Path | None) -> tuple[list[Table], list[str]]:

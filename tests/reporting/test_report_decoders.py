@@ -60,7 +60,7 @@ def test_lobas_parts_and_weights_have_tables_of_their_own(tmp_path: Path):
         for name in ("05_parts", "08_weights")
     )
     assert [*weights] == ["org/vlm + LobA, weight 0.5", "org/vlm + LobA, weight 4"]
-    assert [*part_rows] == ["org/vlm", *weights, "org/vlm + greedy, regions loba"]
+    assert [*part_rows] == ["org/vlm", *weights, "org/vlm + greedy, regions loba:loba"]
     recall = 5 / 10
     assert float(weights["org/vlm + LobA, weight 0.5"]) == pytest.approx(2 * recall / (1 + recall))
 

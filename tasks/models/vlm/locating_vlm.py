@@ -17,7 +17,7 @@ from ....loaders import rle
 from ....loaders.errors import InputError
 from ...controls import DONORS, harmless
 from ...decoding.regions import GOLD, check_kind, draw_mask, format_location_prompt, open_region_source
-from ...decoding.titles import SAM
+from ...decoding.titles import SAM, TRAINED
 from ..image_lm import get_images, hash_pixels, row_id
 from .answering_vlm import AnsweringVLM
 from .prompt_inputs import question
@@ -25,7 +25,7 @@ from .prompt_inputs import question
 if TYPE_CHECKING:
     from ...decoding.loba.model import Loba
 
-TRAINED, STATED = "loba:", "stated:"  # prefixes of `regions`: a trained model's folder, a box format
+STATED = "stated:"  # prefix of `regions`: a box format
 MAX_LOCATION_TOKENS = 128
 
 
