@@ -7,10 +7,11 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
-from medfaith.loaders.atomic import atomic_folder
+from medfaith.loaders.atomic import atomic_folder, require_own
 from medfaith.loaders.errors import InputError
 from medfaith.logs.files import safe_name
 
+RECORD = "read-results.json"  # in a folder that this wrote
 MODEL_TYPE = "authors-code"  # name of the model's type in the results
 
 
@@ -35,7 +36,13 @@ def add_jobs(jobs: argparse._SubParsersAction) -> None:
         help="task of medfaith with the same questions, such as medfaith_contrabench_chexpert_presence",
     )
     job.add_argument("--model", metavar="NAME", help="name of the model (default: the name in the file)")
-    job.add_argument("--out", type=Path, required=True, metavar="DIR", help="new folder for the run")
+    job.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="folder for the run; replaced if medfaith read-results wrote it",
+    )
     job.set_defaults(job=_run)
 
 
@@ -43,6 +50,7 @@ def _run(arguments: argparse.Namespace, _: list[str]) -> int:
     from medfaith.reporting.registry import BENCHMARKS
     from medfaith.tasks.index import select_tasks
 
+    require_own(arguments.out, RECORD)
     tasks = select_tasks(arguments.task)
     if len(tasks) != 1:
         problem = f"names {len(tasks)} tasks of medfaith"
@@ -70,6 +78,7 @@ def _run(arguments: argparse.Namespace, _: list[str]) -> int:
         "config": {"model": MODEL_TYPE, "model_args": {"model": model}},
     }
     with atomic_folder(arguments.out) as folder:
+        (folder / RECORD).write_text(json.dumps({"task": name, "model": model}) + "\n", encoding="utf-8")
         run = folder / safe_name(model)
         run.mkdir()
         lines = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in results.lines)

@@ -120,3 +120,23 @@ def test_a_model_without_a_name_is_refused(tmp_path, capsys):
     file = write_results(tmp_path / "results.json", [GOOD], model="")
     assert main(["read-results", str(file), "--task", TASK, "--out", str(tmp_path / "run")]) == 2
     assert "--model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["mine.txt", "run"])
+def test_nothing_of_the_users_is_replaced(tmp_path, capsys, name):
+    """The folder of a file, and a file in the place of the folder."""
+    file = write_results(tmp_path / "results.json", [GOOD])
+    out = tmp_path / "run"
+    path = out / name if name != out.name else out
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("kept")
+    assert main(["read-results", str(file), "--task", TASK, "--out", str(out)]) == 2
+    assert "holds other files" in capsys.readouterr().err
+    assert path.read_text() == "kept"
+
+
+def test_a_run_of_the_same_folder_is_replaced(tmp_path):
+    for model in ("a", "b"):
+        file = write_results(tmp_path / "results.json", [GOOD], model=model)
+        assert main(["read-results", str(file), "--task", TASK, "--out", str(tmp_path / "run")]) == 0
+    assert [row[0] for row in rows_of(write_report([tmp_path / "run"]), "Table 9")] == ["b"]
