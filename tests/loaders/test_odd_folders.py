@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from medfaith.builders import cxr_contrabench
 from medfaith.loaders import layouts
 from medfaith.loaders.errors import InputError
-from tests.support.loaders.odd_folders import COUNTERS, iterate_odd_folders
+from tests.support.loaders.odd_folders import COUNTERS, iterate_odd_folders, nest
 
 
 @pytest.mark.parametrize("source_id", COUNTERS)
@@ -29,3 +31,13 @@ def test_no_label_of_an_odd_folder_is_lost_in_silence(copied: dict[str, Path], t
             lost[name] = odd_counts
     assert lost == {}
     assert n_read >= 3
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("source_id", ["chexpert", "chexlocalize", "rexvqa"])
+def test_a_build_names_the_folder_of_a_copy_that_is_deeper(copied: dict[str, Path], tmp_path: Path, source_id, depth):
+    root = nest(copied[source_id], tmp_path / "root", depth)
+    folder = root.joinpath(*["download"] * depth)
+    with pytest.raises(InputError, match=f"--root {source_id}={re.escape(str(folder))}$"):
+        cxr_contrabench.build({source_id: root}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
