@@ -89,6 +89,7 @@ def load(
     roots: Any = None,
     skip_missing_images: bool = False,
     refused: Mapping[str, str] = MORE_THAN_ANSWERS,
+    need_images: bool = True,
     **options: Any,
 ) -> dict[str, Any]:
     """Load a task, or all tasks of a group, with their rows.
@@ -99,6 +100,7 @@ def load(
         roots: Roots of the sources, as in `resolve_roots`.
         skip_missing_images: Whether to omit rows with a missing or broken image.
         refused: As in `load_recipes`.
+        need_images: Whether to open the images of the first row, so that a source without root fails at once.
         **options: Further metadata of the tasks, such as `control` (`tasks.rows.Options`).
 
     Returns:
@@ -113,16 +115,18 @@ def load(
     for task_name, recipe in load_recipes(name, refused).items():
         settings = {key: value for key, value in recipe.items() if key != "tag"}
         tasks[task_name] = ConfigurableTask(config=settings | {"metadata": recipe.get("metadata", {}) | metadata})
-        tasks[task_name].test_docs()[0]["images"][:]  # a source without root fails here instead of at each question
+        if need_images:
+            tasks[task_name].test_docs()[0]["images"][:]
     return tasks
 
 
-def load_one(name: str, *arguments: Any) -> Any:
+def load_one(name: str, *arguments: Any, **options: Any) -> Any:
     """Load one task.
 
     Args:
         name: A task, or GROUP::TASK.
         *arguments: Further arguments of `load`.
+        **options: Further named arguments of `load`.
 
     Returns:
         The task, an lm-eval `ConfigurableTask`.
@@ -132,7 +136,7 @@ def load_one(name: str, *arguments: Any) -> Any:
     """
     if name not in (loaded_recipes := load_recipes(name, MORE_THAN_ANSWERS)):
         raise InputError(f"task {name!r}", "is not one task", expected=f"one of {', '.join(loaded_recipes)}")
-    return load(name, *arguments)[name]
+    return load(name, *arguments, **options)[name]
 
 
 @functools.cache

@@ -53,7 +53,7 @@ ONLY_PARSED = {
     "medfaith read --extractor-model": "it asks a model server; tests/cli/test_read.py has one",
     "medfaith eval medfaith-server": "it asks a model server; tests/tasks/test_server.py has one",
     "medfaith compare": "it needs two runs; tests/compare has some",
-    "medfaith read-results": "it needs a file of the authors' code; tests/reporting/test_authors_results.py makes one",
+    "medfaith read-results": "it needs a file of another program; tests/tasks/test_harness_results.py makes some",
     "medfaith eval --shard": "tests/tasks/test_shards.py runs it",
     "medfaith answer": "it asks a model server; tests/tasks/test_batch_sender.py has one",
     "vllm": "it is no dependency; tests/auditing/test_vllm.py runs it",

@@ -78,7 +78,7 @@ def test_a_letter_of_no_option_is_wrong_and_unread(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("[1]", "holds no records"),
+        ("[1]", "--data"),
         ('{"records": []}', "holds no records"),
         ("{", "results.json"),
         ([GOOD, GOOD | {"sample_id": ""}], "row 2: has no sample_id"),
