@@ -152,7 +152,8 @@ def _score(answers: np.ndarray, gold: np.ndarray) -> np.ndarray:
 
 
 def _select(condition: Condition, used: np.ndarray) -> Condition:
-    return Condition(*(None if values is None else values[used] for values in condition))  # pyright: ignore
+    is_changed = None if condition.is_changed is None else condition.is_changed[used]
+    return Condition(condition.scores[used], condition.is_asked[used], is_changed)
 
 
 class Verdicts(NamedTuple):
@@ -177,7 +178,7 @@ def judge_once(name: str, n: int, repetition: int, rules: Sequence[str] = ("rule
     """Simulate and judge one audit of one model."""
     entry = ZOO[name]
     rng = np.random.default_rng([repetition, n, sorted(ZOO).index(name)])
-    rows = draw_rows(rng, n, **entry.rows)  # pyright: ignore
+    rows = draw_rows(rng, n, **entry.rows)
     audit = answer_audit(entry.model, rows, rng, has_place="place" in rules)
     image = judge_image_use([audit.measure(seed=repetition)])[0].name
     uses_image = image in ("uses", "recalls")

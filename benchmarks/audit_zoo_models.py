@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -300,7 +300,7 @@ class Known(NamedTuple):
     model: Model
     wrong: frozenset[str]
     wrong_place: frozenset[str] = frozenset({"depends"})
-    rows: Mapping[str, float | int] = {}
+    rows: Mapping[str, Any] = {}
 
 
 USES, NO_USE, NEITHER = frozenset({"uses"}), frozenset({"no use"}), frozenset({"uses", "no use"})

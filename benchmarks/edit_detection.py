@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import io
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,7 +32,7 @@ SEEDS = 3  # synthetic sources
 
 
 def iterate_documents(
-    places: list[tuple[Path, Mapping[str, Path]]], control: str | None
+    places: Sequence[tuple[Path, Mapping[str, Path]]], control: str | None
 ) -> Iterator[tuple[str, str, Any]]:
     """Iterate over row, image and displayed picture of all HEAL tasks of single questions."""
     for number, (data, roots) in enumerate(places):

@@ -88,7 +88,7 @@ def main() -> None:
     logging.disable(logging.WARNING)
     transformers.utils.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as folder:
-        lm: Any = HFVisionLM(str(save_model(Path(folder))), dtype="float32", device="cpu", batch_size=BATCH_SIZE)  # pyright: ignore[reportAbstractUsage]
+        lm: Any = HFVisionLM(str(save_model(Path(folder))), dtype="float32", device="cpu", batch_size=BATCH_SIZE)
         modules = {"vision": lm.model.base_model.vision_tower, "language": lm.model.base_model.language_model}
         sizes = ", ".join(f"{name} {sum(p.numel() for p in m.parameters()) / 1e6:.1f} M" for name, m in modules.items())
         print(f"weights: {sizes}; {CONTEXTS} contexts, batches of {BATCH_SIZE}, best of {ROUNDS}")

@@ -1,6 +1,6 @@
 """Coverage of the 95% interval of a share near 1: percentiles alone, and with Wilson's interval near the bound.
 
-    python benchmarks/share_coverage.py [REPETITIONS]
+    python -m benchmarks.share_coverage [REPETITIONS]
 
 Simulates right and wrong answers as in audit_coverage.py: single rows, patients of 1 to 4 rows, videos of 20. `few` is
 an argument of `bootstrap_mean`. The value 1 replaces percentiles only if all answers are right or all are wrong; the
@@ -12,14 +12,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
-from audit_coverage import FRAMES, SIZES, VIDEOS, draw_answers, draw_patients
 
+from benchmarks.audit_coverage import FRAMES, SIZES, VIDEOS, draw_answers, draw_patients
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 
 SHARES = (0.9, 0.97, 0.99, 0.995)
-WAYS = {"percentiles": {}} | {f"few = {few}": {"bounds": (0, 1), "few": few} for few in (1, 5, 10, 15)}
+WAYS: dict[str, dict[str, Any]] = {"percentiles": {}} | {
+    f"few = {few}": {"bounds": (0, 1), "few": few} for few in (1, 5, 10, 15)
+}
 
 
 def compute_coverage(

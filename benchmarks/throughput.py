@@ -212,6 +212,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, list[Timed
         model = build_model(["--model", name, *options], [TASK], metadata)
         models[name] = replace(model, generation=generation)
     results_by_name: dict[str, list[Timed]] = {name: [] for name in ("bare loop", *models)}
+    requests = []
     for _ in range(ROUNDS):
         for name, model in models.items():
             result, requests = run(loaded, model, arguments.rows)

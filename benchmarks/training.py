@@ -51,7 +51,7 @@ def build_phantom(folder: Path, seed: int, n: int) -> Data:
 
 def save_tokenizer(folder: Path, data: Data) -> str:
     """Save a tokenizer of the phantom's words."""
-    from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue] (made at import)
+    from transformers import BertTokenizerFast  # pyrefly: ignore[missing-module-attribute] (made at import)
 
     folder.mkdir()
     vocabulary = sorted({word for example in data.examples for word in word_list(example.sentence)})

@@ -302,7 +302,7 @@ def _open_video(path: Path) -> Iterator[tuple[av.container.InputContainer, av.Vi
                 "max_pixels": str(limits.IMAGE_PIXELS)
             }  # also limits frames that differ from the header
             yield container, stream
-    except av.FFmpegError as error:  # pyright: ignore[reportPrivateImportUsage]
+    except av.FFmpegError as error:
         raise InputError(
             path, f"is truncated, damaged or no video ({error.strerror})", expected="a complete mp4", action=DAMAGED
         ) from None

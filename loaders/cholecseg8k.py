@@ -199,7 +199,7 @@ def find_boxes(mask: np.ndarray) -> tuple[list[Box], int]:
     boxes: list[Box] = []
     n_small = 0
     for name, level in INSTRUMENTS.items():
-        labels, _ = ndimage.label(mask == level, structure=np.ones((3, 3)))  # pyright: ignore[reportGeneralTypeIssues]
+        labels, _ = ndimage.label(mask == level, structure=np.ones((3, 3)))
         areas = np.bincount(labels.ravel())[1:]
         places = ndimage.find_objects(labels)
         large = [place for place, area in zip(places, areas, strict=True) if area >= LEAST_SHARE * mask.size]

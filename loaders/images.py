@@ -312,7 +312,7 @@ def _read_dicom_size(path: Path) -> tuple[int, int]:
 
 def _read_dicom(path: Path) -> Image.Image:
     """Read a single-frame DICOM as 8-bit L or RGB, displayed as its header asks (DICOM PS3.3 C.11 and C.7.6.3)."""
-    from pydicom.pixels import apply_color_lut, pixel_array  # pyright: ignore[reportPrivateImportUsage]
+    from pydicom.pixels import apply_color_lut, pixel_array
 
     dataset = _read_dataset(path)
     if int(dataset.get("NumberOfFrames") or 1) > 1:
@@ -349,7 +349,7 @@ def _drop_unused_bits(stored: np.ndarray, dataset: Dataset) -> np.ndarray:
 
 
 def _check_decoder(dataset: Dataset) -> None:
-    from pydicom.pixels import get_decoder  # pyright: ignore[reportPrivateImportUsage]
+    from pydicom.pixels import get_decoder
 
     syntax = dataset.file_meta.TransferSyntaxUID
     try:
@@ -393,7 +393,7 @@ def _compute_displayed_levels(levels: np.ndarray, dataset: Dataset) -> np.ndarra
 
     If the header offers several windows or tables, the first one counts, and a table takes precedence over a window.
     """
-    from pydicom.pixels import apply_rescale, apply_windowing  # pyright: ignore[reportPrivateImportUsage]
+    from pydicom.pixels import apply_rescale, apply_windowing
 
     by_table = bool(dataset.get("ModalityLUTSequence"))
     values = _map_by_table(levels, dataset, "ModalityLUTSequence") if by_table else apply_rescale(levels, dataset)

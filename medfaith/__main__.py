@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 import weakref
+from typing import NoReturn
 
 
 def main() -> int:
@@ -43,7 +44,7 @@ class _Interrupts:
     def __init__(self) -> None:
         self.came = False
 
-    def interrupt(self, *_: object) -> None:
+    def interrupt(self, *_: object) -> NoReturn:
         raised = _Interrupt()
         self._last = weakref.ref(raised)
         if not self.came:

@@ -20,7 +20,7 @@ def _can_reach(endpoint: str) -> bool:
 
     try:
         get_session().head(endpoint, timeout=4)
-    except (errors.HTTPError, OSError):  # pyright: ignore[reportPrivateImportUsage]
+    except (errors.HTTPError, OSError):
         return False
     return True
 

@@ -81,7 +81,7 @@ def aggregations(name: str, index: Mapping[str, Any]) -> dict[str, Callable[[Seq
     config = lm_eval_internals.read_task_file(index[group].yaml_path)
     if member:
         config |= next(entry for entry in config["task"] if entry["task"] == member)
-    functions = {}
+    functions: dict[str, Any] = {}
     for entry in config["metric_list"]:
         aggregation: Any = entry["aggregation"]
         functions[entry["metric"]] = get_aggregation(aggregation) if isinstance(aggregation, str) else aggregation

@@ -65,7 +65,7 @@ def select_usable(
     check = images.open_image if skip else images.locate
     usable = []
     columns = [name for name in ("id", "images", "edit", "control", DONOR) if name in rows.column_names]
-    chosen = iterate_rows(rows.select_columns(columns))
+    chosen = iterate_rows(rows.select_columns(columns))  # pyrefly: ignore[bad-argument-type] (datasets' decorator hides the type)
     bar = Progress(chosen, title="looking for images", unit="rows", total=len(rows))
     for number, row in enumerate(bar):
         edited = edit if row.get("edit") else None
@@ -92,7 +92,7 @@ def select_usable(
         raise ImageError(
             f"no row is left: none of the {len(rows)} rows has all its images; first: {next(iter(broken.values()))}"
         )
-    return rows.select(usable), len(rows) - len(usable)
+    return rows.select(usable), len(rows) - len(usable)  # pyrefly: ignore[bad-return] (datasets' decorator hides the type)
 
 
 class ImageOpening:

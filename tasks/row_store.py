@@ -55,7 +55,7 @@ def read(repository: str, config: str, split: str, data: str | None, images: str
     if images == "all" or "images" not in rows.column_names:  # other benchmarks have one image a row
         return rows
     first_images, feature = [references[:1] for references in rows["images"]], rows.features["images"]
-    return rows.remove_columns("images").add_column("images", first_images, feature=feature)
+    return rows.remove_columns("images").add_column("images", first_images, feature=feature)  # pyrefly: ignore[missing-attribute] (datasets' decorator hides the type)
 
 
 @lru_cache(maxsize=32)

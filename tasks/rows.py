@@ -202,7 +202,7 @@ def _select_named(rows: datasets.Dataset, file: str, config: str) -> datasets.Da
     if not places:
         action = "leave the task out, or name rows of it"
         raise InputError(file, f"names no row of {config}", column="id", expected="ids of its rows", action=action)
-    return rows.select(places)
+    return rows.select(places)  # pyrefly: ignore[bad-return] (datasets' decorator hides the type)
 
 
 def _apply_control(
@@ -212,7 +212,7 @@ def _apply_control(
     if split_dose(control)[0] in USES_OTHER_ROWS:
         ids = {*selected["id"]}
         rows = controlled(rows, control, facts)
-        rows = rows.select([n for n, row_id in enumerate(rows["id"]) if row_id in ids])
+        rows = rows.select([n for n, row_id in enumerate(rows["id"]) if row_id in ids])  # pyrefly: ignore[bad-assignment] (datasets' decorator hides the type)
         if not len(rows):
             problem = "can be made for none of the chosen rows"
             raise UnsupportedControlError(
@@ -222,7 +222,7 @@ def _apply_control(
         rows = controlled(selected, control, facts)
     if n_left_out := len(selected) - len(rows):
         print(f"control {control}: {n_left_out} of {len(selected)} rows are left out of {config}", file=sys.stderr)
-    return rows.add_column("control", [control] * len(rows))
+    return rows.add_column("control", [control] * len(rows))  # pyrefly: ignore[bad-return] (datasets' decorator hides the type)
 
 
 def _apply_wording(rows: datasets.Dataset, wording: int, reword: Reword | None, config: str) -> datasets.Dataset:
@@ -238,5 +238,5 @@ def _apply_wording(rows: datasets.Dataset, wording: int, reword: Reword | None, 
         for name, value in row_columns.items():
             columns[name].append(value)
     for name, values in columns.items():
-        rows = rows.remove_columns(name).add_column(name, values, feature=rows.features[name])
-    return rows.add_column("wording", [wording] * len(rows))
+        rows = rows.remove_columns(name).add_column(name, values, feature=rows.features[name])  # pyrefly: ignore[missing-attribute] (datasets' decorator hides the type)
+    return rows.add_column("wording", [wording] * len(rows))  # pyrefly: ignore[bad-return] (datasets' decorator hides the type)

@@ -1,6 +1,6 @@
-"""Run pyright on the installed layout of the package: every room below `medfaith`, where it can follow all imports.
+"""Run pyrefly on the installed layout of the package: every room below `medfaith`, where it can follow all imports.
 
-In the repository, the rooms are top-level folders that setuptools maps under one name; pyright follows folders only. It
+In the repository, the rooms are top-level folders that setuptools maps under one name; pyrefly follows folders only. It
 reads a copy in the installed layout, and its messages name the files of the repository.
 """
 
@@ -18,13 +18,12 @@ BESIDE = ("tests", "benchmarks", "docs")
 
 
 def main(*arguments: str) -> int:
-    """Run pyright, print its output, and return its exit status."""
+    """Run pyrefly, print its output, and return its exit status."""
     with tempfile.TemporaryDirectory() as scratch:
-        laid = Path(scratch).resolve()
-        copy_sources(laid)
-        command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, *arguments]
-        done = subprocess.run(command, cwd=laid, capture_output=True, text=True, check=False)
-    print(translate_paths(done.stdout + done.stderr, laid), end="")
+        copy_sources(Path(scratch))
+        command = [sys.executable, "-m", "pyrefly", "check", "--python-interpreter-path", sys.executable, *arguments]
+        done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
+    print(translate_paths(done.stdout + done.stderr), end="")
     return done.returncode
 
 
@@ -39,16 +38,16 @@ def copy_sources(folder: Path) -> None:
     shutil.copyfile(ROOT / "pyproject.toml", folder / "pyproject.toml")
 
 
-def translate_paths(text: str, laid: Path) -> str:
-    """Translate the copy's paths in pyright's output to paths of the repository.
+def translate_paths(text: str) -> str:
+    """Translate the copy's paths in pyrefly's output to paths of the repository.
 
-    >>> print(translate_paths("/x/medfaith/loaders/a.py:1:1 - error\\n/x/medfaith/cli.py:2:2 - error", Path("/x")))
-    loaders/a.py:1:1 - error
-    medfaith/cli.py:2:2 - error
+    >>> print(translate_paths(" --> medfaith/loaders/a.py:1:1\\n --> medfaith/cli.py:2:2"))
+     --> loaders/a.py:1:1
+     --> medfaith/cli.py:2:2
     """
     for room in ROOMS:
-        text = text.replace(f"{laid.as_posix()}/medfaith/{room}/", f"{room}/")
-    return text.replace(f"{laid.as_posix()}/", "")
+        text = text.replace(f"--> medfaith/{room}/", f"--> {room}/")
+    return text
 
 
 if __name__ == "__main__":

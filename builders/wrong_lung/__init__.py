@@ -152,10 +152,10 @@ def make(request: Request) -> Iterator[Repository]:
         )
         return
 
+    records = silver_set.records
+
     def collect_graph_hashes() -> dict[str, dict[str, str]]:
-        return {
-            SOURCE: {f"scene graphs of {split}": record.sha256 for split, record in sorted(silver_set.records.items())}
-        }
+        return {SOURCE: {f"scene graphs of {split}": record.sha256 for split, record in sorted(records.items())}}
 
     files = _list_files(roots, silver_set.find_label_files)
     yield Repository(

@@ -15,7 +15,7 @@ from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
     HFValidationError,
-    HTTPError,  # pyright: ignore[reportPrivateImportUsage]
+    HTTPError,
     LocalEntryNotFoundError,
     LocalTokenNotFoundError,
     OfflineModeIsEnabled,

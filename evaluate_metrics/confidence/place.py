@@ -314,7 +314,8 @@ def _fit_slope(
     gains, losses = (np.clip(signed, 0, None) / bound for signed in (weighted, -weighted))
     effect = _Gap(gains, losses, is_present, labels, seed)
     floor = _Gap(losses, gains, ~is_present, labels, seed)
-    return tuple(bound * value for value in _compute_net(effect, floor if floor.difference.n else None, 0.95))  # pyright: ignore
+    mean, low, high = _compute_net(effect, floor if floor.difference.n else None, 0.95)
+    return bound * mean, bound * low, bound * high
 
 
 def _compute_net_exceeding_p(effect: _Gap, floor: _Gap | None, margin: float, seed: int, sign: int = 1) -> float:

@@ -224,11 +224,12 @@ def _select_baseline(responses: Iterable[PacketResponse]) -> Answer:
 
 def _remove_evidence(response: PacketResponse) -> PacketResponse:
     """Remove the evidence, because two statements of one answer, "B" and "B. No edema", differ in it."""
-    statements = [
-        statement and statement._replace(answer=statement.answer._replace(evidence=""))
-        for statement in (response.baseline, response.packet)
-    ]
-    return PacketResponse(*statements, response.outcome)  # pyright: ignore
+
+    def clear_evidence(statement: Statement) -> Statement:
+        return statement._replace(answer=statement.answer._replace(evidence=""))
+
+    packet = response.packet and clear_evidence(response.packet)
+    return response._replace(baseline=clear_evidence(response.baseline), packet=packet)
 
 
 def _get_strength(answer: Answer) -> int:

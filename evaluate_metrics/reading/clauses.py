@@ -45,7 +45,7 @@ _TAG = re.compile(r"<\|[^|<>]{1,40}\|>|</?[A-Za-z_]{1,20}\s?>")
 # A dash between words; at the beginning of a line it is a bullet.
 _DASH = re.compile(r"(?<=[^\W_])([*_]{0,2})[^\S\n][-–—]+(?=\s)")
 _WRAPPED = re.compile(r"(?<=[{\[,])[^\S\n]*\n\s*(?=[\"{])|\n(?=[^\S\n]*[\]}])")  # JSON over several lines
-_SIGNS = str.maketrans(dict.fromkeys("✔✅☑🗸", "✓") | dict.fromkeys("✘❌❎✖🚫", "✗") | {"。": ".", "、": ","})
+_SIGNS = str.maketrans("✔✅☑🗸✘❌❎✖🚫。、", "✓✓✓✓✗✗✗✗✗.,")
 _ABBREVIATION = re.compile(r"\b(?:e\.g\.|i\.e\.),?", re.IGNORECASE)
 _BOX = re.compile(r"(?<=[-*+•] )\[[ xX✓✔✗✘]\](?= )")
 _LOOSE_QUOTE = re.compile(r"(?<![^\W_])'|'(?![^\W_])")
@@ -298,7 +298,8 @@ def _find_turns(sentence: str, start: int) -> Iterator[re.Match[str]]:
     subordinate = _SUBORDINATE.match(sentence, start)
     if subordinate:
         comma = _COMMA.match(sentence, subordinate.end() - 1)
-        yield comma  # type: ignore[misc]
+        assert comma is not None
+        yield comma
         start = subordinate.end()
         ends = [end for end in ends if end.start() >= start]
     states, denials, none_of = (

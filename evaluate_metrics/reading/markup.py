@@ -8,9 +8,9 @@ import unicodedata
 TICK, CROSS = "(correct)", "(incorrect)"
 _TAG = re.compile(r"<\|[^|<>]{1,40}\|>|</?[A-Za-z_]{1,20}/?>|<image ?\d*>")
 _SIGNS = str.maketrans(
-    dict.fromkeys("✓✔✅☑🗸", f" {TICK} ")
+    {"【": "(", "】": ")", "「": " ", "」": " ", "『": " ", "』": " ", "、": ",", "。": ". ", "~": " "}
+    | dict.fromkeys("✓✔✅☑🗸", f" {TICK} ")
     | dict.fromkeys("✗✘❌✖☒❎", f" {CROSS} ")
-    | {"【": "(", "】": ")", "「": " ", "」": " ", "『": " ", "』": " ", "、": ",", "。": ". ", "~": " "}
     | dict.fromkeys('*`"“”„«»$', " ")
     | dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\ufe0e\ufe0f", "")
 )

@@ -87,7 +87,7 @@ class Named(NamedTuple):
     evidence: Evidence = ""
     declined: bool = False
 
-    def __or__(self, other_named: Named) -> Named:  # type: ignore[override]
+    def __or__(self, other_named: Named) -> Named:
         places = self.places | other_named.places
         return Named(
             places, self.evidence or other_named.evidence, (self.declined or other_named.declined) and not places

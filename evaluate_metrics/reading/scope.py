@@ -228,8 +228,11 @@ def _remove_blanks(clause: str, spans: Sequence[tuple[int, int]]) -> tuple[str, 
     starts, removed = [run.end() for run in runs], [0]
     for run in runs:
         removed.append(removed[-1] + len(run[0]))
-    moved_spans = [tuple(position - removed[bisect_right(starts, position)] for position in span) for span in spans]
-    return _BLANKS.sub("", clause), moved_spans  # type: ignore[return-value]
+
+    def move(position: int) -> int:
+        return position - removed[bisect_right(starts, position)]
+
+    return _BLANKS.sub("", clause), [(move(start), move(end)) for start, end in spans]
 
 
 def has_denial(text: str) -> bool:
@@ -342,7 +345,9 @@ def _is_reached(clause: str, end: int, cue: re.Match[str], breaks: list[int], *,
         breaks: Starts of the verbs in the clause.
         follows_statement: Whether a statement precedes the name.
     """
-    if _NEXT.match(clause, end).end() >= cue.start():  # type: ignore[union-attr]
+    following = _NEXT.match(clause, end)
+    assert following is not None
+    if following.end() >= cue.start():
         return True
     if cue.start() - end < _REACH and _ONE_COLON.fullmatch(clause, end, cue.start()):  # "Hook, bag: absent"
         return True

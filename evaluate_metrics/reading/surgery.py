@@ -11,7 +11,7 @@ import json
 import math
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .clauses import Clause, plain, split_clauses
@@ -400,7 +400,7 @@ def _require_occluded(value: Any) -> Mapping[str, Any]:
     return value
 
 
-_FIELDS = {
+_FIELDS: dict[str, Callable[[Any], Any]] = {
     "text": _require_text,
     "predicted": _require_texts,
     "scores": _require_numbers,

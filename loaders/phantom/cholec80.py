@@ -5,6 +5,7 @@ The videos are compressed versions of those in the synthetic Cholec80-Boxes, Cho
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ..errors import MedfaithError
@@ -51,7 +52,7 @@ def _tools(video_clip: Clip, t: int) -> tuple[int, ...]:
     return t, *(int(instrument in present) for instrument in TOOLS)
 
 
-def _table(path: Path, rows: list[tuple[object, ...]]) -> None:
+def _table(path: Path, rows: Sequence[tuple[object, ...]]) -> None:
     path.write_text("".join("\t".join(map(str, row)) + "\n" for row in rows), encoding="utf-8")
 
 

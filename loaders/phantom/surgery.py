@@ -405,7 +405,7 @@ def _views(rng: np.random.Generator, height: int) -> list[Similarity]:
     for amplitude in (0.12 * height, 0.09 * height, 0.08, 0.10):  # of the sums of pan, tilt, zoom and roll
         rates = 2 * np.pi / rng.uniform(110, 220, 2)
         swings = [rate * np.cos(rate * t + phase) for rate, phase in zip(rates, rng.uniform(0, 6.3, 2), strict=True)]
-        steps.append(amplitude * sum(swings))
+        steps.append(amplitude * np.sum(swings, axis=0))
     views = [STILL]
     for pan, tilt, zoom, roll in zip(*(step.tolist() for step in steps), strict=True):
         views.append(views[-1].then(Similarity(1 - zoom - 1j * roll, -(pan + 1j * tilt))))

@@ -112,7 +112,7 @@ def _build_report_tab(page: gr.Blocks, session: Session) -> gr.Button:
     def show_place(current: Place | None) -> Update:
         n, done = len(session.plan.instances), session.n_done
         numbers = f"{done} of {n} images done · judged by {escape(session.plan.annotator)}"
-        updates = {place: current, choosing: gr.update(visible=False), panel.group: gr.update(visible=False)}
+        updates: Update = {place: current, choosing: gr.update(visible=False), panel.group: gr.update(visible=False)}
         if current is None:
             return updates | {progress: f"<b>All images are judged. Thank you.</b> {numbers}"}
         updates[progress] = f"<b>Image {current.instance + 1}</b> · {numbers}"

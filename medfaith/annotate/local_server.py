@@ -87,7 +87,7 @@ def serve(page: gr.Blocks, listening: socket.socket) -> None:
     site.add_middleware(_Guarded, token=token, cookie=f"medfaith-{port}")
     # Requests from a foreign host name that resolves to this machine are refused.
     site.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
-    themes: Any = gr.themes  # pyright: ignore[reportPrivateImportUsage]
+    themes: Any = gr.themes
     theme = themes.Default(primary_hue="blue", font=["system-ui", "sans-serif"], font_mono=["monospace"])
     theme.set(
         block_info_text_color="*neutral_600", block_title_text_color="*body_text_color",

@@ -285,7 +285,8 @@ class Session:
         pictures = [plain, overlay(plain, attention, geometry)]
         if boxes:
             pictures = [draw_boxes(rendered, prompt.boxes, instance.size) for rendered in pictures]
-        return Shown(*pictures, nowhere(attention))
+        image, heatmap = pictures
+        return Shown(image, heatmap, nowhere(attention))
 
     def _list_pending_aliases(self, instance: int) -> list[str]:
         names = self.plan.aliases(instance)

@@ -103,7 +103,7 @@ def draw(strips: Sequence[Strip]) -> Figure:
 
     n_columns, heights = max(len(strip.panels) for strip in strips), [_SIDE + 0.9] * len(strips) + [0.4]
     figure = Figure(figsize=(_SIDE * n_columns, sum(heights)), layout="constrained")
-    *strip_figures, caption_figure = figure.subfigures(len(heights), 1, height_ratios=heights)  # pyright: ignore (an array for two or more)
+    *strip_figures, caption_figure = figure.subfigures(len(heights), 1, height_ratios=heights)  # pyrefly: ignore[not-iterable] (an array for two or more)
     for strip_figure, strip in zip(strip_figures, strips, strict=True):
         lines = [line for text in strip.title.split("\n") for line in textwrap.wrap(text, int(13 * _SIDE * n_columns))]
         strip_figure.suptitle("\n".join(lines), fontsize=9, x=0.01, ha="left")

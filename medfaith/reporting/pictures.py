@@ -97,7 +97,7 @@ def saved(figure: Figure, kinds: Collection[str] = tuple(FORMATS), **settings: A
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):  # a name with two dollars is not a formula
-        text.set_parse_math(False)  # pyright: ignore[reportAttributeAccessIssue]
+        text.set_parse_math(False)
     figure.draw_without_rendering()
     content_by_kind = {}
     with rc_context(_SETTINGS | settings):

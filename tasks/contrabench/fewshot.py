@@ -55,8 +55,8 @@ def load(
                 for shots, own_images in zip(exemplars_by_row, images_by_row, strict=True)
             ]
             feature = evaluated.features["images"]
-            evaluated = evaluated.remove_columns("images").add_column("images", all_images, feature=feature)
-        return evaluated.add_column("exemplars", texts)
+            evaluated = evaluated.remove_columns("images").add_column("images", all_images, feature=feature)  # pyrefly: ignore[missing-attribute] (datasets' decorator hides the type)
+        return evaluated.add_column("exemplars", texts)  # pyrefly: ignore[bad-return] (datasets' decorator hides the type)
 
     adapter = rows.Adapter(extend=add_exemplars, facts=facts, reword=reword)
     return rows.load(adapter=adapter, data=data, images=images, **options)

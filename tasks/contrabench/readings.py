@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Reading(NamedTuple):
@@ -54,5 +54,5 @@ def decode(text: str) -> Reading:
     Raises:
         ValueError: The text is no JSON; KeyError, TypeError, AttributeError or RecursionError: it is no reading.
     """
-    values = {"reason": "", "evidence": "", **json.loads(text)}
+    values: dict[str, Any] = {"reason": "", "evidence": "", **json.loads(text)}
     return Reading(*(values[name] for name in Reading._fields))

@@ -30,7 +30,7 @@ def _add_target(questions: datasets.Dataset) -> datasets.Dataset:
     """Add the target of controls to rows that have the region of their finding."""
     if "region" not in questions.column_names:
         return questions
-    return questions.add_column(TARGET, questions["region"], feature=questions.features["region"])
+    return questions.add_column(TARGET, questions["region"], feature=questions.features["region"])  # pyrefly: ignore[bad-return] (datasets' decorator hides the type)
 
 
 def _attach_region(batch: dict[str, list]) -> dict[str, list]:

@@ -57,8 +57,8 @@ def recode(image: Image.Image) -> Image.Image:
     Returns:
         The image after decoding, of the same size, in mode RGB.
     """
-    smaller = tuple(max(1, round(SMALLER * side)) for side in image.size)
-    rescaled = image.convert("RGB").resize(smaller, Image.Resampling.BICUBIC)  # pyright: ignore[reportArgumentType]
+    width, height = (max(1, round(SMALLER * side)) for side in image.size)
+    rescaled = image.convert("RGB").resize((width, height), Image.Resampling.BICUBIC)
     data = io.BytesIO()
     rescaled.resize(image.size, Image.Resampling.BICUBIC).save(data, "JPEG", quality=QUALITY, subsampling="4:2:0")
     with Image.open(data) as decoded:

@@ -201,7 +201,7 @@ def compute_layer_attention(model: Any, inputs: Mapping[str, torch.Tensor], laye
     outputs: list[torch.Tensor] = []
     decoder = model.get_decoder()
     attn_implementation = decoder.config._attn_implementation
-    handle = get_layer(model, layer).self_attn.register_forward_hook(  # pyright: ignore[reportCallIssue, reportAttributeAccessIssue]
+    handle = get_layer(model, layer).self_attn.register_forward_hook(  # pyrefly: ignore[missing-attribute] (a module)
         lambda _module, _inputs, output: outputs.append(output[1][0])
     )
     try:

@@ -261,7 +261,7 @@ class HeatmapStore:
         if scores is not None:
             arrays["scores"] = np.asarray(scores, dtype=np.float64)
         with atomic_file(path) as partial, partial.open("wb") as file:
-            np.savez_compressed(file, **arrays)  # pyright: ignore[reportArgumentType]
+            np.savez_compressed(file, **arrays)
 
     def _join_grids(self, row_id: str, maps: Mapping[str, np.ndarray]) -> np.ndarray:
         """Join the maps to one float64 array (n, h, w)."""

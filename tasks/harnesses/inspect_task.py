@@ -319,7 +319,7 @@ def ask(task_questions: Questions) -> Solver:
                 raise InputError("--epochs", "asks each row again", expected="one answer a row", action="leave it out")
             task_questions.permission.check(get_model(), subtask, row)
             state.user_prompt.content = build_content(subtask, row)
-            state = await generate(state, **task_questions.own_settings(subtask))  # pyright: ignore[reportArgumentType]
+            state = await generate(state, **task_questions.own_settings(subtask))
             state.metadata |= read_answer(subtask, row, state.output)
         except MedfaithError as error:
             raise stop(error) from None

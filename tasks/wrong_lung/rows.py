@@ -85,7 +85,7 @@ def load(
     )  # fmt: skip
 
     def build_documents(stored: datasets.Dataset) -> datasets.Dataset:
-        features = DOCUMENT | {"images": datasets.List(stored.features["image"])}
+        features: dict[str, Any] = DOCUMENT | {"images": datasets.List(stored.features["image"])}
         features |= dict.fromkeys(("boxes", "described"), stored.features["boxes"])
         features["labels"] = stored.features["labels"]
         sentences = iterate_rows(stored)
@@ -95,7 +95,7 @@ def load(
             by_id = {row["id"]: row for row in iterate_rows(originals)}
             docs = [doc for row in sentences for doc in _build_pair(row, by_id, f"{repository}, config {config!r}")]
         selected = docs if patients is None else select_held_out(docs, patients, complete=config == GOLD)
-        run_columns = {**scoring, "n_rows_left_out": len(docs) - len(selected)}
+        run_columns: dict[str, Any] = {**scoring, "n_rows_left_out": len(docs) - len(selected)}
         docs = [doc | run_columns for doc in selected]
         if needs_region(options.get("control")):
             features[TARGET] = MASK

@@ -124,7 +124,7 @@ def test_correlations_agree_with_scipy(scene, tmp_path):
             if len(pairs) < 3 or len(set(x)) == 1:
                 assert row[question] == row[f"{question}_ci_low"] == row[f"{question}_ci_high"] == ""
                 continue
-            assert float(row[question]) == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-12)  # pyright: ignore[reportAttributeAccessIssue]
+            assert float(row[question]) == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-12)
             assert -1 <= float(row[f"{question}_ci_low"]) < float(row[f"{question}_ci_high"]) <= 1
     undefined = {row["value"]: row for row in table_rows if row["recall"] == ""}
     assert {title: row["n"] for title, row in undefined.items()} == {"IOU@30": "35", "P@5": "2"}
@@ -204,7 +204,7 @@ def test_intervals_are_those_of_drawn_patients():
     names, group = np.unique(clusters, return_inverse=True)
     share = np.full(len(names), 1 / len(names))
     weights = np.random.default_rng(5).multinomial(len(names), share, size=200)
-    r = [stats.pearsonr(np.repeat(x, draw[group]), np.repeat(y, draw[group])).statistic for draw in weights]  # pyright: ignore[reportAttributeAccessIssue]
+    r = [stats.pearsonr(np.repeat(x, draw[group]), np.repeat(y, draw[group])).statistic for draw in weights]
     interval = compute_r_interval(x, y, clusters, n_resamples=200, seed=5)
     assert interval == pytest.approx(tuple(np.quantile(r, [0.025, 0.975])), abs=1e-9)
 

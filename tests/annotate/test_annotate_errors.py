@@ -62,7 +62,9 @@ def test_what_is_said_is_kept_and_becomes_a_table(logs: Path, tmp_path: Path):
         session.judge(0, "unread", "nothing", 1)  # takes the place of the first
     with open_answers(out) as (answers, _):
         session = open_session(logs, answers)
-        assert (session.n_done, session.find_next(), session.get_judgement(0).category) == (6, 6, "unread")
+        judgement = session.get_judgement(0)
+        assert judgement is not None
+        assert (session.n_done, session.find_next(), judgement.category) == (6, 6, "unread")
     assert len(out.read_text().splitlines()) == 7
     assert len(read_errors([out, out])) == 6
     rows = {row[0]: row[1:] for row in rows_of(write_report([logs], sources=ReportSources([out])), TABLE)}

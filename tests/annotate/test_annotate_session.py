@@ -81,6 +81,7 @@ def test_going_back_and_answering_again(scene, tmp_path):
         assert session.find_previous(session.find_next()) is None
         for _ in range(2):
             where = session.find_next()
+            assert where is not None
             session.choose(where.instance, 0)
             for alias in ("Model A", "Model B"):
                 session.judge(alias, session.build_prompt(Place(where.instance, alias)), [1, 1, 1], 0)
@@ -91,8 +92,8 @@ def test_going_back_and_answering_again(scene, tmp_path):
         assert steps == [Place(n, alias) for n in (1, 0) for alias in ("Model B", "Model A")]
         assert session.find_previous(where) is None
         session.judge("Model B", session.build_prompt(steps[2]), [5, 5, 5], 0)
-        assert session.get_judgement(steps[2]).recall == 5
-        assert session.get_judgement(steps[3]).recall == 1
+        judgements = map(session.get_judgement, steps[2:])
+        assert [judgement and judgement.recall for judgement in judgements] == [5, 1]
         assert (session.find_next(), session.n_done) == (None, 2)
     assert len(read_judgements(tmp_path / "a.jsonl")[0]) == 4
 
@@ -153,7 +154,9 @@ def test_custom_prompts_go_to_the_live_models_and_apart_into_the_file(scene, tmp
             across = np.abs(heatmap - plain)[:600].sum(axis=(0, 2))
             assert (across[:300].sum() > across[-300:].sum()) == (model == "left")
             session.judge(alias, prompt, [1, 2, 3], 0.0)
-            assert session.get_judgement(Place(1, alias), prompt).model == model
+            judgement = session.get_judgement(Place(1, alias), prompt)
+            assert judgement is not None
+            assert judgement.model == model
         assert session.find_next() == Place(0, None)  # the report's sentences are still to be judged
         size = session.plan.instances[1].size
         assert live["left"].asked == [((size[1], size[0]), "A nodule on the left.")]  # once

@@ -61,12 +61,15 @@ def test_figures_of_logs_counted_by_hand(tmp_path):
             "image": (10, 0), "none": (10, -0.4), "blank": (10, -0.5), "other": expected_other,
             "occluded": (10, -0.5), "occluded_elsewhere": (10, 0),
         }  # fmt: skip
+    assert rule_1_audit.reliance is not None
+    assert rule_1_audit.place is not None
     assert (rule_1_audit.reliance.best, round(rule_1_audit.reliance.found.difference, 3)) == ("none", 0.4)
     assert round(rule_1_audit.place.found.difference, 3) == 0.5
     blind = {
         name: round(comparison.comparison.difference.difference, 3) for name, comparison in audit.use.blind.items()
     }
     assert (audit.use.best, blind) == ("none", {"none": 0.4, "blank": 0.5})
+    assert audit.use.other is not None
     assert (audit.use.other.difference.n, audit.use.other.difference.difference) == (8, 0.375)
     effect = audit.edits["occluded"]
     assert (effect.net, effect.floor, effect.flips.n_hits) == (0.5, None, 5)
@@ -119,6 +122,7 @@ def test_a_declined_answer_is_no_guess_states_nothing_and_is_a_change(tmp_path, 
         tmp_path, ["m"], [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")], 0.05
     )
     effect = audit.edits["occluded"]
+    assert effect.floor is not None
     assert (effect.effect.difference, effect.floor.difference, effect.net) == (1, 0, 1)
     assert [(rate.n_hits, rate.n) for rate in (effect.flips, effect.placebo_flips)] == [(10, 10), (10, 10)]
     assert (audit.mirage.n, audit.grounding.n_hits) == (0, 20)  # also where nothing is lost: see its floor
@@ -186,6 +190,7 @@ def test_a_model_that_is_right_by_the_wording_only_is_named(tmp_path):
             write_heal(out, "closed", rows, model="m", task=CLOSED)
         (audit,) = figures.read_audit(tmp_path / str(expected), ["m"], tasks, 0.05)
         compared = compare_wordings(audit, 0.05)
+        assert compared is not None
         assert (compared.worst, compared.spread, compared.depends) == ("wording_1", 0.5, True)
         assert (compared.by_wording.n, compared.is_by_wording_only) == (40, expected)
 

@@ -47,12 +47,13 @@ def folder(tmp_path_factory) -> Path:
     (file,) = Path(origin.origin).parent.glob("*.gguf")
     where = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
     packed = hf.AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
-    model = hf.AutoModelForCausalLM.from_config(hf.AutoConfig.from_pretrained(**where))
+    model: Any = hf.AutoModelForCausalLM.from_config(hf.AutoConfig.from_pretrained(**where))
     model.load_state_dict(packed.state_dict())  # transformers does not save a model that it read from GGUF
     model.generation_config.eos_token_id = packed.generation_config.eos_token_id
     out = tmp_path_factory.mktemp("smollm2")
     model.save_pretrained(out)
-    hf.AutoTokenizer.from_pretrained(**where).save_pretrained(out)
+    tokenizer: Any = hf.AutoTokenizer.from_pretrained(**where)
+    tokenizer.save_pretrained(out)
     return out
 
 
@@ -66,7 +67,7 @@ def make_reply(folder: Path, max_new_tokens: int) -> Callable[[list[dict[str, An
     """Make a function that replies to the words of chat messages, and leaves their images out."""
     import transformers as hf
 
-    tokenizer = hf.AutoTokenizer.from_pretrained(folder)
+    tokenizer: Any = hf.AutoTokenizer.from_pretrained(folder)
     model: Any = hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     lock = threading.Lock()
 

@@ -30,7 +30,7 @@ ROOMS = ("builders", "cards", "evaluate_metrics", "loaders", "medfaith", "tasks"
 SCHEMAS = sorted(path.stem for path in (ROOT / "builders" / "schemas").glob("*.py") if path.stem != "__init__")
 BUILDS = ("phantom_build", "phantom_heal_build", "phantom_surgx_build", "phantom_wrong_lung_build")
 # pyarrow below 26 cannot read a null list of fixed length from Parquet (apache/arrow#35692).
-READS_NULL_LISTS = int(pa.__version__.split(".")[0]) >= 26
+READS_NULL_LISTS = int(str(pa.__version__).split(".")[0]) >= 26
 
 
 def iterate_fixed_lists(kind: pa.DataType, path: str) -> Iterator[str]:

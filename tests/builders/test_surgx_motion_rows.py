@@ -132,8 +132,8 @@ def test_a_frame_beyond_the_end_is_named_after_those_before_it(phantom_surgx_roo
 class Differences(Raft):
     """A stand-in for RAFT that returns image differences as flow."""
 
-    def between(self, frames, next_frames):
-        difference = (next_frames[..., :2].astype(np.float32) - frames[..., :2]).transpose(0, 3, 1, 2)
+    def between(self, first, second):
+        difference = (second[..., :2].astype(np.float32) - first[..., :2]).transpose(0, 3, 1, 2)
         return difference, -difference
 
 

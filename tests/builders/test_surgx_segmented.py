@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,7 +119,7 @@ def test_the_question_offers_the_labelled_instruments(phantom_surgx_build):
     arguments = {"config": CONFIG, "split": "test", "data": str(phantom_surgx_build), "ask": "instruments"}
     two = ["grasper", "hook"]
     for wording, text in ((0, "What surgical tools do you see? Choose from: Grasper, Hook"), (1, "Grasper, Hook")):
-        rows = load(NAME, instruments=two, wording=wording, **arguments)["test"]
+        rows: Any = load(NAME, instruments=two, wording=wording, **arguments)["test"]
         assert all(row["question"].endswith(text) for row in rows)
         assert {tuple(row["classes"]) for row in rows} == {tuple(two)}
         assert {tuple(row["prompts"]) for row in rows} == {
@@ -127,7 +128,8 @@ def test_the_question_offers_the_labelled_instruments(phantom_surgx_build):
         assert {row["options"][row["answer"]] for row in rows} == {
             "No surgical tool is visible.", "grasper", "hook", "grasper\nhook",
         }  # fmt: skip
-    (all_seven,) = {tuple(row["classes"]) for row in load(NAME, **arguments)["test"]}
+    rows_of_all: Any = load(NAME, **arguments)["test"]
+    (all_seven,) = {tuple(row["classes"]) for row in rows_of_all}
     assert len(all_seven) == 7
 
 

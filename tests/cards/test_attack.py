@@ -149,7 +149,7 @@ def write_labels(path: Path, to: Path, form: str) -> Path:
         rows = [[cell.removesuffix(".0") if re.fullmatch(r"-?[01]\.0", cell) else cell for cell in row] for row in rows]
     opened = gzip.open if form == "packed" else open
     target = to / ("train.csv.gz" if form == "packed" else "labels of mine.csv" if form == "name" else "train.csv")
-    with opened(target, "wt", encoding="utf-8", newline="") as file:  # pyright: ignore[reportCallIssue, reportArgumentType]
+    with opened(target, "wt", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([header, *rows])
     return target
 

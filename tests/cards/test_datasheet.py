@@ -76,7 +76,7 @@ def test_load_dataset_gives_the_staged_rows(name, staged, builds, tmp_path):
             assert rows.features == features
             files = sorted((staged[name] / config).glob(f"{stated['name']}-*.parquet"))
             assert rows.to_list() == pa.concat_tables([pq.read_table(path) for path in files]).to_pylist()
-            n_bytes = rows.info.splits[stated["name"]].num_bytes  # pyright: ignore[reportAttributeAccessIssue]
+            n_bytes = rows.info.splits[stated["name"]].num_bytes  # pyrefly: ignore[missing-attribute, unsupported-operation]
             assert (stated["num_examples"], stated["num_bytes"]) == (rows.num_rows, n_bytes)
     for config, info in header.items():
         assert info["download_size"] == sum(path.stat().st_size for path in (staged[name] / config).iterdir())

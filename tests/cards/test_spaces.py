@@ -126,7 +126,9 @@ def test_a_static_space_shows_the_card_and_the_examples_with_their_scores(tmp_pa
     text = " ".join(html.unescape(re.sub("<[^>]+>", " ", page)).split())
     for example in json.loads((folder / "example.json").read_text(encoding="utf-8"))["examples"]:
         metric = evaluate.load(str(folder / f"{name}.py"), example["config"])
-        for score, value in metric.compute(**example["inputs"]).items():
+        scores = metric.compute(**example["inputs"])
+        assert scores
+        for score, value in scores.items():
             assert not isinstance(value, float) or f"{score} {value:.4f}" in text
     assert "| key | meaning |" not in text  # it is a table
 

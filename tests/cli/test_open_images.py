@@ -40,11 +40,11 @@ def test_a_partner_with_its_original_opens_as_the_model_sees_it(phantom_heal_bui
     partner: Any = load_dataset(f"{data}/{name}", "vindr_vpt", split="test")[0]
     with pytest.raises(MedfaithError, match=r"names no image[\s\S]*pass original \| partner"):
         open_images(partner, roots)
-    originals = load_dataset(f"{data}/{name}", "vindr", split="test")
+    originals: Any = load_dataset(f"{data}/{name}", "vindr", split="test")
     original: Any = next(row for row in originals if row["id"] == partner["original_id"])
     (edited,), (unedited,) = open_images(original | partner, roots), open_images(original, roots)
     root_paths = {source: str(root) for source, root in roots.items()}
-    docs = heal_rows.load(name, "vindr", "vpt", split="test", data=data, roots=root_paths)["test"]
+    docs: Any = heal_rows.load(name, "vindr", "vpt", split="test", data=data, roots=root_paths)["test"]
     (model_image,) = (doc["images"][0] for doc in docs if doc["id"] == partner["id"])
     assert np.array_equal(np.asarray(edited), np.asarray(model_image))
     assert not np.array_equal(np.asarray(edited), np.asarray(unedited))

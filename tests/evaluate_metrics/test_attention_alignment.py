@@ -1,5 +1,7 @@
 """AA and AC: cases worked out by hand, the table of frames, coarse maps, invalid inputs, and the module."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -81,7 +83,7 @@ def test_a_table_counted_by_hand():
 
 
 def test_frames_scored_one_by_one_give_the_same():
-    frames = [(score_frame, maps, labels, boxes, video) for labels, maps, video, boxes, _ in FRAMES]
+    frames: list[Any] = [(score_frame, maps, labels, boxes, video) for labels, maps, video, boxes, _ in FRAMES]
     labels, maps, video, boxes, _ = FRAMES[2]
     frames[2] = (score_frame, torch.from_numpy(np.stack(maps)), labels, boxes, video)
     summary = summarise([record for score, *frame, video in frames for record in score(*frame, video=video)])

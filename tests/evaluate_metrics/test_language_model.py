@@ -66,7 +66,7 @@ def test_the_prompts_hold_what_the_model_was_shown_and_said():
         language_model.build_choice_messages("I {say} B", "Which?", ["A. Edema", "B. No edema"]),
         language_model.build_yes_no_messages("None.", "Is there edema?"),
     )
-    assert [messages[-1]["content"] for messages in closed] == [
+    assert [messages and messages[-1]["content"] for messages in closed] == [
         "Question: Which?\nOptions:\nA. Edema\nB. No edema\nAnswer: I {say} B\nReply:",
         "Question: Is there edema?\nAnswer: None.\nReply:",
     ]

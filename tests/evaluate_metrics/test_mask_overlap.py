@@ -16,7 +16,7 @@ from tests.support.evaluate_metrics.modules import compute_by_module
 
 def encode(pixels):
     encoded = coco.encode(np.asfortranarray(pixels, dtype=np.uint8))
-    return {"size": [int(side) for side in encoded["size"]], "counts": encoded["counts"].decode("ascii")}  # pyright: ignore[reportAttributeAccessIssue]
+    return {"size": [int(side) for side in encoded["size"]], "counts": encoded["counts"].decode("ascii")}  # pyrefly: ignore[missing-attribute] (bytes)
 
 
 def draw_box(height, width, y_min, x_min, y_max, x_max):

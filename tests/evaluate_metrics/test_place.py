@@ -70,6 +70,7 @@ def test_contradiction_needs_two_kinds_that_are_sure():
 
 def test_effect_floor_and_net_are_counted_by_hand():
     result = measure_effect(30, 10)
+    assert result.floor is not None
     assert (result.effect.difference, result.floor.difference) == pytest.approx((0.3, 0.1))
     assert result.net == pytest.approx(0.2)
     assert (result.flips.value, result.placebo_flips.value) == (0.3, 0.1)

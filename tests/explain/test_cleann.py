@@ -69,7 +69,7 @@ def test_partial_correlation_is_that_of_the_residuals(conditioning: tuple[int, .
     data = np.random.default_rng(0).normal(size=(128, 5)) @ np.random.default_rng(1).normal(size=(5, 5))
     design = np.column_stack([np.ones(len(data)), data[:, conditioning]])
     residuals = [data[:, k] - design @ np.linalg.lstsq(design, data[:, k], rcond=None)[0] for k in (0, 1)]
-    expected = scipy.stats.pearsonr(*residuals).statistic  # pyright: ignore[reportAttributeAccessIssue]
+    expected = scipy.stats.pearsonr(*residuals).statistic
     test = PartialCorrelation(np.corrcoef(data.T))
     assert test.compute_correlation(0, 1, conditioning) == pytest.approx(expected, abs=1e-12)
     assert test.compute_correlation(1, 0, conditioning[::-1]) == test.compute_correlation(0, 1, conditioning)

@@ -32,7 +32,7 @@ def medfaith(hub, tmp_path, monkeypatch, capsys):
         "HF_HUB_OFFLINE": False,
         "HF_DATASETS_CACHE": tmp_path / "rows",
     }.items():
-        monkeypatch.setattr(datasets.config, name, value)  # pyright: ignore[reportAttributeAccessIssue]
+        monkeypatch.setattr(datasets.config, name, value)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "files"))
 
     def run(*arguments: object, token: str | None = None) -> tuple[int, str, str]:

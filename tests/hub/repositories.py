@@ -138,6 +138,7 @@ class Repository:
 
     def entry(self, path: str, commit: Commit, expand: bool) -> dict[str, Any]:
         """Format the Hub's list entry of a file or folder; `expand` adds its last commit."""
+        entry: dict[str, Any]
         if path in commit.files:
             entry = commit.files[path].described(path)
         else:

@@ -216,7 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = -1  # send head and body together
-    server: _Server
+    server: _Server  # pyrefly: ignore[bad-override-mutable-attribute] (only a _Server makes handlers)
 
     def log_message(self, format: str, *args: Any) -> None:
         pass  # `Hub.requests` is the log

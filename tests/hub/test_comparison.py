@@ -9,7 +9,7 @@ import re
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage]
+from huggingface_hub.errors import HTTPError
 
 from medfaith.builders import heal_medvqa
 from medfaith.builders.write import build_configs_header, front_matter

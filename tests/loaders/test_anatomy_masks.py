@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -375,7 +376,8 @@ def test_an_unknown_anatomy_is_refused(tmp_path):
 
 def test_the_defaults_are_defined_and_match_the_segmenters_own_list():
     """Compare the indices with torchxrayvision's list of the 159 masks, read without importing it (and torch)."""
-    (package,) = importlib.util.find_spec("torchxrayvision").submodule_search_locations  # pyright: ignore[reportGeneralTypeIssues]
+    spec: Any = importlib.util.find_spec("torchxrayvision")
+    (package,) = spec.submodule_search_locations
     module = ast.parse((Path(package) / "baseline_models/chestx_anatomy/__init__.py").read_text(encoding="utf-8"))
     assigned_values = {ast.unparse(node.target): node.value for node in module.body if isinstance(node, ast.AnnAssign)}
     targets = ast.literal_eval(assigned_values["TARGETS"] or ast.List())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import zipfile
+from typing import Any
 
 import pytest
 
@@ -109,7 +110,7 @@ def make_graph(path, value):
     """Return the graph with another value at a path of keys and indices."""
     graph = copy.deepcopy(GRAPH)
     *parents, last = path
-    place = graph
+    place: Any = graph
     for step in parents:
         place = place[step]
     place[last] = value

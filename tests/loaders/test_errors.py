@@ -82,6 +82,7 @@ def test_a_reader_that_goes_is_no_error_and_another_broken_pipe_is():
         [sys.executable, "-c", BREAKS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )  # fmt: skip
     assert reader.stdout is not None
+    assert reader.stderr is not None
     assert reader.stdout.readline() == "line\n"
     reader.stdout.close()
     assert (reader.wait(), reader.stderr.read()) == (0, "")

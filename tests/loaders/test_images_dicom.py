@@ -1,13 +1,14 @@
 """DICOM images: real files written by pydicom, compared with an independent numpy implementation."""
 
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate
-from pydicom.pixels import apply_voi, get_decoder  # pyright: ignore[reportPrivateImportUsage]
+from pydicom.pixels import apply_voi, get_decoder
 from pydicom.uid import (
     MPEG2MPML,
     ExplicitVRBigEndian,
@@ -140,7 +141,7 @@ def test_dicom_colour(tmp_path):
 
 
 def test_dicom_palette(tmp_path):
-    tables = {}
+    tables: dict[str, Any] = {}
     for name, factor in (("Red", 1), ("Green", 0.5), ("Blue", 0)):
         tables[f"{name}PaletteColorLookupTableDescriptor"] = [256, 0, 16]
         entries = (np.arange(256) * 257 * factor).astype("<u2")

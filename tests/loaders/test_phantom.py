@@ -44,7 +44,7 @@ def test_a_finding_is_where_its_mask_says(finding):
         if finding not in RESHAPING:  # same patient elsewhere, except for the tails of a haze
             strong = change > 0.6 * change.max()
             assert (strong & binary_dilation(mask, iterations=4)).sum() >= 0.95 * strong.sum()
-            assert change[~binary_dilation(mask, iterations=18)].max() <= (30 if finding == "edema" else 12)  # pyright: ignore[reportOperatorIssue]
+            assert change[~binary_dilation(mask, iterations=18)].max() <= (30 if finding == "edema" else 12)
 
 
 def test_the_patients_left_is_the_images_right():

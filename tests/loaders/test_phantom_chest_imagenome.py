@@ -204,9 +204,9 @@ def test_the_other_files_agree_with_the_gold_rows(written, gold):
     anatomy, detected = chest_imagenome.read_anatomy(root), read_file(root, "automatic_boxes").dropna()
     assert set(anatomy) == set(read_file(root, "scaling")["image_id"]) == set(detected["image_id"])
     for image, boxes in detected.groupby("image_id"):
-        assert len(anatomy[image]) - len(boxes) in (1, 2)
+        assert len(anatomy[str(image)]) - len(boxes) in (1, 2)
         for name, *box in boxes[["bbox_name", "original_x1", "original_y1", "original_x2", "original_y2"]].values:
-            assert 0 <= np.abs(np.subtract(box, anatomy[image][name])).max() <= 4
+            assert 0 <= np.abs(np.subtract(box, anatomy[str(image)][name])).max() <= 4
     attributes = read_file(root, "attributes")[["row_id", "bbox", "label_name", "context"]]
     rows = set(attributes.itertuples(index=False, name=None))
     gold_mentions = {

@@ -90,6 +90,7 @@ def read_annotations(written, split):
 @pytest.mark.parametrize(("split", "count", "n_readers"), [("train", 60, 3), ("test", 40, 1)])
 def test_vindr_rows(written, plan, split, count, n_readers):
     table = read_annotations(written, split)
+    assert table.n_readers is not None
     assert table.n_readers.tolist() == [n_readers] * count
     assert all(re.fullmatch(r"[0-9a-f]{32}", image_id) for image_id in table.image_ids)
     files = {path.name for path in (written["vindr_cxr"] / split).iterdir()}

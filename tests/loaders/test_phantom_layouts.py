@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,8 +125,8 @@ def write_few(root: Path, seed: int, names: Collection[str] = tuple(FEW)) -> dic
 def write_videos(root: Path) -> None:
     """Write the first video of each video source."""
     for source in set(phantom.SOURCES) - set(FEW):
-        module = importlib.import_module(f"medfaith.loaders.phantom.{source}")
-        module.VIDEOS = module.VIDEOS[:1]  # pyright: ignore[reportAttributeAccessIssue]
+        module: Any = importlib.import_module(f"medfaith.loaders.phantom.{source}")
+        module.VIDEOS = module.VIDEOS[:1]
         module.write(root / source, seed=0)
 
 

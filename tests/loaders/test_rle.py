@@ -16,7 +16,7 @@ SIDE = st.integers(1, 60)
 def encode_full(mask):
     """Encode a full mask with the library's own RLE."""
     encoded = coco.encode(np.asfortranarray(mask.astype(np.uint8)))
-    return {"size": list(encoded["size"]), "counts": encoded["counts"].decode()}  # pyright: ignore[reportAttributeAccessIssue]
+    return {"size": list(encoded["size"]), "counts": encoded["counts"].decode()}  # pyrefly: ignore[missing-attribute] (bytes)
 
 
 def compute_run_lengths(mask):

@@ -23,7 +23,9 @@ def test_every_entry_is_complete(source_id):
     assert sources.status(source_id, {}).state == "missing"
     assert entry.access in entry.instructions()
     if entry.reader:
-        paths = sources.reader(source_id).list_image_paths("a.png")
+        reader = sources.reader(source_id)
+        assert reader is not None
+        paths = reader.list_image_paths("a.png")
         assert paths
         assert all(not Path(p).is_absolute() and ".." not in Path(p).parts for p in paths)
 

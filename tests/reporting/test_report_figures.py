@@ -113,7 +113,9 @@ def test_legends_have_no_paths_and_every_format_is_the_same_bytes():
         for place, values in enumerate(([1.0, 1.0], [0.0, 0.5, 1.0], [])):
             box(axes, place, 0.3, values, make_styles(names)["org/b"])
         files = saved(figure)
-        assert axes.get_tightbbox().y1 < legend.get_window_extent().y0, "laid out"
+        bounds = axes.get_tightbbox()
+        assert bounds is not None
+        assert bounds.y1 < legend.get_window_extent().y0, "laid out"
         return files
 
     first_files = draw_files()
@@ -152,10 +154,10 @@ def test_bars_show_the_changes(tmp_path):
     models = score_models(select_runs(read_results([tmp_path]), WrongLungRun))
     (axes,) = bars_5(models).axes
     deltas = models[0].deltas["swap_left_right"]["one_lung"]
-    assert [(round(bar.get_x() + bar.get_width() / 2, 6), bar.get_height()) for bar in axes.patches] == [  # pyright: ignore[reportAttributeAccessIssue]
+    assert [(round(bar.get_x() + bar.get_width() / 2, 6), bar.get_height()) for bar in axes.patches] == [  # pyrefly: ignore[missing-attribute] (rectangles)
         (-0.2, pytest.approx(-100 * (0.25 + 0.5 + 0.125) / 3)), (3.2, 25.0),
     ]  # fmt: skip
-    (segments,) = [lines.get_segments() for lines in axes.collections]  # pyright: ignore[reportAttributeAccessIssue]
+    (segments,) = [lines.get_segments() for lines in axes.collections]  # pyrefly: ignore[missing-attribute] (lines)
     assert segments[0][:, 1].tolist() == [100 * deltas["delta_auroc_ci_low"], 100 * deltas["delta_auroc_ci_high"]]
     assert [text.get_text() for text in axes.texts] == ["n/a"] * 8
     assert [label.get_text().split("\n")[1] for label in axes.get_xticklabels()] == [
@@ -163,7 +165,7 @@ def test_bars_show_the_changes(tmp_path):
     ]  # fmt: skip
     panels = bars_14(models, "delta_average_precision").axes
     assert [panel.get_title(loc="left") for panel in panels] == ["All", "Abnormal", "One Lung", "MDRB"]
-    assert [[bar.get_height() for bar in panel.patches] for panel in panels] == [[0.0], [0.0], [0.0], []]  # pyright: ignore[reportAttributeAccessIssue]
+    assert [[bar.get_height() for bar in panel.patches] for panel in panels] == [[0.0], [0.0], [0.0], []]  # pyrefly: ignore[missing-attribute] (rectangles)
 
 
 @pytest.mark.usefixtures("png_only")

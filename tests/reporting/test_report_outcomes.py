@@ -81,7 +81,7 @@ def test_declining_without_an_image_is_no_fault(tmp_path):
         write_read(tmp_path / (control or "image"), model=f"m-{control}", control=control)
     results = read_results([tmp_path])
     declined = [note for note in collect_run_notes(results.in_words) if "decline to answer" in note]
-    assert [re.search(r"of (m-\w*) in", note)[1] for note in declined] == ["m-", "m-other"]
+    assert [re.findall(r"of (m-\w*) in", note)[0] for note in declined] == ["m-", "m-other"]
     text = " ".join(summary(results, [], Tail()).split())
     assert "Declined: 4 of 20 answers (20.00%). Most: 2 of 10 answers (20.00%) of m-" in text
     assert "Declined without an image, as a model should: 2 of 10 answers (20.00%)." in text

@@ -88,7 +88,7 @@ def test_box_plots_show_the_records(tmp_path):
     assert thick == [("red", [1.0, 1.0])] * 2, "where all values are the same, the colour is still there"
     ras, shares = surgx_figures.figure_4([actions], styles).axes
     assert get_medians(ras) == [0.5, 0.5, 1.0]
-    assert [round(bar.get_width(), 6) for bar in shares.patches] == [round(n / 6, 6) for n in (2, 1, 1, 2)]  # pyright: ignore[reportAttributeAccessIssue]
+    assert [round(bar.get_width(), 6) for bar in shares.patches] == [round(n / 6, 6) for n in (2, 1, 1, 2)]  # pyrefly: ignore[missing-attribute] (rectangles)
 
 
 def test_a_model_keeps_its_colour_and_the_ninth_is_hatched(tmp_path):

@@ -88,7 +88,8 @@ class Commands:
             "set": [*settings],
             "told": [*map(str, output_paths)],
         }
-        assert self._process.stdin, self._process.stdout
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(f"{json.dumps(order)}\n")
         self._process.stdin.flush()
         ended = json.loads(self._process.stdout.readline())

@@ -78,16 +78,16 @@ def build_request(row: str, image: Any, sentence: str | None = "Clear.", task=f"
 class Opened(LazyImages):
     """Lazy images that record which files are opened."""
 
-    count: list[str] = []  # noqa: RUF012 - build_rows clears it
+    keys: list[str] = []  # noqa: RUF012 - build_rows clears it
 
     def _open_original(self, reference):
-        Opened.count.append(reference["key"])
+        Opened.keys.append(reference["key"])
         return Image.open(self._roots[reference["source"]] / reference["key"]).convert("RGB")
 
 
 def build_rows(roots) -> list[Instance]:
     """Build the rows of two tasks: gold sentences, and pairs of the same and changed sentences."""
-    Opened.count.clear()
+    Opened.keys.clear()
     on_left, on_right = "Left lung is clear.", "Right lung is clear of anything."
     return [
         build_request(
@@ -114,7 +114,7 @@ def test_each_image_and_sentence_is_computed_once_and_kept_for_every_row(monkeyp
     sentences = [str(r.doc["sentence"]) for r in requests]
     widths = [40, 41, 40, 40, 40, 40]
     assert sorted(aligner.asked) == sorted(set(zip(widths, sentences, strict=True)))
-    assert sorted(Opened.count) == ["0.png", "1.png"]
+    assert sorted(Opened.keys) == ["0.png", "1.png"]
     store = open_store(tmp_path / "store")
     for request, reply, width, sentence in zip(requests, replies, widths, sentences, strict=True):
         assert reply.keys() == {"heatmaps", "local", "global"}

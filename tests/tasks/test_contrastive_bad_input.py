@@ -78,7 +78,7 @@ def test_a_vision_transformer_of_open_clip(tmp_path):
 def test_documents_that_are_none(models, change, visual, message):
     (request,) = build_requests(FRAMES[:1])
     request.doc = {name: value for name, value in (request.doc | change).items() if value is not None}
-    request.arguments = ("", {}, {"visual": visual})  # pyright: ignore[reportAttributeAccessIssue]
+    request.arguments = ("", {}, {"visual": visual})
     with pytest.raises(InputError, match=f"medfaith_surgx_instruments, row {message}"):
         models["clip"].generate_until([request])
 

@@ -48,14 +48,14 @@ def compute_surgvlp_similarity(name: str, bert_folder: str) -> np.ndarray:
         prefix = next(p for p in prefixes if p in key)
         weights_by_prefix.setdefault(prefix, {})[key.removeprefix(prefix)] = tensor
     resnet = models.resnet50()
-    resnet.fc = torch.nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
+    resnet.fc = torch.nn.Identity()  # pyrefly: ignore[bad-assignment] (torchvision declares its class)
     resnet.load_state_dict(weights_by_prefix["backbone_img.model."])
     linear = weights_by_prefix["backbone_img.global_embedder."]
     bert = transformers.BertModel(transformers.BertConfig.from_pretrained(bert_folder))
     bert.load_state_dict(
         {k: t for k, t in weights_by_prefix["backbone_text.model."].items() if "position_ids" not in k}
     )
-    tokenizer = transformers.AutoTokenizer.from_pretrained(bert_folder)
+    tokenizer: Any = transformers.AutoTokenizer.from_pretrained(bert_folder)
     resize, crop = transforms.Resize((360, 640)), transforms.CenterCrop(224)
     normal = transforms.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
     pixels = torch.stack([normal(transforms.ToTensor()(crop(resize(image)))) for image in FRAMES])

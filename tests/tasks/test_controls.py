@@ -112,7 +112,7 @@ def test_donors_of_heal_have_the_answer_that_the_control_says(control, same, pha
 
 def test_donors_of_contrabench_have_an_alternative_and_not_the_answer(phantom_build):
     arguments = {"config": "chexpert_presence", "split": "validation", "data": str(phantom_build)}
-    docs = contrabench.load("cxr-contrabench-chexpert", control="other", **arguments)["test"]
+    docs: Any = contrabench.load("cxr-contrabench-chexpert", control="other", **arguments)["test"]
     rows = read_stored(phantom_build, "cxr-contrabench-chexpert", "chexpert_presence", "validation").values()
     present: dict[str, set[str]] = {}
     for row in rows:
@@ -135,7 +135,7 @@ def test_a_donor_has_the_view_of_the_row_and_is_shown_at_its_size():
     rows = Dataset.from_list(
         [build_row(0, "PA", 0), build_row(1, "AP", 1), build_row(2, "PA", 1), build_row(3, "AP", 0)]
     )
-    controlled_rows = controlled(rows, "other", lambda row: Facts(row["id"], "asked", str(row["answer"])))
+    controlled_rows: Any = controlled(rows, "other", lambda row: Facts(row["id"], "asked", str(row["answer"])))
     assert {row["id"]: row["images"][0]["key"] for row in controlled_rows} == {
         "r0": "2.png", "r2": "0.png", "r1": "3.png", "r3": "1.png",
     }  # fmt: skip
@@ -202,7 +202,7 @@ def test_a_donor_that_is_missing_stops_the_run_or_its_rows_are_left_out_and_coun
     root = tmp_path / "chexpert"
     shutil.copytree(phantom_roots["chexpert"], root, copy_function=os.link)
 
-    def load(**options: Any) -> Dataset:
+    def load(**options: Any) -> Any:
         kwargs = {"config": "chexpert_presence", "split": "validation", "data": str(phantom_build), "control": "other"}
         return contrabench.load("cxr-contrabench-chexpert", roots={"chexpert": str(root)}, **kwargs, **options)["test"]
 

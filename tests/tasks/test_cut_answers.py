@@ -99,6 +99,7 @@ def start_scripted_server(_: Any, script: Script, store: Path) -> Iterator[tuple
 
     def send_scripted(request: dict[str, Any]) -> Callable[[Any], None]:
         tokens = script(texts_of(request["messages"]))
+        finish = "length"
         text = script.tokenizer.decode(tokens[: request["max_tokens"]])
         for stop in request["stop"]:
             text, *stopped = text.split(stop, 1)

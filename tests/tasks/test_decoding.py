@@ -327,7 +327,7 @@ def test_a_model_states_its_region_itself(
     generate, (request, *_) = lm.model.generate, make_requests()
     cast(Any, request.doc)["anatomy"] = "heart"
     image = split_request(request)[1][0]
-    grid = dict(lm.tok_batch_multimodal_encode(["<image>x"], [[image]])).get("image_grid_thw")
+    grid: Any = dict(lm.tok_batch_multimodal_encode(["<image>x"], [[image]])).get("image_grid_thw")
     width, height = stated_size or (int(grid[0, 2]) * 14, int(grid[0, 1]) * 14)
     outputs = [f'[{{"bbox_2d": [{width // 2}, 0, {width}, {height}], "label": "heart"}}]', "nowhere"]
 

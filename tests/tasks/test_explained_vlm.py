@@ -90,7 +90,7 @@ def compute_maps(folder: Path, question: str, answer: str, terms: Sequence[str])
     processor = transformers.AutoProcessor.from_pretrained(folder)
     inputs = processor(images=[make_frame(0)], text=[PLACEHOLDER[folder.name] + question], return_tensors="pt")
     start = inputs["input_ids"].shape[1]
-    ids = model.generate(**inputs, max_new_tokens=24, do_sample=False)  # pyright: ignore[reportAttributeAccessIssue]
+    ids = model.generate(**inputs, max_new_tokens=24, do_sample=False)
     ends = np.cumsum([len(processor.tokenizer.decode([token])) for token in ids[0, start:]])
     full = {**inputs, "input_ids": ids, "attention_mask": torch.ones_like(ids)}
     if "mm_token_type_ids" in inputs:

@@ -63,10 +63,15 @@ def build_expected(doc: dict[str, Any], data: Path, roots: dict[str, Path]) -> t
 def test_references_are_in_order_and_the_text_only_variant_is_as_before(contrabench_of_all_sources):
     data = contrabench_of_all_sources[1]
     for side, (source, config) in POOLS.items():
-        where: dict[str, Any] = {"config": f"chexpert_{side}", "split": "validation", "data": str(data)}
+        where: dict[str, Any] = {
+            "repository": "cxr-contrabench-chexpert",
+            "config": f"chexpert_{side}",
+            "split": "validation",
+            "data": str(data),
+        }
         pool = f"cxr-contrabench-{source}", config
-        plain = fewshot.load(*pool, repository="cxr-contrabench-chexpert", **where)["test"]
-        with_images = fewshot.load(*pool, repository="cxr-contrabench-chexpert", exemplar_images=True, **where)["test"]
+        plain: Any = fewshot.load(*pool, **where)["test"]
+        with_images: Any = fewshot.load(*pool, exemplar_images=True, **where)["test"]
         for before, doc in zip(plain, with_images, strict=True):
             row_images, n = str(before["images"]), len(before["images"])
             references, n_shown = str(doc["images"]).split(), len(doc["images"])

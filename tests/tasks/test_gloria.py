@@ -72,7 +72,7 @@ def test_image_embeddings_are_those_of_the_librarys_resnet(gloria):
     model = load_gloria(gloria[False][0]).eval()
     weights = tiny_gloria.weights()
     resnet = ResNet(Bottleneck, [1, 2, 1, 1], width_per_group=4)
-    resnet.fc = torch.nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
+    resnet.fc = torch.nn.Identity()  # pyrefly: ignore[bad-assignment] (torchvision declares its class)
     prefix = "gloria.img_encoder."
     resnet.load_state_dict({n.removeprefix(f"{prefix}model."): t for n, t in weights.items() if f"{prefix}model." in n})
     layer3_outputs = []

@@ -124,14 +124,14 @@ class Executing:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return exec, (f"import pathlib; pathlib.Path({str(self.path)!r}).touch()",)
 
 
 class Touching(Executing):
     """Runs a method of an object that is created by unpickling."""
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return Path.touch, (self.path,)
 
 

@@ -259,7 +259,7 @@ def test_a_score_says_how_its_answer_was_read(evaluated, arguments, tmp_path):
     outputs[3].choices[0].stop_reason = "content_filter"
     outputs[4].choices[0].stop_reason = "max_tokens"
     log = run_task(arguments(CLOSED), iter(outputs), tmp_path, 5)
-    read = [sample.scores["answers"].metadata for sample in log.samples or []]  # in the order of the ids
+    read: Any = [(sample.scores or {})["answers"].metadata for sample in log.samples or []]  # in the order of the ids
     assert sorted((score["outcome"], score["answer_outcome"]) for score in read) == [
         ("answered", "answered"), ("answered", "cut"), ("declined", "answered"), ("unread", "empty"),
         ("unread", "filtered"),
@@ -275,7 +275,7 @@ def test_stated_boxes_are_read_in_their_form(arguments, tmp_path):
     task_arguments = arguments("medfaith_heal_vindr_stated_boxes") | {"box_format": "qwen3_vl"}
     log = run_task(task_arguments, iter([make_output(text) for text in texts]), tmp_path, 4)
     assert log.status == "success", log.error
-    scores: Any = [sample.scores["answers"] for sample in log.samples or []]
+    scores: Any = [(sample.scores or {})["answers"] for sample in log.samples or []]
     outcomes = Counter(score.metadata["outcome"] for score in scores)
     assert outcomes == {"answered": 1, "declined": 1, "unread": 2}
     assert {score.value for score in scores} == {"I"}  # no anatomy fills half of an image
@@ -369,7 +369,7 @@ def test_letter_scores_are_lm_evals(phantom_build, phantom_roots, tmp_path, caps
     figures = read_metrics(read_eval_log(log.location))
     assert figures == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
     assert any(figures[f"{task}/n_pairs_unlisted"] for task in loaded)
-    letters = [sample.scores["answers"].answer for sample in log.samples or []]
+    letters = [(sample.scores or {})["answers"].answer for sample in log.samples or []]
     assert {"A", "B", "C"} <= {*letters}
     reports = []
     for results in ("lm-eval", "inspect"):

@@ -80,7 +80,7 @@ def store(tmp_path: Path) -> HeatmapStore:
 
 
 def compute_dice(store: HeatmapStore, maps: dict[str, np.ndarray], window: tuple[float, ...] = (0, 0, 30, 20)) -> float:
-    geometry = Geometry(SIZE, window)  # pyright: ignore[reportArgumentType]
+    geometry = Geometry(SIZE, window)
     store.write(make_document()["id"], SHOWN, maps, geometry)
     doc = make_document(heatmaps=HeatmapReader(str(store.folder)))
     return score_localization(doc, Reply("Yes", heatmaps=store.reference(SHOWN)))["dice"]

@@ -102,6 +102,7 @@ def test_documents_hold_no_mask_no_path_and_no_pixel(ask, phantom_heal_build, ph
 
 def iterate_pairs(docs: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Iterate over (original, partner) in VPT documents."""
+    original: dict[str, Any] = {}
     for doc in docs:
         if doc["kind"] == "original":
             original = doc

@@ -63,7 +63,7 @@ def test_tissue_comes_from_a_study_without_the_finding(phantom_chexlocalize_buil
     rows = Dataset.from_list(
         [row | {TARGET: row["region"]} for row in rows_of(phantom_chexlocalize_build / NAME, CONFIG)]
     )
-    changed = controlled(rows, "transplanted", contrabench.facts)
+    changed: Any = controlled(rows, "transplanted", contrabench.facts)
     assert len(changed) > 60
     findings = set()
     for row in changed:

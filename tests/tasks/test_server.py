@@ -71,7 +71,7 @@ def test_settings_and_the_form_of_images_are_the_runs():
     assert cut == "Answer to A "  # also cut at the fifth stop string, which is not sent
 
 
-REPLIES = [
+REPLIES: list[tuple[dict[str, Any], str, str]] = [
     ({"message": {"content": "B."}, "finish_reason": "stop"}, "B.", "answered"),
     ({"message": {"content": [{"type": "text", "text": "B"}, {"type": "text", "text": "."}]}}, "B.", "answered"),
     ({"message": {"content": "B.", "reasoning_content": "It is C."}, "finish_reason": "stop"}, "B.", "answered"),

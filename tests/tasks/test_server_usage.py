@@ -94,7 +94,7 @@ def test_an_audit_says_before_and_after_what_it_takes(phantom_build, phantom_roo
         assert not server.requests
         assert not out.exists()
         assert main(command) == 0
-    n = int(re.search(r"would send (\d+) requests", output).group(1))
+    n = int(re.findall(r"would send (\d+) requests", output)[0])
     usages = read_usage(out)
     assert n == sum(usage["rows"] for usage in usages) == len(server.requests) > 4
     assert sum(usage["prompt_tokens"] for usage in usages) == 300 * n

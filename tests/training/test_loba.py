@@ -171,6 +171,7 @@ def test_a_saved_model_localizes_as_before_and_as_in_training(names, examples, t
     )
     assert prediction.text.startswith(SEG)
     assert prediction.text == loaded_prediction.text
+    assert prediction.mask is not None
     assert prediction.mask.dtype == bool
     assert prediction.mask.shape == example.mask.shape
     assert np.array_equal(prediction.mask, loaded_prediction.mask)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from medfaith.extractor import Extractor
     from medfaith.loaders.progress import Progress
     from medfaith.logs.files import SampleFile
+    from medfaith.logs.lines import Logged
     from medfaith.tasks.index import Task
 
     from ..answers import Answers
@@ -102,7 +103,7 @@ class _CXRContraBench(ReportedBenchmark):
 
         return read_cases(run)
 
-    def name_run(self, run: Run) -> str:
+    def name_run(self, run: Logged) -> str:
         from .names import format_base_name
 
         prompt = format_base_name(run.setting)

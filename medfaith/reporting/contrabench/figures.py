@@ -154,10 +154,11 @@ def figure_3(runs: Sequence[Run]) -> Figure:
 
 def _draw_accuracy(axes: Axes, number: int, run: Run) -> None:
     """Draw both accuracies with their intervals, one a little above the other."""
-    for filter_name, height, style in (
+    styles: list[tuple[str | None, float, dict[str, Any]]] = [
         (None, number - 0.12, {"markersize": 6, "markerfacecolor": "white"}),
         ("m1", number + 0.12, {"markersize": 4, "alpha": 0.6}),
-    ):
+    ]
+    for filter_name, height, style in styles:
         mean, low, high, *_ = bootstrap_mean(
             run.correct(filter_name), groups=_number_studies(run), seed=SEED, bounds=(0, 1)
         )

@@ -163,7 +163,7 @@ def read_all_states(runs: Sequence[ScoredRun], progress: Progress) -> tuple[list
         InputError: As `read_states`.
     """
     files, notes = find_states(runs)
-    progress.total += sum(path.stat().st_size for path in files)
+    progress.total = (progress.total or 0) + sum(path.stat().st_size for path in files)
     without = [run for run in runs if not any(run in file_runs for file_runs in files.values())]
     complete = []
     for path, file_runs in files.items():

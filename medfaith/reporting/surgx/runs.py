@@ -321,13 +321,14 @@ def _check_occluded(occluded: Any, gold: tuple[str, ...], column: str) -> Mappin
         return None
     if occluded["triplet"] not in gold:
         raise SampleError(column, f"{occluded['triplet']!r} is none of the frame's triplets, {list(gold)}")
-    if occluded["after"] is not None or occluded["predicted"] is not None:
-        _check_names(occluded["predicted"], column, TRIPLETS)
-    for name in ("before", "after") if occluded["predicted"] is not None else ("before",):
+    predicted, top_after = occluded["predicted"], occluded.get("top_after")
+    if occluded["after"] is not None or predicted is not None:
+        _check_names(predicted, column, TRIPLETS)
+    for name in ("before", "after") if predicted is not None else ("before",):
         if not isinstance(occluded[name], float | int) or not math.isfinite(occluded[name]):
             raise SampleError(column, f"{name} is {occluded[name]!r}, not a similarity")
-    if occluded.get("top_after") is not None and len(occluded["top_after"]) != len(occluded["predicted"]):
-        raise SampleError(column, f"{len(occluded['top_after'])} similarities of {len(occluded['predicted'])} triplets")
+    if top_after is not None and len(top_after) != len(predicted):
+        raise SampleError(column, f"{len(top_after)} similarities of {len(predicted)} triplets")
     return occluded
 
 

@@ -196,7 +196,11 @@ class _WrongLungLines(Rows):
                 raise InputError(file.path, f"has a pair without divergence: {error}", action=AGAIN) from error
         distinctive = file.telling(_TELLING), dict(file.told).get("control"), HELD_OUT if self.n_left_out else ""
         variant = ", ".join(filter(None, distinctive))
-        fields = {"setting": setting._replace(variant=variant), "rows": tuple(rows), "n_left_out": self.n_left_out}
+        fields: dict[str, Any] = {
+            "setting": setting._replace(variant=variant),
+            "rows": tuple(rows),
+            "n_left_out": self.n_left_out,
+        }
         return WrongLungRun(**logged | fields)
 
 

@@ -55,7 +55,9 @@ class LobaTrainer(transformers.Trainer):
         )
         self._weight, self._sums, self._n = weight, dict.fromkeys(PARTS, 0.0), 0
 
-    def compute_loss(self, model: Any, inputs: Mapping[str, Any], return_outputs: bool = False, **_: Any) -> Any:
+    def compute_loss(
+        self, model: Any, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
         """Compute the loss, and require that it is finite."""
         model_inputs = dict(inputs)
         masks = model_inputs.pop("masks")

@@ -312,7 +312,7 @@ def load_tokenizer(text_model: str, vocab_size: int) -> Any:
         InputError: The tokenizer is missing or has more tokens than the BERT.
     """
     with reading(text_model, "a folder or Hub name with the files of a BERT's tokenizer"):
-        tokenizer = AutoTokenizer.from_pretrained(text_model)
+        tokenizer: Any = AutoTokenizer.from_pretrained(text_model)
     if len(tokenizer) > vocab_size:
         raise InputError(
             f"text_model={text_model}",

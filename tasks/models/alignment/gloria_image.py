@@ -38,7 +38,7 @@ class ImageEncoder(nn.Module):
         super().__init__()
         self.model = ResNet(Bottleneck, list(layers), width_per_group=width)
         n_features = self.model.fc.in_features
-        self.model.fc = nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
+        self.model.fc = nn.Identity()  # pyrefly: ignore[bad-assignment] (torchvision declares its class)
         self.global_embedder = nn.Linear(n_features, dim)
         self.local_embedder = nn.Conv2d(REGION_CHANNELS, dim, kernel_size=1, bias=False)
 

@@ -78,7 +78,7 @@ class AnsweringVLM(HFMultimodalLM):
         self._answers = Path(answers).expanduser() if answers else None
         with AnswerStore(self._answers):  # an unusable file is refused before the weights are loaded
             pass
-        super().__init__(pretrained, **kwargs)  # pyright: ignore[reportCallIssue] (lm-eval's decorator hides the class)
+        super().__init__(pretrained, **kwargs)
         self._pretrained = pretrained if isinstance(pretrained, str) else self.model.name_or_path
         self._arguments = {name: str(value) for name, value in kwargs.items() if name not in NO_MATTER}
         self._first, self._work = FirstAnswers(), Work(torch.device(cast(Any, self).device))
@@ -100,7 +100,7 @@ class AnsweringVLM(HFMultimodalLM):
                 few-shot prompt belong to the question.
         """
         if any(len(request.args) < 3 for request in requests):
-            return super().generate_until(requests, disable_tqdm)  # pyright: ignore[reportCallIssue]
+            return super().generate_until(requests, disable_tqdm)
         self._refuse_cut_images(requests)
         repeats = [repeat for _, repeat in iterate_repeats(requests)]
         replies: dict[int, Reply] = {}
@@ -318,7 +318,7 @@ class AnsweringVLM(HFMultimodalLM):
     def _generated(self, batch: Sequence[Instance]) -> list[Generated]:
         """Generate the answers to a batch of `_iterate_batches`, or to a part of it."""
         with self._work.busy(len(batch)):
-            texts = super().generate_until(list(batch), True)  # pyright: ignore[reportCallIssue]
+            texts = super().generate_until(list(batch), True)
         limit, token_lists = self._last_batch
         return [
             Generated(self._reply(text, tokens, limit), tokens) for text, tokens in zip(texts, token_lists, strict=True)
@@ -335,7 +335,7 @@ class AnsweringVLM(HFMultimodalLM):
     def _model_multimodal_generate(self, inputs: Any, max_length: int, stop: list[str], **kwargs: Any) -> torch.Tensor:
         start = inputs["input_ids"].shape[1]
         length = max_length - start + 1 if self._is_encoder_decoder else max_length  # with the decoder's start token
-        output = super()._model_multimodal_generate(inputs, length, stop, **kwargs)  # pyright: ignore
+        output = super()._model_multimodal_generate(inputs, length, stop, **kwargs)
         if self._is_encoder_decoder:
             output = join_prompt_and_answer(inputs["input_ids"], output)
         limit = kwargs.get("max_new_tokens") or max_length - start  # the same default as in transformers

@@ -161,7 +161,7 @@ class HFVisionLM(DecodedVLM):
         if self._states_path and with_images:
             self._save_states(with_images, scores)
         image_scores = iter((score.log_likelihood, score.greedy) for score in scores)
-        text_scores = iter(super().loglikelihood(text_only, disable_tqdm) if text_only else [])  # pyright: ignore[reportCallIssue]
+        text_scores = iter(super().loglikelihood(text_only, disable_tqdm) if text_only else [])
         return [next(image_scores if len(request.args) > 2 else text_scores) for request in requests]
 
     def compute_option_states(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> np.ndarray:
@@ -216,7 +216,7 @@ class HFVisionLM(DecodedVLM):
 
     def _compute_keys(self, requests: Sequence[Instance]) -> list[str]:
         """Compute the keys of requests about the same images."""
-        images = self._open_images(requests[0]).args[2]  # pyright: ignore (lm-eval declares a bare tuple)
+        images = self._open_images(requests[0]).args[2]  # pyrefly: ignore[bad-index] (lm-eval declares a bare tuple)
         return [self._compute_key(replace(request, arguments=(*request.args[:2], images))) for request in requests]
 
     def _iterate_batches_of_rows(

@@ -109,7 +109,7 @@ class LocatingVLM(AnsweringVLM):
             raise InputError(task_name, "names no anatomy whose place could be asked for", row=row, action=action)
         if self._locates_itself:  # the model locates each row's region later
             return
-        width, height = images.size(0) if hasattr(images, "size") else images[0].size  # pyright: ignore
+        width, height = images.size(0) if hasattr(images, "size") else images[0].size
         size = None if get_control(request) in DONORS else (height, width)
         region = self._find_region(cast(Any, request.doc), size)
         if region is None:

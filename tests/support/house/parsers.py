@@ -11,7 +11,7 @@ from medfaith.cli import parser
 def list_jobs(command: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
     """Map the names of a command's jobs to their parsers; add the arguments that are otherwise loaded on demand."""
     if fill := getattr(command, "fill", None):
-        command.fill = None  # pyright: ignore[reportAttributeAccessIssue]
+        command.fill = None  # pyrefly: ignore[missing-attribute]
         fill(command)
     return next((action.choices for action in command._actions if isinstance(action, argparse._SubParsersAction)), {})
 

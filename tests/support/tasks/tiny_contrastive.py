@@ -31,7 +31,7 @@ def _list_words(prompts: Sequence[str]) -> list[str]:
 
 def save_bert_tokenizer(folder: Path, max_length: int = 77) -> Any:
     """Save a BertTokenizerFast that splits some words into pieces."""
-    from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue]
+    from transformers import BertTokenizerFast  # pyrefly: ignore[missing-module-attribute] (made at import)
 
     folder.mkdir(parents=True, exist_ok=True)
     known_words = [word for word in _list_words(PROMPTS) if word != "grasper" and len(word) > 1]  # g ##r ##a ##s ...

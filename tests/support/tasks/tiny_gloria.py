@@ -19,7 +19,7 @@ DIM = 64
 
 def save_tokenizer(folder: Path, vocabulary: list[str] = VOCABULARY) -> str:
     """Save a BertTokenizerFast that splits unknown words into letters."""
-    from transformers import BertTokenizerFast  # pyright: ignore[reportAttributeAccessIssue]
+    from transformers import BertTokenizerFast  # pyrefly: ignore[missing-module-attribute] (made at import)
 
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
