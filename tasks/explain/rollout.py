@@ -92,5 +92,18 @@ def compute_class_row(weighted: Sequence[torch.Tensor], order: Order = "printed"
     row = weighted[0].new_zeros(weighted[0].shape[:2])
     row[:, 0] = 1
     for matrix in weighted if order == "printed" else reversed(weighted):
-        row = row + (row[:, None] @ matrix)[:, 0]
+        row = multiply_row(row, matrix)
     return row
+
+
+def multiply_row(row: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+    """Multiply a row of relevancies with I + T of one more layer.
+
+    Args:
+        row: Shape (n, N).
+        matrix: T~ of the layer (n, N, N).
+
+    Returns:
+        Shape (n, N).
+    """
+    return row + (row[:, None] @ matrix)[:, 0]

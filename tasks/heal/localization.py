@@ -5,6 +5,8 @@ A model localizes if its reply is a JSON object of its answer (`text`) and one o
     region     a mask of the image's size, {"size": [height, width], "counts": COCO's compressed text}
     heatmaps   the reference under which the model keeps a heatmap of the answer (explain.store)
 
+Next to `heatmaps`, `relevancy` may hold the shares of image tokens and text tokens (explain.token_relevancy).
+
 The region of a heatmap is its top 20%, where it is above 0 (attention_alignment.regions). No region is read from an
 answer in words, because each family of models has its own format of coordinates.
 """
@@ -29,11 +31,13 @@ class Reply(NamedTuple):
         text: The answer.
         region: The mask of the region, or None.
         heatmaps: The reference of the heatmaps, or None.
+        relevancy: The relevancy of image tokens and text tokens, or None.
     """
 
     text: str
     region: Mapping[str, Any] | None = None
     heatmaps: str | None = None
+    relevancy: Mapping[str, Any] | None = None
 
 
 def read_reply(response: str) -> Reply:
@@ -46,7 +50,7 @@ def read_reply(response: str) -> Reply:
         The text of the answer, and the region or the reference to heatmaps if the reply has one.
 
     >>> read_reply('{"text": "Yes.", "heatmaps": "a/b"}')
-    Reply(text='Yes.', region=None, heatmaps='a/b')
+    Reply(text='Yes.', region=None, heatmaps='a/b', relevancy=None)
     >>> read_reply('{"answer": "Yes."}').text
     '{"answer": "Yes."}'
     """
@@ -56,9 +60,9 @@ def read_reply(response: str) -> Reply:
         fields = json.loads(response)
     except (ValueError, RecursionError):
         return Reply(response)
-    texts = [fields.get(name) for name in fields if name != "region"]
-    localizes = set(fields) in ({"text", "region"}, {"text", "heatmaps"}) and all(isinstance(t, str) for t in texts)
-    if not localizes or not isinstance(fields.get("region", {}), dict):
+    names, objects = set(fields), {"region", "relevancy"}
+    localizes = names == {"text", "region"} or names - {"relevancy"} == {"text", "heatmaps"}
+    if not localizes or not all(isinstance(fields[name], dict if name in objects else str) for name in names):
         return Reply(response)
     return Reply(**fields)
 

@@ -41,11 +41,13 @@ class Reply(NamedTuple):
         heatmaps: The reference of the stored attention.
         local: The local similarity of image and sentence.
         overall: The global similarity of image and sentence.
+        relevancy: The relevancy of image tokens and text tokens (explain.token_relevancy), unchecked.
     """
 
     heatmaps: str | None = None
     local: float | None = None
     overall: float | None = None
+    relevancy: Any = None
 
 
 def read_reply(text: str) -> Reply:
@@ -55,12 +57,12 @@ def read_reply(text: str) -> Reply:
         text: The reply.
 
     Returns:
-        The reference to the attention and both similarities; None for what the reply does not have.
+        The reference to the attention, both similarities and the relevancy; None for what the reply does not have.
 
     >>> read_reply('{"heatmaps": "a/b", "local": 0.5, "global": null}')
-    Reply(heatmaps='a/b', local=0.5, overall=None)
+    Reply(heatmaps='a/b', local=0.5, overall=None, relevancy=None)
     >>> read_reply("Yes")
-    Reply(heatmaps=None, local=None, overall=None)
+    Reply(heatmaps=None, local=None, overall=None, relevancy=None)
     """
     try:
         fields = json.loads(text)
@@ -70,7 +72,10 @@ def read_reply(text: str) -> Reply:
         return Reply()
     heatmaps = fields.get("heatmaps")
     return Reply(
-        heatmaps if isinstance(heatmaps, str) else None, _read_number(fields, "local"), _read_number(fields, "global")
+        heatmaps if isinstance(heatmaps, str) else None,
+        _read_number(fields, "local"),
+        _read_number(fields, "global"),
+        fields.get("relevancy"),
     )
 
 

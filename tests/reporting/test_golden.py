@@ -117,6 +117,16 @@ def write_heal_medvqa(folder: Path) -> ReportSources:
     lungs = [(doc | {"anatomy": "left lung" if n % 2 else "heart"}, text) for n, (doc, text) in enumerate(CLOSED)]
     write_heal(folder / "located", "closed", lungs, dice=dice, model="located")
     write_heal(folder / "located", "open", OPEN, dice=[0.5, None, 0.5, None], model="located")
+    relevancy = {
+        "image": 0.25,
+        "text": 0.75,
+        "image_peak": 0.2,
+        "text_peak": 0.5,
+        "tokens": [[" lung", 0.5], ["?", 0.25]],
+    }
+    replies = [json.dumps({"text": text, "heatmaps": "0/0", "relevancy": relevancy}) for _, text in CLOSED[:5]]
+    with_relevancy = [(doc, reply) for (doc, _), reply in zip(CLOSED, replies, strict=False)]
+    write_heal(folder / "relevant", "closed", with_relevancy, model="relevant")
     write_heal(folder / "cot", "closed", [(doc | {"prompt": "cot"}, text) for doc, text in CLOSED], model="b | c")
     write_heal(folder / "blank", "vpt", hide_images(VPT_PAIRS), model="org/a", control="blank")
     write_heal(folder / "old", "closed", CLOSED, model="org/a", date=OLD)
@@ -154,7 +164,8 @@ def write_wrong_lung_logs(folder: Path) -> ReportSources:
         known = values if state == "scored" else {name: values[name] for name in ("local", "overall")}
         gold.append(original(number, f"p{number // 3}", flags[number % 5], state=state, **known))
     gold = [row | {"attention": packed(random.dirichlet(np.ones(12)).reshape(3, 4))} for row in gold]
-    write_wrong_lung(folder / "a", "gold", gold, model="org/a", n_data=12, reply='{"heatmaps": "a/{id}"}')
+    reply = {"heatmaps": "a/{id}", "relevancy": {"image": 0.5, "text": 0.5, "image_peak": 0.1, "text_peak": 0.2}}
+    write_wrong_lung(folder / "a", "gold", gold, model="org/a", n_data=12, reply=json.dumps(reply))
     configs = ("swap_left_right", "shuffle_in_report", "random_sentences", "random_boxes",
                "synthetic_swapped_conditions", "synthetic", "trimmed")  # fmt: skip
     for place, config in enumerate(configs):

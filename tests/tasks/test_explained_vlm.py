@@ -22,6 +22,7 @@ from medfaith.tasks.explain import causal_structure
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import HeatmapStore, open_store
 from medfaith.tasks.explain.token_cam import token_cam
+from medfaith.tasks.explain.token_relevancy import parse_relevancy
 from medfaith.tasks.heal.localization import read_reply as read_localized
 from medfaith.tasks.models.vlm.explained_vlm import (
     ExplainedVLM,
@@ -237,6 +238,7 @@ def test_causal_graphs_of_the_tokens_of_each_class(llava: Path, tmp_path: Path):
         ({"target": "odds"}, "target: 'odds'"),
         ({"store": "STORE", "layer": 7}, "layer: 7 of a model with 2 decoder layers"),
         ({"causal_graphs": "STORE"}, "causal_graphs: needs store"),
+        ({"relevancy": True}, "relevancy: needs store"),
     ],
 )
 def test_arguments_that_are_none(llava: Path, tmp_path: Path, arguments: dict[str, Any], message: str):
@@ -301,7 +303,7 @@ def test_a_row_that_several_tasks_ask_about_is_answered_once(llava: Path, tmp_pa
     model, explained_rows = load(llava, store=str(tmp_path), batch_size=2), []
     explain = model._explain
     monkeypatch.setattr(
-        model, "_explain", lambda request, *args: (explained_rows.append(request.doc["id"]), explain(request, *args))
+        model, "_explain", lambda request, *args: explained_rows.append(request.doc["id"]) or explain(request, *args)
     )
     question = next(iter(ABOUT_SENTENCES))
     rows = [
@@ -311,6 +313,29 @@ def test_a_row_that_several_tasks_ask_about_is_answered_once(llava: Path, tmp_pa
     assert explained_rows == ["a", "b"]
     assert len(set(replies)) == 1  # one model, one image, one sentence
     assert load(llava, store=str(tmp_path), batch_size=2).generate_until(rows) == replies
+
+
+def test_relevancy_of_questions_names_tokens_and_of_sentences_does_not(llava: Path, tmp_path: Path):
+    """The heatmaps stay the same bits, and so does the key of a store without relevancy."""
+    question, reader = next(iter(ABOUT_SENTENCES)), HeatmapReader(str(tmp_path))
+    rows = [ask(0, question, id="b", classes=[], heatmaps=reader), ask_about("a", question)]
+    replies = {}
+    for relevancy in (False, True, True):  # the last one reads the store
+        lm = load(llava, store=str(tmp_path), batch_size=2, relevancy=relevancy)
+        replies[relevancy] = [read_localized(reply) for reply in lm.generate_until(rows)]
+    assert [reply.relevancy for reply in replies[False]] == [None, None]
+    assert [reply.text for reply in replies[True]] == [reply.text for reply in replies[False]]
+    for before, after, row_id in zip(*replies.values(), ("b", "a"), strict=True):
+        maps = [reader.read(reply.heatmaps or "", row_id, SIZE[::-1])[0] for reply in (before, after)]
+        np.testing.assert_array_equal(maps[0][ATTENTION], maps[1][ATTENTION])
+        assert before.heatmaps != after.heatmaps
+    asked_relevancy, sentence_relevancy = (parse_relevancy(reply.relevancy) for reply in replies[True])
+    assert asked_relevancy is not None
+    assert sentence_relevancy == asked_relevancy._replace(tokens=None)
+    text = "".join(token for token, _ in asked_relevancy.tokens or ())
+    assert question in text
+    assert text.index(question) + len(question) + len("Yes") >= len(text.rstrip()) - 1  # nothing after the answer
+    assert 0 < asked_relevancy.image < 1
 
 
 class RowImages(list[Image.Image]):

@@ -21,6 +21,7 @@ from medfaith.models import list_untried, rows
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.explain.tiles import CHANNELS, Tile, bounds, compose, select_channel
 from medfaith.tasks.explain.token_cam import get_decoder_layers, get_reading_layers
+from medfaith.tasks.explain.token_relevancy import compute_token_relevancy
 from medfaith.tasks.models.chat_form import Reply
 from medfaith.tasks.models.vlm import families
 from medfaith.tasks.models.vlm.explained_vlm import ExplainedVLM
@@ -28,6 +29,7 @@ from medfaith.tasks.models.vlm.families import Family, Seen
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from medfaith.tasks.outcomes import ANSWERED
 from tests.support.tasks.asking import asked, noise, scored
+from tests.support.tasks.dense_relevancy import compute_dense_relevancy
 from tests.support.tasks.family_kinds import FILES, SIZES, TINY, generate_logits, get_family, list_kinds
 
 OPTIONS = [" A", " Pleural effusion,\nsmall"]
@@ -145,6 +147,23 @@ def test_heatmaps_are_those_of_the_answer(scene: Scene, monkeypatch: pytest.Monk
     expected = generate_logits(scene.lm, "<image>Tools?", [image], tokens)
     ours = logits[start - 1 : -1]
     torch.testing.assert_close(ours, expected[: len(ours)], atol=2e-3, rtol=2e-3)
+
+
+def test_relevancy_is_that_of_the_whole_graph_or_refused(scene: Scene, tmp_path: Path):
+    """The layers run one by one; transformers' own attentions come from one graph of the whole language model."""
+    model = scene.lm.model
+    if get_reading_layers(model) is not get_decoder_layers(model):
+        with pytest.raises(InputError, match=r"relevancy: .* has no tokens of the image among the text's"):
+            cast(Any, ExplainedVLM)(model.name_or_path, device="cpu", store=str(tmp_path), relevancy=True)
+        return
+    encoding, visual, _ = scene.lm._encode_prompt("<image>Edema?", noise(SIZES[0]))
+    inputs = {name: value for name, value in encoding.items() if name != "labels"}
+    position = inputs["input_ids"].shape[1] - 1
+    row = compute_token_relevancy(model, inputs, [position])[0]
+    expected = compute_dense_relevancy(model, inputs, position)
+    np.testing.assert_allclose(row, expected, rtol=1e-2, atol=1e-3 * expected.max())
+    assert row[visual].any()
+    assert np.delete(row, visual).any()
 
 
 def _count_answer_tokens(ids: list[int], tokens: list[int]) -> int:

@@ -39,13 +39,18 @@ def make_document(**more: Any) -> dict[str, Any]:
         ("Yes.", Reply("Yes.")),
         ("", Reply("")),
         ('{"text": "No.", "heatmaps": "a/b"}', Reply("No.", heatmaps="a/b")),
+        (
+            '{"text": "No.", "heatmaps": "a/b", "relevancy": {"image": 0.5}}',
+            Reply("No.", heatmaps="a/b", relevancy={"image": 0.5}),
+        ),
         (' {"text": "No.", "region": {"size": [1, 1], "counts": "1"}}', Reply("No.", {"size": [1, 1], "counts": "1"})),
         *(
             (text, Reply(text))
             for text in (
                 '{"text": "No."', '{"answer": "No."}', '{"text": "No."}', '{"text": "No.", "bbox_2d": [1, 2, 3, 4]}',
                 '{"text": null, "heatmaps": "a/b"}', '{"text": "No.", "heatmaps": 1}', '{"text": "No.", "region": []}',
-                '{"text": "No.", "region": {}, "heatmaps": "a/b"}',
+                '{"text": "No.", "region": {}, "heatmaps": "a/b"}', '{"text": "No.", "relevancy": {}}',
+                '{"text": "No.", "heatmaps": "a/b", "relevancy": 1}', '{"text": "No.", "region": {}, "relevancy": {}}',
             )
         ),
     ],

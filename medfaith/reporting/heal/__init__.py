@@ -85,6 +85,7 @@ BENCHMARK = _HealMedVQA(
     table_files=r"heal_extractors|heal_readings|heal_stated_boxes|heal_(runs|(table|figure)_\d\d_\w+)",
     figure_prefix="figure_heal",
     figure_titles={
+        "figure_heal_01": "Relevancy of image tokens and text tokens",
         "figure_heal_f1": "F1 of yes/no and of open-ended questions",
         "figure_heal_tpt_vpt": "TPT and VPT",
         "figure_heal_07": "F1 by how well a model localizes",

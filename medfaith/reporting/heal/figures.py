@@ -1,4 +1,4 @@
-"""Figures of HEAL-MedVQA: F1 of the answers, TPT next to VPT, and F1 by localization quality (Figure 7)."""
+"""Figures of HEAL-MedVQA: F1, TPT next to VPT, relevancy of tokens (Figure 1b), F1 by localization (Figure 7)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from ..pictures import (
     make_styles,
 )
 from .localization import BINS, QUESTIONS, compute_f1, select_localizing, split_by_dice
+from .relevancy import draw_relevancy, select_relevant
 from .runs import SOURCES, HealRun
 from .tables import get_sort_key as place_of
 
@@ -70,6 +71,8 @@ def draw_heal_figures(runs: Sequence[HealRun]) -> Drawn:
         figure_runs = [run for run in runs if run.setting.ask in {group.ask for group in groups}]
         if figure_runs:
             figures[name] = _draw_by_source(figure_runs, groups, axis_label, _select_styles(figure_runs, styles))
+    if relevant := select_relevant(runs):
+        figures["figure_heal_01"] = draw_relevancy(relevant)
     if located := select_localizing(runs):
         figures["figure_heal_07"] = figure_7(located, _select_styles(located, styles))
     return figures, []

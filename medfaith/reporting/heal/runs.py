@@ -18,11 +18,13 @@ from medfaith.evaluate_metrics.vpt import score as vpt
 from medfaith.loaders.errors import InputError
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import AGAIN, LoggedRows, Rows, SampleError, check_texts, read_lines
+from medfaith.tasks.explain.token_relevancy import Relevancy
 from medfaith.tasks.heal.adapter import CLOSED, OPEN
 from medfaith.tasks.heal.localization import read_reply
 from medfaith.tasks.outcomes import is_cut
 from medfaith.tasks.stated_boxes import ASK
 
+from ..relevancy import read_relevancy
 from ..stated_boxes import find_outcome, read_record
 from ..tables import SEED
 
@@ -65,6 +67,7 @@ class HealRow(NamedTuple):
         anatomy: The anatomy.
         cut: Whether the response was cut at the token limit.
         stated: Record of the boxes that the response states; None for other questions.
+        relevancy: The relevancy of image tokens and text tokens; None if the model gave none.
     """
 
     id: str
@@ -79,6 +82,7 @@ class HealRow(NamedTuple):
     anatomy: str = ""
     cut: bool = False
     stated: Mapping[str, Any] | None = None
+    relevancy: Relevancy | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,6 +257,9 @@ def _read_row(doc: Mapping[str, Any], response: Any, dice: float | None) -> Heal
     if is_closed and answer not in {"yes", "no"}:
         raise SampleError("doc.answer", f"{answer!r} is neither Yes nor No")
     names = (doc["id"], doc["image_id"], doc["original_id"], doc["kind"])
-    text = read_reply(response).text
+    reply = read_reply(response)
     question, anatomy = (str(doc.get(column) or "") for column in ("question", "anatomy"))
-    return HealRow(*names, answer, tuple(doc["diseases"]), text, question, dice, anatomy, is_cut(doc))
+    return HealRow(
+        *names, answer, tuple(doc["diseases"]), reply.text, question, dice, anatomy, is_cut(doc),
+        relevancy=read_relevancy(reply.relevancy),
+    )  # fmt: skip

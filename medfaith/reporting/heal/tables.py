@@ -9,6 +9,7 @@ from medfaith.evaluate_metrics.tpt import score as tpt
 from medfaith.tasks.decoding.titles import TITLES
 from medfaith.tasks.stated_boxes import ASK
 
+from ..relevancy import RelevancyRun, build_relevancy_table
 from ..stated_boxes import StatedRun, build_stated_table
 from ..tables import (
     MODEL,
@@ -54,7 +55,15 @@ def build_heal_tables(runs: Sequence[HealRun]) -> list[Table]:
         for run in runs
         if run.setting.ask == ASK
     ]
-    return tables + build_stated_table("heal", "HEAL", stated_runs, INTERVALS)
+    tables += build_stated_table("heal", "HEAL", stated_runs, INTERVALS)
+    relevancy_runs = [
+        RelevancyRun(run.name, run.source.task, [row.relevancy for row in run.rows], [row.image_id for row in run.rows])
+        for run in runs
+    ]
+    title = "HEAL Figure 1b: relevancy of image and text"
+    return tables + build_relevancy_table(
+        "heal_figure_01_relevancy", title, relevancy_runs, fraction_interval, INTERVALS
+    )
 
 
 def get_sort_key(run: HealRun) -> tuple:

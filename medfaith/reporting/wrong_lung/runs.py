@@ -17,7 +17,10 @@ from medfaith.evaluate_metrics.localization.score import RANKED, SCORED, STATES,
 from medfaith.loaders.errors import InputError
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import AGAIN, LoggedRows, Rows, SampleError, check_texts, read_lines
+from medfaith.tasks.explain.token_relevancy import Relevancy
 from medfaith.tasks.wrong_lung.adapter import SCORING, add_divergence, read_reply, unpacked
+
+from ..relevancy import read_relevancy
 
 GOLD, SYNTHETIC, SWAPPED, TRIMMED = "gold", "synthetic", "synthetic_swapped_conditions", "trimmed"
 CHANGED = ("swap_left_right", "shuffle_in_report", RANDOM_SENTENCES, "random_boxes", SYNTHETIC, SWAPPED, TRIMMED)
@@ -74,6 +77,7 @@ class Sentence(NamedTuple):
         values: Value by name; None if undefined.
         attention: The attention as `adapter.packed` encodes it; None if the log does not have it.
         heatmaps: Reference to the store; None for an answer in words.
+        relevancy: The relevancy of image tokens and text tokens; None if the model gave none.
     """
 
     id: str
@@ -85,6 +89,7 @@ class Sentence(NamedTuple):
     values: Mapping[str, float | None]
     attention: Mapping[str, Any] | None
     heatmaps: str | None
+    relevancy: Relevancy | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,9 +222,10 @@ def _read_sentence(sample: Mapping[str, Any]) -> Sentence:
     subsets = {name: row["subsets"][name] for name in SUBSETS[1:]}
     if not all(isinstance(inside, bool) for inside in subsets.values()):
         raise SampleError(f"{metric}.subsets", f"{subsets!r}; expected true or false of each")
+    reply = read_reply(sample["filtered_resps"][0])
     return Sentence(
         row["id"], row["original_id"], row["perturbation"], row["cluster"], subsets, row["state"],
-        _check_values(row, metric), _check_attention(row, metric), read_reply(sample["filtered_resps"][0]).heatmaps,
+        _check_values(row, metric), _check_attention(row, metric), reply.heatmaps, read_relevancy(reply.relevancy),
     )  # fmt: skip
 
 

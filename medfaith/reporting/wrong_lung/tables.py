@@ -9,6 +9,7 @@ from typing import Any
 from medfaith.evaluate_metrics.localization.pairs import ALL
 from medfaith.evaluate_metrics.localization.ranking import TOPS
 
+from ..relevancy import RelevancyRun, build_relevancy_table
 from ..tables import (
     MODEL,
     UNDEFINED,
@@ -22,6 +23,7 @@ from ..tables import (
     percent,
     points_interval,
 )
+from .runs import WrongLungRun
 from .runs_table import SIZES, build_runs_table, note_missing_logs
 from .scores import (
     ABNORMAL,
@@ -65,7 +67,19 @@ def build_wrong_lung_tables(models: Sequence[ModelScores]) -> tuple[list[Table],
         for scoring, group in group_by_scoring(models)
         for table in _build_scoring_tables(group)
     ]
-    return [build_runs_table(models), *scored], note_missing_logs(models)
+    relevancy_tables = _build_relevancy_tables([run for model in models for run in model.runs.values()])
+    return [build_runs_table(models), *scored, *relevancy_tables], note_missing_logs(models)
+
+
+def _build_relevancy_tables(runs: Sequence[WrongLungRun]) -> list[Table]:
+    """Build the table of relevancy: of the changed sentences of a run, or of its originals (gold)."""
+    relevancy_runs = []
+    for run in runs:
+        rows = run.changed or run.originals
+        relevancies, patients = [row["relevancy"] for row in rows], [row["cluster"] for row in rows]
+        relevancy_runs.append(RelevancyRun(run.name, run.source.task, relevancies, patients))
+    title = "Wrong Lung: relevancy of image and text"
+    return build_relevancy_table("wrong_lung_relevancy", title, relevancy_runs, interval, _INTERVALS)
 
 
 def _build_scoring_tables(models: Sequence[ModelScores]) -> list[Table]:

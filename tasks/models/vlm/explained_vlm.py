@@ -5,7 +5,8 @@ mentions in the answer. They are mapped to the answer's tokens and explained by 
 class is the mean of the maps of its tokens. If the document has a `sentence` (That's the Wrong Lung!), the word yes or
 no is explained, and its map, divided by its sum, is the attention to the sentence. The same holds for a yes or no to a
 question whose document has only a reader of `heatmaps` (HEAL-MedVQA). Heatmaps go to a store on disk, and the reply
-refers to them. Other requests get plain text.
+refers to them. With `relevancy`, the reply also says how relevant the image's tokens and the text's tokens are to the
+yes or no (token_relevancy). Other requests get plain text.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from ...explain.causal_structure import require_causal_learn
 from ...explain.geometry import Geometry
 from ...explain.store import ATTENTION, HeatmapStore, check_readers, digest_of
 from ...explain.tiles import CHANNELS, Tile, bounds, compose, select_channel
-from ...explain.token_cam import TARGETS, get_decoder_layers, get_layer, get_reading_layers, token_cam
+from ...explain.token_cam import TARGETS, get_layer, get_reading_layers, token_cam
+from ...explain.token_relevancy import compute_token_relevancy, summarise_relevancy
 from ...outcomes import CUT
 from ..chat_form import Reply
 from ..image_lm import get_images, tell_outcome
@@ -68,10 +70,14 @@ class ExplainedVLM(HFVisionLM):
             The files are named as the row's heatmaps, `<folder>/<key>/<row>-<digest>.json`: {"row", "size", "window",
             "graphs": {class: [a list of graphs per token]}}. With matplotlib, a folder next to each file has pictures
             of the first token's graphs. Needs `store`. Slow: five graphs per token, each taking up to several seconds.
+        relevancy: Whether replies to yes/no questions also have the relevancy of image tokens and of text tokens
+            (HEAL-MedVQA, Figure 1b), as `Relevancy.as_json` builds it. For sentences of reports it names no tokens.
+            Needs `store`. The language model then runs twice more on each answer, once of it with gradients.
         **kwargs: Arguments of medfaith-hf-vlm. `answers` stores plain text; explained answers are in `store`.
 
     Raises:
-        InputError: The layer, target or channel is unknown, or causal_graphs is set without store.
+        InputError: The layer, target or channel is unknown; causal_graphs or relevancy is set without store, or for a
+            model whose images they do not fit.
         MedfaithError: The model has no decoder layers, the places of its image tokens are unknown, or no library for
             causal graphs is installed.
     """
@@ -84,17 +90,19 @@ class ExplainedVLM(HFVisionLM):
         target: str = "logit",
         channel: str = CHANNELS[0],
         causal_graphs: str | None = None,
+        relevancy: bool = False,
         **kwargs: Any,
     ) -> None:
         if target not in TARGETS:
             raise InputError("target", repr(target), expected=" or ".join(TARGETS))
         if channel not in CHANNELS:
             raise InputError("channel", repr(channel), expected=" or ".join(CHANNELS))
-        if causal_graphs and not store:
-            raise InputError("causal_graphs", "needs store", action="name a folder for the heatmaps, too: store=...")
+        for name, is_set in (("causal_graphs", causal_graphs), ("relevancy", relevancy)):
+            if is_set and not store:
+                raise InputError(name, "needs store", action="name a folder for the heatmaps, too: store=...")
         if causal_graphs:
             require_causal_learn()
-        self._layer, self._target, self._channel = layer, target, channel
+        self._layer, self._target, self._channel, self._has_relevancy = layer, target, channel, relevancy
         self._folder = Path(store).expanduser() if store else None
         self._graph_folder = Path(causal_graphs).expanduser() if causal_graphs else None
         super().__init__(pretrained, **kwargs)
@@ -102,6 +110,9 @@ class ExplainedVLM(HFVisionLM):
             # An unknown layer fails before the first answer.
             get_layer(self.model, layer)
             self._family = require_family(self.model.config)
+            if relevancy and self._has_cross_attention:
+                problem = f"{self._family.name} has no tokens of the image among the text's"
+                raise InputError("relevancy", problem, action="leave it out, or use a model without cross-attention")
             self._check_tiles(for_graphs=bool(causal_graphs))
         self._stores: dict[str, HeatmapStore] = {}
 
@@ -132,11 +143,11 @@ class ExplainedVLM(HFVisionLM):
         replies = dict(zip(plain, texts, strict=True))
         digests = {n: _compute_shown_digest(request) for n, request in enumerate(requests) if n not in replies}
         for number, request_digest in digests.items():
-            stored = self._read_reply(requests[number], request_digest)
+            stored = self._read_stored(requests[number], request_digest)
             if stored is not None:
-                if stored.outcome:
-                    self._record(requests[number], stored)
-                replies[number] = self._format_reply(requests[number], stored.text, request_digest)
+                if "outcome" in stored:  # an earlier version wrote none
+                    self._record(requests[number], Reply(stored["outcome"], stored["text"]))
+                replies[number] = self._format_reply(requests[number], stored, request_digest)
         outcomes: dict[int, str] = {}
         pending, same = self._select_pending(requests, digests, replies)
         with self._start_progress(len(pending), disable_tqdm, "answering and explaining") as bar:
@@ -144,8 +155,8 @@ class ExplainedVLM(HFVisionLM):
                 generated = self._generated([request for _, request in batch])
                 for (number, request), (answer, tokens) in zip(batch, generated, strict=True):
                     self._record(request, answer)
-                    self._explain(request, answer, tokens, digests[number])
-                    replies[number] = self._format_reply(request, answer.scored, digests[number])
+                    stored = self._explain(request, answer, tokens, digests[number])
+                    replies[number] = self._format_reply(request, stored, digests[number])
                     outcomes[number] = answer.outcome
                     bar.update()
         for number, first_number in same.items():
@@ -189,22 +200,23 @@ class ExplainedVLM(HFVisionLM):
                 "layer": self._layer % n_layers - n_layers,
                 "target": self._target,
                 "channel": self._channel,
+                **({"relevancy": True} if self._has_relevancy else {}),
             },
             "task": task,
         }
 
-    def _read_reply(self, request: Instance, digest: str) -> Reply | None:
-        """Read the stored answer of a row. Its outcome is "" if an earlier version wrote it without outcome."""
+    def _read_stored(self, request: Instance, digest: str) -> dict[str, Any] | None:
+        """Read what the store has of a row next to its heatmaps; None without the row or its causal graphs."""
         store, row = self._store(request), str(request.doc["id"])
         path = self._get_graph_path(request, digest)
         if not store.has(row, digest) or (path and not path.is_file()):
             return None
-        extra = store.read(row, digest).extra
-        return Reply(extra.get("outcome", ""), extra["text"])
+        return store.read(row, digest).extra
 
-    def _format_reply(self, request: Instance, text: str, digest: str) -> str:
+    def _format_reply(self, request: Instance, stored: Mapping[str, Any], digest: str) -> str:
         """Format the reply with the reference to its heatmaps."""
-        return json.dumps({"heatmaps": self._store(request).reference(digest), "text": text}, ensure_ascii=False)
+        fields = {name: stored[name] for name in ("text", "relevancy") if name in stored}
+        return json.dumps({"heatmaps": self._store(request).reference(digest), **fields}, ensure_ascii=False)
 
     def _encode_prompt(self, prompt: str, image: Any) -> tuple[dict[str, Any], np.ndarray, list[Tile]]:
         """Encode a prompt with one image; return the inputs, the positions of the image's tokens and the tiles."""
@@ -225,25 +237,24 @@ class ExplainedVLM(HFVisionLM):
 
     def _require_single_grid(self, visual: np.ndarray, tiles: Sequence[Tile]) -> np.ndarray:
         """Return the grid of all image tokens. Raise InputError if they do not form a single grid."""
-        has_cross_attention = get_reading_layers(self.model) is not get_decoder_layers(self.model)
-        if has_cross_attention or len(tiles) != 1 or tiles[0].tokens.size != len(visual):
+        if self._has_cross_attention or len(tiles) != 1 or tiles[0].tokens.size != len(visual):
             problem = (
                 f"{self._family.name} has none"
-                if has_cross_attention
+                if self._has_cross_attention
                 else f"{self._family.name} has more of it than one grid"
             )
             action = "leave it out, or use a model that keeps images whole"
             raise InputError("causal_graphs", problem, expected="an image in one grid of tokens", action=action)
         return tiles[0].tokens
 
-    def _explain(self, request: Instance, answer: Reply, tokens: Sequence[int], digest: str) -> None:
-        """Write the heatmaps of a row after its causal graphs: a row in the store is complete."""
+    def _explain(self, request: Instance, answer: Reply, tokens: Sequence[int], digest: str) -> dict[str, Any]:
+        """Write a row's heatmaps after its causal graphs: a stored row is complete. Return the rest of the row."""
         image = _get_image(request)
         resized = resize_image(image, self.image_width, self.image_height, self.image_max_side)
         prompt, visual, tiles = self._encode_prompt(cast(Any, request.args)[0], resized)
         tiles = select_channel(tiles, self._channel)
         spans = _find_spans(answer, cast(Any, request.doc))
-        maps, graphs = {}, {}
+        maps, graphs, extra = {}, {}, {"text": answer.scored, "outcome": answer.outcome}
         if spans:
             forced = self._teacher_forced(request, prompt, tokens, spans)
             positions = sorted({p for mentions in forced.mentions.values() for mention in mentions for p in mention})
@@ -254,6 +265,8 @@ class ExplainedVLM(HFVisionLM):
                 maps[name] = grids[rows].mean(axis=0)
             if ATTENTION in maps and maps[ATTENTION].any():
                 maps[ATTENTION] = maps[ATTENTION] / maps[ATTENTION].sum()
+            if self._has_relevancy and ATTENTION in forced.mentions:
+                extra |= self._compute_relevancy(forced, positions, visual, with_tokens="sentence" not in request.doc)
             if self._graph_folder:
                 graphs = self._causal_graphs(forced, visual, tiles)
         geometry = _compute_frame_geometry(tiles, resized, image)
@@ -264,8 +277,8 @@ class ExplainedVLM(HFVisionLM):
                 content = {"row": request.doc["id"], **location, "graphs": graphs}
                 partial.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
             _draw_graphs(path.with_suffix(""), graphs, image, geometry)
-        extra = {"text": answer.scored, "outcome": answer.outcome}
         self._store(request).write(str(request.doc["id"]), digest, maps, geometry, extra=extra)
+        return extra
 
     def _teacher_forced(
         self, request: Instance, encoding: Mapping[str, Any], tokens: Sequence[int], spans: Mapping[str, Sequence[Span]]
@@ -293,6 +306,16 @@ class ExplainedVLM(HFVisionLM):
             for name, places in spans.items()
         }
         return _Answer(inputs, mentions)
+
+    def _compute_relevancy(
+        self, answer: _Answer, positions: Sequence[int], visual: np.ndarray, *, with_tokens: bool
+    ) -> dict[str, Any]:
+        """Compute the entry `relevancy`, the mean over the answer's tokens; {} if no token is relevant."""
+        row = compute_token_relevancy(self.model, answer.inputs, positions).mean(axis=0)
+        ids = answer.inputs["input_ids"][0].tolist()
+        texts = [self.tok_decode([token], skip_special_tokens=False) for token in ids] if with_tokens else None
+        relevancy = summarise_relevancy(row, visual, texts)
+        return {} if relevancy is None else {"relevancy": relevancy.as_json()}
 
     def _causal_graphs(self, answer: _Answer, visual: np.ndarray, tiles: Sequence[Tile]) -> dict[str, list[Any]]:
         settings = cleann.Settings()
