@@ -13,16 +13,19 @@ from PIL import Image
 
 from .page.cases import IMAGE, Case, RunsByBenchmark
 from .page.pictures import Picture, Pixels, pictures
-from .pictures import Drawn
+from .pictures import BOX, DPI, Drawn, draw_box_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LARGEST = 6  # maximum number of rows
-_SIDE = 3.0  # inches
-_BOX = "#00e000"
-_CAPTION = "This picture holds licensed pixels and words of reports. Keep it where the images may be."
+MOST_MODELS = 4  # maximum number of models in a row
+_SIDE, _LINE = 3.0, 0.14  # inches
+_HEAT = "#ff6000"
+_OPACITY = 0.6  # of a heatmap
+_CORNER = 0.14  # side of the square for attention to no region, as a share of the image's shorter side
+_LICENCE = "This picture holds licensed pixels and words of reports. Keep it where the images may be."
 
 
 class Panel(NamedTuple):
@@ -32,11 +35,14 @@ class Panel(NamedTuple):
         title: The title.
         picture: The picture.
         layers: Layers to draw: "region", "boxes", or a model for its heatmap.
+        no_attention: Share of the attention on no region. The heatmap fades by it, and a square in the lower right
+            corner has its opacity.
     """
 
     title: str
     picture: Picture
     layers: Sequence[str]
+    no_attention: float = 0.0
 
 
 class Strip(NamedTuple):
@@ -57,6 +63,7 @@ def draw_strips(
     build_strip: Callable[[Case, Sequence[Picture]], Strip | None],
     runs: RunsByBenchmark,
     pixels: Pixels,
+    choice: str,
 ) -> Drawn:
     """Draw a sheet with a row for each of the first cases that have one.
 
@@ -66,6 +73,7 @@ def draw_strips(
         build_strip: Builds the row of a case and its pictures; None for a case without a row.
         runs: The runs of each benchmark, which refer to the heatmaps.
         pixels: Sources of the pictures.
+        choice: How the cases were chosen, for the caption.
 
     Returns:
         The figure by file name, none without a row; and notes on tasks without pictures.
@@ -76,13 +84,13 @@ def draw_strips(
     """
     if not cases:
         return {}, []
-    pictures_by_place, notes = pictures([_select_image_answers(case) for case in cases], runs, pixels)
+    pictures_by_place, notes = pictures([_select_image_answers(case) for case in cases], runs, pixels, required=False)
     strips = [
         strip
         for place in sorted(pictures_by_place)
         if (strip := build_strip(cases[place], pictures_by_place[place])) is not None
     ]
-    return ({name: draw(strips[:LARGEST])} if strips else {}), notes
+    return ({name: draw(strips[:LARGEST], f"{choice} {_LICENCE}")} if strips else {}), notes
 
 
 def _select_image_answers(case: Case) -> Case:
@@ -90,18 +98,21 @@ def _select_image_answers(case: Case) -> Case:
     return case._replace(answers=tuple(answer for answer in case.answers if answer.shown == IMAGE))
 
 
-def draw(strips: Sequence[Strip]) -> Figure:
-    """Draw the strips below each other, with a caption on the licence.
+def draw(strips: Sequence[Strip], caption: str) -> Figure:
+    """Draw the strips below each other, with a caption.
 
     Args:
         strips: The strips.
+        caption: The caption.
 
     Returns:
         The figure.
     """
     from matplotlib.figure import Figure
 
-    n_columns, heights = max(len(strip.panels) for strip in strips), [_SIDE + 0.9] * len(strips) + [0.4]
+    n_columns = max(len(strip.panels) for strip in strips)
+    caption_lines = textwrap.wrap(caption, int(15 * _SIDE * n_columns))
+    heights = [_SIDE + 0.9] * len(strips) + [_LINE * (len(caption_lines) + 1)]
     figure = Figure(figsize=(_SIDE * n_columns, sum(heights)), layout="constrained")
     *strip_figures, caption_figure = figure.subfigures(len(heights), 1, height_ratios=heights)  # pyrefly: ignore[not-iterable] (an array for two or more)
     for strip_figure, strip in zip(strip_figures, strips, strict=True):
@@ -112,7 +123,7 @@ def draw(strips: Sequence[Strip]) -> Figure:
             axes.set_axis_off()
         for axes, panel in zip(panels, strip.panels, strict=False):
             _draw_panel(axes, panel)
-    caption_figure.text(0.01, 0.5, _CAPTION, fontsize=8, va="center", color="#444444")
+    caption_figure.text(0.01, 0.5, "\n".join(caption_lines), fontsize=8, va="center", color="#444444")
     return figure
 
 
@@ -125,14 +136,22 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
     axes.imshow(_decode_image(picture.url), extent=extent, interpolation="antialiased")
     for model, url in picture.heat:
         if model in panel.layers and url:
-            axes.imshow(_decode_image(url), extent=extent, interpolation="antialiased", alpha=0.6)
+            opacity = _OPACITY * (1 - panel.no_attention)
+            axes.imshow(_decode_image(url), extent=extent, interpolation="antialiased", alpha=opacity)
     if "region" in panel.layers and picture.region:
         inside = _decode_image(picture.region)[..., 3] > 0
         x, y = ((np.arange(n) + 0.5) / n for n in inside.shape[::-1])
-        axes.contour(x * width, y * height, inside, levels=[0.5], colors=_BOX, linewidths=1.5)
+        axes.contour(x * width, y * height, inside, levels=[0.5], colors=BOX, linewidths=1.5)
+    # Titles leave nearly a square of `_SIDE` inches to the image.
+    unit, label_boxes = max(width, height) / (_SIDE * DPI), []
     for box in picture.boxes if "boxes" in panel.layers else ():
-        axes.add_patch(Rectangle((box.x, box.y), box.width, box.height, fill=False, edgecolor=_BOX, linewidth=1.5))
-        axes.text(box.x, box.y, box.label, fontsize=6, color=_BOX, va="bottom", clip_on=True)
+        axes.add_patch(Rectangle((box.x, box.y), box.width, box.height, fill=False, edgecolor=BOX, linewidth=1.5))
+        xywh = box.x, box.y, box.width, box.height
+        draw_box_label(axes, box.label, xywh, (height, width), unit, label_boxes, fontsize=6)
+    if panel.no_attention:
+        side = _CORNER * min(width, height)
+        corner = Rectangle((width - side, height - side), side, side, facecolor=_HEAT, alpha=panel.no_attention)
+        axes.add_patch(corner)
     axes.set(xlim=(0, width), ylim=(height, 0))
     axes.set_title(panel.title, fontsize=8)
 

@@ -22,6 +22,7 @@ DPI = 100
 WIDTH = 12  # inches
 # Colours of Okabe and Ito for colour-blind readers, and darker ones for further models.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#555555")
+BOX = "#00e000"  # of boxes on an image
 NONE = "n/a"  # in place of an undefined value
 NOTHING = (math.nan,) * 3  # no value and no interval
 # Metadata of each format: no date and no version, so that the same figure gives the same bytes.
@@ -280,6 +281,44 @@ def draw_empty_note(axes: Axes, text: str) -> None:
     axes.text(
         0.5, 0.7, text, transform=axes.transAxes, ha="center", va="center", fontsize=10, color="#555555",
         bbox={"facecolor": "white", "edgecolor": "none"},
+    )  # fmt: skip
+
+
+def draw_box_label(
+    axes: Axes,
+    label: str,
+    xywh: Sequence[float],
+    size: tuple[int, int],
+    unit: float,
+    label_boxes: list[tuple[float, float, float, float]],
+    fontsize: int = 8,
+) -> None:
+    """Draw the label of a box in its first corner, inside the image, that covers no other label.
+
+    Args:
+        axes: The panel with the image.
+        label: The label.
+        xywh: The box in pixels of the image.
+        size: (height, width) of the image.
+        unit: Pixels of the image per pixel of the figure.
+        label_boxes: Boxes (xywh) of the labels that were drawn; the new one is added.
+        fontsize: Size of the font in points.
+    """
+    x, y, w, h = xywh
+    wide, high = (0.8 * fontsize * len(label) + 6) * unit, 2 * fontsize * unit
+    corners = [(x, y), (x, y + h - high), (x + w - wide, y), (x + w - wide, y + h - high)]
+    inside = [(min(max(a, 0), size[1] - wide), min(max(b, 0), size[0] - high)) for a, b in corners]
+    free = [
+        (a, b)
+        for a, b in inside
+        if all(a + wide <= c or c + e <= a or b + high <= d or d + f <= b for c, d, e, f in label_boxes)
+    ]
+    label_left, top = (free or inside)[0]
+    label_boxes.append((label_left, top, wide, high))
+    style = {"boxstyle": "square,pad=0.15", "facecolor": BOX, "edgecolor": "none"}
+    axes.text(
+        label_left + 3 * unit, top + high / 2, label, fontsize=fontsize, color="black", va="center", ha="left",
+        bbox=style,
     )  # fmt: skip
 
 

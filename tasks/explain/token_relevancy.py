@@ -73,7 +73,7 @@ def summarise_relevancy(
     image, text = shares[is_image], shares[~is_image]
     tokens = None
     if texts is not None:
-        tokens = [(texts[n], float(shares[n])) for n in np.flatnonzero(~is_image)]
+        tokens = [(texts[n], float(shares[n])) for n in np.flatnonzero(~is_image).tolist()]
     return Relevancy(
         float(image.sum()), float(text.sum()), float(image.max(initial=0)), float(text.max(initial=0)), tokens
     )

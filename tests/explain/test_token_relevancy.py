@@ -61,7 +61,7 @@ def test_rows_are_those_of_the_joint_relevancy(case: tuple[Any, dict[str, Any]])
 def test_no_answer_and_a_layer_without_attention(case: tuple[Any, dict[str, Any]], monkeypatch: pytest.MonkeyPatch):
     model, inputs = case
     assert compute_token_relevancy(model, inputs, []).shape == (0, inputs["input_ids"].shape[1])
-    attend = get_decoder_layers(model)[-1].self_attn
+    attend: Any = get_decoder_layers(model)[-1].self_attn
     forward = attend.forward
     monkeypatch.setattr(attend, "forward", lambda *args, **options: (forward(*args, **options)[0], None))
     with pytest.raises(MedfaithError, match="returns no attention"):

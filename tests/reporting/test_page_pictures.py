@@ -21,8 +21,8 @@ from tests.support.browser import browser
 from tests.support.builders.files import root_words
 
 VPT, CLOSED, INSTRUMENTS = "medfaith_heal_vindr_vpt", "medfaith_heal_vindr_closed", "medfaith_surgx_instruments"
-GOLD = "medfaith_wrong_lung_gold"
-LOOKED_AT = (INSTRUMENTS, GOLD)  # with heatmaps and boxes
+GOLD, SWAPPED, RANDOM_BOXES = (f"medfaith_wrong_lung_{name}" for name in ("gold", "swap_left_right", "random_boxes"))
+LOOKED_AT = (INSTRUMENTS, GOLD, SWAPPED, RANDOM_BOXES)  # with heatmaps and boxes
 
 
 class Scene(NamedTuple):
@@ -52,6 +52,8 @@ def scene(
         (CLOSED, "blank"),
         (INSTRUMENTS, None),
         (GOLD, None),
+        (SWAPPED, None),
+        (RANDOM_BOXES, None),
     )
     for task, control in task_controls:
         task_metadata = metadata | ({"control": control} if control else {})
@@ -185,10 +187,12 @@ def test_sheets_show_vpt_before_and_after_and_where_models_look(scene: Scene, tm
     page = (tmp_path / "few.html").read_text(encoding="utf-8")
     assert not [name for benchmark in BENCHMARKS.values() for name in benchmark.pixel_figures if name in page]
     sizes = {path.stem: Image.open(path).size for path in (tmp_path / "out").glob("figure_*_images.png")}
+    n_rows = {name: (width / (3 * DPI), height // round(3.9 * DPI)) for name, (width, height) in sizes.items()}
     n_edited = sum(document["kind"] == "region" for document in scene.documents[VPT, "image"].select(range(4)))
-    assert sizes == {
-        name: (2 * 3 * DPI, round((3.9 * n_rows + 0.4) * DPI))
-        for name, n_rows in (("figure_heal_vpt_images", n_edited), ("figure_wrong_lung_images", 4))
+    assert n_rows == {
+        "figure_heal_vpt_images": (2, n_edited),
+        "figure_wrong_lung_images": (2, 4),
+        "figure_wrong_lung_perturbed_images": (2, 3),  # the original, and two perturbations
     }
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from medfaith.cli import main
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.loaders.errors import InputError
 from medfaith.reporting.heal.relevancy import LARGEST, select_examples
 from medfaith.reporting.heal.runs import HealRun
+from medfaith.reporting.pictures import DPI
 from medfaith.reporting.results import read_results
 from medfaith.tasks.heal.prompts import prompt
 from medfaith.tasks.run import load_tasks
@@ -120,7 +122,12 @@ def test_from_a_model_to_the_report(phantom_heal_build: Path, phantom_heal_roots
     samples = [json.loads(line) for line in log.read_text().splitlines()]
     (reply,) = [json.loads(sample["filtered_resps"][0]) for sample in samples]
     assert samples[0]["doc"]["question"] in "".join(token for token, _ in reply["relevancy"]["tokens"])
-    assert main(["report", str(tmp_path / "results"), "--out", str(tmp_path / "out")]) == 0
+    report = ["report", str(tmp_path / "results"), "--out", str(tmp_path / "out")]
+    assert main(report) == 0
+    assert not list((tmp_path / "out").glob("*_images.png"))
+    images = ["--with-images", "--data", str(phantom_heal_build), *root_words(roots)]
+    assert main([*report, *images, "--heatmaps", str(tmp_path / "heatmaps")]) == 0
+    assert Image.open(tmp_path / "out" / "figure_heal_attention_images.png").size[0] == 2 * 3 * DPI
     (row,) = csv_rows(tmp_path / "out" / "heal_figure_01_relevancy.csv")
     assert (row["task"], row["n"]) == (TASK, "1")
     assert float(row["text"]) == pytest.approx(sum(share for _, share in reply["relevancy"]["tokens"]))

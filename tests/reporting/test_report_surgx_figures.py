@@ -17,11 +17,11 @@ from medfaith.evaluate_metrics.reading.surgical_names import TRIPLETS
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.reporting import pictures
 from medfaith.reporting.benchmark import ReportSources
-from medfaith.reporting.pictures import short
+from medfaith.reporting.pictures import BOX, short
 from medfaith.reporting.results import read_results
 from medfaith.reporting.surgx import figures as surgx_figures
 from medfaith.reporting.surgx.occlusions import COVERS, OTHER_TOOL, cases, draw_occlusion_figure
-from medfaith.reporting.surgx.overlays import BOX, LARGEST, Overlay, Sheet, contact_sheet, draw, picks, places
+from medfaith.reporting.surgx.overlays import LARGEST, Overlay, Sheet, contact_sheet, draw, picks, places
 from medfaith.reporting.surgx.runs import SurgXRun
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import HeatmapStore, digest_of

@@ -68,9 +68,12 @@ class _HealMedVQA(ReportedBenchmark):
         return find_logged_heatmaps(self, runs, ids)
 
     def draw_sheets(self, runs: Sequence[HealRun], pixels: Pixels) -> Drawn:
-        from .image_sheet import draw_edit_sheet
+        from .image_sheet import draw_attention_sheet, draw_edit_sheet
 
-        return draw_edit_sheet(self, runs, pixels)
+        (edits, edit_notes), (attention, notes) = (
+            draw_sheet(self, runs, pixels) for draw_sheet in (draw_edit_sheet, draw_attention_sheet)
+        )
+        return edits | attention, edit_notes + notes
 
 
 BENCHMARK = _HealMedVQA(
@@ -90,7 +93,7 @@ BENCHMARK = _HealMedVQA(
         "figure_heal_tpt_vpt": "TPT and VPT",
         "figure_heal_07": "F1 by how well a model localizes",
     },
-    pixel_figures=("figure_heal_vpt_images",),
+    pixel_figures=("figure_heal_vpt_images", "figure_heal_attention_images"),
     audited_tasks=(
         f"{_VINDR}_closed",
         f"{_VINDR}_open",

@@ -85,7 +85,7 @@ class Picture(NamedTuple):
 
 
 def pictures(
-    cases: Sequence[Case], runs: RunsByBenchmark, pixels: Pixels
+    cases: Sequence[Case], runs: RunsByBenchmark, pixels: Pixels, *, required: bool = True
 ) -> tuple[dict[int, list[Picture]], list[str]]:
     """Draw small pictures of the cases, first with the image and then under each control.
 
@@ -95,17 +95,19 @@ def pictures(
         cases: The cases.
         runs: The runs of each benchmark, which refer to the heatmaps.
         pixels: Sources of the pictures.
+        required: Whether it is an error if no task can have pictures.
 
     Returns:
         Index of a case -> its pictures; and a note for each task that can have none.
 
     Raises:
-        InputError: No task can have pictures, a row is missing from the data, or the heatmaps belong to another run.
+        InputError: No task can have pictures although they are required, a row is missing from the data, or the
+            heatmaps belong to another run.
         ImageError: An image cannot be opened.
     """
     reasons = {task: reason for task in {case.task for case in cases} if (reason := explain_missing(task, pixels))}
     eligible = [place for place, case in enumerate(cases) if case.task not in reasons]
-    if not eligible:
+    if not eligible and required:
         raise InputError("--with-images", f"no run can have pictures; {next(iter(reasons.values()), 'there is none')}")
     step = max(1.0, len(eligible) / pixels.most)
     sample = [eligible[int(number * step)] for number in range(min(pixels.most, len(eligible)))]

@@ -12,8 +12,8 @@ import numpy as np
 from medfaith.evaluate_metrics.reading.surgical_names import TRIPLETS
 from medfaith.loaders.errors import InputError
 
-from ..pictures import short
-from .overlays import BOX, DPI, GAP, LINE, Sheet, open_frame, read_rows
+from ..pictures import BOX, short
+from .overlays import DPI, GAP, LINE, Sheet, open_frame, read_rows
 from .runs import SurgXRow, SurgXRun
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError
 
 from ..benchmark import Sheet
-from ..pictures import short
+from ..pictures import BOX, draw_box_label, short
 from .runs import SurgXRow, SurgXRun
 from .tables import LEVEL_NAMES
 
@@ -25,7 +25,7 @@ CONFIGS = {  # source -> config
     "cholecseg8k": "instruments_seg8k",
 }  # fmt: skip
 LARGEST = 12  # maximum number of overlays
-BOX, MOTION = "#00e000", "#ffffff"
+MOTION = "#ffffff"
 DPI = 100
 # In pixels: width of a column, height of a title's line, margin of a title, gap between frames, height of the key.
 COLUMN, LINE, AROUND, GAP, KEY = 400, 15, 14, 16, 56
@@ -288,35 +288,10 @@ def _draw_overlay(axes: Axes, overlay: Overlay) -> None:
     for box in overlay.boxes:
         x, y, w, h = box["xywh"]
         axes.add_patch(Rectangle((x, y), w, h, fill=False, edgecolor=BOX, linewidth=2))
-        _draw_label(axes, box, (height, width), label_boxes)
+        label = box["label"].replace("_", " ")
+        draw_box_label(axes, label, box["xywh"], (height, width), width / COLUMN, label_boxes)
     axes.set(xlim=(0, width), ylim=(height, 0))
     axes.set_axis_off()
-
-
-def _draw_label(
-    axes: Axes,
-    box: Mapping[str, Any],
-    size: tuple[int, int],
-    label_boxes: list[tuple[float, float, float, float]],
-) -> None:
-    """Draw a label in the first corner of its box, inside the frame, that covers no other label."""
-    x, y, w, h = box["xywh"]
-    unit = size[1] / COLUMN  # pixels of the frame per pixel of the sheet
-    text = box["label"].replace("_", " ")
-    wide, high = (6.4 * len(text) + 6) * unit, 16 * unit
-    corners = [(x, y), (x, y + h - high), (x + w - wide, y), (x + w - wide, y + h - high)]
-    inside = [(min(max(a, 0), size[1] - wide), min(max(b, 0), size[0] - high)) for a, b in corners]
-    free = [
-        (a, b)
-        for a, b in inside
-        if all(a + wide <= c or c + e <= a or b + high <= d or d + f <= b for c, d, e, f in label_boxes)
-    ]
-    label_left, top = (free or inside)[0]
-    label_boxes.append((label_left, top, wide, high))
-    style = {"boxstyle": "square,pad=0.15", "facecolor": BOX, "edgecolor": "none"}
-    axes.text(
-        label_left + 3 * unit, top + high / 2, text, fontsize=8, color="black", va="center", ha="left", bbox=style
-    )
 
 
 def _draw_key(figure: Figure, width: int, height: int, caption: str) -> None:

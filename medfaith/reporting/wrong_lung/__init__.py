@@ -61,8 +61,8 @@ class _WrongLung(ReportedBenchmark):
     def find_heatmaps(self, runs: Sequence[WrongLungRun], ids: Collection[str]) -> Iterator[Heatmap]:
         from ..page.cases import IMAGE
 
-        for run in runs:
-            for row in run.originals:
+        for run in (run for run in runs if "control" not in dict(run.source.told)):
+            for row in run.rows:
                 if row["id"] in ids and row["heatmaps"] is not None:
                     yield Heatmap(run.source.task, IMAGE, row["id"], run.name, row["heatmaps"])
 
@@ -72,9 +72,9 @@ class _WrongLung(ReportedBenchmark):
         return collect_sentence_cases(self.title, runs, pixels)
 
     def draw_sheets(self, runs: Sequence[WrongLungRun], pixels: Pixels) -> Drawn:
-        from .image_sheet import draw_heatmap_sheet
+        from .image_sheet import draw_heatmap_sheets
 
-        return draw_heatmap_sheet(self, runs, pixels)
+        return draw_heatmap_sheets(self, runs, pixels)
 
 
 BENCHMARK = _WrongLung(
@@ -92,7 +92,11 @@ BENCHMARK = _WrongLung(
         "figure_wrong_lung_05": "What changes with the sentence or the boxes",
         "figure_wrong_lung_16": "Annotators' judgement by abnormality",
     },
-    pixel_figures=("figure_wrong_lung_images",),
+    pixel_figures=(
+        "figure_wrong_lung_images",
+        "figure_wrong_lung_perturbed_images",
+        "figure_wrong_lung_no_attn_images",
+    ),
     audited_tasks=(_GOLD,),
     quickstart_tasks=(_GOLD,),
     quickstart_rows=110,

@@ -1,21 +1,32 @@
-"""The sheet of images of That's the Wrong Lung!: heatmaps with the boxes of a sentence."""
+"""The sheets of images: heatmaps of sentences with their boxes, of a sentence under each perturbation, of "No Attn"."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from ..benchmark import ReportedBenchmark
-from ..image_sheets import LARGEST, Panel, Strip, draw_strips
+from ..image_sheets import LARGEST, MOST_MODELS, Panel, Strip, draw_strips
 from ..page.cases import Case
 from ..page.pictures import Picture, Pixels
 from ..pictures import Drawn, short
-from .runs import WrongLungRun
+from .cases import build_sentence_cases
+from .runs import GOLD, WrongLungRun
+from .scores import PERTURBATIONS
 
-MOST_MODELS = 4  # maximum number of models in a row
+Row = tuple[str, str]  # task, id of the row
+_LAYERS = f"Orange: the attention of up to {MOST_MODELS} models. Green: the boxes."
+_SENTENCES = f"Up to {LARGEST} sentences, taken at equal steps of all. {_LAYERS}"
+_PERTURBED = f"The sentence with the most perturbations, of several the first by its id. {_LAYERS}"
+_NO_ATTN = (
+    "Of each model the sentence with the most attention on no region. The heatmap fades by this share; the square in "
+    f"the lower right corner has its opacity. {_LAYERS}"
+)
 
 
-def draw_heatmap_sheet(benchmark: ReportedBenchmark, runs: Sequence[WrongLungRun], pixels: Pixels) -> Drawn:
-    """Draw the sheet of heatmaps.
+def draw_heatmap_sheets(benchmark: ReportedBenchmark, runs: Sequence[WrongLungRun], pixels: Pixels) -> Drawn:
+    """Draw the sheets of heatmaps.
 
     Args:
         benchmark: The benchmark.
@@ -23,25 +34,90 @@ def draw_heatmap_sheet(benchmark: ReportedBenchmark, runs: Sequence[WrongLungRun
         pixels: Sources of the pictures.
 
     Returns:
-        The figure by file name, and notes on tasks without pictures.
+        The figures by file name, and notes on tasks without pictures.
 
     Raises:
         InputError: As `page.pictures.pictures`.
         ImageError: As `page.pictures.pictures`.
     """
-    cases = benchmark.collect_sentence_cases(runs, pixels)
-    name = benchmark.pixel_figures[0]
-    return draw_strips(name, cases, _build_heatmap_strip, {benchmark: runs}, pixels._replace(most=LARGEST))
+    runs = [run for run in runs if "control" not in dict(run.source.told)]
+    plain, perturbed, no_attn = benchmark.pixel_figures
+    shares = {
+        (run.source.task, row["id"], run.name): row["values"]["no_attn"] or 0.0 for run in runs for row in run.rows
+    }
+    sheets = [(plain, benchmark.collect_sentence_cases(runs, pixels), _SENTENCES)]
+    if pixels.heatmaps is not None:
+        labels = select_perturbed_rows(runs)
+        perturbed_cases = build_sentence_cases(benchmark.title, runs, [*labels], pixels)
+        perturbed_cases = [case._replace(question=f"{labels[case.task, case.id]}: {case.question}")
+                           for case in perturbed_cases]  # fmt: skip
+        sheets += [
+            (perturbed, perturbed_cases, _PERTURBED),
+            (no_attn, build_sentence_cases(benchmark.title, runs, select_no_attn_rows(runs), pixels), _NO_ATTN),
+        ]
+    figures, notes = {}, []
+    build_strip = partial(_build_heatmap_strip, shares=shares)
+    for name, cases, choice in sheets:
+        drawn, sheet_notes = draw_strips(
+            name, cases, build_strip, {benchmark: runs}, pixels._replace(most=LARGEST), choice
+        )
+        figures |= drawn
+        notes += [note for note in sheet_notes if note not in notes]
+    return figures, notes
 
 
-def _build_heatmap_strip(case: Case, case_pictures: Sequence[Picture]) -> Strip | None:
-    """Build the strip of a sentence; None without a heatmap."""
+def select_perturbed_rows(runs: Sequence[WrongLungRun]) -> dict[Row, str]:
+    """Select the rows of the sentence that has heatmaps under the most perturbations; of several the first by its id.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        Row -> name of its perturbation, the original first; none without a perturbation.
+    """
+    names = {GOLD: "Original", **{config: name for config, (name, _) in PERTURBATIONS.items()}}
+    rows_by_sentence: dict[str, dict[str, Row]] = defaultdict(dict)  # sentence -> config -> row
+    for run in sorted(runs, key=lambda run: run.setting.config != GOLD):
+        if run.setting.config in names:
+            for row in run.rows:
+                if row["heatmaps"] is not None:
+                    config = row["perturbation"] or GOLD
+                    rows_by_sentence[row["original_id"] or row["id"]].setdefault(config, (run.source.task, row["id"]))
+    if not rows_by_sentence:
+        return {}
+    sentence = min(rows_by_sentence, key=lambda sentence: (-len(rows_by_sentence[sentence]), sentence))
+    rows = rows_by_sentence[sentence]
+    return {rows[config]: name for config, name in names.items() if config in rows} if len(rows) > 1 else {}
+
+
+def select_no_attn_rows(runs: Sequence[WrongLungRun]) -> list[Row]:
+    """Select the original sentence of each run with the most attention on no region; of several the first by its id.
+
+    Args:
+        runs: The runs.
+
+    Returns:
+        The different rows of runs that have such attention.
+    """
+    rows: dict[Row, None] = {}
+    for run in (run for run in runs if run.setting.config == GOLD):
+        shares = {row["id"]: row["values"]["no_attn"] or 0.0 for row in run.originals if row["heatmaps"] is not None}
+        row_id = min(shares, key=lambda row_id: (-shares[row_id], row_id), default=None)
+        if row_id is not None and shares[row_id] > 0:
+            rows[run.source.task, row_id] = None
+    return [*rows]
+
+
+def _build_heatmap_strip(
+    case: Case, case_pictures: Sequence[Picture], shares: Mapping[tuple[str, str, str], float]
+) -> Strip | None:
+    """Build the strip of a sentence; None without a heatmap. `shares` has the attention on no region."""
     picture = case_pictures[0]
     attended_models = [model for model, url in picture.heat if url]
     reading_by_model = {answer.model: answer.read.partition(" of")[0] for answer in case.answers}
     panels = [Panel("the boxes", picture, ["boxes"])]
-    panels += [
-        Panel(f"{short(model, 30)}\n{reading_by_model.get(model, '')}", picture, ["boxes", model])
-        for model in attended_models[:MOST_MODELS]
-    ]
+    for model in attended_models[:MOST_MODELS]:
+        share = shares.get((case.task, case.id, model), 0.0)
+        reading = reading_by_model.get(model, "") + (f", No Attn {share:.0%}" if share else "")
+        panels.append(Panel(f"{short(model, 30)}\n{reading}", picture, ["boxes", model], share))
     return Strip(case.question, panels) if attended_models else None
