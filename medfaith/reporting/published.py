@@ -62,13 +62,7 @@ def add_published_tables(benchmark: ReportedBenchmark, tables: Sequence[Table]) 
                 rows[paper_table["unit"]] += new_rows
                 covered.append(table)
     matched = {row[0] for unit_rows in rows.values() for row in unit_rows}
-    models = dict.fromkeys(
-        model
-        for table in covered
-        for name, *models_of_rows in zip(_list_value_names(table), *table.rows, strict=True)
-        if name == "model"
-        for model in models_of_rows
-    )
+    models = dict.fromkeys(record["model"] for table in covered for record in table.records() if "model" in record)
     unmatched = [model for model in models if model not in matched and not _CHANGED.search(model)]
     unmatched_notes = [f"The paper has no figure for: {'; '.join(unmatched)}."] if unmatched else []
     if not matched:
@@ -104,10 +98,6 @@ def _build_table(name: str, title: str, unit: str, rows: Sequence[list[Any]], no
     return Table(re.sub(r"\W+", "_", name.lower()).strip("_"), title, columns, rows, notes)
 
 
-def _list_value_names(table: Table) -> list[str]:
-    return [name for column in table.columns for name in column.names]
-
-
 def _make_formatter(format_value: Callable[[Any], str], sign: str = ",") -> Callable[[Any], str]:
     """Make a formatter that prints whole numbers as counts."""
     return lambda value: f"{value:{sign}}" if isinstance(value, int) else format_value(value)
@@ -120,11 +110,9 @@ def _format_difference(value: Any) -> str:
 
 def _iterate_rows(table: Table, paper_table: Mapping[str, Any]) -> Iterator[list[Any]]:
     """Iterate over the figures that a table and the paper share."""
-    names = _list_value_names(table)
     layout = f", {ORIGINAL} order" if table.name.endswith(f"_{ORIGINAL}") else ""
     keys = paper_table.get("keys", ["model"])
-    for row in table.rows:
-        own_values = dict(zip(names, row, strict=True))
+    for own_values in table.records():
         for paper_row in paper_table["rows"]:
             paper_values = dict(zip([*keys, *paper_table["columns"]], paper_row, strict=True))
             own_keys = {key: own_values.get(key, paper_values[key]) for key in keys}  # no column for a single value

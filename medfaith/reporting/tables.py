@@ -306,6 +306,11 @@ class Table:
         titles = [column.title for column in self.columns if column.title is not None]
         return titles, [self._format_row(row) for row in self.rows[: self.n_printed]]
 
+    def records(self) -> list[dict[str, Any]]:
+        """Return the rows by the names of their values."""
+        names = [name for column in self.columns for name in column.names]
+        return [dict(zip(names, row, strict=True)) for row in self.rows]
+
     def markdown(self) -> str:
         """Format the table as Markdown."""
         titles, rows = self.cells()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from ..benchmark import AuthorsResults, ReportedBenchmark, ReportSources, select_uncontrolled
 
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from .runs import Run
 
 
-class Scores(NamedTuple):
+@dataclass(frozen=True)
+class Scores:
     """Runs and judgements of a report.
 
     Attributes:
@@ -37,6 +40,13 @@ class Scores(NamedTuple):
     answered: list[Run]
     scored: list[ScoredRun]
     judgements: Sequence[ErrorJudgement]
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        """The tables of the runs with chosen options; figures have the same intervals and tests."""
+        from .tables import build_contrabench_tables
+
+        return build_contrabench_tables(self.answered)
 
 
 class _CXRContraBench(ReportedBenchmark):
@@ -78,16 +88,17 @@ class _CXRContraBench(ReportedBenchmark):
     def build_tables(self, scores: Scores) -> tuple[list[Table], list[str]]:
         from .audit import build_audit_tables
         from .option_scores import build_polarity_gap_table
-        from .tables import build_contrabench_tables, build_for_each_layout
+        from .tables import build_for_each_layout
 
         gap_tables = build_for_each_layout(scores.scored, lambda runs: [build_polarity_gap_table(runs)] if runs else [])
-        tables = [*build_contrabench_tables(scores.answered), *gap_tables, *build_audit_tables(scores.judgements)]
+        tables = [*scores.tables, *gap_tables, *build_audit_tables(scores.judgements)]
         return tables, []
 
     def draw_figures(self, scores: Scores) -> Drawn:
         from .figures import draw_contrabench_figures
 
-        return draw_contrabench_figures(select_uncontrolled(scores.answered), select_uncontrolled(scores.scored))
+        answered, scored = map(select_uncontrolled, (scores.answered, scores.scored))
+        return draw_contrabench_figures(answered, scored, scores.tables)
 
     def read_again(self, runs: Sequence[Run], extractor: Extractor) -> list[Table]:
         from .readings import build_choice_table
@@ -140,6 +151,11 @@ BENCHMARK = _CXRContraBench(
     figure_titles={
         "figure_contrabench_03": "Accuracy before and after the verifier, and what the answers are",
         "figure_contrabench_05": "Gaps of option scores",
+        "figure_contrabench_08": "Intervals, and permutation tests of the verifier's gain",
+        "figure_contrabench_09": "Slices of ReXVQA: few answers change",
+        "figure_contrabench_10": "All models on the absence protocols",
+        "figure_contrabench_11": "Training split next to validation split",
+        "figure_contrabench_12": "Paraphrased questions, and the order of options",
         "figure_contrabench_confidence": "Stated confidence, and how often it is right",
     },
     audited_tasks=(

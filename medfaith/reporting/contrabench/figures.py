@@ -19,7 +19,6 @@ from medfaith.evaluate_metrics.polarity.option_scores import polarity_gap, subse
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 
 from ..pictures import (
-    NONE,
     Drawn,
     box,
     check_matplotlib,
@@ -30,8 +29,20 @@ from ..pictures import (
     make_figure,
     short,
 )
-from ..tables import ORIGINAL, SEED, change
+from ..tables import ORIGINAL, SEED, Table, change
+from .atlas import draw_atlas_figures
 from .confidence import draw_confidence_figure
+from .dots import (
+    AFTER,
+    BEFORE,
+    OFFSET,
+    draw_dot,
+    format_row,
+    label_rows,
+    label_rows_right,
+    make_dot_figure,
+    make_dot_handles,
+)
 from .names import format_base_name, get_protocol_rank, protocol_name, select_external
 from .option_scores import ScoredRun
 from .runs import Run, count_errors
@@ -58,25 +69,26 @@ OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "“X” and “No X”": {"facecolor": "#e69f00", "edgecolor": "black", "alpha": 0.75},
     "“X” and the distractors": {"facecolor": "#56b4e9", "edgecolor": "black", "alpha": 0.75},
 }
-_COLOUR = "#0072b2"
-_ROW_HEIGHT, _MARGIN = 0.42, 0.75  # inches: height of a row, margin of a panel and of the figure
-_NAME = 38  # maximum length of a model's name in a row (characters)
+_NAME = 38  # maximum length of a model's name below a panel (characters)
 _WIDE = 140  # characters below a panel of full width
 
 
-def draw_contrabench_figures(runs: Sequence[Run], scored: Sequence[ScoredRun]) -> Drawn:
+def draw_contrabench_figures(runs: Sequence[Run], scored: Sequence[ScoredRun], tables: Sequence[Table] = ()) -> Drawn:
     """Draw the figures of CXR-ContraBench, separately for each order of options.
 
-    The figures have the external protocols in the published wording, and all runs with option scores.
+    The figures have the external protocols in the published wording, all runs with option scores, and values of the
+    tables.
 
     Args:
         runs: Runs with answers.
         scored: Runs with option scores.
+        tables: The report's tables, which may have further runs.
 
     Returns:
         Figures by file name, and notes on figures that are left out.
     """
     figures: dict[str, Figure] = {}
+    notes: list[str] = []
     if (runs or scored) and (note := check_matplotlib("CXR-ContraBench")):
         return {}, note
     for layout in ("", f"_{ORIGINAL}"):
@@ -88,7 +100,10 @@ def draw_contrabench_figures(runs: Sequence[Run], scored: Sequence[ScoredRun]) -
             figures[f"figure_contrabench_05{layout}"] = figure_5(layout_scored)
         if (reliability := draw_confidence_figure([run for run in runs if _get_suffix(run) == layout])) is not None:
             figures[f"figure_contrabench_confidence{layout}"] = reliability
-    return figures, []
+        atlas, left_out = draw_atlas_figures([run for run in runs if _get_suffix(run) == layout], tables, layout)
+        figures |= atlas
+        notes += left_out
+    return figures, notes
 
 
 def _get_suffix(run: Run) -> str:
@@ -109,8 +124,7 @@ def _format_title(run: Run) -> str:
 
 
 def _format_row(run: Run) -> str:
-    size = f"n = {run.n:,}" + (f" of {run.n_data:,}" if run.n < run.n_data else "")
-    return f"{short(run.model_name, _NAME)}\n{format_base_name(run.setting)}, {size}"
+    return format_row(run.model_name, format_base_name(run.setting), (run.n, run.n_data))
 
 
 def figure_3(runs: Sequence[Run]) -> Figure:
@@ -122,27 +136,20 @@ def figure_3(runs: Sequence[Run]) -> Figure:
     Returns:
         The figure.
     """
-    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     panels = _group_by_protocol(runs)
     sizes = [len(panel_runs) for _, panel_runs in panels]
-    dots = [
-        Line2D([], [], color=_COLOUR, marker="o", markerfacecolor="white", label="as answered"),
-        Line2D([], [], color=_COLOUR, marker="o", markersize=4, alpha=0.6, label="after the verifier (M1)"),
-    ]
-    figure = make_figure(_MARGIN + sum(_ROW_HEIGHT * size + _MARGIN for size in sizes), {}, *dots)
+    figure = make_dot_figure(sizes, make_dot_handles())
     axes = figure.subplots(len(panels), 2, squeeze=False, height_ratios=[size + 0.6 for size in sizes])
     for (accuracy_axes, answer_axes), (title, panel_runs) in zip(axes, panels, strict=True):
         for number, run in enumerate(panel_runs):
             _draw_accuracy(accuracy_axes, number, run)
             draw_stacked_bar(answer_axes, number, [(share, ANSWERS[name]) for name, share in answers(run).items()])
-        for panel, ends in ((accuracy_axes, (-3, 103)), (answer_axes, (0, 1))):
-            panel.set(xlim=ends, ylim=(len(panel_runs) - 0.4, -0.6))
-        accuracy_axes.set_yticks(range(len(panel_runs)), [_format_row(run) for run in panel_runs], fontsize=8)
-        accuracy_axes.xaxis.grid(visible=True, color="#dddddd")
-        answer_axes.set_yticks(range(len(panel_runs)), [_format_errors(run) for run in panel_runs], fontsize=9)
-        answer_axes.yaxis.tick_right()
+        accuracy_axes.set_xlim(-3, 103)
+        answer_axes.set(xlim=(0, 1), ylim=(len(panel_runs) - 0.4, -0.6))
+        label_rows(accuracy_axes, [_format_row(run) for run in panel_runs])
+        label_rows_right(answer_axes, [_format_errors(run) for run in panel_runs])
         accuracy_axes.set_title(title, loc="left", fontsize=11)
         answer_axes.set_title("“No X”, before → after M1", loc="right", fontsize=9)
     axes[-1][0].set_xlabel("accuracy (%), 95% CI")
@@ -154,20 +161,9 @@ def figure_3(runs: Sequence[Run]) -> Figure:
 
 def _draw_accuracy(axes: Axes, number: int, run: Run) -> None:
     """Draw both accuracies with their intervals, one a little above the other."""
-    styles: list[tuple[str | None, float, dict[str, Any]]] = [
-        (None, number - 0.12, {"markersize": 6, "markerfacecolor": "white"}),
-        ("m1", number + 0.12, {"markersize": 4, "alpha": 0.6}),
-    ]
-    for filter_name, height, style in styles:
-        mean, low, high, *_ = bootstrap_mean(
-            run.correct(filter_name), groups=_number_studies(run), seed=SEED, bounds=(0, 1)
-        )
-        if not math.isnan(low):
-            axes.plot([100 * low, 100 * high], [height, height], color=_COLOUR, alpha=style.get("alpha"))
-        if math.isnan(mean):
-            axes.text(0, height, f"M1: {NONE}", va="center", fontsize=7, color="#888888")
-        else:
-            axes.plot(100 * mean, height, marker="o", color=_COLOUR, **style)
+    for filter_name, y, style in ((None, number - OFFSET, BEFORE), ("m1", number + OFFSET, AFTER)):
+        estimate = bootstrap_mean(run.correct(filter_name), groups=_number_studies(run), seed=SEED, bounds=(0, 1))
+        draw_dot(axes, y, [100 * value for value in estimate[:3]], style, "M1")
 
 
 def _number_studies(run: Run) -> np.ndarray:

@@ -127,13 +127,13 @@ def _build_ablation_table(named_runs: Sequence[tuple[str, Run]]) -> Table:
         for variant in (variant for variant in _ABLATIONS if variant in run.choice):
             scores = run.scores(variant)
             rows.append(
-                [name, run.model_name, variant.upper(), run.n, run.n_data, scores["accuracy_verified"],
-                 scores["accuracy_delta"], scores["n_changed"], scores["n_improved"], scores["n_worsened"],
-                 _compute_explicit_delta(run, variant), *_count_contradictions(run, variant),
+                [name, run.model_name, format_base_name(run.setting), variant.upper(), run.n, run.n_data,
+                 scores["accuracy_verified"], scores["accuracy_delta"], scores["n_changed"], scores["n_improved"],
+                 scores["n_worsened"], _compute_explicit_delta(run, variant), *_count_contradictions(run, variant),
                  *get_outcome_shares(scores)]
             )  # fmt: skip
     columns = [
-        _SETTING, MODEL, Column("Variant", ("variant",)), SIZE, Column("Acc.", ("accuracy",), percent),
+        _SETTING, MODEL, PROMPT, Column("Variant", ("variant",)), SIZE, Column("Acc.", ("accuracy",), percent),
         DELTA, *REPAIRS, _EXPLICIT, *_CONTRADICTIONS, *OUTCOMES,
     ]  # fmt: skip
     return Table("table_07_ablations", "Table 7: internal ablations Y0 and M2", columns, rows, [_CONTRADICTIONS_NOTE])
