@@ -35,11 +35,13 @@ class Sheet(NamedTuple):
         heatmaps: The store of the models' heatmaps.
         data: The build, or a Hub organisation.
         roots: Source id -> folder with the licensed images.
+        causal_graphs: Folder in which models saved causal graphs; None for no picture of them.
     """
 
     heatmaps: Path
     data: str
     roots: Mapping[str, Path]
+    causal_graphs: Path | None = None
 
 
 class ReportSources(NamedTuple):

@@ -94,6 +94,11 @@ def add_jobs(jobs: Any) -> None:
         "before and after the region of a model's attention is painted black.",
     )
     sheet.add_argument("--heatmaps", type=Path, metavar="DIR", help="folder that medfaith eval --heatmaps wrote")
+    sheet.add_argument(
+        "--causal-graphs", type=Path, metavar="DIR",
+        help="with --heatmaps: folder causal_graphs=DIR of medfaith-explained-vlm; adds pictures of the causal graphs "
+        "of right and wrong predictions (default: add none)",
+    )  # fmt: skip
     extractor.add_options(job)
     job.set_defaults(job=_run_report)
 
@@ -184,9 +189,11 @@ def _read_sheet(arguments: argparse.Namespace) -> Sheet | None:
     for_labels = arguments.data is None or arguments.annotations  # --data may serve Figure 16 alone
     if arguments.with_images and arguments.out is None:
         return None
-    if arguments.heatmaps is None and ((for_labels and not arguments.root) or arguments.with_images):
+    is_unasked = (for_labels and not arguments.root) or arguments.with_images
+    if arguments.heatmaps is None and arguments.causal_graphs is None and is_unasked:
         return None
     if arguments.heatmaps is None or arguments.data is None or arguments.out is None:
         action = "give --heatmaps DIR, --data DIR and --out DIR (and --root SOURCE=PATH for the frames)"
         raise MedfaithError(f"a contact sheet needs heatmaps, their rows and a folder\n  what to do: {action}")
-    return Sheet(arguments.heatmaps, arguments.data, build_command.roots(arguments))
+    roots = build_command.roots(arguments)
+    return Sheet(arguments.heatmaps, arguments.data, roots, arguments.causal_graphs)

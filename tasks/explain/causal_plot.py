@@ -23,6 +23,7 @@ Point = tuple[float, float]
 End = tuple[Point, str, float]  # place of a node, mark of the edge, and gap between edge and node in points
 GREEN, TARGET, EDGE = "#2ecc40", "#ffdc00", "#ff851b"
 WIDTH = 11  # width of the picture in inches
+ACROSS = 1.75  # width of the picture in frames: text stands next to the frame
 CLEAR = {"image": 6.0, "text": 15.0}
 
 
@@ -52,33 +53,50 @@ def draw_causal_graph(
     pixels = np.asarray(frame)
     if pixels.shape[:2] != geometry.size:
         raise InputError("frame", f"(height, width) is {pixels.shape[:2]}", expected=str(geometry.size))
-    graph = select_neighbourhood(graph, radius)
+    height, width = geometry.size
+    figure = Figure(figsize=(WIDTH, WIDTH * height / (ACROSS * width) + 0.4))
+    axes = figure.add_axes((0, 0, 1, 1 - 0.4 / figure.get_figheight()))
+    draw_on_axes(axes, select_neighbourhood(graph, radius), pixels, geometry)
+    path = Path(path)
+    figure.savefig(path, format="png", dpi=100)
+    return path
+
+
+def draw_on_axes(axes: Axes, graph: dict[str, Any], pixels: Any, geometry: Geometry, *, font_size: float = 9) -> None:
+    """Draw a graph at a place of a figure; the axes are `ACROSS` as wide as the frame.
+
+    Args:
+        axes: The axes, at their final place.
+        graph: The graph.
+        pixels: The frame, uint8 (H, W) or (H, W, 3).
+        geometry: Place of the grid of image tokens on the frame.
+        font_size: Size of the texts; circles and edges have sizes to match.
+    """
     places = compute_node_places(graph, geometry)
     height, width = geometry.size
-    figure = Figure(figsize=(WIDTH, WIDTH * height / (1.75 * width) + 0.4))
-    axes = figure.add_axes((0, 0, 1, 1 - 0.4 / figure.get_figheight()))
+    scale = font_size / 9
     axes.imshow(pixels, cmap="gray" if pixels.ndim == 2 else None, vmin=0, vmax=255, extent=(0, width, height, 0))
-    axes.set(xlim=(0, 1.75 * width), ylim=(height, 0))  # before the edges, whose lengths depend on the limits
+    axes.set(xlim=(0, ACROSS * width), ylim=(height, 0))  # before the edges, whose lengths depend on the limits
     kinds = {node["position"]: node["kind"] for node in graph["nodes"]}
     for edge in graph["edges"]:
-        ends = [(places[edge[end]], edge[f"{end}_mark"], CLEAR[kinds[edge[end]]]) for end in ("source", "target")]
-        _draw_edge(axes, *ends)
+        start, end = (
+            (places[edge[side]], edge[f"{side}_mark"], scale * CLEAR[kinds[edge[side]]])
+            for side in ("source", "target")
+        )
+        _draw_edge(axes, start, end, scale)
     target = graph["target"]["position"]
     for node in graph["nodes"]:
         place = places[node["position"]]
         if node["kind"] == "image":
-            axes.plot(*place, "o", color=GREEN, markersize=9, markeredgecolor="black", zorder=3)
+            axes.plot(*place, "o", color=GREEN, markersize=9 * scale, markeredgecolor="black", zorder=3)
         else:
             is_target = node["position"] == target
             text = (graph["target"]["text"] if is_target else None) or node["text"]
             box = {"boxstyle": "round", "facecolor": TARGET if is_target else "white", "edgecolor": "black"}
-            axes.text(*place, repr(text)[1:-1], ha="center", va="center", fontsize=9, bbox=box, zorder=3)
+            axes.text(*place, repr(text)[1:-1], ha="center", va="center", fontsize=font_size, bbox=box, zorder=3)
     importance = "undefined" if graph["importance"] is None else f"{graph['importance']:.3g}"
-    axes.set_title(f"head {graph['head']}, importance {importance}, {graph['backend']}", fontsize=10)
+    axes.set_title(f"head {graph['head']}, importance {importance}, {graph['backend']}", fontsize=font_size + 1)
     axes.set_axis_off()
-    path = Path(path)
-    figure.savefig(path, format="png", dpi=100)
-    return path
 
 
 def compute_node_places(graph: dict[str, Any], geometry: Geometry) -> dict[int, Point]:
@@ -110,15 +128,15 @@ def compute_node_places(graph: dict[str, Any], geometry: Geometry) -> dict[int, 
     return places
 
 
-def _draw_edge(axes: Axes, start: End, end: End) -> None:
+def _draw_edge(axes: Axes, start: End, end: End, scale: float) -> None:
     """Draw a line between two nodes with a gap at both, and the marks of its ends."""
     points = axes.transData.transform([start[0], end[0]]) * 72 / axes.figure.dpi
     length = float(np.hypot(*(points[1] - points[0]))) or 1.0
     style = ("<|" if start[1] == ARROW else "") + "-" + ("|>" if end[1] == ARROW else "")
-    line = {"arrowstyle": style, "color": EDGE, "lw": 1.3, "shrinkA": start[2], "shrinkB": end[2]}
+    line = {"arrowstyle": style, "color": EDGE, "lw": 1.3 * scale, "shrinkA": start[2], "shrinkB": end[2]}
     axes.annotate("", xy=end[0], xytext=start[0], arrowprops=line, zorder=2)
     for near, far in ((start, end), (end, start)):
         if near[1] == CIRCLE:
             share = near[2] / length
             place = [a + share * (b - a) for a, b in zip(near[0], far[0], strict=True)]
-            axes.plot(*place, "o", markerfacecolor="white", markeredgecolor=EDGE, markersize=5, zorder=4)
+            axes.plot(*place, "o", markerfacecolor="white", markeredgecolor=EDGE, markersize=5 * scale, zorder=4)

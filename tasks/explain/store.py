@@ -101,7 +101,7 @@ class Store:
         Raises:
             InputError: The reference is invalid.
         """
-        return self._build_path(reference, row_id).is_file()
+        return self.path(reference, row_id).is_file()
 
     def read(self, reference: str, row_id: str) -> Entry:
         """Read the row's heatmaps of an answer.
@@ -116,7 +116,7 @@ class Store:
         Raises:
             InputError: The reference is invalid, or the file is missing, truncated, of another row, or has no maps.
         """
-        path = self._build_path(reference, row_id)
+        path = self.path(reference, row_id)
         if path.parent.name not in self._checked_keys:
             self.model(path.parent.name)
             self._checked_keys.add(path.parent.name)
@@ -131,7 +131,19 @@ class Store:
         except (OSError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             raise InputError(path, f"is cut short or damaged ({error})", action=AGAIN) from error
 
-    def _build_path(self, reference: str, row_id: str) -> Path:
+    def path(self, reference: str, row_id: str) -> Path:
+        """Build the path of the row's file.
+
+        Args:
+            reference: Reference of the answer.
+            row_id: Id of the row.
+
+        Returns:
+            The path; the file may be missing.
+
+        Raises:
+            InputError: The reference is invalid.
+        """
         if not re.fullmatch("[0-9a-f]{16}/[0-9a-f]{16}", reference):
             raise InputError(
                 self.folder,
@@ -192,7 +204,7 @@ class HeatmapStore:
         Raises:
             InputError: The digest is invalid.
         """
-        return self._reader._build_path(self.reference(digest), row_id)
+        return self._reader.path(self.reference(digest), row_id)
 
     def has(self, row_id: str, digest: str) -> bool:
         """Check whether a row is stored.

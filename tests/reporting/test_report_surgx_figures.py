@@ -6,7 +6,7 @@ import io
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,8 +24,7 @@ from medfaith.reporting.surgx.occlusions import COVERS, OTHER_TOOL, cases, draw_
 from medfaith.reporting.surgx.overlays import LARGEST, Overlay, Sheet, contact_sheet, draw, picks, places
 from medfaith.reporting.surgx.runs import SurgXRun
 from medfaith.tasks.explain.geometry import Geometry
-from medfaith.tasks.explain.store import HeatmapStore, digest_of
-from medfaith.tasks.row_store import read
+from medfaith.tasks.explain.store import HeatmapStore
 from tests.support.reporting.report_logs import select_runs, write_report
 from tests.support.reporting.surgx_logs import (
     ACTIONS,
@@ -42,10 +41,10 @@ from tests.support.reporting.surgx_logs import (
     triplets,
     write_surgx,
 )
+from tests.support.reporting.surgx_sheet import SHOWN, read_build_rows
 
 to_hex = pytest.importorskip("matplotlib").colors.to_hex
 GREEN = tuple(bytes.fromhex(BOX[1:]))
-SHOWN = digest_of(b"a frame")
 SCORES = [float(number) for number in range(100)]  # of the triplets, where they are asked for
 
 
@@ -208,57 +207,6 @@ def test_answers_without_heatmaps_are_not_shown(tmp_path):
 def test_long_names_keep_their_end(name, expected):
     assert short(name, 27) == expected
     assert len(short(name, 27)) <= 27
-
-
-class SheetRun(NamedTuple):
-    """A log with heatmaps, and the inputs of its contact sheet."""
-
-    logs: Path
-    store: Path
-    data: Path
-    roots: dict[str, Path]
-
-    def command(self, out: Path, **changes: Any) -> list[str]:
-        use = self._replace(**changes)
-        rooted = [word for name, root in use.roots.items() for word in ("--root", f"{name}={root}")]
-        where = ["--heatmaps", str(use.store), "--data", str(use.data), "--out", str(out)]
-        return ["report", str(use.logs), *where, *rooted]
-
-    @property
-    def sheet(self) -> Sheet:
-        return Sheet(self.store, str(self.data), self.roots)
-
-    def run(self, ask: str) -> Any:
-        """Return the log's run that asks for `instruments` or for `triplets`."""
-        (run,) = [run for run in select_runs(read_results([self.logs]), SurgXRun) if run.setting.ask == ask]
-        return run
-
-
-@pytest.fixture(scope="module")
-def sheet_run(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> SheetRun:
-    """A frame with a true and a false positive, and a CholecT45 frame with a matched and a missed triplet."""
-    folder = tmp_path_factory.mktemp("shown")
-    store = HeatmapStore(folder / "store", {"model": "m"})
-    y, x = np.mgrid[:7, :7]
-    blob = np.exp(-((x - 2.0) ** 2 + (y - 3.0) ** 2) / 4)
-    frames = read_build_rows(phantom_surgx_build, "instruments")
-    frame = next(row for row in frames if "clipper" not in row["instruments"])
-    action = next(row for row in read_build_rows(phantom_surgx_build, "triplets") if row["motion"] and row["boxes"])
-    for row, classes in ((frame, (frame["instruments"][0], "clipper")), (action, (GRASP,))):
-        store.write(row["id"], SHOWN, dict.fromkeys(classes, blob), Geometry.whole((row["height"], row["width"])))
-    looks = [look(frame["instruments"][0], "tp", 0.25, 0.5), look("clipper", "fp", 0.0, 0.5)]
-    sample = instruments(frame["frame"], [frame["instruments"][0]], looks, video=frame["video"])
-    write_surgx(folder / "logs", [sample], heatmaps=store.reference(SHOWN))
-    records = [seen(GRASP, "ivt", 0.5), seen(CUT, "missed", 0.25)]
-    sample = triplets(action["frame"], [GRASP], records, video=action["video"])
-    write_surgx(folder / "logs", [sample], heatmaps=store.reference(SHOWN))
-    return SheetRun(folder / "logs", folder / "store", phantom_surgx_build, phantom_surgx_roots)
-
-
-def read_build_rows(data: Path, config: str) -> list[dict[str, Any]]:
-    source = {"instruments": "cholec80_boxes", "triplets": "cholect45"}[config]
-    rows: Any = read(f"surgxbench-{source}", config, "test", str(data))
-    return list(rows)
 
 
 @pytest.mark.usefixtures("png_only")

@@ -22,7 +22,7 @@ ROW_HEIGHT, MARGIN = 0.42, 0.75  # inches: height of a row, margin of a panel an
 _NAME = 38  # maximum length of a model's name in a row (characters)
 
 
-def make_dot_figure(n_rows: Sequence[int], handles: Sequence[Any], title: str | None = None) -> Figure:
+def make_dot_figure(n_rows: Sequence[float], handles: Sequence[Any], title: str | None = None) -> Figure:
     """Make an empty figure for panels of rows.
 
     Args:
@@ -36,7 +36,8 @@ def make_dot_figure(n_rows: Sequence[int], handles: Sequence[Any], title: str | 
     margins = MARGIN * (1 + len(n_rows)) + (0.25 if title else 0)
     figure = make_figure(margins + ROW_HEIGHT * sum(n_rows), {}, *handles)
     if title:
-        figure.legends[0].set_title(title, prop={"size": 11})
+        figure.legends[0].set_title(title)
+        figure.legends[0].get_title().set_fontsize(11)
     return figure
 
 

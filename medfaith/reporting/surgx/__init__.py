@@ -98,7 +98,7 @@ BENCHMARK = _SurgXBench(
         "figure_surgx_03_seg8k": "Instruments of CholecSeg8k, and where the model looks",
         "figure_surgx_04": "Triplets, and where the model looks",
     },
-    pixel_figures=("figure_surgx_overlays", "figure_surgx_06"),
+    pixel_figures=("figure_surgx_overlays", "figure_surgx_05", "figure_surgx_06", "figure_surgx_09"),
     audited_tasks=("medfaith_surgx_instruments", "medfaith_surgx_triplets", "medfaith_surgx_instruments_seg8k"),
     quickstart_tasks=("medfaith_surgx_instruments", "medfaith_surgx_triplets"),
     quickstart_runs={

@@ -27,6 +27,7 @@ from ..pictures import (
     make_styles,
     short,
 )
+from .causal_graphs import draw_causal_figures
 from .occlusions import draw_occlusion_figure
 from .overlays import Sheet, contact_sheet
 from .runs import PAPER_SOURCE, SOURCES, SurgXRun, sort_surgx_runs
@@ -83,6 +84,9 @@ def draw_surgx_figures(runs: Sequence[SurgXRun], sheet: Sheet | None = None) -> 
         notes += left_out
         if figure is not None:
             pictures["figure_surgx_06"] = figure
+        causal_figures, left_out = draw_causal_figures(runs, sheet)
+        pictures |= causal_figures
+        notes += left_out
     return pictures, notes
 
 

@@ -106,7 +106,7 @@ def picks(runs: Sequence[SurgXRun]) -> tuple[list[Pick], int]:
     Returns:
         The records, and the number of all scored records.
     """
-    kinds = [[sorted(kind, key=_get_sort_key) for kind in _group_records(run)] for run in runs]
+    kinds = [[sorted(kind, key=get_sort_key) for kind in group_records(run)] for run in runs]
     selected: dict[tuple[int, int, int], Pick] = {}
     for kind, rank in ((0, "highest"), (0, "lowest"), (1, "highest"), (0, "middle"), (1, "lowest"), (1, "middle")):
         for number, run_kinds in enumerate(kinds):
@@ -117,8 +117,15 @@ def picks(runs: Sequence[SurgXRun]) -> tuple[list[Pick], int]:
     return [selected[key] for key in sorted(selected)], sum(len(kind) for run_kinds in kinds for kind in run_kinds)
 
 
-def _group_records(run: SurgXRun) -> Iterator[list[Pick]]:
-    """Group the scored records: true and false positives, or matched and missed triplets."""
+def group_records(run: SurgXRun) -> Iterator[list[Pick]]:
+    """Group the scored records: true and false positives, or matched and missed triplets.
+
+    Args:
+        run: The run.
+
+    Yields:
+        The records of both groups.
+    """
     scored = [(row, r) for row in run.rows if row.heatmaps for r in row.records if r["state"] == "scored"]
     if run.setting.ask == "instruments":
         for outcome, score in (("tp", "aa"), ("fp", "ac")):
@@ -128,7 +135,15 @@ def _group_records(run: SurgXRun) -> Iterator[list[Pick]]:
             yield [Pick(run, row, r, r["ras"]) for row, r in scored if (r["level"] == "missed") == missed]
 
 
-def _get_sort_key(pick: Pick) -> tuple[float, str, str]:
+def get_sort_key(pick: Pick) -> tuple[float, str, str]:
+    """Get the key that sorts records by value, and equal ones by row and class.
+
+    Args:
+        pick: The record.
+
+    Returns:
+        The key.
+    """
     return pick.value, pick.row.id, pick.record.get("label", pick.record.get("triplet", ""))
 
 
@@ -163,14 +178,14 @@ def _build_overlay(pick: Pick, row: Mapping[str, Any], sheet: Sheet) -> Overlay:
 
     size = (row["height"], row["width"])
     maps, _ = HeatmapReader(str(sheet.heatmaps)).read(pick.row.heatmaps or "", pick.row.id, size)
-    candidates = _list_classes(pick)
+    candidates = list_classes(pick)
     class_name = next((name for name in candidates if name in maps), None)
     if class_name is None:
         problem = f"the heatmaps of row {pick.row.id} have none of {candidates[0]}"
         raise InputError(sheet.heatmaps, problem, action="name the store that this run wrote")
     frame = np.asarray(open_frame(row, sheet))
     motion = rle.decode(row["motion"]) if row.get("motion") else None
-    return Overlay(frame, maps[class_name], row["boxes"], motion, pick.row.id, _format_title(pick, class_name))
+    return Overlay(frame, maps[class_name], row["boxes"], motion, pick.row.id, format_pick(pick, class_name))
 
 
 def open_frame(row: Mapping[str, Any], sheet: Sheet) -> Image.Image:
@@ -195,15 +210,31 @@ def open_frame(row: Mapping[str, Any], sheet: Sheet) -> Image.Image:
     return frame
 
 
-def _list_classes(pick: Pick) -> Sequence[str]:
-    """List the class of the record's heatmap; for a missed triplet, whose score is a mean, all predicted classes."""
+def list_classes(pick: Pick) -> Sequence[str]:
+    """List the class of the record's heatmap; for a missed triplet, whose score is a mean, all predicted classes.
+
+    Args:
+        pick: The record.
+
+    Returns:
+        The classes.
+    """
     if "label" in pick.record:
         return [pick.record["label"]]
     predicted, rank = [*(pick.row.predicted or [])], pick.record["rank"]
     return predicted if rank is None else predicted[rank : rank + 1]
 
 
-def _format_title(pick: Pick, class_name: str) -> list[str]:
+def format_pick(pick: Pick, class_name: str) -> list[str]:
+    """Format the title of a record.
+
+    Args:
+        pick: The record.
+        class_name: The class whose heatmap or graph is shown.
+
+    Returns:
+        Lines; the first has the model.
+    """
     record = pick.record
     if "label" in record:
         aa = f" · AA {record['aa']:.1%}" if record["outcome"] == "tp" else ""

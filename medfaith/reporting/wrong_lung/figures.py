@@ -64,7 +64,7 @@ def draw_wrong_lung_figures(models: Sequence[ModelScores], judged: Sequence[Abno
 
 
 def figure_5(models: Sequence[ModelScores]) -> Figure:
-    """Draw Δ AUROC of each perturbation, on the subset that it should affect most.
+    """Draw Δ AUROC of each perturbation, on the subset that it should affect most (Figure 3 shows GLoRIA alone).
 
     Args:
         models: The models.
@@ -78,6 +78,7 @@ def figure_5(models: Sequence[ModelScores]) -> Figure:
     _draw_bars(axes, models, "delta_auroc", {config: subset for config, (_, subset) in PERTURBATIONS.items()}, styles)
     names = [f"{name}\n({SUBSET_NAMES[subset]})" for name, subset in PERTURBATIONS.values()]
     axes.set_xticks(range(len(names)), names)
+    axes.set_title("Figures 3 and 5: each change on the subset that it should affect most", loc="left", fontsize=11)
     return figure
 
 
