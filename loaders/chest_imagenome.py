@@ -9,7 +9,7 @@ drawn on a padded square, so a box may reach beyond its image. It is returned un
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -184,6 +184,38 @@ def read_all_sentences(root: Path) -> pa.Table:
         InputError: As for `read_gold`.
     """
     return _read_table(_find_file(root, "all_sentences"), ("patient_id", "study_id", "image_id", "row_id", "sentence"))
+
+
+def convert_corners(corners: Corners, size: tuple[int, int]) -> list[float] | None:
+    """Convert corners to x, y, width and height, clipped at the image's edges.
+
+    Args:
+        corners: x1, y1, x2, y2 in pixels, both ends included.
+        size: Height and width of the image in pixels.
+
+    Returns:
+        The box; None if it lies outside of the image.
+
+    >>> convert_corners((10, 20, 19, 400), (100, 50))
+    [10, 20, 10, 80]
+    """
+    x1, y1, x2, y2 = corners
+    return clip_box((x1, y1, x2 - x1 + 1, y2 - y1 + 1), size)
+
+
+def clip_box(xywh: Iterable[float], size: tuple[int, int]) -> list[float] | None:
+    """Clip a box at the image's edges.
+
+    Args:
+        xywh: x, y, width and height in pixels.
+        size: Height and width of the image in pixels.
+
+    Returns:
+        The box; None if it lies outside of the image.
+    """
+    x, y, width, height = xywh
+    x1, y1, x2, y2 = max(x, 0), max(y, 0), min(x + width, size[1]), min(y + height, size[0])
+    return [x1, y1, x2 - x1, y2 - y1] if x1 < x2 and y1 < y2 else None
 
 
 def parse_image_ids(values: pa.ChunkedArray, path: Path, column: str) -> pa.ChunkedArray:

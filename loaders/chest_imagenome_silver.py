@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +25,7 @@ from .errors import InputError
 SPLITS = {"train": "train", "validation": "valid", "test": "test", "avoid": "images_to_avoid"}
 ZIP, FOLDER = "silver_dataset/scene_graph.zip", "silver_dataset/scene_graph"
 SUFFIX = "_SceneGraph.json"
+_T = TypeVar("_T")
 EXPECTED = "a scene graph with image_id, patient_id, study_id, objects and attributes"
 
 
@@ -93,6 +94,21 @@ class SceneGraphs:
         graph = self.find(dicom_id)
         return [] if graph is None else parse(graph, dicom_id)
 
+    def read_anatomy(self, dicom_id: str) -> dict[str, Corners]:
+        """Read the boxes of all anatomies of an image, also of those that no sentence names.
+
+        Args:
+            dicom_id: The image.
+
+        Returns:
+            Name of the anatomy -> corners, in the graph's order; empty if the release has no graph for the image.
+
+        Raises:
+            InputError: The graph is damaged, has another form, or belongs to another image.
+        """
+        graph = self.find(dicom_id)
+        return {} if graph is None else _parse(graph, dicom_id, _build_anatomy)
+
     def find(self, dicom_id: str) -> Graph | None:
         """Find the scene graph of an image.
 
@@ -140,14 +156,7 @@ def parse(file: Graph, dicom_id: str) -> list[SilverSentence]:
     Raises:
         InputError: The graph is damaged, has another form, or belongs to another image.
     """
-    try:
-        graph = json_text.parse(file.data)
-    except ValueError as error:
-        raise _build_error(file.where, f"is no JSON ({error})") from None
-    try:
-        return _build_sentences(graph, dicom_id, file.where)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise _build_error(file.where, f"is not of the release's form ({type(error).__name__}: {error})") from None
+    return _parse(file, dicom_id, _build_sentences)
 
 
 def find_split_file(root: Path, split: str) -> Path:
@@ -197,12 +206,31 @@ def read_split(root: Path, split: str) -> pa.Table:
     return table.rename_columns(["subject_id", "study_id", "dicom_id", "path", "view"])
 
 
+def _parse(file: Graph, dicom_id: str, build: Callable[[Mapping[str, Any], str, str], _T]) -> _T:
+    """Parse the graph of an image, and build an object from it, its image and its path."""
+    try:
+        graph = json_text.parse(file.data)
+    except ValueError as error:
+        raise _build_error(file.where, f"is no JSON ({error})") from None
+    try:
+        if graph["image_id"] != dicom_id:
+            raise _build_error(file.where, f"it is of image {graph['image_id']!r}")
+        return build(graph, dicom_id, file.where)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _build_error(file.where, f"is not of the release's form ({type(error).__name__}: {error})") from None
+
+
+def _build_anatomy(graph: Mapping[str, Any], _: str, where: str) -> dict[str, Corners]:
+    return dict(_read_objects(graph, where).values())
+
+
+def _read_objects(graph: Mapping[str, Any], where: str) -> dict[str, tuple[str, Corners]]:
+    """Read object id -> name and corners, without the objects that have no place in the image."""
+    return {item["object_id"]: (item["bbox_name"], box) for item in graph["objects"] if (box := _read_box(item, where))}
+
+
 def _build_sentences(graph: Mapping[str, Any], dicom_id: str, where: str) -> list[SilverSentence]:
-    if graph["image_id"] != dicom_id:
-        raise _build_error(where, f"it is of image {graph['image_id']!r}")
-    objects = {
-        item["object_id"]: (item["bbox_name"], box) for item in graph["objects"] if (box := _read_box(item, where))
-    }
+    objects = _read_objects(graph, where)
     texts: dict[str, str] = {}
     boxes: dict[str, dict[str, Corners]] = {}
     mentions: dict[str, list[Mention]] = {}

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...loaders import chest_imagenome
+from ...loaders.chest_imagenome import Corners
 from ...loaders.errors import InputError
 
-Corners = tuple[float, float, float, float]  # x1, y1, x2, y2 in pixels of the image, both ends included
 Box = dict[str, Any]  # label, xywh: the form in rows
 Size = tuple[int, int]  # height, width
 ELSEWHERE = "boxes of sentences that the annotations file has elsewhere"
@@ -30,8 +31,8 @@ def convert_corners(label: str, corners: Corners, size: Size) -> Box | None:
     >>> convert_corners("trachea", (10, 20, 19, 400), (100, 50))
     {'label': 'trachea', 'xywh': [10, 20, 10, 80]}
     """
-    x1, y1, x2, y2 = corners
-    return clip_box(label, (x1, y1, x2 - x1 + 1, y2 - y1 + 1), size)
+    xywh = chest_imagenome.convert_corners(corners, size)
+    return None if xywh is None else {"label": label, "xywh": xywh}
 
 
 def clip_box(label: str, xywh: Iterable[float], size: Size) -> Box | None:
@@ -45,11 +46,8 @@ def clip_box(label: str, xywh: Iterable[float], size: Size) -> Box | None:
     Returns:
         The box; None if it lies outside of the image.
     """
-    x, y, width, height = xywh
-    x1, y1, x2, y2 = max(x, 0), max(y, 0), min(x + width, size[1]), min(y + height, size[0])
-    if x1 >= x2 or y1 >= y2:
-        return None
-    return {"label": label, "xywh": [x1, y1, x2 - x1, y2 - y1]}
+    clipped = chest_imagenome.clip_box(xywh, size)
+    return None if clipped is None else {"label": label, "xywh": clipped}
 
 
 def find_boxes(
