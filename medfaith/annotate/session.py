@@ -300,7 +300,8 @@ class Session:
         return entry.maps[TASK.map_name], entry.geometry
 
     def _align(self, model: str, instance: int, text: str) -> tuple[np.ndarray, Geometry]:
-        (aligned,) = self.aligners[model].align([self._opened(instance)], [text])
+        image_id = self.plan.instances[instance].image["key"]
+        (aligned,) = self.aligners[model].align([self._opened(instance)], [text], [image_id])
         if not np.isfinite(aligned.attention).all():
             raise MedfaithError(f"{model} gives attention that is no number: its weights are broken")
         return aligned.attention, aligned.geometry

@@ -20,7 +20,7 @@ _LATEX = str.maketrans({
     **{sign: f"\\{sign}" for sign in "{}$&#_%"},
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": "$<$", ">": "$>$",
     "–": "--", "→": r"$\to$", "Δ": r"$\Delta$", "κ": r"$\kappa$", "×": r"$\times$", "±": r"$\pm$", "·": r"$\cdot$",
-    "≥": r"$\geq$", "≤": r"$\leq$", "−": "$-$", "|": r"\textbar{}", "…": r"\ldots{}", "“": "``",
+    "★": r"$\star$", "≥": r"$\geq$", "≤": r"$\leq$", "−": "$-$", "|": r"\textbar{}", "…": r"\ldots{}", "“": "``",
     "”": "''", "\n": " ", "⟨": r"$\langle$", "⟩": r"$\rangle$",
     **dict.fromkeys(map(chr, range(0x2400, 0x2420)), "?"), "␍": " ",  # control characters after `escape_controls`
 })  # fmt: skip

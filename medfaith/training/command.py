@@ -8,17 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from medfaith import build_command
-from medfaith.builders.options import whole
-from medfaith.loaders.atomic import require_writable
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.models.contrastive.clinical_bert import TEXT_MODEL
 
 from .loba.command import add_loba
 from .lora.command import add_lora
-from .options import build_install_error, build_number_parser
-from .recipes import GOLD, RECIPES, SILVER, Options
+from .options import add_rounds, add_sentences, build_install_error, check_checkpoint
+from .recipes import RECIPES, Options
+from .uniter.command import add_uniter
 
-CACHE = 4.0  # GiB
 SUMMARIES = {  # recipe -> its line in the help
     "retrained": "train GLoRIA on images and their sentences with its own contrastive loss",
     "word_masking": "train GLoRIA on images and their sentences, in which 30% of the words are masked",
@@ -38,9 +36,9 @@ def add_jobs(jobs: Any) -> None:
     """
     job = jobs.add_parser(
         "train",
-        help="fine-tune a vision-language model, or train GLoRIA by a recipe of That's the Wrong Lung!",
-        description="Fine-tune any open vision-language model (lora, full, loba), or train GLoRIA by one of the "
-        "other recipes, which are those of That's the Wrong Lung! (section 4.1). "
+        help="fine-tune a vision-language model, or train GLoRIA or UNITER by a recipe of That's the Wrong Lung!",
+        description="Fine-tune any open vision-language model (lora, full, loba), or train UNITER (uniter), or GLoRIA "
+        "by one of the other recipes, which are those of That's the Wrong Lung! (section 4.1). "
         "medfaith train RECIPE --help lists the options of each.",
         epilog="Example: medfaith train lora --benchmark heal --pretrained MODEL --data medfaith-data --root "
         "vindr_cxr=PATH --out adapter",
@@ -48,6 +46,7 @@ def add_jobs(jobs: Any) -> None:
     recipes = job.add_subparsers(metavar="RECIPE", required=True)
     for name in RECIPES:
         _add_recipe(recipes, name, SUMMARIES[name])
+    add_uniter(recipes)
     add_lora(recipes)
     add_loba(recipes)
 
@@ -66,18 +65,7 @@ def _add_recipe(recipes: Any, name: str, summary: str) -> None:
         f"{name}.ckpt.json ..., which asks only about patients that neither the model nor the model that it started "
         "from has seen. A model trained on silver alone has seen no gold patient and needs no --patients.",
     )
-    job.add_argument(
-        "--data", required=True, metavar="DIR|ORG", help="folder that medfaith build wrote, or organisation on the Hub"
-    )
-    build_command.root_argument(job)
-    job.add_argument(
-        "--config",
-        default=GOLD,
-        choices=(GOLD, SILVER),
-        help="sentences to train on; for silver, run medfaith build wrong-lung --config silver first "
-        "(default: %(default)s)",
-    )
-    job.add_argument("--out", required=True, type=Path, metavar="FILE", help="checkpoint to write (.ckpt)")
+    add_sentences(job)
     job.add_argument(
         "--init",
         type=Path,
@@ -107,65 +95,12 @@ def _add_recipe(recipes: Any, name: str, summary: str) -> None:
         action="store_true",
         help="without --init: make encoders with random weights small, to try the command",
     )
-    job.add_argument(
-        "--seed",
-        type=whole(above=-1),
-        default=0,
-        metavar="N",
-        help="seed of the random weights and of all random choices (default: %(default)s)",
-    )
-    job.add_argument(
-        "--epochs",
-        type=whole(above=0),
-        metavar="N",
-        help="maximum number of epochs; for 30_shot, of steps (default: 50; for 30_shot: 500)",
-    )
-    job.add_argument(
-        "--batch-size",
-        type=whole(above=1),
-        default=Options.batch_size,
-        metavar="N",
-        help="number of images in a batch (default: %(default)s)",
-    )
-    job.add_argument(
-        "--lr",
-        type=build_number_parser("a positive number", lambda value: value > 0),
-        default=Options.lr,
-        metavar="NUMBER",
-        help="learning rate of Adam (default: %(default)s)",
-    )
-    job.add_argument(
-        "--device", default=Options.device, metavar="DEVICE", help="device: cpu, cuda, ... (default: %(default)s)"
-    )
-    job.add_argument(
-        "--limit", type=whole(above=0), metavar="N", help="use only the first N sentences of each split (default: all)"
-    )
-    job.add_argument(
-        "--workers",
-        type=whole(above=0),
-        default=4,
-        metavar="N",
-        help="number of images to open at a time (default: %(default)s)",
-    )
-    job.add_argument(
-        "--image-cache",
-        type=build_number_parser("a number of GiB, 0 or more", lambda value: value >= 0),
-        default=CACHE,
-        metavar="GIB",
-        help="memory for images; those of silver take 12 GiB, and images that do not fit are opened again in each "
-        "epoch (default: %(default)s)",
-    )
+    add_rounds(job, Options(), "maximum number of epochs; for 30_shot, of steps (default: 50; for 30_shot: 500)")
     job.set_defaults(job=_train, recipe=name)
 
 
 def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
-    if not arguments.out.parent.is_dir() or arguments.out.is_dir():
-        raise InputError(
-            f"--out {arguments.out}",
-            "is not a file in a folder that exists",
-            action="make the folder, or name another file",
-        )
-    require_writable(arguments.out.parent)
+    check_checkpoint(arguments.out)
     if arguments.init and (arguments.image_encoder or arguments.text_encoder):
         raise InputError(
             f"--init {arguments.init}",

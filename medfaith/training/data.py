@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -94,6 +94,7 @@ def read(
     config: str = GOLD,
     cache: int = 2**31,
     workers: int = 1,
+    make_views: Callable[..., Views] = Views,
 ) -> Data:
     """Read the sentences of a build that have a word.
 
@@ -104,6 +105,7 @@ def read(
         config: Gold or silver.
         cache: As in `Views`.
         workers: As in `Views`.
+        make_views: Makes the model inputs of the images, with the arguments of `Views`.
 
     Returns:
         Splits, images and patients, with the number of sentences that are left out because they have no word.
@@ -136,7 +138,7 @@ def read(
             problem = f"none of {len(selected)} sentences of {config}, {split} has a word"
             raise InputError(data, problem, action="build it again, or raise --limit")
         n_without_words += len(selected) - len(examples)
-    views = Views(references, roots, cache=cache, workers=workers)
+    views = make_views(references, roots, cache=cache, workers=workers)
     views.check()
     return Data(splits, views, n_without_words, frozenset(patients))
 

@@ -12,12 +12,14 @@ from typing import Any
 
 from medfaith import build_command
 from medfaith.builders.options import whole
-from medfaith.loaders.atomic import remove_lock
+from medfaith.loaders.atomic import remove_lock, require_writable
 from medfaith.loaders.errors import InputError, MedfaithError
 
+from .recipes import GOLD, SILVER, Options
 from .settings import Lora, Settings
 
 SOURCES = ("vindr", "mimic")  # of HEAL-MedVQA
+CACHE = 4.0  # GiB
 
 
 def build_number_parser(expected: str, fits: Callable[[float], bool]) -> Callable[[str], float]:
@@ -69,6 +71,103 @@ def add_rows(job: Any) -> None:
         metavar="N",
         help="learn from only N rows, sampled at equal steps (default: all)",
     )
+
+
+def add_sentences(job: Any) -> None:
+    """Add the options for the sentences of That's the Wrong Lung! and the checkpoint.
+
+    Args:
+        job: The parser.
+    """
+    job.add_argument(
+        "--data", required=True, metavar="DIR|ORG", help="folder that medfaith build wrote, or organisation on the Hub"
+    )
+    build_command.root_argument(job)
+    job.add_argument(
+        "--config",
+        default=GOLD,
+        choices=(GOLD, SILVER),
+        help="sentences to train on; for silver, run medfaith build wrong-lung --config silver first "
+        "(default: %(default)s)",
+    )
+    job.add_argument("--out", required=True, type=Path, metavar="FILE", help="checkpoint to write (.ckpt)")
+
+
+def add_rounds(job: Any, defaults: Options, epochs_help: str) -> None:
+    """Add the options for the rounds of a training on sentences.
+
+    Args:
+        job: The parser.
+        defaults: The defaults.
+        epochs_help: The help of --epochs.
+    """
+    job.add_argument(
+        "--seed",
+        type=whole(above=-1),
+        default=0,
+        metavar="N",
+        help="seed of the random weights and of all random choices (default: %(default)s)",
+    )
+    job.add_argument(
+        "--epochs",
+        type=whole(above=0),
+        metavar="N",
+        help=epochs_help,
+    )
+    job.add_argument(
+        "--batch-size",
+        type=whole(above=1),
+        default=defaults.batch_size,
+        metavar="N",
+        help="number of images in a batch (default: %(default)s)",
+    )
+    job.add_argument(
+        "--lr",
+        type=build_number_parser("a positive number", lambda value: value > 0),
+        default=defaults.lr,
+        metavar="NUMBER",
+        help="learning rate of Adam (default: %(default)s)",
+    )
+    job.add_argument(
+        "--device", default=defaults.device, metavar="DEVICE", help="device: cpu, cuda, ... (default: %(default)s)"
+    )
+    job.add_argument(
+        "--limit", type=whole(above=0), metavar="N", help="use only the first N sentences of each split (default: all)"
+    )
+    job.add_argument(
+        "--workers",
+        type=whole(above=0),
+        default=4,
+        metavar="N",
+        help="number of images to open at a time (default: %(default)s)",
+    )
+    job.add_argument(
+        "--image-cache",
+        type=build_number_parser("a number of GiB, 0 or more", lambda value: value >= 0),
+        default=CACHE,
+        metavar="GIB",
+        help="memory for images; those of silver take 12 GiB, and images that do not fit are opened again in each "
+        "epoch (default: %(default)s)",
+    )
+
+
+def check_checkpoint(out: Path) -> None:
+    """Require that a checkpoint can be written.
+
+    Args:
+        out: The checkpoint.
+
+    Raises:
+        InputError: It is a folder, or its parent is missing.
+        OSError: A file cannot be created next to it.
+    """
+    if not out.parent.is_dir() or out.is_dir():
+        raise InputError(
+            f"--out {out}",
+            "is not a file in a folder that exists",
+            action="make the folder, or name another file",
+        )
+    require_writable(out.parent)
 
 
 def add_settings(job: Any) -> None:

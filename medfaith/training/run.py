@@ -66,7 +66,7 @@ def run(  # noqa: PLR0913 (one for each option of `medfaith train`)
         InputError: The device is unknown, the initial model has seen held-out patients, or as in `data.read`, `start`
             and `train`.
     """
-    _check_device(options.device)
+    check_device(options.device)
     recipe = RECIPES[name]
     encoders = {"image_encoder": image_encoder, "text_encoder": text_encoder}
     model, tokenizer = start(init, text_model, **encoders, tiny=tiny, seed=options.seed)
@@ -85,7 +85,7 @@ def run(  # noqa: PLR0913 (one for each option of `medfaith train`)
         "recipe": {"name": name, **asdict(recipe)},
         "options": asdict(options),
         "init": None if init is None else init.name,
-        **{which: None if name is None else _remove_folder(name) for which, name in encoders.items()},
+        **{which: None if name is None else remove_folder(name) for which, name in encoders.items()},
         "config": config,
         "limit": limit,
         "n_without_words": examples.n_without_words,
@@ -95,16 +95,43 @@ def run(  # noqa: PLR0913 (one for each option of `medfaith train`)
         "auroc": means,
     }
     with atomic_file(out) as checkpoint:
-        try:
-            model.save_checkpoint(checkpoint)
-        except RuntimeError as error:  # torch's error for a full disk
-            action = "make space, and train again"
-            raise InputError(out, f"cannot be written ({error}); nothing was changed", action=action) from error
-        record["checkpoint"] = digest_of(checkpoint)
-        # The record comes first. A checkpoint without a record counts as one that has seen no gold patient.
-        with atomic_file(_get_record_path(out)) as partial:
-            partial.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(f"{name}: {len(history.train)} rounds, {out}")
+        write(model, record, checkpoint, out)
+    print_summary(name, len(history.train), out, means)
+
+
+def write(model: Any, record: dict[str, Any], checkpoint: Path, out: Path) -> None:
+    """Write a checkpoint and its record.
+
+    Args:
+        model: The model, which has `save_checkpoint`.
+        record: The record without the hash of the checkpoint.
+        checkpoint: The temporary path of the checkpoint.
+        out: The final path of the checkpoint.
+
+    Raises:
+        InputError: The disk is full.
+    """
+    try:
+        model.save_checkpoint(checkpoint)
+    except RuntimeError as error:  # torch's error for a full disk
+        action = "make space, and train again"
+        raise InputError(out, f"cannot be written ({error}); nothing was changed", action=action) from error
+    # The record comes first. A checkpoint without a record counts as one that has seen no gold patient.
+    with atomic_file(_get_record_path(out)) as partial:
+        content = json.dumps(record | {"checkpoint": digest_of(checkpoint)}, indent=1)
+        partial.write_text(f"{content}\n", encoding="utf-8")
+
+
+def print_summary(name: str, n_rounds: int, out: Path, means: Mapping[str, Mapping[str, float | int]]) -> None:
+    """Print the number of rounds, and AUROC before and after the training.
+
+    Args:
+        name: The name of the recipe.
+        n_rounds: The number of rounds.
+        out: The checkpoint.
+        means: The result of `compare_auroc`.
+    """
+    print(f"{name}: {n_rounds} rounds, {out}")
     for subset, mean in means.items():
         print(f"AUROC of {mean['n']} held-out sentences ({subset}): {mean['before']:.4f} -> {mean['after']:.4f}")
 
@@ -274,8 +301,15 @@ def _select_subset(subset: str, examples: Sequence[Example]) -> np.ndarray:
     return np.array([subset in example.subsets for example in examples], dtype=bool)
 
 
-def _remove_folder(name: str) -> str:
-    """Return a Hub name unchanged, and only the last part of a path: records name no folders."""
+def remove_folder(name: str) -> str:
+    """Return a Hub name unchanged, and only the last part of a path: records name no folders.
+
+    Args:
+        name: A Hub name or a path.
+
+    Returns:
+        The name.
+    """
     path = Path(name).expanduser()
     return path.resolve().name if path.exists() else name
 
@@ -284,8 +318,11 @@ def _get_record_path(checkpoint: Path) -> Path:
     return checkpoint.with_name(f"{checkpoint.name}.json")
 
 
-def _check_device(device: str) -> None:
+def check_device(device: str) -> None:
     """Require a device that torch can use, before any data is read.
+
+    Args:
+        device: The device.
 
     Raises:
         InputError: torch cannot use the device.

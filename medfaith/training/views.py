@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 
 from medfaith.evaluate_metrics.localization.input_view import SIDE
 from medfaith.loaders.images import locate, open_image
@@ -20,6 +22,8 @@ BYTES = SIDE * SIDE  # bytes of a view
 class Views:
     """The published input views of images (`gloria_image.view`), each opened on first use.
 
+    A subclass may prepare other inputs from the images (`prepare`).
+
     The first views stay in memory, up to `cache` bytes. Training uses every image once a round, in a new random order.
     Replacing cached views by newer ones would only lose them before their next use.
 
@@ -30,12 +34,14 @@ class Views:
         workers: The number of images that are opened at a time.
     """
 
+    n_bytes = BYTES  # of a prepared input
+
     def __init__(
         self, references: Sequence[Mapping[str, str]], roots: Mapping[str, Path], *, cache: int, workers: int = 1
     ) -> None:
         self._references, self._roots, self._workers = references, roots, workers
-        self._n_cached = cache // BYTES
-        self._cache: dict[int, np.ndarray] = {}
+        self._n_cached = cache // self.n_bytes
+        self._cache: dict[int, Any] = {}
 
     def __len__(self) -> int:
         return len(self._references)
@@ -62,13 +68,40 @@ class Views:
         Raises:
             ImageError: An image cannot be opened.
         """
+        return normalised(np.stack(self.load(numbers)))
+
+    def load(self, numbers: Sequence[int]) -> list[Any]:
+        """Load what `prepare` makes of some images.
+
+        Args:
+            numbers: The indices of the images.
+
+        Returns:
+            One input for each index.
+
+        Raises:
+            ImageError: An image cannot be opened.
+        """
         uncached = [number for number in dict.fromkeys(numbers) if number not in self._cache]
         with ThreadPoolExecutor(self._workers) as pool:
             opened = dict(zip(uncached, pool.map(self._open, uncached), strict=True))
-        views = [self._cache[number] if number in self._cache else opened[number] for number in numbers]
+        inputs = [self._cache[number] if number in self._cache else opened[number] for number in numbers]
         for number in uncached[: max(self._n_cached - len(self._cache), 0)]:
             self._cache[number] = opened[number]
-        return normalised(np.stack(views))
+        return inputs
 
-    def _open(self, number: int) -> np.ndarray:
-        return view(open_image(self._references[number], self._roots))
+    def prepare(self, image: Image.Image, key: str) -> Any:
+        """Prepare the input of one image.
+
+        Args:
+            image: The image.
+            key: The key of the image in its source.
+
+        Returns:
+            The view.
+        """
+        return view(image)
+
+    def _open(self, number: int) -> Any:
+        reference = self._references[number]
+        return self.prepare(open_image(reference, self._roots), reference["key"])

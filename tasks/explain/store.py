@@ -29,6 +29,7 @@ from .geometry import Geometry
 
 MODEL = "model.json"
 ATTENTION = "attention"  # name of the only map of a row about a sentence
+REGIONS = "regions"  # name of the attention of boxes, among the further data of such a row
 AGAIN = "delete the file and run the model again: it computes only what is missing"
 
 

@@ -18,8 +18,9 @@ import numpy as np
 from medfaith.evaluate_metrics.localization.input_view import UPSAMPLINGS
 from medfaith.evaluate_metrics.localization.pairs import candidate_accuracy, deltas, pairs, summarise
 from medfaith.evaluate_metrics.localization.ranking import TIES
-from medfaith.evaluate_metrics.localization.score import compute_symmetric_kl, score_row
+from medfaith.evaluate_metrics.localization.score import compute_symmetric_kl, entropy, score_row
 from medfaith.loaders import limits
+from medfaith.tasks.explain.store import REGIONS
 from medfaith.tasks.scoring import SKIPPED, Scorer
 
 Records = Sequence[Mapping[str, Any]]
@@ -27,6 +28,7 @@ Records = Sequence[Mapping[str, Any]]
 SCORING = {"upsampling": UPSAMPLINGS, "precision_ties": TIES}  # options of a run; the first value is the default
 COUNTS = (SKIPPED, "n_rows_left_out")  # counts of the task, which every row repeats
 ATTENTION = "attention"  # name of a row's only map in the heatmap store
+TAKES_BOXES = "takes_boxes"  # true in a record if the model's input has the reference boxes (section 2.2)
 ENDS = ("", "_ci_low", "_ci_high")
 SUBSETS = {"": "all", "_abnormal": "abnormal", "_one_lung": "one_lung", "_mdrb": "mdrb"}  # ending of a metric -> rows
 RANKED = ("auroc", "average_precision")
@@ -128,13 +130,17 @@ def random_sentences_results(doc: dict[str, Any], results: Sequence[str]) -> dic
 def _build_record(doc: Mapping[str, Any], results: Sequence[str], *, keep_attention: bool = False) -> dict[str, Any]:
     reply = read_reply(results[0])
     size = (doc["height"], doc["width"])
-    grid, window = None, None
+    grid, window, regions = None, None, None
     if reply.heatmaps is not None:
         entry = doc["heatmaps"].entry(reply.heatmaps, doc["id"], size)
         grid, window = entry.maps.get(ATTENTION), entry.geometry.window
+        if REGIONS in entry.extra:
+            regions = np.array([entry.extra[REGIONS]], dtype=np.float32)
     boxes = [box["xywh"] for box in doc["boxes"]]
     options = {name: doc[name] for name in SCORING}
     scored = score_row(grid, window, size, boxes, **options, name=doc["id"])
+    if regions is not None:
+        scored["entropy"] = entropy(regions)
     row = {
         "id": doc["id"],
         "original_id": doc["original_id"],
@@ -144,6 +150,9 @@ def _build_record(doc: Mapping[str, Any], results: Sequence[str], *, keep_attent
         "state": scored.pop("state"),
         "values": scored | {"local": reply.local, "global": reply.overall},
     }
+    if regions is not None:
+        row[TAKES_BOXES] = True
+        grid = regions  # the divergence compares regions
     if keep_attention:
         row[ATTENTION] = packed(grid) if grid is not None else None
     return row

@@ -134,7 +134,7 @@ class Aligner:
     def __init__(self, side: int, value: float = 1.0) -> None:
         self.side, self.value, self.asked = side, value, []
 
-    def align(self, images, sentences):
+    def align(self, images, sentences, image_ids):
         self.asked += [(image.size, sentence) for image, sentence in zip(images, sentences, strict=True)]
         grid = np.zeros((4, 4), np.float32)
         grid[:, 2 * self.side : 2 * self.side + 2] = self.value / 8

@@ -22,6 +22,7 @@ CLOSED = {
     "medfaith phantom": {"--source"},
     "medfaith quickstart": {"--negation-form", "--question-form", "--layout"},
     "medfaith train retrained": {"--config"},
+    "medfaith train uniter": {"--config"},
     "medfaith train lora": {"--benchmark", "--source", "--dtype"},
 }
 # Metavars of options that take a folder or a file. MODEL may be a name on the Hub, too; RUN and RESULTS may be either.

@@ -173,6 +173,13 @@ def build_training(scene: Scene, recipe: str) -> list[str]:
     return [*arguments, "--out", str(scene.place / "m.ckpt")]
 
 
+def build_uniter_training(scene: Scene, seed: int) -> list[str]:
+    boxes = f"chest_imagenome={scene.lung.roots['chest_imagenome']}"
+    arguments = [word for word in build_training(scene, "uniter") if word != "--tiny"]
+    arguments += ["--root", boxes, "--seed", str(seed), "--layers", "1", "--heads", "2", "--hidden-size", "16"]
+    return [*arguments, "--epochs", "2"]
+
+
 def build_lora_training(scene: Scene, name: str) -> list[str]:
     arguments = ["train", "lora", "--benchmark", "heal", "--pretrained", str(scene.llava), *scene.rows("_heal")]
     arguments += ["--limit", "4", "--epochs", "2", "--batch-size", "2", "--lr", "0.01", "--save-every", "1"]
@@ -209,6 +216,7 @@ JOBS = {
         ("m.ckpt",),
         (("medfaith.tasks.models.alignment.gloria_image", "INPUT", 64),),
     ),
+    "train uniter": Job(lambda s: build_uniter_training(s, 1), lambda s: build_uniter_training(s, 0), ("m.ckpt",)),
     "train lora": Job(
         lambda s: build_lora_training(s, "earlier"),
         lambda s: build_lora_training(s, "adapter"),

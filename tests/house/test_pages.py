@@ -30,7 +30,7 @@ from medfaith.tasks.listing import listed, scoring_models
 from medfaith.tasks.run import list_task_names
 from tests import __main__ as checks
 from tests.support.house.parsers import find_job, list_options
-from tests.support.tasks import tiny_contrastive, tiny_gloria, tiny_models
+from tests.support.tasks import tiny_contrastive, tiny_gloria, tiny_models, tiny_uniter
 
 pytestmark = pytest.mark.usefixtures("quick_lm_eval")
 
@@ -146,6 +146,8 @@ def place(
     roots |= phantom_chexlocalize_roots
     checkpoint, tokenizer = tiny_gloria.save(folder)
     (folder / "30_shot.ckpt").symlink_to(checkpoint)
+    tiny_uniter.build_model(len(tiny_gloria.VOCABULARY)).save_checkpoint(folder / "uniter.ckpt")
+    uniter_options = f"boxes={phantom_wrong_lung_roots['chest_imagenome']},text_model={tokenizer}"
     gold = pq.read_table(folder / "medfaith-data" / "wrong-lung-chest_imagenome" / "gold")["patient_id"][0].as_py()
     (folder / "30_shot.ckpt.json").write_text(json.dumps({"seen": [gold]}))
     models = {
@@ -153,6 +155,7 @@ def place(
         "pretrained=openai/clip-vit-base-patch32": f"pretrained={tiny_contrastive.save_clip(folder / 'clip')}",
         "gloria:chexpert_resnet50.ckpt": f"gloria:{checkpoint},text_model={tokenizer}",
         "gloria:30_shot.ckpt": f"gloria:30_shot.ckpt,text_model={tokenizer}",
+        "uniter:uniter.ckpt,boxes=/data/chest-imagenome-1.0.0": f"uniter:uniter.ckpt,{uniter_options}",
         ",peft=adapter": "",  # training takes minutes; tests/training asks an adapter
         "regions=/data/vindr-masks": f"regions={phantom_heal_roots['vindr_cxr_anatomy']}",
         "$HOME": str(folder),

@@ -45,7 +45,7 @@ class FakeAligner:
         self.identity, self.weight, self.fail_after = {"model": identity}, weight, fail_after
         self.asked: list[tuple[int, str]] = []
 
-    def align(self, images, sentences):
+    def align(self, images, sentences, image_ids):
         if self.fail_after is not None and len(self.asked) >= self.fail_after:
             raise KeyboardInterrupt
         self.asked += [(image.width, sentence) for image, sentence in zip(images, sentences, strict=True)]
@@ -207,7 +207,8 @@ def test_what_a_model_that_aligns_does_not_do(monkeypatch, tmp_path):
     ("options", "message"),
     [
         ({"pretrained": "clip:x"}, "store: is not named"),
-        ({"pretrained": "uniter:x", "store": "s"}, "pretrained: is 'uniter:x'"),
+        ({"pretrained": "pixelbert:x", "store": "s"}, "pretrained: is 'pixelbert:x'"),
+        ({"pretrained": "uniter:x", "store": "s"}, "boxes: is not named"),
         ({"pretrained": "clip:", "store": "s"}, "pretrained: is 'clip:'"),
         ({"pretrained": "clip:x", "store": "s", "batch_size": 0}, "batch_size: is 0"),
         ({"pretrained": "clip:x", "store": "s", "tau": 1}, "model_args: unknown: tau"),

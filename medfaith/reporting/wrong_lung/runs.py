@@ -18,7 +18,7 @@ from medfaith.loaders.errors import InputError
 from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import AGAIN, LoggedRows, Rows, SampleError, check_texts, read_lines
 from medfaith.tasks.explain.token_relevancy import Relevancy
-from medfaith.tasks.wrong_lung.adapter import SCORING, add_divergence, read_reply, unpacked
+from medfaith.tasks.wrong_lung.adapter import SCORING, TAKES_BOXES, add_divergence, read_reply, unpacked
 
 from ..relevancy import read_relevancy
 
@@ -77,6 +77,7 @@ class Sentence(NamedTuple):
         values: Value by name; None if undefined.
         attention: The attention as `adapter.packed` encodes it; None if the log does not have it.
         heatmaps: Reference to the store; None for an answer in words.
+        takes_boxes: Whether the model's input has the reference boxes of the image.
         relevancy: The relevancy of image tokens and text tokens; None if the model gave none.
     """
 
@@ -89,6 +90,7 @@ class Sentence(NamedTuple):
     values: Mapping[str, float | None]
     attention: Mapping[str, Any] | None
     heatmaps: str | None
+    takes_boxes: bool
     relevancy: Relevancy | None = None
 
 
@@ -225,7 +227,8 @@ def _read_sentence(sample: Mapping[str, Any]) -> Sentence:
     reply = read_reply(sample["filtered_resps"][0])
     return Sentence(
         row["id"], row["original_id"], row["perturbation"], row["cluster"], subsets, row["state"],
-        _check_values(row, metric), _check_attention(row, metric), reply.heatmaps, read_relevancy(reply.relevancy),
+        _check_values(row, metric), _check_attention(row, metric), reply.heatmaps, row.get(TAKES_BOXES) is True,
+        read_relevancy(reply.relevancy),
     )  # fmt: skip
 
 

@@ -66,6 +66,11 @@ class ModelScores(NamedTuple):
     correlations: Mapping[tuple[str, str], tuple[float, int]]
 
     @property
+    def takes_boxes(self) -> bool:
+        """Whether the model's input has the reference boxes, so that it is not comparable with other models."""
+        return any(row["takes_boxes"] for run in self.runs.values() for row in run.rows)
+
+    @property
     def scoring(self) -> Scoring:
         """Scoring of the model's runs; a model with two scorings counts as two models."""
         return next(iter(self.runs.values())).setting.scoring

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from medfaith.evaluate_metrics.localization.pairs import ALL
@@ -44,6 +45,11 @@ _UNSCORED = (
     "region (degenerate), with boxes that hold no pixel of the view (box)."
 )
 _SYNTHETIC = (MODEL, Column("Synth", ("synthetic",)))
+_STAR = "★"
+_TAKES_BOXES = (
+    f"{_STAR}: the input of this model has the reference boxes of all anatomies of the image, and the boxes of a "
+    "sentence are among them. It is not comparable with the other models."
+)
 TITLES = {
     "auroc": "AUROC", "average_precision": "Avg. P", **{f"iou_{top}": f"IOU@{top}" for top in TOPS},
     **{f"precision_{top}": f"P@{top}" for top in TOPS}, "entropy": "Entropy", "no_attn": "No Attn",
@@ -83,21 +89,33 @@ def _build_relevancy_tables(runs: Sequence[WrongLungRun]) -> list[Table]:
 
 
 def _build_scoring_tables(models: Sequence[ModelScores]) -> list[Table]:
+    def mark(table: Table) -> Table:
+        return _mark_takes_boxes(table, models)
+
     tables = [
-        _build_localization_table(models),
-        _build_subset_table(models),
+        mark(_build_localization_table(models)),
+        mark(_build_subset_table(models)),
         _build_candidate_table(models, "04", (ALL, ABNORMAL)),
-        _build_trimmed_table(models),
-        _build_all_subsets_table(models),
+        mark(_build_trimmed_table(models)),
+        mark(_build_all_subsets_table(models)),
         _build_divergence_table(models),
         _build_candidate_table(models, "09", ("one_lung", "mdrb")),
-        _build_entropy_table(models),
-        _build_top_table(models, "11", "precision"),
-        _build_top_table(models, "12", "iou"),
-        _build_delta_table(models),
+        mark(_build_entropy_table(models)),
+        mark(_build_top_table(models, "11", "precision")),
+        mark(_build_top_table(models, "12", "iou")),
+        mark(_build_delta_table(models)),
         *_build_correlation_tables(models),
     ]
     return [table for table in tables if table.rows]
+
+
+def _mark_takes_boxes(table: Table, models: Sequence[ModelScores]) -> Table:
+    """Mark the models whose input has the reference boxes, as the paper marks UNITER (Table 3)."""
+    marked = {model.name for model in models if model.takes_boxes}
+    if not marked.intersection(row[0] for row in table.rows):
+        return table
+    model_column = MODEL._replace(show=lambda name: f"{name}{_STAR}" if name in marked else str(name))
+    return replace(table, columns=[model_column, *table.columns[1:]], notes=[*table.notes, _TAKES_BOXES])
 
 
 def _build_localization_table(models: Sequence[ModelScores]) -> Table:

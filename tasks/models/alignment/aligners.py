@@ -1,6 +1,7 @@
 """Models that align a sentence with regions of its image: their protocol, and CLIP and BLIP as such models.
 
-GLoRIA (gloria.py) has its own attention. CLIP and BLIP use the gradient attention of the sentence's similarity instead.
+GLoRIA (gloria.py) and UNITER (uniter.py) have their own attention. CLIP and BLIP use the gradient attention of the
+sentence's similarity instead.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class Alignment(NamedTuple):
         local: Similarity of the sentence's words and the regions, or None if the model does not compute it.
         overall: Cosine similarity of the sentence and the image.
         cut: Whether the sentence was too long for the model and was cut at its end.
+        regions: float32 (k,), the attention of the model's regions if these are boxes and not the cells of a grid. The
+            regions are then the image's reference boxes, and the attention above is the highest of each pixel's boxes.
     """
 
     attention: np.ndarray
@@ -36,6 +39,7 @@ class Alignment(NamedTuple):
     local: float | None
     overall: float | None
     cut: bool = False
+    regions: np.ndarray | None = None
 
 
 class Aligner(Protocol):
@@ -47,12 +51,15 @@ class Aligner(Protocol):
 
     identity: Mapping[str, Any]
 
-    def align(self, images: Sequence[Image.Image], sentences: Sequence[str]) -> list[Alignment]:
+    def align(
+        self, images: Sequence[Image.Image], sentences: Sequence[str], image_ids: Sequence[str]
+    ) -> list[Alignment]:
         """Align each image with its sentence.
 
         Args:
             images: Images in mode RGB.
             sentences: One sentence for each image.
+            image_ids: The `image_id` of each image's row.
 
         Returns:
             An alignment for each pair, in the same order.
@@ -85,12 +92,15 @@ class GradientAligner:
             "explainer": self._explainer,
         }
 
-    def align(self, images: Sequence[Image.Image], sentences: Sequence[str]) -> list[Alignment]:
+    def align(
+        self, images: Sequence[Image.Image], sentences: Sequence[str], image_ids: Sequence[str] = ()
+    ) -> list[Alignment]:
         """Compute heatmaps that are divided by their sum. A sentence that is too long is cut at its end.
 
         Args:
             images: Images in mode RGB.
             sentences: One sentence for each image.
+            image_ids: Ignored.
 
         Returns:
             An alignment for each pair, in the same order: the heatmap on the model's grid (zeros if the gradients are

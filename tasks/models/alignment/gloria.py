@@ -238,12 +238,15 @@ class GloriaAligner:
         self._device, self._model = device, model.eval().requires_grad_(False).to(device)
         self._min_words = 1 if attention == "paper" else 2
 
-    def align(self, images: Sequence[Image.Image], sentences: Sequence[str]) -> list[Alignment]:
+    def align(
+        self, images: Sequence[Image.Image], sentences: Sequence[str], image_ids: Sequence[str] = ()
+    ) -> list[Alignment]:
         """Align each image with its sentence. A sentence without words attends to nothing and has no local similarity.
 
         Args:
             images: The images.
             sentences: One sentence for each image.
+            image_ids: Ignored.
 
         Returns:
             An alignment for each pair, in the same order.

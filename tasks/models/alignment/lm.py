@@ -1,7 +1,7 @@
 """`medfaith-alignment`: models that align a sentence with regions of its image, for That's the Wrong Lung!.
 
 A document has a `sentence` and one image. The attention goes to the heatmap store, where the task scores it, and the
-reply refers to it. The models are in aligners.py and gloria.py.
+reply refers to it. The models are in aligners.py, gloria.py and uniter.py.
 """
 
 from __future__ import annotations
@@ -17,22 +17,28 @@ from PIL import Image
 
 from ....loaders.errors import InputError, MedfaithError
 from ....loaders.progress import Progress, say
-from ...explain.store import ATTENTION, Entry, HeatmapStore, check_readers, digest_of
+from ...explain.store import ATTENTION, REGIONS, Entry, HeatmapStore, check_readers, digest_of
 from ..contrastive.encoders import choose_device
 from ..image_lm import ImageLM, get_images, parse_batch_size
 from .aligners import Aligner, Alignment, GradientAligner
 
-OPTIONS = {"gloria": ("text_model", "attention", "tau"), "clip": ("explainer",), "blip": ("explainer",)}
+OPTIONS = {
+    "gloria": ("text_model", "attention", "tau"),
+    "uniter": ("text_model", "boxes"),
+    "clip": ("explainer",),
+    "blip": ("explainer",),
+}
 
 
 def load_aligner(pretrained: str, device: str | None = None, **options: Any) -> Aligner:
     """Load a model by name.
 
     Args:
-        pretrained: `gloria:PATH` for a checkpoint; `clip:NAME` or `blip:NAME` for a folder or a Hub name.
+        pretrained: `gloria:PATH` or `uniter:PATH` for a checkpoint; `clip:NAME` or `blip:NAME` for a folder or a
+            Hub name.
         device: Device, as torch names it; by default a GPU if there is one.
-        **options: For GLoRIA `text_model`, `attention` and `tau` (see gloria.py); otherwise `explainer` (see
-            medfaith-contrastive).
+        **options: For GLoRIA `text_model`, `attention` and `tau` (see gloria.py); for UNITER `text_model` and `boxes`
+            (see uniter.py); otherwise `explainer` (see medfaith-contrastive).
 
     Returns:
         The model.
@@ -42,7 +48,9 @@ def load_aligner(pretrained: str, device: str | None = None, **options: Any) -> 
     """
     kind, _, name = pretrained.partition(":")
     if kind not in OPTIONS or not name:
-        raise InputError("pretrained", f"is {pretrained!r}", expected="gloria:PATH, clip:NAME or blip:NAME")
+        raise InputError(
+            "pretrained", f"is {pretrained!r}", expected="gloria:PATH, uniter:PATH, clip:NAME or blip:NAME"
+        )
     unknown = [option for option in options if option not in OPTIONS[kind]]
     if unknown:
         expected = f"of {kind} only {', '.join(OPTIONS[kind])}"
@@ -52,6 +60,10 @@ def load_aligner(pretrained: str, device: str | None = None, **options: Any) -> 
         from .gloria import GloriaAligner
 
         return GloriaAligner(name, device, **options)
+    if kind == "uniter":
+        from .uniter import UniterAligner
+
+        return UniterAligner(name, device, **options)
     return GradientAligner(kind, name, device, **options)
 
 
@@ -59,6 +71,7 @@ class _Pair(NamedTuple):
     """An image and a sentence, and the rows that ask about them."""
 
     image: Image.Image
+    image_id: str
     sentence: str
     digest: str
     rows: tuple[str, ...]  # ids of the rows, without duplicates
@@ -147,8 +160,8 @@ class AlignmentLM(ImageLM):
         entries = [self._read_entry(pair) for pair in pairs]
         missing = [n for n, entry in enumerate(entries) if entry is None]
         if missing:
-            alignments = self._aligner.align([pairs[n].image for n in missing], [pairs[n].sentence for n in missing])
-            for n, alignment in zip(missing, alignments, strict=True):
+            images, image_ids, sentences = zip(*(pairs[n][:3] for n in missing), strict=True)
+            for n, alignment in zip(missing, self._aligner.align(images, sentences, image_ids), strict=True):
                 entries[n] = self._build_entry(alignment)
         for pair, entry in zip(pairs, entries, strict=True):
             assert entry is not None
@@ -170,13 +183,18 @@ class AlignmentLM(ImageLM):
             raise MedfaithError(
                 f"{self._pretrained} gives attention or similarities that are not numbers: its weights are broken"
             )
-        maps = {ATTENTION: alignment.attention}
-        return Entry(maps, alignment.geometry, None, similar | {"cut": alignment.cut})
+        maps, extra = {ATTENTION: alignment.attention}, similar | {"cut": alignment.cut}
+        if alignment.regions is not None:
+            extra |= {REGIONS: alignment.regions.tolist()}
+        return Entry(maps, alignment.geometry, None, extra)
 
 
-def _group_requests(requests: Sequence[Instance]) -> dict[str, dict[str, list[int]]]:
-    """Group request indices by image key and sentence, without opening an image."""
-    groups: dict[str, dict[str, list[int]]] = {}
+_Groups = dict[tuple[str, str], dict[str, list[int]]]  # (image, image_id) -> sentence -> indices of requests
+
+
+def _group_requests(requests: Sequence[Instance]) -> _Groups:
+    """Group request indices by image and sentence, without opening an image. A control may change the image alone."""
+    groups: _Groups = {}
     for number, request in enumerate(requests):
         doc, visual = request.doc, get_images(request)
         task_name = request.task_name or "request"
@@ -190,17 +208,18 @@ def _group_requests(requests: Sequence[Instance]) -> dict[str, dict[str, list[in
             )
         if len(visual) != 1:
             raise InputError(task_name, f"{len(visual)} images", expected="one image a sentence", row=str(doc["id"]))
-        groups.setdefault(str(visual), {}).setdefault(str(doc["sentence"]), []).append(number)
+        image = str(visual), str(doc.get("image_id", ""))
+        groups.setdefault(image, {}).setdefault(str(doc["sentence"]), []).append(number)
     return groups
 
 
-def _iterate_pairs(requests: Sequence[Instance], groups: Mapping[str, Mapping[str, list[int]]]) -> Iterator[_Pair]:
+def _iterate_pairs(requests: Sequence[Instance], groups: _Groups) -> Iterator[_Pair]:
     """Iterate over the pairs image by image. Each image is opened once."""
-    for sentences in groups.values():
+    for (_, image_id), sentences in groups.items():
         first_number = next(iter(sentences.values()))[0]
         (image,) = get_images(requests[first_number])
         image = image.convert("RGB")
         size, content = f"{image.size}".encode(), image.tobytes()
         for sentence, numbers in sentences.items():
             rows = dict.fromkeys(str(cast(Any, requests[n].doc)["id"]) for n in numbers)
-            yield _Pair(image, sentence, digest_of(size, content, sentence.encode()), tuple(rows), numbers)
+            yield _Pair(image, image_id, sentence, digest_of(size, content, sentence.encode()), tuple(rows), numbers)

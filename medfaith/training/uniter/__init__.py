@@ -1,0 +1,1 @@
+"""Training of the UNITER of That's the Wrong Lung! from scratch."""
