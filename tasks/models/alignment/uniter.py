@@ -164,12 +164,13 @@ class UniterModel(nn.Module):
         config = BertConfig(
             vocab_size=sizes.vocabulary, hidden_size=sizes.hidden, intermediate_size=4 * sizes.hidden,
             num_hidden_layers=sizes.layers, num_attention_heads=sizes.heads,
-            attn_implementation="eager",  # the other implementations return no attention
+            # The other implementations return no attention.
+            attn_implementation="eager",  # pyrefly: ignore[unexpected-keyword] (an option of every config)
         )  # fmt: skip
         self.sizes = sizes
         self.words, self.regions = BertEmbeddings(config), RegionEmbeddings(config)
         self.encoder = BertModel(config)
-        self.encoder.embeddings = _Unchanged()  # pyright: ignore[reportAttributeAccessIssue]
+        self.encoder.embeddings = _Unchanged()  # pyrefly: ignore[bad-assignment] (any module of the same call)
         self.word_head, self.region_head = BertPredictionHeadTransform(config), BertPredictionHeadTransform(config)
         self.word_bias, self.feature_bias = (nn.Parameter(torch.zeros(size)) for size in (sizes.vocabulary, N_FEATURES))
         self.matching = nn.Linear(sizes.hidden, 2)

@@ -23,8 +23,9 @@ def build_model(vocabulary: int, seed: int = 0) -> Any:
         torch.manual_seed(seed)
         model = UniterModel(Sizes(vocabulary, LAYERS, HEADS, HIDDEN)).eval()
         for layer in model.encoder.encoder.layer:
-            layer.attention.self.query.weight.data.normal_()
-            layer.attention.self.key.weight.data.normal_()
+            attention: Any = layer.attention
+            attention.self.query.weight.data.normal_()
+            attention.self.key.weight.data.normal_()
     return model
 
 
