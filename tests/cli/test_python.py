@@ -35,6 +35,7 @@ ONLY_COMMAND = {
     "audit": {"shard": "requests of several machines", "dry_run": "an estimate that is printed", **FILES},
     "report": {
         "markdown": "Report.markdown()", "results_yaml": "files for the Hub", "org": "files for the Hub",
+        "causal_graphs": "contact sheets of frames",
         **dict.fromkeys(("extractor_model", "extractor_url", "extractor_cache"), "a second reading"),
     },
 }  # fmt: skip
