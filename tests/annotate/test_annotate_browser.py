@@ -187,6 +187,7 @@ def test_a_cookie_holds_the_token_for_this_page_alone(server):
     assert fetch_status(f"{get_origin(server[1])}/config", Cookie=other_cookie) == 403
 
 
+@pytest.mark.full
 def test_two_images_with_a_reload_and_a_kill_on_the_way(scene, browser, server):
     process, url, out = server
     plan = scene.plan()

@@ -70,6 +70,7 @@ def test_tables_equal_those_of_a_server(arguments, by_server, tmp_path, monkeypa
     assert read_samples(Path("audit")) == read_samples(by_server)
 
 
+@pytest.mark.full
 def test_answers_to_all_shards_make_the_tables_of_one_run(arguments, by_server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     job = [*arguments, "--model_args", "model=m", "--out", "audit"]

@@ -122,6 +122,7 @@ def command_weights(scene: Scene, url: str) -> list[str]:
     return [sys.executable, "-c", WEIGHTS, url, *scene.words, *model, *options]
 
 
+N_KILLS = 10
 ROADS = {
     "client": command_client,
     "inspect": command_inspect,
@@ -141,11 +142,9 @@ def kill(process: subprocess.Popen) -> None:
     psutil.wait_procs(workers, 60)
 
 
-@pytest.mark.parametrize(
-    ("road", "n_kills"),
-    [("python", 1), *(pytest.param(road, 10, marks=pytest.mark.full) for road in ROADS)],
-)
-def test_the_next_start_asks_nothing_twice(road, n_kills, scene, tmp_path, monkeypatch):
+@pytest.mark.full
+@pytest.mark.parametrize("road", ROADS)
+def test_the_next_start_asks_nothing_twice(road, scene, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LOCAL_API_KEY", "none")  # of Inspect's model
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
@@ -169,14 +168,14 @@ def test_the_next_start_asks_nothing_twice(road, n_kills, scene, tmp_path, monke
 
     with serving(say) as server:
         command: Callable[[Scene, str], list[str]] = ROADS[road]
-        for number in range(n_kills + 1):
-            is_killing = number < n_kills
+        for number in range(N_KILLS + 1):
+            is_killing = number < N_KILLS
             words = command(scene, server.url)
             processes.append(subprocess.Popen(words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
             _, warned = processes[-1].communicate(timeout=300)
             assert (processes[-1].returncode == -9) == is_killing, warned.decode()[-3000:]
     assert processes[-1].returncode == 0
-    assert waiting.total() == n_kills
-    assert len(answered) > 3 * n_kills
+    assert waiting.total() == N_KILLS
+    assert len(answered) > 3 * N_KILLS
     assert asked - waiting == answered
     assert max(answered.values()) == 1

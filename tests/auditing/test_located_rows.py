@@ -14,7 +14,9 @@ EDITS = [f"{kind}{place}" for kind in ("occluded", "transplanted") for place in 
 
 
 @pytest.mark.usefixtures("png_only")
-@pytest.mark.parametrize(("model", "place"), [("looks", "depends"), ("looks_elsewhere", "elsewhere")])
+@pytest.mark.parametrize(
+    ("model", "place"), [("looks", "depends"), pytest.param("looks_elsewhere", "elsewhere", marks=pytest.mark.full)]
+)
 def test_the_verdict_on_the_place(model, place, phantom_chexlocalize_build, phantom_chexlocalize_roots, tmp_path):
     data = tmp_path / "data"
     shutil.copytree(phantom_chexlocalize_build / NAME, data / NAME)

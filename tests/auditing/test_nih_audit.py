@@ -15,7 +15,7 @@ CONTROLS = ("none", "other", "occluded", "occluded_elsewhere", "transplanted", "
 VERDICTS = {"oracle": ("no", "no"), "looks": ("yes", "yes")}
 
 
-@pytest.mark.parametrize("model", VERDICTS)
+@pytest.mark.parametrize("model", ["oracle", pytest.param("looks", marks=pytest.mark.full)])
 def test_the_verdict_on_a_reference_model_is_right(model, phantom_nih_build, phantom_nih_roots, tmp_path, capsys):
     arguments = ["--data", str(phantom_nih_build), *root_words(phantom_nih_roots), "--benchmarks", "heal-medvqa"]
     arguments += ["--limit", "80", "--controls", *CONTROLS]

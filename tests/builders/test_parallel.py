@@ -240,6 +240,7 @@ def test_a_cluster_writes_the_same_bytes(
     assert digests(tmp_path / "0") == digests(tmp_path / "1")
 
 
+@pytest.mark.full
 def test_a_killed_worker_of_a_cluster_changes_no_byte(
     cluster, phantom_heal_roots, phantom_heal_build, killing, tmp_path, capsys
 ):

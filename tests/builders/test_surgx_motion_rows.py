@@ -38,7 +38,10 @@ REFERENCES = {
 }
 
 
-@pytest.mark.parametrize("name", REFERENCES)
+# Reading a video in turn takes seconds, above all where its frames lie far apart.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.full if name == "some" else ()) for name in REFERENCES]
+)
 def test_pictures_in_turn_are_those_that_open_one_by_one(phantom_surgx_roots, name):
     references = REFERENCES[name]
     expected = [images.open_image(ref, phantom_surgx_roots).tobytes() for ref in references]

@@ -147,6 +147,7 @@ def test_the_scores_of_reference_models(phantom_surgx_build, phantom_surgx_roots
         assert len(stated_boxes["docs"]) == sum(len(row["instruments"]) for row in rows)
 
 
+@pytest.mark.full
 def test_from_the_masks_to_the_verdict_on_the_command_line(roots, tmp_path, capsys, png_only):
     words = ["--root", f"cholecseg8k={roots['cholecseg8k']}"]
     data = str(tmp_path / "data")

@@ -176,6 +176,7 @@ def test_the_answers_of_a_batch_outlive_its_worker_and_its_run(requests):
     assert not folder.exists()
 
 
+@pytest.mark.full
 def test_a_killed_worker_of_ray_loses_nothing(requests):
     psutil = pytest.importorskip("psutil")
     is_killed = threading.Event()
