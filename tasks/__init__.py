@@ -41,7 +41,7 @@ ABOUT = {
     "medfaith-batch": "any engine that answers a file of requests (--write-requests, --answers)",
     "medfaith-contrastive": "CLIP-like models with heatmaps (SurgXBench)",
     "medfaith-explained-vlm": "vision-language models of transformers with heatmaps of their answers",
-    "medfaith-alignment": "GLoRIA, UNITER, CLIP, BLIP with attention to a sentence (That's the Wrong Lung!)",
+    "medfaith-alignment": "GLoRIA, UNITER, CLIP and BLIP with attention to a sentence",
     "oracle": "reference: the right answer",
     "always_yes": "reference: Yes, or option A",
     "negation_attracted": "reference: the option with a negation",

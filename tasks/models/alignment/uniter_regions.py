@@ -142,8 +142,8 @@ def compute_places(boxes: Sequence[Sequence[float]], size: tuple[int, int]) -> n
     Returns:
         float32 (k, 7): x1, y1, x2, y2, width, height and width * height, where the image is 1 x 1.
 
-    >>> compute_places([[10, 20, 40, 20]], (80, 100)).round(3).tolist()
-    [[0.1, 0.25, 0.5, 0.5, 0.4, 0.25, 0.1]]
+    >>> [round(value, 3) for value in compute_places([[10, 20, 40, 20]], (80, 100))[0].tolist()]
+    [0.1, 0.25, 0.5, 0.5, 0.4, 0.25, 0.1]
     """
     x, y, width, height = (np.asarray(boxes, dtype=np.float64) / [size[1], size[0], size[1], size[0]]).T
     return np.stack([x, y, x + width, y + height, width, height, width * height], axis=1).astype(np.float32)
