@@ -210,7 +210,7 @@ class AnatomyMasks:
 def list_image_paths(key: str) -> tuple[str, ...]:
     """List the paths that a key may have below the root.
 
-    Masks are no images. Rows that are made from them refer to the images of their source.
+    Masks do not count as images. Rows that are made from them refer to the images of their source.
 
     Args:
         key: The key.

@@ -50,7 +50,7 @@ class MaskRow(NamedTuple):
 def list_image_paths(key: str) -> tuple[str, ...]:
     """List the paths that a key may have below the root.
 
-    Masks are no images. Rows that are made from them refer to the images of ChestX-ray14.
+    Masks do not count as images. Rows that are made from them refer to the images of ChestX-ray14.
 
     Args:
         key: The key.

@@ -182,7 +182,7 @@ def _open_binary(path: Path) -> io.BufferedIOBase:
 
 
 def _iterate_lines(stream: io.BufferedIOBase, path: Path, action: str) -> Iterator[str]:
-    """Yield the lines of a text without its byte order mark. Blank lines at the end are no rows."""
+    """Yield the lines of a text without its byte order mark. Blank lines at the end do not count."""
     n_bytes, n_blank = 0, 0
     while line := stream.readline(limits.LINE_BYTES + 1):
         line = line if n_bytes else line.removeprefix(BYTE_ORDER_MARK)

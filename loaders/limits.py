@@ -38,7 +38,7 @@ def require_file(path: Path) -> None:
 
 
 def has_file(path: Path) -> bool:
-    """Return whether there is a file of a name. A name that is something other than a file is no missing file.
+    """Return whether there is a file of a name. A folder or a pipe of that name is not missing.
 
     Args:
         path: The file.

@@ -1,4 +1,4 @@
-"""Masking of keys, tokens and passwords in what is recorded."""
+"""Masking of keys, tokens and passwords in records."""
 
 from __future__ import annotations
 

@@ -63,6 +63,8 @@ def _run(arguments: argparse.Namespace, _: list[str]) -> int:
     from medfaith.tasks.harnesses.results import find_harness
     from medfaith.tasks.index import select_tasks
 
+    if not arguments.file.is_file():
+        raise InputError(arguments.file, "there is no such file", expected="a results file")
     require_own(arguments.out, RECORD)
     group, _, member = arguments.task.partition("::")
     tasks = [task for task in select_tasks(group) if not member or task.name == arguments.task]
@@ -115,8 +117,9 @@ def _read_authors(arguments: argparse.Namespace, task: Task) -> tuple[str, int]:
         if results is not None:
             break
     else:
-        problem = "is of a benchmark whose paper has no results files that medfaith reads"
-        raise InputError(f"--task {arguments.task}", problem, expected="a task of CXR-ContraBench")
+        problem = "is no result file of a harness, and the paper of the task's benchmark has no results files"
+        expected = "a sample log of lmms-eval (.jsonl), or a prediction file of VLMEvalKit (.xlsx, .tsv, .json)"
+        raise InputError(arguments.file, problem, expected=expected)
     model = arguments.model or results.model
     if not model:
         action = "name the model with --model"

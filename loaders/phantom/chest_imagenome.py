@@ -42,8 +42,8 @@ SPLIT = ("subject_id", "study_id", "dicom_id", "path", "ViewPosition")
 SPLIT_FILES = {"train": "train", "validate": "valid", "test": "test"}
 SQUARE = 224
 SIDE_NAMES = ("x1", "y1", "x2", "y2")
-NOWHERE: Said = ("unknown", "nlp", "normal", "yes")  # what a sentence says that names no anatomy
-MOST_MOVED = 4  # pixels between a box and what the detector makes of it
+NOWHERE: Said = ("unknown", "nlp", "normal", "yes")  # said by a sentence without an anatomy
+MOST_MOVED = 4  # largest error of the detector (pixels)
 
 
 def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:

@@ -105,7 +105,7 @@ def test_a_broken_file_is_refused_by_record(tmp_path, capsys, content, message):
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        ("medfaith_heal_vindr_closed", "no results files that medfaith reads"),
+        ("medfaith_heal_vindr_closed", "results.json: is no result file of a harness"),
         ("medfaith_contrabench", "names .* tasks"),
         ("medfaith_contrabench_chexpert_presense", "did you mean"),
     ],

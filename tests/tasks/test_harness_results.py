@@ -186,7 +186,7 @@ def test_vlmevalkits_answers_to_other_questions_are_refused(
         ("a.json", "[", "cannot be read as JSON"),
         ("a.xlsx", "no workbook", "cannot be read"),
         ("a.tsv", "id\tquestion\n1\t2\t3\t4\n5\n6\t7\t8\t9\t10", "a.tsv"),
-        ("missing.xlsx", None, "missing.xlsx"),
+        ("missing.xlsx", None, "missing.xlsx: there is no such file"),
     ],
 )
 def test_a_broken_file_is_refused(name, content, message, places, tmp_path, capsys):

@@ -99,7 +99,7 @@ class ExplainedVLM(HFVisionLM):
             raise InputError("channel", repr(channel), expected=" or ".join(CHANNELS))
         for name, is_set in (("causal_graphs", causal_graphs), ("relevancy", relevancy)):
             if is_set and not store:
-                raise InputError(name, "needs store", action="name a folder for the heatmaps, too: store=...")
+                raise InputError(name, "needs store", action="add --heatmaps DIR (plain lm-eval: store=DIR)")
         if causal_graphs:
             require_causal_learn()
         self._layer, self._target, self._channel, self._has_relevancy = layer, target, channel, relevancy
