@@ -14,7 +14,6 @@ from typing import Any
 from ..loaders import layouts, sources
 from ..loaders.errors import InputError, MissingSourceError
 from ..loaders.progress import Progress
-from .label_keys import KEYS, Labels, compute_label_key
 from .options import check
 from .parallel import Workers
 from .verify import Verdict, verify_repository
@@ -71,7 +70,7 @@ def collect_no_hashes() -> Mapping[str, Mapping[str, str]]:
 class Repository:
     """One repository that a build writes: `<benchmark>-<source>`.
 
-    `hashes`, `key_labels` and `skipped` are called when the rows are written.
+    `hashes` and `skipped` are called when the rows are written.
 
     Attributes:
         source: The id of the source.
@@ -80,8 +79,6 @@ class Repository:
         arguments: Values that build.json records in place of the values of options.
         exports: Files next to the Parquet files, by path.
         hashes: Returns the hashes of label files that are not in `files`, by source and name.
-        key_labels: Returns the parsed labels that the key of a split is derived from (`label_keys`), by split. The
-            split "" means all splits.
         skipped: Returns how many items the build skipped or counted, by reason.
         absent: The splits (`split` for all configs, or `config/split`) that the source's release gives and this build
             lacks, with NO_FILE or NO_ROWS.
@@ -93,7 +90,6 @@ class Repository:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     exports: Mapping[str, bytes] = field(default_factory=dict)
     hashes: Callable[[], Mapping[str, Mapping[str, str]]] = collect_no_hashes
-    key_labels: Mapping[str, Labels] = field(default_factory=dict)
     skipped: Callable[[], Counter[str]] | None = None
     absent: Mapping[str, str] = field(default_factory=dict)
 
@@ -248,23 +244,23 @@ class Benchmark:
         name = f"{self.name}-{repository.source}"
         # Hashing unpacks the label files again, so it runs in parallel with the writing.
         with ThreadPoolExecutor(1) as executor:
-            label_record = executor.submit(_describe_labels, repository, request.workers)
+            described_sources = executor.submit(_describe_sources, repository, request.workers)
             return write_repository(
                 out,
                 name,
                 repository.splits,
                 exports=repository.exports,
                 families=self.family,
-                record=lambda: self._build_record(repository, request, label_record.result()),
+                record=lambda: self._build_record(repository, request, described_sources.result()),
                 card=card(name),
                 workers=request.workers,
             )
 
     def _build_record(
-        self, repository: Repository, request: Request, label_record: Mapping[str, Any]
+        self, repository: Repository, request: Request, described_sources: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Build the part of build.json that does not describe the rows."""
-        source_records = dict(label_record["sources"])
+        source_records = dict(described_sources)
         for source_id, hashes in repository.hashes().items():
             source_records[source_id] |= {"files": source_records[source_id]["files"] | hashes}
         record = {
@@ -275,8 +271,6 @@ class Benchmark:
             "arguments": asdict(request.options) | dict(repository.arguments),
             "sources": source_records,
         }
-        if label_record[KEYS]:
-            record[KEYS] = label_record[KEYS]
         if repository.skipped is not None:
             record["skipped"] = dict(sorted(repository.skipped().items()))
         if repository.absent:
@@ -304,12 +298,8 @@ class Benchmark:
         ]
 
 
-def _describe_labels(repository: Repository, workers: Workers) -> dict[str, Any]:
-    """Hash the label files and derive the keys of the splits."""
-    source_records = {
-        source_id: describe_source(source_id, paths, workers) for source_id, paths in sorted(repository.files.items())
-    }
+def _describe_sources(repository: Repository, workers: Workers) -> dict[str, Any]:
+    """Describe each source, with the hashes of its label files."""
     return {
-        "sources": source_records,
-        KEYS: {split: compute_label_key(labels()) for split, labels in repository.key_labels.items()},
+        source_id: describe_source(source_id, paths, workers) for source_id, paths in sorted(repository.files.items())
     }

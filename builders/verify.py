@@ -16,12 +16,10 @@ from ..loaders.atomic import is_partial
 from ..loaders.errors import InputError
 from ..loaders.progress import Progress
 from .checks import find_length_violations
-from .label_keys import KEYS
 from .row_digest import convert_fixed_lists
 from .write import RECORD, Family, summarise
 
 REBUILD = "build it again with medfaith build"
-_KEY = re.compile("[0-9a-f]{64}")
 _EXPORT = re.compile(r"([\w-]+/[\w-]+)\.jsonl")  # path below the repository's folder
 
 
@@ -224,7 +222,6 @@ def find_record_faults(record: Any) -> list[str]:
             for k, v in file_lists.items()
             if not all(isinstance(digest, str) for digest in v.values())
         ]
-        faults += [] if _is_key_table(record.get(KEYS, {})) else [KEYS]
         faults += [
             f"splits/{k}" for k, v in record["splits"].items() if k.count("/") != 1 or not _has_entry(v, "counts", dict)
         ]
@@ -241,11 +238,6 @@ def _read_record(folder: Path) -> dict[str, Any]:
     if faults := faults or [f"skipped/{k}" for k, n in record.get("skipped", {}).items() if not isinstance(n, int)]:
         raise InputError(path, f"{', '.join(faults)} is missing or not what medfaith build writes", action=REBUILD)
     return record
-
-
-def _is_key_table(keys: Any) -> bool:
-    """Tell whether the keys of a build are hexadecimal digits. A published build.json has no keys."""
-    return isinstance(keys, dict) and all(isinstance(key, str) and _KEY.fullmatch(key) for key in keys.values())
 
 
 def _has_entry(value: Any, key: str, kind: type) -> bool:

@@ -20,7 +20,7 @@ def format_composition(publication: Publication) -> str:
     Returns:
         Markdown.
     """
-    record = publication.published_record
+    record = publication.described_record
     paper = read_published(record["benchmark"])
     blocks = ["The rows of each split. `–` means that it was not counted, or that the paper does not print it."]
     blocks.append(_format_sizes(record["splits"], paper))

@@ -26,7 +26,7 @@ from .publish import reports
 WRITTEN = ("Motivation", "Annotations", "Rules", "Intended use", "Misuse", "Biases", "Limits")  # headings of a body
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 LARGEST = "1M<n<10M"
-KEY = "with a key made of the labels and the config"
+KEY = "with a key made of all rows of the split"
 STATEMENTS = (
     "Funding: none is declared. Ethics review: none is declared for this data set, for which no new data of patients "
     "was collected. The publications of the sources have their own statements."
@@ -253,7 +253,7 @@ def _format_collection(publication: Publication) -> str:
     lines = ["Nothing was collected for this data set: it is made from these sources by rules, with a seed.", ""]
     lines += ["| source | version read for | label file | SHA-256 |", "|---|---|---|---|"]
     for source in publication.sources:
-        entry: Mapping[str, Any] = publication.published_record["sources"][source.id]
+        entry: Mapping[str, Any] = publication.described_record["sources"][source.id]
         for name, digest in entry["files"].items():
             lines.append(f"| {source.title} | {entry['version']} | `{name}` | `{digest}` |")
     lines += [
@@ -292,7 +292,7 @@ def _format_sensitive(publication: Publication) -> str:
     )
     return (
         f"{common}. It holds no row, but keyed hashes of {hashed} (HMAC-SHA256), in the order of the hashes. The key "
-        "of a config is derived from what the sources' labels say: only those who have the labels can compute them."
+        "of a split is made of all its rows: only those who can build them can compute it."
         f"{note if packaged else ''}{ids} Counts below {small_counts.FEWEST} are not printed. You build the rows from "
         "your licensed copy. They describe patients whom the sources de-identified. Treat them as the sources' terms "
         "say, and do not try to identify anybody."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..builders import registry
-from ..builders.label_keys import FINGERPRINTS, KEYS, fingerprint, key_of
 from ..builders.schemas.structs import MASK
 from ..builders.write import RECORD
 from ..loaders import sources
 from ..loaders.errors import InputError
 from ..loaders.sources import Source
-from . import file_names, policy, small_counts
+from . import file_names, policy, row_keys, small_counts
 
 MANIFEST = "manifest"  # config of a recipe's tables; its splits have the names of the build's configs
 WITHOUT_MASKS = "sha256_without_masks"  # in a manifest of rows with masks, which the publisher may have made
@@ -65,27 +65,60 @@ class Publication:
         return f"{self.record['benchmark']}-{self.record['source']}"
 
     @property
-    def published_record(self) -> Mapping[str, Any]:
-        """The published form of build.json: without the keys, which stay with those who have the sources.
+    def described_record(self) -> Mapping[str, Any]:
+        """What a card says of build.json.
 
-        A recipe has the fingerprints of the keys: different fingerprints mean keys of other labels, and hashes that
-        cannot be compared. It has no small counts (`small_counts`). Files that the user named appear as a number only
-        (`file_names`).
+        A recipe has no small counts (`small_counts`). Files that the user named appear as a number only (`file_names`).
         """
         described = {
             name: {**entry, "files": file_names.group_unknown(sources.source(name), entry["files"])}
             for name, entry in self.record["sources"].items()
         }
-        record = {name: value for name, value in self.record.items() if name != KEYS} | {"sources": described}
+        record = {**self.record, "sources": described}
         if self.policy == policy.ROWS:
             return record
-        used = {split: key_of(self.record, split).hex() for split in {key.split("/")[1] for key in record["splits"]}}
         hidden: dict[str, Any] = {
-            "splits": {key: small_counts.hide_split_counts(split) for key, split in record["splits"].items()}
+            "splits": {name: small_counts.hide_split_counts(split) for name, split in record["splits"].items()}
         }
         if "skipped" in record:
             hidden["skipped"] = small_counts.hide_small_counts(self.record["skipped"])
-        return record | hidden | {FINGERPRINTS: {split: fingerprint(key) for split, key in sorted(used.items())}}
+        return record | hidden
+
+    @property
+    def published_record(self) -> Mapping[str, Any]:
+        """The published form of build.json: what a card says of it and, in a recipe, the locked key of each split.
+
+        The hash of the rows of a recipe's split is made with the key (`row_keys`).
+        """
+        record = self.described_record
+        if self.policy == policy.ROWS:
+            return record
+        keys = {"/".join(name): key for name, key in self.split_keys.items()}
+        splits = {
+            name: split | {"sha256": row_keys.compute_hash(split["sha256"].encode(), keys[name].secret)}
+            for name, split in record["splits"].items()
+        }
+        return {**record, "splits": splits, row_keys.LOCKS: {name: key.lock for name, key in keys.items()}}
+
+    @cached_property
+    def split_keys(self) -> Mapping[tuple[str, str], row_keys.SplitKey]:
+        """The key of each (config, split); none if the rows are published."""
+        if self.policy == policy.ROWS:
+            return {}
+        return {name: row_keys.make_key(hashed) for name, hashed in self.hash_splits().items()}
+
+    def hash_splits(self) -> dict[tuple[str, str], row_keys.Hashed]:
+        """Hash the rows of each split without their masks.
+
+        Returns:
+            The hashes by config and split.
+        """
+        return {
+            (config, split): row_keys.hash_split(
+                f"{config}/{split}", rows.drop_columns(list_mask_columns(self.built[config]))
+            )
+            for config, split, rows in self.tables()
+        }
 
     @property
     def features(self) -> Mapping[str, datasets.Features]:

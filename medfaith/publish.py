@@ -16,10 +16,11 @@ from medfaith.printing import table
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
+    from medfaith.cards.publication import Publication
     from medfaith.cards.publish.upload import Done
     from medfaith.cards.publish.upload_plan import Plan
 
-EQUAL, MISSING, EXTRA, DIFFERENT, OTHER_MASKS = 0, 3, 4, 5, 6  # exit status of verify --against
+EQUAL, MISSING, EXTRA, DIFFERENT, OTHER_MASKS, OTHER_ORDER = 0, 3, 4, 5, 6, 7  # exit status of verify --against
 SHOWN = 5  # ids of a kind
 
 
@@ -50,6 +51,12 @@ def add_jobs(jobs: Any) -> None:
         action="store_true",
         help="with published rows: also upload eval.yaml, which registers the data set as a benchmark of the Hub; ask "
         "the Hub's team first (default: do not upload it)",
+    )
+    job.add_argument(
+        "--few-studies",
+        action="store_true",
+        help="publish a recipe of fewer than 50 studies, too: all its rows can be guessed, and its hashes say which "
+        "guess is right (default: stop)",
     )
     build_command.root_argument(job)
     job.set_defaults(job=_run_publish, sdk=None)
@@ -149,11 +156,14 @@ def print_against(folders: Sequence[Path], repo_id: str) -> int:
             more = f" and {len(ids) - SHOWN:,} more" if len(ids) > SHOWN else ""
             if ids:
                 print(f"{d.config}/{d.split}: {kind.replace('_', ' ')}: {', '.join(ids[:SHOWN])}{more}")
+        if d.other_order:
+            print(f"{d.config}/{d.split}: all rows are equal, in another order: --limit takes other ones")
     for note in compared.notes:
         print(f"{repo_id}: {note}")
     statuses = {"missing": MISSING, "extra": EXTRA, "different": DIFFERENT}
-    masks = OTHER_MASKS if "other_masks" in kinds else EQUAL  # where nothing else is wrong
-    status = max((statuses[kind] for d in differences for kind in statuses if getattr(d, kind)), default=masks)
+    order = OTHER_ORDER if any(d.other_order for d in differences) else EQUAL
+    masks_or_order = OTHER_MASKS if "other_masks" in kinds else order  # where nothing else is wrong
+    status = max((statuses[kind] for d in differences for kind in statuses if getattr(d, kind)), default=masks_or_order)
     verdict = "equal to" if status == EQUAL else "not equal to"
     print(f"{folder}: {verdict} {repo_id} at its commit {compared.revision[:7]}")
     return status
@@ -172,6 +182,8 @@ def _run_publish(arguments: argparse.Namespace, _: Sequence[str]) -> int:
             if (other_folder := folder_by_name.setdefault(publication_of_folder.name, folder)) != folder:
                 fault = f"is a build of {publication_of_folder.name}, as {other_folder.name} is"
                 raise InputError(folder, fault, expected="one of each", action="move one of them elsewhere")
+            if not arguments.few_studies:
+                _check_size(publication_of_folder)
             into = temporary / publication_of_folder.name
             into.mkdir()
             repo_id = f"{arguments.org}/{publication_of_folder.name}"
@@ -179,6 +191,25 @@ def _run_publish(arguments: argparse.Namespace, _: Sequence[str]) -> int:
             staging.stage(publication_of_folder, into, repo_id=repo_id, texts=texts, register=arguments.register)
             staged.append((into, f"published as {publication_of_folder.policy}"))
         return _send_all(arguments, "dataset", staged)
+
+
+def _check_size(publication: Publication) -> None:
+    """Require a recipe whose rows are too many to be guessed.
+
+    Raises:
+        InputError: A split has rows of too few studies.
+    """
+    from medfaith.cards.row_keys import BLOCK
+
+    for name, key in publication.split_keys.items():
+        if key.n_studies < BLOCK:
+            raise InputError(
+                f"{publication.folder}, {'/'.join(name)}",
+                f"has rows of {key.n_studies} studies or images",
+                expected=f"{BLOCK} or more: all rows of fewer can be guessed, and the published hashes say which guess "
+                "is right",
+                action="leave the config out of the build, or accept this with --few-studies",
+            )
 
 
 def _run_publish_metrics(arguments: argparse.Namespace, _: Sequence[str]) -> int:

@@ -22,7 +22,6 @@ from ...loaders.errors import InputError
 from ...loaders.images import read_image_size
 from ...loaders.progress import Progress
 from ..benchmark import NO_FILE, NO_ROWS, Repository, Request
-from ..label_keys import build_label_table
 from ..write import Split
 from . import chexlocalize, chexpert, chexstruct, openi, rexvqa
 from .exports import FEWSHOT, FEWSHOT_SPLIT, LORA, LORA_SPLIT, fewshot, format_chat_jsonl, sample_lora_rows
@@ -74,10 +73,9 @@ def plan_chexpert(request: Request) -> Repository:
             exports[f"{config}/{LORA_SPLIT}.jsonl"] = format_chat_jsonl(rows)
         elif config in chexpert.PROTOCOLS:
             splits += [_build_chunked_split(config, s, tables, make(plain, s, wording)) for s in tables]
-    key_labels = {s: partial(_get_rows, table) for s, table in tables.items()}
     absent = {split: NO_FILE for split in CHEXPERT_SPLITS if split not in files}
     label_files = {"chexpert": list(files.values())}
-    return Repository("chexpert", splits, label_files, exports=exports, key_labels=key_labels, absent=absent)
+    return Repository("chexpert", splits, label_files, exports=exports, absent=absent)
 
 
 def plan_chexlocalize(request: Request) -> Repository:
@@ -113,7 +111,7 @@ def plan_chexlocalize(request: Request) -> Repository:
             action="name the folder that holds both folders of the download, CheXlocalize and CheXpert, or name your "
             "copy of CheXpert, too: --root chexpert=PATH",
         )
-    splits, studies_by_split, skipped = [], {}, Counter[str]()
+    splits, skipped = [], Counter[str]()
     absent = {split: NO_FILE for split in chexlocalize.SPLITS if split not in files}
 
     @cache
@@ -122,7 +120,7 @@ def plan_chexlocalize(request: Request) -> Repository:
 
     for split, (label_path, mask_path) in Progress(files.items(), title="reading chexlocalize", unit="splits"):
         labels = chexpert_labels.read_labels(label_path, split).select(chexpert.COLUMNS)
-        studies = studies_by_split[split] = chexpert.studies(labels, label_path, chexlocalize.SOURCE)
+        studies = chexpert.studies(labels, label_path, chexlocalize.SOURCE)
         masks = chexlocalize_masks.read_masks(mask_path, split)
         for config in request.configs:
             rows, counts = chexlocalize.questions(
@@ -141,7 +139,6 @@ def plan_chexlocalize(request: Request) -> Repository:
         chexlocalize.SOURCE,
         splits,
         {chexlocalize.SOURCE: [path for paths in files.values() for path in paths]},
-        key_labels={split: partial(_get_rows, table) for split, table in studies_by_split.items()},
         skipped=lambda: skipped,
         absent=absent,
     )
@@ -198,7 +195,7 @@ def plan_rexvqa(request: Request) -> Repository:
     items = rexvqa_items.read_items(path)
     make = partial(rexvqa.questions, items, seed=request.seed)
     splits = [Split(config, "test", partial(make, config)) for config in request.configs]
-    return Repository("rexvqa", splits, {"rexvqa": [path]}, key_labels={"": partial(build_label_table, items)})
+    return Repository("rexvqa", splits, {"rexvqa": [path]})
 
 
 def _build_splits(makers: Mapping[str, Callable[[], pa.Table]], request: Request) -> list[Split]:

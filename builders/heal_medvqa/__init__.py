@@ -219,7 +219,6 @@ def _make_repository(config: str, roots: Mapping[str, Path], request: Request) -
         files,
         arguments=arguments,
         hashes=lambda: hashes,
-        key_labels=_list_key_labels(config, roots),
         skipped=lambda: skipped,
         absent=absent,
     )
@@ -294,19 +293,6 @@ def _list_files(config: str, roots: Mapping[str, Path]) -> dict[str, Sequence[Pa
         mimic.DETECTIONS: list(detections.find_label_files(roots[mimic.DETECTIONS]).values()),
         mimic.REPORTS: [],
     }
-
-
-def _list_key_labels(config: str, roots: Mapping[str, Path]) -> dict[str, Callable[[], pa.Table]]:
-    """List the labels that the keys are derived from: the boxes of each split, or the table of all images.
-
-    Rows of ChestX-ray14 are published and need no key.
-    """
-    if config == "nih":
-        return {}
-    if config != "vindr":
-        return {"": partial(mimic_cxr.read_images, roots[mimic.SOURCE], None)}
-    files = vindr_cxr.find_label_files(roots[vindr.SOURCE])
-    return {split: partial(vindr_cxr.read_boxes, path, split) for split, path in files.items()}
 
 
 def find_partner_problems(folder: Path, config: str, split: str, sound: Collection[tuple[str, str]]) -> list[str]:

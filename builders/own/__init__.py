@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -85,19 +84,12 @@ def make(request: Request) -> Iterator[Repository]:
         [Split(CONFIG, split, partial(_make_table, rows)) for split, rows in rows_by_split.items()],
         {TABLE: [table, *([path] if path else [])], IMAGES: []},
         arguments={"mapping": path.name if path else None},
-        key_labels={"": partial(_make_key_table, rows_by_split)},
         skipped=partial(Counter, skipped),
     )
 
 
 def _make_table(rows: list[dict[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=QUESTION.arrow_schema)
-
-
-def _make_key_table(rows_by_split: Mapping[str, list[dict[str, Any]]]) -> pa.Table:
-    """Make the table that the key of the repository is derived from: each row as JSON."""
-    texts = [json.dumps(row, sort_keys=True, ensure_ascii=False) for rows in rows_by_split.values() for row in rows]
-    return pa.table({"record": pa.array(texts, pa.string())})
 
 
 BENCHMARK = Benchmark(

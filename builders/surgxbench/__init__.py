@@ -20,7 +20,6 @@ import pyarrow as pa
 from ...loaders import cholec80, cholec80_boxes, cholecseg8k, cholect45, cholect50
 from ...loaders.errors import InputError
 from ..benchmark import Benchmark, Repository, Request
-from ..label_keys import build_label_table
 from ..options import group, option, whole
 from ..schemas.surgx import INSTRUMENTS, TRIPLETS
 from ..write import Family, Split
@@ -152,7 +151,7 @@ def _make_boxed(request: Request, options: Options, configs: Sequence[str]) -> l
             counted += motion_counts
         files = _list_files(config, roots, sorted({row["video"] for row in rows}))
         motion = options.motion.describe() if options.motion and config in READERS else None
-        repositories.append(_make_repository(config, rows, counted, files, boxed_frames, motion))
+        repositories.append(_make_repository(config, rows, counted, files, motion))
     return repositories
 
 
@@ -170,7 +169,6 @@ def _make_repository(
     rows: list[dict[str, Any]],
     counted: Counter[str],
     files: Mapping[str, Sequence[Path]],
-    boxed_frames: Sequence[cholec80_boxes.BoxedFrame] = (),
     motion: Any = None,
 ) -> Repository:
     return Repository(
@@ -178,7 +176,6 @@ def _make_repository(
         [Split(config, SPLIT, partial(_build_table, rows, select_family(config).features))],
         files,
         arguments={"motion": motion},
-        key_labels={"": partial(build_label_table, boxed_frames)} if boxed_frames else {},
         skipped=partial(Counter, counted),
     )
 

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from ...loaders import chest_imagenome, mimic_cxr
 from ...loaders.errors import InputError
 from ..benchmark import NO_ROWS, Benchmark, Repository, Request
-from ..label_keys import build_label_table
 from ..options import option
 from ..schemas.wrong_lung import PERTURBED, SENTENCE
 from ..verify import read_split
@@ -136,7 +135,6 @@ def make(request: Request) -> Iterator[Repository]:
             absent[f"{config}/{SPLIT}"] = NO_ROWS
             continue
         splits.append(Split(config, SPLIT, partial(_build_table, rows, select_family(config))))
-    key_labels = {"": partial(build_label_table, gold_sentences)}
     silver_set = None
     if SILVER in config_names:
         patients = {sentence.patient_id for sentence in gold_sentences}
@@ -147,9 +145,7 @@ def make(request: Request) -> Iterator[Repository]:
             for split in silver.SPLITS
         ]
     if silver_set is None:
-        yield Repository(
-            SOURCE, splits, _list_files(roots), key_labels=key_labels, skipped=lambda: +counted, absent=absent
-        )
+        yield Repository(SOURCE, splits, _list_files(roots), skipped=lambda: +counted, absent=absent)
         return
 
     records = silver_set.records
@@ -163,7 +159,6 @@ def make(request: Request) -> Iterator[Repository]:
         splits,
         files,
         hashes=collect_graph_hashes,
-        key_labels=key_labels,
         skipped=lambda: +counted + silver_set.counted,
         absent=absent,
     )

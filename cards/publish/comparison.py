@@ -14,9 +14,9 @@ from datasets.exceptions import DatasetsError, SplitsVerificationError
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
-from ...builders.label_keys import FINGERPRINTS
 from ...builders.write import RECORD
 from ...loaders.errors import InputError
+from .. import policy, row_keys
 from ..publication import MANIFEST, MANIFEST_FEATURES, WITHOUT_MASKS, Publication
 from . import manifest
 from .hub_client import reachable
@@ -75,34 +75,38 @@ def against(publication: Publication, repo_id: str) -> Comparison:
     name = f"{record['benchmark']}-{record['source']}"
     if name != publication.name:
         raise InputError(repo_id, f"is {name}", expected=publication.name, action="name the repository of this build")
+    if publication.policy == policy.RECIPE and record["splits"].keys() != record.get(row_keys.LOCKS, {}).keys():
+        problem = f"its {RECORD} has no locked keys of its hashes: an earlier release of medfaith published it"
+        raise InputError(repo_id, problem, action="ask its owner to publish it again")
     published, published_without_masks, repeated = _load_published(repo_id, revision, record)
-    built = manifest.hash_build(publication)
-    ours = publication.published_record
-    alike = {name for name in built if _get_split_hash(ours, name) == _get_split_hash(record, name)}
-    other_keys = ours.get(FINGERPRINTS) != record.get(FINGERPRINTS)
+    keys, locked = _unlock_keys(publication, record)
+    built = manifest.hash_build(publication, keys)
     differences = [
-        _build_equal(difference, built) if other_keys and (difference.config, difference.split) in alike
-        else _count_repeats(difference, repeated.get((difference.config, difference.split), ()), built)
+        _count_repeats(difference, repeated.get((difference.config, difference.split), ()), built)
         for difference in manifest.compare(built, published)
-    ]  # fmt: skip
+    ]
     if published_without_masks:
-        built_without_masks = manifest.hash_without_masks(publication)
+        built_without_masks = manifest.hash_without_masks(publication, keys)
         differences = [
             manifest.separate_other_masks(difference, built_without_masks, published_without_masks)
             for difference in differences
         ]
+    alike = _find_same_order(publication, keys, record) if keys else _find_equal_order(built, published)
+    differences = [
+        replace(difference, other_order=difference.is_equal and (difference.config, difference.split) not in alike)
+        for difference in differences
+    ]
+    ours = publication.described_record
     notes = _collect_notes(ours, record)
-    if published_without_masks and any(
-        split.missing or split.extra or split.different or split.other_masks for split in differences
-    ):
+    if published_without_masks and not all(difference.is_equal for difference in differences):
         notes += _explain_masks(ours, record, differences)
-    if other_keys:
+    if locked:
         notes.append(
-            "row hashes made with keys of other labels differ even where the rows are equal: splits were compared as a "
-            "whole first, by the hash of all their rows"
+            f"{', '.join(locked)}: no block of studies has the same rows here and there, so the hashes of single rows "
+            "cannot be compared. The labels, the seed or the options are others"
         )
     if publication.withholds_ids:
-        differences = list(_replace_hashes(differences, publication))
+        differences = list(_replace_hashes(differences, publication, keys))
         if any(difference.missing for difference in differences):
             notes.append("a missing row is named by the hash of its id, which its licence withholds")
     return Comparison(revision, differences, notes)
@@ -202,14 +206,35 @@ def _iterate_repeated(names: pa.Table) -> Iterator[tuple[str, ...]]:
     return (tuple(row.values()) for row in several.to_pylist())
 
 
-def _get_split_hash(record: Mapping[str, Any], name: Name) -> str | None:
-    """Return the hash of all rows of a split, which needs no key."""
-    return record["splits"].get("/".join(name), {}).get("sha256")
+def _unlock_keys(publication: Publication, record: Mapping[str, Any]) -> tuple[dict[Name, bytes], list[str]]:
+    """Unlock the key of each split of a recipe; return them with the splits that stay locked, which get the build's."""
+    if publication.policy == policy.ROWS:
+        return {}, []
+    keys, locked = {name: key.secret for name, key in publication.split_keys.items()}, []
+    for name, hashed in publication.hash_splits().items():
+        lock = record[row_keys.LOCKS].get("/".join(name))
+        secret = lock and row_keys.unlock(lock, hashed)
+        if secret:
+            keys[name] = secret
+        elif lock:
+            locked.append("/".join(name))
+    return keys, locked
 
 
-def _build_equal(difference: Difference, built: manifest.Splits) -> Difference:
-    """Build the result for a split with equal rows, although its row hashes were made with another key."""
-    return Difference(difference.config, difference.split, len(built[difference.config, difference.split]), (), (), ())
+def _find_same_order(publication: Publication, keys: manifest.Keys, record: Mapping[str, Any]) -> set[Name]:
+    """Find the splits whose rows have the same hash as those of a published recipe. It depends on their order."""
+    ours, theirs = publication.record["splits"], record["splits"]
+    return {
+        name
+        for name, key in keys.items()
+        for path in ("/".join(name),)
+        if path in theirs and row_keys.compute_hash(ours[path]["sha256"].encode(), key) == theirs[path].get("sha256")
+    }
+
+
+def _find_equal_order(built: manifest.Splits, published: manifest.Splits) -> set[Name]:
+    """Find the splits whose ids have the same order as those of published rows."""
+    return {name for name, rows in built.items() if list(rows) == list(published.get(name, {}))}
 
 
 def _count_repeats(difference: Difference, repeated: Sequence[str], built: manifest.Splits) -> Difference:
@@ -219,9 +244,11 @@ def _count_repeats(difference: Difference, repeated: Sequence[str], built: manif
     return replace(difference, n_equal=difference.n_equal - len(more), different=(*difference.different, *more))
 
 
-def _replace_hashes(differences: Sequence[Difference], publication: Publication) -> Iterator[Difference]:
+def _replace_hashes(
+    differences: Sequence[Difference], publication: Publication, keys: manifest.Keys
+) -> Iterator[Difference]:
     """Replace hashes by the build's own ids."""
-    ids = manifest.map_hashes_to_ids(publication)
+    ids = manifest.map_hashes_to_ids(publication, keys)
     for difference in differences:
         ids_by_hash = ids.get((difference.config, difference.split), {})
         kinds = (difference.extra, difference.different, difference.other_masks)

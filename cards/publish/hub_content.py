@@ -14,6 +14,7 @@ from huggingface_hub.hf_api import RepoFile
 from ...builders.verify import find_record_faults
 from ...builders.write import RECORD
 from ...loaders.errors import InputError
+from .. import row_keys
 from .hub_client import reachable
 
 OWN = (".gitattributes",)  # written by the Hub itself
@@ -88,6 +89,14 @@ def read_published_record(api: HfApi, repo_id: str, revision: str) -> Mapping[st
         raise ForeignError(repo_id, f"has no {RECORD}", action=action) from None
     except ValueError as error:
         raise ForeignError(repo_id, f"its {RECORD} cannot be read ({error})", action=action) from None
-    if faults := ", ".join(find_record_faults(record)):
+    if faults := ", ".join(find_record_faults(record) or _find_lock_faults(record)):
         raise ForeignError(repo_id, f"its {RECORD} is not what medfaith writes ({faults})", action=action)
     return record
+
+
+def _find_lock_faults(record: Mapping[str, Any]) -> list[str]:
+    """Find locks of keys that do not have the form of medfaith's. Published rows have none."""
+    locks = record.get(row_keys.LOCKS, {})
+    if not isinstance(locks, dict):
+        return [row_keys.LOCKS]
+    return [f"{row_keys.LOCKS}/{name}" for name, lock in locks.items() if not row_keys.is_lock(lock)]

@@ -1,27 +1,26 @@
 """The manifest of a data set: config, split, id and hash of each row, to publish and compare rows without showing them.
 
 Ids of some sources reveal the content of rows, and few rows are possible for an image. Anyone could find both from
-plain hashes by trying all of them. In a recipe they are HMACs. Only people who have the label files can derive the key.
+plain hashes by trying all of them. In a recipe they are HMACs. Only who can build the rows can compute the key
+(`row_keys`).
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
 import pyarrow as pa
 
-from ...builders.label_keys import compute_config_key, key_of
 from ...builders.row_digest import iterate_row_json
 from ...loaders.progress import Progress
-from .. import policy
 from ..publication import WITHOUT_MASKS, Publication, list_mask_columns
+from ..row_keys import compute_hash
 
 Rows = Mapping[str, str]  # id -> hash
 Splits = dict[tuple[str, str], Rows]  # by config and split
+Keys = Mapping[tuple[str, str], bytes]  # by config and split
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +35,7 @@ class Difference:
         extra: Ids that are built, but not published.
         different: Ids in both, with other values.
         other_masks: Ids in both that differ in the masks only.
+        other_order: Whether all rows are equal, in another order.
     """
 
     config: str
@@ -45,22 +45,15 @@ class Difference:
     extra: tuple[str, ...]
     different: tuple[str, ...]
     other_masks: tuple[str, ...] = ()
+    other_order: bool = False
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether all rows are equal, in any order."""
+        return not (self.missing or self.extra or self.different or self.other_masks)
 
 
-def compute_hash(content: bytes, key: bytes = b"") -> str:
-    """Compute the SHA-256, or the HMAC-SHA256 if there is a key.
-
-    Args:
-        content: The bytes.
-        key: The key, or empty.
-
-    Returns:
-        Hexadecimal digits.
-    """
-    return hmac.new(key, content, hashlib.sha256).hexdigest() if key else hashlib.sha256(content).hexdigest()
-
-
-def hash_build(publication: Publication) -> Splits:
+def hash_build(publication: Publication, keys: Keys) -> Splits:
     """Hash the rows of a build for publication.
 
     They have the build's order or, if hashed with keys, the order of the hashes.
@@ -69,21 +62,20 @@ def hash_build(publication: Publication) -> Splits:
 
     Args:
         publication: The build.
+        keys: The key of each split that is hashed with one.
 
     Returns:
         The hashes.
-
-    Raises:
-        InputError: A recipe has no key (`label_keys.key_of`).
     """
-    return _hash_tables(publication, publication.tables())
+    return _hash_tables(publication, publication.tables(), keys)
 
 
-def hash_without_masks(publication: Publication) -> Splits:
+def hash_without_masks(publication: Publication, keys: Keys) -> Splits:
     """Hash the rows of a build without their masks, for splits that have masks.
 
     Args:
         publication: The build.
+        keys: The key of each split that is hashed with one.
 
     Returns:
         The hashes.
@@ -94,24 +86,25 @@ def hash_without_masks(publication: Publication) -> Splits:
         for config, split, rows in publication.tables()
         if mask_columns[config]
     )
-    return _hash_tables(publication, tables)
+    return _hash_tables(publication, tables, keys)
 
 
-def _hash_tables(publication: Publication, tables: Iterable[tuple[str, str, pa.Table]]) -> Splits:
+def _hash_tables(publication: Publication, tables: Iterable[tuple[str, str, pa.Table]], keys: Keys) -> Splits:
     hashes: Splits = {}
     for config, split, rows in tables:
-        key = _derive_key(publication, config, split)
+        key = keys.get((config, split), b"")
         bar = Progress(iterate_row_json(rows), title=f"hashing {config}/{split}", total=len(rows), unit="rows")
         pairs = zip(_compute_names(publication, rows, key), (compute_hash(row, key) for row in bar), strict=True)
         hashes[config, split] = dict(sorted(pairs, key=itemgetter(1)) if key else pairs)
     return hashes
 
 
-def map_hashes_to_ids(publication: Publication) -> dict[tuple[str, str], Mapping[str, str]]:
+def map_hashes_to_ids(publication: Publication, keys: Keys) -> dict[tuple[str, str], Mapping[str, str]]:
     """Map the name of each row in the manifest to the row's id.
 
     Args:
         publication: The build.
+        keys: The key of each split that is hashed with one.
 
     Returns:
         The names and ids by config and split.
@@ -119,19 +112,13 @@ def map_hashes_to_ids(publication: Publication) -> dict[tuple[str, str], Mapping
     return {
         (config, split): dict(
             zip(
-                _compute_names(publication, rows, _derive_key(publication, config, split)),
+                _compute_names(publication, rows, keys.get((config, split), b"")),
                 rows["id"].to_pylist(),
                 strict=True,
             )
         )
         for config, split, rows in publication.tables()
     }
-
-
-def _derive_key(publication: Publication, config: str, split: str) -> bytes:
-    """Derive the key; empty if the rows are published."""
-    is_recipe = publication.policy == policy.RECIPE
-    return compute_config_key(key_of(publication.record, split), config) if is_recipe else b""
 
 
 def _compute_names(publication: Publication, rows: pa.Table, key: bytes) -> list[str]:
@@ -161,11 +148,9 @@ def build_tables(publication: Publication) -> dict[str, pa.Table]:
     Returns:
         Config -> its rows, split after split.
     """
-    splits, hashes_without_masks, features = (
-        hash_build(publication),
-        hash_without_masks(publication),
-        publication.manifest_features,
-    )
+    keys = {name: key.secret for name, key in publication.split_keys.items()}
+    splits, hashes_without_masks = hash_build(publication, keys), hash_without_masks(publication, keys)
+    features = publication.manifest_features
     tables_by_config: dict[str, list[pa.Table]] = {}
     for (config, split), rows in splits.items():
         columns: dict[str, list[str | None]] = {

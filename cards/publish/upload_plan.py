@@ -17,8 +17,8 @@ from huggingface_hub import HfApi
 from huggingface_hub.errors import RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoFile
 
-from ...builders.label_keys import FINGERPRINTS
 from ...builders.write import RECORD
+from ..row_keys import LOCKS
 from .hub_client import build_page_address, reachable, retry
 from .hub_content import ForeignError, format_title, get_title, list_remote_files, read_published_record
 from .spaces import CARD, TAG
@@ -212,7 +212,7 @@ def _find_obstacles(
         if (name_there := f"{theirs['benchmark']}-{theirs['source']}") != name:
             return [f"its {RECORD} is of {name_there}: medfaith did not publish it"]
         ours = json.loads((staged / RECORD).read_text(encoding="utf-8"))
-        problems = [*_compare_rows(ours["splits"], theirs["splits"]), *_compare_keys(ours, theirs)]
+        problems = _compare_keys(ours, theirs) or _compare_rows(ours["splits"], theirs["splits"])
     elif f"{name}.py" not in remote_files or TAG not in (getattr(info.card_data, "tags", None) or []):
         return [f"it has {len(remote_files)} files and is no metric tagged {TAG}: medfaith did not publish it"]
     for change in changes:
@@ -235,6 +235,5 @@ def _compare_rows(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[st
 
 
 def _compare_keys(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """Compare the keys: with other keys, holders of the labels of the published hashes could no longer verify rows."""
-    same = theirs.get(FINGERPRINTS, {}) == ours.get(FINGERPRINTS, {})
-    return [] if same else ["its hashes were made with keys of other labels"]
+    """Compare the kind of keys: hashes with keys of an earlier release cannot be compared."""
+    return ["its hashes have keys of an earlier release"] if LOCKS in ours and LOCKS not in theirs else []

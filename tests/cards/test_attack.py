@@ -20,9 +20,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.builders.label_keys import compute_config_key, compute_label_key, key_of
+from medfaith.builders.cxr_contrabench import chexpert as chexpert_rows
 from medfaith.builders.row_digest import iterate_row_json
-from medfaith.cards import publication, small_counts
+from medfaith.cards import publication, row_keys, small_counts
 from medfaith.loaders import chexpert
 
 CHEXPERT = "cxr-contrabench-chexpert"
@@ -97,7 +97,7 @@ def test_with_the_labels_every_hash_can_be_computed(recipe: Recipe):
         (
             config,
             split,
-            hmac.new(compute_config_key(key_of(recipe.built.record, split), config), row, hashlib.sha256).hexdigest(),
+            hmac.new(recipe.built.split_keys[config, split].secret, row, hashlib.sha256).hexdigest(),
         )
         for config, split, _, row in iterate_rows(recipe)
     }
@@ -106,11 +106,11 @@ def test_with_the_labels_every_hash_can_be_computed(recipe: Recipe):
 
 
 def test_nothing_published_has_a_key(recipe: Recipe):
-    keys = [*recipe.built.record["keys"].values()]
+    keys = [key.secret for key in recipe.built.split_keys.values()]
     assert keys
     for path in (path for path in recipe.folder.rglob("*") if path.is_file()):
         data = path.read_bytes()
-        assert not any(key.encode() in data or bytes.fromhex(key) in data for key in keys), path.name
+        assert not any(key.hex().encode() in data or key in data for key in keys), path.name
 
 
 def test_no_count_is_of_a_few_rows(recipe: Recipe):
@@ -157,11 +157,33 @@ def write_labels(path: Path, to: Path, form: str) -> Path:
 @pytest.mark.parametrize("form", ["prefix", "order", "columns", "numbers", "packed", "name"])
 def test_the_key_is_that_of_the_labels_however_they_are_written(form: str, phantom_roots: Any, tmp_path: Path):
     path = next(phantom_roots["chexpert"].rglob("train.csv"))
-    keys_by_file = {
-        file: compute_label_key(chexpert.read_labels(file, "train"))
-        for file in (path, write_labels(path, tmp_path, form))
-    }
-    assert len({*keys_by_file.values()}) == 1
-    table = chexpert.read_labels(path, "train")
-    other_table = table.set_column(table.column_names.index("view"), "view", pa.array(["x"] * table.num_rows))
-    assert compute_label_key(other_table) not in keys_by_file.values()
+    written = write_labels(path, tmp_path, form)
+    tables = [chexpert_rows.studies(chexpert.read_labels(file, "train"), file) for file in (path, written)]
+    locks = [
+        row_keys.make_key(row_keys.hash_split("chexpert_absence/train", questions(table))).lock for table in tables
+    ]
+    assert locks[0] == locks[1]
+
+
+def questions(studies: pa.Table, seed: int = 0) -> pa.Table:
+    return chexpert_rows.questions(studies, "chexpert_absence", "train", seed=seed)
+
+
+def test_recipes_of_two_seeds_have_no_hash_in_common(phantom_roots: Any):
+    """Equal hashes of ids would tell which rows both recipes have, seed after seed, until one is left."""
+    path = next(phantom_roots["chexpert"].rglob("train.csv"))
+    studies = chexpert_rows.studies(chexpert.read_labels(path, "train"), path)
+    seen: set[str] = set()
+    for seed in range(3):
+        rows = questions(studies, seed)
+        key = row_keys.make_key(row_keys.hash_split("chexpert_absence/train", rows)).secret
+        hashes = {row_keys.compute_hash(row_id.encode(), key) for row_id in rows["id"].to_pylist()}
+        assert not seen & hashes
+        seen |= hashes
+
+
+def test_the_hash_of_all_rows_cannot_be_tried_either(recipe: Recipe):
+    """Without a key, it would say which of all possible small splits is the right one."""
+    published = json.loads((recipe.folder / "build.json").read_text(encoding="utf-8"))
+    for name, split in recipe.built.record["splits"].items():
+        assert published["splits"][name]["sha256"] != split["sha256"]

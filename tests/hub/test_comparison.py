@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import re
+import shutil
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from huggingface_hub.errors import HTTPError
 
-from medfaith.builders import heal_medvqa
+from medfaith.builders import cxr_contrabench, heal_medvqa
+from medfaith.builders.row_digest import compute_rowset_sha256
 from medfaith.builders.write import build_configs_header, front_matter
 from medfaith.cards import publication
 from medfaith.cards.publish import comparison, manifest
 from medfaith.loaders.errors import MedfaithError
+from medfaith.loaders.phantom import chexpert as chexpert_phantom
 from tests.hub.server import Account
-from tests.support.publishing import CHEXPERT, OPENI
+from tests.support.publishing import CHEXPERT, OPENI, list_keys
 
 
 @pytest.fixture
@@ -100,7 +105,8 @@ def test_rows_of_ours_are_named_by_their_own_ids_where_the_published_ones_are_ha
 
     publish(hub, built[CHEXPERT], apply_to_first_table(change))
     build = publication.read(built[CHEXPERT])
-    ids_by_hash, splits = manifest.map_hashes_to_ids(build), manifest.hash_build(build)
+    keys = list_keys(build)
+    ids_by_hash, splits = manifest.map_hashes_to_ids(build, keys), manifest.hash_build(build, keys)
     (config, split), ids = next((key, [ids_by_hash[key][name] for name in hashes]) for key, hashes in splits.items())
     status, out, _ = verify(CHEXPERT)
     assert status == 5
@@ -179,23 +185,72 @@ def test_it_is_said_whether_masks_or_rules_make_other_questions(
     ] == [note]
 
 
-def set_other_keys(record):
-    """Change a record as if its hashes had been made with the keys of other labels."""
-    return record | {"key_fingerprints": {"train": "0" * 64}}
+def lock_all(record):
+    """Change a record as if its keys were locked with other rows."""
+    other = {"fingerprint": "0" * 64, "blocks": ["0" * 64]}
+    return record | {"key_locks": dict.fromkeys(record["key_locks"], other)}
 
 
-@pytest.mark.parametrize(
-    ("name", "record", "note"),
-    [
-        (CHEXPERT, set_other_keys, "row hashes made with keys of other labels differ"),
-        (OPENI, lambda record: {k: v for k, v in record.items() if k != "medfaith"}, "None there"),
-    ],
-    ids=["keys of other labels", "a setting that an older record lacks"],
-)
-def test_what_the_two_were_built_with_is_said_where_it_differs(name, record, note, verify, hub, built):
-    publish(hub, built[name], record=record)
+def test_keys_that_stay_locked_are_said_to_be(verify, hub, built):
+    publish(hub, built[CHEXPERT], record=lock_all)
+    status, out, _ = verify(CHEXPERT)
+    assert (status, "no block of studies has the same rows" in out) == (0, True)
+
+
+def test_what_the_two_were_built_with_is_said_where_it_differs(verify, hub, built):
+    publish(hub, built[OPENI], record=lambda record: {k: v for k, v in record.items() if k != "medfaith"})
+    status, out, _ = verify(OPENI)
+    assert (status, "None there" in out) == (0, True)
+
+
+def test_a_recipe_of_an_earlier_release_is_refused(verify, hub, built):
+    publish(hub, built[CHEXPERT], record=lambda record: {k: v for k, v in record.items() if k != "key_locks"})
+    status, _, err = verify(CHEXPERT)
+    assert (status, "ask its owner to publish it again" in err) == (2, True)
+
+
+@pytest.mark.parametrize("name", [OPENI, CHEXPERT])
+def test_equal_rows_in_another_order_are_said_to_be(name, verify, hub, built, tmp_path):
+    """The rows here have another order; a recipe itself has none."""
+    folder = tmp_path / name
+    shutil.copytree(built[name], folder)
+    build = publication.read(folder)
+    (config, split, rows), *_ = build.tables()
+    [path] = build.list_parquet_files(config, split)
+    rows = rows.take(pa.array(range(len(rows))[::-1]))
+    pq.write_table(rows, path)
+    record = json.loads((folder / "build.json").read_text())
+    record["splits"][f"{config}/{split}"]["sha256"] = compute_rowset_sha256(rows)
+    (folder / "build.json").write_text(json.dumps(record))
+    publish(hub, built[name])
+    built[name] = folder
     status, out, _ = verify(name)
-    assert (status, note in out) == (0, True)
+    assert status == 7
+    assert f"{config}/{split}: all rows are equal, in another order" in out
+    assert all(counts[1:] == (0, 0, 0) for counts in parse_counts(out))
+
+
+def test_a_changed_label_leaves_the_rows_of_other_studies_comparable(medfaith, hub, tmp_path):
+    """Of 300 studies one has another label. Its rows alone are not equal."""
+    root = chexpert_phantom.write(tmp_path / "chexpert", seed=0, n_train=300, n_valid=60)
+    build = partial(cxr_contrabench.build, {"chexpert": root}, configs=["chexpert_absence"])
+    publish(hub, build(out=tmp_path / "theirs")[0])
+    table = next(root.rglob("train.csv"))
+    header, *lines = list(csv.reader(table.open(newline="")))
+    column = header.index("Edema")
+    study = next(line[0] for line in lines if line[column] == "0.0").rsplit("/", 1)[0]
+    for line in lines:
+        if line[0].startswith(f"{study}/"):
+            line[column] = "1.0"
+    with table.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *lines])
+    [ours] = build(out=tmp_path / "ours")
+    status, out, _ = medfaith("verify", ours, "--against", f"clinic/{CHEXPERT}")
+    [train, validation] = parse_counts(out)
+    assert status in (3, 4, 5)
+    assert 1 <= sum(train[1:]) <= 6, out  # one for each finding
+    assert sum(validation[1:]) == 0
+    assert study.split("/")[2] in out, out
 
 
 @pytest.mark.parametrize(
@@ -207,7 +262,8 @@ def test_what_the_two_were_built_with_is_said_where_it_differs(name, record, not
         ({"arguments": None}, "arguments"),
         (None, "benchmark"),
         ({"source": "chexpert"}, "sources/chexpert"),
-        ({"keys": {"x": "no digits"}}, "keys"),
+        ({"key_locks": {"x": {"fingerprint": "no digits", "blocks": []}}}, "key_locks/x"),
+        ({"key_locks": []}, "key_locks"),
         ({"source": "chexpert", "sources": {"chexpert": {"version": "1", "files": {}}}}, "is cxr-contrabench-chexpert"),
     ],
 )

@@ -138,7 +138,7 @@ def test_plain_lm_eval_evaluates_what_is_on_the_hub(openi, medfaith, hub, phanto
 
 
 def test_a_recipe_lets_nothing_out_but_hashes_and_proves_a_rebuild(medfaith, hub, chexpert, phantom_roots, tmp_path):
-    status, out, err = medfaith("publish", chexpert, "--org", hub.organisation)
+    status, out, err = medfaith("publish", chexpert, "--few-studies", "--org", hub.organisation)
     assert status == 0, err
     assert "published as recipe" in out
     files = hub.repositories["dataset", f"clinic/{CHEXPERT}"].files
@@ -159,9 +159,18 @@ def test_a_recipe_lets_nothing_out_but_hashes_and_proves_a_rebuild(medfaith, hub
 
     assert against("again", configs=sorted(configs))[0] == 0
     status, out = against("less", configs=["chexpert_presence"], seed=5)
-    assert status == 5, out
+    assert status == 4, out
     assert "chexpert_absence/validation: missing: " in out
     assert "seed: 5 here, 0 there" in out
+    assert "chexpert_presence/train, chexpert_presence/validation: no block of studies has the same rows" in out
+
+
+def test_a_recipe_of_few_studies_is_refused(medfaith, hub, chexpert):
+    status, _, err = medfaith("publish", chexpert, "--org", hub.organisation)
+    assert status == 2
+    assert "chexpert_presence/validation has rows of 24 studies or images" in err, err
+    assert "--few-studies" in err
+    assert not hub.repositories
 
     task = "medfaith_contrabench_chexpert_presence"
     status, _, err = medfaith("eval", "--data", "clinic", "--model", "oracle", "--tasks", task)

@@ -115,7 +115,7 @@ def _find_leaks(
 
 def _build_rules(staged: Path, publication: Publication, machine: Machine) -> list[Rule]:
     rules: list[Rule] = [
-        partial(identifiers.find_key, keys=identifiers.list_keys(publication.record)),
+        partial(identifiers.find_key, keys=[key.secret.hex() for key in publication.split_keys.values()]),
         secrets.find,
         partial(secrets.find_value, values=machine.secrets),
         pixels.find,

@@ -8,7 +8,6 @@ from itertools import chain, dropwhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ....builders.label_keys import KEYS
 from ...publication import Publication
 from . import columns
 from .found import Found, shorten
@@ -98,19 +97,7 @@ def find_key(text: str, keys: Collection[str]) -> Found | None:
     """
     lower = text.lower()
     start = next((start for key in keys if (start := lower.find(key)) >= 0), None)
-    return None if start is None else Found("holds a key of the label files", start, "fingerprints of keys")
-
-
-def list_keys(record: Mapping[str, Any]) -> list[str]:
-    """List the keys of a build's label files.
-
-    Args:
-        record: The content of build.json.
-
-    Returns:
-        The keys.
-    """
-    return [*record.get(KEYS, {}).values()]
+    return None if start is None else Found("holds a key of the hashes", start, "locked keys")
 
 
 def collect_figures(staged: Path, record: Mapping[str, Any]) -> set[str]:

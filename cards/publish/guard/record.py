@@ -14,6 +14,7 @@ from ....loaders import sources
 from ....loaders.errors import InputError
 from ... import file_names, policy
 from ...publication import Publication
+from ...row_keys import LOCKS, is_lock
 from . import quotes
 from .found import REBUILD, shorten
 
@@ -21,7 +22,7 @@ LONGEST_TEXT, LONGEST_TERM = 100, 40
 FORMS = {
     "medfaith": r"\d+(\.\d+)*[\w.+-]{0,20}", "seed": r"-?\d+", "benchmark": r"[\w-]+", "source": r"\w+",
     "arguments": "", "sources": "", "splits": "", "skipped": "", "exports": "", "absent": "",
-    "key_fingerprints": "",
+    "key_locks": "",
 }  # fmt: skip
 COUNTED = ("rows", "studies", "images", "multi_image")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -52,8 +53,10 @@ def _iterate_faults(publication: Publication, record: Mapping[str, Any]) -> Iter
     yield from _check_arguments(record)
     for source_id, source_entry in record["sources"].items():
         yield from _check_source(source_id, source_entry)
-    for name in ("exports", "key_fingerprints"):
-        yield from _check_digests(name, record.get(name, {}))
+    yield from _check_digests("exports", record.get("exports", {}))
+    for name, lock in record.get(LOCKS, {}).items():
+        if name not in record["splits"] or not is_lock(lock):
+            yield f"{LOCKS}.{shorten(name)}", f"is {shorten(str(lock))}", "the locked key of a split"
     for name, count in record.get("skipped", {}).items():
         if not _is_count(count) or len(name) > LONGEST_TEXT:
             yield f"skipped.{shorten(name)}", f"counts {shorten(str(count))}", "a reason and a count"

@@ -72,7 +72,9 @@ KINDS: dict[str, str | Callable[[Publication], str]] = {
     "an e-mail address": "jane.doe@hospital.org",
     "a name of the user": "CXAS of jdoe",
     "a name of the machine": "CXAS on Ward7",
-    "the key of the hashes": lambda publication: next(iter(publication.record.get("keys", {"": "0" * 65}).values())),
+    "the key of the hashes": lambda publication: next(
+        (key.secret.hex() for key in publication.split_keys.values()), "0" * 65
+    ),
     "an identifier": get_identifier,
     "a row": get_row,
 }
