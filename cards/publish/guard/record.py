@@ -15,6 +15,7 @@ from ....loaders.errors import InputError
 from ... import file_names, policy
 from ...publication import Publication
 from ...row_keys import LOCKS, is_lock
+from ...small_counts import SIGNS
 from . import quotes
 from .found import REBUILD, shorten
 
@@ -156,7 +157,7 @@ def _check_split(publication: Publication, name: str, split: Mapping[str, Any]) 
 
 
 def _is_count(value: Any) -> bool:
-    return (isinstance(value, int) and not isinstance(value, bool)) or value in ("<5", "≥5")
+    return (isinstance(value, int) and not isinstance(value, bool)) or value in SIGNS
 
 
 def _is_few(value: Any) -> bool:
