@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 from huggingface_hub import HfApi, constants, get_session
@@ -156,15 +159,26 @@ def _read_wait(response: Any) -> int | None:
         return None
     window = re.search(r"\bt=(\d+)", response.headers.get("RateLimit", ""))  # seconds to its end
     header = response.headers.get("Retry-After", window[1] if window else "")
-    if not header.isdigit():
+    stated = int(header) if header.isdecimal() else _read_date(header, response.headers.get("Date", ""))
+    if stated is None:
         return None
-    seconds = 1 + int(header)  # the Hub rounds down
+    seconds = 1 + stated  # the Hub rounds down
     if seconds > LONGEST:
         problem = f"the Hub has had too many requests, and asks to wait {seconds} seconds"
         raise MedfaithError(
             f"{problem}\n  what to do: run it again after that; large files that have arrived stay there"
         )
     return seconds
+
+
+def _read_date(header: str, sent: str) -> int | None:
+    """Read the seconds from the date of a response, else from now, to a date; None if the header is no date."""
+    try:
+        until = parsedate_to_datetime(header)
+        since = parsedate_to_datetime(sent) if sent else datetime.now(UTC)
+        return max(0, math.ceil((until - since).total_seconds()))
+    except (ValueError, TypeError, OverflowError):  # TypeError: one of the two has no time zone
+        return None
 
 
 def _build_hub_error(repo_id: str, error: BaseException, action: str) -> MedfaithError:
@@ -176,6 +190,8 @@ def _build_hub_error(repo_id: str, error: BaseException, action: str) -> Medfait
         action = "log in with a token that has access to it (write access to publish): hf auth login, or set HF_TOKEN"
     elif status == 402:
         action = "get a plan that covers it; a Space that is a static page is free: publish-metrics --sdk static"
+    elif status == 404:
+        action = "correct the names of organisation and repository; a token has to have access to what is not public"
     elif status == 429:
         action = "wait five minutes and run it again; large files that have arrived are not sent twice"
     elif status in (409, 412):

@@ -6,6 +6,8 @@ sent again by the next one.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +17,8 @@ from ...loaders.errors import InputError, MedfaithError
 from .hub_client import reachable, retry
 from .hub_content import list_remote_files
 from .upload_plan import GONE, NEW, SAME, Plan, compare_file, list_files
+
+RETRY = "try again: large files that have arrived are not sent twice"
 
 
 class Done(NamedTuple):
@@ -69,20 +73,38 @@ def upload(  # noqa: PLR0913 (one for each option of `medfaith publish`)
         for change in intended.pending
     ]  # fmt: skip
     is_private = intended.private
-    with reachable(repo_id, retry_action="try again: large files that have arrived are not sent twice"):
+    with reachable(repo_id, retry_action=RETRY):
         if not intended.exists:
             retry(api.create_repo, repo_id, repo_type=repo_type, private=private, space_sdk=sdk)
             is_private = bool(retry(api.repo_info, repo_id, repo_type=repo_type).private)
+    with _naming_empty(intended), reachable(repo_id, retry_action=RETRY):
         if gated and not intended.gated:
             retry(api.update_repo_settings, repo_id, gated="manual", repo_type=repo_type)
         if not operations:
             return Done(None, is_private)
-        head = intended.head
         done = retry(
-            api.create_commit, repo_id, operations, commit_message=message, repo_type=repo_type, parent_commit=head
+            api.create_commit,
+            repo_id,
+            operations,
+            commit_message=message,
+            repo_type=repo_type,
+            parent_commit=intended.head,
         )
+    with reachable(repo_id, retry_action=RETRY):
         _check_arrived(api, intended, str(done.oid), staged)
     return Done(str(done.commit_url), is_private)
+
+
+@contextmanager
+def _naming_empty(intended: Plan) -> Iterator[None]:
+    """Add to an error that the repository, which this upload created, is empty."""
+    try:
+        yield
+    except MedfaithError as error:
+        if intended.exists:
+            raise
+        note = f"{intended.page} is new and still empty: run it again, or delete it on its settings page"
+        raise MedfaithError(f"{error}\n  {note}") from error
 
 
 def build_content_error(intended: Plan) -> InputError:

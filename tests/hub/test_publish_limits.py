@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,6 +59,47 @@ def test_the_hub_is_not_waited_for_without_end(path, header, complaint, slept, s
     with pytest.raises(MedfaithError, match=complaint):
         small()
     assert waits == [8] * slept
+
+
+@pytest.mark.parametrize(
+    ("header", "sent", "expected"),
+    [
+        ("Wed, 21 Oct 2026 07:28:00 GMT", "Wed, 21 Oct 2026 07:27:53 GMT", 8),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", "Wed, 21 Oct 2026 07:29:53 GMT", 1),
+        ("Wednesday, 21-Oct-26 07:28:00 GMT", "Wed, 21 Oct 2026 07:27:53 GMT", 8),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", "", 1),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", "today", None),
+        ("soon", "Wed, 21 Oct 2026 07:27:53 GMT", None),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", "Wed, 21 Oct 2026 07:27:53 -0000", None),
+        ("-7", "", None),
+    ],
+)
+def test_the_time_may_be_a_date(header, sent, expected):
+    response = SimpleNamespace(status_code=429, headers={"Retry-After": header, "Date": sent})
+    assert hub_client._read_wait(response) == expected
+
+
+def test_the_hub_is_given_the_time_until_a_date(small, hub, waits):
+    until = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    hub.fail("POST", "/commit/", status=429, Retry_After=until)
+    small()
+    [seconds] = waits
+    assert 30 <= seconds <= 62
+
+
+def test_an_organisation_that_the_hub_does_not_know_is_said_to_be_wrong(small, hub):
+    hub.fail("POST", "/repos/create", status=404)
+    with pytest.raises(MedfaithError, match=r"answers 404 .*\n  what to do: correct the names of organisation and"):
+        small()
+
+
+@pytest.mark.parametrize(("route", "method"), [("/commit/", "POST"), ("/settings", "PUT")])
+def test_a_new_repository_whose_first_commit_is_refused_is_said_to_be_empty(route, method, small, hub):
+    hub.fail(method, route, status=403)
+    with pytest.raises(MedfaithError, match="/datasets/clinic/small is new and still empty: run it again, or delete"):
+        small()
+    small()
+    assert "a.parquet" in hub.repositories["dataset", "clinic/small"].files
 
 
 @pytest.fixture
