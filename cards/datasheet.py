@@ -27,9 +27,12 @@ WRITTEN = ("Motivation", "Annotations", "Rules", "Intended use", "Misuse", "Bias
 SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 LARGEST = "1M<n<10M"
 KEY = "with a key made of all rows of the split"
-STATEMENTS = (
-    "Funding: none is declared. Ethics review: none is declared for this data set, for which no new data of patients "
-    "was collected. The publications of the sources have their own statements."
+FUNDING = "None is declared."
+ETHICS = (
+    "No patient was asked, examined or treated for this data set, and no review board was asked about it. The sources "
+    "were collected under the reviews and consents that their own publications name, and de-identified before their "
+    "release. Whoever uses them accepts their terms (Licences). A score on these rows is no evidence that a model is "
+    "safe for patients."
 )
 MAINTENANCE = (
     "Whoever published this repository maintains it, with medfaith. A correction is a new commit: older ones stay, and "
@@ -87,6 +90,7 @@ def build_sections(publication: Publication, repo_id: str) -> dict[str, str]:
         "Columns": dictionary.format_dictionary(publication.record["benchmark"], publication.built),
         "An example row": _format_example(publication),
         "Collection": _format_collection(publication),
+        "Provenance": _format_provenance(publication),
         "Annotations": written["Annotations"],
         "Rules": written["Rules"],
         "Intended use": written["Intended use"],
@@ -96,7 +100,8 @@ def build_sections(publication: Publication, repo_id: str) -> dict[str, str]:
         "Personal and sensitive information": _format_sensitive(publication),
         "How to get it": _format_use(publication, repo_id),
         "Licences": licences.format_licences(publication.sources, publication.referenced),
-        "Funding and ethics": STATEMENTS,
+        "Funding": FUNDING,
+        "Ethics": ETHICS,
         "Maintenance": f"{MAINTENANCE} {get_page()}.",
         "Citation": _format_citation(publication.record["benchmark"]),
         "Contact": f"Questions, errors, requests to take something down: {get_page()}. Rows were built by medfaith "
@@ -109,7 +114,8 @@ def _format_citation(name: str) -> str:
     entry = load_benchmark(name)
     eprint = re.search(r"eprint = \{([\d.]+)\}", entry["bibtex"])
     link = f"The paper: https://arxiv.org/abs/{eprint[1]}\n\n" if eprint else ""
-    return f"{link}```bibtex\n{entry['bibtex'].strip()}\n```"
+    doi = "If this repository has a DOI, the Hub shows it next to the title. Name it, or the commit, with your results."
+    return f"{link}```bibtex\n{entry['bibtex'].strip()}\n```\n\n{doi}"
 
 
 def read_title(name: str) -> str:
@@ -269,6 +275,17 @@ def _format_collection(publication: Publication) -> str:
         )
         lines += ["", f"The anatomy masks {origin}. Other masks give other rows: `medfaith verify` counts them apart."]
     return "\n".join(lines)
+
+
+def _format_provenance(publication: Publication) -> str:
+    """Format how the rows come from the sources, and how that can be checked."""
+    record = publication.record
+    sources = ", ".join(f"{source.title} ({source.version})" for source in publication.sources)
+    return (
+        f"medfaith {record['medfaith']} made the rows from {sources} by the rules below, with the seed "
+        f"{record['seed']}. The same label files, release, seed and options give the same rows in the same order; "
+        "`medfaith verify --against` proves it. The paper defines the questions, options and splits (Citation)."
+    )
 
 
 def _format_sensitive(publication: Publication) -> str:

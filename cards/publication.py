@@ -36,6 +36,7 @@ class Publication:
         sources: Sources of labels.
         referenced: Sources of images that rows reference.
         built: Config -> features.
+        published_on: The date of the first publication (ISO 8601); "" if it is not known.
     """
 
     folder: Path
@@ -43,6 +44,7 @@ class Publication:
     sources: tuple[Source, ...]
     referenced: tuple[Source, ...]
     built: Mapping[str, datasets.Features]
+    published_on: str = ""
 
     @property
     def all_sources(self) -> tuple[Source, ...]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medfaith import build_command
 from medfaith.loaders.atomic import scratch_folder
-from medfaith.loaders.errors import InputError
+from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.printing import table
 
 if TYPE_CHECKING:
@@ -187,10 +189,22 @@ def _run_publish(arguments: argparse.Namespace, _: Sequence[str]) -> int:
             into = temporary / publication_of_folder.name
             into.mkdir()
             repo_id = f"{arguments.org}/{publication_of_folder.name}"
+            publication_of_folder = replace(publication_of_folder, published_on=_find_date(repo_id))
             texts = reports.texts(publication_of_folder, roots)
             staging.stage(publication_of_folder, into, repo_id=repo_id, texts=texts, register=arguments.register)
             staged.append((into, f"published as {publication_of_folder.policy}"))
         return _send_all(arguments, "dataset", staged)
+
+
+def _find_date(repo_id: str) -> str:
+    """Find the date of the first publication: that of the published croissant.json, else today's (UTC)."""
+    from medfaith.cards.publish import hub_client, hub_content
+
+    try:
+        published = hub_content.read_publication_date(hub_client.get_client(), repo_id)
+    except MedfaithError:  # the plan of the upload says why the Hub cannot be asked
+        published = None
+    return published or datetime.now(UTC).date().isoformat()
 
 
 def _check_size(publication: Publication) -> None:

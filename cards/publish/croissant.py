@@ -1,6 +1,7 @@
 """croissant.json of a published repository: its files, columns and terms for machines (Croissant 1.1 with RAI 1.0).
 
-Its texts are sections of the card.
+Its texts are sections of the card. It has the eight fields that the Evaluations and Datasets track of NeurIPS asks for:
+limitations, biases, sensitive information, use cases, social impact, synthetic data, sources and activities.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TYPES = {
 RAI = {
     "rai:dataCollection": "Collection",
     "rai:dataSocialImpact": "Misuse",
-    "rai:dataReleaseMaintenancePlan": "Contact",
+    "rai:dataReleaseMaintenancePlan": "Maintenance",
 }
 RAI_LISTS = {
     "rai:dataAnnotationProtocol": "Annotations",
@@ -40,7 +41,7 @@ RAI_LISTS = {
     "rai:dataLimitations": "Limits",
     "rai:personalSensitiveInformation": "Personal and sensitive information",
 }
-# A build has no date, because it must give the same bytes at any time. The Hub's commits have one.
+# Without a date of publication, a build gives the same bytes at any time.
 UNDATED = "https://schema.org/datePublished"
 CONTEXT: Mapping[str, Any] = {
     "@language": "en",
@@ -52,6 +53,7 @@ CONTEXT: Mapping[str, Any] = {
     "containedIn": "cr:containedIn",
     "cr": "http://mlcommons.org/croissant/",
     "rai": "http://mlcommons.org/croissant/RAI/",
+    "prov": "http://www.w3.org/ns/prov#",
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
@@ -100,7 +102,7 @@ def build_document(publication: Publication, staged: Path, repo_id: str) -> str:
     """
     sections = datasheet.build_sections(publication, repo_id)
     entry = datasheet.load_benchmark(publication.record["benchmark"])
-    page = f"https://huggingface.co/datasets/{repo_id}"
+    page, org = f"https://huggingface.co/datasets/{repo_id}", repo_id.split("/", 1)[0]
     columns = _collect_meanings(publication)
     content = {
         "@context": CONTEXT,
@@ -116,15 +118,37 @@ def build_document(publication: Publication, staged: Path, repo_id: str) -> str:
         "keywords": [*datasheet.TAGS, publication.record["benchmark"], *entry["tags"]],
         "inLanguage": "en",
         "isAccessibleForFree": True,
-        "creator": {"@type": "sc:Organization", "name": "The medfaith contributors", "url": datasheet.get_page()},
+        "creator": {"@type": "sc:Organization", "name": org, "url": f"https://huggingface.co/{org}"},
+        **({"datePublished": publication.published_on} if publication.published_on else {}),
+        "usageInfo": f"{page}#intended-use",
         **{name: strip_markup(sections[heading]) for name, heading in RAI.items()},
         **{name: [strip_markup(sections[heading])] for name, heading in RAI_LISTS.items()},
+        **_build_synthetic(publication.record["source"], entry),
+        "prov:wasDerivedFrom": [
+            {"@id": source.licence_url, "@type": "prov:Entity", "prov:label": f"{source.title}, {source.version}"}
+            for source in publication.all_sources
+        ],
+        "prov:wasGeneratedBy": {
+            "@type": "prov:Activity",
+            "prov:label": "Rows made by rules, with a seed",
+            "description": strip_markup(sections["Provenance"]),
+            "prov:wasAssociatedWith": {
+                "@id": datasheet.get_page(),
+                "@type": "prov:SoftwareAgent",
+                "prov:label": f"medfaith {publication.record['medfaith']}",
+            },
+        },
         "distribution": [*_iterate_files(staged, page), *(_build_file_set(config) for config in publication.features)],
         "recordSet": [
             _build_record_set(config, features, columns) for config, features in publication.features.items()
         ],
     }
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _build_synthetic(source_id: str, entry: Mapping[str, Any]) -> dict[str, bool]:
+    """Build the statement on synthetic data. Of a user's own table it is not known."""
+    return {"rai:hasSyntheticData": source_id in entry["synthetic"]} if "synthetic" in entry else {}
 
 
 def _collect_meanings(publication: Publication) -> Mapping[str, str]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi
-from huggingface_hub.errors import RemoteEntryNotFoundError
+from huggingface_hub.errors import RemoteEntryNotFoundError, RepositoryNotFoundError
 from huggingface_hub.hf_api import RepoFile
 
 from ...builders.verify import find_record_faults
 from ...builders.write import RECORD
 from ...loaders.errors import InputError
 from .. import row_keys
-from .hub_client import reachable
+from .hub_client import reachable, retry
 
 OWN = (".gitattributes",)  # written by the Hub itself
 
@@ -92,6 +93,28 @@ def read_published_record(api: HfApi, repo_id: str, revision: str) -> Mapping[st
     if faults := ", ".join(find_record_faults(record) or _find_lock_faults(record)):
         raise ForeignError(repo_id, f"its {RECORD} is not what medfaith writes ({faults})", action=action)
     return record
+
+
+def read_publication_date(api: HfApi, repo_id: str) -> str | None:
+    """Read the date of the first publication of a data set.
+
+    Args:
+        api: The Hub's client.
+        repo_id: `<org>/<name>` on the Hub.
+
+    Returns:
+        The date (ISO 8601); None if the data set is not there, or states no date.
+
+    Raises:
+        MedfaithError: The Hub refuses or cannot be reached.
+    """
+    try:
+        with reachable(repo_id, RemoteEntryNotFoundError, RepositoryNotFoundError):
+            path = retry(api.hf_hub_download, repo_id, "croissant.json", repo_type="dataset")
+        stated = json.loads(Path(path).read_text(encoding="utf-8")).get("datePublished")
+        return date.fromisoformat(stated).isoformat()
+    except (RemoteEntryNotFoundError, RepositoryNotFoundError, ValueError, TypeError, AttributeError):
+        return None
 
 
 def _find_lock_faults(record: Mapping[str, Any]) -> list[str]:

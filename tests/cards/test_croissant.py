@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -156,7 +157,7 @@ def test_the_manifests_columns_are_described_as_on_the_card(staged):
             "HMAC-SHA256 of the row as JSON (keys sorted, no spaces, UTF-8), with a key"
         )
         assert descriptions["id"] == (
-            "HMAC-SHA256 of the row's id, with a key made of the labels and the config" if hashed else "the row's id"
+            "HMAC-SHA256 of the row's id, with a key made of all rows of the split" if hashed else "the row's id"
         )
 
 
@@ -170,3 +171,31 @@ def test_the_manifests_columns_are_described_as_on_the_card(staged):
 )
 def test_markdown_becomes_plain_words(markdown, expected):
     assert croissant.strip_markup(markdown).replace("\n\n", "\n") == expected
+
+
+MINIMAL = (
+    "rai:dataLimitations", "rai:dataBiases", "rai:personalSensitiveInformation", "rai:dataUseCases",
+    "rai:dataSocialImpact", "rai:hasSyntheticData", "prov:wasDerivedFrom", "prov:wasGeneratedBy",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_fields_that_neurips_asks_for_are_there(name, staged, builds):
+    """The Evaluations and Datasets track of 2026 asks for eight fields."""
+    metadata = read(staged[name])
+    missing = [field for field in MINIMAL if metadata.get(field) in (None, "", [], {})]
+    assert missing == (["rai:hasSyntheticData"] if name == "own-table" else [])
+    assert metadata["creator"] == {
+        "@type": "sc:Organization", "name": "phantom-org", "url": "https://huggingface.co/phantom-org"
+    }  # fmt: skip
+    sources = publication.read(builds[name]).all_sources
+    assert [entity["prov:label"].split(",")[0] for entity in metadata["prov:wasDerivedFrom"]] == [
+        source.title.split(",")[0] for source in sources
+    ]
+    assert "commit" in metadata["rai:dataReleaseMaintenancePlan"]
+
+
+def test_the_date_is_that_of_the_first_publication(builds, tmp_path):
+    dated = replace(publication.read(builds["cxr-contrabench-openi"]), published_on="2026-11-28")
+    staging.stage(dated, tmp_path, repo_id="phantom-org/cxr-contrabench-openi", texts=())
+    assert read(tmp_path)["datePublished"] == "2026-11-28"

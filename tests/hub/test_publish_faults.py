@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import time
 import tracemalloc
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -397,3 +398,15 @@ def test_a_large_file_is_not_held_in_memory(hub, plan, tmp_path):
         tracemalloc.stop()
     assert planned.changes == (upload_plan.Change("large.parquet", 64_000_000, upload_plan.CHANGED),)
     assert peak < 16_000_000
+
+
+def test_a_later_upload_keeps_the_date_of_the_first(openi, medfaith, hub):
+    assert medfaith(*openi)[0] == 0
+    repository = hub.repositories["dataset", f"clinic/{OPENI}"]
+    croissant = json.loads(repository.files["croissant.json"])
+    assert croissant["datePublished"] == datetime.now(UTC).date().isoformat()
+    older = json.dumps(croissant | {"datePublished": "2026-01-02"}, indent=2, ensure_ascii=False) + "\n"
+    add_commit(repository, repository.commits[-1].title, {"croissant.json": older.encode()})
+    n_commits = len(repository.commits)
+    assert medfaith(*openi)[0] == 0
+    assert len(repository.commits) == n_commits  # nothing is different
