@@ -93,7 +93,10 @@ def draw_on_axes(axes: Axes, graph: dict[str, Any], pixels: Any, geometry: Geome
             is_target = node["position"] == target
             text = (graph["target"]["text"] if is_target else None) or node["text"]
             box = {"boxstyle": "round", "facecolor": TARGET if is_target else "white", "edgecolor": "black"}
-            axes.text(*place, repr(text)[1:-1], ha="center", va="center", fontsize=font_size, bbox=box, zorder=3)
+            axes.text(
+                *place, repr(text)[1:-1], ha="center", va="center", fontsize=font_size, bbox=box, zorder=3,
+                parse_math=False,  # a token of two dollars is not a formula
+            )  # fmt: skip
     importance = "undefined" if graph["importance"] is None else f"{graph['importance']:.3g}"
     axes.set_title(f"head {graph['head']}, importance {importance}, {graph['backend']}", fontsize=font_size + 1)
     axes.set_axis_off()

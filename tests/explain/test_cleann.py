@@ -369,6 +369,14 @@ def test_a_drawn_graph(tmp_path: Path):
         draw_causal_graph(graph, np.zeros((50, 120), np.uint8), geometry, path)
 
 
+@pytest.mark.parametrize("text", ["$$", "$\\frac$", "\n", "\N{CJK UNIFIED IDEOGRAPH-80BA}"])
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_any_token_is_drawn(text: str, tmp_path: Path):
+    graph = make_graphs()[0]
+    graph["target"]["text"] = text
+    draw_causal_graph(graph, np.zeros((2, 3), np.uint8), Geometry.whole((2, 3)), tmp_path / "graph.png")
+
+
 def test_drawing_without_matplotlib(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MedfaithError, match=r"uv pip install 'medfaith\[explain\]'"):
