@@ -194,6 +194,7 @@ def _read_sheet(arguments: argparse.Namespace) -> Sheet | None:
         return None
     if arguments.heatmaps is None or arguments.data is None or arguments.out is None:
         action = "give --heatmaps DIR, --data DIR and --out DIR (and --root SOURCE=PATH for the frames)"
-        raise MedfaithError(f"a contact sheet needs heatmaps, their rows and a folder\n  what to do: {action}")
+        subject = "a contact sheet needs" if arguments.causal_graphs is None else "pictures of causal graphs need"
+        raise MedfaithError(f"{subject} heatmaps, their rows and a folder\n  what to do: {action}")
     roots = build_command.roots(arguments)
     return Sheet(arguments.heatmaps, arguments.data, roots, arguments.causal_graphs)

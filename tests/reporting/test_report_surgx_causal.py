@@ -122,4 +122,4 @@ def test_the_command_draws_graphs(sheet_run, tmp_path, capsys):
     assert main([*command[:-1], str(tmp_path / "nowhere")]) == 2
     assert "no such folder" in capsys.readouterr().err
     assert main(["report", str(sheet_run.logs), "--causal-graphs", str(tmp_path / "graphs")]) == 2
-    assert "needs heatmaps" in capsys.readouterr().err
+    assert "pictures of causal graphs need heatmaps" in capsys.readouterr().err
