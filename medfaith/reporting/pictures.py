@@ -259,15 +259,15 @@ def draw_stacked_bar(axes: Axes, place: float, shares: Sequence[tuple[float, Map
 
 
 def draw_no_value(axes: Axes, place: float) -> None:
-    """Draw a grey text in place of a bar.
+    """Draw a grey text in place of a bar, at the bottom of the panel: the line for 0 may be at its top.
 
     Args:
         axes: The panel.
         place: Position of the bar.
     """
     axes.annotate(
-        NONE, (place, 0), (0, 3), textcoords="offset points", ha="center", va="bottom", rotation=90, fontsize=8,
-        color="#888888",
+        NONE, (place, 0), (0, 3), xycoords=("data", "axes fraction"), textcoords="offset points", ha="center",
+        va="bottom", rotation=90, fontsize=8, color="#888888",
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from medfaith.reporting.contrabench.option_scores import ScoredRun
 from medfaith.reporting.contrabench.runs import Run
 from medfaith.reporting.heal.figures import draw_heal_figures
 from medfaith.reporting.heal.runs import HealRun
-from medfaith.reporting.pictures import FORMATS, box, make_figure, make_styles, saved
+from medfaith.reporting.pictures import FORMATS, box, draw_bar, draw_separators, make_figure, make_styles, saved
 from medfaith.reporting.results import read_results
 from medfaith.reporting.write import collect
 from medfaith.reporting.wrong_lung.figures import figure_5 as bars_5
@@ -147,6 +148,19 @@ def test_a_name_is_a_text_and_no_formula():
     svg = saved(figure, ["svg"], **{"svg.fonttype": "none"})["svg"].decode()
     assert ">$no{$␛␀</text>" in svg
     assert r">a$\no{$</text>" in svg
+
+
+@pytest.mark.parametrize("value", [-5.0, 5.0])
+def test_a_text_for_no_value_lies_in_its_panel(value: float):
+    figure = make_figure(2, make_styles(["m"]))
+    axes = figure.subplots()
+    for place, bar in enumerate((value, math.nan)):
+        draw_bar(axes, place, 0.5, (bar, bar, bar), {})
+    draw_separators(axes, 2)
+    figure.draw_without_rendering()
+    panel, (text,) = axes.get_window_extent(), axes.texts
+    extent = text.get_window_extent()
+    assert panel.y0 < extent.y0 < extent.y1 < panel.y1
 
 
 def test_bars_show_the_changes(tmp_path):
