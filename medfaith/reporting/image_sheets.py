@@ -36,7 +36,7 @@ class Panel(NamedTuple):
         picture: The picture.
         layers: Layers to draw: "region", "boxes", or a model for its heatmap.
         no_attention: Share of the attention on no region. The heatmap fades by it, and a square in the lower right
-            corner has its opacity.
+            corner, with the label "No Attn", has its opacity.
     """
 
     title: str
@@ -129,6 +129,7 @@ def draw(strips: Sequence[Strip], caption: str) -> Figure:
 
 def _draw_panel(axes: Axes, panel: Panel) -> None:
     from matplotlib.patches import Rectangle
+    from matplotlib.patheffects import Normal, Stroke
 
     picture = panel.picture
     width, height = picture.size
@@ -152,6 +153,9 @@ def _draw_panel(axes: Axes, panel: Panel) -> None:
         side = _CORNER * min(width, height)
         corner = Rectangle((width - side, height - side), side, side, facecolor=_HEAT, alpha=panel.no_attention)
         axes.add_patch(corner)
+        middle = width - side / 2, height - side / 2
+        outline = [Stroke(linewidth=2, foreground="black"), Normal()]  # readable on any pixels
+        axes.text(*middle, "No\nAttn", color="white", fontsize=7, ha="center", va="center", path_effects=outline)
     axes.set(xlim=(0, width), ylim=(height, 0))
     axes.set_title(panel.title, fontsize=8)
 

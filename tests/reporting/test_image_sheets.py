@@ -65,20 +65,22 @@ def test_each_models_sentence_with_the_most_attention_on_no_region(tmp_path: Pat
     assert select_no_attn_rows(read_runs(tmp_path)) == [(f"{TASK}gold", "gold/001"), (f"{TASK}gold", "gold/000")]
 
 
-def measure_opacities(no_attention: float) -> tuple[Any, list[Any]]:
-    """Measure the opacity of the heatmap, and of the squares on the image."""
+def measure_opacities(no_attention: float) -> tuple[Any, dict[str, Any]]:
+    """Measure the opacity of the heatmap, and of the squares on the image by their labels."""
     url = _draw_layer(np.ones((8, 8), np.uint8), (255, 96, 0), [0, 255])
     picture = Picture("image", _resize_image(Image.new("L", (64, 64), 128)), (64, 64), heat=(("m", url),))
     figure = draw([Strip("A sentence.", [Panel("m", picture, ["m"], no_attention)])], "A caption.")
     (axes,) = [axes for axes in figure.findobj(Axes) if isinstance(axes, Axes) and axes.images]
-    return axes.images[1].get_alpha(), [patch.get_alpha() for patch in axes.patches]
+    labels = [text.get_text() for text in axes.texts]
+    return axes.images[1].get_alpha(), {
+        label: patch.get_alpha() for label, patch in zip(labels, axes.patches, strict=True)
+    }
 
 
 def test_a_heatmap_fades_by_the_attention_on_no_region():
     plain, no_square = measure_opacities(0)
     faded, squares = measure_opacities(0.75)
-    assert no_square == []
-    assert squares == [0.75]
+    assert (no_square, squares) == ({}, {"No\nAttn": 0.75})
     assert faded == pytest.approx(plain / 4)
 
 

@@ -16,13 +16,13 @@ from .runs import GOLD, WrongLungRun
 from .scores import PERTURBATIONS
 
 Row = tuple[str, str]  # task, id of the row
-_LAYERS = f"Orange: the attention of up to {MOST_MODELS} models. Green: the boxes."
+_LAYERS = (
+    f"Orange: the attention of up to {MOST_MODELS} models. A heatmap fades by the share on no region; the square "
+    "“No Attn” has this opacity. Green: the boxes."
+)
 _SENTENCES = f"Up to {LARGEST} sentences, taken at equal steps of all. {_LAYERS}"
 _PERTURBED = f"The sentence with the most perturbations, of several the first by its id. {_LAYERS}"
-_NO_ATTN = (
-    "Of each model the sentence with the most attention on no region. The heatmap fades by this share; the square in "
-    f"the lower right corner has its opacity. {_LAYERS}"
-)
+_NO_ATTN = f"Of each model the sentence with the most attention on no region. {_LAYERS}"
 
 
 def draw_heatmap_sheets(benchmark: ReportedBenchmark, runs: Sequence[WrongLungRun], pixels: Pixels) -> Drawn:
