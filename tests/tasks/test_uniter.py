@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 from pathlib import Path
@@ -13,6 +14,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
+from safetensors import safe_open
+from safetensors.torch import save
 from transformers import AutoTokenizer
 
 from medfaith.evaluate_metrics.localization.input_view import mask
@@ -20,6 +23,7 @@ from medfaith.loaders.errors import InputError
 from medfaith.tasks.models.alignment.gloria_text import tokenize
 from medfaith.tasks.models.alignment.lm import load_aligner
 from medfaith.tasks.models.alignment.uniter import (
+    SIZES,
     Sizes,
     UniterModel,
     compute_saliency,
@@ -133,6 +137,16 @@ def test_a_checkpoint_holds_weights_and_sizes_and_any_reader_may_read_it(tokeniz
     assert (tmp_path / "again.ckpt").read_bytes() == checkpoint.read_bytes()
     (tmp_path / "text").write_text("")
     assert stat.S_IMODE(checkpoint.stat().st_mode) == stat.S_IMODE((tmp_path / "text").stat().st_mode)
+
+
+@pytest.mark.parametrize("changes", [{"layers": "a"}, {"vocabulary": -1}, {"heads": 5}, {"hidden": None}])
+def test_a_checkpoint_with_other_sizes_is_refused_by_its_name(checkpoint, changes):
+    with safe_open(checkpoint, "pt") as content:
+        sizes = json.loads(content.metadata()[SIZES])
+        weights = {name: content.get_tensor(name) for name in content.keys()}  # noqa: SIM118 (no mapping)
+    checkpoint.write_bytes(save(weights, {SIZES: json.dumps(sizes | changes)}))
+    with pytest.raises(InputError, match=r"uniter\.ckpt: cannot be loaded.*\n.*medfaith train uniter"):
+        load_uniter(checkpoint)
 
 
 def test_the_default_sizes_have_the_papers_144_heads():

@@ -28,7 +28,7 @@ class Alignment(NamedTuple):
             0 if the model attends to nothing.
         geometry: Place of the grid on the image.
         local: Similarity of the sentence's words and the regions, or None if the model does not compute it.
-        overall: Cosine similarity of the sentence and the image.
+        overall: Similarity of the sentence and the image: the cosine, or the log-odds of a match.
         cut: Whether the sentence was too long for the model and was cut at its end.
         regions: float32 (k,), the attention of the model's regions if these are boxes and not the cells of a grid. The
             regions are then the image's reference boxes, and the attention above is the highest of each pixel's boxes.

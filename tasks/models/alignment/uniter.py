@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -295,8 +295,12 @@ def load_uniter(path: str | Path) -> UniterModel:
         with safe_open(file, "pt") as checkpoint:
             sizes = Sizes(**json.loads((checkpoint.metadata() or {})[SIZES]))
             weights = {name: checkpoint.get_tensor(name) for name in checkpoint.keys()}  # noqa: SIM118 (no mapping)
+        if not all(isinstance(size, int) for size in astuple(sizes)):
+            raise ValueError(f"{sizes}")
         model = UniterModel(sizes)
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (
+        OSError, SafetensorError, KeyError, TypeError, ValueError, ArithmeticError, RuntimeError, InputError
+    ) as error:  # fmt: skip
         raise InputError(file, f"cannot be loaded ({str(error).splitlines()[0]})", expected=EXPECTED) from error
     check_names(str(file), weights, model.state_dict(), EXPECTED)
     model.load_state_dict(weights)
