@@ -154,7 +154,11 @@ def _read_samples(path: Path) -> Iterator[HarnessAnswer]:
                 if not isinstance(text, str):
                     raise ValueError(f"has filtered_resps {text!r:.60}; expected one text")
                 asked = {"input": sample["input"]} if isinstance(sample.get("input"), str) else {}
-                yield HarnessAnswer(number, row_id, int(sample["doc_id"]), asked, text)
+                if not (row_id or asked):
+                    raise ValueError("holds neither the row nor its input, so its question is unknown")
+                if not isinstance(place := sample["doc_id"], int):
+                    raise ValueError(f"has doc_id {place!r:.60}; expected a whole number")
+                yield HarnessAnswer(number, row_id, place, asked, text)
             except (ValueError, TypeError, AttributeError, KeyError) as error:
                 problem = f"lacks {error}" if isinstance(error, KeyError) else str(error)
                 raise InputError(path, problem, row=number, expected=_EXPECTED[LMMS_EVAL]) from None
