@@ -106,7 +106,9 @@ def test_slices_of_rexvqa(tmp_path):
     (ablated,) = tables["table_07_ablations"]
     assert get_lines(ablations)[-1] == [100 * ablated["delta"]]
     write_slices(tmp_path / "seeds", [("10k_s1", 30)])
-    seeds, ablations = draw(tmp_path / "seeds")[0]["09"].axes
+    figure = draw(tmp_path / "seeds")[0]["09"]
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["M1"]
+    seeds, ablations = figure.axes
     assert (get_texts(seeds), get_texts(ablations)) == ([], ["no filter y0 or m2"])
 
 
@@ -152,7 +154,17 @@ def test_paraphrases_and_orders_of_options(tmp_path):
     assert get_texts(accuracy) == ["25.00", "75.00", "75.00", "25.00", "25.00", "n/a"]
     assert get_texts(contradictions) == ["4", "0", "0", "4", "4", "n/a"]
     write_log(tmp_path, "m", answered("chexpert_absence", 8, 3, 4, layout="original"), task="original")
-    *_, accuracy, contradictions = draw(tmp_path)[0]["12"].axes
+    figures, _ = draw(tmp_path)
+    *_, accuracy, contradictions = figures["12"].axes
     assert accuracy.get_title(loc="left") == "Order of options: accuracy (%)"
     assert get_texts(accuracy)[:3] == ["37.50", "87.50", "87.50"]
     assert [bar.get_width() for bar in contradictions.patches] == [4, 0, 0, 4, 0, 0]
+    assert figures["10_original"].legends[0].get_title().get_text().endswith(", options in the original order")
+
+
+def test_axes_of_numbers_have_whole_ticks(tmp_path):
+    write_log(tmp_path, "m", answered("chexpert_absence", 2, 0, 1))
+    write_log(tmp_path, "m", answered("chexpert_absence", 2, 0, 1, question_form="p1"), task="p1")
+    figures, _ = draw(tmp_path)
+    for axes in (figures["08"].axes[1], figures["12"].axes[1]):
+        assert {float(tick).is_integer() for tick in axes.get_xticks()} == {True}

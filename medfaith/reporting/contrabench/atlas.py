@@ -100,6 +100,9 @@ def draw_atlas_figures(runs: Sequence[Run], tables: Sequence[Table], suffix: str
         figures["11"] = figure_11(scale, intervals)
     if checks:
         figures["12"] = figure_12(checks)
+    for figure in figures.values() if suffix else ():
+        title = figure.legends[0].get_title()
+        title.set_text(f"{title.get_text()}, options in the original order")
     return {f"figure_contrabench_{number}{suffix}": figure for number, figure in figures.items()}, notes
 
 
@@ -156,6 +159,7 @@ def figure_8(external: Mapping[str, Sequence[Record]], internal: Sequence[Record
             effect_axes.axvline(0, color="black", linewidth=0.8)
         else:
             effect_axes.set_xlim(left=-0.03 * effect_axes.get_xlim()[1])
+            effect_axes.xaxis.get_major_locator().set_params(integer=True)
         label_rows(p_axes, n_rows=len(records))
         label_rows_right(p_axes, [p_value(record["p_value"]) for record in records])
         p_axes.set(xscale="log", xlim=(5e-5, 2))
@@ -163,7 +167,9 @@ def figure_8(external: Mapping[str, Sequence[Record]], internal: Sequence[Record
         p_axes.minorticks_off()
         p_axes.axvline(_SIGNIFICANCE, color="#d55e00", linestyle="--", linewidth=1)
         accuracy_axes.set_title(title, loc="left", fontsize=11)
-        effect_axes.set_title("gain of M1 (points)" if is_internal else "polarity errors", loc="left", fontsize=9)
+        effect_axes.set_title(
+            "gain of M1 (points)" if is_internal else "number of polarity errors", loc="left", fontsize=9
+        )
         p_axes.set_title("p, B0 to M1", loc="left", fontsize=9)
     axes[-1][0].set_xlabel("accuracy (%), 95% CI")
     axes[-1][1].set_xlabel("95% CI")
@@ -193,9 +199,8 @@ def figure_9(select: Select) -> Figure:
     seeded = [record for key, record in gains.items() if key not in set(map(_get_slice, slices))]
     ablated = [*dict.fromkeys(map(_get_slice, ablations))]
     sizes = [size for size in (len(slices), max(len(seeds), len(ablated))) if size]
-    handles = [
-        Line2D([], [], color=colour, marker="o", linestyle="none", label=name) for name, colour in _ABLATIONS.items()
-    ]
+    drawn = _ABLATIONS if ablated else ("M1",)
+    handles = [Line2D([], [], color=_ABLATIONS[name], marker="o", linestyle="none", label=name) for name in drawn]
     figure = make_dot_figure(sizes, handles, "Figure 9: slices of ReXVQA, and the few answers that a verifier changes")
     axes = iter(figure.subplots(len(sizes), 2, squeeze=False, height_ratios=[size + 0.6 for size in sizes]))
     gain_panels = []
@@ -425,6 +430,7 @@ def figure_12(checks: Sequence[tuple[tuple[str, str, Mapping[str, str], str], Se
         label_rows(error_axes, n_rows=len(records))
         accuracy_axes.set_xlim(0, 114)
         error_axes.set_xlim(0, 1.14 * max(1, error_axes.dataLim.x1))
+        error_axes.xaxis.get_major_locator().set_params(integer=True)
         accuracy_axes.set_title(f"{name}: accuracy (%)", loc="left", fontsize=11)
         error_axes.set_title(f"{name}: contradictions", loc="left", fontsize=11)
     return figure
