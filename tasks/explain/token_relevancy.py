@@ -62,10 +62,10 @@ def summarise_relevancy(
         texts: Text of each of the n tokens; None to leave them out.
 
     Returns:
-        The summary; None if no token is relevant.
+        The summary; None if no token is relevant, or if gradients of low precision were not finite.
     """
     total = float(row.sum())
-    if not total > 0:
+    if not 0 < total < float("inf"):
         return None
     shares = row / total
     is_image = np.zeros(len(row), dtype=bool)

@@ -78,7 +78,8 @@ def test_shares_by_hand():
     assert sentence is not None
     assert sentence == relevancy._replace(tokens=None)
     assert sentence.as_json() == {"image": 0.25, "text": 0.75, "image_peak": 0.25, "text_peak": 0.5}
-    assert summarise_relevancy(np.zeros(3), [1], None) is None
+    for value in (0, np.nan, np.inf):
+        assert summarise_relevancy(np.array([0, value, 0]), [1], None) is None
     assert parse_relevancy(None) is None
 
 
