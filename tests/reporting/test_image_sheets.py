@@ -14,8 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.text import Text
 
 from medfaith.reporting.image_sheets import Panel, Strip, draw
-from medfaith.reporting.page.pictures import Box, Picture, _draw_layer, _resize_image
+from medfaith.reporting.page.cases import Case
+from medfaith.reporting.page.pictures import Box, Picture, Pixels, _draw_layer, _resize_image
+from medfaith.reporting.pictures import Drawn
 from medfaith.reporting.results import read_results
+from medfaith.reporting.wrong_lung import BENCHMARK, cases, image_sheet
 from medfaith.reporting.wrong_lung.image_sheet import select_no_attn_rows, select_perturbed_rows
 from medfaith.reporting.wrong_lung.runs import WrongLungRun
 from tests.support.reporting.report_logs import select_runs
@@ -56,13 +59,34 @@ def test_without_a_perturbation_or_a_heatmap_no_sentence_is_shown(tmp_path: Path
     assert select_perturbed_rows(read_runs(tmp_path / "gold")) == {}
     write_wrong_lung(tmp_path / "words", "random_boxes", make_pairs(make_gold(0.5), "random_boxes"))
     assert select_perturbed_rows(read_runs(tmp_path / "words")) == {}
-    assert select_no_attn_rows(read_runs(tmp_path / "words")) == []
+    assert select_no_attn_rows(read_runs(tmp_path / "words")) == ([], [])
 
 
 def test_each_models_sentence_with_the_most_attention_on_no_region(tmp_path: Path):
-    for model, shares in (("a", (0.1, 0.9, 0.9)), ("b", (0.3, 0.2)), ("c", (0.0, 0.0)), ("d", (0.4, 0.1))):
-        write_wrong_lung(tmp_path / model, "gold", make_gold(*shares), model=model, reply=REPLY)
-    assert select_no_attn_rows(read_runs(tmp_path)) == [(f"{TASK}gold", "gold/001"), (f"{TASK}gold", "gold/000")]
+    """Models without such attention take no place from those that have it."""
+    shares = {"a": (0.1, 0.9, 0.9), "b": (0.3, 0.2), "d": (0.4, 0.1), "e": (0.4, 0.1), "f": (0.1, 0.2, 0.3)}
+    for model, model_shares in {**shares, **dict.fromkeys(("0", "1", "2", "c"), (0.0, 0.0))}.items():
+        write_wrong_lung(tmp_path / model, "gold", make_gold(*model_shares), model=model, reply=REPLY)
+    runs, rows = select_no_attn_rows(read_runs(tmp_path))
+    assert [run.name for run in runs] == ["a", "b", "d", "e"]
+    assert rows == [(f"{TASK}gold", "gold/001"), (f"{TASK}gold", "gold/000")]
+
+
+def test_sentences_without_a_heatmap_take_no_place_in_the_sheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    write_wrong_lung(tmp_path / "words", "gold", make_gold(*[0] * 9), model="words")
+    write_wrong_lung(tmp_path / "m", "gold", make_gold(0, 0), reply=REPLY)
+    drawn_ids = []
+
+    def record_cases(_name: str, cases: list[Case], *_: Any) -> Drawn:
+        drawn_ids.extend(case.id for case in cases)
+        return {}, []
+
+    monkeypatch.setattr(image_sheet, "draw_strips", record_cases)
+    monkeypatch.setattr(cases, "explain_missing", lambda *_: "")
+    texts = {"id": [f"gold/{n:03d}" for n in range(9)], "sentence": ["A sentence."] * 9}
+    monkeypatch.setattr(cases, "load_rows", lambda *_: (None, texts))
+    image_sheet.draw_heatmap_sheets(BENCHMARK, read_runs(tmp_path), Pixels("", {}, None, 200))
+    assert drawn_ids == ["gold/000", "gold/001"]
 
 
 def measure_opacities(no_attention: float) -> tuple[Any, dict[str, Any]]:

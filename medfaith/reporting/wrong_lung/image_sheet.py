@@ -20,9 +20,9 @@ _LAYERS = (
     f"Orange: the attention of up to {MOST_MODELS} models. A heatmap fades by the share on no region; the square "
     "“No Attn” has this opacity. Green: the boxes."
 )
-_SENTENCES = f"Up to {LARGEST} sentences, taken at equal steps of all. {_LAYERS}"
+_SENTENCES = f"Up to {LARGEST} sentences, taken at equal steps of all with a heatmap. {_LAYERS}"
 _PERTURBED = f"The sentence with the most perturbations, of several the first by its id. {_LAYERS}"
-_NO_ATTN = f"Of each model the sentence with the most attention on no region. {_LAYERS}"
+_NO_ATTN = f"Of each model with attention on no region the sentence that has the most. {_LAYERS}"
 
 
 def draw_heatmap_sheets(benchmark: ReportedBenchmark, runs: Sequence[WrongLungRun], pixels: Pixels) -> Drawn:
@@ -45,21 +45,22 @@ def draw_heatmap_sheets(benchmark: ReportedBenchmark, runs: Sequence[WrongLungRu
     shares = {
         (run.source.task, row["id"], run.name): row["values"]["no_attn"] or 0.0 for run in runs for row in run.rows
     }
-    sheets = [(plain, benchmark.collect_sentence_cases(runs, pixels), _SENTENCES)]
+    attended = {(run.source.task, row["id"]) for run in runs for row in run.rows if row["heatmaps"] is not None}
+    cases = [case for case in benchmark.collect_sentence_cases(runs, pixels) if (case.task, case.id) in attended]
+    sheets = [(plain, runs, cases, _SENTENCES)]
     if pixels.heatmaps is not None:
         labels = select_perturbed_rows(runs)
         perturbed_cases = build_sentence_cases(benchmark.title, runs, [*labels], pixels)
         perturbed_cases = [case._replace(question=f"{labels[case.task, case.id]}: {case.question}")
                            for case in perturbed_cases]  # fmt: skip
-        sheets += [
-            (perturbed, perturbed_cases, _PERTURBED),
-            (no_attn, build_sentence_cases(benchmark.title, runs, select_no_attn_rows(runs), pixels), _NO_ATTN),
-        ]
+        no_attn_runs, no_attn_rows = select_no_attn_rows(runs)
+        no_attn_cases = build_sentence_cases(benchmark.title, no_attn_runs, no_attn_rows, pixels)
+        sheets += [(perturbed, runs, perturbed_cases, _PERTURBED), (no_attn, no_attn_runs, no_attn_cases, _NO_ATTN)]
     figures, notes = {}, []
     build_strip = partial(_build_heatmap_strip, shares=shares)
-    for name, cases, choice in sheets:
+    for name, sheet_runs, cases, choice in sheets:
         drawn, sheet_notes = draw_strips(
-            name, cases, build_strip, {benchmark: runs}, pixels._replace(most=LARGEST), choice
+            name, cases, build_strip, {benchmark: sheet_runs}, pixels._replace(most=LARGEST), choice
         )
         figures |= drawn
         notes += [note for note in sheet_notes if note not in notes]
@@ -90,22 +91,22 @@ def select_perturbed_rows(runs: Sequence[WrongLungRun]) -> dict[Row, str]:
     return {rows[config]: name for config, name in names.items() if config in rows} if len(rows) > 1 else {}
 
 
-def select_no_attn_rows(runs: Sequence[WrongLungRun]) -> list[Row]:
-    """Select the original sentence of each run with the most attention on no region; of several the first by its id.
+def select_no_attn_rows(runs: Sequence[WrongLungRun]) -> tuple[list[WrongLungRun], list[Row]]:
+    """Select the runs with attention on no region, and the original sentence of each that has the most.
 
     Args:
         runs: The runs.
 
     Returns:
-        The different rows of runs that have such attention.
+        The first runs, as many as a row of a sheet shows; and their different rows, of several the first by its id.
     """
-    rows: dict[Row, None] = {}
+    rows: dict[WrongLungRun, Row] = {}
     for run in (run for run in runs if run.setting.config == GOLD):
         shares = {row["id"]: row["values"]["no_attn"] or 0.0 for row in run.originals if row["heatmaps"] is not None}
         row_id = min(shares, key=lambda row_id: (-shares[row_id], row_id), default=None)
-        if row_id is not None and shares[row_id] > 0:
-            rows[run.source.task, row_id] = None
-    return [*rows]
+        if row_id is not None and shares[row_id] > 0 and len(rows) < MOST_MODELS:
+            rows[run] = run.source.task, row_id
+    return [*rows], [*dict.fromkeys(rows.values())]
 
 
 def _build_heatmap_strip(
