@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 import transformers
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 from torchvision.models import resnet50
 
 from medfaith.loaders.errors import InputError
@@ -178,6 +180,10 @@ def test_tokenizers_that_do_not_fit(gloria, tmp_path):
     larger = tiny_gloria.save_tokenizer(tmp_path / "larger", [*tiny_gloria.VOCABULARY, "opacity"])
     with pytest.raises(InputError, match=f"has {n_tokens + 1} tokens, the checkpoint's BERT {n_tokens}"):
         GloriaAligner(gloria[False][0], "cpu", text_model=larger)
+    words = Tokenizer(WordLevel({"lung": 0, "?": 1}, unk_token="?"))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="?").save_pretrained(tmp_path / "gpt")
+    with pytest.raises(InputError, match=r"gpt: has no cls_token, sep_token, mask_token\n.*BERT's tokenizer"):
+        GloriaAligner(gloria[False][0], "cpu", text_model=str(tmp_path / "gpt"))
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ from .gloria_text import Sentence, TextEncoder, Tokens, tokenize
 ATTENTIONS = ("paper", "code")
 TEMP1, TEMP2 = 4.0, 5.0
 TAU = 1 / TEMP1
+SPECIAL_TOKENS = ("cls_token", "sep_token", "pad_token", "mask_token")  # of a BERT
 PREFIX = "gloria."
 POSITIONS = "text_encoder.model.embeddings.position_ids"  # 0, 1, 2, ...: older releases of transformers saved them
 EXPECTED = "a checkpoint of GLoRIA: the weights of a ResNet of bottlenecks, of a BERT and of two embedders"
@@ -312,10 +313,13 @@ def load_tokenizer(text_model: str, vocab_size: int) -> Any:
         The tokenizer of transformers.
 
     Raises:
-        InputError: The tokenizer is missing or has more tokens than the BERT.
+        InputError: The tokenizer is missing, is not a BERT's or has more tokens than the BERT.
     """
-    with reading(text_model, "a folder or Hub name with the files of a BERT's tokenizer"):
+    expected = "a folder or Hub name with the files of a BERT's tokenizer"
+    with reading(text_model, expected):
         tokenizer: Any = AutoTokenizer.from_pretrained(text_model)
+    if missing := [name for name in SPECIAL_TOKENS if getattr(tokenizer, name) is None]:
+        raise InputError(f"text_model={text_model}", f"has no {', '.join(missing)}", expected=expected)
     if len(tokenizer) > vocab_size:
         raise InputError(
             f"text_model={text_model}",
