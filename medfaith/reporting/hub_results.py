@@ -25,6 +25,7 @@ from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.logs.files import safe_name
 from medfaith.logs.lines import Logged
 from medfaith.tasks import BASELINES
+from medfaith.tasks.harnesses.results import LMMS_EVAL, VLMEVALKIT
 from medfaith.tasks.listing import listed
 
 from .answers import Answers
@@ -32,6 +33,7 @@ from .page.forest import forests
 from .results import Results
 from .tables import count, percent
 
+INSPECT = "Inspect"
 PLACE = ".eval_results"  # the folder in a model's repository
 
 
@@ -153,12 +155,18 @@ def _build_entry(run: Logged, answers: Answers, dataset: str) -> EvalResultEntry
         f"{count(line.n)} rows of {count(len({*map(str, answers.groups)}))} groups",
         *([] if counts[""] else [f"{outcome} answers: {count(counts[outcome])}" for outcome in (UNREAD, DECLINED)]),
         *_iterate_settings(run, answers),
-        f"medfaith {importlib.metadata.version('medfaith')}",
+        f"medfaith {importlib.metadata.version('medfaith')}, run by {_name_harness(run)}",
     ]
     return EvalResultEntry(
         dataset_id=dataset, task_id=run.source.task, value=round(100 * line.mean, 2), date=run.source.date[:10],
         notes="; ".join(notes),
     )  # fmt: skip
+
+
+def _name_harness(run: Logged) -> str:
+    """Name the harness that asked the model: for answers of other harnesses it is the type of the model."""
+    harnesses = {name.lower(): name for name in (INSPECT, LMMS_EVAL, VLMEVALKIT)}
+    return harnesses.get(run.adapter.lower(), "lm-evaluation-harness")
 
 
 def _iterate_settings(run: Logged, answers: Answers) -> Iterator[str]:

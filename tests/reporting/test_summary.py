@@ -178,6 +178,7 @@ def test_the_files_for_the_hub(mixed, tmp_path, capsys):
         r"accuracy in %; 95% interval 59\.81 to 85\.81 \(of whole groups\); 40 rows of 40 groups; "
         r"unread answers: 2; declined answers: 0; prompt: b0; ", first_entry.notes,
     )  # fmt: skip
+    assert str(first_entry.notes).endswith(", run by lm-evaluation-harness")
     text = "\n".join(lines)
     assert "org__model-a/.eval_results: for a pull request to https://huggingface.co/org/model-a" in text
     assert "model-b/.eval_results: for a pull request to the model's own repository" in text
