@@ -363,6 +363,22 @@ def has_columns(sample: Any, columns: Collection[str]) -> bool:
     return isinstance(doc, dict) and set(doc) >= set(columns)
 
 
+def has_document(path: Path) -> bool:
+    """Return whether the first sample of a log has a document.
+
+    Args:
+        path: The log.
+
+    Returns:
+        True for the log of any task.
+
+    Raises:
+        InputError: The first line is not JSON.
+    """
+    with path.open("rb") as lines:
+        return has_columns(_parse_line(path, 1, lines.readline()), ())
+
+
 def _make_line_error(path: Path, number: int, fault: str, *, column: str | None = None) -> InputError:
     expected = "a sample as lm-eval writes it for a task of this package"
     return InputError(path, fault, row=number, column=column, expected=expected, action=AGAIN)

@@ -11,7 +11,7 @@ from medfaith.loaders.errors import InputError
 from medfaith.loaders.progress import Progress
 from medfaith.loaders.row_ids import read_ids
 from medfaith.logs.files import SampleFile, find_sample_files
-from medfaith.logs.lines import Logged
+from medfaith.logs.lines import AGAIN, Logged, has_document
 
 from .answers import Answers
 from .benchmark import ReportedBenchmark, select_uncontrolled
@@ -133,10 +133,14 @@ def read_results(paths: Sequence[Path], rows: Path | None = None) -> Results:
 
 
 def _read_file(file: SampleFile, progress: Callable[[int], Any]) -> tuple[ReportedBenchmark, Sequence[Logged]] | None:
-    """Read the benchmark and the runs of one sample log; None for a log of another task."""
+    """Read the benchmark and the runs of one sample log; None for a log of another task, or of other rows."""
     for benchmark in BENCHMARKS.values():
         if runs := benchmark.read_runs(file, progress):
             return benchmark, runs
+    is_ours = any(file.task.startswith(benchmark.task_prefix) for benchmark in BENCHMARKS.values())
+    if is_ours and (file.rows is None or not has_document(file.path)):
+        problem, expected = f"holds no rows of {file.task}", "a sample as lm-eval writes it for this task"
+        raise InputError(file.path, problem, row=1, expected=expected, action=AGAIN)
     return None
 
 

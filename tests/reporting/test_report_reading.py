@@ -241,3 +241,21 @@ def test_old_logs_without_a_prompt_and_an_output_path_that_is_a_file_name(tmp_pa
     report = write_report([path])
     assert write_report([tmp_path / f"X_{DATE}.json"]) == write_report([tmp_path]) == report
     assert rows_of(report, "Runs")[0][1:3] == ["B0", "CheXpert direct presence"]
+
+
+@pytest.mark.parametrize("with_rows", [False, True])
+@pytest.mark.parametrize(
+    "content",
+    [b"null", b"[]", b"{}", b'"text"', b"plain text", b"NaN", b'{"doc": null}', b'{"doc": {}}', b"\xff\xfe{\x00}\x00"],
+)
+def test_a_damaged_log_is_not_taken_for_a_log_of_another_task(content, with_rows, tmp_path):
+    """An intact log of another task of ours lies beside it."""
+    write_log(tmp_path, "m", CHEXPERT)
+    damaged = write_log(tmp_path, "m", answered("chexpert_absence", 2, 1, 0))
+    damaged.write_bytes(content + b"\n")
+    rows = tmp_path / "rows.csv"
+    rows.write_text(f"id\n{CHEXPERT[0][0]['id']}\n")
+    if with_rows and content == b'{"doc": {}}':
+        return  # it may be a log without a row that is named
+    with pytest.raises(InputError, match=damaged.name):
+        write_report([tmp_path], rows=rows if with_rows else None)
