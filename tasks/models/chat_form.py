@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from ...loaders.errors import InputError
-from ..outcomes import ANSWERED, CUT, EMPTY, FILTERED, REFUSED, SCORED
+from ..outcomes import ANSWERED, CUT, EMPTY, FILTERED, REFUSED, SCORED, UNANSWERED
 
 PLACEHOLDER = "<image>"
 FORMATS = ("png", "jpeg")
@@ -55,6 +55,14 @@ class Encoding(NamedTuple):
     format: str = "png"
     quality: int = 90
     max_side: int | None = None
+
+
+# Reasons for the end of an answer (`finish_reason`), in the words of several servers. "" is none.
+ENDS = {
+    ANSWERED: ("", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete", "completed", "tool_calls"),
+    CUT: ("length", "max_tokens", "model_length"),
+    FILTERED: ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii"),
+}
 
 
 class Picture(NamedTuple):
@@ -259,10 +267,11 @@ def _join_content(content: Any) -> str:
 
 
 def _compute_outcome(text: str, refusal: str, finish: str) -> str:
+    """Compute the outcome. An answer that ends for another reason than those known, such as an error, is none."""
     if refusal:
         return REFUSED
-    ends = {"length": CUT, "max_tokens": CUT, "content_filter": FILTERED}
-    return ends.get(finish, ANSWERED if text.strip() else EMPTY)
+    outcome = next((outcome for outcome, ends in ENDS.items() if finish.lower() in ends), UNANSWERED)
+    return EMPTY if outcome == ANSWERED and not text.strip() else outcome
 
 
 def check_encoding(encoding: Encoding) -> None:

@@ -22,6 +22,7 @@ from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.lazy_images import LazyImages
 from medfaith.tasks.models.answer_counts import tally, warn_unanswered
 from medfaith.tasks.models.server import access as server_access
+from medfaith.tasks.models.server import client
 from tests.support.builders.files import root_words
 from tests.support.tasks.asking import asked, shade
 from tests.support.tasks.evaluating import evaluate, load, samples_of
@@ -123,6 +124,7 @@ def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys, monk
         pauses.append(seconds)
 
     monkeypatch.setattr("openai._base_client.anyio.sleep", paused)
+    monkeypatch.setattr(client, "FIRST_PAUSE_S", 0.001)  # between the tries of an error in a response with status 200
 
     def choose_fault(request):
         requested.append(name := texts_of(request["messages"]))
@@ -138,7 +140,7 @@ def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys, monk
         is_fixed = True
         later_replies = lm.generate_until(requests)
     assert dict(zip(FAULTS, replies, strict=True)) == {**expected, **dict.fromkeys(LASTING, "")}
-    assert times == {name: 1 if name in (*LASTING, "filter") else 2 for name in FAULTS}
+    assert times == {name: 1 if name in (*LASTING, "filter") else 2 for name in FAULTS} | {"no chat": 6}
     assert dict(zip(FAULTS, later_replies, strict=True)) == expected
     assert sorted(requested[times.total() :]) == sorted(LASTING)
     assert outcomes == {"answered": 13, "unanswered": 3, "filtered": 2}
@@ -146,6 +148,75 @@ def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys, monk
     error = capsys.readouterr().err
     assert "4 of 9 answers are not whole: 1 filtered, 3 unanswered" in error
     assert "3 of 9 rows (33.3%) have no answer, more than 1%" in error
+
+
+@pytest.mark.parametrize(
+    ("finish", "outcome"),
+    [("stop", "answered"), ("STOP", "answered"), ("eos", "answered"), (None, "answered"), ("length", "cut"),
+     ("model_length", "cut"), ("MAX_TOKENS", "cut"), ("content_filter", "filtered"), ("SAFETY", "filtered"),
+     ("error", "unanswered"), ("abort", "unanswered"), ("something new", "unanswered")],
+)  # fmt: skip
+def test_an_answer_counts_by_the_reason_for_its_end(finish, outcome, tmp_path):
+    """Half an answer is not scored and not kept as one."""
+    choice = {"message": {"content": "The answer is A"}, "finish_reason": finish}
+    with serving(lambda messages: choice) as server, tally() as outcomes:
+        lm = server.lm(answers=str(tmp_path / "a"))
+        replies = lm.generate_until([asked("Which?")])
+        lm.generate_until([asked("Which?")])
+    assert replies == ["The answer is A" if outcome in ("answered", "cut") else ""]
+    assert set(outcomes) == {outcome}
+    assert len(server.requests) == (2 if outcome == "unanswered" else 1)
+
+
+def test_an_error_in_a_response_with_status_200_is_retried_like_its_code(monkeypatch, tmp_path):
+    monkeypatch.setattr(client, "FIRST_PAUSE_S", 0.001)
+    errors = [{"error": {"message": "busy", "code": 429}}, {"choices": None, "error": {"message": "x", "code": 502}}]
+    waiting = [lambda handler, error=error: handler.send(200, error) for error in errors]
+    with serving(fault=lambda request: waiting.pop() if waiting else None) as server:
+        assert server.lm(answers=str(tmp_path / "a")).generate_until([asked("Which?")]) == ["Answer to Which?"]
+        assert len(server.requests) == 3
+
+
+def test_a_request_that_is_wrong_is_not_retried_and_says_so(tmp_path):
+    with serving(
+        fault=lambda request: lambda handler: handler.send(200, {"error": {"message": "no", "code": 400}})
+    ) as server:
+        assert server.lm(answers=str(tmp_path / "a")).generate_until([asked("Which?")]) == [""]
+        assert len(server.requests) == 1
+    assert "400: no" in "".join(kept(tmp_path / "a").values())
+
+
+@pytest.mark.parametrize(
+    "error",
+    [{"message": "Unsupported value: 'temperature' does not support 0.0 with this model.", "param": "temperature"},
+     {"message": "Unknown parameter: \"temperature\""}],
+)  # fmt: skip
+def test_a_setting_that_the_server_refuses_ends_the_run_with_its_words(error, tmp_path):
+    """The same command could never help."""
+
+    def refuse(handler):
+        handler.send(400, {"error": error})
+
+    with serving(fault=lambda request: refuse) as server:
+        lm = server.lm(answers=str(tmp_path / "a"), concurrency=1)
+        with pytest.raises(
+            MedfaithError, match=r"(?s)temperature.*what to do: set another one: --gen_kwargs temperature="
+        ):
+            lm.generate_until(questions(40))
+        assert len(server.requests) == 5
+
+
+def test_a_setting_that_some_rows_break_ends_no_run(tmp_path):
+    """The first row was answered, so the server takes the settings."""
+
+    def choose_fault(request):
+        is_first = texts_of(request["messages"]).strip() == "Question 0?"
+        error = {"message": "'max_tokens' is too large for this prompt", "param": "max_tokens"}
+        return None if is_first else lambda handler: handler.send(400, {"error": error})
+
+    with serving(fault=choose_fault) as server:
+        replies = server.lm(answers=str(tmp_path / "a"), concurrency=1).generate_until(questions(12))
+        assert replies == ["Answer to Question 0?", *[""] * 11]
 
 
 def test_a_key_that_the_server_repeats_is_not_stored(tmp_path, monkeypatch, capsys):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
 from ....loaders import sources
 from ....loaders.errors import InputError, MedfaithError
-from .client import build_request_options, connect, describe_error
+from .client import build_request_options, connect, describe_error, get_status
 
 KEY = "OPENAI_API_KEY"
 REFUSALS = (401, 403)  # status codes that refuse a key
+PERMANENT = (400, 413, 422)  # the request is wrong: the same one would be refused again
+MOST_REFUSALS = 5  # equal ones without any reply, after which a run ends
 GONE = (429, 502, 503, 504)  # too many requests; a gateway without a server
 # Fields of a listed model that are stable between calls, unlike its creation time.
 VERSION = ("root", "parent", "revision", "fingerprint", "digest", "meta")
@@ -114,6 +118,7 @@ class Outage:
 
     def __init__(self, concurrency: int) -> None:
         self._limit, self._n_failures, self._last_error = max(10, 3 * concurrency), 0, ""
+        self._has_reply, self._refusals = False, Counter[str]()
 
     @property
     def is_over(self) -> bool:
@@ -136,7 +141,7 @@ class Outage:
             else ""
         )
 
-    def update(self, error: Exception | None, reason: str = "") -> None:
+    def update(self, error: Exception | None, reason: str = "", parameter: str = "") -> None:
         """Update with the result of a request.
 
         A server is unavailable if it cannot be reached, times out, or reports that it or the user's quota is exhausted.
@@ -145,14 +150,53 @@ class Outage:
         Args:
             error: Error of the request, or None for a reply.
             reason: The error's description.
+            parameter: The setting of the request that the server refuses (`find_parameter`).
+
+        Raises:
+            InputError: The server has refused a setting several times, in the same words, and has answered nothing. It
+                would refuse the other requests, too.
         """
         import openai
 
-        is_unavailable = isinstance(error, openai.APIConnectionError) or getattr(error, "status_code", 0) in GONE
+        self._has_reply |= error is None
+        if error is not None and parameter and not self._has_reply:
+            self._refusals[reason] += 1
+            if self._refusals[reason] >= MOST_REFUSALS:
+                raise _make_refusal_error(reason, parameter)
+        is_unavailable = isinstance(error, openai.APIConnectionError) or (
+            error is not None and get_status(error) in GONE
+        )
         if is_unavailable:
             self._last_error = reason[:200]
         if not self.is_over:
             self._n_failures = self._n_failures + 1 if is_unavailable else 0
+
+
+def find_parameter(error: Any, settings: Iterable[str]) -> str:
+    """Find the setting that the server refuses.
+
+    Args:
+        error: The response.
+        settings: The names of the request's settings.
+
+    Returns:
+        The setting that the response names; "" if it names none, or does not refuse the request itself.
+    """
+    if get_status(error) not in PERMANENT:
+        return ""
+    names = list(settings)
+    stated = next((name for name in names if error.param == name), "")
+    return stated or next((name for name in names if re.search(rf"['\"`]{re.escape(name)}['\"`]", error.message)), "")
+
+
+def _make_refusal_error(reason: str, parameter: str) -> InputError:
+    """Build the error for a server that refuses a setting of every request."""
+    return InputError(
+        "the server",
+        f"refuses each request because of {parameter} ({reason})",
+        expected=f"a value of {parameter} that it takes",
+        action=f"set another one: --gen_kwargs {parameter}=VALUE",
+    )
 
 
 def is_logprobs_refusal(error: Any) -> bool:
@@ -165,7 +209,7 @@ def is_logprobs_refusal(error: Any) -> bool:
         True if the status is 400 or 422 and the message names log-probabilities.
     """
     fields = (error.param, error.message)
-    return error.status_code in (400, 422) and any("logprob" in str(field).lower() for field in fields)
+    return get_status(error) in PERMANENT and any("logprob" in str(field).lower() for field in fields)
 
 
 def make_logprobs_error(base_url: str, reason: str) -> InputError:

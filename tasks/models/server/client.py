@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ....evaluate_metrics.reading.chat import Messages
 from ....loaders.errors import MedfaithError
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LONGEST_REASON = 500  # characters of an error
 LONGEST_WAIT_S = 3600  # seconds of pauses that a server may name for one request
+RETRIED = (408, 409, 429, *range(500, 600))  # status codes that `openai` retries
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0  # as in `openai`
 _SIGN_OF_LIFE_S = 10  # seconds until a server must answer, before it is asked
 
 
@@ -101,7 +103,8 @@ def build_request_options(key: str) -> Any:
 async def post_chat(client: openai.AsyncOpenAI, body: Mapping[str, Any], key: str) -> Any:
     """Send a chat with the client's retries.
 
-    A pause that the server names (429 with Retry-After) does not count as a failed try.
+    A pause that the server names (429 with Retry-After) does not count as a failed try. An error inside a response with
+    the status 200 is retried like its code.
 
     Args:
         client: The client.
@@ -117,15 +120,55 @@ async def post_chat(client: openai.AsyncOpenAI, body: Mapping[str, Any], key: st
     import openai
 
     options, end = build_request_options(key), time.monotonic() + LONGEST_WAIT_S
+    n_errors = 0
     while True:
         try:
             # Not `chat.completions.create`: its type checks cost as much as the request and drop unknown fields.
-            return await client.post("/chat/completions", body=body, cast_to=object, options=options)
+            reply = await client.post("/chat/completions", body=body, cast_to=object, options=options)
+            if (error := read_error(reply)) is None:
+                return reply
+            n_errors += 1
+            if get_status(error) not in RETRIED or n_errors > client.max_retries:
+                raise error
+            await asyncio.sleep(min(FIRST_PAUSE_S * 2 ** (n_errors - 1), LONGEST_PAUSE_S))
         except openai.RateLimitError as error:
             pause = parse_pause(error.response.headers.get("retry-after"))
             if pause is None or time.monotonic() + pause > end:
                 raise
             await asyncio.sleep(pause)
+
+
+def read_error(reply: Any) -> openai.APIError | None:
+    """Read the error that some servers put into a response with the status 200.
+
+    Args:
+        reply: Body of the response.
+
+    Returns:
+        The error, whose `status_code` is the code that the body states, else 500. None if the body has choices or no
+        error.
+    """
+    import openai
+
+    stated = reply.get("error") if isinstance(reply, Mapping) else None
+    if not stated or reply.get("choices"):
+        return None
+    code = stated.get("code") if isinstance(stated, Mapping) else None
+    error: Any = openai.APIError(str(stated), cast(Any, None), body=stated)
+    error.status_code = code if isinstance(code, int) and 400 <= code < 600 else 500
+    return error
+
+
+def get_status(error: Exception) -> int:
+    """Get the status code of an error.
+
+    Args:
+        error: The error, of `openai` or of `read_error`.
+
+    Returns:
+        The code; 0 if the error is no response.
+    """
+    return getattr(error, "status_code", 0)
 
 
 def parse_pause(text: str | None) -> float | None:
@@ -164,10 +207,10 @@ def describe_error(error: Exception, key: str) -> str:
     """
     import openai
 
-    if isinstance(error, openai.APIStatusError):
+    if isinstance(error, openai.APIError) and (status := get_status(error)):
         body = error.body
         message = body.get("message") or body if isinstance(body, Mapping) else body
-        text = f"{error.status_code}: {message or error.message}"
+        text = f"{status}: {message or error.message}"
     else:
         cause = (error.__cause__ if isinstance(error, openai.APIConnectionError) else None) or error
         text = f"{type(cause).__name__}: {str(cause) or error}"

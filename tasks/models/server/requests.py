@@ -17,7 +17,7 @@ from ..answer_store import AnswerStore, hash_facts
 from ..chat_form import FILTERS, Encoding, Picture, Reply, Turn, build_messages, encode_picture, get_turns
 from ..image_lm import build_stored_reply, get_images
 from . import access
-from .client import connect_async, describe_error, post_chat
+from .client import connect_async, describe_error, get_status, post_chat
 
 AHEAD = 8  # active requests per row whose images are encoded ahead
 
@@ -165,10 +165,10 @@ async def _send(
         reply = question.read_reply(await post_chat(client, body, endpoint.key))
     except (openai.OpenAIError, ValueError) as error:
         reason = describe_error(error, endpoint.key)
-        outage.update(error, reason)
+        outage.update(error, reason, access.find_parameter(error, question.settings))
         outcome = UNANSWERED
-        if isinstance(error, openai.APIStatusError):
-            if error.status_code == 401:
+        if isinstance(error, openai.APIError) and get_status(error):
+            if get_status(error) == 401:
                 access.refuse_key(error, endpoint.url, endpoint.key, endpoint.model)
             if "logprobs" in question.settings and access.is_logprobs_refusal(error):
                 raise access.make_logprobs_error(endpoint.url, reason) from error
