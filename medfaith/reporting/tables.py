@@ -350,7 +350,7 @@ class Table:
         """Format all rows as CSV, unrounded."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(name for column in self.columns for name in column.names)
+        writer.writerow(_format_csv_cell(name) for column in self.columns for name in column.names)
         writer.writerows(map(_format_csv_cell, row) for row in self.rows)
         return file.getvalue()
 

@@ -70,6 +70,17 @@ def test_a_spreadsheet_runs_no_text_of_a_csv(value, cell):
 
 
 @pytest.mark.parametrize(
+    ("finding", "cell"),
+    [('=HYPERLINK("x")', '\'=HYPERLINK("x")'), ("a\rb", "a\nb"), ("a\0b", "a␀b"), ("\u202etxt", "⟨U+202E⟩txt")],
+)
+def test_a_header_is_escaped_like_the_cells_below_it(finding, cell):
+    """A table by finding has the findings of the rows in its header."""
+    saved = Table("t", "T", [MODEL, Column(finding, (finding,), count)], [["m", 1]])
+    assert [*csv.reader(io.StringIO(saved.csv(), newline=""))][0] == ["model", cell]
+    assert all(text not in saved.markdown() + saved.latex() for text in ("\0", "\r", "\u202e"))
+
+
+@pytest.mark.parametrize(
     ("difference", "cell"),
     [
         ((0.1, 0.05, 0.2, 3), "+10.00 [5.00, 20.00]"),
