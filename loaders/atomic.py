@@ -60,10 +60,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             see the previous version.
     """
     path = path.resolve()
-    with suppress(OSError):  # the current folder is gone
-        if Path.cwd().is_relative_to(path):
-            action = "run the command from another folder, or choose another place"
-            raise InputError(path, "would be replaced, and this command runs in it", action=action)
+    require_elsewhere(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial, old = _build_partial_path(path), _build_old_path(path)
     with _exclusive_access(path, wait=False):
@@ -77,6 +74,22 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             _replace_folder(partial, path)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+
+def require_elsewhere(path: Path) -> None:
+    """Require that the current process does not run in a folder that it is going to replace.
+
+    Args:
+        path: The folder.
+
+    Raises:
+        InputError: It does. It would continue to see the previous version.
+    """
+    path = path.resolve()
+    with suppress(OSError):  # the current folder is gone
+        if Path.cwd().is_relative_to(path):
+            action = "run the command from another folder, or choose another place"
+            raise InputError(path, "would be replaced, and this command runs in it", action=action)
 
 
 def remove_lock(path: Path) -> None:

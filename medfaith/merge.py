@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from medfaith import eval as evaluation
 from medfaith.loaders import json_text
-from medfaith.loaders.atomic import atomic_folder, require_own
+from medfaith.loaders.atomic import atomic_folder, require_elsewhere, require_own
 from medfaith.loaders.errors import InputError
 from medfaith.tasks import shard_marker
 from medfaith.tasks.shard_marker import Ended, Rows
@@ -86,6 +86,7 @@ def _run_merge(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
     out: Path = arguments.out
     require_own(out, RECORD)
+    require_elsewhere(out)
     shards = find(arguments.shards)
     results = merge(shards, out)
     evaluation.print_summary([*out.rglob("samples_*.jsonl")], out)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medfaith.loaders.atomic import atomic_folder, require_own
+from medfaith.loaders.atomic import atomic_folder, require_elsewhere, require_own
 from medfaith.loaders.errors import InputError
 from medfaith.logs.files import safe_name
 
@@ -66,6 +66,7 @@ def _run(arguments: argparse.Namespace, _: list[str]) -> int:
     if not arguments.file.is_file():
         raise InputError(arguments.file, "there is no such file", expected="a results file")
     require_own(arguments.out, RECORD)
+    require_elsewhere(arguments.out)
     group, _, member = arguments.task.partition("::")
     tasks = [task for task in select_tasks(group) if not member or task.name == arguments.task]
     if len(tasks) != 1:

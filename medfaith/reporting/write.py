@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from medfaith.compare.tables import compare
-from medfaith.loaders.atomic import atomic_folder
+from medfaith.loaders.atomic import atomic_folder, require_elsewhere
 from medfaith.loaders.errors import NO_SPACE, InputError, MedfaithError
 from medfaith.loaders.escaping import escape_markdown
 from medfaith.loaders.progress import Progress
@@ -239,7 +239,8 @@ def _format_notes(notes: Sequence[str]) -> list[str]:
 
 
 def _check_out(out: Path) -> None:
-    """Require a folder that is new, empty or holds a report; other folders stay unchanged."""
+    """Require a folder that is new, empty or holds a report, and not the current one; other folders stay unchanged."""
+    require_elsewhere(out)
     if out.exists() and not out.is_dir():
         raise InputError(out, "is not a folder", action="choose another --out")
     names = {path.name for path in out.iterdir()} if out.exists() else set()

@@ -11,6 +11,7 @@ import pytest
 from medfaith.loaders.errors import InputError
 from medfaith.reporting.contrabench.runs import Run, pooled
 from medfaith.reporting.results import read_results
+from medfaith.reporting.write import make_report
 from tests.support.reporting.heal_logs import CLOSED, VPT_PAIRS, write_heal
 from tests.support.reporting.report_logs import (
     DATE,
@@ -259,3 +260,13 @@ def test_a_damaged_log_is_not_taken_for_a_log_of_another_task(content, with_rows
         return  # it may be a log without a row that is named
     with pytest.raises(InputError, match=damaged.name):
         write_report([tmp_path], rows=rows if with_rows else None)
+
+
+def test_the_current_folder_is_refused_before_the_logs_are_read(tmp_path, monkeypatch):
+    write_log(tmp_path / "logs", "m", CHEXPERT)
+    monkeypatch.setattr("medfaith.reporting.write.read_results", None)  # reading would be an error
+    (tmp_path / "out" / "below").mkdir(parents=True)
+    for here in ("out", "out/below"):
+        monkeypatch.chdir(tmp_path / here)
+        with pytest.raises(InputError, match="would be replaced, and this command runs in it"):
+            make_report([tmp_path / "logs"], tmp_path / "out")
