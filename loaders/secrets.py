@@ -8,6 +8,7 @@ from typing import Any
 
 MASK = "..."
 _NAME = r"\w*(?:token|key|secret|password)"
+_TOKENS_OF_TEXT = ("bos_token", "eos_token", "pad_token", "image_token")  # tokens of a tokenizer
 _ASSIGNMENT = re.compile(rf"(?i)({_NAME})=[^,\s'\"]+")
 
 
@@ -20,7 +21,7 @@ def is_secret(name: str) -> bool:
     Returns:
         True for names such as api_key, token or password.
     """
-    return re.fullmatch(_NAME, name, re.IGNORECASE) is not None
+    return re.fullmatch(_NAME, name, re.IGNORECASE) is not None and name not in _TOKENS_OF_TEXT
 
 
 def mask_text(text: str) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..loaders.errors import InputError, MedfaithError
 from ..loaders.progress import Progress
-from ..loaders.secrets import mask_arguments
+from ..loaders.secrets import is_secret, mask_arguments
 from . import BASELINES, EXPLAINED, LOOKING, include_path, lm_eval_internals, preflight, register_models, shard_marker
 from .controls import needs_an_image
 from .index import drop_repeats, is_complete, task_index
@@ -68,6 +68,7 @@ def run_lm_eval(
         config = lm_eval_internals.read_config(options)
         _refuse_no_image(config.model, metadata.get("control"))
     _refuse_blind_caches(config)
+    _refuse_secrets(config.model_args)
     if shard is not None:
         refuse(config, metadata, shard, ours=_all_ours(config.tasks))
     preflight.check(config, metadata, own_tasks)
@@ -141,6 +142,18 @@ def _convert_errors() -> Iterator[None]:
             action = "correct the path of --config"
         message = error.args[0] if error.args else error
         raise MedfaithError(f"lm_eval: {message}\n  what to do: {action}") from error
+
+
+def _refuse_secrets(model_arguments: Mapping[str, Any]) -> None:
+    """Raise InputError for a key among the arguments of the model: lm-eval prints them and writes them to the results."""
+    for name, value in model_arguments.items():
+        if isinstance(value, str) and is_secret(name):
+            raise InputError(
+                f"--model_args {name}",
+                "is a secret, which lm-eval would print and write to the results",
+                expected="a variable of the environment",
+                action=f"set OPENAI_API_KEY for a server, HF_TOKEN for the Hub, and leave {name} out",
+            )
 
 
 def _refuse_blind_caches(config: Any) -> None:

@@ -170,6 +170,10 @@ def test_the_report_of_plain_lm_eval(run, tmp_path, capsys):
         (["--cache_requests=true", "--model", "oracle", "--tasks", "x"], "does not look at the image"),
         (["--model", "oracle", "--tasks", "x", "--metadata", "{}"], "medfaith eval sets it"),
         (["--model", "oracle", "--tasks", PRESENCE], "no data was named"),
+        (
+            ["--model", "oracle", "--tasks", PRESENCE, "--model_args", "api_key=hidden"],
+            "set OPENAI_API_KEY for a server",
+        ),
         (["--data", "DATA", "--control", "occluded", "--model", "oracle", "--tasks", PRESENCE], "do not say where"),
     ],
 )
@@ -184,7 +188,9 @@ def test_medfaith_eval_refuses_with_a_message_and_status_2(
     places = {"CONFIG": str(config), "LIST": str(no_mapping), "DATA": str(phantom_build)}
     output_options = ["--output_path", "results"] if "DATA" in arguments else []
     assert main(["eval", *(places.get(argument, argument) for argument in arguments), *output_options]) == 2
-    assert message in capsys.readouterr().err
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert "hidden" not in captured.err + captured.out
     assert sorted(tmp_path.iterdir()) == [config, no_mapping]
 
 
