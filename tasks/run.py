@@ -145,7 +145,7 @@ def _convert_errors() -> Iterator[None]:
 
 
 def _refuse_secrets(model_arguments: Mapping[str, Any]) -> None:
-    """Raise InputError for a key among the arguments of the model: lm-eval prints them and writes them to the results."""
+    """Raise InputError for a key among the arguments of the model: lm-eval prints them, and results hold them."""
     for name, value in model_arguments.items():
         if isinstance(value, str) and is_secret(name):
             raise InputError(
