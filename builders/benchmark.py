@@ -20,6 +20,7 @@ from .verify import Verdict, verify_repository
 from .write import Family, Split, describe_source, write_repository
 
 SplitName = tuple[str, str]  # config, split
+LARGEST_SEED = 10**10 - 1  # ten digits
 NO_FILE, NO_ROWS = "its label file is absent", "no row could be made"  # reasons for an absent split
 Words = frozenset[str] | re.Pattern[str]  # all allowed texts, or a pattern that they match
 
@@ -126,6 +127,7 @@ class Benchmark:
         check: Returns the problems of a split whose own rows are sound, given the sound splits of its repository.
         quoted: Columns in a source's own words, by source. The source's licence covers them, so build.json does not
             count their values.
+        reasons: All reasons for which a build counts items (`Repository.skipped`).
         vocabulary: Returns the texts that a row may have, by column or dotted path; None if rows are not published.
         root_flags: Sources whose root has an option of its own: `--table PATH` for `--root table=PATH`.
     """
@@ -137,6 +139,7 @@ class Benchmark:
     make: Callable[[Request], Iterable[Repository]]
     options: type
     draws: str
+    reasons: frozenset[str] = frozenset()
     unasked: str = "all whose sources are found"
     note: str = ""
     check: Callable[[Path, str, str, Collection[SplitName]], list[str]] = find_no_problems
@@ -174,12 +177,14 @@ class Benchmark:
             The folders of the repositories.
 
         Raises:
-            InputError: A config is unknown, an option is out of range, or a source is faulty.
+            InputError: A config is unknown, an option or the seed is out of range, or a source is faulty.
             MissingSourceError: A config has a source without a root.
             MedfaithError: A worker was killed, or the cluster cannot be used.
         """
         options = self.options() if options is None else options
         check(options)
+        if abs(seed) > LARGEST_SEED:
+            raise InputError(f"--seed {seed}", "is out of range", expected="a whole number of at most ten digits")
         config_names = self.select_configs(configs, roots)
         worker_pool = Workers(workers, dask)
         worker_pool.check()

@@ -45,6 +45,8 @@ ANATOMIES = (
     "aorta",
     "trachea",
 )
+WHOLE_LUNGS = ("right lung", "left lung")
+NO_MASK, EMPTY_MASK = "no mask: {}", "empty mask: {}"  # problems of an anatomy
 ASPECT_TOLERANCE = 0.02  # a mask of 100 pixels is already 1% off by rounding its sides
 CXAS_MASKS = 159
 CXAS_SIZE = (512, 512)
@@ -185,7 +187,7 @@ class AnatomyMasks:
         for anatomy in self._anatomies:
             mask = _select_anatomy(anatomy, stored)
             if mask is None:
-                self.problems[f"no mask: {anatomy}"] += 1
+                self.problems[NO_MASK.format(anatomy)] += 1
                 continue
             if size is not None:
                 self._check_aspect(image_id, anatomy, rle.get_size(mask), size)
@@ -193,7 +195,7 @@ class AnatomyMasks:
             if rle.area(mask):
                 masks[anatomy] = mask
             else:
-                self.problems[f"empty mask: {anatomy}"] += 1
+                self.problems[EMPTY_MASK.format(anatomy)] += 1
         return masks
 
     def _check_aspect(self, image_id: str, anatomy: str, mask: Size, image: Size) -> None:

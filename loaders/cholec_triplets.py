@@ -18,6 +18,7 @@ import numpy as np
 from . import layouts
 from .errors import InputError
 
+COMPONENTS = ("instrument", "verb", "target")
 INSTRUMENTS = ("grasper", "bipolar", "hook", "scissors", "clipper", "irrigator")
 NULL_VERB, NULL_TARGET = "null_verb", "null_target"
 VERBS = ("grasp", "retract", "dissect", "coagulate", "clip", "cut", "aspirate", "irrigate", "pack", NULL_VERB)
@@ -253,8 +254,8 @@ def disagreeing(
         The number of frames, for instrument, verb and target each.
     """
     counts = {}
-    components = {"instrument": (instruments, INSTRUMENTS), "verb": (verbs, VERBS), "target": (targets, TARGETS)}
-    for (component, (labels, names)), implied in zip(components.items(), parts_of(triplets), strict=True):
+    labelled = ((instruments, INSTRUMENTS), (verbs, VERBS), (targets, TARGETS))
+    for component, (labels, names), implied in zip(COMPONENTS, labelled, parts_of(triplets), strict=True):
         columns = [n for n, name in enumerate(names) if name not in (NULL_VERB, NULL_TARGET)]
         counts[component] = int((labels != implied)[:, columns].any(axis=1).sum())
     return counts

@@ -51,6 +51,12 @@ SCHEMA = pa.schema(
 )
 
 
+# Reasons for a skipped box.
+REASONS = UNKNOWN_IMAGE, OTHER_CLASS, BELOW_THRESHOLD, OUTSIDE_IMAGE = (
+    "unknown_image", "other_class", "below_threshold", "outside_image",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Detections:
     """The boxes of a detector that were selected, and the number of those that were not.
@@ -58,7 +64,7 @@ class Detections:
     Attributes:
         boxes: image int32 (index into the requested ids), label (a class of VinDr-CXR), x, y, width, height float64 in
             pixels of the image, clipped to it, and score; ordered by image, then as in the files.
-        skipped: Number of skipped boxes by reason: unknown_image, other_class, below_threshold, outside_image.
+        skipped: Number of skipped boxes by reason (`REASONS`).
     """
 
     boxes: pa.Table
@@ -139,13 +145,13 @@ def read_detections(
     rows = []
     for box in detected:
         if box.image not in position:
-            skipped["unknown_image"] += 1
+            skipped[UNKNOWN_IMAGE] += 1
         elif box.label not in selected:
-            skipped["other_class"] += 1
+            skipped[OTHER_CLASS] += 1
         elif box.score < threshold:
-            skipped["below_threshold"] += 1
+            skipped[BELOW_THRESHOLD] += 1
         elif (xywh := _clip_to_image(box, sizes[box.image])) is None:
-            skipped["outside_image"] += 1
+            skipped[OUTSIDE_IMAGE] += 1
         else:
             rows.append((position[box.image], box.label, *xywh, box.score))
     rows.sort(key=lambda row: row[0])

@@ -24,6 +24,11 @@ LABELERS = ("chexpert", "negbio")
 # Plain frontal views. Left out: "AP AXIAL" (lordotic: clavicles above the lungs, heart foreshortened), "AP LLD" and the
 # like (patient on a side: fluid and air move), and images without a view.
 FRONTAL = ("AP", "PA")
+# All values of ViewPosition.
+VIEWS = (
+    *FRONTAL, "LATERAL", "LL", "RL", "LLD", "RLD", "LLO", "RLO", "LAO", "RAO", "LPO", "RPO", "AP AXIAL", "AP LLD",
+    "AP RLD", "PA LLD", "PA RLD", "SWIMMERS", "XTABLE",
+)  # fmt: skip
 SPLITS = {"train": "train", "validate": "validation", "test": "test"}
 DICOM_ID = r"^[0-9a-f]{8}(-[0-9a-f]{8}){4}$"
 NUMBER = r"^[0-9]{8}$"

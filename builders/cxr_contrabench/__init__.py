@@ -16,6 +16,7 @@ from . import chexlocalize, chexpert, chexstruct, openi, rexvqa
 from .exports import FEWSHOT, LORA, find_export_problems
 from .plans import plan_chexlocalize, plan_chexpert, plan_chexstruct, plan_openi, plan_rexvqa
 from .questions import Wording, find_violations
+from .reasons import list_reasons
 from .variants import VARIANTS
 from .vocabulary import vocabulary
 
@@ -98,6 +99,7 @@ BENCHMARK = Benchmark(
     options=Wording,
     draws="seed of the choice of distractors and of the rows of samples",
     check=find_export_problems,
+    reasons=list_reasons(f"{config}/{split}" for config in chexlocalize.PROTOCOLS for split in chexlocalize.SPLITS),
     quoted={"rexvqa": ("question", "options", "finding")},
     vocabulary=vocabulary,
 )

@@ -20,6 +20,7 @@ from ..checks import find_mask_violations, iterate_rows
 from ..schemas.contrabench import LOCATED_QUESTION
 from . import chexpert
 from .questions import Wording, find_violations
+from .reasons import SCALED, WITHOUT_MASK
 
 SOURCE = "chexlocalize"
 PROTOCOLS = {"chexlocalize_presence": "chexpert_presence", "chexlocalize_positive_only": "chexpert_positive_only"}
@@ -66,12 +67,12 @@ def questions(
     for row in iterate_rows(plain_rows):
         located_image = next(_iterate_drawn(row, masks), None)
         if located_image is None:
-            counts[f"questions of {config}/{split} without a mask of the finding"] += 1
+            counts[WITHOUT_MASK.format(f"{config}/{split}")] += 1
             continue
         image, mask = located_image
         width, height = read_size(image)
         region = fit_mask(mask, (height, width), image["key"])
-        counts[f"masks of {config}/{split} scaled to the size of their image"] += region["size"] != mask["size"]
+        counts[SCALED.format(f"{config}/{split}")] += region["size"] != mask["size"]
         located = {"images": [image], "width": width, "height": height, "region": region}
         row_id = f"{SOURCE}/{row['id'].removeprefix('chexpert/')}"
         names = {"id": row_id, "protocol": config, "present": present_by_study[row["study_id"]]}

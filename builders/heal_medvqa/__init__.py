@@ -24,9 +24,10 @@ from ..parallel import Workers
 from ..schemas.heal import QUESTION, TPT, VPT
 from ..verify import read_arguments, read_split
 from ..write import Family, Split
-from . import mimic, nih, perturbations, vindr
+from . import mimic, nih, perturbations, segmenter, vindr
 from .checks import find_pair_violations, find_question_violations, find_tpt_violations, find_vpt_violations
 from .questions import questions
+from .reasons import IN_NO_QUESTION, NO_DONOR, REASONS
 from .relations import MEASURES, PLACES, Picture, Rule, Scene
 from .scenes import scenes
 from .spool import Spool
@@ -95,7 +96,7 @@ class Options:
         metadata=option(
             "ask about this anatomy only; give the option again for further ones",
             flag="--anatomy",
-            choices=(*anatomy_masks.ANATOMIES, *nih.WHOLE_LUNGS),
+            choices=(*anatomy_masks.ANATOMIES, *anatomy_masks.WHOLE_LUNGS),
             default="all that the source has, whole lungs only for nih",
             metavar="NAME",
         ),
@@ -105,6 +106,7 @@ class Options:
         metadata=option(
             "use images of MIMIC-CXR with this ViewPosition; give the option again for further ones",
             flag="--view",
+            choices=mimic_cxr.VIEWS,
             metavar="NAME",
         ),
     )
@@ -119,11 +121,13 @@ class Options:
     segmenter: str | None = field(
         default=None,
         metadata=option(
-            "name, version and settings of the model that made the anatomy masks; the card of a recipe prints them, "
-            "and they change no row",
+            "name, version and settings of the model that made the anatomy masks, such as "
+            '"TotalSegmentator 2.4.0, threshold=0.5"; the card of a recipe prints them, and they change no row',
+            pattern=segmenter.PATTERN,
+            form=segmenter.FORM,
             kind=str,
             default="not stated",
-            metavar="TEXT",
+            metavar="MODEL",
         ),
     )
     donor_diagnosis: str = field(
@@ -258,8 +262,8 @@ def _build_splits(
     )
     unused_counts = Counter(
         {
-            "images in no question (nothing to ask for, or beyond the balance of Yes and No)": len(scenes) - n_used,
-            "positive questions for which no image can lend a region (VPT)": n_positive - len(donor_pairs),
+            IN_NO_QUESTION: len(scenes) - n_used,
+            NO_DONOR: n_positive - len(donor_pairs),
         }
     )
     makers: dict[str, Callable[[], Iterable[dict[str, Any]]]] = {
@@ -327,6 +331,7 @@ BENCHMARK = Benchmark(
     options=Options,
     draws="seed of the choice of questions, templates, swaps and donors",
     check=find_partner_problems,
+    reasons=REASONS,
     vocabulary=vocabulary,
 )
 build, verify = BENCHMARK.build, BENCHMARK.verify

@@ -31,6 +31,7 @@ from ...loaders.vindr_cxr import CLASSES
 from ..negation import FINDINGS, find_mentions
 from ..parallel import HERE, Workers, pieces
 from .questions import UNASKED
+from .reasons import DETECTED, NO_REPORT, UNCONFIRMED, UNLABELLED
 from .relations import Picture
 from .vindr import group_boxes_by_image
 
@@ -254,7 +255,7 @@ def pictures(
     result = detections.read_detections(
         roots[DETECTIONS], image_ids, CLASSES, threshold=detection_threshold, sizes=sizes
     )
-    skipped = Counter({f"detected boxes: {reason.replace('_', ' ')}": n for reason, n in result.skipped.items()})
+    skipped = Counter({DETECTED[reason]: n for reason, n in result.skipped.items()})
     pictures_by_split: dict[str, list[Picture]] = {}
     subjects = dict(zip(images["study_id"].to_pylist(), images["subject_id"].to_pylist(), strict=True))
     labels = _iterate_labels(mimic_cxr.read_labels(roots[SOURCE], labeler), list(subjects))
@@ -277,17 +278,17 @@ def pictures(
     digests = {
         study: study_record.digest for study, study_record in study_records.items() if study_record.digest is not None
     }
-    skipped["studies without a report"] += len(study_records) - len(digests)
+    skipped[NO_REPORT] += len(study_records) - len(digests)
     for row, boxes in zip(_iterate_rows(images), group_boxes_by_image(result.boxes, len(image_ids)), strict=True):
         _, confirmed_classes, doubtful_classes, denied_classes = study_records[row["study_id"]]
         if confirmed_classes is None:
-            skipped["images without labels and report"] += 1
+            skipped[UNLABELLED] += 1
             continue
         contested_boxes = [
             i for i, label in enumerate(boxes.labels) if label not in confirmed_classes and label not in denied_classes
         ]
         confirmed_boxes = [i for i, label in enumerate(boxes.labels) if label in confirmed_classes or label in UNASKED]
-        skipped["detected boxes that no report confirms"] += len(boxes.labels) - len(confirmed_boxes)
+        skipped[UNCONFIRMED] += len(boxes.labels) - len(confirmed_boxes)
         located_classes = {boxes.labels[i] for i in confirmed_boxes}
         pictures_by_split.setdefault(row["split"], []).append(
             Picture(

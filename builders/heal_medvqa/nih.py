@@ -20,15 +20,15 @@ import numpy as np
 
 from ...loaders import chexmask, nih_cxr14
 from ...loaders.anatomy_masks import ANATOMIES as ALL_ANATOMIES
-from ...loaders.anatomy_masks import AnatomyMasks
+from ...loaders.anatomy_masks import WHOLE_LUNGS, AnatomyMasks
 from ...loaders.errors import InputError
+from .reasons import NOT_BOXED, UNLISTED
 from .relations import NO_BOXES, Boxes, Picture
 
 SOURCE = "nih_cxr14"
 MASKS = "chexmask"
 SPLIT = "test"
 # CheXmask has both lungs and the heart. The other anatomies are thirds of a lung's height (loaders/anatomies.toml).
-WHOLE_LUNGS = ("right lung", "left lung")
 ANATOMIES = (*(name for name in ALL_ANATOMIES if name.endswith("lung")), *WHOLE_LUNGS, "heart")
 NAMES = {label: nih_cxr14.COMMON_NAMES.get(label, label) for label in nih_cxr14.LABELS}  # label -> disease
 DISEASES = tuple(sorted({NAMES[label] for label in nih_cxr14.BOX_LABELS.values()}))
@@ -58,9 +58,7 @@ def pictures(root: Path) -> tuple[list[Picture], Counter[str]]:
     images = nih_cxr14.read_images(paths["images"])
     boxes_by_image = _group_boxes(nih_cxr14.read_boxes(paths["boxes"], images["image_id"]).to_pylist())
     listed = frozenset(nih_cxr14.read_list(paths["test"], images["image_id"]))
-    skipped = Counter(
-        {"images with boxes outside the test list": sum(image_id not in listed for image_id in boxes_by_image)}
-    )
+    skipped = Counter({UNLISTED: sum(image_id not in listed for image_id in boxes_by_image)})
     selected = []
     for image in images.to_pylist():
         image_id, labels = image["image_id"], image["labels"]
@@ -68,7 +66,7 @@ def pictures(root: Path) -> tuple[list[Picture], Counter[str]]:
             continue
         boxes = boxes_by_image.get(image_id, NO_BOXES)
         if labels and not boxes.labels:
-            skipped["images with findings and no box"] += 1
+            skipped[NOT_BOXED] += 1
             continue
         selected.append(
             Picture(

@@ -14,12 +14,12 @@ from ...loaders import images
 from ...loaders.anatomy_masks import AnatomyMasks
 from ...loaders.errors import ImageError, InputError
 from ..parallel import HERE, Workers, pieces
+from .reasons import CUT, NO_MASKS, NO_SIZE, OUTSIDE, UNREADABLE
 from .relations import Boxes, Picture, Rule, Scene, locate
 from .spool import Spool
 
 PICTURES_A_TASK = 250
 SHARE_ASTRAY, FEWEST_ASTRAY = 0.05, 10
-OUTSIDE, CUT = "boxes outside the image", "boxes cut at the image's edge (kept)"
 ROUNDING = 1.0  # pixels: sources often write the end of a box at the image's edge one pixel beyond it
 
 
@@ -98,19 +98,19 @@ def _build_scenes(
     built, skipped = [], Counter()
     for picture in pictures:
         if picture.image_id not in masks:
-            skipped["images without masks"] += 1
+            skipped[NO_MASKS] += 1
             continue
         try:
             size = _find_size(picture, masks, roots)
         except ImageError:
-            skipped["images whose file cannot be read"] += 1
+            skipped[UNREADABLE] += 1
             continue
         if size is None:
-            skipped["images of unknown size (no file, no table, no size in the masks)"] += 1
+            skipped[NO_SIZE] += 1
             continue
         regions = masks.read(picture.image_id, (size[1], size[0]))
         if not regions:
-            skipped["images without masks"] += 1
+            skipped[NO_MASKS] += 1
             continue
         boxes = within(picture.boxes, size, skipped)
         contested = within(picture.contested, size, Counter())

@@ -12,11 +12,12 @@ import pyarrow as pa
 
 from ...loaders import own_table
 from ..benchmark import Benchmark, Repository, Request
-from ..options import option
+from ..options import FILE, option
 from ..schemas.own import QUESTION
 from ..write import Family, Split
 from .checks import find_violations
 from .mapping import build_mapping, find_mapping, list_shipped, read_entries
+from .reasons import REASONS
 from .rows import IMAGES, build_rows
 
 NAME = "own"
@@ -38,6 +39,7 @@ class Options:
         default=None,
         metadata=option(
             f"TOML file that says which column holds what, or one of {', '.join(list_shipped())}",
+            recorded=rf"({'|'.join(list_shipped())})\.toml|{FILE}",
             kind=str,
             default="columns have the names of the fields: image, question, answer ...",
             metavar="FILE",
@@ -100,6 +102,7 @@ BENCHMARK = Benchmark(
     make=make,
     options=Options,
     draws="seed; nothing is drawn",
+    reasons=REASONS,
     note="docs/your-own-data.md explains the columns and the mapping.",
     root_flags=(TABLE, IMAGES),
 )

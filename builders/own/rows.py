@@ -22,6 +22,7 @@ from ...loaders.own_table import Record
 from ...loaders.progress import Progress
 from ..checks import is_inside
 from .mapping import BOX_FORMS, ColumnMapping, format_cell
+from .reasons import NOT_KEPT
 
 IMAGES = "images"  # the source of all images
 YES_NO, CHOICE, OPEN = "yes_no", "choice", "open"
@@ -93,7 +94,7 @@ def build_rows(
     row_by_id: dict[str, int] = {}
     for number, record in enumerate(Progress(records, title=f"reading {table.name}", unit="rows"), start=1):
         if not mapping.is_kept(record):
-            skipped["rows that the mapping does not keep"] += 1
+            skipped[NOT_KEPT] += 1
             continue
         place = Place(table, number, mapping)
         split = _read_split(place, record)

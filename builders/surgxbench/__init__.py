@@ -24,8 +24,9 @@ from ..options import group, option, whole
 from ..schemas.surgx import INSTRUMENTS, TRIPLETS
 from ..write import Family, Split
 from .checks import find_instrument_violations, find_segmented_violations, find_triplet_violations
-from .frames import MISSING, SOURCE, SUCCESSORS, VIDEOS, build_instrument_rows
+from .frames import SOURCE, SUCCESSORS, VIDEOS, build_instrument_rows
 from .motion_rows import MotionOptions, add_motion, check_motion
+from .reasons import MISSING, REASONS
 from .seconds import infer_numbering
 from .segmented import SOURCE as SEGMENTED_SOURCE
 from .segmented import build_segmented_rows, select_frames
@@ -73,6 +74,7 @@ class Options:
         metadata=option(
             "increase of the frame number in Cholec80-Boxes from one second to the next",
             kind=whole(above=0),
+            within=(1, 9_999_999),
             metavar="N",
             default="inferred from the frame numbers",
         ),
@@ -82,6 +84,7 @@ class Options:
         metadata=option(
             "frame number of the first second in Cholec80-Boxes",
             kind=int,
+            within=(-9_999_999, 9_999_999),
             metavar="N",
             default="inferred from the frame numbers",
         ),
@@ -217,6 +220,7 @@ BENCHMARK = Benchmark(
     make=make,
     options=Options,
     draws="accepted for consistency and recorded; this benchmark has no random choices",
+    reasons=REASONS,
     vocabulary=vocabulary,
 )
 build, verify = BENCHMARK.build, BENCHMARK.verify

@@ -12,17 +12,12 @@ from ...loaders import cholec80, cholec80_boxes, images
 from ...loaders.cholec80_boxes import BoxedFrame
 from ...loaders.errors import ImageError, InputError
 from ..parallel import HERE, Workers, pieces
+from .reasons import CLIPPED, MISSING, OTHER_TOOLS, OUTSIDE
 from .seconds import Numbering, check_seconds, collect_boxed_instruments, compare_seconds, read_tools_by_second
 
 SOURCE, VIDEOS = "cholec80_boxes", "cholec80"
 IMAGES_A_TASK = 100
 SUCCESSORS = ("second", "frame")
-MISSING, CLIPPED, OUTSIDE = (
-    "labelled frames without their image",
-    "boxes that reach beyond their frame (clipped to it)",
-    "boxes outside their frame",
-)
-OTHER_TOOLS = "frames whose boxes and Cholec80's tool annotations name different instruments"
 
 ImageRef = dict[str, str]
 Box = dict[str, Any]

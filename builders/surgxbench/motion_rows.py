@@ -14,7 +14,7 @@ from PIL import Image
 
 from ...loaders import cholec80, images
 from ...loaders.errors import InputError
-from ..options import option
+from ..options import FILE, option
 from ..parallel import HERE, Workers
 from .flow_files import FlowFiles
 from .frames import VIDEOS, ImageRef, build_reference
@@ -43,6 +43,7 @@ class MotionOptions:
     flow: str = field(
         metadata=option(
             "add motion masks from RAFT's optical flow, or from the flow files in a folder",
+            recorded=r"files|raft_large, (C_T_SKHT_V2|sha256 [0-9a-f]{64}), \d{1,3} updates",
             kind=str,
             metavar="raft|DIR",
             default="no motion masks",
@@ -53,6 +54,7 @@ class MotionOptions:
         metadata=option(
             "with --flow raft: weights, a state dict of torchvision's raft_large",
             flag="--raft-weights",
+            recorded=FILE,
             kind=str,
             metavar="FILE",
             default="torchvision's, which are downloaded",
@@ -88,6 +90,7 @@ class MotionOptions:
         metadata=option(
             "with --flow: keep finished videos in this folder, so that a killed build can resume",
             flag="--motion-cache",
+            recorded=FILE,
             kind=Path,
             metavar="DIR",
             default=".surgxbench-motion below --out",

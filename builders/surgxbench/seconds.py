@@ -23,9 +23,9 @@ from ...loaders import cholec80
 from ...loaders.cholec80 import FPS
 from ...loaders.cholec80_boxes import BoxedFrame
 from ...loaders.errors import InputError
+from .reasons import OTHER_SECOND, SHIFTS
 
 LEVEL = 0.001  # one-sided level of the sign test, for each neighbour
-SHIFTS = {-1: "earlier", 1: "later"}
 
 Instruments = Mapping[tuple[int, int], frozenset[str]]  # (video, second) -> its instruments; a missing entry means none
 
@@ -242,13 +242,12 @@ def check_seconds(
     shift = find_better_shift(named_instruments, box_instruments)
     if shift is None:
         return Counter()
-    shifted_boxes = f"the boxes a second {SHIFTS[shift.seconds]}"
     if frame_numbering.is_stated:
-        return Counter({f"frames that agree with {shifted_boxes} and not with their own": shift.better})
+        return Counter({OTHER_SECOND[shift.seconds]: shift.better})
     n_own, n_shifted = (
         sum(compare_seconds(named_instruments, box_instruments, seconds)) for seconds in (0, shift.seconds)
     )
-    n_telling = shift.better + shift.worse
+    n_telling, shifted_boxes = shift.better + shift.worse, f"the boxes a second {SHIFTS[shift.seconds]}"
     raise InputError(
         root,
         f"of {len(named_instruments)} frames {n_own} have the instruments of their boxes and {n_shifted} those of "

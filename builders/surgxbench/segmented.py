@@ -12,10 +12,9 @@ from ...loaders import cholecseg8k, images
 from ...loaders.cholecseg8k import FPS, FRAMES, Box, LabelledFrame
 from ..parallel import HERE, Workers, pieces
 from .frames import IMAGES_A_TASK, build_reference, sort_instruments
+from .reasons import LACKING, SMALL
 
 SOURCE = "cholecseg8k"
-LACKING = f"frames of the release's {FRAMES:,} that this copy lacks"
-SMALL = "components of an instrument's mask that are too small for a box"
 NEXT = {"second": FPS, "frame": 1}  # frames to the successor
 
 

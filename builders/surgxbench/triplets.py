@@ -14,15 +14,13 @@ from ...loaders.cholec80_boxes import BoxedFrame
 from ...loaders.cholec_triplets import INSTRUMENTS, TRIPLETS, TripletVideo, parts_of
 from ...loaders.errors import InputError
 from ..parallel import HERE, Workers
-from .frames import MISSING, SOURCE, Successors, build_reference, clip_boxes, read_sizes, sort_instruments
+from .frames import SOURCE, Successors, build_reference, clip_boxes, read_sizes, sort_instruments
+from .reasons import MISSING, OTHER_INSTRUMENTS, OTHER_LABELS, UNLABELLED, WITHOUT_BOX
 from .seconds import FPS, Numbering, check_seconds, collect_boxed_instruments
 
-WITHOUT_BOX = "frames with a triplet and no box"
-UNLABELLED = "frames with boxes that have no triplet labels"
 CHECK_NUMBERING = (
     "check --boxes-step and --boxes-first: the frame numbers of Cholec80-Boxes a second, and of the first one"
 )
-OTHER_INSTRUMENTS = "frames whose triplets and boxes name different instruments"
 
 
 class TripletDataset(NamedTuple):
@@ -88,7 +86,7 @@ def build_triplet_rows(
     for labels in labelled_videos:
         video = labels.video
         for component, n_frames in labels.disagreeing.items():
-            counted[f"frames whose {component} labels are not those of their triplets (kept as they are)"] += n_frames
+            counted[OTHER_LABELS[component]] += n_frames
         seconds = [int(number) for number in labels.frames]
         references = [build_reference(source, reader.key(video, second_number)) for second_number in seconds]
         sizes = read_sizes(references, roots, workers=workers)

@@ -25,10 +25,10 @@ from ..parallel import HERE, Workers, pieces
 from . import motion
 from .motion import FLOOR, GAMMA, Motion
 from .pairs import Flow, Pair
+from .reasons import PARTLY_UNKNOWN, STILL
 
 PAIRS_A_TASK = 48  # a multiple of RAFT's batch size, so that batches are full
 VERSION = 1  # version of the cache files; increase it with each change of the fit or the mask
-STILL, PARTLY_UNKNOWN = "frames in which nothing moves", "frames with pixels of unknown flow (not in their masks)"
 
 
 def compute_video_motion(  # noqa: PLR0913 (settings of the motion and of the workers, by name)

@@ -26,6 +26,7 @@ from . import perturbations, silver
 from .boxes import check_corners
 from .checks import find_pair_violations, find_perturbed_violations, find_sentence_violations
 from .laterality import SWAPS
+from .reasons import REASONS
 from .sentences import Sentence, count_without_anatomy, sentences
 
 NAME = "wrong-lung"
@@ -253,6 +254,7 @@ BENCHMARK = Benchmark(
     options=Options,
     draws="seed of the choice of orders, sentences, boxes and conditions",
     check=find_partner_problems,
+    reasons=REASONS,
     quoted={SOURCE: ("sentence",)},
 )
 build, verify = BENCHMARK.build, BENCHMARK.verify

@@ -10,11 +10,10 @@ from typing import Any
 from ...loaders import chest_imagenome
 from ...loaders.chest_imagenome import Corners
 from ...loaders.errors import InputError
+from .reasons import ELSEWHERE, UNKNOWN
 
 Box = dict[str, Any]  # label, xywh: the form in rows
 Size = tuple[int, int]  # height, width
-ELSEWHERE = "boxes of sentences that the annotations file has elsewhere"
-UNKNOWN = "boxes of sentences that the annotations file has not"
 
 
 def convert_corners(label: str, corners: Corners, size: Size) -> Box | None:

@@ -13,6 +13,19 @@ from typing import Any
 from ..hashing import pick, shuffled
 from .boxes import Box, Corners, clip_box, find_boxes
 from .laterality import side, swapped
+from .reasons import (
+    ALONE,
+    BOXES_OUTSIDE,
+    NO_BOXES_DONOR,
+    NO_OTHER_CONDITION,
+    NO_SENTENCE_DONOR,
+    NO_SIDE,
+    NOT_BOXED,
+    NOTHING_TO_TRIM,
+    SAME_BOXES,
+    SAME_CONDITIONS,
+    SAME_SENTENCE,
+)  # fmt: skip
 from .sentences import LUNGS, Sentence, build_labels, get_report
 from .synthetic import group_by_locations, replace_conditions, sentence
 
@@ -54,7 +67,7 @@ def swap_left_right(rows: Iterable[Row], anatomy: Anatomy, *, swap: str = "words
     for row in rows:
         text, described = swapped(row["sentence"], swap), row["boxes"]
         if text.lower() == row["sentence"].lower():
-            counted["sentences without left and right, which swap_left_right leaves as they are"] += 1
+            counted[NO_SIDE] += 1
         elif swapped(row["sentence"]) != row["sentence"]:  # letters within a word do not name a side
             described = _find_described([swapped(box["label"]) for box in row["boxes"]], row, anatomy, counted)
         partners.append(make_partner(row, "swap_left_right", sentence=text, described=described))
@@ -86,9 +99,9 @@ def shuffle_in_report(rows: Sequence[Row], *, seed: int) -> Made:
         }
     for row in rows:
         if len(reports[get_report(row)]) == 1:
-            counted["sentences alone in their report, which shuffle_in_report leaves out"] += 1
+            counted[ALONE] += 1
             continue
-        counted["sentences that shuffle_in_report gives the boxes they had"] += new_boxes[row["id"]] == row["boxes"]
+        counted[SAME_BOXES] += new_boxes[row["id"]] == row["boxes"]
         partners.append(make_partner(row, "shuffle_in_report", boxes=new_boxes[row["id"]]))
     return partners, counted
 
@@ -111,9 +124,9 @@ def random_sentences(rows: Sequence[Row], anatomy: Anatomy, *, seed: int) -> Mad
     for row in rows:
         donor = choose_donor(row)
         if donor is None:
-            counted["sentences without another patient's, which random_sentences leaves out"] += 1
+            counted[NO_SENTENCE_DONOR] += 1
             continue
-        counted["random sentences that read as the ones they replace"] += donor["sentence"] == row["sentence"]
+        counted[SAME_SENTENCE] += donor["sentence"] == row["sentence"]
         described = _find_described([box["label"] for box in donor["boxes"]], row, anatomy, counted)
         changes = {"sentence": donor["sentence"], "labels": donor["labels"], "described": described}
         partners.append(make_partner(row, "random_sentences", **changes))
@@ -141,11 +154,11 @@ def random_boxes(rows: Sequence[Row], *, seed: int, place: str = "share") -> Mad
     for row in rows:
         donor = choose_donor(row)
         if donor is None:
-            counted["sentences without another patient's, which random_boxes leaves out"] += 1
+            counted[NO_BOXES_DONOR] += 1
             continue
         boxes = _transfer_boxes(donor, row, place)
         if not boxes:
-            counted["sentences whose random boxes lie outside of the image, which random_boxes leaves out"] += 1
+            counted[BOXES_OUTSIDE] += 1
             continue
         partners.append(make_partner(row, "random_boxes", boxes=boxes))
     return partners, counted
@@ -163,7 +176,7 @@ def trimmed(rows: Iterable[Row]) -> Made:
     partners, counted = [], Counter()
     for row in rows:
         boxes = remove_large_boxes(row["boxes"])
-        counted["sentences without a box to trim, which trimmed leaves as they are"] += boxes == row["boxes"]
+        counted[NOTHING_TO_TRIM] += boxes == row["boxes"]
         partners.append(make_partner(row, "trimmed", boxes=boxes))
     return partners, counted
 
@@ -211,8 +224,8 @@ def synthetic_swapped_conditions(sentences: Sequence[Sentence], *, seed: int) ->
             conditions, conditions_by_location, f"{row['id']}:synthetic_swapped_conditions", seed
         )
         n_unchanged = len(conditions.keys() & new_conditions.keys())
-        counted["conditions that synthetic_swapped_conditions has no other for"] += n_unchanged
-        counted["sentences that synthetic_swapped_conditions leaves as they are"] += n_unchanged == len(conditions)
+        counted[NO_OTHER_CONDITION] += n_unchanged
+        counted[SAME_CONDITIONS] += n_unchanged == len(conditions)
         changes = {"sentence": sentence(new_conditions), "labels": build_labels(new_conditions)}
         partners.append(make_partner(row, "synthetic_swapped_conditions", **changes))
     return partners, counted
@@ -248,5 +261,5 @@ def _transfer_boxes(donor: Row, row: Row, place: str) -> list[Box]:
 def _find_described(names: Sequence[str], row: Row, anatomy: Anatomy, counted: Counter[str]) -> list[Box]:
     size = (row["height"], row["width"])
     boxes = find_boxes(names, row["boxes"], anatomy.get(row["image"]["key"], {}), size)
-    counted["anatomies that changed sentences name and their image has no box of"] += len(set(names)) - len(boxes)
+    counted[NOT_BOXED] += len(set(names)) - len(boxes)
     return boxes

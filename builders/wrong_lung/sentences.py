@@ -12,21 +12,13 @@ import numpy as np
 
 from ...loaders.errors import InputError
 from .boxes import Corners, Size, convert_corners
+from .reasons import CUT, DISAGREEING, GOLD_WITHOUT_IMAGE, NO_ANATOMY, NO_BOX, OUTSIDE, SUBSETS, UNLISTED
 from .synthetic import Condition, Locations, said
 from .view import mask
 
 ABNORMAL = Condition("abnormal", "yes")
 LUNGS = ("left lung", "right lung")
 MOST_DIVERSE = 0.1  # share of the sentences in MDRB
-NO_IMAGE = "gold images that MIMIC-CXR-JPG's metadata has not"
-NO_BOX = "sentences without a box in their image"
-NO_ANATOMY = "sentences of the gold images' reports that name no anatomy with a box"
-UNLISTED = "gold sentences that the list of all sentences has not"
-CUT = "boxes that their image's edge cuts off"
-OUTSIDE = "boxes that lie outside of their image"
-DISAGREEING = "sentences that affirm a condition and are not labelled abnormal, or the reverse"
-SUBSETS = {"abnormal": "sentences of subset Abnormal", "one_lung": "sentences of subset One Lung",
-           "mdrb": "sentences of subset MDRB"}  # fmt: skip
 
 
 class Sentence(NamedTuple):
@@ -66,7 +58,7 @@ def sentences(
         sentence = build_sentence(gold_sentence, image, f"{benchmark}:{gold_sentence.id}", counted)
         if sentence is not None:
             built.append(sentence)
-    counted[NO_IMAGE] += len(missing_images)
+    counted[GOLD_WITHOUT_IMAGE] += len(missing_images)
     for row, is_diverse in zip(
         (built_sentence.row for built_sentence in built),
         select_most_diverse([built_sentence.row for built_sentence in built]),

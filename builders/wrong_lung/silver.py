@@ -20,16 +20,11 @@ import pyarrow.compute as pc
 from ...loaders.chest_imagenome_silver import ZIP, SceneGraphs, find_split_file, parse, read_split
 from ...loaders.errors import InputError
 from ..parallel import HERE, Workers
-from .sentences import SUBSETS, build_sentence, mean_overlap, select_least_overlapping
+from .reasons import IN_TWO, NO_GRAPH, NO_IMAGE, NO_TEXT, OF_GOLD, SILVER, SPLITS, SUBSETS
+from .sentences import build_sentence, mean_overlap, select_least_overlapping
 
-SPLITS = ("train", "validation", "test")
 AVOID = "avoid"
 AT_ONCE = 500  # images whose rows are in memory at once
-NO_IMAGE = "images that MIMIC-CXR-JPG's metadata has not"
-NO_GRAPH = "images without a scene graph"
-NO_TEXT = "sentences without a text"
-OF_GOLD = "images of gold patients, left out"
-IN_TWO = "patients in two of the splits"
 
 
 class SplitRecord(NamedTuple):
@@ -67,9 +62,9 @@ class Silver:
     @property
     def counted(self) -> Counter[str]:
         """The counts of all built splits, by split and reason."""
-        counts = Counter({f"silver: {IN_TWO}": _count_shared_patients(self.splits)})
+        counts = Counter({IN_TWO: _count_shared_patients(self.splits)})
         for split, record in self.records.items():
-            counts.update({f"silver, {split}: {reason}": n for reason, n in record.counted.items()})
+            counts.update({SILVER[split][reason]: n for reason, n in record.counted.items()})
         return counts
 
     @property

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import datasets
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from medfaith.builders import cxr_contrabench, own, surgxbench, wrong_lung
-from medfaith.builders.options import declared, groups
+from medfaith import builders
+from medfaith.builders import cxr_contrabench, heal_medvqa, own, surgxbench, wrong_lung
+from medfaith.builders.options import check, declared, groups
 from medfaith.builders.registry import BENCHMARKS
-from medfaith.builders.verify import repositories
+from medfaith.builders.verify import repositories, skipped
 from medfaith.loaders.errors import InputError, MissingSourceError
 from tests.support.builders.files import rows_of
 
@@ -44,6 +49,7 @@ def test_a_build_is_sound_loads_and_names_no_place(request, name, fixture, confi
             assert loaded.to_list() == (rows := rows_of(repository, config, split))
             assert not [place for place in places if place in json.dumps(rows)]
             built.add(config)
+        assert skipped(repository).keys() <= BENCHMARKS[name].reasons
         text = (repository / "build.json").read_text() + (repository / "README.md").read_text()
         assert not [place for place in places if place in text]
     assert built == set(configs)
@@ -61,6 +67,8 @@ BAD = [
         if option.choices
         else [option.within[0] - 1, option.within[1] + 1, math.nan]
         if option.within
+        else ["Jane Doe", "No pneumothorax."]
+        if option.pattern
         else []
     )
 ]
@@ -72,7 +80,8 @@ def test_a_value_that_an_option_cannot_have_is_refused(tmp_path, name, field, op
     for group, option_class in groups(type(options)).items():
         if field in declared(option_class):  # its first option has no default
             values = {group: option_class(**{next(iter(declared(option_class))): str(tmp_path)} | values)}
-    expected = f"one of {', '.join(option.choices)}" if option.choices else f"a number(,)? (from )?{option.within[0]}"
+    expected = f"one of {', '.join(option.choices)}" if option.choices else re.escape(option.form)
+    expected = f"a number(,)? (from )?{option.within[0]}" if option.within else expected
     with pytest.raises(InputError, match=rf"(?s){option.flag} {bad}: .*\n  expected: {expected}"):
         BENCHMARKS[name].build({}, tmp_path / "out", options=replace(options, **values))
     assert not (tmp_path / "out").exists()
@@ -97,3 +106,34 @@ def test_where_no_config_has_all_sources_those_that_are_missing_are_named(tmp_pa
         BENCHMARKS["heal-medvqa"].build(roots, tmp_path / "out")
     for source in ("vindr_cxr", "mimic_cxr_anatomy", *roots):
         assert (f"({source})" in str(error.value)) == (source not in roots)
+
+
+# --- reasons of counts ------------------------------------------------------------------------------------------------
+
+_LITERAL = re.compile(r"""\b(?:counted|skipped|counts)\[f?["']""")
+
+
+def test_no_count_has_a_reason_outside_of_the_vocabulary():
+    """Each reason is a constant of `reasons.py`, because a published build.json may have no others."""
+    modules = Path(builders.__file__).parent.rglob("*.py")
+    assert [path.name for path in modules if _LITERAL.search(path.read_text(encoding="utf-8"))] == []
+
+
+SEGMENTERS = [
+    "CXAS", "another", "CXAS 0.0.5", "TotalSegmentator 2.4.0, threshold=0.5", "CXAS 1.0, gpu=0", "CXAS v1",
+    "SAM2 2.1rc1", "nnUNet v2.5.1+cu121", "CXAS 3f2a1bc", "Segment Anything 1.0,size=512x512, fold=all", "CXAS 2024.1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SEGMENTERS)
+def test_a_segmenter_has_a_name_a_version_and_settings(text):
+    check(heal_medvqa.Options(segmenter=text))
+
+
+WORDS = st.lists(st.from_regex(r"[a-z]{1,12}", fullmatch=True), min_size=3, max_size=9)
+
+
+@given(WORDS, st.sampled_from(["", ".", ", seen in 2019", " 1.0"]))
+def test_no_sentence_is_a_segmenter(words, end):
+    with pytest.raises(InputError, match="is written in another way"):
+        check(heal_medvqa.Options(segmenter=" ".join(words).capitalize() + end))

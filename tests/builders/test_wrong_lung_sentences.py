@@ -16,9 +16,9 @@ from medfaith.builders.wrong_lung import view
 from medfaith.builders.wrong_lung.sentences import (
     CUT,
     DISAGREEING,
+    GOLD_WITHOUT_IMAGE,
     NO_ANATOMY,
     NO_BOX,
-    NO_IMAGE,
     OUTSIDE,
     UNLISTED,
     count_without_anatomy,
@@ -94,7 +94,7 @@ def test_what_is_left_out_is_counted():
         {"label": "trachea", "xywh": [0, 450, 10, 50]},
         {"label": "left lung", "xywh": [0, 0, 400, 500]},
     ]
-    expected_counts = {NO_IMAGE: 1, NO_BOX: 1, OUTSIDE: 2, CUT: 1}
+    expected_counts = {GOLD_WITHOUT_IMAGE: 1, NO_BOX: 1, OUTSIDE: 2, CUT: 1}
     assert {reason: counted[reason] for reason in expected_counts} == expected_counts
 
 

@@ -228,6 +228,8 @@ def test_bad_input_is_explained_with_status_2_and_nothing_is_written(name, roots
         ("surgxbench --flow . --trim 3", ["--trim 3.0: is out of range", "a number from 0 to 0.5"]),
         ("surgxbench --flow . --motion-floor -1", ["--motion-floor -1.0: is out of range", "a number, 0 or more"]),
         ("surgxbench --flow . --motion-floor inf", ["--motion-floor inf: is out of range"]),
+        ("heal-medvqa --segmenter p10000032", ["--segmenter p10000032: is written in another way", "NAME VERSION"]),
+        ("heal-medvqa --seed 12345678901", ["--seed 12345678901: is out of range", "at most ten digits"]),
         ("surgxbench --trim 3 --root x=y", ["--trim changes nothing without --flow"]),
     ],
 )
@@ -241,10 +243,10 @@ def test_what_cannot_be_built_is_explained_with_status_2(arguments, expected, tm
 
 def test_a_view_that_no_image_has_is_explained(phantom_heal_roots, tmp_path, capsys):
     arguments = build_arguments(
-        "heal-medvqa", phantom_heal_roots, "--config", "mimic", "--view", "XY", "--out", str(tmp_path)
+        "heal-medvqa", phantom_heal_roots, "--config", "mimic", "--view", "SWIMMERS", "--out", str(tmp_path)
     )
     assert main(arguments) == 2
-    assert "--view XY" in capsys.readouterr().err
+    assert "--view SWIMMERS" in capsys.readouterr().err
 
 
 # What each option of each benchmark allows, if not everything.
