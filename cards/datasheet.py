@@ -268,11 +268,7 @@ def _format_collection(publication: Publication) -> str:
     ]
     if "segmenter" in publication.record["arguments"]:
         segmenter = publication.record["arguments"]["segmenter"]
-        origin = (
-            f"were made by `{segmenter.replace('`', '')}`"
-            if segmenter
-            else "were made by a program that the build does not name"
-        )
+        origin = f"were made by `{segmenter}`" if segmenter else "were made by a program that the build does not name"
         lines += ["", f"The anatomy masks {origin}. Other masks give other rows: `medfaith verify` counts them apart."]
     return "\n".join(lines)
 
@@ -329,7 +325,7 @@ def _format_use(publication: Publication, repo_id: str) -> str:
         commands = _format_shell(["medfaith", "eval", "--data", data, *roots, *entry["model"], "--tasks", tasks])
         return f"{before}\n\n{commands}\n\n" if tasks else ""
 
-    rebuild = command.rebuild(record)
+    rebuild = command.rebuild(publication.described_record)
     if publication.policy == policy.ROWS:
         config, split = next(iter(publication.splits))
         load = f'rows = load_dataset("{repo_id}", "{config}", split="{split}")'

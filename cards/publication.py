@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..builders import registry
+from ..builders.options import hide_files
 from ..builders.schemas.structs import MASK
 from ..builders.write import RECORD
 from ..loaders import sources
@@ -70,13 +71,15 @@ class Publication:
     def described_record(self) -> Mapping[str, Any]:
         """What a card says of build.json.
 
-        A recipe has no small counts (`small_counts`). Files that the user named appear as a number only (`file_names`).
+        A recipe has no small counts (`small_counts`). Files that the user named appear as a number only (`file_names`),
+        or as `FILE` among the options.
         """
         described = {
             name: {**entry, "files": file_names.group_unknown(sources.source(name), entry["files"])}
             for name, entry in self.record["sources"].items()
         }
-        record = {**self.record, "sources": described}
+        arguments = hide_files(registry.BENCHMARKS[self.record["benchmark"]].options, self.record["arguments"])
+        record = {**self.record, "sources": described, "arguments": arguments}
         if self.policy == policy.ROWS:
             return record
         hidden: dict[str, Any] = {

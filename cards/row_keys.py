@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,7 +24,6 @@ LOCKS = "key_locks"  # entry of a published build.json: the locks by config/spli
 FINGERPRINT, BLOCKS = "fingerprint", "blocks"  # entries of a lock
 BLOCK = 50  # smallest number of studies of a block
 MOST_BLOCKS = 256
-SIZE = 32  # bytes of a key
 
 
 class SplitKey(NamedTuple):
@@ -161,11 +161,20 @@ def is_lock(value: Any) -> bool:
     """
     if not isinstance(value, dict) or value.keys() != {FINGERPRINT, BLOCKS} or not isinstance(value[BLOCKS], list):
         return False
-    return bool(value[BLOCKS]) and all(map(_is_digest, (value[FINGERPRINT], *value[BLOCKS])))
+    return bool(value[BLOCKS]) and all(map(is_digest, (value[FINGERPRINT], *value[BLOCKS])))
 
 
-def _is_digest(text: Any) -> bool:
-    return isinstance(text, str) and len(text) == 2 * SIZE and not set(text) - set("0123456789abcdef")
+def is_digest(value: Any) -> bool:
+    """Tell whether a value has the form of a SHA-256. All digits alike is no hash of anything.
+
+    Args:
+        value: The value.
+
+    Returns:
+        Whether it has.
+    """
+    is_hexadecimal = isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value) is not None
+    return is_hexadecimal and len(set(value)) > 1
 
 
 def _hash_blocks(hashed: Hashed, n_blocks: int) -> list[tuple[int, bytes]]:

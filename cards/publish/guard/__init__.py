@@ -99,8 +99,6 @@ def _find_leaks(
     yield from unexpected
     if unexpected:  # their content is unknown
         return
-    yield from record.find_leaks(publication)
-    yield from words.find_leaks(publication)
     rules, quotable = _build_rules(staged, publication, machine), Quotable(short=publication.policy == policy.RECIPE)
     name_rules = [partial(secrets.find_name, names=machine.names)]  # an author on a card may have the user's name
     for value in Progress(
@@ -110,6 +108,8 @@ def _find_leaks(
         if leak := next((leak for rule in applicable if (leak := rule(value.text))), None):
             yield build_refusal(value, leak)
         quotable.add(value)
+    yield from record.find_leaks(publication)  # after the searches, whose messages quote no secret
+    yield from words.find_leaks(publication)
     yield from quotable.find_quoted(chain(texts, quotes.iterate_source_texts(publication)))
 
 

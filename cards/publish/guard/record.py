@@ -1,32 +1,34 @@
-"""build.json of a publication: names and values that medfaith knows; free text only for the name of a tool."""
+"""build.json of a publication: names and values that medfaith knows. No entry is free text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ....builders.benchmark import NO_FILE, NO_ROWS
-from ....builders.options import declared, groups
+from ....builders.options import VERSION, Option, declared, find_recorded_fault, groups
 from ....builders.registry import BENCHMARKS
 from ....builders.write import RECORD
 from ....loaders import sources
 from ....loaders.errors import InputError
 from ... import file_names, policy
 from ...publication import Publication
-from ...row_keys import LOCKS, is_lock
+from ...row_keys import LOCKS, is_digest, is_lock
 from ...small_counts import SIGNS
 from . import quotes
 from .found import REBUILD, shorten
 
-LONGEST_TEXT, LONGEST_TERM = 100, 40
+LONGEST_TERM = 40
+# Entries that are one value: the pattern of its text, and the pattern in words.
 FORMS = {
-    "medfaith": r"\d+(\.\d+)*[\w.+-]{0,20}", "seed": r"-?\d+", "benchmark": r"[\w-]+", "source": r"\w+",
-    "arguments": "", "sources": "", "splits": "", "skipped": "", "exports": "", "absent": "",
-    "key_locks": "",
-}  # fmt: skip
+    "medfaith": (rf"(?!.{{41}}){VERSION}", "a version by PEP 440, of at most 40 characters"),
+    "seed": (r"-?\d{1,10}", "a whole number of at most ten digits"),
+    "benchmark": ("|".join(map(re.escape, BENCHMARKS)), "a benchmark that medfaith knows"),
+    "source": (r"\w{1,40}", "a source of the benchmark"),
+}
+ENTRIES = (*FORMS, "arguments", "sources", "splits", "skipped", "exports", "absent", LOCKS)
 COUNTED = ("rows", "studies", "images", "multi_image")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def find_leaks(publication: Publication) -> Iterator[InputError]:
@@ -46,11 +48,16 @@ def find_leaks(publication: Publication) -> Iterator[InputError]:
 
 def _iterate_faults(publication: Publication, record: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield path, problem and expected content."""
-    for name, value in ({name: None for name, form in FORMS.items() if form} | dict(record)).items():
-        if name not in FORMS:
-            yield name, "is an entry that medfaith build does not write", ", ".join(FORMS)
-        elif FORMS[name] and not re.fullmatch(FORMS[name], str(value)):
-            yield name, f"is {shorten(str(value))}", f"as in {FORMS[name]}"
+    for name in record:
+        if name not in ENTRIES:
+            yield name, "is an entry that medfaith build does not write", ", ".join(ENTRIES)
+    for name, (pattern, expected) in FORMS.items():
+        value = record.get(name)
+        if not isinstance(value, int if name == "seed" else str) or not re.fullmatch(pattern, str(value), re.ASCII):
+            yield name, f"is {shorten(str(value))}", expected
+    benchmark = BENCHMARKS[record["benchmark"]]
+    if record["source"] not in {source_ids[0] for source_ids in benchmark.needs.values()}:
+        yield "source", f"is {shorten(str(record['source']))}", FORMS["source"][1]
     yield from _check_arguments(record)
     for source_id, source_entry in record["sources"].items():
         yield from _check_source(source_id, source_entry)
@@ -58,48 +65,47 @@ def _iterate_faults(publication: Publication, record: Mapping[str, Any]) -> Iter
     for name, lock in record.get(LOCKS, {}).items():
         if name not in record["splits"] or not is_lock(lock):
             yield f"{LOCKS}.{shorten(name)}", f"is {shorten(str(lock))}", "the locked key of a split"
-    for name, count in record.get("skipped", {}).items():
-        if not _is_count(count) or len(name) > LONGEST_TEXT:
-            yield f"skipped.{shorten(name)}", f"counts {shorten(str(count))}", "a reason and a count"
-    for name, reason in record.get("absent", {}).items():
-        if reason not in (NO_FILE, NO_ROWS) or not re.fullmatch(r"(\w{1,40}/)?(train|validation|test)", name):
-            yield f"absent.{shorten(name)}", f"is {shorten(str(reason))}", f"a split, and {NO_FILE!r} or {NO_ROWS!r}"
+    yield from _check_reasons(record)
     for name, split in record["splits"].items():
         yield from _check_split(publication, name, split)
 
 
+def _check_reasons(record: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for name, count in record.get("skipped", {}).items():
+        if name not in BENCHMARKS[record["benchmark"]].reasons:
+            yield f"skipped.{shorten(name)}", "is no reason for which medfaith build counts items", "its own reasons"
+        elif not _is_count(count):
+            yield f"skipped.{shorten(name)}", f"counts {shorten(str(count))}", "a count"
+    for name, reason in record.get("absent", {}).items():
+        if reason not in (NO_FILE, NO_ROWS) or not re.fullmatch(r"(\w{1,40}/)?(train|validation|test)", name):
+            yield f"absent.{shorten(name)}", f"is {shorten(str(reason))}", f"a split, and {NO_FILE!r} or {NO_ROWS!r}"
+
+
 def _check_arguments(record: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     options = BENCHMARKS[record["benchmark"]].options
-    declared_options = declared(options)
     for name, value in record["arguments"].items():
-        column = f"arguments.{name}"
         if name in groups(options):
-            inside = declared(groups(options)[name])
-            for key, item in value.items() if isinstance(value, Mapping) else ():
-                if key not in inside or not _is_plain(item, ()):
-                    yield (
-                        f"{column}.{key}",
-                        f"is {shorten(str(item))}",
-                        f"one of {', '.join(inside)}, with a short value",
-                    )
-        elif name not in declared_options:
-            yield column, "is no option of medfaith build", ", ".join(declared_options)
-        elif not all(
-            _is_plain(item, declared_options[name].choices) for item in (value if isinstance(value, list) else [value])
-        ):
-            expected = (
-                f"one of {', '.join(declared_options[name].choices)}"
-                if declared_options[name].choices
-                else "a short value"
-            )
-            yield column, f"is {shorten(str(value))}", expected
+            column = f"arguments.{name}"
+            if isinstance(value, Mapping):
+                yield from _check_values(f"{column}.", value, declared(groups(options)[name]))
+            elif value is not None:
+                yield column, f"is {shorten(str(value))}", "its options"
+    ungrouped = {name: value for name, value in record["arguments"].items() if name not in groups(options)}
+    yield from _check_values("arguments.", ungrouped, declared(options))
 
 
-def _is_plain(value: Any, choices: Collection[str]) -> bool:
-    """Return whether a value is a number, None, one of the choices or, without choices, a short text on one line."""
-    if isinstance(value, str):
-        return value in choices if choices else len(value) <= LONGEST_TEXT and value.isprintable()
-    return value is None or isinstance(value, int | float)
+def _check_values(
+    path: str, values: Mapping[str, Any], options: Mapping[str, Option]
+) -> Iterator[tuple[str, str, str]]:
+    for name, value in values.items():
+        column = f"{path}{name}"
+        if name not in options:
+            yield column, "is no option of medfaith build", ", ".join(options)
+            continue
+        for item in value if options[name].repeatable and isinstance(value, list) else [value]:
+            if fault := find_recorded_fault(options[name], item):
+                problem, expected = fault
+                yield column, f"is {shorten(str(item))}: {problem}", expected
 
 
 def _check_source(source_id: str, entry: Any) -> Iterator[tuple[str, str, str]]:
@@ -126,7 +132,7 @@ def _check_source(source_id: str, entry: Any) -> Iterator[tuple[str, str, str]]:
 
 def _check_digests(column: str, entries: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for name, digest in entries.items():
-        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        if not is_digest(digest):
             yield f"{column}.{shorten(name)}", f"is {shorten(str(digest))}", "a SHA-256, 64 hexadecimal digits"
 
 

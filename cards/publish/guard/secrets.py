@@ -20,7 +20,7 @@ _PATTERNS = {
     "an e-mail address": r"\b[\w.+-]+@(?:[\w-]+\.)+[A-Za-z]{2,}\b",
 }
 _PATTERN = {description: re.compile(pattern) for description, pattern in _PATTERNS.items()}
-_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE", re.IGNORECASE)
+_SECRET = re.compile(r"TOKEN|SECRET|PASSW|CREDENTIAL|(?:API|ACCESS)_?KEY|PRIVATE|(?:^|_)KEY(?:_|$)", re.IGNORECASE)
 SHORTEST = 8  # characters of a value of the environment
 
 

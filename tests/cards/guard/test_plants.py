@@ -15,6 +15,8 @@ import pyarrow as pa
 import pytest
 
 from medfaith.builders import cxr_contrabench
+from medfaith.builders.surgxbench.motion_rows import MotionOptions
+from medfaith.cards import row_keys
 from medfaith.cards.publication import Publication, read
 from medfaith.cards.publish import guard, reports, staging
 from medfaith.loaders import sources
@@ -99,7 +101,7 @@ def put_term(record: dict[str, Any], text: str) -> None:
     next(iter(next(iter(record["splits"].values()))["counts"].values()))[text] = 9
 
 
-# Places in a build's record that medfaith itself would publish. The name of the user's segmenter is free text.
+# Places in a build's record that medfaith itself would publish.
 PLACES = [(put_segmenter, kind) for kind in KINDS]
 PLACES += [
     (place, kind) for place in (put_reason, put_term) for kind in ("a report", "an e-mail address", "an identifier")
@@ -210,6 +212,20 @@ RECORDS: dict[str, tuple[str, Callable[[dict[str, Any]], Any], str]] = {
     ),
     "a long term": (CHEXPERT, lambda r: put_term(r, "word " * 9), ".counts."),
     "a long reason": (CHEXPERT, lambda r: put_reason(r, "word " * 30), "skipped."),
+    "another source": (CHEXPERT, lambda r: r.update(source="Jane"), "source"),
+    "a reason of another benchmark": (HEAL, lambda r: put_reason(r, "sentences without a text"), "skipped."),
+    "a number as a text": (HEAL, lambda r: r["arguments"].update(threshold="0.5"), "arguments.threshold"),
+    "a number out of range": (HEAL, lambda r: r["arguments"].update(threshold=10000032), "arguments.threshold"),
+    "a frame number of a patient": (SURGX, lambda r: r["arguments"].update(boxes_first=10000032), "boxes_first"),
+    "a seed as a text": (CHEXPERT, lambda r: r.update(seed="1"), "seed"),
+    "a seed of eleven digits": (CHEXPERT, lambda r: r.update(seed=10**10), "seed"),
+    "a digest of zeros": (
+        CHEXPERT, lambda r: r["sources"]["chexpert"]["files"].update({"train.csv": "0" * 64}), "'train.csv'"
+    ),
+    "a split's digest of zeros": (OPENI, lambda r: next(iter(r["splits"].values())).update(sha256="0" * 64), "splits."),
+    "an option of motion": (SURGX, lambda r: r["arguments"].update(motion={"note": "x"}), "arguments.motion.note"),
+    "motion in words": (SURGX, lambda r: r["arguments"].update(motion="seen by Jane"), "arguments.motion"),
+    "a flow of its own": (SURGX, lambda r: r["arguments"].update(motion={"flow": "of Jane"}), "arguments.motion.flow"),
     "a reason of its own": (CHEXPERT, lambda r: r.update(absent={"train": "lost by Jane"}), "absent.'train'"),
     "a split of its own": (CHEXPERT, lambda r: r.update(absent={"Jane": "no row could be made"}), "absent.'Jane'"),
     "no count": (CHEXPERT, lambda r: next(iter(r["splits"].values())).update(studies="Jane"), "studies"),
@@ -223,6 +239,98 @@ def test_a_record_that_says_more_than_it_may_is_refused(kind, publications):
     name, change, column = RECORDS[kind]
     leak, *_ = guard.record.find_leaks(update_record(publications[name], change))
     assert column in str(leak.column)
+
+
+# Free text that no entry of a record may have.
+FREE_TEXTS = [
+    "No pneumothorax.", "Stable cardiomegaly", "There is a small left pleural effusion.", "small right effusion 1.0",
+    "Jane Doe", "Doe, Jane", "Dr. Who", "Jane Doe 12.11.1970", "J. D. of ward 7",
+    "10000032", "p10000032", "s50414267", "MRN 123456", "patient=10000032", "02aa804e-bde0afdd",
+    "<b>x</b>", "<script>alert(1)</script>", "&lt;img&gt;", "[a](https://example.org)", "a\nb",
+    "correct horse battery", TOKEN,
+]  # fmt: skip
+
+
+def put_argument(name: str, in_list: bool = False) -> Callable[[dict[str, Any], str], None]:
+    def put(record: dict[str, Any], text: str) -> None:
+        record["arguments"][name] = [text] if in_list else text
+
+    return put
+
+
+def put_version(record: dict[str, Any], text: str) -> None:
+    record["medfaith"] = text
+
+
+def put_seed(record: dict[str, Any], text: str) -> None:
+    record["seed"] = text
+
+
+def put_digest(record: dict[str, Any], text: str) -> None:
+    files = record["sources"]["vindr_cxr"]["files"]
+    files[next(iter(files))] = text
+
+
+def put_source_version(record: dict[str, Any], text: str) -> None:
+    record["sources"]["vindr_cxr"]["version"] = text
+
+
+def put_absent(record: dict[str, Any], text: str) -> None:
+    record["absent"] = {"train": text}
+
+
+FIELDS = {
+    "the segmenter": put_segmenter, "a reason": put_reason, "a view": put_argument("views", in_list=True),
+    "an anatomy": put_argument("anatomies", in_list=True), "a choice": put_argument("measure"),
+    "a number": put_argument("threshold"), "the version": put_version, "the seed": put_seed, "a digest": put_digest,
+    "the version of a source": put_source_version, "the reason of an absent split": put_absent,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FREE_TEXTS)
+@pytest.mark.parametrize("field", FIELDS)
+def test_free_text_is_refused_in_every_entry(field, text, publications):
+    publication = update_record(publications[HEAL], lambda record: FIELDS[field](record, text))
+    # The key of a split depends on its rows alone.
+    publication.__dict__["split_keys"] = publications[HEAL].split_keys
+    assert list(guard.record.find_leaks(publication))
+
+
+@pytest.mark.parametrize("digest", ["0" * 64, "f" * 64, "A" * 64, "0f" * 31, "Jane Doe"])
+def test_a_lock_is_made_of_digests(digest, publications):
+    (lock, *_) = [key.lock for key in publications[HEAL].split_keys.values()]
+    assert row_keys.is_lock(lock)
+    assert not row_keys.is_lock(lock | {"fingerprint": digest})
+    assert not row_keys.is_lock(lock | {"blocks": [*lock["blocks"], digest]})
+
+
+OPTIONS = [
+    (HEAL, {"segmenter": "TotalSegmentator 2.4.0, threshold=0.5", "views": ["AP AXIAL"], "anatomies": ["heart"]}),
+    (HEAL, {"threshold": 0.3, "detection_threshold": 1, "places": "anatomical", "donor_diagnosis": "region"}),
+    (SURGX, {"boxes_step": 25, "boxes_first": 0}),
+    (SURGX, {"motion": MotionOptions("raft").describe()}),
+    (SURGX, {"motion": MotionOptions("a folder", trim=0.25).describe()}),
+    ("own-table", {"mapping": "slake.toml"}),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), OPTIONS)
+def test_options_of_a_build_pass(name, arguments, publications):
+    publication = update_record(publications[name], lambda record: record["arguments"].update(arguments))
+    assert list(guard.record.find_leaks(publication)) == []
+    assert publication.published_record["arguments"] == publications[name].record["arguments"] | arguments
+
+
+def test_the_name_of_a_mapping_stays_with_its_user(publications, tmp_path):
+    name = "own-table"
+    publication = update_record(
+        publications[name], lambda record: record["arguments"].update(mapping="Jane Doe 1970.toml")
+    )
+    assert list(guard.record.find_leaks(publication)) == []
+    folder = stage_build(name, publication, tmp_path)
+    texts = [(folder / file).read_text(encoding="utf-8") for file in ("README.md", "build.json", "croissant.json")]
+    assert not any("Jane" in text for text in texts)
+    assert "--mapping FILE" in texts[0]
 
 
 @pytest.mark.parametrize(

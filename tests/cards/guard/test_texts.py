@@ -207,6 +207,9 @@ def test_the_environment_and_the_names_of_a_machine():
     assert secrets.select_secrets({"HF_TOKEN": "longer than eight", "PATH": "/usr/bin", "MY_SECRET": "short"}) == {
         "HF_TOKEN": "longer than eight"
     }
+    keys = ("OPENAI_API_KEY", "MEDFAITH_KEY", "signing_key", "KEY", "Hub_Token", "db_password", "APP_SECRET")
+    others = {"KEYBOARD": "longer than eight", "MONKEY": "longer than eight", "TURKEY_DIR": "longer than eight"}
+    assert secrets.select_secrets(dict.fromkeys(keys, "longer than eight") | others).keys() == {*keys}
     assert secrets.find_name("made by JDoe.", {"the user": "jdoe"}) is not None
     assert secrets.find_name("made by jdoeson", {"the user": "jdoe"}) is None
     assert secrets.find_value("x longer than eight", {"HF_TOKEN": "longer than eight"}) is not None
