@@ -36,6 +36,11 @@ pytestmark = pytest.mark.usefixtures("quick_lm_eval")
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Their commands take longer than a second; each job has quicker tests in its room.
+SLOW = {
+    "cxr-contrabench", "data", "decoding", "heal-medvqa", "models", "python", "reports", "surgxbench", "training",
+    "wrong-lung", "your-own-data",
+}  # fmt: skip
 SHELL, PYTHON = "sh", "python"
 # The first two words of a command, and words that it has: why the test parses it and does not run it.
 ONLY_PARSED = {
@@ -235,7 +240,7 @@ def parse(arguments: Sequence[str]) -> None:
             assert rest[::2] == ["-i", "-o", "--model", "--allowed-local-media-path"]
         case ["sbatch", script]:
             assert script.endswith(".sh")
-        case ["python", "-m", module]:
+        case ["python", "-m", module, *_]:
             assert importlib.util.find_spec(module), module
         case ["python", script, *rest]:
             program = (ROOT / script).read_text(encoding="utf-8")
@@ -276,6 +281,21 @@ def _parse_inspect(job: str, arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_a_page_shows_can_be_parsed(page):
+    for language, text in iterate_blocks(page):
+        if language == PYTHON:
+            compile(text, f"{page.name}: {text.splitlines()[0]}", "exec")
+        for arguments in parse_commands(text) if language == SHELL else []:
+            print(f"{page.name}: {shlex.join(arguments)}")
+            if "--help" not in arguments:  # with which a parser ends
+                parse(arguments)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=pytest.mark.full) if page.stem in SLOW else page for page in PAGES],
+    ids=lambda page: page.stem,
+)
 def test_what_a_page_shows_works(page, place, monkeypatch, request):
     folder, localize, done = place
     if page.stem != "README":

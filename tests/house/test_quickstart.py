@@ -1,4 +1,4 @@
-"""Output and files of one `medfaith quickstart` on the light core, without extras."""
+"""Output and files of `medfaith quickstart` on the light core, without extras: of a small one, and of the whole."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -31,29 +34,63 @@ class Core(PathFinder):
         return None if name.partition(".")[0] in {EXTRAS} else super().find_spec(name, path, target)
 
 sys.meta_path = [Core if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+# Two models are audited on a few rows of one task of one benchmark, in one process.
+SMALLER = """
+from dataclasses import replace
+from medfaith import quickstart
+
+quickstart.cpu_count = lambda: 1
+quickstart.AUDITED = ("looks", "always_yes")
+quickstart.AUDITED_UNDER = ("none", "other")
+for name, benchmark in quickstart.REPORTED.items():
+    is_asked = name == "heal-medvqa"
+    task, runs = (benchmark.quickstart_tasks[:1], benchmark.quickstart_runs) if is_asked else ((), {})
+    quickstart.REPORTED[name] = replace(benchmark, quickstart_rows=12, quickstart_tasks=task, quickstart_runs=runs)
+"""
+COMMAND = """
 from medfaith.cli import main
 raise SystemExit(main(sys.argv[1:]))
 """
-GROUPS = ("medfaith_contrabench", "medfaith_heal_vindr")
+HEAL = "medfaith_heal_vindr"
 REPORTED = {"oracle", "always_yes", "negation_attracted", "random", "majority", "question_prior"}
 REPORTED |= {f"oracle (heatmap={kind})" for kind in ("box", "centre", "corner", "uniform", "mirror", "image_only")}
 REPORTED |= {"random (heatmap=box)"}
 
 
+class Quickstart(NamedTuple):
+    out: Path  # read-only
+    printed: str
+    models: Sequence[str]  # audited
+    n_benchmarks: int
+    n_repositories: int
+
+
 @pytest.fixture(scope="module")
-def quick(once) -> tuple[Path, str]:
-    """Folder and printed output of a quickstart. Read-only."""
-    folder = once("quickstart", run_quickstart)
-    return folder / "out", (folder / "printed.txt").read_text(encoding="utf-8")
+def whole(once) -> Quickstart:
+    folder = once("quickstart", partial(run_quickstart, LIGHT + COMMAND))
+    return Quickstart(folder / "out", (folder / "printed.txt").read_text(encoding="utf-8"), AUDITED, 4, 6)
 
 
-def run_quickstart(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def small(once) -> Quickstart:
+    folder = once("small-quickstart", partial(run_quickstart, LIGHT + SMALLER + COMMAND))
+    printed = (folder / "printed.txt").read_text(encoding="utf-8")
+    return Quickstart(folder / "out", printed, ("looks", "always_yes"), 1, 1)
+
+
+@pytest.fixture(params=["small", pytest.param("whole", marks=pytest.mark.full)])
+def quick(request) -> Quickstart:
+    return request.getfixturevalue(request.param)
+
+
+def run_quickstart(program: str, folder: Path) -> None:
     out = folder / "out"
     (out / "phantom" / "chexpert").mkdir(parents=True)
     (out / "phantom" / "chexpert" / "stale.txt").touch()  # of an earlier quickstart
     (out / "logs" / "oracle").mkdir(parents=True)
     (out / "logs" / "oracle" / "results_2020-01-01T00-00-00.json").write_text("{}")
-    command = [sys.executable, "-c", LIGHT, "quickstart", "--out", str(out)]
+    command = [sys.executable, "-c", program, "quickstart", "--out", str(out)]
     environment = os.environ | {"HF_HUB_OFFLINE": "1"}
     result = subprocess.run(command, cwd=out, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
@@ -61,31 +98,40 @@ def run_quickstart(folder: Path) -> None:
 
 
 def test_what_it_prints_is_short_and_has_every_audited_model_on_every_benchmark(quick):
-    _, printed = quick
-    assert {name: printed.count(f"\n{name}  ") for name in AUDITED} == dict.fromkeys(AUDITED, 4)
-    assert len(printed.splitlines()) < 60
-    assert "the rows of all 6 repositories are sound" in printed
+    n_lines = {name: quick.printed.count(f"\n{name}  ") for name in AUDITED}
+    assert n_lines == dict.fromkeys(AUDITED, 0) | dict.fromkeys(quick.models, quick.n_benchmarks)
+    assert len(quick.printed.splitlines()) < 60
+    assert f"the rows of all {quick.n_repositories} repositories are sound" in quick.printed
 
 
-def test_the_figures_that_can_be_derived_by_hand(quick):
-    out, _ = quick
-    results = json.loads((out / "results.json").read_text(encoding="utf-8"))
-    contrabench, heal = ({model: run["results"] for model, run in results[group].items()} for group in GROUPS)
-    accuracy = {model: scores[f"{GROUPS[0]}_chexpert_presence"]["accuracy,b0"] for model, scores in contrabench.items()}
+def read_scores(quick: Quickstart, group: str) -> dict[str, dict[str, dict[str, float]]]:
+    """Read model -> task -> score for the reference models of a group."""
+    results = json.loads((quick.out / "results.json").read_text(encoding="utf-8"))
+    return {model: run["results"] for model, run in results[group].items()}
+
+
+@pytest.mark.full  # tests/tasks/test_adapter.py derives the scores of this group
+def test_figures_of_cxr_contrabench_can_be_derived_by_hand(whole):
+    scores = read_scores(whole, "medfaith_contrabench")
+    accuracy = {model: scores[model]["medfaith_contrabench_chexpert_presence"]["accuracy,b0"] for model in scores}
     assert (accuracy["oracle"], accuracy["negation_attracted"]) == (1, 0)
     assert 0.2 < accuracy["always_yes"] < 0.5  # about a third of so few questions; 1 where the target comes first
+
+
+def test_figures_of_heal_medvqa_can_be_derived_by_hand(quick):
+    scores = read_scores(quick, HEAL)
     for test in ("tpt", "vpt"):
-        changed = {model: heal[model][f"{GROUPS[1]}_{test}"][f"{test},none"] for model in ("oracle", "always_yes")}
+        changed = {model: scores[model][f"{HEAL}_{test}"][f"{test},none"] for model in ("oracle", "always_yes")}
         assert changed == {"oracle": 1, "always_yes": 0}
 
 
-def test_the_audit_finds_what_is_known_of_each_model(quick):
+@pytest.mark.full  # tests/auditing/test_zoo.py and test_nih_audit.py have verdicts
+def test_the_audit_finds_what_is_known_of_each_model(whole):
     """The last three never look, mirage does in half of the rows, looks_elsewhere at another place than asked about.
 
     CXR-ContraBench does not know where a finding lies. SurgXBench has 28 rows with a free place, of five videos.
     """
-    out, _ = quick
-    rows = {(row["model"], row["benchmark"]): row for row in csv_rows(out / "audit.csv")}
+    rows = {(row["model"], row["benchmark"]): row for row in csv_rows(whole.out / "audit.csv")}
     verdicts = {
         model: [(row["uses_image"], row["depends_on_place"]) for (name, _), row in rows.items() if name == model]
         for model, _ in rows
@@ -107,17 +153,18 @@ def test_the_audit_finds_what_is_known_of_each_model(quick):
 
 
 def test_it_leaves_nothing_of_an_earlier_one(quick):
-    out, _ = quick
+    out = quick.out
     files = {"results.json", "audit.csv", "report.html"}
-    assert {path.name for path in out.iterdir()} == {"phantom", "data", "heatmaps", "logs", *files}
+    heatmaps = {"heatmaps"} if quick.n_benchmarks > 1 else set()
+    assert {path.name for path in out.iterdir()} == {"phantom", "data", "logs", *heatmaps, *files}
     assert not (out / "phantom" / "chexpert" / "stale.txt").exists()
     assert list((out / "logs").rglob("results_2020*")) == []
 
 
-def test_the_report_of_its_folder_has_every_model_in_the_tables_of_every_benchmark(quick, capsys):
-    out, _ = quick
-    results = json.loads((out / "results.json").read_text(encoding="utf-8"))
-    assert main(["report", str(out), "--markdown"]) == 0
+@pytest.mark.full  # tests/reporting/test_report_real_logs.py has reports of reference models
+def test_the_report_of_its_folder_has_every_model_in_the_tables_of_every_benchmark(whole, capsys):
+    results = json.loads((whole.out / "results.json").read_text(encoding="utf-8"))
+    assert main(["report", str(whole.out), "--markdown"]) == 0
     printed = capsys.readouterr().out
     assert (
         set(re.findall(r"^\| ((?:\w+|\w+ \(heatmap=\w+\))) \| .* \| medfaith_\w+ \|", printed, re.MULTILINE))
@@ -133,8 +180,8 @@ def test_the_report_of_its_folder_has_every_model_in_the_tables_of_every_benchma
 
 
 def test_it_ends_with_three_commands(quick):
-    out, printed = quick
-    following = [shlex.split(line, comments=True) for line in printed.split("\nNext:\n")[1].splitlines()]
+    out = quick.out
+    following = [shlex.split(line, comments=True) for line in quick.printed.split("\nNext:\n")[1].splitlines()]
     jobs = [parser().parse_known_args(command[1:])[0] for command in following]
     assert [command[:2] for command in following] == [["medfaith", job] for job in ("report", "eval", "sources")]
     assert (jobs[0].results, jobs[1].data) == ([out], str(out / "data"))
@@ -151,12 +198,12 @@ def test_synthetic_sources_are_written_with_the_command_that_builds_from_them(tm
     assert "medfaith build heal-medvqa also needs --source mimic_cxr " in capsys.readouterr().out
 
 
-def test_the_table_of_the_readme_is_what_it_prints(quick):
-    _, printed = quick
+@pytest.mark.full
+def test_the_table_of_the_readme_is_what_it_prints(whole):
     (table,) = (ROOT / "README.md").read_text(encoding="utf-8").split("```text\n")[1:]
     lines = table.split("```")[0].splitlines()
     assert len(lines) > 4
-    assert [line for line in lines if line not in printed.splitlines()] == []
+    assert [line for line in lines if line not in whole.printed.splitlines()] == []
 
 
 def test_the_command_starts_without_heavy_libraries():
