@@ -1,6 +1,6 @@
 """All checks with one command: `uv run python -m tests`. Arguments go to pytest.
 
-`--full` adds the tests that a release needs: those marked `full`.
+`--full` adds the tests that are marked `full`, which take longer.
 """
 
 from __future__ import annotations

@@ -28,8 +28,9 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.set_threshold(100_000, 10, 10)
 # lm-eval collects for every batch and statsmodels for every table: the young generations are enough.
 gc.collect = lambda generation=1, collect=gc.collect: collect(generation)
-hypothesis.settings.register_profile("untimed", deadline=None)  # no test is timed: a busy machine fails none
-hypothesis.settings.load_profile("untimed")
+# No test is timed: a busy machine fails none.
+hypothesis.settings.register_profile("regular", deadline=None, max_examples=25)
+hypothesis.settings.register_profile("full", deadline=None)
 for variable in [name for name in os.environ if name.startswith("MEDFAITH_ROOT_")]:
     del os.environ[variable]
 
@@ -44,6 +45,11 @@ Once = Callable[[str, Callable[[Path], Any]], Path]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files of reports anew")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Try fewer examples of each property in the regular run."""
+    hypothesis.settings.load_profile("regular" if config.option.markexpr == "not full" else "full")
 
 
 @pytest.hookimpl(wrapper=True)

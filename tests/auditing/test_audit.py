@@ -358,6 +358,7 @@ def test_what_is_refused_leaves_the_audit_as_it_was(changed, message, finished_a
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.full  # test_what_is_saved_and_printed resumes one
 def test_what_a_killed_audit_left_is_not_in_the_way(finished_audit, tmp_path):
     """Killed while writing its record, and while asking under a control that the next run does not ask."""
     arguments, _ = finished_audit

@@ -37,6 +37,7 @@ def test_a_patch_is_always_detected_and_the_same_image_never():
     assert measure_detection(plain, plain, names).auroc == 0.5
 
 
+@pytest.mark.full
 def test_an_interval_holds_the_auroc_of_a_trace_in_half_of_the_images():
     images, marked = _draw_images(100), [*map(_mark, _draw_images(50)), *_draw_images(100)[50:]]
     plain, edited = (np.stack([compute_features(image) for image in side]) for side in (images, marked))
@@ -70,7 +71,7 @@ def test_each_edit_of_a_build_is_measured_once(phantom_heal_build, phantom_heal_
         "data": str(phantom_heal_build),
         "roots": {name: str(root) for name, root in phantom_heal_roots.items()},
     }
-    tasks, _ = plan({"heal-medvqa": ["medfaith_heal_vindr_closed"]}, metadata)
+    tasks, _ = plan({"heal-medvqa": ["medfaith_heal_vindr_closed"]}, metadata, edit_detection.FEWEST_ROWS)
     controls = ("none", "occluded", "occluded_elsewhere", "occluded@25")
     measured = detect_edits(tasks, controls, metadata, tmp_path)
     assert list(measured) == ["heal-medvqa"]

@@ -28,6 +28,8 @@ from tests.support.tasks.asking import asked, noise
 from tests.support.tasks.evaluating import load
 from tests.support.tasks.server_scene import pictures_of, serving, texts_of
 
+# Each road alone: test_audit_requests.py, test_inspect_audit.py and tests/cli/test_python.py.
+pytestmark = pytest.mark.full
 CONTROLS = ["none", "other"]
 LIMIT = 3
 LESSONS = "Yes.", "No.", "Edema."  # answers that the model learns to give
@@ -57,7 +59,7 @@ def make_answer(folder: Path) -> Callable[[Sequence[Image.Image], str, int], tup
     return answer
 
 
-@pytest.fixture(scope="module", params=["llava", pytest.param("qwen2_5_vl", marks=pytest.mark.full)])
+@pytest.fixture(scope="module", params=["llava", "qwen2_5_vl"])
 def scene(request, phantom_heal_build, phantom_heal_roots, tmp_path_factory) -> Iterator[Scene]:
     folder = tiny_models.SAVE[request.param](tmp_path_factory.mktemp("roads") / request.param)
     tasks = load([f"medfaith_heal_mimic_{kind}" for kind in ("closed", "open")], phantom_heal_build, phantom_heal_roots)
@@ -134,9 +136,7 @@ def take_python(scene: Scene, folder: Path) -> None:
     medfaith.audit(answer, **scene.data, out=folder / "audit", model_name="m")
 
 
-@pytest.mark.parametrize(
-    "take", [take_batch, pytest.param(take_batch_by_ray, marks=pytest.mark.full), take_inspect, take_python]
-)
+@pytest.mark.parametrize("take", [take_batch, take_batch_by_ray, take_inspect, take_python])
 def test_each_road_gives_the_tables_of_lm_eval(take: Callable[[Scene, Path], None], scene: Scene, by_lm_eval, tmp_path):
     take(scene, tmp_path)
     expected, tables = read_named_tables(by_lm_eval), read_named_tables(tmp_path / "audit")

@@ -161,6 +161,7 @@ def test_build_json_lists_the_jsonl_and_verify_finds_another(phantom_build, tmp_
     assert "does not list it" in report["chexpert_presence"][0]
 
 
+@pytest.mark.full
 def test_bytes_do_not_depend_on_workers_nothing_else_is_left_and_pools_are_rows_of_their_protocols(
     phantom_roots, phantom_items_roots, tmp_path
 ):

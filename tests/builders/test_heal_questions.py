@@ -109,6 +109,7 @@ def test_rows_do_not_depend_on_the_order_of_the_images(split, seed, random):
     assert {row["id"]: row for row in questions(reordered, "vindr", "train", seed=seed)} == rows
 
 
+@pytest.mark.full
 @FEW
 @given(draw_split(), draw_split(), SEEDS)
 def test_other_images_change_no_row_but_through_what_is_logical_and_the_balance(split, other_scenes, seed):

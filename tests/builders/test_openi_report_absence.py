@@ -105,6 +105,7 @@ def real() -> list[Report]:
     return read_reports(sources.resolve_roots({"openi": "torchxrayvision"}, environ={})["openi"])
 
 
+@pytest.mark.full
 def test_what_the_documented_rules_give_on_the_real_reports(real):
     """The paper has 359 records (311 with several images; 181, 114, 45, 19 by target); its rules are unpublished."""
     items = find_report_absences(real, seed=0)

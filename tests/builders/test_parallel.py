@@ -124,6 +124,7 @@ def hash_vindr(out: Path) -> dict[str, str]:
     return {name: digest for name, digest in digests(out / "heal-medvqa-vindr_cxr").items() if name != "README.md"}
 
 
+@pytest.mark.full  # the test before kills without a build
 def test_a_killed_process_leaves_the_build_before(phantom_heal_roots, phantom_heal_build, killing, tmp_path, capsys):
     shutil.copytree(phantom_heal_build, tmp_path, dirs_exist_ok=True)
     assert build(phantom_heal_roots, tmp_path, "--seed", "1", "--workers", "2") == 2

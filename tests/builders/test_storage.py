@@ -130,6 +130,7 @@ ROWS = st.lists(
 )
 
 
+@pytest.mark.full
 @given(ROWS, st.integers(0, 6))
 def test_hashes_of_rows_do_not_depend_on_how_lists_are_stored(rows, start):
     names = ("boxes", "region")

@@ -17,6 +17,7 @@ from medfaith.builders.surgxbench.motion_rows import MotionOptions, add_motion
 from medfaith.builders.surgxbench.raft import Raft
 from medfaith.loaders import cholec80, cholect45, images
 from medfaith.loaders.errors import ImageError
+from tests.support.tiers import keep_quick
 
 SECONDS = range(14)
 
@@ -39,9 +40,7 @@ REFERENCES = {
 
 
 # Reading a video in turn takes seconds, above all where its frames lie far apart.
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.full if name == "some" else ()) for name in REFERENCES]
-)
+@pytest.mark.parametrize("name", keep_quick(REFERENCES, lambda name: name not in ("some", "next in the video")))
 def test_pictures_in_turn_are_those_that_open_one_by_one(phantom_surgx_roots, name):
     references = REFERENCES[name]
     expected = [images.open_image(ref, phantom_surgx_roots).tobytes() for ref in references]

@@ -12,6 +12,8 @@ from medfaith.builders import registry
 from medfaith.cards import config_text, datasheet, dictionary, publication
 from medfaith.tasks.index import select_tasks
 
+pytestmark = pytest.mark.usefixtures("quick_lm_eval")
+
 ABOUT = tomllib.loads((cards.FOLDER / "benchmarks.toml").read_text(encoding="utf-8"))
 CHOICES = [
     (source, choice)

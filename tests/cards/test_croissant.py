@@ -14,19 +14,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from medfaith import cards
 from medfaith.cards import datasheet, licences, publication
 from medfaith.cards.publish import croissant, staging
 from medfaith.loaders.errors import InputError, MedfaithError
-
-NAMES = sorted(path.stem for path in cards.FOLDER.glob("*.md"))
+from tests.support.publishing import list_represented
 
 
 def read(folder) -> dict:
     return json.loads((folder / "croissant.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", list_represented())
 def test_every_file_of_data_is_there_by_its_hash(name, staged):
     listed = {
         file_object["@id"]: file_object
@@ -43,7 +41,7 @@ def test_every_file_of_data_is_there_by_its_hash(name, staged):
             )
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", list_represented())
 def test_every_column_is_described(name, staged, builds):
     expected = {config: list(features) for config, features in publication.read(builds[name]).features.items()}
     described = {
@@ -53,7 +51,7 @@ def test_every_column_is_described(name, staged, builds):
     assert {config: fields[: len(expected[config])] for config, fields in described.items()} == expected
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", list_represented())
 def test_its_words_are_the_cards(name, staged, builds):
     metadata = read(staged[name])
     written = datasheet.build_sections(publication.read(builds[name]), f"phantom-org/{name}")
@@ -129,7 +127,7 @@ def test_a_copy_with_other_times_stages_the_same_bytes(name, staged, builds, tmp
     assert files == {path.relative_to(staged[name]): path.read_bytes() for path in staged[name].rglob("*.*")}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", list_represented())
 def test_the_key_of_a_record_set_is_one(name, staged):
     """Variants share the ids of their originals, and the splits of a config may share ids."""
     for described in read(staged[name])["recordSet"]:
@@ -142,7 +140,7 @@ def test_the_key_of_a_record_set_is_one(name, staged):
         assert len(set(keys)) == len(keys) > 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", list_represented())
 def test_only_licences_are_called_so(name, staged, builds):
     built = publication.read(builds[name])
     licence_urls = {source.licence_url for source in built.sources if source.version != licences.OWN}

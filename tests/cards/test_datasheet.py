@@ -20,8 +20,8 @@ from medfaith.builders import registry
 from medfaith.cards import command, composition, datasheet, file_names, licences, publication
 from medfaith.cards.publish import spaces
 from medfaith.loaders import sources
+from tests.support.publishing import REPOSITORIES, list_represented
 
-BODIES = sorted(path.stem for path in cards.FOLDER.glob("*.md"))
 ROWS = (
     "cxr-contrabench-chexstruct", "cxr-contrabench-openi", "heal-medvqa-nih_cxr14", "surgxbench-cholecseg8k",
 )  # fmt: skip
@@ -29,7 +29,7 @@ PHYSIONET = "physionet-credentialed"
 TASKS = Path(cards.FOLDER).parent / "tasks"
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", list_represented())
 def test_every_body_answers_the_fixed_questions_and_names_its_configs(name):
     written = datasheet.read_sections(name)
     assert list(written) == list(datasheet.WRITTEN)
@@ -43,10 +43,10 @@ def test_every_body_answers_the_fixed_questions_and_names_its_configs(name):
 
 
 def test_every_repository_has_a_body(builds):
-    assert set(builds) == set(BODIES)
+    assert set(builds) == set(REPOSITORIES)
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", list_represented())
 def test_the_hubs_library_reads_the_header(name, staged, builds):
     card = DatasetCard.load(staged[name] / "README.md")
     data = card.data.to_dict()
@@ -60,7 +60,7 @@ def test_the_hubs_library_reads_the_header(name, staged, builds):
             assert (source.licence_url in data["extra_gated_prompt"]) is (source.version != licences.OWN)
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", list_represented())
 def test_load_dataset_gives_the_staged_rows(name, staged, builds, tmp_path):
     built = publication.read(builds[name])
     header = {info["config_name"]: info for info in DatasetCard.load(staged[name] / "README.md").data["dataset_info"]}
@@ -82,7 +82,7 @@ def test_load_dataset_gives_the_staged_rows(name, staged, builds, tmp_path):
         assert info["dataset_size"] == sum(entry["num_bytes"] for entry in info["splits"])
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", list_represented())
 def test_the_card_has_every_section_once_and_the_builds_counts(name, staged, builds):
     text = (staged[name] / "README.md").read_text(encoding="utf-8")
     record = json.loads((builds[name] / "build.json").read_text(encoding="utf-8"))
@@ -122,7 +122,7 @@ def test_the_chain_says_what_each_source_is_there_for(name, phrases, staged):
     assert sources.source("vindr_cxr_anatomy").licence_url not in text, "a user's tool is no licence"
 
 
-@pytest.mark.parametrize("name", [name for name in BODIES if name not in ROWS])
+@pytest.mark.parametrize("name", list_represented(name for name in REPOSITORIES if name not in ROWS))
 def test_a_row_of_the_build_gives_the_manifests_hash_as_the_card_says(name, staged, builds):
     config, split, table = next(publication.read(builds[name]).tables())
     row = table.slice(0, 1).to_pylist()[0]
@@ -140,7 +140,7 @@ def test_a_row_of_the_build_gives_the_manifests_hash_as_the_card_says(name, stag
     assert "HMAC-SHA256" in card
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", list_represented())
 def test_the_card_has_the_command_that_builds_it(name, builds, staged):
     """tests/cli/test_build.py covers the output of the command."""
     record = json.loads((builds[name] / "build.json").read_text(encoding="utf-8"))
@@ -192,7 +192,7 @@ def test_what_differs_from_the_paper_is_said(rows, paper, expected):
     assert composition.format_notes({"c/test": {"rows": rows}}, {"c/test": paper}) == expected
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", list_represented())
 def test_the_readme_of_a_build_has_the_body_and_loads_as_it_says(name, builds, tmp_path):
     text = (builds[name] / "README.md").read_text(encoding="utf-8")
     (arguments,) = re.findall(r'load_dataset\("DIR/([^"]+)", "([^"]+)", split="([^"]+)"\)', text)
@@ -251,7 +251,7 @@ def test_a_licence_of_images_that_rows_reference_holds_too(builds):
     assert replace(forgetful, referenced=()).policy == "rows"
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("name", list_represented())
 def test_a_recipe_has_a_locked_key_for_each_split_and_rows_have_none(name, builds):
     built = publication.read(builds[name])
     splits = () if name in ROWS else built.record["splits"]

@@ -21,6 +21,7 @@ def test_only_recipes_have_examples(builds):
     assert {name for name, folder in builds.items() if publication.read(folder).policy == "recipe"} == set(RECIPES)
 
 
+@pytest.mark.full
 def test_no_example_has_an_identifier_of_its_build(builds):
     for name in RECIPES:
         text = (examples.EXAMPLES / f"{name}.json").read_text(encoding="utf-8")

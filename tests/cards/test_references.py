@@ -20,19 +20,31 @@ def test_published_figures_are_of_configs_and_consistent(benchmark):
         assert "findings" not in paper or sum(paper["findings"].values()) == paper["rows"], name
 
 
-@pytest.fixture(scope="module")
-def verdicts(tmp_path_factory):
-    roots = sources.resolve_roots(dict.fromkeys(("chexpert", "openi"), "torchxrayvision"), environ={})
-    folders = cxr_contrabench.build(roots, tmp_path_factory.mktemp("real"), card=cards.read_body, workers=2)
+def build_and_verify(folder, *source_ids):
+    roots = sources.resolve_roots(dict.fromkeys(source_ids, "torchxrayvision"), environ={})
+    folders = cxr_contrabench.build(roots, folder, card=cards.read_body)
     all_verdicts = [v for folder in folders for v in cxr_contrabench.verify(folder, cards.read_references())]
     return {f"{v.config}/{v.split}": v for v in all_verdicts}
 
 
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory):
+    return build_and_verify(tmp_path_factory.mktemp("real"), "chexpert", "openi")
+
+
+@pytest.mark.full
 def test_the_real_labels_give_the_rows_of_the_references(verdicts):
     expected = {name: ((), "equal", True) for record in cards.read_references() for name in record["splits"]}
     assert {name: (v.problems, v.reference, v.same_labels) for name, v in verdicts.items()} == expected
 
 
+def test_the_real_reports_give_the_rows_of_their_reference(tmp_path):
+    """The labels of CheXpert are many: the full run has them."""
+    verdicts = build_and_verify(tmp_path, "openi")
+    assert {(v.problems, v.reference, v.same_labels) for v in verdicts.values()} == {((), "equal", True)}
+
+
+@pytest.mark.full  # the counts of these labels: tests/builders/test_chexpert_protocols.py
 def test_the_published_count_of_train_presence_is_reproduced(verdicts):
     paper = PUBLISHED["chexpert_presence/train"]
     summary = verdicts["chexpert_presence/train"].summary

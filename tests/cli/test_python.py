@@ -144,6 +144,7 @@ def test_a_secret_is_not_recorded(tmp_path, data):
     assert "sk-1" not in "".join(texts)
 
 
+@pytest.mark.full  # test_a_function_answers_with_images_and_text audits, too
 def test_an_audit_is_that_of_the_command(tmp_path, data):
     options = {"benchmarks": ["heal-medvqa"], "controls": ["none", "other"], "limit": 6}
     verdicts = medfaith.audit("always_yes", **data, out=tmp_path / "python", **options)

@@ -17,6 +17,7 @@ from medfaith.evaluate_metrics.reading import surgical_names as vocabulary
 from medfaith.evaluate_metrics.reading.surgical_names import COMPONENTS, INSTRUMENTS, TRIPLETS
 from medfaith.loaders import cholec_triplets
 from tests.support.evaluate_metrics.modules import ROOM, compute_by_module
+from tests.support.tiers import keep_quick
 
 SETS = st.sets(st.sampled_from(INSTRUMENTS))
 RATES = ("precision", "recall", "f1")
@@ -90,7 +91,7 @@ def test_average_precision_is_that_of_scikit_learn_with_ties(pairs):
         assert math.isnan(ours)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", keep_quick(range(3), lambda seed: seed == 0))
 @pytest.mark.filterwarnings("ignore:.*:RuntimeWarning", "ignore:No positive class")
 def test_triplet_ap_is_that_of_ivtmetrics(oracle, seed):
     scores, gold, videos = make_random_videos(seed, n_videos=1 + seed, n=12)

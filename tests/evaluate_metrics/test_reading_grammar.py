@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from functools import cache
 
 import pytest
 
@@ -31,10 +30,12 @@ X, Y, Z = FINDINGS[:3]
 EXAMPLES = 3  # shown of each group of failures
 
 
-@cache
-def read_cases() -> tuple[tuple[Case, str | int], ...]:
-    """Return each case with its reading."""
-    return tuple((case, read_case(case)) for case in make_cases())
+Readings = list[tuple[Case, str | int]]  # each case with its reading
+
+
+@pytest.fixture(scope="module", params=[7, pytest.param(1, marks=pytest.mark.full)], ids=["every seventh case", "all"])
+def readings(request: pytest.FixtureRequest) -> Readings:
+    return [(case, read_case(case)) for case in make_cases()[:: request.param]]
 
 
 def read_case(case: Case) -> str | int:
@@ -121,22 +122,22 @@ def test_the_grammar_expects_what_a_person_reads():
 
 
 @pytest.mark.parametrize("reader", [*CLOSED, "diseases", "instruments", "triplets"])
-def test_no_case_is_read_wrongly(reader):
-    wrong = [(case, reading) for case, reading in read_cases() if case.reader == reader and is_wrong(case, reading)]
+def test_no_case_is_read_wrongly(reader, readings: Readings):
+    wrong = [(case, reading) for case, reading in readings if case.reader == reader and is_wrong(case, reading)]
     if wrong:
         pytest.fail(group_failures(wrong), pytrace=False)
 
 
 @pytest.mark.parametrize("reader", [*CLOSED, "diseases", "instruments", "triplets"])
-def test_clear_cases_are_read(reader):
-    clear = [(case, reading) for case, reading in read_cases() if case.reader == reader and case.clear]
+def test_clear_cases_are_read(reader, readings: Readings):
+    clear = [(case, reading) for case, reading in readings if case.reader == reader and case.clear]
     unread = [(case, reading) for case, reading in clear if reading in NO_ANSWER]
     if len(unread) > 0.03 * len(clear):
         pytest.fail(f"{len(unread) / len(clear):.1%} of the clear cases: {group_failures(unread)}", pytrace=False)
 
 
-def test_a_plain_refusal_is_declined():
-    refusals = [(case, reading) for case, reading in read_cases() if case.allowed == {"declined"}]
+def test_a_plain_refusal_is_declined(readings: Readings):
+    refusals = [(case, reading) for case, reading in readings if case.allowed == {"declined"}]
     missed = [(case, reading) for case, reading in refusals if reading != "declined"]
     if missed:
         pytest.fail(group_failures(missed), pytrace=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ def find_package(folder: Path) -> str:
     return ".".join(path_parts if path_parts[0] == "medfaith" else ("medfaith", *path_parts))
 
 
+@cache
 def find_imported_modules(path: Path, source: str) -> set[str]:
     """Find the absolute dotted names of all imports of a file, with the rooms below `medfaith`."""
     package, names = find_package(path.parent).split("."), set()

@@ -23,6 +23,7 @@ from medfaith.loaders.errors import MedfaithError
 from medfaith.loaders.phantom import chexpert as chexpert_phantom
 from tests.hub.server import Account
 from tests.support.publishing import CHEXPERT, OPENI, list_keys
+from tests.support.tiers import keep_quick
 
 
 @pytest.fixture
@@ -79,7 +80,7 @@ def parse_counts(out: str) -> list[tuple[int, ...]]:
     return [tuple(map(int, line[2:])) for line in lines if len(line) == 6 and all(n.isdigit() for n in line[2:])]
 
 
-@pytest.mark.parametrize("name", [OPENI, CHEXPERT])
+@pytest.mark.parametrize("name", [OPENI, pytest.param(CHEXPERT, marks=pytest.mark.full)])
 def test_an_equal_build_is_equal_at_a_revision_and_quiet_in_a_pipe(name, afresh, hub, built):
     head = publish(hub, built[name]).commits[-1].oid
     status, out, err = afresh("verify", built[name], "--against", f"clinic/{name}")
@@ -153,11 +154,14 @@ def test_rows_with_other_masks_are_told_apart_from_other_rows(medfaith, hub, pha
 
 @pytest.mark.parametrize(
     ("other_masks", "options", "note"),
-    [
-        (False, heal_medvqa.Options(threshold=0.5), comparison.RULES_ALONE),
-        (True, heal_medvqa.Options(threshold=0.5), comparison.BOTH.format("arguments")),
-        (True, heal_medvqa.Options(segmenter="another"), comparison.MASKS_ALONE),
-    ],
+    keep_quick(
+        [
+            (False, heal_medvqa.Options(threshold=0.5), comparison.RULES_ALONE),
+            (True, heal_medvqa.Options(threshold=0.5), comparison.BOTH.format("arguments")),
+            (True, heal_medvqa.Options(segmenter="another"), comparison.MASKS_ALONE),
+        ],
+        lambda case: case[2] == comparison.BOTH.format("arguments"),
+    ),
     ids=["another rule", "both", "other masks of another segmenter"],
 )
 def test_it_is_said_whether_masks_or_rules_make_other_questions(

@@ -11,9 +11,12 @@ from medfaith.builders import cxr_contrabench
 from medfaith.loaders import layouts
 from medfaith.loaders.errors import InputError
 from tests.support.loaders.odd_folders import COUNTERS, iterate_odd_folders, nest
+from tests.support.tiers import keep_quick
+
+SLOW = ("cholect45", "chexlocalize", "chest_imagenome")  # test_damage.py damages a file of each
 
 
-@pytest.mark.parametrize("source_id", COUNTERS)
+@pytest.mark.parametrize("source_id", keep_quick(COUNTERS, lambda source_id: source_id not in SLOW))
 def test_no_label_of_an_odd_folder_is_lost_in_silence(copied: dict[str, Path], tmp_path: Path, source_id: str):
     """Each folder has all labels: the reader finds all of them, or names the file or folder that it cannot use."""
     count = COUNTERS[source_id]

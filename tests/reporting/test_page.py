@@ -178,6 +178,7 @@ def test_a_table_can_be_copied(opened: tuple[Any, list[str]]):
     assert "model-b & B0 & 25.00 & 75.00 & +50.00 & 20 $\\to$ 0 & 0.00 & 0.00 \\\\" in latex
 
 
+@pytest.mark.full
 def test_it_is_accessible_narrow_and_printable(opened: tuple[Any, list[str]]):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     tab, _ = opened

@@ -281,6 +281,7 @@ def test_the_page_says_what_the_tables_say(tab: Any, page: Path):
     assert "unread 1.00%, declined 98.00%" in section.inner_text()
 
 
+@pytest.mark.full
 def test_it_is_read_without_scrolling_sideways(tab: Any):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     tab.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")

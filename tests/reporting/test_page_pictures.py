@@ -178,6 +178,7 @@ def test_a_page_without_the_option_has_no_pixel_and_no_sentence(scene: Scene, tm
     assert not [word for word in ("data:image/jpeg", "data:image/png", "licensed pixels", *sentences) if word in text]
 
 
+@pytest.mark.full  # sheets: test_image_sheets.py
 @pytest.mark.usefixtures("png_only")
 def test_sheets_show_vpt_before_and_after_and_where_models_look(scene: Scene, tmp_path: Path):
     """The sheets are written next to a page that already has the maximum number of cases with images."""

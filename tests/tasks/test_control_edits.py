@@ -37,6 +37,7 @@ from medfaith.tasks.controls.rows import PLACE
 from medfaith.tasks.heal import rows as heal
 from medfaith.tasks.surgx import rows as surgx
 from medfaith.tasks.wrong_lung import rows as wrong_lung
+from tests.support.tiers import keep_quick
 
 LOADERS: dict[str, tuple[Any, tuple[str, ...], dict[str, str]]] = {
     "": (contrabench.load, ("cxr-contrabench-chexpert",), {"config": "chexpert_presence", "split": "validation"}),
@@ -119,7 +120,7 @@ def test_over_all_rows_each_pixel_is_removed_as_often_as_the_dose_says():
         assert np.abs(often - dose / 100).max() < 0.04
 
 
-@pytest.mark.parametrize("edit", EDITS)
+@pytest.mark.parametrize("edit", keep_quick(EDITS, lambda edit: edit != "blurred"))
 def test_an_edit_changes_its_part_of_the_place_alone_and_again_in_the_same_way(edit, load):
     for place in ("", ELSEWHERE):
         plain = {doc["id"]: doc for doc in load("_heal")}
@@ -227,7 +228,7 @@ def test_a_recoded_image_has_other_pixels_and_shows_the_same(load):
     assert 0 < np.abs(before - after).mean() < 4
 
 
-@pytest.mark.parametrize("name", LOADERS)
+@pytest.mark.parametrize("name", keep_quick(LOADERS, lambda name: name in ("", "_heal")))
 def test_every_control_loads_or_says_why_not(name, load):
     reasons = {}
     for control in (*CONTROLS, "occluded@25", "transplanted_elsewhere@75"):

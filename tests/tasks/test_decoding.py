@@ -31,7 +31,7 @@ from medfaith.tasks.models.vlm.families import Seen, claimed, compute_tiles, fam
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from tests.support.tasks import asking
 from tests.support.tasks.asking import noise
-from tests.support.tasks.family_kinds import ALIKE, FILES, SIZES, TINY, get_family, list_kinds
+from tests.support.tasks.family_kinds import FILES, SIZES, TINY, get_family, list_kinds
 
 DECODED = [file for file in FILES if get_family(file).decoded]
 QUESTIONS = ["Edema?", "Is there a mass in the left lung, or none at all?"]
@@ -47,7 +47,7 @@ class Scene(NamedTuple):
     copies: tuple[Any, Any]  # of lm.model
 
 
-@pytest.fixture(scope="module", params=list_kinds(DECODED, full=(*ALIKE, "llava_onevision")))
+@pytest.fixture(scope="module", params=list_kinds(DECODED))
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scene:
     (file, kind), folder = request.param, tmp_path_factory.mktemp("decoded")
     TINY[file].TINY[kind](folder / "model", **TINY[file].IN_DETAIL)

@@ -205,6 +205,7 @@ def test_documents_without_classes_get_plain_text(llava: Path, tmp_path: Path):
     assert open_store(tmp_path).keys() == []
 
 
+@pytest.mark.full  # graphs of attention: tests/explain/test_cleann.py
 def test_causal_graphs_of_the_tokens_of_each_class(llava: Path, tmp_path: Path):
     question = FIRST
     arguments = {"store": str(tmp_path / "store"), "causal_graphs": str(tmp_path / "graphs")}

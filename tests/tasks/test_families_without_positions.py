@@ -18,6 +18,7 @@ from medfaith.tasks.models.vlm.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.vlm.hf_vlm import HFVisionLM
 from tests.support.tasks.asking import asked, noise, scored
 from tests.support.tasks.family_kinds import TINY, generate_logits
+from tests.support.tiers import keep_quick
 
 PROMPTS = ["<image>\nEdema?", "Edema in <image> or <image>?", "Edema?"]
 OPTIONS = [" A", " Pleural effusion"]
@@ -33,7 +34,10 @@ def load(folder: Path, kind: str) -> Any:
     return cast(Any, HFVisionLM).create_from_arg_obj(arguments)
 
 
-@pytest.mark.parametrize("kind", TINY["without_positions"].TINY)
+QUICK = ("llama4", "idefics2", "perception_lm")  # bfloat16 only, and images of one size only
+
+
+@pytest.mark.parametrize("kind", keep_quick(TINY["without_positions"].TINY, lambda kind: kind in QUICK))
 def test_answers_and_option_scores_are_those_of_generation(kind: str, tmp_path: Path):
     lm = load(tmp_path / "model", kind)
     prompts, rows = PROMPTS, ALIKE if kind == "perception_lm" else IMAGES

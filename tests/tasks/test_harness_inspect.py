@@ -35,14 +35,15 @@ from medfaith.tasks.heal import adapter
 from tests.support.builders.files import root_words
 from tests.support.tasks.evaluating import ANSWERS, by_filter, evaluate, load, results_of
 from tests.support.tasks.server_scene import answer_by_messages, serving, texts_of
+from tests.support.tiers import keep_quick
 
 PRESENCE, LIMIT = "medfaith_contrabench_chexpert_presence", 18
 CLOSED, OPEN, VPT = (f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", "vpt"))
 CASES = [
-    (CLOSED, None),
+    pytest.param(CLOSED, None, marks=pytest.mark.full),
     (VPT, None),
     (PRESENCE, None),
-    (PRESENCE, "m1"),
+    pytest.param(PRESENCE, "m1", marks=pytest.mark.full),
 ]  # for the others see test_harness_lmms_eval.py
 
 
@@ -110,7 +111,11 @@ def test_the_figures_are_lm_evals(name, filter, evaluated, places):
 
 @pytest.mark.parametrize(
     ("name", "metric"),
-    [(PRESENCE, "accuracy"), (CLOSED, "yes_no_accuracy"), (OPEN, "open_exact_match")],
+    [
+        (PRESENCE, "accuracy"),
+        pytest.param(CLOSED, "yes_no_accuracy", marks=pytest.mark.full),
+        pytest.param(OPEN, "open_exact_match", marks=pytest.mark.full),
+    ],
 )
 def test_a_samples_value_says_whether_it_is_right(name, metric, evaluated):
     log = evaluated(name)
@@ -193,6 +198,7 @@ def test_what_is_wrong_stops_before_the_first_sample(options, message, arguments
         lm_eval(**{**arguments(PRESENCE), **options})
 
 
+@pytest.mark.full  # the next test has the messages
 def test_the_command_prints_the_message_and_no_traceback(arguments, tmp_path):
     """In a fresh process, which finds the task by its entry point."""
     code = "import sys; from inspect_ai._cli.main import main; sys.argv[0] = 'inspect'; main()"
@@ -301,7 +307,10 @@ SERVED = [  # the task of Inspect, the fixtures of its rows, a condition and its
 ]
 
 
-@pytest.mark.parametrize(("build", "fixture", "condition", "label", "names"), SERVED)
+@pytest.mark.parametrize(
+    ("build", "fixture", "condition", "label", "names"),
+    keep_quick(SERVED, lambda case: case[3] in ("flipped", "none", "blank")),
+)
 def test_a_server_gives_the_figures_of_lm_eval(build, fixture, condition, label, names, request, tmp_path):
     """The same server answers medfaith-server and Inspect. Rows, messages, readings and intervals are the same."""
     data, roots = (request.getfixturevalue(f"phantom{fixture}_{kind}") for kind in ("build", "roots"))

@@ -18,6 +18,7 @@ from medfaith.tasks.own import adapter
 from medfaith.tasks.own.prompts import prompt
 from medfaith.tasks.own.rows import N_CANDIDATES, _list_candidates, build_facts
 from tests.support.tasks.evaluating import figures, load
+from tests.support.tiers import keep_quick
 
 DOC = {
     "id": "t/test/1", "patient_id": "p", "images": [], "answer_kind": "yes_no", "question": "Is there edema?",
@@ -133,7 +134,7 @@ VERDICTS = [
 @pytest.mark.usefixtures("png_only")
 @pytest.mark.parametrize(
     ("source", "model", "uses_image", "depends_on_place"),
-    [VERDICTS[0], *(pytest.param(*verdict, marks=pytest.mark.full) for verdict in VERDICTS[1:])],
+    keep_quick(VERDICTS, lambda verdict: verdict is VERDICTS[0]),
 )
 def test_the_verdicts_on_three_tables_are_right(source, model, uses_image, depends_on_place, request, tmp_path):
     if source == "table":

@@ -84,6 +84,7 @@ def test_a_run_says_before_and_after_what_it_takes(phantom_build, phantom_roots,
     assert [result[TASK]["n_unanswered,b0"] for result in results] == [1, 0]
 
 
+@pytest.mark.full  # an evaluation: the test after
 def test_an_audit_says_before_and_after_what_it_takes(phantom_build, phantom_roots, tmp_path, capsys):
     with serving(lambda messages: "A", usage=COUNTED) as server:
         options = "--benchmarks", "cxr-contrabench", "--controls", "noise", "none", "--limit", "2"

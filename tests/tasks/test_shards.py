@@ -30,6 +30,7 @@ from tests.support.full_disk import no_file_above
 from tests.support.tasks.evaluating import load, samples_of
 from tests.support.tasks.server_scene import serving
 from tests.support.tasks.shard_scene import BENCHMARKS, PRESENCE, ask, forged
+from tests.support.tiers import keep_quick
 
 SCORES = "medfaith_contrabench_option_scores"
 PAIRS = "medfaith_heal_vindr_tpt,medfaith_heal_vindr_vpt"
@@ -51,18 +52,16 @@ def read_logs(folder: Path) -> dict[str, bytes]:
     return {path.name.rpartition("_")[0]: path.read_bytes() for path in folder.rglob("samples_*.jsonl")}
 
 
-@pytest.mark.parametrize(
-    ("benchmark", "n_shards", "options"),
-    [
-        ("contrabench", 3, ["--tasks", f"{SCORES},{PRESENCE}", "--model", "random"]),
-        ("contrabench", 3, ["--tasks", PRESENCE, "--model", "random", "--control", "other"]),
-        ("heal", 3, ["--tasks", PAIRS, "--model", "random"]),
-        ("surgx", 6, ["--tasks", SURGX, "--model", "looks", "--heatmaps", "MAPS"]),  # five videos
-        pytest.param(
-            "wrong_lung", 3, ["--tasks", WRONG_LUNG, "--model", "oracle", "--heatmaps", "MAPS"], marks=pytest.mark.full
-        ),
-    ],
-)  # fmt: skip
+RUNS = [
+    ("contrabench", 3, ["--tasks", f"{SCORES},{PRESENCE}", "--model", "random"]),
+    ("contrabench", 3, ["--tasks", PRESENCE, "--model", "random", "--control", "other"]),
+    ("heal", 3, ["--tasks", PAIRS, "--model", "random"]),
+    ("surgx", 6, ["--tasks", SURGX, "--model", "looks", "--heatmaps", "MAPS"]),  # five videos
+    ("wrong_lung", 3, ["--tasks", WRONG_LUNG, "--model", "oracle", "--heatmaps", "MAPS"]),
+]
+
+
+@pytest.mark.parametrize(("benchmark", "n_shards", "options"), keep_quick(RUNS, lambda case: case is RUNS[0]))
 def test_merged_shards_are_the_run_without_shards(benchmark, n_shards, options, scenes, tmp_path, capsys):
     """Results and intervals are equal, and sample logs are equal to the byte."""
     arguments = [*scenes(benchmark), *(str(tmp_path / word) if word == "MAPS" else word for word in options)]

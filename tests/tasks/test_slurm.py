@@ -77,6 +77,7 @@ def list_numbers(script: str) -> range:
     return range(int(match[1]), int(match[2]) + 1)
 
 
+@pytest.mark.full  # files of requests: test_batch_files.py
 def test_the_answers_of_an_array_make_the_tables_of_one_run(
     phantom_nih_build, phantom_nih_roots, tmp_path, monkeypatch
 ):

@@ -80,6 +80,7 @@ def test_only_held_out_patients_are_asked_about(results, record, phantom_wrong_l
     assert {(doc["upsampling"], doc["precision_ties"]) for doc in docs} == {("nearest", "excluded")}
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("png_only")
 def test_the_report_marks_the_run(results, phantom_wrong_lung_build, record, tmp_path, capsys):
     assert main(["report", str(results), "--out", str(tmp_path / "report")]) == 0

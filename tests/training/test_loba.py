@@ -189,6 +189,7 @@ class KilledError(Exception):
     """Stand-in for the end of a process."""
 
 
+@pytest.mark.full  # the same of UNITER: test_uniter_training.py
 def test_a_killed_training_ends_as_one_that_was_not(names, examples, tmp_path, monkeypatch):
     options = train.Options(steps=5, batch=2, save_every=2, log_every=1, lr=1e-2, seed=1)
 

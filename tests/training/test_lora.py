@@ -77,6 +77,7 @@ def test_the_prompt_is_the_tasks_own_and_its_answer_alone_is_learned(
     assert float(together) == pytest.approx(float(mean), rel=1e-3)
 
 
+@pytest.mark.full
 def test_a_killed_training_goes_on_and_its_adapter_is_asked(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -78,6 +78,7 @@ def test_no_patient_of_a_first_limited_training_is_held_out_by_the_second(
     assert {*record["seen"], *record["patients"]["test"]} == read_patients(scene, GOLD)
 
 
+@pytest.mark.full  # the test before has gold
 def test_silver_adds_no_patient_to_those_that_the_start_has_seen(command, scene, start_checkpoint, encoders, tmp_path):
     """At a learning rate that learns nothing, the checkpoint keeps the weights of its initial encoders."""
     out, options = tmp_path / "silver.ckpt", ("--config", SILVER, "--batch-size", 4)

@@ -53,6 +53,7 @@ def test_a_few_steps_of_supervision_move_attention_into_the_boxes(gold, scene):
     assert np.nanmean(rises) > 0.02
 
 
+@pytest.mark.full
 def test_training_that_learns_nothing_moves_no_attention(gold, scene):
     """From an unsettled start, the same run moves AUROC past this margin by its batch statistics alone."""
     assert abs(train_tiny_model("30_shot", gold, scene.text_model, lr=1e-12, rounds=4)[1].mean()) < 0.01

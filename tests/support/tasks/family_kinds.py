@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,15 @@ from medfaith.tasks.models.vlm.families import Family
 MODULES = sorted(path.stem for path in Path(families.__file__).parent.glob("[!_]*.py"))
 TINY = {file: importlib.import_module(f"tests.support.tasks.tiny_families.{file}") for file in MODULES}
 FILES = [file for file in MODULES if file not in ("without_positions", "florence2")]
-ALIKE = ("vipllava", "smolvlm", "qwen2_vl", "qwen3_vl_moe")  # tested by another model type with the same code
+QUICK = ("llava", "qwen2_5_vl", "mllama")  # one grid, tokens of any number, and cross-attention
 SIZES = [(160, 90), (60, 130), (240, 230), (300, 60)]  # width and height
 
 
-def list_kinds(files: Iterable[str], full: Collection[str] = ALIKE) -> list[Any]:
-    """List file and model_type of each tiny model of some families; kinds in `full` run only in the full suite."""
+def list_kinds(files: Iterable[str]) -> list[Any]:
+    """List file and model_type of each tiny model of some families; those that are not `QUICK` are marked full."""
     file_kinds = [(file, kind) for file in files for kind in TINY[file].TINY]
-    marks = dict.fromkeys(full, pytest.mark.full)
-    return [pytest.param(pair, id="-".join(pair), marks=marks.get(pair[1], ())) for pair in file_kinds]
+    marks = dict.fromkeys(QUICK, ())
+    return [pytest.param(pair, id="-".join(pair), marks=marks.get(pair[1], pytest.mark.full)) for pair in file_kinds]
 
 
 def generate_logits(lm: Any, prompt: str, images: Sequence[Image.Image], tokens: Sequence[int]) -> torch.Tensor:
