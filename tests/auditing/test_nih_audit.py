@@ -28,6 +28,7 @@ def test_the_verdict_on_a_reference_model_is_right(model, phantom_nih_build, pha
     assert re.search(rf"^\| {model} \| NIH \| open-ended \|", report, re.MULTILINE)
 
 
+@pytest.mark.full  # each step: tests/cards, tests/builders
 def test_a_build_from_the_command_line_is_verified_and_may_be_published(
     phantom_nih_roots, tmp_path, capsys, monkeypatch
 ):

@@ -96,6 +96,7 @@ def test_all_verdicts_are_right(name, scene, audited):
     assert ("It is right by the wording only" in page) == (name == "own-wording")
 
 
+@pytest.mark.full
 def test_a_decliner_and_the_same_guesser_have_the_same_blind_clean_rows(scene, audited):
     declined, guessed = (audited(name, *BLIND_AND_OTHER) for name in ("decliner", "says-no"))
     clean = [{*read_ids(out / "blind_clean.csv")} for out in (declined, guessed)]

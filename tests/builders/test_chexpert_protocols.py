@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.builders import cxr_contrabench
@@ -51,7 +51,6 @@ def compute_questions(
 LABEL = st.sampled_from([1.0, 0.0, -1.0, None])
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.fixed_dictionaries(dict.fromkeys(chexpert.FINDINGS, LABEL)), min_size=1, max_size=12),
     st.sampled_from(CONFIGS),

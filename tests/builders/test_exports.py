@@ -87,6 +87,7 @@ def build_lora_rows(root: Path, out: Path) -> list[dict]:
     return rows_of(out / "cxr-contrabench-chexpert", LORA, "train")
 
 
+@pytest.mark.full  # the set of synthetic labels: the test before
 def test_the_set_of_the_real_labels(real_studies):
     """Check 2,000 + 2,000 of the 135,754 presence and 43,742 absence rows (Appendix H)."""
     presence, absence = (chexpert.questions(real_studies, f"chexpert_{p}", "train") for p in POLARITIES)

@@ -189,6 +189,7 @@ def test_a_scaled_down_copy_is_refused_unless_it_says_the_original_sizes(
     assert rows_of(build(roots, tmp_path / "told"), "vindr") == rows_of(phantom_heal_build / VINDR, "vindr")
 
 
+@pytest.mark.full
 def test_a_copy_without_a_label_file_builds_the_other_split_and_names_the_absent_one(
     phantom_heal_build, phantom_heal_roots, tmp_path, capsys
 ):

@@ -117,6 +117,7 @@ def test_the_vocabulary_holds_every_text_and_no_other(phantom_nih_build):
         assert not words._is_valid(text, allowed[column])
 
 
+@pytest.mark.full  # test_heal_build.py has the same of VinDr-CXR
 def test_rows_do_not_depend_on_workers_or_on_images(phantom_nih_build, phantom_nih_roots, tmp_path):
     expected = digests(phantom_nih_build / NIH)
     assert digests(build(phantom_nih_roots, tmp_path / "two", workers=2)) == expected

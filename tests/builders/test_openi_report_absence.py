@@ -125,6 +125,7 @@ def test_the_seed_moves_distractors_only(real):
     assert [i.distractor for i in items] != [i.distractor for i in seeded_items]
 
 
+@pytest.mark.full
 def test_distractors_of_the_paper_go_beyond_its_targets(real):
     """Each of its 114 effusion records needs a study with another finding; too few have another target (openi.py)."""
     other_findings = set(TARGETS) - {"pleural effusion"}

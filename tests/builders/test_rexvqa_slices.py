@@ -114,6 +114,7 @@ def test_rows_of_the_source_may_have_a_negated_gold_and_no_counterpart(phantom_i
             assert row["finding"] == original.subcategory.lower()
 
 
+@pytest.mark.full
 def test_the_build_s_words_do_not_reach_the_source_s_rows(phantom_items, tmp_path_factory):
     root = phantom_rexvqa.write(tmp_path_factory.mktemp("root"), seed=1, n_test=200)
     for number, wording in enumerate((None, Wording("clear_of", "p2", "shuffled"))):

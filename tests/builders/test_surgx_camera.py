@@ -6,7 +6,7 @@ from dataclasses import astuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.builders.surgxbench.camera import Camera, compute_camera_flow, compute_centred_axes, fit
@@ -66,7 +66,6 @@ def test_the_centre_of_an_even_size_lies_between_the_pixels():
 
 
 @given(CAMERAS, SIZES, st.booleans(), st.sampled_from([0.0, 0.3]))
-@settings(max_examples=100, deadline=None)
 def test_a_known_camera_is_recovered(camera, size, both_directions, trim):
     flow = compute_camera_flow(camera, size)
     fitted = fit(flow, -flow if both_directions else None, trim=trim)
@@ -76,7 +75,6 @@ def test_a_known_camera_is_recovered(camera, size, both_directions, trim):
 
 
 @given(CAMERAS, st.integers(0, 2**32 - 1), SIZES, st.booleans(), st.booleans())
-@settings(max_examples=60, deadline=None)
 def test_noisy_flow_agrees_with_numpys_least_squares(camera, seed, size, weighted, both_directions):
     rng = np.random.default_rng(seed)
     forward, backward = compute_noisy_flow(rng, camera, size), -compute_noisy_flow(rng, camera, size)
@@ -130,7 +128,6 @@ def test_unknown_vectors_and_pixels_of_no_weight_do_not_count():
 
 
 @given(CAMERAS, CAMERAS, st.floats(0.05, 0.3), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
 def test_the_trimmed_fit_is_exact_where_a_minority_moves_otherwise(camera, tool_camera, share, seed):
     """A tool at any edge covers up to 30% of the frame and moves like a different camera."""
     rng = np.random.default_rng(seed)

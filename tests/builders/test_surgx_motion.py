@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -35,7 +35,6 @@ def compute_iou(mask: np.ndarray, other_mask: np.ndarray) -> float:
     st.tuples(st.integers(2, 50), st.integers(2, 50)),
     st.sampled_from([0.0, 0.3]),
 )
-@settings(max_examples=60, deadline=None)
 def test_a_pure_camera_move_leaves_nothing(camera, size, trim):
     forward = compute_camera_flow(camera, size)
     assert compute_magnitude(corrected(forward, camera)).max() == 0
@@ -111,7 +110,6 @@ def test_the_mask_of_a_residual(residual, options, expected):
     st.floats(0, 1),
     st.floats(0, 10),
 )
-@settings(max_examples=100, deadline=None)
 def test_a_mask_is_what_is_above_the_rest(residual, gamma, floor):
     mask = compute_motion_mask(residual, gamma=gamma, floor=floor)
     assert mask.dtype == bool

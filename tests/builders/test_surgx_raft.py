@@ -75,6 +75,7 @@ def test_raft_gives_what_its_model_gives_on_frames_padded_by_hand(weights):
     assert Raft_Large_Weights[rafts.WEIGHTS] is Raft_Large_Weights.DEFAULT
 
 
+@pytest.mark.full
 def test_images_are_opened_batch_by_batch_and_the_batch_size_changes_nothing(weights):
     opened, images = [], make_frames(4)
 

@@ -205,7 +205,7 @@ def copy_with_shift(root: Path, folder: Path, by: int) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("config", ["triplets", "triplets_t50"])
+@pytest.mark.parametrize("config", [pytest.param("triplets", marks=pytest.mark.full), "triplets_t50"])
 def test_a_build_stops_at_boxes_a_second_off(phantom_surgx_roots, phantom_surgx_build, tmp_path, config):
     """Frame numbers from 25 look like those from 0."""
     roots = phantom_surgx_roots | {

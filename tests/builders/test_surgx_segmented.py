@@ -133,6 +133,7 @@ def test_the_question_offers_the_labelled_instruments(phantom_surgx_build):
     assert len(all_seven) == 7
 
 
+@pytest.mark.full
 def test_the_scores_of_reference_models(phantom_surgx_build, phantom_surgx_roots):
     """`always_yes` names a grasper in each frame, so its precision is the share of frames with one."""
     tasks = ["medfaith_surgx_instruments_seg8k", "medfaith_surgx_stated_boxes_seg8k"]

@@ -116,7 +116,9 @@ def test_without_mlcroissant_the_message_says_what_to_install(monkeypatch):
         croissant.validate("{}")
 
 
-@pytest.mark.parametrize("name", ["cxr-contrabench-openi", "wrong-lung-chest_imagenome"])
+@pytest.mark.parametrize(
+    "name", ["cxr-contrabench-openi", pytest.param("wrong-lung-chest_imagenome", marks=pytest.mark.full)]
+)
 def test_a_copy_with_other_times_stages_the_same_bytes(name, staged, builds, tmp_path):
     copy, restaged = shutil.copytree(builds[name], tmp_path / name), tmp_path / "staged"
     for number, path in enumerate(copy.rglob("*")):

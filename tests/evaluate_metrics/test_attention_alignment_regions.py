@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.evaluate_metrics.attention_alignment import regions
@@ -79,7 +79,6 @@ def compute_on_device(maps, unions, motion=None, top_fraction=0.2):
     return regions._count_on_device(torch.from_numpy(maps), rectangles, motion, top_fraction, names)
 
 
-@settings(max_examples=60)
 @given(plain.batches(largest=40), plain.fractions, st.sampled_from([np.float32, np.float64]))
 def test_torch_equals_numpy(batch, top_fraction, dtype):
     maps, class_boxes, all_boxes, motion = batch

@@ -31,7 +31,6 @@ def grids(draw, shape=None, total=None):
     return cells / cells.sum() * (draw(st.sampled_from([1, 0.6, 0.01])) if total is None else total)
 
 
-@settings(max_examples=50)
 @given(grids())
 def test_entropy_is_that_of_scipy_and_at_most_uniform(grid):
     outside = 1 - grid.sum()
@@ -45,7 +44,6 @@ def test_entropy_of_even_attention_is_the_published_one():
     assert round(score.entropy(np.full((19, 19), 1 / 362)), 3) == 5.892  # ln 362: "No Attn" as one more cell
 
 
-@settings(max_examples=50)
 @given(st.data(), st.booleans())
 def test_divergence_is_symmetric_never_negative_and_that_of_scipy(data, kl_no_attn):
     shape = (3, 4)
@@ -212,7 +210,6 @@ def test_intervals_draw_whole_patients():
     assert (summary["auroc"], summary["auroc_ci_low"], summary["auroc_ci_high"]) == expected[:3]
 
 
-@settings(max_examples=50)
 @given(st.integers(0, 30), st.integers(0, 2**32 - 1))
 def test_correlations_are_those_of_scipy_over_what_both_have(n, seed):
     rng = np.random.default_rng(seed)

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
@@ -36,7 +36,6 @@ def is_on_an_edge(size):
     return (np.abs(y - y.round()) < 1e-6)[:, None] | (np.abs(x - x.round()) < 1e-6)
 
 
-@settings(max_examples=40)
 @given(sizes, st.data())
 def test_a_mask_is_the_drawn_one_resized(size, data):
     height, width = size
@@ -78,7 +77,6 @@ def test_a_mask_equals_exact_arithmetic(size, box):
     assert np.array_equal(mask([[x, y, w, h]], size), np.outer(inside_rows, inside_columns))
 
 
-@settings(max_examples=60)
 @given(
     sizes,
     st.integers(1, 30),
@@ -98,7 +96,6 @@ def test_scores_of_a_grid_over_the_view_are_those_of_torch(size, h, w, cells, se
         )
 
 
-@settings(max_examples=40)
 @given(sizes, st.sampled_from(["bilinear", "nearest"]), st.data())
 def test_nothing_is_seen_outside_the_grids_window_and_an_even_grid_is_even_inside(size, upsampling, data):
     height, width = size

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.evaluate_metrics.ras.levels import LEVELS, is_null, match, parsed
@@ -18,7 +18,6 @@ from tests.support.evaluate_metrics.modules import compute_by_module
 SIZE = (10, 20)
 
 
-@settings(max_examples=60)
 @given(batches(largest=40))
 def test_equals_the_obvious_loop(batch):
     maps, instrument_boxes, all_boxes, motion = batch
@@ -164,7 +163,6 @@ def test_only_the_top_predictions_count(predictions, options, level, value):
     assert (unboxed["level"], unboxed["ras"], unboxed["has_box"]) == (level, 0, False)
 
 
-@settings(max_examples=40)
 @given(st.lists(st.sampled_from(FRAMES), max_size=12), st.randoms(use_true_random=False))
 def test_counts_add_up_and_order_does_not_matter(frames, random):
     scores = score_predictions(*split_rows(frames), n_resamples=20)

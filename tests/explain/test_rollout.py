@@ -48,7 +48,7 @@ def compute_numpy_rollout(weighted, order):
 
 
 @pytest.mark.parametrize("last_only", [False, True])
-@pytest.mark.parametrize("order", ["printed", "forward"])
+@pytest.mark.parametrize("order", ["printed", pytest.param("forward", marks=pytest.mark.full)])
 def test_it_is_the_recursion_with_finite_differences(order, last_only):
     model, n_images, step = Attends(), 2, 1e-6
     generator = torch.Generator().manual_seed(5)

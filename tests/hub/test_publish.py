@@ -70,7 +70,7 @@ def test_rows_are_published_loaded_evaluated_and_proved_equal(
     (result,) = (tmp_path / "run").rglob("results_*.json")
     assert json.loads(result.read_text())["n-samples"][task]["original"] == len(local)
 
-    status, out, err = medfaith("verify", built, "--against", "clinic/cxr-contrabench-openi")
+    status, out, err = afresh("verify", built, "--against", "clinic/cxr-contrabench-openi")
     assert (status, err) == (0, ""), out
     head = hub.repositories["dataset", f"clinic/{OPENI}"].commits[-1].oid
     assert out.splitlines()[-1].endswith(f": equal to clinic/{OPENI} at its commit {head[:7]}")

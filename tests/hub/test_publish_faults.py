@@ -342,8 +342,17 @@ def test_a_repository_stays_as_public_or_private_as_it_is(current_visibility, re
     assert not hub.asked("POST", since=n)
 
 
-@pytest.mark.parametrize("private_by_default", [False, True])
-@pytest.mark.parametrize(("options", "private"), [((), None), (("--public",), False), (("--private",), True)])
+@pytest.mark.parametrize(
+    ("options", "private", "private_by_default"),
+    [
+        ((), None, False),
+        ((), None, True),
+        (("--public",), False, True),
+        (("--private",), True, False),
+        pytest.param(("--public",), False, False, marks=pytest.mark.full),
+        pytest.param(("--private",), True, True, marks=pytest.mark.full),
+    ],
+)
 def test_who_sees_a_new_repository_is_the_organisations_default_unless_asked(
     private_by_default, options, private, medfaith, hub
 ):

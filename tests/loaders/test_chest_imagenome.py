@@ -108,7 +108,7 @@ NUMBER = st.integers(0, 4000) | st.floats(0, 4000)
 ORDERED = st.tuples(NUMBER, NUMBER).map(sorted)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ORDERED, ORDERED)
 def test_corners_are_what_python_reads(tmp_path, x, y):
     corners = [x[0], y[0], x[1], y[1]]

@@ -313,7 +313,6 @@ def find_components(is_set: np.ndarray) -> set[tuple[int, int, int, int]]:
     return boxes
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     levels=st.lists(st.sampled_from([21, 31, 32, 255]), min_size=120, max_size=120), width=st.sampled_from([8, 12, 15])
 )

@@ -73,7 +73,7 @@ def test_rows_between_two_stray_quotes_are_not_lost(tmp_path, delimiter, first_l
         read(tmp_path / "a.csv", text, delimiter=delimiter, first_line=first_line)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=100, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.lists(st.sampled_from(["word", "two words", "", 'a "quote"', '"a, quoted"']), min_size=3, max_size=3),
              min_size=2, max_size=8),
@@ -91,7 +91,7 @@ def test_a_table_has_as_many_rows_as_its_file_has_lines_or_is_refused(tmp_path, 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]) | st.sampled_from('\n\t"|,'), min_size=1)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(TEXT, min_size=1, max_size=5), st.sampled_from(",\t;"))
 def test_any_text_that_pandas_writes_is_read_back(tmp_path, texts, delimiter):
     path = tmp_path / "a.csv"

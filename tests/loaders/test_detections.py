@@ -9,7 +9,7 @@ from unittest.mock import ANY
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pycocotools import mask as coco_mask
 
@@ -141,7 +141,6 @@ boxes = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(boxes)
 def test_clipping_covers_the_pixels_that_pycocotools_draws(tmp_path_factory, given_boxes):
     width, height = SIZES[A]

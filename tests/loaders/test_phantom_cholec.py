@@ -59,7 +59,7 @@ def test_a_picture_is_the_clips_frame(written, clips, source, step):
                 np.testing.assert_array_equal(np.asarray(picture), clips[video].frame(25 * k))
 
 
-@pytest.mark.parametrize("video", [42, 43])
+@pytest.mark.parametrize("video", [42, pytest.param(43, marks=pytest.mark.full)])
 def test_the_video_is_the_clip_but_for_compression(written, clips, video):
     path, clip = written["cholec80"] / "videos" / f"video{video}.mp4", clips[video]
     with av.open(str(path)) as container:

@@ -167,6 +167,7 @@ def masks(written):
     return masks_by_image
 
 
+@pytest.mark.full
 def test_vindr_masks_are_the_drawn_regions(masks, plan):
     lacking, empty = [], []
     for split, radiographs in plan.items():

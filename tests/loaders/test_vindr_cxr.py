@@ -237,7 +237,6 @@ rows_of_boxes = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(rows_of_boxes, st.sampled_from(vindr_cxr.RULES), st.sampled_from([Fraction(1, 4), Fraction(1, 2), Fraction(1)]))
 def test_agreement_equals_the_definition(rows, rule, iou):
     annotations = make_annotations(*rows)

@@ -171,6 +171,7 @@ def test_overlays_are_switched_on_and_off_and_stay_so(tab: tuple[Any, list[str]]
     assert results.violations_count == 0, results.generate_report()
 
 
+@pytest.mark.full
 def test_a_page_without_the_option_has_no_pixel_and_no_sentence(scene: Scene, tmp_path: Path):
     assert main([*scene.command[:2], "--html", str(tmp_path / "plain.html")]) == 0
     text = (tmp_path / "plain.html").read_text(encoding="utf-8")

@@ -182,6 +182,7 @@ def test_bars_show_the_changes(tmp_path):
     assert [[bar.get_height() for bar in panel.patches] for panel in panels] == [[0.0], [0.0], [0.0], []]  # pyrefly: ignore[missing-attribute] (rectangles)
 
 
+@pytest.mark.full  # test_report_surgx_figures.py has others
 @pytest.mark.usefixtures("png_only")
 def test_pictures_stand_beside_the_tables(tmp_path, monkeypatch):
     write_chart_logs(tmp_path / "logs")

@@ -84,6 +84,7 @@ def test_a_folder_of_mixed_runs_is_grouped_by_task(mixed, capsys):
     assert f"medfaith report {mixed} --html report.html" in lines[-2]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("tables_only")
 def test_many_runs_and_warnings_still_fit(tmp_path, capsys):
     for number in range(12):

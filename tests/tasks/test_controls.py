@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import Dataset
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -60,7 +60,6 @@ def test_paint_continues_what_surrounds_it_and_changes_nothing_far_away():
     assert (paint.fill_region(ramp, np.ones_like(HOLE), 1) == paint.fill_mean(ramp)).all()
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 99), st.integers(20, 90), st.integers(20, 90))
 def test_the_other_place_never_touches_the_target(seed, height, width):
     rng = np.random.default_rng(seed)

@@ -59,7 +59,7 @@ def llava(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=["llava", "qwen2_5_vl"])
+@pytest.fixture(scope="module", params=["llava", pytest.param("qwen2_5_vl", marks=pytest.mark.full)])
 def folder(request: pytest.FixtureRequest, llava: Path) -> Path:
     if request.param == "llava":
         return llava
@@ -143,6 +143,7 @@ def test_geometry_is_the_frames(folder: Path, tmp_path: Path):
     assert windows[0] == pytest.approx(windows[1], abs=2.5)
 
 
+@pytest.mark.full  # test_contrastive_store.py kills one
 def test_a_killed_run_resumes_where_it_stopped(llava: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     expected = load(llava, store=str(tmp_path / "whole")).generate_until(build_requests())
 

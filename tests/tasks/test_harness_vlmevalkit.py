@@ -78,6 +78,7 @@ def test_the_file_holds_the_rows(embed, arguments, phantom_build, phantom_roots,
         assert len(set(names)) == len(names)
 
 
+@pytest.mark.full
 def test_yes_and_no_are_options_and_edited_images_are_embedded(arguments, places, tmp_path):
     out = tmp_path / "vpt.tsv"
     assert vlmevalkit.main([*arguments(VPT), "--embed", "--out", str(out)]) == 0

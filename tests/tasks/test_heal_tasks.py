@@ -188,6 +188,7 @@ def looking(phantom_heal_build, phantom_heal_roots) -> dict[str, Any]:
     return ask("looks", load(names, phantom_heal_build, phantom_heal_roots))
 
 
+@pytest.mark.full  # test_image_baselines.py has this model
 def test_a_model_that_looks_answers_better_than_always_yes(looking, runs_by_model):
     scores, blind = looking["vindr_closed"]["scores"], runs_by_model["always_yes"]["vindr_closed"]["scores"]
     assert scores["yes_no_accuracy"] > blind["yes_no_accuracy"] + 0.2

@@ -111,7 +111,7 @@ def direct(folder: Path, reference: Direct) -> dict[bool, list[tuple[float, bool
     }
 
 
-@pytest.mark.parametrize(("batch_size", "chat"), [(1, False), (3, True)])
+@pytest.mark.parametrize(("batch_size", "chat"), [pytest.param(1, False, marks=pytest.mark.full), (3, True)])
 def test_scores_and_states_are_those_of_a_forward_pass_of_each_text_alone(folder, direct, batch_size, chat):
     """The order of the requests does not matter."""
     lm = load(folder, batch_size, chat)

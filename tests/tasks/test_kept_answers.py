@@ -73,6 +73,7 @@ def record_batches(lm: Any, kill_at: int = 0) -> list[list[Any]]:
     return batches
 
 
+@pytest.mark.full
 def test_a_killed_run_goes_on_in_the_same_batches_and_asks_nothing_twice(vlms, tmp_path, capsys):
     lm = load(vlms["llava"], HFMultimodalLM)
     expected_batches = record_batches(lm)

@@ -55,6 +55,7 @@ from medfaith.tasks.wrong_lung import rows as wrong_lung
 from tests.support.builders.files import root_words
 from tests.support.reporting.report_logs import rows_of, select_runs, write_report
 from tests.support.tasks.evaluating import results_of, samples_of
+from tests.support.tiers import keep_quick
 
 DISEASES = [in_text("heal-medvqa", name) for name in CLASSES]
 WORDS = {
@@ -134,7 +135,7 @@ CHOSEN = (
 TRIGGERS = ("original", "extended")
 
 
-@pytest.mark.parametrize("polarity", QUESTION_FORMS)
+@pytest.mark.parametrize("polarity", keep_quick(QUESTION_FORMS, lambda polarity: polarity == "presence"))
 def test_choices_and_verifiers_take_a_paraphrase_as_the_original(polarity):
     original = QUESTION_FORMS[polarity]["original"]
     reworded = wordings("cxr-contrabench")[polarity]
@@ -316,6 +317,7 @@ def evaluate_task(request: pytest.FixtureRequest, name: str, task: str, out: Pat
     return results_of(out)[f"medfaith_{task}"]
 
 
+@pytest.mark.full
 def test_an_oracle_is_right_in_every_wording_and_the_report_tells_wordings_apart(request, tmp_path, capsys):
     for model, right in (("oracle", 1.0), ("negation_attracted", 0.0)):
         for wording in (0, 2):

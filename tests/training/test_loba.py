@@ -267,6 +267,7 @@ def test_models_that_are_none_are_refused(names, tmp_path):
         model.load(tmp_path, vlm, sam)
 
 
+@pytest.mark.full  # each step: the tests before
 def test_the_command_trains_a_model_that_then_says_where_it_looks(
     names: tuple[str, str], phantom_heal_build: Path, phantom_heal_roots: Any, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],

@@ -39,7 +39,12 @@ def command(model: Path, phantom_heal_build: Path, phantom_heal_roots: Any, tmp_
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [("llava", "llava"), ("qwen_vl", "qwen2_5_vl"), ("idefics3", "smolvlm")], ids="-".join)
+KINDS = [("llava", "llava"), ("qwen_vl", "qwen2_5_vl"), ("idefics3", "smolvlm")]
+
+
+@pytest.mark.parametrize(
+    "kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.full) for kind in KINDS[1:])], ids="-".join
+)
 @pytest.mark.parametrize("with_template", [False, True], ids=["base", "chat"])
 def test_the_prompt_is_the_tasks_own_and_its_answer_alone_is_learned(
     kind: tuple[str, str], with_template: bool, tmp_path: Path, phantom_heal_build: Path, phantom_heal_roots: Any
