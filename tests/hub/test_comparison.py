@@ -191,7 +191,7 @@ def test_it_is_said_whether_masks_or_rules_make_other_questions(
 
 def lock_all(record):
     """Change a record as if its keys were locked with other rows."""
-    other = {"fingerprint": "0" * 64, "blocks": ["0" * 64]}
+    other = {"fingerprint": "ab" * 32, "blocks": ["cd" * 32]}
     return record | {"key_locks": dict.fromkeys(record["key_locks"], other)}
 
 
