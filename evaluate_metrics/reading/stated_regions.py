@@ -35,7 +35,7 @@ _INTERNVL = re.compile(
     r"(?:<ref>(?P<label>[^<]{0,200})</ref>\s*)?<box>\s*(?P<boxes>\[[\[\]\d\s.,-]{0,2000}\])\s*</box>"
 )
 _PALIGEMMA = re.compile(r"((?:<loc\d{4}>){4})(?:<seg\d{3}>)*(?P<label>[^<;\n]{0,200})")
-_FLORENCE = re.compile(r"(?P<label>[^<>]{0,200})((?:<loc_\d{1,4}>){4,2000})")
+_FLORENCE = re.compile(r"(?:<loc_\d{1,4}>){4,2000}")
 _NUMBERS = re.compile(r"\d+")
 _SHARE = r"\s*(-?(?:\d++(?:\.\d++)?+|\.\d++))\s*"  # possessive quantifiers avoid backtracking over long digits
 _POINTS = re.compile(r"<points?\s(?P<attributes>[^<>]{0,10000})>")
@@ -252,8 +252,11 @@ def _iterate_paligemma(text: str) -> Iterator[_Raw]:
 
 
 def _iterate_florence(text: str) -> Iterator[_Raw]:
+    end = 0
     for match in _FLORENCE.finditer(text):
-        yield _Raw(match["label"], [float(number) for number in _NUMBERS.findall(match[2])])
+        before = text[max(end, match.start() - 200) : match.start()]  # a label in the pattern would be tried everywhere
+        yield _Raw(re.split("[<>]", before)[-1], [float(number) for number in _NUMBERS.findall(match[0])])
+        end = match.end()
 
 
 def _iterate_plain(text: str) -> Iterator[_Raw]:
