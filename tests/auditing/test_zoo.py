@@ -67,7 +67,7 @@ def read_verdicts(out: Path) -> tuple[str, str]:
 @pytest.mark.parametrize(
     ("name", "options", "verdict"),
     [
-        ("decliner", BLIND_AND_OTHER, "open"),
+        pytest.param("decliner", BLIND_AND_OTHER, "open", marks=pytest.mark.full),
         pytest.param("good-decliner", BLIND_AND_OTHER, "uses", marks=pytest.mark.full),
         pytest.param("shifter", BLIND_AND_OTHER, "open", marks=pytest.mark.full),
         ("memoriser", CROPPED, "recalls"),

@@ -157,6 +157,7 @@ def test_an_audit_is_that_of_the_command(tmp_path, data):
     assert all(sentence in (tmp_path / "python" / "audit.md").read_text() for sentence in verdict.sentences)
 
 
+@pytest.mark.full  # the next test audits a function
 def test_an_instance_is_audited(tmp_path, data):
     options = {"benchmarks": ["heal-medvqa"], "controls": ["none", "other"], "limit": 6, "model_name": "never"}
     (verdict,) = medfaith.audit(AlwaysNo(), **data, out=tmp_path, **options)

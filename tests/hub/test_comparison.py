@@ -80,7 +80,7 @@ def parse_counts(out: str) -> list[tuple[int, ...]]:
     return [tuple(map(int, line[2:])) for line in lines if len(line) == 6 and all(n.isdigit() for n in line[2:])]
 
 
-@pytest.mark.parametrize("name", [OPENI, pytest.param(CHEXPERT, marks=pytest.mark.full)])
+@pytest.mark.parametrize("name", [OPENI, CHEXPERT])
 def test_an_equal_build_is_equal_at_a_revision_and_quiet_in_a_pipe(name, afresh, hub, built):
     head = publish(hub, built[name]).commits[-1].oid
     status, out, err = afresh("verify", built[name], "--against", f"clinic/{name}")

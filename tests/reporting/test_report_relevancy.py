@@ -102,6 +102,7 @@ def test_the_panels_are_each_runs_middle_highest_and_lowest_share_of_text(tmp_pa
     assert alone == [0.9, 0.5, 0.3]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("quick_lm_eval", "png_only")
 def test_from_a_model_to_the_report(phantom_heal_build: Path, phantom_heal_roots: Any, tmp_path: Path):
     """The shares in the table are those of the stored tokens, and the text tokens spell the question."""

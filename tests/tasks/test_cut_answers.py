@@ -128,6 +128,7 @@ def evaluate_rows(lm: Any, data: Path, roots: Mapping[str, Path]) -> tuple[dict[
     )
 
 
+@pytest.mark.full
 def test_every_road_scores_the_same_texts_and_says_which_are_cut(
     vlms, script, phantom_build, phantom_roots, tmp_path, monkeypatch, capsys
 ):

@@ -160,6 +160,7 @@ CHANGES: dict[str, tuple[dict[str, Any], Any, Instance, bool]] = {
 }
 
 
+@pytest.mark.full  # test_server.py has the same of a server
 def test_only_the_same_question_gets_a_kept_answer(vlms, tmp_path):
     """All model folders have the same name; their location does not matter."""
     answers = str(tmp_path / "answers")

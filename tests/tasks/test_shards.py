@@ -153,6 +153,7 @@ def test_a_shard_that_could_not_be_saved_has_no_marker(scenes, halves, tmp_path,
     assert not (tmp_path / shard_marker.NAME).exists()
 
 
+@pytest.mark.full  # the sums: test_sums_of_what_runs_took
 def test_what_a_server_takes_is_summed(scenes, tmp_path, capsys):
     """One of 180 rows has no answer: more than 1% of its shard, and less than 1% of all. One has a cut answer."""
     options = [*scenes("contrabench"), "--tasks", "medfaith_contrabench_chexpert_absence_train", "--images", "first"]

@@ -165,6 +165,7 @@ def find_bright_box(messages: list[dict[str, Any]]) -> str:
     return json.dumps([{"bbox_2d": [round(1000 * float(side)) for side in box], "label": name[1]}])
 
 
+@pytest.mark.full  # from the command to the report: the test of instruments
 @pytest.mark.usefixtures("png_only")
 def test_from_a_server_to_the_report(phantom_heal_build, phantom_heal_roots, tmp_path: Path, capsys):
     """The answers with the image, and without what it shows, end in one table, and are compared."""

@@ -40,6 +40,7 @@ from tests.support.cards.guard_scenes import (
     update_rows,
     write_changed,
 )  # fmt: skip
+from tests.support.tiers import keep_quick
 
 PNG, TOKEN = encode_image("PNG"), "hf_" + "aB3" * 12
 
@@ -108,7 +109,11 @@ PLACES += [
 ]
 
 
-@pytest.mark.parametrize(("place", "kind"), PLACES)
+# test_texts.py has each kind of leak in a text.
+QUICK = ("a report", "an identifier", "a row", "a name of the user")
+
+
+@pytest.mark.parametrize(("place", "kind"), keep_quick(PLACES, lambda case: case[1] in QUICK))
 def test_a_text_that_a_build_brings_along_is_refused(place, kind, publications, refused, tmp_path):
     text = KINDS[kind]
     text = text if isinstance(text, str) else text(publications[HEAL])
