@@ -100,10 +100,20 @@ def iterate_blocks(page: Path) -> Iterator[tuple[str, str]]:
     yield from re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
+def expand_loops(text: str) -> str:
+    """Repeat the body of each loop of a shell block for each word."""
+    return re.sub(
+        r"^for (\w+) in ([^;]+); do\n(.*?)^done\n",
+        lambda loop: "".join(loop[3].replace(f"${loop[1]}", word) for word in loop[2].split()),
+        text,
+        flags=re.MULTILINE | re.DOTALL,
+    )
+
+
 def parse_commands(text: str) -> list[list[str]]:
     """Split each command of a shell block into words, without comments, leading variables and `uv run`."""
     commands_found = []
-    for line in text.replace("\\\n", " ").splitlines():
+    for line in expand_loops(text.replace("\\\n", " ")).splitlines():
         arguments = shlex.split(line, comments=True)
         while arguments and re.fullmatch(r"[A-Z_]+=\S*", arguments[0]):
             arguments.pop(0)
