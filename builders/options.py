@@ -214,7 +214,7 @@ def _find_fault(declaration: Option, value: Any) -> tuple[str, str] | None:
     if declaration.choices and value not in declaration.choices:
         return "there is no such choice", f"one of {', '.join(declaration.choices)}"
     if declaration.pattern and not re.fullmatch(declaration.pattern, value, re.ASCII):
-        return "is written in another way", declaration.form
+        return "has another form", declaration.form
     if declaration.within and not (declaration.within[0] <= value <= declaration.within[1] and math.isfinite(value)):
         low, high = declaration.within
         expected = f"a number from {low} to {high}" if math.isfinite(high) else f"a number, {low} or more"

@@ -29,10 +29,9 @@ LARGEST = "1M<n<10M"
 KEY = "with a key made of all rows of the split"
 FUNDING = "None is declared."
 ETHICS = (
-    "No patient was asked, examined or treated for this data set, and no review board was asked about it. The sources "
-    "were collected under the reviews and consents that their own publications name, and de-identified before their "
-    "release. Whoever uses them accepts their terms (Licences). A score on these rows is no evidence that a model is "
-    "safe for patients."
+    "None is declared: no new data of patients was collected for this data set. The publications of the sources state "
+    "their reviews and consents, and the terms of the sources hold for the rows (Licences). A score on these rows is "
+    "no evidence that a model is safe for patients."
 )
 MAINTENANCE = (
     "Whoever published this repository maintains it, with medfaith. A correction is a new commit: older ones stay, and "
@@ -101,7 +100,7 @@ def build_sections(publication: Publication, repo_id: str) -> dict[str, str]:
         "How to get it": _format_use(publication, repo_id),
         "Licences": licences.format_licences(publication.sources, publication.referenced),
         "Funding": FUNDING,
-        "Ethics": ETHICS,
+        "Ethics review": ETHICS,
         "Maintenance": f"{MAINTENANCE} {get_page()}.",
         "Citation": _format_citation(publication.record["benchmark"]),
         "Contact": f"Questions, errors, requests to take something down: {get_page()}. Rows were built by medfaith "

@@ -184,12 +184,12 @@ def _run_publish(arguments: argparse.Namespace, _: Sequence[str]) -> int:
             if (other_folder := folder_by_name.setdefault(publication_of_folder.name, folder)) != folder:
                 fault = f"is a build of {publication_of_folder.name}, as {other_folder.name} is"
                 raise InputError(folder, fault, expected="one of each", action="move one of them elsewhere")
-            if not arguments.few_studies:
-                _check_size(publication_of_folder)
             into = temporary / publication_of_folder.name
             into.mkdir()
             repo_id = f"{arguments.org}/{publication_of_folder.name}"
             publication_of_folder = replace(publication_of_folder, published_on=_find_date(repo_id))
+            if not arguments.few_studies:
+                _check_size(publication_of_folder)
             texts = reports.texts(publication_of_folder, roots)
             staging.stage(publication_of_folder, into, repo_id=repo_id, texts=texts, register=arguments.register)
             staged.append((into, f"published as {publication_of_folder.policy}"))

@@ -210,14 +210,14 @@ def _unlock_keys(publication: Publication, record: Mapping[str, Any]) -> tuple[d
     """Unlock the key of each split of a recipe; return them with the splits that stay locked, which get the build's."""
     if publication.policy == policy.ROWS:
         return {}, []
-    keys, locked = {name: key.secret for name, key in publication.split_keys.items()}, []
+    keys, locked = {}, []
     for name, hashed in publication.hash_splits().items():
-        lock = record[row_keys.LOCKS].get("/".join(name))
-        secret = lock and row_keys.unlock(lock, hashed)
-        if secret:
-            keys[name] = secret
-        elif lock:
-            locked.append("/".join(name))
+        path = "/".join(name)
+        lock = record[row_keys.LOCKS].get(path)
+        secret = row_keys.unlock(lock, hashed) if lock else None
+        if lock and secret is None:
+            locked.append(path)
+        keys[name] = secret or row_keys.make_key(hashed).secret
     return keys, locked
 
 

@@ -123,9 +123,13 @@ def build_document(publication: Publication, staged: Path, repo_id: str) -> str:
         "usageInfo": f"{page}#intended-use",
         **{name: strip_markup(sections[heading]) for name, heading in RAI.items()},
         **{name: [strip_markup(sections[heading])] for name, heading in RAI_LISTS.items()},
-        **_build_synthetic(publication.record["source"], entry),
+        **({"rai:hasSyntheticData": entry["synthetic"]} if "synthetic" in entry else {}),
         "prov:wasDerivedFrom": [
-            {"@id": source.licence_url, "@type": "prov:Entity", "prov:label": f"{source.title}, {source.version}"}
+            {
+                "@id": f"{page}#source-{source.id}",  # many sources have the same licence, and no address of their own
+                "@type": "prov:Entity",
+                "prov:label": f"{source.title}, {source.version}",
+            }
             for source in publication.all_sources
         ],
         "prov:wasGeneratedBy": {
@@ -144,11 +148,6 @@ def build_document(publication: Publication, staged: Path, repo_id: str) -> str:
         ],
     }
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-
-
-def _build_synthetic(source_id: str, entry: Mapping[str, Any]) -> dict[str, bool]:
-    """Build the statement on synthetic data. Of a user's own table it is not known."""
-    return {"rai:hasSyntheticData": source_id in entry["synthetic"]} if "synthetic" in entry else {}
 
 
 def _collect_meanings(publication: Publication) -> Mapping[str, str]:

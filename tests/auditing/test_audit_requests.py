@@ -15,7 +15,7 @@ from tests.support.tasks.batch_engine import answer, fail, inline_images, read_l
 from tests.support.tasks.server_scene import serving
 
 REPLIES = ("Yes.", "No.", "No abnormality.", "The left lung shows edema.", "I cannot tell.", "blue")
-ASKED = ("--controls", "none", "other", "--wordings", "1", "--limit", "5")
+ASKED = ("--controls", "none", "blank", "other", "--wordings", "1", "--limit", "9")
 
 
 def say(messages):

@@ -71,7 +71,7 @@ def test_each_edit_of_a_build_is_measured_once(phantom_heal_build, phantom_heal_
         "data": str(phantom_heal_build),
         "roots": {name: str(root) for name, root in phantom_heal_roots.items()},
     }
-    tasks, _ = plan({"heal-medvqa": ["medfaith_heal_vindr_closed"]}, metadata, edit_detection.FEWEST_ROWS)
+    tasks, _ = plan({"heal-medvqa": ["medfaith_heal_vindr_closed"]}, metadata)
     controls = ("none", "occluded", "occluded_elsewhere", "occluded@25")
     measured = detect_edits(tasks, controls, metadata, tmp_path)
     assert list(measured) == ["heal-medvqa"]

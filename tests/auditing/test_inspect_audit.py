@@ -25,7 +25,7 @@ from tests.support.builders.files import root_words
 from tests.support.tasks.evaluating import load
 from tests.support.tasks.server_scene import answer_by_messages, serving
 
-CONTROLS = ["none", "occluded"]  # without an image, and an edit; the thorough audit has all
+CONTROLS = ["none", "blank", "noise", "other", "other_same", "occluded", "occluded_elsewhere", "cropped"]
 LIMIT = 2
 CLOSED = "medfaith_heal_vindr_closed"
 
@@ -59,7 +59,7 @@ def scene(phantom_heal_build, phantom_heal_roots, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def audit_log(scene, tmp_path_factory) -> Path:
-    """The log of an audit under two controls."""
+    """The log of an audit under all kinds of controls."""
     task = audit(**scene.where, controls=CONTROLS, wordings=1, limit=LIMIT, rows=scene.rows)
     return Path(ask(task, scene, tmp_path_factory.mktemp("audit-log")).location)
 

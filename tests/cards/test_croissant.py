@@ -192,6 +192,7 @@ def test_the_fields_that_neurips_asks_for_are_there(name, staged, builds):
     assert [entity["prov:label"].split(",")[0] for entity in metadata["prov:wasDerivedFrom"]] == [
         source.title.split(",")[0] for source in sources
     ]
+    assert len({entity["@id"] for entity in metadata["prov:wasDerivedFrom"]}) == len(sources)
     assert "commit" in metadata["rai:dataReleaseMaintenancePlan"]
 
 

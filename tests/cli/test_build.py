@@ -228,7 +228,7 @@ def test_bad_input_is_explained_with_status_2_and_nothing_is_written(name, roots
         ("surgxbench --flow . --trim 3", ["--trim 3.0: is out of range", "a number from 0 to 0.5"]),
         ("surgxbench --flow . --motion-floor -1", ["--motion-floor -1.0: is out of range", "a number, 0 or more"]),
         ("surgxbench --flow . --motion-floor inf", ["--motion-floor inf: is out of range"]),
-        ("heal-medvqa --segmenter p10000032", ["--segmenter p10000032: is written in another way", "NAME VERSION"]),
+        ("heal-medvqa --segmenter p10000032", ["--segmenter p10000032: has another form", "NAME VERSION"]),
         ("heal-medvqa --seed 12345678901", ["--seed 12345678901: is out of range", "at most ten digits"]),
         ("surgxbench --trim 3 --root x=y", ["--trim changes nothing without --flow"]),
     ],

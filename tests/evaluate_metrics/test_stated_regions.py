@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medfaith.evaluate_metrics.reading import stated_regions
 from medfaith.evaluate_metrics.reading.stated_regions import FOUND, KINDS, NONE, UNREADABLE, read_regions, write_boxes
 from medfaith.tasks.decoding.regions import draw_mask
 
@@ -123,3 +125,13 @@ def test_what_cannot_be_asked_is_refused():
         read_regions("", "yolo", SIZE)
     with pytest.raises(ValueError, match="give its size"):
         read_regions("", "qwen2_5_vl", SIZE)
+
+
+@given(st.lists(st.sampled_from(["<loc_1><loc_22><loc_333><loc_4>", "<loc_5>", "a", "<", ">", "b" * 150]), max_size=12))
+def test_the_label_of_florences_boxes_is_the_text_before_them(parts):
+    """One pattern for labels and boxes has the same result, in quadratic time."""
+    text = "".join(parts)
+    pattern = re.compile(r"(?P<label>[^<>]{0,200})((?:<loc_\d{1,4}>){4,2000})")
+    expected = [(match["label"], re.findall(r"\d+", match[2])) for match in pattern.finditer(text)]
+    found = [(raw.label, [f"{number:.0f}" for number in raw.numbers]) for raw in stated_regions._iterate_florence(text)]
+    assert found == expected

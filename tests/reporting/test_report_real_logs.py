@@ -72,7 +72,7 @@ def evaluated(
     for name, (model, arguments, task_names) in MODELS.items():
         tracker = EvaluationTracker(output_path=str(logs / name))
         result = evaluate(
-            model=model, model_args=arguments and arguments | {"store": str(store)}, tasks=[*task_names], limit=24,
+            model=model, model_args=arguments and arguments | {"store": str(store)}, tasks=[*task_names], limit=40,
             task_manager=tasks, evaluation_tracker=tracker, bootstrap_iters=0,
         )  # fmt: skip
         samples = result.pop("samples")
