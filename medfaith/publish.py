@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -199,11 +200,12 @@ def _run_publish(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 def _find_date(repo_id: str) -> str:
     """Find the date of the first publication: that of the published croissant.json, else today's (UTC)."""
     from medfaith.cards.publish import hub_client, hub_content
+    from medfaith.tasks.hub_access import can_reach_hub
 
-    try:
-        published = hub_content.read_publication_date(hub_client.get_client(), repo_id)
-    except MedfaithError:  # the plan of the upload says why the Hub cannot be asked
-        published = None
+    published = None
+    if can_reach_hub():
+        with suppress(MedfaithError):  # the plan of the upload says why the Hub cannot be asked
+            published = hub_content.read_publication_date(hub_client.get_client(), repo_id)
     return published or datetime.now(UTC).date().isoformat()
 
 

@@ -110,8 +110,7 @@ def read_publication_date(api: HfApi, repo_id: str) -> str | None:
     """
     try:
         with reachable(repo_id, RemoteEntryNotFoundError, RepositoryNotFoundError):
-            revision = retry(api.repo_info, repo_id, repo_type="dataset").sha  # fails at once without a network
-            path = api.hf_hub_download(repo_id, "croissant.json", repo_type="dataset", revision=revision)
+            path = retry(api.hf_hub_download, repo_id, "croissant.json", repo_type="dataset")
         stated = json.loads(Path(path).read_text(encoding="utf-8")).get("datePublished")
         return date.fromisoformat(stated).isoformat()
     except (RemoteEntryNotFoundError, RepositoryNotFoundError, ValueError, TypeError, AttributeError):

@@ -17,6 +17,7 @@ from medfaith.cards import publication
 from medfaith.cards.publish import hub_client, hub_content, staging, upload_plan
 from medfaith.cards.publish import upload as hub_upload
 from medfaith.cli import main
+from medfaith.tasks import hub_access
 from tests.support.publishing import CHEXPERT, OPENI
 
 
@@ -27,6 +28,7 @@ def medfaith(hub, tmp_path, monkeypatch, capsys):
     A fresh process takes longer; use `afresh` for libraries that read the Hub's address at import.
     """
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    hub_access._can_reach.cache_clear()  # a Hub of an earlier test may have had the same port
     for name, value in {
         "HF_ENDPOINT": hub.url,
         "HF_HUB_OFFLINE": False,
