@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +16,11 @@ from ..loaders.progress import Progress
 from .options import check
 from .parallel import Workers
 from .verify import Verdict, verify_repository
-from .write import Family, Split, describe_source, write_repository
+from .write import Family, Split, Words, describe_source, write_repository
 
 SplitName = tuple[str, str]  # config, split
 LARGEST_SEED = 10**10 - 1  # ten digits
 NO_FILE, NO_ROWS = "its label file is absent", "no row could be made"  # reasons for an absent split
-Words = frozenset[str] | re.Pattern[str]  # all allowed texts, or a pattern that they match
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ from ..loaders.errors import NO_SPACE, STILL_THERE, InputError, MedfaithError
 from .parallel import HERE, Workers, pieces
 from .row_digest import Rows, StoredRows, compute_rowset_sha256, iterate_chunks, value_counts
 
+Words = frozenset[str] | re.Pattern[str]  # all allowed texts, or a pattern that they match
+
 MAX_LISTED_FILES = 20  # most label files that build.json lists one by one
 FILES_A_TASK = 20
 ROWS_PER_FILE = 500_000
@@ -44,12 +47,12 @@ class Family:
 
     Attributes:
         features: The schema.
-        counted: The columns whose values build.json counts.
-        violations: Returns the problems of rows.
+        counted: The columns whose values build.json counts, each with all texts that its values may have.
+        find_violations: Returns the problems of rows.
     """
 
     features: datasets.Features
-    counted: Sequence[str]
+    counted: Mapping[str, Words]
     find_violations: Callable[[pa.Table], list[str]]
 
 
@@ -184,7 +187,7 @@ def _iterate_row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pending.combine_chunks()
 
 
-def summarise(rows: Rows, counted: Sequence[str]) -> dict[str, Any]:
+def summarise(rows: Rows, counted: Iterable[str]) -> dict[str, Any]:
     """Summarise the rows of a split for build.json.
 
     Args:

@@ -18,7 +18,7 @@ from .plans import plan_chexlocalize, plan_chexpert, plan_chexstruct, plan_openi
 from .questions import Wording, find_violations
 from .reasons import list_reasons
 from .variants import VARIANTS
-from .vocabulary import vocabulary
+from .vocabulary import COUNTED, COUNTED_FORMS, vocabulary
 
 NAME = "cxr-contrabench"
 # Config -> the source whose repository holds it. The configs are protocols, their VARIANTS, and the SETS for training
@@ -36,9 +36,8 @@ CONFIGS = {
 }
 SETS = (LORA, *FEWSHOT)
 NEEDS = {config: (source_id,) for config, source_id in CONFIGS.items()}
-COUNTED = ("protocol", "polarity", "finding")
 FAMILY = Family(features=QUESTION, counted=COUNTED, find_violations=find_violations)
-QUOTING = Family(features=QUESTION, counted=("protocol", "polarity"), find_violations=find_violations)
+QUOTING = Family(features=QUESTION, counted=COUNTED_FORMS, find_violations=find_violations)
 LOCATED = Family(features=LOCATED_QUESTION, counted=COUNTED, find_violations=chexlocalize.find_located_violations)
 PLANS = {
     "chexpert": plan_chexpert,

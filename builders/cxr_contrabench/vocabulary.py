@@ -5,14 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ..benchmark import Words
 from ..negation import CUES
-from . import chexpert, chexstruct, openi
+from ..write import Words
+from . import chexlocalize, chexpert, chexstruct, openi, rexvqa
 from .variants import VARIANTS
 from .wording import LAYOUTS, NEGATION_FORMS, QUESTION_FORMS, format_negated_option, format_positive_option, slug
 
 FINDINGS = dict.fromkeys((*chexpert.FINDINGS, *openi.MESH, *openi.TARGETS, *chexstruct.FINDINGS))
 PROTOCOLS = (*chexpert.PROTOCOLS, openi.PROTOCOL, *chexstruct.PROTOCOLS)
+POLARITIES = (*QUESTION_FORMS, "other")
+# Column that build.json counts -> its values. The findings of rexvqa are the source's own words.
+COUNTED_FORMS: Mapping[str, Words] = {
+    "protocol": frozenset((*PROTOCOLS, *rexvqa.SLICES, *chexlocalize.PROTOCOLS)),
+    "polarity": frozenset(POLARITIES),
+}
+COUNTED: Mapping[str, Words] = {**COUNTED_FORMS, "finding": frozenset(FINDINGS)}
 VIEWS = ("", "AP", "PA", "LL", "RL", "lateral", "frontal")
 # The names of studies and images come from the source: CXR1000, CXR1000_IM-0003-1001-0002, patient64540/study1.
 _OPENI = r"CXR\d{1,8}(?:_\d{1,2})?(?:_IM-\d{1,4}(?:-\d{1,8}){0,3})?"

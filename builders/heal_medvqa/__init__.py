@@ -31,7 +31,7 @@ from .reasons import IN_NO_QUESTION, NO_DONOR, REASONS
 from .relations import MEASURES, PLACES, Picture, Rule, Scene
 from .scenes import scenes
 from .spool import Spool
-from .vocabulary import vocabulary
+from .vocabulary import COUNTED, COUNTED_TPT, vocabulary
 
 # Config -> the source whose repository holds it. Each config has two partners, `<config>_tpt` and `<config>_vpt`.
 CONFIGS = {"vindr": vindr.SOURCE, "mimic": mimic.SOURCE, "nih": nih.SOURCE}
@@ -41,10 +41,10 @@ NEEDS = {
     "nih": (nih.SOURCE, nih.MASKS),
 }
 ROWS_A_TABLE = 1_000
-QUESTIONS = Family(QUESTION, ("kind", "question_type", "anatomy", "diseases"), find_question_violations)
+QUESTIONS = Family(QUESTION, COUNTED, find_question_violations)
 PARTNERS = {
-    "tpt": Family(TPT, ("kind", "anatomy", "disease"), find_tpt_violations),
-    "vpt": Family(VPT, (), find_vpt_violations),
+    "tpt": Family(TPT, COUNTED_TPT, find_tpt_violations),
+    "vpt": Family(VPT, {}, find_vpt_violations),
 }
 
 

@@ -6,14 +6,30 @@ import re
 from collections.abc import Mapping
 from itertools import chain
 
+from ...loaders.anatomy_masks import ANATOMIES, WHOLE_LUNGS
 from ...loaders.nih_cxr14 import VIEWS
-from ..benchmark import Words
+from ...loaders.vindr_cxr import CLASSES
+from ..write import Words
 from . import nih
 from .checks import ANSWERS, KINDS
 from .questions import slug
 from .relations import RELATED_READINGS
 from .wording import format_closed_question, format_open_answer, format_open_question, templates
 
+_ANATOMIES = frozenset((*ANATOMIES, *WHOLE_LUNGS))
+_DISEASES = frozenset((*CLASSES, *nih.DISEASES))
+# Column that build.json counts -> its values, for all sources.
+COUNTED: Mapping[str, Words] = {
+    "kind": frozenset(KINDS),
+    "question_type": frozenset(KINDS.values()),
+    "anatomy": _ANATOMIES,
+    "diseases": _DISEASES,
+}
+COUNTED_TPT: Mapping[str, Words] = {
+    "kind": frozenset(("anatomy", "disease")),
+    "anatomy": _ANATOMIES,
+    "disease": _DISEASES,
+}
 _IMAGE = r"\d{8}_\d{3}\.png"
 _COUNTS = re.compile(r"[0-o]+")  # COCO's compressed run lengths
 

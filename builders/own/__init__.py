@@ -18,13 +18,13 @@ from ..write import Family, Split
 from .checks import find_violations
 from .mapping import build_mapping, find_mapping, list_shipped, read_entries
 from .reasons import REASONS
-from .rows import IMAGES, build_rows
+from .rows import CHOICE, IMAGES, OPEN, YES_NO, build_rows
 
 NAME = "own"
 TABLE = "table"  # the source of the rows
 CONFIG = "rows"
 NEEDS = {CONFIG: (TABLE, IMAGES)}
-FAMILY = Family(QUESTION, ("kind",), find_violations)
+FAMILY = Family(QUESTION, {"kind": frozenset((YES_NO, CHOICE, OPEN))}, find_violations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from .seconds import infer_numbering
 from .segmented import SOURCE as SEGMENTED_SOURCE
 from .segmented import build_segmented_rows, select_frames
 from .triplets import TripletDataset, build_triplet_rows
-from .vocabulary import vocabulary
+from .vocabulary import COUNTED, vocabulary
 
 SPLIT = "test"
 SEGMENTED = "instruments_seg8k"  # the config that needs no Cholec80-Boxes
@@ -42,10 +42,10 @@ NEEDS = {
     config: (source,) if config == SEGMENTED else tuple(dict.fromkeys((source, SOURCE)))
     for config, source in CONFIGS.items()
 }
-_TRIPLET_FAMILY = Family(TRIPLETS, ("video", "instruments"), find_triplet_violations)
+_TRIPLET_FAMILY = Family(TRIPLETS, COUNTED, find_triplet_violations)
 FAMILIES = {
-    "instruments": Family(INSTRUMENTS, ("video", "instruments"), find_instrument_violations),
-    SEGMENTED: Family(INSTRUMENTS, ("video", "instruments"), find_segmented_violations),
+    "instruments": Family(INSTRUMENTS, COUNTED, find_instrument_violations),
+    SEGMENTED: Family(INSTRUMENTS, COUNTED, find_segmented_violations),
     **dict.fromkeys(READERS, _TRIPLET_FAMILY),
 }
 

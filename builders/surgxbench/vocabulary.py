@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ...loaders import cholecseg8k
-from ..benchmark import Words
+from ...loaders import cholec80_boxes, cholecseg8k
+from ..write import Words
 from .segmented import SOURCE
 
+# Column that build.json counts -> its values, for all sources.
+COUNTED: Mapping[str, Words] = {"video": re.compile(r"\d{1,2}"), "instruments": frozenset(cholec80_boxes.INSTRUMENTS)}
 _KEY = re.compile(r"video(\d\d)/video\1_\d{5}/frame_\d{1,9}_endo\.png")
 
 

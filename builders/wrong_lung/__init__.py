@@ -47,8 +47,8 @@ ORIGINALS = {
 CONFIGS = dict.fromkeys((GOLD, *ORIGINALS), SOURCE)
 NEEDS = dict.fromkeys((*CONFIGS, SILVER), (SOURCE, IMAGES))
 FAMILIES = {
-    GOLD: Family(SENTENCE, (), find_sentence_violations),
-    "perturbed": Family(PERTURBED, (), find_perturbed_violations),
+    GOLD: Family(SENTENCE, {}, find_sentence_violations),
+    "perturbed": Family(PERTURBED, {}, find_perturbed_violations),
 }
 
 

@@ -120,8 +120,10 @@ def test_no_count_has_a_reason_outside_of_the_vocabulary():
 
 
 SEGMENTERS = [
-    "CXAS", "another", "CXAS 0.0.5", "TotalSegmentator 2.4.0, threshold=0.5", "CXAS 1.0, gpu=0", "CXAS v1",
-    "SAM2 2.1rc1", "nnUNet v2.5.1+cu121", "CXAS 3f2a1bc", "Segment Anything 1.0,size=512x512, fold=all", "CXAS 2024.1",
+    "CXAS", "own model", "CXAS 0.0.5", "TotalSegmentator 2.4.0, threshold=0.5", "CXAS 1.0, gpu=0", "CXAS v1",
+    "SAM2 2.1rc1", "nnU-Net v2.5.1+cu121", "CXAS 3f2a1bc", "Segment Anything 1.0,size=512x512, fold=all", "CXAS 2024.1",
+    "radiologists", "github.com/ConstantinSeibold/ChestXRayAnatomySegmentation 0.0.5, threshold=0.5",
+    "huggingface.co/org/some-model v1", "own model, fast=true",
 ]  # fmt: skip
 
 

@@ -158,7 +158,7 @@ def test_rows_with_other_masks_are_told_apart_from_other_rows(medfaith, hub, pha
         [
             (False, heal_medvqa.Options(threshold=0.5), comparison.RULES_ALONE),
             (True, heal_medvqa.Options(threshold=0.5), comparison.BOTH.format("arguments")),
-            (True, heal_medvqa.Options(segmenter="another"), comparison.MASKS_ALONE),
+            (True, heal_medvqa.Options(segmenter="CXAS"), comparison.MASKS_ALONE),
         ],
         lambda case: case[2] == comparison.BOTH.format("arguments"),
     ),

@@ -18,8 +18,8 @@ from ...row_keys import LOCKS, is_digest, is_lock
 from ...small_counts import SIGNS
 from . import quotes
 from .found import REBUILD, shorten
+from .words import describe_vocabulary, is_allowed
 
-LONGEST_TERM = 40
 # Entries that are one value: the pattern of its text, and the pattern in words.
 FORMS = {
     "medfaith": (rf"(?!.{{41}}){VERSION}", "a version by PEP 440, of at most 40 characters"),
@@ -145,17 +145,15 @@ def _check_split(publication: Publication, name: str, split: Mapping[str, Any]) 
     for measure in COUNTED:
         if measure in split and not _is_count(split[measure]):
             yield f"{column}.{measure}", f"is {shorten(str(split[measure]))}", "a count"
-    source_terms = {
-        _normalize(text.text) for text in quotes.iterate_source_texts(publication) if len(text.text) <= LONGEST_TERM
-    }
-    source_terms = {text for text in source_terms if " " in text}  # a single word like "other" may be an option
     for measure, counts in split["counts"].items():
-        terms = [term for term in counts if len(term) > LONGEST_TERM or _normalize(term) in source_terms]
         if measure not in counted or measure in quotes.list_quoted_columns(publication):
             yield f"{column}.counts.{shorten(measure)}", "is a column that is not counted", ", ".join(counted)
-        elif terms or not all(map(_is_count, counts.values())):
-            problem = f"counts {shorten(terms[0])}, words of the source" if terms else "has a count that is none"
-            yield f"{column}.counts.{measure}", problem, "terms that the benchmark declares"
+            continue
+        for term, count in counts.items():
+            if not is_allowed(term, counted[measure]):
+                yield f"{column}.counts.{measure}", f"counts {shorten(term)}", describe_vocabulary(counted[measure])
+            elif not _is_count(count):
+                yield f"{column}.counts.{measure}.{term}", f"is {shorten(str(count))}", "a count"
     if publication.policy == policy.RECIPE and any(
         _is_few(n) for measure in split["counts"].values() for n in measure.values()
     ):
@@ -168,7 +166,3 @@ def _is_count(value: Any) -> bool:
 
 def _is_few(value: Any) -> bool:
     return isinstance(value, int) and value < 5
-
-
-def _normalize(text: str) -> str:
-    return " ".join(text.lower().split())

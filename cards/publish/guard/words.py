@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from ....builders.benchmark import Words
 from ....builders.registry import BENCHMARKS
+from ....builders.write import Words
 from ....loaders.errors import InputError
 from ... import policy
 from ...publication import Publication
@@ -39,7 +39,7 @@ def find_leaks(publication: Publication) -> Iterator[InputError]:
         yield from _find_binary_columns(rows, where)
         for column, values in columns.iterate_distinct(rows):
             wrong = next(
-                ((text, row) for text, row in values if not _is_valid(text, vocabulary_by_column.get(column))), None
+                ((text, row) for text, row in values if not is_allowed(text, vocabulary_by_column.get(column))), None
             )
             if wrong:
                 problem = f"is {shorten(wrong[0])}, which no template makes"
@@ -48,7 +48,7 @@ def find_leaks(publication: Publication) -> Iterator[InputError]:
                     problem,
                     row=wrong[1],
                     column=column,
-                    expected=_describe_vocabulary(vocabulary_by_column.get(column)),
+                    expected=describe_vocabulary(vocabulary_by_column.get(column)),
                     action=REBUILD,
                 )
 
@@ -60,13 +60,30 @@ def _find_binary_columns(rows: pa.Table, where: str) -> Iterator[InputError]:
             yield InputError(where, f"is of type {field.type}", column=field.name, expected="no bytes", action=REBUILD)
 
 
-def _is_valid(text: str, vocabulary: Words | None) -> bool:
+def is_allowed(text: str, vocabulary: Words | None) -> bool:
+    """Tell whether a vocabulary has a text.
+
+    Args:
+        text: The text.
+        vocabulary: All allowed texts, or a pattern; None allows no text.
+
+    Returns:
+        Whether it does.
+    """
     if vocabulary is None:
         return False
     return text in vocabulary if isinstance(vocabulary, frozenset) else vocabulary.fullmatch(text) is not None
 
 
-def _describe_vocabulary(vocabulary: Words | None) -> str:
+def describe_vocabulary(vocabulary: Words | None) -> str:
+    """Describe the texts of a vocabulary for a message.
+
+    Args:
+        vocabulary: All allowed texts, or a pattern; None allows no text.
+
+    Returns:
+        The description.
+    """
     if vocabulary is None:
         return "no text"
     if isinstance(vocabulary, frozenset):
