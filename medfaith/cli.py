@@ -17,10 +17,10 @@ from medfaith import answer, build_command, merge, models, phantom, publish, rea
 from medfaith import eval as evaluation
 from medfaith.annotate import command as annotate
 from medfaith.auditing import command as audit
-from medfaith.compare import command as compare
 from medfaith.loaders import sources
 from medfaith.loaders.errors import exit_status
 from medfaith.reporting import command as report
+from medfaith.reporting.compare import command as compare
 from medfaith.tasks.controls import describe_doses, described
 from medfaith.training import command as training
 

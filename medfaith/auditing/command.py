@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from medfaith import batch
 from medfaith import eval as evaluation
 from medfaith.builders.options import whole
-from medfaith.compare.command import points
 from medfaith.lm_eval_options import model_named
 from medfaith.loaders.atomic import scratch_folder
 from medfaith.loaders.errors import MedfaithError
+from medfaith.reporting.compare.command import points
 from medfaith.tasks.controls import BLIND, read_control
 from medfaith.tasks.shards import read_shard
 

@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from medfaith.compare.tables import compare
 from medfaith.loaders.atomic import atomic_folder, require_elsewhere
 from medfaith.loaders.errors import NO_SPACE, InputError, MedfaithError
 from medfaith.loaders.escaping import escape_markdown
 from medfaith.loaders.progress import Progress
 
 from .benchmark import NO_FURTHER_SOURCES, ReportedBenchmark, ReportSources
+from .compare.tables import compare
 from .costs import build_cost_tables
 from .decoders import build_decoder_tables
 from .page.pictures import Pixels

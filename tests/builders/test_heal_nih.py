@@ -108,13 +108,13 @@ def test_the_vocabulary_holds_every_text_and_no_other(phantom_nih_build):
     for config in ("nih", "nih_tpt", "nih_vpt"):
         table = pq.read_table(phantom_nih_build / NIH / config)
         for column, values in columns.iterate_distinct(table):
-            assert [text for text, _ in values if not words._is_valid(text, allowed.get(column))] == []
+            assert [text for text, _ in values if not words.is_allowed(text, allowed.get(column))] == []
     for column, text in (
         ("answer", "The heart shows Gout."), ("question", "Does the heart have gout?"), ("diseases", "Gout"),
         ("id", "nih/test/00000001_000.png/positive/heart/gout"), ("image.key", "images/../00000001_000.png"),
         ("region.counts", "a patient"), ("answer", "The heart shows Mass and pain."),
     ):  # fmt: skip
-        assert not words._is_valid(text, allowed[column])
+        assert not words.is_allowed(text, allowed[column])
 
 
 @pytest.mark.full  # test_heal_build.py has the same of VinDr-CXR

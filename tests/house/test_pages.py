@@ -60,7 +60,7 @@ ONLY_PARSED = {
     "medfaith report --extractor-model": "it asks a model server; tests/reporting has one",
     "medfaith read --extractor-model": "it asks a model server; tests/cli/test_read.py has one",
     "medfaith eval medfaith-server": "it asks a model server; tests/tasks/test_server.py has one",
-    "medfaith compare": "it needs two runs; tests/compare has some",
+    "medfaith compare": "it needs two runs; tests/reporting/test_compare.py has some",
     "medfaith read-results": "it needs a file of another program; tests/tasks/test_harness_results.py makes some",
     "medfaith eval --shard": "tests/tasks/test_shards.py runs it",
     "medfaith answer": "it asks a model server; tests/tasks/test_batch_sender.py has one",

@@ -18,8 +18,8 @@ from medfaith.evaluate_metrics.confidence.paired import (
 )
 from medfaith.evaluate_metrics.confidence.score import permutation_test
 from medfaith.loaders.errors import MedfaithError
-from medfaith.reporting.tables import SEED, Column, Table, count, p_value, percent, points_interval
 
+from ..tables import SEED, Column, Table, count, p_value, percent, points_interval
 from .pairs import Pair, Side, match, read_side
 
 ALPHA = 0.05

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from medfaith.cli import main
-from medfaith.compare.tables import compare
 from medfaith.evaluate_metrics.confidence.paired import compute_paired_difference
 from medfaith.evaluate_metrics.confidence.score import permutation_test
+from medfaith.reporting.compare.tables import compare
 from tests.support.reporting.heal_logs import CLOSED, OPEN, TPT_PAIRS, write_heal
 from tests.support.reporting.report_logs import DATE, answered, csv_rows, rows_of, write_log
 from tests.support.reporting.surgx_logs import ACTIONS, FRAMES, GRASP, instruments, look, write_surgx

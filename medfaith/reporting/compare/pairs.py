@@ -10,8 +10,9 @@ import numpy as np
 
 from medfaith.loaders.errors import InputError
 from medfaith.logs.inspect_logs import converted_logs
-from medfaith.reporting.answers import Answers
-from medfaith.reporting.results import read_results
+
+from ..answers import Answers
+from ..results import read_results
 
 _COMMON = "--common compares the rows that both have"
 
