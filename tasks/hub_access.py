@@ -32,12 +32,12 @@ def is_cached(data: str) -> bool:
         data: The id of the organisation or the data set.
 
     Returns:
-        True if the cache has at least one data set whose id begins with it.
+        True if the cache has the data set, or at least one of the organisation.
     """
     from huggingface_hub import constants
 
     name = glob.escape(data.replace("/", "--"))
-    return any(Path(constants.HF_HUB_CACHE).glob(f"datasets--{name}*"))
+    return any(Path(constants.HF_HUB_CACHE).glob(f"datasets--{name}" if "/" in data else f"datasets--{name}--*"))
 
 
 def is_path(name: str) -> bool:

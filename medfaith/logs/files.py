@@ -212,6 +212,9 @@ def _read_sample_file(path: Path, results_by_path: dict[Path, dict[str, Any]]) -
     if not results:
         expected = f"results_{name_match['date']}.json beside it, which names the model"
         raise InputError(path, "its results file is missing", expected=expected, action="put it back, or run it again")
+    if len(results) > 1 and len({file.read_bytes() for file in results}) > 1:
+        problem = f"has several results files of its date: {', '.join(file.name for file in results)}"
+        raise InputError(path, problem, expected="one, which names the model", action="move the others elsewhere")
     if results[0] not in results_by_path:
         results_by_path[results[0]] = _read_results(results[0])
     content = results_by_path[results[0]]

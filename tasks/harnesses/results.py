@@ -191,7 +191,8 @@ def _read_records(path: Path) -> list[dict[str, Any]]:
     try:
         if path.suffix == ".tsv":
             return pd.read_csv(path, sep="\t", **as_text).to_dict("records")
-        return pd.read_excel(path, engine="openpyxl", **as_text).to_dict("records")
+        # An answer that begins with "=" is stored as a formula: its text, not its value, is the answer.
+        return pd.read_excel(path, engine="openpyxl", engine_kwargs={"data_only": False}, **as_text).to_dict("records")
     except ImportError:
         action = "uv pip install openpyxl, or run VLMEvalKit with PRED_FORMAT=tsv"
         raise InputError(path, "cannot be read without openpyxl", expected="openpyxl", action=action) from None

@@ -237,6 +237,18 @@ def test_broken_results(tmp_path, results, message):
         write_report([tmp_path])
 
 
+def test_several_results_files_of_one_date(tmp_path):
+    """Which of them is the log's cannot be told. A copy with the same bytes does no harm."""
+    WRITE["heal"](tmp_path)
+    path, copy = tmp_path / f"results_{DATE}.json", tmp_path / f"copy_of_results_{DATE}.json"
+    copy.write_bytes(path.read_bytes())
+    report = write_report([tmp_path])
+    copy.write_text('{"config": {"model": "another"}}')
+    with pytest.raises(InputError, match=rf"several results files of its date: {copy.name}, {path.name}"):
+        write_report([tmp_path])
+    assert report
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [("nothing", "no such file"), ("empty", "no sample log"), ("other.json", "not the name of a file that lm-eval")],

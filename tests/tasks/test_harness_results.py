@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from medfaith.cli import main
-from medfaith.tasks.harnesses import lmms_eval, vlmevalkit
+from medfaith.tasks.harnesses import lmms_eval, results, vlmevalkit
 from tests.support.builders.files import root_words
 from tests.support.reporting.report_logs import rows_of, write_report
 from tests.support.tasks.evaluating import ANSWERS, Says, evaluate, load
@@ -113,6 +113,11 @@ def test_the_figures_of_vlmevalkits_answers_are_lm_evals(suffix, write_predictio
     assert_scores_equal(tmp_path / "run", PRESENCE, places, lambda doc: answers[doc["id"]])
     (row,) = rows_of(write_report([tmp_path / "run"]), "Table 9")
     assert row[0] == PROMPT  # tables do not mix it with answers to our prompt
+
+
+def test_an_answer_of_a_workbook_that_looks_like_a_formula_is_read(tmp_path):
+    pd.DataFrame({"prediction": ["=A", "=1+1", "B"]}).to_excel(path := tmp_path / "a.xlsx", index=False)
+    assert [record["prediction"] for record in results._read_records(path)] == ["=A", "=1+1", "B"]
 
 
 def test_letters_of_yes_and_no_become_words(write_predictions, places, tmp_path):

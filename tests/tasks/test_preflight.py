@@ -18,6 +18,7 @@ from medfaith.cli import main
 from medfaith.eval import with_host
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks import preflight
+from medfaith.tasks.hub_access import is_cached
 from medfaith.tasks.index import drop_repeats, is_complete, select_tasks
 from medfaith.tasks.models.server import access as server_access
 from tests.support.builders.files import root_words
@@ -191,6 +192,16 @@ def test_data_and_roots_that_are_not_there(refused):
     assert "there is no such folder" in refused(options, data="./nosuch")
     assert "and the Hub cannot be reached" in refused(options, data="nosuch")
     assert "how to get it" in refused(options, roots=False)
+
+
+@pytest.mark.parametrize(
+    ("data", "cached"),
+    [("clinic", True), ("clinic/heal", True), ("clin", False), ("clinic/he", False), ("heal", False)],
+)
+def test_the_cache_has_an_organisation_or_a_data_set_by_its_whole_name(data, cached, tmp_path, monkeypatch):
+    (tmp_path / "datasets--clinic--heal").mkdir()
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert is_cached(data) is cached
 
 
 @pytest.mark.parametrize(
