@@ -90,11 +90,12 @@ def group(options_class: type) -> Mapping[str, type]:
     return {"group": options_class}
 
 
-def whole(above: int) -> Callable[[str], int]:
-    """Make a parser for argparse that reads an integer above a bound.
+def whole(above: int, most: int | None = None) -> Callable[[str], int]:
+    """Make a parser for argparse that reads an integer within bounds.
 
     Args:
-        above: The bound. It is not allowed itself.
+        above: The lower bound. It is not allowed itself.
+        most: The largest number allowed; None for no upper bound.
 
     Returns:
         The parser. Its error states the expected value.
@@ -105,8 +106,9 @@ def whole(above: int) -> Callable[[str], int]:
             value = int(text)
         except ValueError:
             value = above
-        if value <= above:
-            raise argparse.ArgumentTypeError(f"expected a whole number above {above}, got {text!r}")
+        if value <= above or (most is not None and value > most):
+            upper = "" if most is None else f", at most {most:,}"
+            raise argparse.ArgumentTypeError(f"expected a whole number above {above}{upper}, got {text[:40]!r}")
         return value
 
     return parse

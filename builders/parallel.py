@@ -23,6 +23,7 @@ from ..loaders.progress import Progress
 WITHIN = 20  # seconds until a scheduler must have answered and have a worker
 IDLE = 20  # seconds after which an idle worker process ends, even if this process was killed
 GPU = {"GPU": 1}
+MOST_WORKERS = max(64, 4 * (os.cpu_count() or 1))  # each is started at once, and takes some 100 MB
 _QUIET = "ignore:resource_tracker:UserWarning"  # silences warnings about resources of processes that Ctrl-C ended
 _PROCESS_LOCK = threading.Lock()  # one job at a time: several threads that write splits may need the processes
 
@@ -50,10 +51,18 @@ class Workers:
     Attributes:
         count: Number of processes or threads of this machine.
         dask: Address of a Dask scheduler. Its workers replace the processes.
+
+    Raises:
+        InputError: The number is below 1 or above MOST_WORKERS.
     """
 
     count: int = 1
     dask: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count <= MOST_WORKERS:
+            expected = f"a number from 1 to {MOST_WORKERS:,}"
+            raise InputError("workers", "is out of range", expected=expected, action="give another number")
 
     def check(self) -> None:
         """Check that the cluster answers and has a worker, before hours of work.

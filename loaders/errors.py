@@ -103,6 +103,8 @@ def exit_status(job: Callable[[], int | None]) -> int:
             raise
         place = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
         message = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
+        if action is MORE_MEMORY:
+            message = f"memory is full ({message.splitlines()[0]})"
         _print_error(f"{place}{message}\n  what to do: {action}")
         return 2
 
@@ -139,6 +141,10 @@ _NETWORK = ("aiohttp", "httpcore", "httpx", "httpx2", "huggingface_hub", "openai
 
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # error numbers of a full file system
+MORE_MEMORY = (
+    "lower what takes memory (--workers of a build, batch_size of a model, --image-cache of a training, --max-cases of a "
+    "report), or use a machine with more"
+)
 STILL_THERE = "check that its disk or share is still there, and run it again"
 _AWAY = (errno.EIO, errno.ENODEV, errno.ENOTCONN, errno.ESTALE, errno.EHOSTDOWN)
 
@@ -153,8 +159,16 @@ _PATHS = {  # message of pathlib -> what to do
 }
 
 
+def _is_out_of_memory(error: Exception) -> bool:
+    """Return whether memory is full: Python's, numpy's and Arrow's error, and torch's of a GPU and of a CPU."""
+    is_torch = type(error).__name__ == "OutOfMemoryError" or "DefaultCPUAllocator" in str(error)
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and is_torch)
+
+
 def _find_advice(error: Exception) -> str | None:
-    """Return the advice on an error of the network, a model library or the disk; None if the error is a bug."""
+    """Return the advice on an error of the network, a model library, memory or the disk; None if the error is a bug."""
+    if _is_out_of_memory(error):
+        return MORE_MEMORY
     libraries = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
     if isinstance(error, ConnectionError | TimeoutError) or libraries & {*_NETWORK}:
         return "check the address or the name, that the server runs and answers, and the key if it takes one"

@@ -5,7 +5,9 @@ A terminal runs escape sequences, and a viewer of Markdown runs HTML and follows
 
 from __future__ import annotations
 
+import io
 import re
+import sys
 import unicodedata
 
 _MARKS = "\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # they turn the text around them
@@ -41,6 +43,16 @@ def escape_markdown(text: str) -> str:
         The text, which Markdown shows without HTML and links.
     """
     return _HTML.sub(r"\1\<", escape_controls(text)).replace("](", r"]\(").replace("]:", r"]\:")
+
+
+def escape_unencodable() -> None:
+    r"""Let stdout and stderr escape what their encoding lacks, such as "–" in ASCII, which is then printed as \u2013.
+
+    Otherwise a print ends in UnicodeEncodeError. A choice by PYTHONIOENCODING, such as ascii:replace, is kept.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _escape_character(character: str) -> str:

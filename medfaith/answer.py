@@ -11,6 +11,7 @@ from typing import Any
 from medfaith.builders.options import whole
 from medfaith.loaders import json_text, limits
 from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.tasks.model_types import MOST_CONCURRENT
 
 
 def add_jobs(jobs: Any) -> None:
@@ -34,8 +35,8 @@ def add_jobs(jobs: Any) -> None:
     )  # fmt: skip
     job.add_argument("--out", type=Path, required=True, metavar="FILE", help="file of answers; new ones are appended")
     job.add_argument(
-        "--concurrency", type=whole(0), default=32, metavar="N",
-        help="requests at a time, of each worker (default: %(default)s)",
+        "--concurrency", type=whole(0, most=MOST_CONCURRENT), default=32, metavar="N",
+        help="requests at a time, of each worker, at most 4,096 (default: %(default)s)",
     )  # fmt: skip
     job.add_argument(
         "--max-retries", type=whole(-1), default=5, metavar="N",

@@ -59,6 +59,7 @@ def add_jobs(jobs: Any) -> None:
 
 
 def _add_benchmarks(job: argparse.ArgumentParser) -> None:
+    from medfaith.builders.parallel import MOST_WORKERS
     from medfaith.builders.registry import BENCHMARKS
 
     benchmarks = job.add_subparsers(required=True, metavar="BENCHMARK")
@@ -93,8 +94,9 @@ def _add_benchmarks(job: argparse.ArgumentParser) -> None:
         )
         job.add_argument("--seed", type=int, default=0, metavar="N", help=f"{benchmark.draws} (default: %(default)s)")
         job.add_argument(
-            "--workers", type=whole(above=0), default=1, metavar="N",
-            help="number of processes or threads (default: %(default)s); the output is the same for every number",
+            "--workers", type=whole(above=0, most=MOST_WORKERS), default=1, metavar="N",
+            help="number of processes or threads, at most 64 or 4 for each core (default: %(default)s); the output is "
+            "the same for every number",
         )  # fmt: skip
         job.add_argument(
             "--dask", metavar="ADDRESS",

@@ -19,6 +19,7 @@ from medfaith.annotate import command as annotate
 from medfaith.auditing import command as audit
 from medfaith.loaders import sources
 from medfaith.loaders.errors import exit_status
+from medfaith.loaders.escaping import escape_unencodable
 from medfaith.reporting import command as report
 from medfaith.reporting.compare import command as compare
 from medfaith.tasks.controls import describe_doses, described
@@ -34,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, 2 for bad input, or another one that the job documents.
     """
+    escape_unencodable()
     command = parser()
     argument_words = list(sys.argv[1:] if argv is None else argv)
     arguments, unknown = command.parse_known_args(argument_words)

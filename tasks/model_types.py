@@ -7,6 +7,8 @@ from typing import NamedTuple
 from ..loaders.errors import InputError
 from . import BASELINES, BATCH, LOOKING, SERVER
 
+MOST_CONCURRENT = 4_096  # requests to a server at a time; each holds its images
+
 _HF_PACKAGES = ("torch", "torchvision", "transformers", "accelerate")
 _HF = 'uv sync --inexact --extra hf, or pip install "medfaith[hf]"'
 _API = 'pip install "lm-eval[api]"'

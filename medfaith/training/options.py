@@ -12,6 +12,7 @@ from typing import Any
 
 from medfaith import build_command
 from medfaith.builders.options import whole
+from medfaith.builders.parallel import MOST_WORKERS
 from medfaith.loaders.atomic import remove_lock, require_writable
 from medfaith.loaders.errors import InputError, MedfaithError
 
@@ -136,7 +137,7 @@ def add_rounds(job: Any, defaults: Options, epochs_help: str) -> None:
     )
     job.add_argument(
         "--workers",
-        type=whole(above=0),
+        type=whole(above=0, most=MOST_WORKERS),
         default=4,
         metavar="N",
         help="number of images to open at a time (default: %(default)s)",

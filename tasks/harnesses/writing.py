@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ...loaders.atomic import remove_lock
 from ...loaders.errors import InputError, exit_status
+from ...loaders.escaping import escape_unencodable
 
 
 def refuse_output(out: Path, *, new: bool = False) -> None:
@@ -45,6 +46,7 @@ def run_command(
     Returns:
         The exit status.
     """
+    escape_unencodable()
     parser.add_argument(
         "--data", required=True, metavar="DIR|ORG", help="folder that medfaith build wrote, or organisation on the Hub"
     )

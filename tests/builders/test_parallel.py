@@ -85,6 +85,13 @@ def test_the_results_are_in_order_and_an_error_arrives_as_it_was_raised_whoever_
         assert str(raised.value) == str(fault)
 
 
+@pytest.mark.parametrize("count", [-1, 0, parallel.MOST_WORKERS + 1])
+def test_the_number_of_workers_has_bounds(count):
+    """All processes start at once, so that 100,000 would fill the memory."""
+    with pytest.raises(InputError, match=f"expected: a number from 1 to {parallel.MOST_WORKERS}"):
+        Workers(count)
+
+
 def wait_and_square(file: Path, task: range) -> list[int]:
     while not file.exists():
         time.sleep(0.01)

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from medfaith.builders.parallel import MOST_WORKERS
 from medfaith.cli import main
 from medfaith.tasks import ABOUT
+
+EXPECTED_WORKERS = f"a whole number above 0, at most {MOST_WORKERS}"
 
 
 def test_sources_lists_every_source_and_how_to_get_the_missing_ones(phantom_roots, capsys):
@@ -51,8 +54,10 @@ def test_a_wrong_argument_is_explained_with_status_2(arguments, fragments, tmp_p
         (["nothing"], "invalid choice: 'nothing'"),
         (["build", "nothing"], "invalid choice: 'nothing'"),
         (["verify"], "the following arguments are required: DIR"),
-        *((["build", "surgxbench", "--workers", text], f"--workers: expected a whole number above 0, got '{text}'")
-          for text in ("x", "0", "1.5")),
+        *(
+            (["build", "surgxbench", "--workers", text], f"--workers: expected {EXPECTED_WORKERS}, got '{text[:40]}'")
+            for text in ("x", "0", "1.5", "100000", "9" * 5_000)
+        ),
     ],
 )  # fmt: skip
 def test_argparse_refuses_with_status_2(arguments, complaint, capsys):

@@ -366,6 +366,8 @@ REFUSED = [  # the model's options, and the expected message
     ({"concurency": 4}, "has no option concurency"),
     ({"concurrency": 0}, "a number from 1"),
     ({"concurrency": "many"}, "a number from 1"),
+    ({"concurrency": 1_000_000}, "a number from 1 to 4,096"),
+    ({"timeout": float("nan")}, "a number from 0"),
     ({"image_format": "gif"}, "png or jpeg"),
     ({"image_quality": 101}, "1 to 100"),
     ({"image_max_side": 0}, "positive"),

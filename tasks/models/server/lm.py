@@ -6,6 +6,7 @@ All images of a row are sent, each at its placeholder in the prompt.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 from ....loaders.errors import InputError
 from ... import SERVER
+from ...model_types import MOST_CONCURRENT
 from ..answer_store import AnswerStore
 from ..chat_form import (
     Encoding,
@@ -82,12 +84,12 @@ class ServerLM(ChatLM):
         **lm_eval_options: Any,
     ) -> None:
         limits: dict[str, Any] = {
-            "concurrency": (concurrency, 1),
-            "max_retries": (max_retries, 0),
-            "timeout": (timeout, 0),
-            "top_logprobs": (top_logprobs, 1),
-            "prompt_price": (prompt_price or 0, 0),
-            "answer_price": (answer_price or 0, 0),
+            "concurrency": (concurrency, 1, MOST_CONCURRENT),
+            "max_retries": (max_retries, 0, math.inf),
+            "timeout": (timeout, 0, math.inf),
+            "top_logprobs": (top_logprobs, 1, math.inf),
+            "prompt_price": (prompt_price or 0, 0, math.inf),
+            "answer_price": (answer_price or 0, 0, math.inf),
         }
         self.refuse_unknown(lm_eval_options)
         _check_limits(limits)
@@ -151,8 +153,9 @@ class ServerLM(ChatLM):
             return self.estimate.format(self._endpoint, store, self._prices)
 
 
-def _check_limits(limits: Mapping[str, tuple[Any, float]]) -> None:
-    """Raise InputError for a value below its minimum."""
-    for name, (value, minimum) in limits.items():
-        if not isinstance(value, (int, float)) or value < minimum:
-            raise InputError(name, f"is {value!r}", expected=f"a number from {minimum}")
+def _check_limits(limits: Mapping[str, tuple[Any, float, float]]) -> None:
+    """Raise InputError for a value below its minimum or above its maximum, and for NaN."""
+    for name, (value, minimum, maximum) in limits.items():
+        if not isinstance(value, (int, float)) or not minimum <= value <= maximum:
+            upper = "" if maximum == math.inf else f" to {maximum:,}"
+            raise InputError(name, f"is {value!r}", expected=f"a number from {minimum}{upper}")
