@@ -266,9 +266,12 @@ def _read_box(entry: Mapping[str, Any], where: str) -> Corners | None:
     values: list[Any] = [entry.get(name) for name in CORNERS]
     if None in values:
         return None
-    if not all(type(value) in (int, float) and abs(value) < math.inf for value in values):
-        raise _build_error(where, f"{entry['object_id']!r} lies at {values}")
-    x1, y1, x2, y2 = (float(value) for value in values)
+    try:
+        x1, y1, x2, y2 = (float(value) if type(value) in (int, float) else math.nan for value in values)
+    except OverflowError:  # an integer above 10^308
+        x1 = y1 = x2 = y2 = math.inf
+    if not all(map(math.isfinite, (x1, y1, x2, y2))):
+        raise _build_error(where, f"{entry['object_id']!r} lies at {str(values)[:100]}")
     if x1 <= x2 < 0 or y1 <= y2 < 0:
         return None
     check_corners((x1, y1, x2, y2), where, row=None, column=entry["object_id"])

@@ -136,17 +136,18 @@ def _load(path: Path) -> dict:
 
 def _check_header(data: dict, video: int, path: Path) -> None:
     """Check video, frame rate and categories, if the file states them."""
-    match = re.fullmatch(r"(?:VID)?0*([0-9]+)", str(data.get("video", video)), re.IGNORECASE)
+    match = re.fullmatch(r"(?:VID)?0*([0-9]{1,4})", str(data.get("video", video)), re.IGNORECASE)
     if not match or int(match[1]) != video:
         raise InputError(
-            path, repr(data["video"]), column="video", expected=f"{video}, as its name says", action=ACTION
+            path, repr(data["video"])[:100], column="video", expected=f"{video}, as its name says", action=ACTION
         )
     if data.get("fps", 1) != 1:
         raise InputError(path, repr(data["fps"]), column="fps", expected="1, as frames are numbered", action=ACTION)
     categories = data.get("categories")
     names = categories.get("triplet") if isinstance(categories, dict) else None
     for number, name in names.items() if isinstance(names, dict) else ():
-        official = str(TRIPLETS[int(number)]) if number.isdecimal() and int(number) < len(TRIPLETS) else None
+        is_official = re.fullmatch(r"[0-9]{1,4}", number) and int(number) < len(TRIPLETS)
+        official = str(TRIPLETS[int(number)]) if is_official else None
         normalized = re.sub(r"[^a-z]+", "_", str(name).lower())
         if official is not None and normalized != re.sub(r"[^a-z]+", "_", official):
             raise InputError(

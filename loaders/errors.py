@@ -95,6 +95,10 @@ def exit_status(job: Callable[[], int | None]) -> int:
         _print_error("interrupted")
         raise SystemExit(130) from interrupt
     except Exception as error:
+        if _is_out_of_memory(error):
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            _print_error(f"memory is full ({reason})\n  what to do: {MORE_MEMORY}")
+            return 2
         if isinstance(error, BrokenPipeError) and _has_lost_reader():  # such as head or less
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
@@ -103,8 +107,6 @@ def exit_status(job: Callable[[], int | None]) -> int:
             raise
         place = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
         message = (isinstance(error, OSError) and error.strerror) or str(error) or type(error).__name__
-        if action is MORE_MEMORY:
-            message = f"memory is full ({message.splitlines()[0]})"
         _print_error(f"{place}{message}\n  what to do: {action}")
         return 2
 
@@ -142,8 +144,8 @@ _NETWORK = ("aiohttp", "httpcore", "httpx", "httpx2", "huggingface_hub", "openai
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})  # error numbers of a full file system
 MORE_MEMORY = (
-    "lower what takes memory (--workers of a build, batch_size of a model, --image-cache of a training, --max-cases of a "
-    "report), or use a machine with more"
+    "lower what takes memory (--workers of a build, batch_size of a model, --image-cache of a training, --max-cases of "
+    "a report), or use a machine with more"
 )
 STILL_THERE = "check that its disk or share is still there, and run it again"
 _AWAY = (errno.EIO, errno.ENODEV, errno.ENOTCONN, errno.ESTALE, errno.EHOSTDOWN)
@@ -166,9 +168,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _find_advice(error: Exception) -> str | None:
-    """Return the advice on an error of the network, a model library, memory or the disk; None if the error is a bug."""
-    if _is_out_of_memory(error):
-        return MORE_MEMORY
+    """Return the advice on an error of the network, a model library or the disk; None if the error is a bug."""
     libraries = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
     if isinstance(error, ConnectionError | TimeoutError) or libraries & {*_NETWORK}:
         return "check the address or the name, that the server runs and answers, and the key if it takes one"

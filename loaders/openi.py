@@ -192,7 +192,8 @@ def _read_archive(archive: Path) -> list[tuple[str, bytes]]:
                 if member.name.endswith(".xml") and not Path(member.name).name.startswith(".")
                 if (file := members.extractfile(_require_regular_member(member, archive))) is not None
             ]
-    except (EOFError, OSError, zlib.error, tarfile.TarError) as error:
+    # ValueError, OverflowError: tarfile passes them on from the numbers of headers.
+    except (EOFError, OSError, ValueError, OverflowError, zlib.error, tarfile.TarError) as error:
         expected = f"a complete {ARCHIVE}"
         raise InputError(archive, f"truncated or damaged ({error})", expected=expected, action=ACTION) from error
     if not documents:
@@ -208,9 +209,17 @@ def _read_file(file: Path) -> bytes:
 
 
 def _require_regular_member(member: tarfile.TarInfo, archive: Path) -> tarfile.TarInfo:
-    """Return the member; raise InputError for a link, which may have no target or be circular."""
-    if member.islnk() or member.issym():
+    """Return the member. Raise InputError for a link, for a name that is no UTF-8, and for a size beyond the limit."""
+    problem = ""
+    if member.islnk() or member.issym():  # it may have no target or be circular
         problem = f"{member.name} is a link to {member.linkname}"
+    elif member.issparse():  # its few bytes can unpack to terabytes
+        problem = f"{member.name} is a sparse file"
+    elif member.size > limits.REPORT_BYTES:
+        problem = f"{member.name} has more than {limits.REPORT_BYTES:,} bytes, which is the limit"
+    elif any(0xDC80 <= ord(character) <= 0xDCFF for character in member.name):  # tarfile's surrogates for other bytes
+        problem = f"the name of the member {member.name} is no UTF-8"
+    if problem:
         raise InputError(archive, problem, expected="files, as released", action=ACTION)
     return member
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import platformdirs
 
+from . import toml_text
 from .errors import STILL_THERE, InputError, MedfaithError, MissingSourceError
 
 ENVIRONMENT_PREFIX = "MEDFAITH_ROOT_"
@@ -178,7 +179,7 @@ def resolve_roots(
     values_with_origin: dict[str, tuple[str, str]] = {}
     if config is not None and config.is_file():
         try:
-            table = tomllib.loads(config.read_text(encoding="utf-8")).get("roots")
+            table = toml_text.read(config).get("roots")
             if not isinstance(table, dict) or not all(isinstance(v, str) and v for v in table.values()):
                 raise ValueError("it has no table [roots] of paths")
         except (ValueError, OSError) as error:

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...loaders import limits
+from ...loaders import toml_text
 from ...loaders.errors import InputError
 from ...loaders.own_table import LINE_BREAKS, Record
 
@@ -164,7 +163,7 @@ def read_entries(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        entries = tomllib.loads(limits.read_bytes(path, limits.TEXT_BYTES).decode())
+        entries = toml_text.read(path)
     except (ValueError, OSError) as error:
         raise InputError(path, f"cannot be read as TOML ({error})", action=_ACTION) from None
     for name, value in entries.items():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import string
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -346,7 +346,8 @@ def _read_box(place: Place, name: str, item: Any, row: Mapping[str, Any]) -> dic
 
 
 def _is_finite(number: Any) -> bool:
-    return isinstance(number, int | float) and not isinstance(number, bool) and math.isfinite(number)
+    is_number = isinstance(number, int | float) and not isinstance(number, bool)
+    return is_number and abs(number) <= sys.float_info.max  # an integer may be larger
 
 
 def _read_boxes_file(place: Place, record: Record, row: Mapping[str, Any], root: Path) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
-from ...loaders import rle
+from ...loaders import json_text, rle
 from ...loaders.atomic import atomic_file
 from ...loaders.errors import InputError
 from ..parallel import HERE, Workers, pieces
@@ -156,7 +156,7 @@ def _write_video(path: Path, settings: Mapping[str, Any], lines: Sequence[Mappin
 
 def _read_video(path: Path, settings: dict[str, Any], pairs: Sequence[Pair]) -> list[dict[str, Any]]:
     try:
-        header, *lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+        header, *lines = (json_text.parse(line) for line in path.read_text(encoding="utf-8").splitlines())
         is_valid = header == settings and [line["frame"] for line in lines] == [pair.frame for pair in pairs]
         for line in lines:
             is_valid &= rle.area(line["motion"]) == line["moving"] and line["unknown"] >= 0

@@ -18,6 +18,7 @@ import numpy as np
 from PIL import Image
 from scipy import ndimage
 
+from medfaith.loaders import json_text
 from medfaith.loaders.atomic import atomic_file
 from medfaith.loaders.progress import Progress
 from medfaith.reporting.tables import SEED
@@ -141,11 +142,11 @@ def detect_edits(
 def _read_saved(path: Path, key: Mapping[str, Any]) -> dict[str, Detection] | None:
     """Read a saved result; None if there is none of these rows and controls."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json_text.parse(path.read_text(encoding="utf-8"))
         if {name: content[name] for name in key} != key:
             return None
         return {control: Detection(**detection) for control, detection in content["detection"].items()}
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return None
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import transformers
 
+from medfaith.loaders import json_text
 from medfaith.loaders.atomic import atomic_file
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.progress import Progress
@@ -95,7 +96,10 @@ def open_checkpoints(checkpoints: Path, arguments: Mapping[str, object]) -> None
     """
     file = checkpoints / ARGUMENTS
     if file.exists():
-        previous = json.loads(file.read_text(encoding="utf-8"))
+        expected, action = "the arguments of a training", "remove this folder, and train from the start"
+        previous = json_text.read(file, expected=expected, action=action)
+        if not isinstance(previous, dict):
+            raise InputError(file, f"holds a {type(previous).__name__}", expected=expected, action=action)
         if changed := [name for name in {**previous, **arguments} if previous.get(name) != arguments.get(name)]:
             problem = f"is of a training with another {', '.join(sorted(changed))}"
             raise InputError(checkpoints, problem, action="train with the same arguments, or remove this folder")
@@ -114,10 +118,11 @@ def find_last_complete(checkpoints: Path) -> str | None:
     Returns:
         The folder of the checkpoint, or None if there is none.
     """
-    by_step = {int(path.name.rpartition("-")[2]): path for path in checkpoints.glob("checkpoint-*")}
+    steps_by_path = {path: path.name.rpartition("-")[2] for path in checkpoints.glob("checkpoint-*")}
+    by_step = {int(step): path for path, step in steps_by_path.items() if step.isdecimal()}
     for _, path in sorted(by_step.items(), reverse=True):
         try:
-            json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
+            json_text.parse((path / "trainer_state.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             continue
         return str(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import shutil
 from collections.abc import Callable, Mapping
@@ -13,6 +12,7 @@ from typing import Any
 from medfaith import build_command
 from medfaith.builders.options import whole
 from medfaith.builders.parallel import MOST_WORKERS
+from medfaith.loaders import json_text
 from medfaith.loaders.atomic import remove_lock, require_writable
 from medfaith.loaders.errors import InputError, MedfaithError
 
@@ -313,8 +313,8 @@ def _remove_leftovers(out: Path, checkpoints: Path) -> None:
     """Remove the checkpoints of the training that wrote `out`, if it was killed while it removed them."""
     states = [*checkpoints.glob("checkpoint-*/trainer_state.json")]  # `checkpoints.remove` removes these first
     try:
-        arguments = json.loads((checkpoints / "arguments.json").read_bytes()) if states else {}
-        record = json.loads(next(out.glob("*record.json"), out / "medfaith.json").read_bytes())
+        arguments = json_text.parse((checkpoints / "arguments.json").read_bytes()) if states else {}
+        record = json_text.parse(next(out.glob("*record.json"), out / "medfaith.json").read_bytes())
         arguments.pop("steps", None)  # requested steps; the record has the completed ones
         ended = all(record.get(name) == value for name, value in arguments.items())
     except (OSError, ValueError, AttributeError):

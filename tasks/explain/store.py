@@ -85,7 +85,11 @@ class Store:
                 action="name the store that this run wrote (store=... in its --model_args)",
             )
         model = _read_json(path)
-        if not isinstance(model, dict) or key_of(model) != key:
+        try:
+            is_described = isinstance(model, dict) and key_of(model) == key
+        except ValueError:  # an infinite number or NaN, which no model writes
+            is_described = False
+        if not is_described:
             raise InputError(path, "describes another model than its folder", action="delete the folder and run again")
         return model
 

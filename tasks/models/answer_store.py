@@ -100,7 +100,8 @@ class AnswerStore:
         if self._database is None:
             return None
         row = self._fetch_row("SELECT reply FROM answers WHERE key = ? AND outcome != ?", key, UNANSWERED)
-        return Reply(**json.loads(row[0])) if row else None
+        with self._raise_input_errors():
+            return Reply(**json.loads(row[0])) if row else None
 
     @property
     def n_answers(self) -> int:
@@ -157,7 +158,7 @@ class AnswerStore:
         except sqlite3.OperationalError as error:
             action = "make space, or let the folder be written, and run it again; answers in it are not asked for again"
             raise InputError(where, f"cannot be used ({error})", action=action) from error
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, RecursionError, TypeError, ValueError) as error:  # also of a reply in it
             action = f"move it away, and its answers are asked for again; or name another with {self._option}"
             expected = "a new file, or one in which this version of medfaith stored answers"
             raise InputError(where, f"is no store of answers ({error})", expected=expected, action=action) from error

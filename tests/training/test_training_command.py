@@ -152,8 +152,10 @@ def test_bad_input_is_named_and_nothing_is_written(command, tmp_path, capsys, op
         ("RECIPE", "magic", "invalid choice: 'magic'"),
         ("--config", "bronze", "invalid choice: 'bronze'"),
         *((f"--{name}", "0", "expected a whole number above 0, got '0'") for name in ("limit", "epochs")),
-        *(("--workers", text, f"expected a whole number above 0, at most {MOST_WORKERS}, got '{text}'")
-          for text in ("0", "two", "100000")),
+        *(
+            ("--workers", text, f"expected a whole number above 0, at most {MOST_WORKERS}, got '{text}'")
+            for text in ("0", "two", "100000")
+        ),
         ("--batch-size", "1", "expected a whole number above 1, got '1'"),
         ("--seed", "-1", "expected a whole number above -1, got '-1'"),
         *(("--lr", value, f"expected a positive number, got '{value}'") for value in ("nan", "0", "inf")),

@@ -24,6 +24,7 @@ from transformers import BertConfig, BertModel
 from transformers.models.bert.modeling_bert import BertEmbeddings, BertPredictionHeadTransform
 
 from ....evaluate_metrics.localization.input_view import window
+from ....loaders import json_text
 from ....loaders.atomic import atomic_file
 from ....loaders.errors import InputError
 from ...explain.geometry import Geometry
@@ -293,7 +294,7 @@ def load_uniter(path: str | Path) -> UniterModel:
     file = Path(path).expanduser()
     try:
         with safe_open(file, "pt") as checkpoint:
-            sizes = Sizes(**json.loads((checkpoint.metadata() or {})[SIZES]))
+            sizes = Sizes(**json_text.parse((checkpoint.metadata() or {})[SIZES]))
             weights = {name: checkpoint.get_tensor(name) for name in checkpoint.keys()}  # noqa: SIM118 (no mapping)
         if not all(isinstance(size, int) for size in astuple(sizes)):
             raise ValueError(f"{sizes}")
