@@ -251,11 +251,11 @@ def together(results: Sequence[dict[str, Any]], n_shards: int) -> dict[str, Any]
 
 
 def _sum_records(values: Sequence[Any]) -> Any:
-    """Of numbers, None where one is not known; of mappings each entry's."""
-    if isinstance(values[0], Mapping):
+    """Of numbers, None where one is not known; of mappings each entry's, where 0 stands for a missing one."""
+    if mappings := [value for value in values if isinstance(value, Mapping)]:
         return {
-            name: _sum_records([records.get(name, 0) for records in values])
-            for name in {k: None for records in values for k in records}
+            name: _sum_records([records.get(name, 0) for records in mappings])
+            for name in {k: None for records in mappings for k in records}
         }
     return None if None in values else sum(values)
 

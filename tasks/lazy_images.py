@@ -77,17 +77,19 @@ class AnswerState(NamedTuple):
     Attributes:
         opened: Row id -> indices of the images that the model opened. A row without an opened image is missing.
         outcomes: Row id -> outcome of its request, if the model reports it (`outcomes.OUTCOMES`).
+        ends: Row id -> the server's reason for the end of its answer, if it is no regular one.
         recent: The images that were opened last.
     """
 
     opened: dict[str, set[int]]
     outcomes: dict[str, str]
+    ends: dict[str, str]
     recent: RecentImages
 
     @classmethod
     def begin(cls) -> AnswerState:
         """Make the state of rows that no model was asked about."""
-        return cls({}, {}, RecentImages())
+        return cls({}, {}, {}, RecentImages())
 
     def n_sent(self, row_id: str, images: Sized, max_images: int | None) -> int | None:
         """Count the images of a row that the model was given.
@@ -172,13 +174,15 @@ class LazyImages(Sequence[Image.Image]):
         """
         return images.read_image_size(self._references[place], self._roots)
 
-    def tell_outcome(self, outcome: str) -> None:
+    def tell_outcome(self, outcome: str, end: str = "") -> None:
         """Keep the outcome of the row's request.
 
         Args:
             outcome: Name of the outcome (`tasks.outcomes`).
+            end: The server's reason for the end of the answer; "" for the regular one.
         """
         self._state.outcomes[self._row_id] = outcome
+        self._state.ends[self._row_id] = end
 
     @property
     def outcome(self) -> str | None:

@@ -10,6 +10,8 @@ ANSWERED, EMPTY, CUT, FILTERED, REFUSED, UNANSWERED = "answered", "empty", "cut"
 OUTCOMES = (ANSWERED, EMPTY, CUT, FILTERED, REFUSED, UNANSWERED)
 SCORED = (ANSWERED, CUT)  # outcomes whose text is scored; a reader uses the complete part of a cut answer
 
+END = "answer_end"  # column of a document: the server's reason for another end than the regular one, else ""
+
 IF_DECLINED = "look at these answers: such a model may need another prompt, or it was not given the images"
 
 

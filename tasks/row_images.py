@@ -17,7 +17,7 @@ from .controls import DONORS, TARGET
 from .controls.donors import DONOR
 from .controls.rows import PLACE, Opener, change, list_donor_references
 from .lazy_images import LEAVE_OUT, AnswerState, LazyImages, Reference
-from .outcomes import OUTCOME
+from .outcomes import END, OUTCOME
 from .row_iteration import iterate_rows
 from .scoring import SENT, VIEWS
 
@@ -132,6 +132,7 @@ class ImageOpening:
         visible = _attach_images(batch, *self._settings, state)
         visible[SENT] = [state.n_sent(*row, self._max_images) for row in zip(batch["id"], batch["images"], strict=True)]
         visible[OUTCOME] = [state.outcomes.get(row_id) for row_id in batch["id"]]
+        visible[END] = [state.ends.get(row_id, "") for row_id in batch["id"]]
         visible[VIEWS] = [_join_views(references) for references in batch["images"]]
         return self._attach(visible) if self._attach is not None else visible
 

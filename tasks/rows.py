@@ -99,8 +99,9 @@ def load(repository: str, adapter: Adapter, *, config: str, split: str, **metada
 
     The column `n_images_sent` holds the number of a row's images that its model was given, as soon as it has answered.
     It is None if the model opened no image, as reference models do. The column `answer_outcome` holds the outcome of
-    the request if the model reports it, as `medfaith-server` and `medfaith-hf-vlm` do. The column `views` names the
-    views of the images if their source does.
+    the request if the model reports it, as `medfaith-server` and `medfaith-hf-vlm` do. The column `answer_end`
+    holds a server's reason for another end than the regular one, such as "length" or "abort". The column `views`
+    names the views of the images if their source does.
 
     If the root of a source is known, every image of the rows is located, and every edit checked, before the first
     answer. Without a root, models that read no image (the baselines) still run. Other models stop at the first image.

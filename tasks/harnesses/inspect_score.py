@@ -12,7 +12,7 @@ from inspect_ai.solver import TaskState
 
 from ...evaluate_metrics.reading.outcome import ANSWERED, DECLINED, UNREAD
 from ...loaders.errors import MedfaithError
-from ..outcomes import OUTCOME
+from ..outcomes import END, OUTCOME
 from ..scoring import read_logged_values
 from ..stated_boxes import EMPTY, OVERLAP
 from . import questions
@@ -67,7 +67,8 @@ def answers(filter: str | None = None) -> Scorer:
     """Build the scorer, which tells whether each answer is right and how it was read.
 
     The metadata of a score name the filter, the outcome of reading (answered, declined or unread), the outcome of the
-    request, and the logged values that yield lm-eval's figures.
+    request, the reason for the end of the answer if it is no regular one, and the logged values that yield lm-eval's
+    figures.
 
     Args:
         filter: Name of the filter, as in `lm_eval`.
@@ -84,7 +85,8 @@ def answers(filter: str | None = None) -> Scorer:
             raise stop(error) from None
         reading = state.metadata[READINGS][filter_name]
         is_right = _is_right(task, reading["values"], target.text)
-        outcomes = {"outcome": find_reading(reading["values"]), OUTCOME: state.metadata[DOC][OUTCOME]}
+        columns = {name: state.metadata[DOC][name] for name in (OUTCOME, END)}
+        outcomes = {"outcome": find_reading(reading["values"]), **columns}
         return Score(
             value=CORRECT if is_right else INCORRECT,
             answer=_format_answer(reading["filtered"]),

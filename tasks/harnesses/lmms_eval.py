@@ -25,7 +25,7 @@ from ...loaders.errors import InputError
 from ..contrabench import adapter
 from ..heal.rows import TRANSPLANT
 from ..lazy_images import LazyImages
-from ..outcomes import OUTCOME
+from ..outcomes import END, OUTCOME
 from ..scoring import SENT, VIEWS
 from . import questions, writing
 
@@ -109,7 +109,7 @@ def _write(arguments: argparse.Namespace) -> None:
 def _build_rows(task: Any, reading: str) -> datasets.Dataset:
     docs, rows = task.test_docs(), task.test_docs().with_format(None)
     texts, function = [questions.split_prompt(task, doc) for doc in docs], questions.get_filters(task.config)[reading]
-    lost_columns = ", ".join(sorted(set(docs[0]) - {*rows.column_names, SENT, OUTCOME, VIEWS}))
+    lost_columns = ", ".join(sorted(set(docs[0]) - {*rows.column_names, SENT, OUTCOME, END, VIEWS}))
     if lost_columns or any(any(prefix) for *prefix, _ in texts):
         problem = (
             f"scores what no file of rows holds: {lost_columns}"

@@ -11,7 +11,9 @@ from contextvars import ContextVar
 from .. import BATCH
 from ..outcomes import ANSWERED, CUT, OUTCOMES, UNANSWERED
 
+MOST_ENDS, OTHERS = 20, "other reasons"  # reasons that results name; messages of servers may hold an id of their own
 LIMIT = 0.01  # share of unanswered rows above which a run counts as incomplete
+_MOST_PRINTED = 5
 _open: ContextVar[Counter[str] | None] = ContextVar("tally", default=None)
 
 
@@ -37,11 +39,29 @@ def count(outcomes: Counter[str]) -> None:
         counts.update(outcomes)
 
 
-def format_counts(outcomes: Counter[str]) -> str:
+def limit_ends(ends: Counter[str]) -> dict[str, int]:
+    """Return the most frequent reasons, and the number of all others together.
+
+    Args:
+        ends: Number of requests by outcome and reason, such as "unanswered: abort".
+
+    Returns:
+        Reason -> number, at most `MOST_ENDS` and `OTHERS`.
+
+    >>> limit_ends(Counter({"cut: length": 3, "unanswered: abort": 1}))
+    {'cut: length': 3, 'unanswered: abort': 1}
+    """
+    named = dict(ends.most_common(MOST_ENDS))
+    n_others = ends.total() - sum(named.values())
+    return named | ({OTHERS: n_others} if n_others else {})
+
+
+def format_counts(outcomes: Counter[str], ends: Counter[str] | None = None) -> str:
     """Format the number of answers that are not complete, such as "5 of 90 answers are not whole: 3 cut, 2 unanswered".
 
     Args:
         outcomes: Number of requests by outcome.
+        ends: Number of requests by outcome and reason, of which the most frequent are named; None names no reason.
 
     Returns:
         The sentence, with a note on how cut answers are read, or "" if all answers are complete.
@@ -50,7 +70,11 @@ def format_counts(outcomes: Counter[str]) -> str:
     n_answered = outcomes[ANSWERED]
     listed = [text for text in counts if not text.endswith(f" {ANSWERED}")]
     note = "; a cut answer is read by its opening statement" if outcomes[CUT] else ""
-    return f"{n - n_answered:,} of {n:,} answers are not whole: {', '.join(listed)}{note}" if n_answered < n else ""
+    reasons = "; ".join(f"{count:,} {end}" for end, count in (ends or Counter()).most_common(_MOST_PRINTED))
+    why = f" (reasons: {reasons})" if reasons else ""
+    return (
+        f"{n - n_answered:,} of {n:,} answers are not whole: {', '.join(listed)}{note}{why}" if n_answered < n else ""
+    )
 
 
 def advise(model: str = "") -> str:

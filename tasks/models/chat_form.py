@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from ...loaders.errors import InputError
+from ...loaders.escaping import escape_controls
 from ..outcomes import ANSWERED, CUT, EMPTY, FILTERED, REFUSED, SCORED, UNANSWERED
 
 PLACEHOLDER = "<image>"
@@ -65,6 +66,9 @@ ENDS = {
 }
 
 
+LONGEST_END = 100  # characters of a reason in a sample log
+
+
 class Picture(NamedTuple):
     """An encoded image.
 
@@ -102,6 +106,12 @@ class Reply(NamedTuple):
     def scored(self) -> str:
         """The text to score: the answer, complete or cut, or "" for other outcomes."""
         return self.text if self.outcome in SCORED else ""
+
+    @property
+    def end(self) -> str:
+        """The reason of an answer that did not end regularly, or of a missing one, in the server's words; else ""."""
+        is_regular = self.outcome == ANSWERED or self.reason.lower() in ENDS[ANSWERED]  # such as a stop string
+        return "" if is_regular else escape_controls(" ".join(self.reason.split()))[:LONGEST_END]
 
 
 def encode_picture(image: Image.Image, encoding: Encoding) -> Picture:

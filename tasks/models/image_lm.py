@@ -112,16 +112,17 @@ def get_images(request: Instance) -> Sequence[Image.Image]:
     return arguments[2]["visual"] if len(arguments) > 2 else []
 
 
-def tell_outcome(request: Instance, outcome: str) -> None:
+def tell_outcome(request: Instance, outcome: str, end: str = "") -> None:
     """Record the outcome of a request (`outcomes.OUTCOMES`) in its row's document, if the document supports it.
 
     Args:
         request: The request.
         outcome: The outcome.
+        end: The server's reason for the end of the answer (`Reply.end`).
     """
     callback = getattr(get_images(request), "tell_outcome", None)
     if callback is not None:
-        callback(outcome)
+        callback(outcome, end)
 
 
 def row_id(request: Instance) -> str:

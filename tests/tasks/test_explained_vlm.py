@@ -345,7 +345,7 @@ class RowImages(list[Image.Image]):
 
     outcome: str | None = None
 
-    def tell_outcome(self, outcome: str) -> None:
+    def tell_outcome(self, outcome: str, end: str = "") -> None:
         self.outcome = outcome
 
 

@@ -270,6 +270,7 @@ def test_a_score_says_how_its_answer_was_read(evaluated, arguments, tmp_path):
         ("answered", "answered"), ("answered", "cut"), ("declined", "answered"), ("unread", "empty"),
         ("unread", "filtered"),
     ]  # fmt: skip
+    assert sorted(score["answer_end"] for score in read) == ["", "", "", "content_filter", "max_tokens"]
     log = evaluated(PRESENCE)
     outcomes = Counter(sample.scores["answers"].metadata["outcome"] for sample in log.samples)
     assert outcomes["unread"] == pytest.approx(LIMIT * read_metrics(log)["parse_failure_rate"])

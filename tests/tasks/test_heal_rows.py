@@ -93,7 +93,7 @@ def test_partners_stand_behind_their_originals_and_their_gold_is_no(config, ask,
 def test_documents_hold_no_mask_no_path_and_no_pixel(ask, phantom_heal_build, phantom_heal_roots):
     docs = list(load_documents("vindr", ask, phantom_heal_build, phantom_heal_roots))
     logged = json.dumps(docs, default=str)
-    more = "images images_shown n_rows_skipped n_images_sent answer_outcome views prompt region"
+    more = "images images_shown n_rows_skipped n_images_sent answer_outcome answer_end views prompt region"
     columns = {*DOCUMENT, *more.split()}  # logs replace the mask by a marker
     assert {name for doc in docs for name in doc} == columns
     assert "counts" not in logged

@@ -20,7 +20,9 @@ from medfaith.loaders import images
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.lazy_images import LazyImages
+from medfaith.tasks.models import answer_counts
 from medfaith.tasks.models.answer_counts import tally, warn_unanswered
+from medfaith.tasks.models.chat_form import LONGEST_END, Reply
 from medfaith.tasks.models.server import access as server_access
 from medfaith.tasks.models.server import client
 from tests.support.builders.files import root_words
@@ -70,6 +72,15 @@ def test_settings_and_the_form_of_images_are_the_runs():
     settings = {"temperature": 0.5, "top_p": 0.9, "seed": 7, "stop": ["\n", "b", "c", "d"]}
     assert sent[1] == {"model": "m", "max_completion_tokens": 64, **settings}
     assert cut == "Answer to A "  # also cut at the fifth stop string, which is not sent
+
+
+class RowImages(list[Any]):
+    """Images of a row that keep the outcome of its request and the reason for the end of its answer."""
+
+    told: tuple[str, str] | None = None
+
+    def tell_outcome(self, outcome: str, end: str = "") -> None:
+        self.told = (outcome, end)
 
 
 REPLIES: list[tuple[dict[str, Any], str, str]] = [
@@ -156,16 +167,37 @@ def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys, monk
      ("model_length", "cut"), ("MAX_TOKENS", "cut"), ("content_filter", "filtered"), ("SAFETY", "filtered"),
      ("error", "unanswered"), ("abort", "unanswered"), ("something new", "unanswered")],
 )  # fmt: skip
-def test_an_answer_counts_by_the_reason_for_its_end(finish, outcome, tmp_path):
-    """Half an answer is not scored and not kept as one."""
+def test_an_answer_counts_by_the_reason_for_its_end(finish, outcome, tmp_path, capsys):
+    """Half an answer is not scored and not kept as one. Samples and results hold the reason in the server's words."""
     choice = {"message": {"content": "The answer is A"}, "finish_reason": finish}
     with serving(lambda messages: choice) as server, tally() as outcomes:
         lm = server.lm(answers=str(tmp_path / "a"))
-        replies = lm.generate_until([asked("Which?")])
-        lm.generate_until([asked("Which?")])
+        replies = lm.generate_until([asked("<image>Which?", images := RowImages([shade(1)]))])
+        used = [lm.used()]
+        lm.generate_until([asked("<image>Which?", [shade(1)])])
+        used.append(lm.used())
+    end = "" if outcome == "answered" else finish
+    assert images.told == (outcome, end)
+    for counts in used:
+        assert (counts["outcomes"], counts.get("reasons")) == ({outcome: 1}, {f"{outcome}: {end}": 1} if end else None)
+    assert capsys.readouterr().err.count(f"(reasons: 1 {outcome}: {finish})") == (2 if end else 0)
     assert replies == ["The answer is A" if outcome in ("answered", "cut") else ""]
     assert set(outcomes) == {outcome}
     assert len(server.requests) == (2 if outcome == "unanswered" else 1)
+
+
+def test_a_reason_in_a_log_is_one_short_line_without_control_characters():
+    reply = Reply("unanswered", reason="500: \x1b[31mno\n\nmemory " + "x" * 500)
+    assert reply.end.startswith("500: ␛[31mno memory xxx")
+    assert len(reply.end) == LONGEST_END
+    assert Reply("answered", reason="length").end == "", "a stop string came before the limit"
+
+
+def test_results_name_the_most_frequent_reasons():
+    """A message with an id of its own would fill the results of a run with 100,000 rows."""
+    ends = Counter({"cut: length": 9} | {f"unanswered: request {n} is lost": 1 for n in range(100)})
+    named = answer_counts.limit_ends(ends)
+    assert (len(named), named["cut: length"], named["other reasons"]) == (21, 9, 81)
 
 
 def test_an_error_in_a_response_with_status_200_is_retried_like_its_code(monkeypatch, tmp_path):

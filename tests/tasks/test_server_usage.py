@@ -68,6 +68,7 @@ def test_a_run_says_before_and_after_what_it_takes(phantom_build, phantom_roots,
     assert "of text; those of the images come on top" in before
     assert "answers are kept" not in before
     assert (sample["doc"]["answer_outcome"], sample["n_unanswered"]) == ("unanswered", 1)
+    assert sample["doc"]["answer_end"] == "500: oh"
     assert rows_of(report, "Runs")[0][-3] == "1", "unanswered"
     assert re.search(r"WARNING: 1 of 6 rows of m in .* have no answer, and count as unread", report)
     assert "prompt tokens: about 1,800, as the server counted in 5 answers that are kept" in between
@@ -76,7 +77,7 @@ def test_a_run_says_before_and_after_what_it_takes(phantom_build, phantom_roots,
     counts = {"rows": 6, "answers_without_token_counts": 0}
     assert read_usage(tmp_path / "logs") == [
         counts | {"rows_answered_before": 0, "outcomes": {"answered": 5, "unanswered": 1}, "prompt_tokens": 1500,
-                "answer_tokens": 10, "price": pytest.approx(0.025)},
+                "reasons": {"unanswered: 500: oh": 1}, "answer_tokens": 10, "price": pytest.approx(0.025)},
         counts | {"rows_answered_before": 5, "outcomes": {"answered": 6}, "prompt_tokens": 300, "answer_tokens": 2,
                 "price": pytest.approx(0.005)},
     ]  # fmt: skip

@@ -177,6 +177,7 @@ def test_what_a_server_takes_is_summed(scenes, tmp_path, capsys):
     assert usage.pop("price") == pytest.approx(179 * 0.005)
     assert usage == {
         "rows": 180, "rows_answered_before": 0, "outcomes": {"answered": 178, "cut": 1, "unanswered": 1},
+        "reasons": {"cut: length": 1, "unanswered: 500: oh": 1},
         "prompt_tokens": 300 * 179, "answer_tokens": 2 * 179, "answers_without_token_counts": 0,
     }  # fmt: skip
     samples = samples_of(tmp_path / "out", "medfaith_contrabench_chexpert_absence_train")

@@ -165,4 +165,4 @@ class BatchLM(ChatLM):
         """
         if self._writer is not None:
             raise DryRunEnd(self.close())
-        return {}
+        return {"usage": self.used()}

@@ -78,6 +78,7 @@ class ChatLM(ImageLM):
         self._options, self._third_party = options, third_party
         self._permitted = set(str(permitted).split("+"))
         self._first = FirstAnswers()
+        self._outcomes, self._ends = Counter[str](), Counter[str]()  # since the last call of `used`
         self._scores_nothing = False  # set if no question is answered, as in a dry run
 
     @classmethod
@@ -187,7 +188,7 @@ class ChatLM(ImageLM):
         """Ask all questions and return the scored texts; "" for questions without an answer. `see` receives replies."""
         for question in questions:
             self._check(question)
-        scored, outcomes = [""] * len(questions), Counter[str]()
+        scored, outcomes, ends = [""] * len(questions), Counter[str](), Counter[str]()
         bar = Progress(title=self.activity, total=len(questions), unit="requests", quiet=quiet)
 
         def take(place: int, question: Question, reply: Reply | None) -> None:
@@ -196,17 +197,32 @@ class ChatLM(ImageLM):
                 return
             scored[place] = reply.scored
             outcomes[reply.outcome] += 1
+            if reply.end:
+                ends[f"{reply.outcome}: {reply.end}"] += 1
             if not question.repeat:  # filters read the first copy of a row
-                tell_outcome(question.request, reply.outcome)
+                tell_outcome(question.request, reply.outcome, reply.end)
             see(question.request, reply)
 
         with bar:
             fault = self._take_replies(questions, take)
         answer_counts.count(outcomes)
-        for message in (fault, answer_counts.format_counts(outcomes)):
+        self._outcomes += outcomes
+        self._ends += ends
+        for message in (fault, answer_counts.format_counts(outcomes, ends)):
             if message:
                 print(f"{self.name}: {message}", file=sys.stderr)
         return scored
+
+    def used(self) -> dict[str, Any]:
+        """Return the counts of the results since the last call, since a model may serve several runs.
+
+        Returns:
+            Number of rows, number of each outcome, and of each reason of answers that did not end regularly.
+        """
+        outcomes, ends = self._outcomes, self._ends
+        self._outcomes, self._ends = Counter(), Counter()
+        counts: dict[str, Any] = {"rows": outcomes.total(), "outcomes": dict(outcomes)}
+        return counts | ({"reasons": answer_counts.limit_ends(ends)} if ends else {})
 
     @abstractmethod
     def _take_replies(self, questions: Sequence[Question], take: Callable[[int, Question, Reply | None], None]) -> str:

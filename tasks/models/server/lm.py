@@ -143,9 +143,13 @@ class ServerLM(ChatLM):
         return {"usage": self.used()}
 
     def used(self) -> dict[str, Any]:
-        """Return the usage since the last call (`Usage.describe`), since a model may serve several runs."""
+        """Return the usage since the last call, since a model may serve several runs.
+
+        Returns:
+            The counts of `ChatLM.used` and of `Usage.describe`.
+        """
         usage, self._usage = self._usage, Usage()
-        return usage.describe(self._prices)
+        return super().used() | usage.describe(self._prices)
 
     def format_estimate(self) -> str:
         """Format the estimate of a dry run."""

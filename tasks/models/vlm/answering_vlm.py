@@ -272,7 +272,7 @@ class AnsweringVLM(HFMultimodalLM):
                 outcome.
         """
         if not repeat:
-            tell_outcome(request, reply.outcome)
+            tell_outcome(request, reply.outcome, reply.end)
         self._outcomes[reply.outcome] += 1
         if self.rank == 0:
             self._first.add(request.doc, reply)
