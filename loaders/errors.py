@@ -122,7 +122,10 @@ def _has_lost_reader() -> bool:
 
 
 def _print_error(error: str) -> None:
-    print(f"medfaith: {escape_controls(error)}", file=sys.stderr)  # the message may quote names and content of files
+    from .secrets import mask_users  # which raises errors of this module
+
+    message = mask_users(error)  # the message of a library may quote an address
+    print(f"medfaith: {escape_controls(message)}", file=sys.stderr)  # it may also quote names and content of files
 
 
 def install_excepthook() -> None:

@@ -17,6 +17,7 @@ import requests
 
 from ..loaders import images, sources
 from ..loaders.errors import InputError, MedfaithError
+from ..loaders.secrets import refuse_url_secret
 from . import BASELINES, BATCH, SERVER
 from .hub_access import can_reach_hub, is_cached, is_path
 from .index import Task, select_tasks
@@ -47,6 +48,8 @@ def check(config: Any, metadata: Mapping[str, Any], own_tasks: Path | None = Non
         MedfaithError: A check failed. The message says what to do.
     """
     kind, model_args = KINDS.get(config.model, Kind()), dict(config.model_args)
+    for name, value in model_args.items():
+        refuse_url_secret(str(value), f"--model_args {name}")
     _check_known(config.model)
     _check_options(config, kind, model_args)
     _check_chosen_rows(config.limit, config.samples)

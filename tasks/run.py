@@ -18,7 +18,7 @@ import numpy as np
 
 from ..loaders.errors import InputError, MedfaithError
 from ..loaders.progress import Progress
-from ..loaders.secrets import is_secret, mask_arguments
+from ..loaders.secrets import MASK, is_secret, mask_arguments
 from . import BASELINES, EXPLAINED, LOOKING, include_path, lm_eval_internals, preflight, register_models, shard_marker
 from .controls import needs_an_image
 from .index import drop_repeats, is_complete, task_index
@@ -146,8 +146,8 @@ def _convert_errors() -> Iterator[None]:
 
 def _refuse_secrets(model_arguments: Mapping[str, Any]) -> None:
     """Raise InputError for a key among the arguments of the model: lm-eval prints them, and results hold them."""
-    for name, value in model_arguments.items():
-        if isinstance(value, str) and is_secret(name):
+    for name, value in mask_arguments(model_arguments).items():
+        if value == MASK and is_secret(name):
             raise InputError(
                 f"--model_args {name}",
                 "is a secret, which lm-eval would print and write to the results",

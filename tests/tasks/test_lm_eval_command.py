@@ -174,6 +174,14 @@ def test_the_report_of_plain_lm_eval(run, tmp_path, capsys):
             ["--model", "oracle", "--tasks", PRESENCE, "--model_args", "api_key=hidden"],
             "set OPENAI_API_KEY for a server",
         ),
+        *(
+            (["--model", model, "--tasks", PRESENCE, "--model_args", f"model=m,base_url={url}"], "OPENAI_API_KEY")
+            for model, url in (
+                ("medfaith-server", "http://me:hidden@127.0.0.1:9/v1"),
+                ("local-chat-completions", "http://127.0.0.1:9/v1/chat/completions?api_key=hidden"),
+            )
+        ),
+        (["--model", "oracle", "--tasks", PRESENCE, "--model_args", "api_key=1234567hidden"], "OPENAI_API_KEY"),
         (["--data", "DATA", "--control", "occluded", "--model", "oracle", "--tasks", PRESENCE], "do not say where"),
     ],
 )

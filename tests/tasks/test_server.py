@@ -394,6 +394,11 @@ REFUSED = [  # the model's options, and the expected message
     ({"base_url": "LOCKED"}, r"refuses the key \(401: (.|\n)*set OPENAI_API_KEY"),
     ({"base_url": "ftp://127.0.0.1"}, "expected: an address such as"),
     ({"base_url": "http://me:secret@127.0.0.1/v1"}, "the variable OPENAI_API_KEY"),
+    ({"base_url": "ftp://me:secret@127.0.0.1/v1"}, r"the variable OPENAI_API_KEY, and leave it out of the address$"),
+    ({"base_url": "http://127.0.0.1/v1?api_key=secret"}, "the variable OPENAI_API_KEY"),
+    ({"base_url": "http://127.0.0.1:99999/v1"}, "expected: an address such as"),
+    ({"base_url": "http://[127.0.0.1/v1"}, "expected: an address such as"),
+    ({"base_url": "http://169.254.169.254/v1"}, "add --send-images-to 169.254.169.254"),
     ({"model": ""}, "names no model"),
     ({"concurency": 4}, "has no option concurency"),
     ({"concurrency": 0}, "a number from 1"),
@@ -421,8 +426,9 @@ def test_what_cannot_be_asked_is_refused_when_the_model_is_loaded(tmp_path):
         places = {"URL": server.url, "LOCKED": closed.url, "BROKEN": str(tmp_path / "broken")}
         for arguments, message in REFUSED:
             options = {name: fill_places(value, places) for name, value in arguments.items()}
-            with pytest.raises(MedfaithError, match=message):
+            with pytest.raises(MedfaithError, match=message) as raised:
                 server.lm(**options)
+            assert "secret" not in str(raised.value)
         assert server.lm(model="m", base_url=f"{server.url}/")
     with serving(models=None) as unlisted:
         assert unlisted.lm()
@@ -448,9 +454,16 @@ def test_log_likelihoods_and_prompts_without_their_images_are_refused():
 
 
 def test_which_hosts_are_third_parties(monkeypatch):
-    private_hosts = ("127.0.0.1", "::1", "localhost", "10.1.2.3", "172.16.0.9", "192.168.1.1")
+    private_hosts = ("127.0.0.1", "::1", "localhost", "10.1.2.3", "172.16.0.9", "192.168.1.1", "0.0.0.0", "127.9.9.9",
+                     "fd12::1", "::ffff:10.1.2.3", "::ffff:127.0.0.1")  # fmt: skip
     assert not [host for host in private_hosts if server_access.is_third_party(host)]
-    public_hosts = ("8.8.8.8", "172.32.0.1", "2001:4860:4860::8888")
+    public_hosts = (
+        "8.8.8.8", "172.32.0.1", "2001:4860:4860::8888", "::ffff:8.8.8.8", "2001:0:808:808::1", "64:ff9b::808:808",
+        "100.64.0.1",
+        # link-local, where whoever is on the link answers, and where clouds serve metadata and credentials
+        "169.254.1.1", "169.254.169.254", "fe80::1", "::ffff:169.254.169.254", "fd00:ec2::254", "fd20:ce::254",
+        "100.100.100.200", "192.0.0.192", "198.18.0.1", "240.0.0.1", "224.0.0.1",
+    )  # fmt: skip
     assert {host for host in public_hosts if server_access.is_third_party(host)} == {*public_hosts}
     addresses = {"inside": ["10.0.0.7"], "mixed": ["10.0.0.7", "8.8.8.8"]}
 

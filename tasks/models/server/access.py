@@ -12,9 +12,17 @@ from urllib.parse import urlsplit
 
 from ....loaders import sources
 from ....loaders.errors import InputError, MedfaithError
+from ....loaders.secrets import KEY, refuse_url_secret
 from .client import build_request_options, connect, describe_error, get_status
 
-KEY = "OPENAI_API_KEY"
+_OWN_NETWORKS = tuple(
+    map(
+        ipaddress.ip_network,
+        ("127.0.0.0/8", "0.0.0.0/32", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "::/128", "fc00::/7"),
+    )
+)
+# Where clouds serve metadata and credentials of a machine, inside of fc00::/7: AWS, Google.
+_METADATA = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254")))
 REFUSALS = (401, 403)  # status codes that refuse a key
 PERMANENT = (400, 413, 422)  # the request is wrong: the same one would be refused again
 MOST_REFUSALS = 5  # equal ones without any reply, after which a run ends
@@ -34,18 +42,23 @@ def parse_host(base_url: str, option: str = "base_url") -> str:
         The host without port.
 
     Raises:
-        InputError: The URL is not an http(s) address, or holds a password.
+        InputError: The URL is not an http(s) address, or holds a password or a key.
     """
-    url = urlsplit(base_url)
-    if url.scheme not in ("http", "https") or not url.hostname:
+    refuse_url_secret(base_url, option)
+    try:
+        url = urlsplit(base_url)
+        is_address = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0  # the port may be refused
+    except ValueError:
+        is_address = False
+    if not is_address:
         raise InputError(option, f"is {base_url!r}", expected="an address such as http://127.0.0.1:8000/v1")
-    if url.username or url.password:
-        raise InputError(option, "holds a password", action=f"put the key into the variable {KEY}")
-    return url.hostname
+    return str(url.hostname)
 
 
 def is_third_party(host: str) -> bool:
     """Check whether a host is outside of this machine and of private networks. Unresolved names count as outside.
+
+    Link-local addresses count as outside: whoever is on the same link answers there, and clouds serve their metadata.
 
     Args:
         host: Name or address of the host.
@@ -58,7 +71,16 @@ def is_third_party(host: str) -> bool:
     except OSError:
         return True
     addresses = [ipaddress.ip_address(str(address[0]).split("%")[0]) for *_, address in address_info]
-    return not all(address.is_loopback or address.is_private for address in addresses)
+    return not all(_is_own(getattr(address, "ipv4_mapped", None) or address) for address in addresses)
+
+
+def _is_own(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Return whether an address is of this machine or of a private network (RFC 1918, RFC 4193).
+
+    `is_private` of Python is wider: it has link-local addresses, those of documentation, and mapped public ones.
+    """
+    networks = (network for network in _OWN_NETWORKS if network.version == address.version)
+    return address not in _METADATA and any(address in network for network in networks)
 
 
 def check_named(third_party: str | None, send_images_to: str | None) -> None:
