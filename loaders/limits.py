@@ -17,6 +17,10 @@ REPORTS_BYTES = 1 << 28  # OpenI's unpacked archive: 3,955 reports of a few KB e
 TEXT_BYTES = 1 << 24  # a list of class names, the boxes of an image, or the labels of a video
 JSON_BYTES = 1 << 30  # a JSON file; COCO results of all of MIMIC-CXR have some 100 MB
 TABLE_BYTES = 1 << 32  # an unpacked csv; the largest, of CheXmask, has some 2 GB
+OPTIONS = 26  # of a question, lettered from A to Z
+OPTION_CHARACTERS = 1_000  # an option, or a sentence of one's own on the annotation page
+QUESTION_CHARACTERS = 10_000  # a question; ReXVQA's longest has some 300
+REQUEST_BYTES = 1 << 20  # the body of a request to the annotation page, whose largest has some 10 KB
 LINE_BYTES = 1 << 22  # a row of a table that is read by lines; CheXmask has some 30 KB for the masks of an image
 MASK_PIXELS = 1 << 24  # one mask of an array of 159
 # One image: below Pillow's own warning (89 megapixels), five times the largest radiographs (about 4,300 x 3,600).

@@ -161,19 +161,27 @@ def _parse_row(path: Path, number: int, line: str) -> Row:
         raise fault("is no JSON object", _EXPECTED)
     for name in ("id", "kind", "question", "text"):
         if not isinstance(fields.get(name), str):
-            raise fault(f"{fields.get(name)!r}", "a text", name)
+            raise fault(f"{fields.get(name)!r:.200}", "a text", name)
+    if len(fields["question"]) > limits.QUESTION_CHARACTERS:
+        expected = f"at most {limits.QUESTION_CHARACTERS:,}"
+        raise fault(f"has {len(fields['question']):,} characters", expected, "question")
     kind, options = fields["kind"], fields.get("options")
     gold: Any = fields.get("gold")
     if kind == "choice":
         if not isinstance(options, list) or not options or not all(isinstance(option, str) for option in options):
-            raise fault(f"{options!r}", "a list of texts", "options")
+            raise fault(f"{options!r:.200}", "a list of texts", "options")
+        if len(options) > limits.OPTIONS:
+            raise fault(f"are {len(options):,}", f"at most {limits.OPTIONS}, lettered from A", "options")
+        if (longest := max(map(len, options))) > limits.OPTION_CHARACTERS:
+            expected = f"at most {limits.OPTION_CHARACTERS:,} characters each"
+            raise fault(f"one has {longest:,} characters", expected, "options")
         allowed: Sequence[Any] = [*range(len(options)), UNCLEAR]
     elif kind == "yes_no":
         options, allowed = [], ["yes", "no", UNCLEAR]
     else:
-        raise fault(f"{kind!r}", '"choice" or "yes_no"', "kind")
+        raise fault(f"{kind!r:.200}", '"choice" or "yes_no"', "kind")
     if isinstance(gold, bool) or gold not in allowed:
-        raise fault(f"{gold!r}", f"one of {', '.join(map(str, allowed))}", "gold")
+        raise fault(f"{gold!r:.200}", f"one of {', '.join(map(str, allowed))}", "gold")
     return Row(
         fields["id"],
         kind,

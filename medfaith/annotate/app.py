@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import gradio as gr
 from PIL import Image
 
-from medfaith.loaders.errors import MedfaithError
+from medfaith.loaders import limits
+from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.escaping import escape_controls
 
 from .overlay import COLOURS, png
@@ -167,7 +168,7 @@ def _build_prompt_tab(page: gr.Blocks, session: Session) -> None:
             # Set here and not by the load event, which could overwrite a number that the person has typed already.
             first_number = 1 if where is None else where.instance + 1
             number = gr.Number(first_number, label=f"Image, 1 to {n}", precision=0, minimum=1, maximum=n)
-            text = gr.Textbox(label="Your sentence", lines=2)
+            text = gr.Textbox(label="Your sentence", lines=2, max_length=limits.OPTION_CHARACTERS)
             start = gr.Button("Show the heatmaps", variant="primary")
     panel = _build_panel(custom=True)
     outputs = [current, text, *panel.shown]
@@ -187,7 +188,12 @@ def _build_prompt_tab(page: gr.Blocks, session: Session) -> None:
         if not sentence.split():
             gr.Warning("Write a sentence first.")
             return {current: None}
-        return find_next_model(session.build_own_prompt(_clip_instance(position, n), sentence))
+        try:
+            prompt = session.build_own_prompt(_clip_instance(position, n), sentence)
+        except InputError as error:
+            gr.Warning(f"Your sentence {error.found}; expected: {error.expected}.")
+            return {current: None}
+        return find_next_model(prompt)
 
     def judge(pair: tuple[Prompt, str] | None, since: float, *points: int | None) -> Update:
         assert pair is not None
@@ -274,7 +280,8 @@ def _format_figures(*captioned: tuple[Image.Image, str]) -> str:
 
 
 def _clip_instance(position: float | None, n: int) -> int:
-    return int(min(max(position or 1, 1), n)) - 1
+    """Return the index of the image with a number; an unknown number is the nearest one, and NaN the first."""
+    return int(min(max(position or 1, 1), n)) - 1 if position == position else 0  # noqa: PLR0124 (NaN)
 
 
 def _run_safely(show: Callable[[], str], otherwise: str) -> str:
@@ -290,7 +297,21 @@ def _write_safely(write: Callable[[], None]) -> bool:
     """Call `write`, and return whether it succeeded."""
     try:
         write()
-    except OSError as error:
-        gr.Warning(f"The answer was not written ({error.strerror}). Fix that, then press the button again.")
+    except (InputError, OSError) as error:
+        gr.Warning(describe_failure(error))
         return False
     return True
+
+
+def describe_failure(error: InputError | OSError) -> str:
+    """Describe why an answer was not written.
+
+    Args:
+        error: The error, of the session or of the disk.
+
+    Returns:
+        The text of the warning.
+    """
+    if isinstance(error, OSError):
+        return f"The answer was not written ({error.strerror}). Fix that, then press the button again."
+    return f"The answer was not written: {error.where} {error.found}. Reload the page."

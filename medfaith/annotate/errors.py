@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from medfaith.loaders.errors import InputError
 from medfaith.reporting.page.cases import IMAGE, RIGHT, Case, RunsByBenchmark
 from medfaith.reporting.registry import BENCHMARKS
 
 from .answers import Answers, ErrorJudgement
+from .wording import CATEGORIES, FIXES
 
 JUDGED = [benchmark.title for benchmark in BENCHMARKS.values() if benchmark.has_failures_judged]
 
@@ -96,8 +98,14 @@ class ErrorSession:
             seconds: The time from the question to the judgement.
 
         Raises:
+            InputError: There is no such failure, category or fix.
             OSError: The disk failed.
         """
+        if type(place) is not int or not 0 <= place < len(self.failures):
+            raise InputError("case", f"{place!r:.100} is unknown", expected=f"0 to {len(self.failures) - 1}")
+        for name, value, known in (("category", category, CATEGORIES), ("fix", fix, FIXES)):
+            if value not in tuple(known):  # a list has no hash
+                raise InputError(name, f"{value!r:.100} is unknown", expected=f"one of {', '.join(known)}")
         version = importlib.metadata.version("medfaith")
         judgement = ErrorJudgement(
             self.annotator, *self.failures[place].item, category, fix, round(seconds, 1), version

@@ -8,7 +8,9 @@ from html import escape
 
 import gradio as gr
 
-from .app import EVENT, Update
+from medfaith.loaders.errors import InputError
+
+from .app import EVENT, Update, describe_failure
 from .errors import ErrorSession
 from .errors_case import format_case
 from .wording import CATEGORIES, ERRORS, ERRORS_TITLE, FIXES
@@ -58,8 +60,8 @@ def build(session: ErrorSession, pictures: Mapping[int, Sequence[str]]) -> gr.Bl
                 return {place: index}
             try:
                 session.judge(index, judgement, fix_name, time.monotonic() - started)
-            except OSError as error:
-                gr.Warning(f"The answer was not written ({error.strerror}). Fix that, then press the button again.")
+            except (InputError, OSError) as error:
+                gr.Warning(describe_failure(error))
                 return {place: index}
             return show_case(session.find_next())
 

@@ -13,6 +13,7 @@ import socket
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from medfaith.loaders import limits
 from medfaith.loaders.errors import InputError, MedfaithError
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def serve(page: gr.Blocks, listening: socket.socket) -> None:
     port, token = listening.getsockname()[1], secrets.token_urlsafe(16)
     site = FastAPI(openapi_url=None)
     # Browsers store cookies by host, without the port. Two pages need two cookie names.
+    site.add_middleware(_Limited)
     site.add_middleware(_Guarded, token=token, cookie=f"medfaith-{port}")
     # Requests from a foreign host name that resolves to this machine are refused.
     site.add_middleware(TrustedHostMiddleware, allowed_hosts=[HOST, "localhost"])
@@ -114,6 +116,39 @@ def serve(page: gr.Blocks, listening: socket.socket) -> None:
     print(f"open http://{HOST}:{port}/?token={token} in a browser; Ctrl+C ends", flush=True)
     with suppress(KeyboardInterrupt):
         Server(uvicorn.Config(site, log_level="warning", timeout_graceful_shutdown=1)).run(sockets=[listening])
+
+
+class _Limited:
+    """Middleware that refuses files, and requests whose body has more than `limits.REQUEST_BYTES`.
+
+    Bytes are counted as they arrive, as a request may state no size or a wrong one.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        from starlette.responses import PlainTextResponse
+
+        if "upload" in scope["path"].split("/"):  # gradio offers it on every page
+            return await PlainTextResponse("This page takes no files.\n", 404)(scope, receive, send)
+        messages: list[Any] = []
+        n_bytes, is_complete = 0, False
+        while not is_complete:  # the body is read first, so that no part of a larger one is acted on
+            message = await receive()
+            messages.append(message)
+            n_bytes += len(message.get("body", b""))
+            is_complete = message["type"] != "http.request" or not message.get("more_body")
+            if n_bytes > limits.REQUEST_BYTES:
+                refusal = f"The request has more than {limits.REQUEST_BYTES:,} bytes, which is the limit.\n"
+                return await PlainTextResponse(refusal, 413, {"connection": "close"})(scope, receive, send)
+
+        async def replay() -> Any:
+            return messages.pop(0) if messages else await receive()
+
+        return await self._app(scope, replay, send)
 
 
 class _Guarded:

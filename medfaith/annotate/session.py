@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from PIL import Image
 
+from medfaith.loaders import limits
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.images import open_image
 from medfaith.tasks.explain.geometry import Geometry
 from medfaith.tasks.explain.store import Store
 
-from .answers import Answers, Choice, Judgement
+from .answers import POINTS, Answers, Choice, Judgement
 from .logs import TASK, Answer
 from .overlay import draw_boxes, nowhere, overlay, picture
 from .plan import Boxes, Instance, Plan, Sentence
+from .wording import QUESTIONS
 
 if TYPE_CHECKING:
     from medfaith.tasks.models.alignment.aligners import Aligner
@@ -146,10 +148,12 @@ class Session:
             sentence: The index of the sentence.
 
         Raises:
+            InputError: The plan has no such instance or sentence.
             OSError: The disk failed.
         """
+        planned = self._get_instance(instance)
+        _require_index(sentence, len(planned.sentences), "sentence")
         if self.get_choice(instance) is None:
-            planned = self.plan.instances[instance]
             row_id, text, _ = planned.sentences[sentence]
             self.answers.choose(Choice(self.plan.annotator, planned.key, row_id, text, _get_version()))
 
@@ -177,11 +181,16 @@ class Session:
             The prompt, without row id and boxes; white space is normalized.
 
         Raises:
-            InputError: The text has no word.
+            InputError: The text has no word or is too long, or the plan has no such instance.
         """
-        if not text.split():
+        self._get_instance(instance)
+        words = text[: limits.OPTION_CHARACTERS + 1].split()
+        if not words:
             raise InputError("own prompt", "has no word", action="write a sentence")
-        return Prompt(instance, None, " ".join(text.split()), ())
+        if len(text) > limits.OPTION_CHARACTERS:
+            expected = f"at most {limits.OPTION_CHARACTERS:,}"
+            raise InputError("own prompt", f"has {len(text):,} characters", expected=expected, action="shorten it")
+        return Prompt(instance, None, " ".join(words), ())
 
     def aliases(self, prompt: Prompt) -> dict[str, str]:
         """Return the alias and the name of each model that is judged for a prompt.
@@ -224,11 +233,18 @@ class Session:
             seconds: The time from the heatmap to the answer.
 
         Raises:
+            InputError: The plan has no such instance or model, or the points are not three from 1 to 5.
             OSError: The disk failed.
         """
-        instance = self.plan.instances[prompt.instance]
-        model = self.aliases(prompt)[alias]
-        recall, precision, intuitiveness = map(int, points)
+        instance = self._get_instance(prompt.instance)
+        names = self.aliases(prompt)
+        if alias not in names:
+            raise InputError("model", f"{alias!r:.100} is not judged here", expected=f"one of {', '.join(names)}")
+        if len(points) != len(QUESTIONS) or any(type(point) is not int or point not in POINTS for point in points):
+            expected = f"{len(QUESTIONS)} whole numbers from {POINTS[0]} to {POINTS[-1]}"
+            raise InputError("points", f"are {points!r:.100}", expected=expected)
+        model = names[alias]
+        recall, precision, intuitiveness = points
         judgement = Judgement(
             annotator=self.plan.annotator,
             instance=instance.key,
@@ -288,6 +304,10 @@ class Session:
         image, heatmap = pictures
         return Shown(image, heatmap, nowhere(attention))
 
+    def _get_instance(self, instance: int) -> Instance:
+        _require_index(instance, len(self.plan.instances), "image")
+        return self.plan.instances[instance]
+
     def _list_pending_aliases(self, instance: int) -> list[str]:
         names = self.plan.aliases(instance)
         return [name for name in names if self.get_judgement(Place(instance, name)) is None]
@@ -314,6 +334,12 @@ class Session:
             action = "use the source's original images: the boxes are in their pixels"
             raise InputError(planned.key, found_size, expected=f"{expected}, as its rows say", action=action)
         return image
+
+
+def _require_index(index: int, n: int, name: str) -> None:
+    """Raise InputError for anything but an index below n. A negative one would count from the end."""
+    if type(index) is not int or not 0 <= index < n:
+        raise InputError(name, f"{index!r:.100} is unknown", expected=f"a whole number from 0 to {n - 1}")
 
 
 def _get_version() -> str:

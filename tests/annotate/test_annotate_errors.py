@@ -16,7 +16,7 @@ from medfaith.annotate.answers import open_answers, read_errors
 from medfaith.annotate.errors import ErrorSession, failures
 from medfaith.annotate.errors_case import format_case
 from medfaith.cli import main
-from medfaith.loaders.errors import MedfaithError
+from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.reporting.benchmark import ReportSources
 from medfaith.reporting.page.cases import collect_cases
 from medfaith.reporting.results import read_results
@@ -73,6 +73,21 @@ def test_what_is_said_is_kept_and_becomes_a_table(logs: Path, tmp_path: Path):
     assert rows["It takes another wrong option"][2:] == ["0", "2", "0"]
     assert rows["It cannot be read, or is not a choice"][2:] == ["0", "0", "1"]
     assert rows["All"][0] == "6"
+
+
+@pytest.mark.parametrize("arguments", [
+    (8, "unread", "rule"), (-1, "unread", "rule"), (True, "unread", "rule"), ("0", "unread", "rule"),
+    (0, "other", "rule"), (0, "unread", "x" * 10**6), (0, ["unread"], "rule"), (0, "unread", None),
+])  # fmt: skip
+def test_the_page_writes_only_what_it_asks(arguments: Any, logs: Path, tmp_path: Path):
+    out = tmp_path / "answers.jsonl"
+    with open_answers(out) as (answers, _):
+        session = open_session(logs, answers)
+        assert len(session.failures) == 8
+        with pytest.raises(InputError, match="is unknown") as raised:
+            session.judge(*arguments, 1.5)
+    assert len(str(raised.value)) < 500
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(

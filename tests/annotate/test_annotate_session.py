@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +15,10 @@ from PIL import Image
 
 from medfaith.annotate import session_setup
 from medfaith.annotate.answers import open_answers, read_judgements
+from medfaith.annotate.app import _clip_instance
+from medfaith.annotate.local_server import _Limited
 from medfaith.annotate.overlay import draw_boxes, overlay, picture
-from medfaith.annotate.session import Place, Session
+from medfaith.annotate.session import Place, Prompt, Session
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.images import open_image
@@ -64,6 +69,85 @@ def test_all_the_way_with_a_stop_after_every_answer(scene, tmp_path):
             judgement.heatmaps == scene.references[judgement.model][judgement.row_id]
             for judgement in instance_judgements
         )
+
+
+WRITES = {  # name -> what a forged request asks the session to write, and the message
+    "an image after the last": (lambda session: session.choose(2, 0), "image: 2 is unknown"),
+    "an image from the end": (lambda session: session.choose(-1, 0), "image: -1 is unknown"),
+    "an image by its text": (lambda session: session.choose("0", 0), "image: '0' is unknown"),
+    "a sentence after the last": (lambda session: session.choose(0, 99), "sentence: 99 is unknown"),
+    "a sentence from the end": (lambda session: session.choose(0, -1), "sentence: -1 is unknown"),
+    "a sentence by its text": (lambda session: session.choose(0, "x" * 10**6), "is unknown"),
+    "another model": (lambda session: judge(session, alias="x" * 10**6), "is not judged here"),
+    "two points": (lambda session: judge(session, points=[1, 2]), "3 whole numbers from 1 to 5"),
+    "a million points": (lambda session: judge(session, points=[1] * 10**6), "3 whole numbers from 1 to 5"),
+    "no point": (lambda session: judge(session, points=[1, 2, 0]), "3 whole numbers from 1 to 5"),
+    "six points": (lambda session: judge(session, points=[1, 2, 6]), "3 whole numbers from 1 to 5"),
+    "a point and a half": (lambda session: judge(session, points=[1, 2, 1.5]), "3 whole numbers from 1 to 5"),
+    "points of another image": (lambda session: judge(session, instance=7), "image: 7 is unknown"),
+    "a long sentence": (lambda session: session.build_own_prompt(0, "a" * 1_001), "has 1,001 characters"),
+    "a long blank": (lambda session: session.build_own_prompt(0, " " * 10**6), "has no word"),
+    "a sentence on another image": (lambda session: session.build_own_prompt(9, "a"), "image: 9 is unknown"),
+}
+
+
+def judge(session: Session, alias: str = "Model A", points: Any = (1, 2, 3), instance: int = 0) -> None:
+    prompt = Prompt(instance, session.plan.instances[0].sentences[0].row_id, SENTENCES[0], ())
+    session.judge(alias, prompt, points, 1.0)
+
+
+def test_the_page_writes_only_what_it_asks(scene, tmp_path):
+    """A program with the token could send the events of the page other values than the page does."""
+    path = tmp_path / "a.jsonl"
+    with start_session(scene, path) as session:
+        for name, (write, message) in WRITES.items():
+            with pytest.raises(InputError) as raised:
+                write(session)
+            assert message in str(raised.value), name
+            assert len(str(raised.value)) < 500, name
+        assert path.read_text() == ""
+        judge(session)
+    assert len(path.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(("position", "index"), [
+    (None, 0), (1, 0), (2, 1), (99, 1), (-5, 0), (0, 0), (float("nan"), 0), (float("inf"), 1), (float("-inf"), 0),
+])  # fmt: skip
+def test_the_number_of_an_image_is_one_that_there_is(position, index):
+    assert _clip_instance(position, 2) == index
+
+
+async def ask_site(path: str, chunks: Sequence[bytes]) -> tuple[int, bytes]:
+    """Send a request with a body in chunks; return the status and the body that the page was given."""
+    received, sent = [], []
+    waiting = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
+    waiting.append({"type": "http.request", "body": b"", "more_body": False})
+
+    async def page(scope: Any, receive: Any, send: Any) -> None:
+        is_complete = False
+        while not is_complete:
+            message = await receive()
+            received.append(message["body"])
+            is_complete = not message["more_body"]
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def receive() -> Any:
+        return waiting.pop(0)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await _Limited(page)({"type": "http", "path": path, "headers": []}, receive, send)
+    return sent[0]["status"], b"".join(received)
+
+
+@pytest.mark.parametrize(("path", "chunks", "status"), [
+    ("/gradio_api/queue/join", [b"a", b"bc"], 200), ("/gradio_api/queue/join", [b""], 200),
+    ("/gradio_api/queue/join", [b"a" * 2**19] * 2, 200), ("/gradio_api/queue/join", [b"a" * 2**19] * 3, 413),
+    ("/gradio_api/queue/join", [b"a" * (2**20 + 1)], 413), ("/gradio_api/upload", [b"a"], 404),
+])  # fmt: skip
+def test_a_request_has_a_largest_size_and_no_file(path, chunks, status):
+    assert asyncio.run(ask_site(path, chunks)) == (status, b"".join(chunks) if status == 200 else b"")
 
 
 def test_the_first_choice_stands(scene, tmp_path):

@@ -156,6 +156,10 @@ def test_a_language_model_reads_the_same_answers(answers, tmp_path, capsys):
         (json.dumps(choice("A", 0, options=[])), ["'options'", "a list of texts"]),
         (json.dumps(choice("A", 0, kind="open")), ["'kind'", '"choice" or "yes_no"']),
         (json.dumps(choice(None, 0)), ["'id'", "a text"]),
+        (json.dumps(choice("A", 0, options=["a"] * 27)), ["row 1", "'options'", "are 27", "at most 26"]),
+        (json.dumps(choice("A", 0, options=["a" * 1_001, "b"])), ["'options'", "1,001 characters", "at most 1,000"]),
+        (json.dumps(yes_no("A", "no") | {"question": "a" * 10_001}), ["'question'", "10,001", "at most 10,000"]),
+        (json.dumps(choice("A", 0, kind="k" * 10**6)), ["'kind'", "'kkk"]),
     ],
 )
 def test_a_broken_file_is_refused_by_line_and_field(line, fragments, tmp_path, capsys):
