@@ -258,7 +258,8 @@ def audit(  # noqa: PLR0913 (one for each option of `medfaith audit`)
 ) -> list[AuditVerdict]:
     """Ask a model the same rows with the image and under controls, and judge whether it uses the image (docs/audit.md).
 
-    An audit that was stopped goes on where it stopped.
+    An audit that was stopped goes on where it stopped. Benchmarks that an earlier call with the same `out` has judged
+    are judged again, with this margin, and are among the verdicts.
 
     Args:
         model: A model type (`medfaith eval --help`), a function that returns the answer to a list of images and a text,

@@ -16,12 +16,12 @@ from medfaith.tasks.controls import BLIND, split_dose
 from medfaith.tasks.wordings import benchmarks, count_wordings
 
 from . import CONTROLS, OTHER, RULES, TASKS, THOROUGH, Rule, find_store
-from .edit_detection import Detection, detect_edits
+from .edit_detection import Detection, detect_edits, read_detections
 from .figures import Audited, read_audit
 from .plan import ROWS, Task, plan
-from .run import RECORD, ask, list_wording_names, name_of
+from .run import RECORD, ask, join_tasks, list_wording_names, name_of, read_earlier_tasks
 from .verdicts import Judged, judge
-from .write import read_others, write_blind_clean, write_tables
+from .write import has_table, read_others, write_blind_clean, write_tables
 
 if TYPE_CHECKING:
     from medfaith.tasks.run import Model
@@ -169,6 +169,9 @@ def _list_conditions(request: Request) -> list[str]:
 def run_audit(request: Request, audit_plan: Plan, model: Model, metadata: Mapping[str, Any]) -> Result:
     """Ask a model, judge its answers and write all files of the audit.
 
+    Benchmarks that an earlier run into the same folder has judged are judged again, so that all tables have this run's
+    margin and none is lost.
+
     Args:
         request: The request.
         audit_plan: Its plan.
@@ -183,12 +186,14 @@ def run_audit(request: Request, audit_plan: Plan, model: Model, metadata: Mappin
         MedfaithError: See `run.ask`.
     """
     out, tasks, conditions = request.out, audit_plan.tasks, audit_plan.conditions
-    other_audits = read_others(request.also, tasks, request.margin, request.rule)
+    earlier = [task for task in read_earlier_tasks(out, tasks) if has_table(out, task.benchmark)]
+    all_tasks = join_tasks(earlier, tasks)
+    other_audits = read_others(request.also, all_tasks, request.margin, request.rule)
     ask({name_of(model): model}, tasks, conditions, metadata, out, rule=request.rule)
-    detections = {}
+    detections = read_detections(earlier, out)
     if request.detects_edits:
-        detections = detect_edits(tasks, conditions, {**metadata, "row_ids": str(out / ROWS)}, out)
-    return judge_answers(request, audit_plan, name_of(model), other_audits, detections)
+        detections |= detect_edits(tasks, conditions, {**metadata, "row_ids": str(out / ROWS)}, out)
+    return judge_answers(request, audit_plan._replace(tasks=all_tasks), name_of(model), other_audits, detections)
 
 
 def judge_answers(
@@ -216,6 +221,6 @@ def judge_answers(
     write_tables(out, judged, request.margin, detections)
     report = collect([out], controls=False)
     write_page(out / "report.html", report, [out])
-    if not {*conditions} & {*BLIND}:
+    if not {*conditions}.union(*(audit.answers for audit in audits)) & {*BLIND}:
         return Result(judged, report, None, 0)
     return Result(judged, report, *write_blind_clean(out, audits, other_audits))

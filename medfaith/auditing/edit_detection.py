@@ -127,7 +127,7 @@ def detect_edits(
     by_benchmark: dict[str, dict[str, Detection]] = {}
     for benchmark in dict.fromkeys(task.benchmark for task in tasks):
         of_benchmark = [task for task in tasks if task.benchmark == benchmark]
-        path = out / f"audit_{benchmark.replace('-', '_')}_detection.json"
+        path = _name_file(out, benchmark)
         key = {"rows": [task.digest for task in of_benchmark], "controls": edits}
         if (saved := _read_saved(path, key)) is None:
             saved = _measure_benchmark(of_benchmark, edits, task_metadata)
@@ -137,6 +137,28 @@ def detect_edits(
         if saved:
             by_benchmark[benchmark] = saved
     return by_benchmark
+
+
+def read_detections(tasks: Sequence[Task], out: Path) -> dict[str, dict[str, Detection]]:
+    """Read the results of `detect_edits` that an earlier run saved.
+
+    Args:
+        tasks: Tasks and rows of the earlier run.
+        out: Folder of the audit.
+
+    Returns:
+        Benchmark -> control -> detection, of the benchmarks that have a result for these rows.
+    """
+    by_benchmark = {}
+    for benchmark in dict.fromkeys(task.benchmark for task in tasks):
+        key = {"rows": [task.digest for task in tasks if task.benchmark == benchmark]}
+        if saved := _read_saved(_name_file(out, benchmark), key):
+            by_benchmark[benchmark] = saved
+    return by_benchmark
+
+
+def _name_file(out: Path, benchmark: str) -> Path:
+    return out / f"audit_{benchmark.replace('-', '_')}_detection.json"
 
 
 def _read_saved(path: Path, key: Mapping[str, Any]) -> dict[str, Detection] | None:

@@ -13,7 +13,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from medfaith.loaders import json_text, limits
+import pyarrow as pa
+
+from medfaith.loaders import csv_table, json_text, limits
 from medfaith.loaders.atomic import atomic_file, atomic_folder, remove_lock
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.secrets import mask_arguments
@@ -24,8 +26,8 @@ from medfaith.tasks.outcomes import UNANSWERED
 from medfaith.tasks.run import NEED_AN_IMAGE, Model, answer, load_tasks
 from medfaith.tasks.wordings import UnsupportedWordingError
 
-from . import Rule
-from .plan import Task, write_rows
+from . import TASKS, Rule
+from .plan import ROWS, Task, write_rows
 
 IMAGE = "image"  # the folder of the answers without a control
 RECORD = "audit.json"
@@ -158,8 +160,56 @@ def begin(
     Raises:
         InputError: See `ask`.
     """
+    all_tasks = join_tasks(read_earlier_tasks(out, tasks), tasks)
     _record(models, tasks, metadata, out, rule)
-    return dict(metadata) | {"row_ids": str(write_rows(out, tasks))}
+    return dict(metadata) | {"row_ids": str(write_rows(out, all_tasks))}
+
+
+def read_earlier_tasks(out: Path, tasks: Sequence[Task]) -> list[Task]:
+    """Read the tasks of other benchmarks that an earlier run into the same folder has asked.
+
+    Args:
+        out: Folder of the audit.
+        tasks: Tasks of this run. A benchmark among them is left out: this run plans all of its tasks.
+
+    Returns:
+        The tasks with their rows; none in a new folder.
+
+    Raises:
+        InputError: rows.csv is damaged, or audit.json records other rows than it.
+    """
+    path, action = out / ROWS, "restore the file, or choose another --out"
+    if not (out / RECORD).is_file() or not path.is_file():
+        return []
+    counted = read_record(out)["rows"]
+    planned = {task.benchmark for task in tasks}
+    table = csv_table.read(path, dict.fromkeys(("id", "benchmark", "task"), pa.string()), action=action)
+    ids: dict[tuple[str, str], list[str]] = {}
+    for row in table.to_pylist():
+        ids.setdefault((row["task"], row["benchmark"]), []).append(row["id"])
+    earlier = []
+    for (name, benchmark), task_ids in ids.items():
+        if name not in TASKS.get(benchmark, ()) or benchmark in planned:
+            continue
+        if name not in counted or counted[name]["n"] != len(task_ids):
+            problem, expected = f"has {len(task_ids)} rows of {name}", f"those that {RECORD} counts"
+            raise InputError(path, problem, column="task", expected=expected, action=action)
+        earlier.append(Task(name, benchmark, tuple(task_ids), str(counted[name].get("digest", ""))))
+    return earlier
+
+
+def join_tasks(earlier: Sequence[Task], tasks: Sequence[Task]) -> list[Task]:
+    """Join the tasks of earlier runs and of this one, in the order in which one run asks all benchmarks.
+
+    Args:
+        earlier: Tasks of earlier runs.
+        tasks: Tasks of this run.
+
+    Returns:
+        All tasks. Without earlier ones the order is that of `tasks`.
+    """
+    order = {name: number for number, name in enumerate(TASKS)}
+    return sorted([*earlier, *tasks], key=lambda task: order[task.benchmark]) if earlier else [*tasks]
 
 
 def unanswered(models: Collection[str], tasks: Sequence[Task], conditions: Sequence[str], out: Path) -> list[Step]:

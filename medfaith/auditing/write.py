@@ -63,6 +63,19 @@ def write_tables(
             partial.write_text(content, encoding="utf-8")
 
 
+def has_table(out: Path, benchmark: str) -> bool:
+    """Return whether an audit has judged a benchmark: its table of conditions is there.
+
+    Args:
+        out: Folder of the audit.
+        benchmark: Name of the benchmark.
+
+    Returns:
+        False also for a benchmark that was only asked.
+    """
+    return (out / f"audit_{benchmark.replace('-', '_')}.csv").is_file()
+
+
 def write_blind_clean(out: Path, audits: Sequence[Audited], other_audits: Sequence[Audited]) -> tuple[int, int]:
     """Write the ids of the rows that all models answer without evidence, and none of them rightly.
 

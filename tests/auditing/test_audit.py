@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from medfaith.auditing import figures, sentences, tables
 from medfaith.auditing.plan import Task, plan, sample_strata
-from medfaith.auditing.run import ask, folder
+from medfaith.auditing.run import ask, folder, read_earlier_tasks
 from medfaith.auditing.verdicts import Judged, judge
 from medfaith.auditing.wordings import compare_wordings
 from medfaith.auditing.write import write_blind_clean
@@ -356,6 +356,56 @@ def test_what_is_refused_leaves_the_audit_as_it_was(changed, message, finished_a
         assert main(arguments_changed) == 2
         assert message in capsys.readouterr().err
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def read_tables(out: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in out.glob("*.*") if path.suffix in (".csv", ".md")}
+
+
+def test_a_run_with_other_benchmarks_keeps_the_earlier_tables_with_its_own_margin(
+    finished_audit, phantom_chexlocalize_build, tmp_path
+):
+    arguments, finished = finished_audit
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
+    chosen = ["--benchmarks", "cxr-contrabench", "--data", str(phantom_chexlocalize_build), "--margin", "7"]
+    assert main([*arguments, "--out", str(out), *chosen, "--limit", "4", "--controls", "none"]) == 0
+    assert [row["benchmark"] for row in csv_rows(out / "audit.csv")] == ["CXR-ContraBench", "HEAL-MedVQA"]
+    text = (out / "audit.md").read_text()
+    assert "Mirage: " in text.split("HEAL-MedVQA")[-1]
+    assert ("7 points" in text, "5 points" in text) == (True, False)
+    ids = {name: set(read_ids(out / f"{name}.csv")) - set(read_ids(finished / f"{name}.csv"))
+           for name in ("rows", "blind_clean")}  # fmt: skip
+    assert ids["blind_clean"] <= ids["rows"] != set()
+    assert {*read_ids(out / "rows.csv")} > {*read_ids(finished / "rows.csv")}
+    assert {*read_ids(out / "blind_clean.csv")} >= {*read_ids(finished / "blind_clean.csv")}
+    rows = (out / "rows.csv").read_text()
+    (out / "rows.csv").write_text("".join(rows.splitlines(keepends=True)[:-1]))
+    with pytest.raises(MedfaithError, match=r"rows\.csv, column 'task': has \d+ rows of (.|\n)*restore the file"):
+        read_earlier_tasks(out, [])
+
+
+@pytest.mark.full  # the test before
+def test_benchmarks_in_turns_have_the_tables_of_one_run(phantom_heal_build, phantom_chexlocalize_build, tmp_path):
+    """Asked one after the other, benchmarks have the tables of one run over both, all of the last margin."""
+    data = tmp_path / "data"
+    for build in (phantom_heal_build, phantom_chexlocalize_build):
+        shutil.copytree(build, data, dirs_exist_ok=True)
+    arguments = ["audit", "--data", str(data), "--model", "question_prior", "--limit", "4", "--controls", "none"]
+    both, turns = tmp_path / "both", tmp_path / "turns"
+
+    def run(out: Path, margin: str, *benchmarks: str) -> None:
+        command = [*arguments, "--rule", "1", "--out", str(out), "--margin", margin, "--benchmarks", *benchmarks]
+        assert main(command) == 0
+
+    run(both, "7", "cxr-contrabench", "heal-medvqa")
+    run(turns, "5", "heal-medvqa")
+    first = read_tables(turns)
+    run(turns, "7", "cxr-contrabench")
+    assert read_tables(turns) == read_tables(both)
+    run(turns, "5", "heal-medvqa")
+    assert [row["benchmark"] for row in csv_rows(turns / "audit.csv")] == ["CXR-ContraBench", "HEAL-MedVQA"]
+    assert read_tables(turns)["audit_heal_medvqa.csv"] == first["audit_heal_medvqa.csv"]
 
 
 @pytest.mark.full  # test_what_is_saved_and_printed resumes one
