@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .paired import FEW, Difference, compute_detectable_difference, compute_paired_difference, enough
-from .reliance import ALPHA, compute_exceeding_p
+from .proportion import compute_mean
+from .reliance import ALPHA, compute_exceeding_p, is_unchanged
 from .score import permutation_test, select_known_pairs
 
 N_PERMUTATIONS = 2000  # permutations of the equality tests, equal to the bootstrap's number of resamples
@@ -206,7 +207,7 @@ def measure_image_use(
             own_image.scores, other_image.scores, alternative="greater", groups=groups, seed=seed
         ).p_value
     tests = {name: _compare_blind(own_image, condition, len(blind), options) for name, condition in blind.items()}
-    differences = {name: test.comparison.difference.difference for name, test in tests.items()}
+    differences = {name: test.comparison.difference.rounded for name, test in tests.items()}
     best = min(differences, key=lambda name: (math.isnan(differences[name]), differences[name]), default="")
     fragility = {}
     for name, condition in harmless.items():
@@ -242,7 +243,7 @@ def _compute_equal_p(after: np.ndarray, before: np.ndarray, margin: float, n_tes
     """
     options = options | {"alternative": "greater", "n_permutations": N_PERMUTATIONS, "n_adverse": N_ADVERSE}
     known_after, known_before, labels, _ = select_known_pairs(after, before, options["groups"])
-    if len(known_after) and np.array_equal(known_after, known_before):
+    if len(known_after) and is_unchanged(known_after, known_before):
         n_groups = len(known_after) if labels is None else len(np.unique(labels))
         return (1 - margin) ** (n_groups if n_groups >= FEW else len(known_after)) if n_groups > 1 else math.nan
     p_value = max(
@@ -261,21 +262,22 @@ def _compute_share_lost(
     the answer to the other image, too, and be wrong there. The gain over `other` then includes the right guesses, so
     the divisor is three.
     """
-    gains = [test.comparison.difference.difference for test in blind.values() if not test.is_hidden]
+    gains = [test.comparison.difference.rounded for test in blind.values() if not test.is_hidden]
     if gains:
         gain = float(min(gains))
     elif other_image is not None:
-        is_perfect = bool(np.nanmean(_select_known(own_image.scores)) >= PERFECT)
-        gain = float(np.nanmean(_select_known(own_image.scores - other_image.scores))) / (3 if is_perfect else 2)
+        is_perfect = _compute_known_mean(own_image.scores) >= PERFECT
+        gain = _compute_known_mean(own_image.scores - other_image.scores) / (3 if is_perfect else 2)
     else:
         return math.nan
-    loss = float(np.nanmean(_select_known(own_image.scores - harmless.scores)))
+    loss = _compute_known_mean(own_image.scores - harmless.scores)
     return loss / gain if gain > 0 else math.nan
 
 
-def _select_known(values: np.ndarray) -> np.ndarray:
-    """Return the values with their NaN, or one 0 if all are NaN, because the mean of no row would warn."""
-    return values if (~np.isnan(values)).any() else np.zeros(1)
+def _compute_known_mean(values: np.ndarray) -> float:
+    """Compute the mean of the values that are not NaN, without the last digits; 0 if all are NaN."""
+    known_values = values[~np.isnan(values)]
+    return round(compute_mean(known_values), 12) if len(known_values) else 0.0
 
 
 def _compute_following_p(other_image: Condition | None, harmless: Mapping[str, Condition], options: Mapping) -> float:

@@ -142,7 +142,7 @@ def _compute_blind_p_above(use: ImageUse) -> float:
 def _compute_blind_p_equal(use: ImageUse) -> float:
     """Find the p-value of the best blind condition among those that can settle it; 0 without such a condition."""
     settling = [blind.comparison for blind in use.blind.values() if not blind.is_hidden]
-    best = min(settling, key=lambda comparison: comparison.difference.difference, default=None)
+    best = min(settling, key=lambda comparison: comparison.difference.rounded, default=None)
     return 0.0 if best is None else best.p_equal
 
 
@@ -228,7 +228,7 @@ def _describe_open(use: ImageUse, p_value: float) -> ImageVerdict:
     settling = {name: blind.comparison for name, blind in use.blind.items() if not blind.is_hidden}
     if not settling or not (is_above or other_test.p_equal < ALPHA):
         return ImageVerdict("open", p_value, "other", other_test.n_enough)
-    rank = (lambda name: -settling[name].p_above) if is_above else (lambda name: settling[name].difference.difference)
+    rank = (lambda name: -settling[name].p_above) if is_above else (lambda name: settling[name].difference.rounded)
     failed = min(settling, key=rank)
     is_settled = is_above and settling[failed].p_equal < ALPHA  # equal to a blind condition: more rows show no more
     return ImageVerdict("open", p_value, failed, math.nan if is_settled else settling[failed].n_enough)

@@ -16,9 +16,12 @@ import numpy as np
 from .proportion import (
     FEW,
     compute_effective_n,
+    compute_mean,
     compute_normal_quantile,
     compute_student_quantile,
     compute_wilson_interval,
+    keep_mean_inside,
+    quantise,
     sum_by_group,
 )
 from .score import check_level, compute_percentiles, resample_means, select_known_pairs
@@ -52,6 +55,11 @@ class Difference(NamedTuple):
     n_nan: int
     n_groups: int
     n_differ: int
+
+    @property
+    def rounded(self) -> float:
+        """The difference without its last digits, which must not decide a comparison."""
+        return round(self.difference, 12)
 
 
 def compute_paired_difference(
@@ -113,11 +121,11 @@ def describe_difference(
     Returns:
         The difference.
     """
-    sums, _ = sum_by_group(after - before, labels)
-    difference = float(np.mean(after - before)) if len(after) else math.nan
-    mean_before, mean_after = (float(values.mean()) if len(values) else math.nan for values in (before, after))
+    sums, _ = sum_by_group(quantise(after, 1) - quantise(before, 1), labels)
+    mean_before, mean_after, difference = (compute_mean(values) for values in (before, after, after - before))
+    low, high = keep_mean_inside(difference, *interval, 1)
     return Difference(
-        mean_before, mean_after, difference, *interval, way, len(after), n_nan, len(sums), _count_differing(sums)
+        mean_before, mean_after, difference, low, high, way, len(after), n_nan, len(sums), _count_differing(sums)
     )
 
 
@@ -202,6 +210,9 @@ def _find_smallest_alpha(
     _, interval = choose_difference_interval(after, before, labels, n_resamples, seed)
     if math.isnan(interval(0.95)[0]):
         return math.nan
+    difference = compute_mean(quantise(after, 1) - quantise(before, 1))
+    if not holds(difference, difference):  # the middle of the resamples may be on the other side of the margin
+        return 1.0
     smallest = 1 / (1 + n_resamples)
     alphas = np.geomspace(smallest, 0.5, 1 + math.ceil(math.log(0.5 / smallest) / math.log(1.01)))
     index = bisect_left(alphas, True, key=lambda alpha: holds(*interval(level(alpha=alpha))))
@@ -229,18 +240,19 @@ def compute_wilson_difference(
     n = compute_effective_n(after - before, labels)
     if not n > 0:
         return math.nan, math.nan
-    mean_after, mean_before = float(after.mean()), float(before.mean())
+    mean_after, mean_before = compute_mean(after), compute_mean(before)
     (after_low, after_high), (before_low, before_high) = (
         compute_wilson_interval(mean, n, confidence_level) for mean in (mean_after, mean_before)
     )
-    covariance = float(np.mean(after * before)) - mean_after * mean_before
+    covariance = compute_mean(after * before) - mean_after * mean_before
     if covariance > 0:  # the continuity correction of method 10
         covariance = max(0.0, covariance - 1 / (2 * n))
-    spread = math.sqrt(max(0.0, mean_after * (1 - mean_after) * mean_before * (1 - mean_before)))
+    spread = math.sqrt(max(0.0, (mean_after * (1 - mean_after)) * (mean_before * (1 - mean_before))))
     phi = covariance / spread if spread else 0.0
 
     def join_distances(distance: float, other_distance: float) -> float:
-        return math.sqrt(max(0.0, distance**2 - 2 * phi * distance * other_distance + other_distance**2))
+        # In this order of operations the systems may be exchanged without a change in the last bit.
+        return math.sqrt(max(0.0, distance**2 + other_distance**2 - 2 * phi * (distance * other_distance)))
 
     return mean_after - mean_before - join_distances(
         mean_after - after_low, before_high - mean_before
@@ -385,6 +397,7 @@ def choose_difference_interval(
     Raises:
         ValueError: A number outside [0, 1].
     """
+    after, before = quantise(after, 1), quantise(before, 1)
     for name, values in (("after", after), ("before", before)):
         if len(values) and (values.min() < 0 or values.max() > 1):
             raise ValueError(f"{name}: {values.min():g} to {values.max():g}; expected numbers in [0, 1]")
@@ -396,5 +409,5 @@ def choose_difference_interval(
 
 
 def _count_differing(sums: np.ndarray) -> int:
-    """Count groups whose two sums differ by more than rounding."""
-    return int(np.sum(np.abs(sums) > 1e-12))
+    """Count groups whose two sums differ; `sums` are of values that `quantise` has rounded."""
+    return int(np.count_nonzero(sums))

@@ -28,7 +28,7 @@ from .paired import (
     describe_difference,
     enough,
 )
-from .proportion import FEW, sum_by_group
+from .proportion import FEW, compute_mean, quantise, sum_by_group
 from .reliance import ALPHA, FEWEST, Share, share
 from .score import permutation_test
 
@@ -271,7 +271,7 @@ class _Gap:
     ) -> None:
         is_known = is_used & ~np.isnan(after) & ~np.isnan(before)
         after, before, self.labels = after[is_known], before[is_known], labels[is_known]
-        self.values = after - before
+        self.values = quantise(after, 1) - quantise(before, 1)
         way, self.interval = choose_difference_interval(after, before, self.labels, N_RESAMPLES, seed)
         n_nan = int(is_used.sum()) - len(after)
         self.difference = describe_difference(after, before, self.labels, n_nan, way, self.interval(0.95))
@@ -279,10 +279,10 @@ class _Gap:
 
 def _compute_net(effect: _Gap, floor: _Gap | None, level: float) -> tuple[float, float, float]:
     """Compute effect minus floor with its interval."""
-    effect_mean, (effect_low, effect_high) = effect.difference.difference, effect.interval(level)
+    effect_mean, (effect_low, effect_high) = compute_mean(effect.values), effect.interval(level)
     if floor is None:
         return effect_mean, effect_low, effect_high
-    floor_mean, (floor_low, floor_high) = floor.difference.difference, floor.interval(level)
+    floor_mean, (floor_low, floor_high) = compute_mean(floor.values), floor.interval(level)
     net = effect_mean - floor_mean
     return (
         net,
@@ -338,7 +338,7 @@ def _compute_net_exceeding_p(effect: _Gap, floor: _Gap | None, margin: float, se
         return _find_smallest_alpha(effect, floor, lambda low, high: (low if sign > 0 else -high) > margin)
     contradicting_sum = -(1 + margin + (floor is not None)) / len(sums)
     sums_with_contradiction = np.round(np.append(sums, contradicting_sum), 12)
-    if not sums_with_contradiction.sum() > 0:
+    if not math.fsum(sums_with_contradiction) > 0:
         return 1.0
     return permutation_test(
         sums_with_contradiction, np.zeros_like(sums_with_contradiction), seed=seed, alternative="greater"

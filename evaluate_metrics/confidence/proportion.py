@@ -10,6 +10,8 @@ from statistics import NormalDist
 import numpy as np
 
 FEW = 15  # the bootstrap's percentiles are too narrow if fewer groups differ
+_BITS = 36  # bits of a value that count: about 11 significant digits
+_ROUNDING = 1e-9  # a difference, relative to the largest value, that may be due to `quantise`
 
 
 def compute_wilson_interval(mean: float, n: float, confidence_level: float = 0.95) -> tuple[float, float]:
@@ -54,9 +56,10 @@ def compute_effective_n(values: np.ndarray, labels: np.ndarray | None) -> float:
     n = len(values)
     if len(sums) == n:
         return n
-    mean = values.mean()
-    value_squares, group_squares = np.sum((values - mean) ** 2), np.sum((sums - sizes * mean) ** 2)
-    design_effect = max(1.0, group_squares / value_squares) if value_squares > 0 else n / len(sums)
+    mean = compute_mean(values)
+    value_variance, group_variance = compute_mean((values - mean) ** 2), compute_mean((sums - sizes * mean) ** 2)
+    n_per_group = n / len(sums)
+    design_effect = max(1.0, group_variance / value_variance / n_per_group) if value_variance > 0 else n_per_group
     return float(
         n / design_effect * (compute_student_quantile(0.95, n - 1) / compute_student_quantile(0.95, len(sums) - 1)) ** 2
     )
@@ -110,6 +113,63 @@ def compute_bounded_interval(
         return value - share * (value - lowest), value + share * (highest - value)
     low, high = compute_wilson_interval(float(np.mean(values == highest)), n, confidence_level)
     return lowest + low * (highest - lowest), lowest + high * (highest - lowest)
+
+
+def quantise(values: np.ndarray, scale: float = 0.0) -> np.ndarray:
+    """Round values to a binary grid, so that the last bits of a value and the order of sums decide nothing.
+
+    Two values that should be equal often differ in their last bits, as 0.1 + 0.2 and 0.3 do. Whether values are equal
+    decides about ties, the method of an interval and the order of the draws. The grid has 2**36 steps up to the largest
+    value, or fewer if there are many values: the sums of any of them are then exact in every order. No fraction with a
+    small denominator is near the middle between two steps, where the last bit would decide again.
+
+    Args:
+        values: Shape (n,); NaN stays.
+        scale: The size that the values can have; the largest absolute value if that is larger.
+
+    Returns:
+        Shape (n,), the rounded values. Whole numbers stay as they are, unless they are very large.
+
+    >>> bool(quantise(np.array([0.1 + 0.2]), 1) == quantise(np.array([0.3]), 1))
+    True
+    """
+    scale = max(scale, float(np.fmax.reduce(np.abs(values), initial=0.0)))
+    if not scale:
+        return values
+    # The logarithm is rounded, not cut off, so that the grid is the same for 1 and the number just below it.
+    step = round(math.log2(scale)) - min(_BITS, 52 - len(values).bit_length())
+    return np.ldexp(np.rint(np.ldexp(values, -step)), step)
+
+
+def compute_mean(values: np.ndarray) -> float:
+    """Compute the mean so that the order of the values does not change its last bits.
+
+    Args:
+        values: Shape (n,), without NaN.
+
+    Returns:
+        The mean; NaN without values.
+    """
+    if not len(values):
+        return math.nan
+    rounded = quantise(values)  # their sum is exact, and the sum of what is left is too small for its order to count
+    return float((rounded.sum() + (values - rounded).sum()) / len(values))
+
+
+def keep_mean_inside(mean: float, low: float, high: float, scale: float) -> tuple[float, float]:
+    """Move an end to the mean if only the rounding of values (`quantise`) has put it beyond the mean.
+
+    Args:
+        mean: The mean of the values before they were rounded.
+        low: Lower end of the interval of the rounded values.
+        high: Upper end.
+        scale: The largest absolute value.
+
+    Returns:
+        low and high.
+    """
+    slack = _ROUNDING * scale
+    return mean if 0 < low - mean <= slack else low, mean if 0 < mean - high <= slack else high
 
 
 def sum_by_group(values: np.ndarray, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

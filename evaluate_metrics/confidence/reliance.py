@@ -21,7 +21,7 @@ from .paired import (
     compute_superiority_p,
     enough,
 )
-from .proportion import FEW, compute_effective_n, compute_wilson_interval, sum_by_group
+from .proportion import FEW, compute_effective_n, compute_wilson_interval, quantise, sum_by_group
 from .score import permutation_test, select_known_pairs
 
 ALPHA = 0.05
@@ -149,7 +149,7 @@ def reliance(
         raise ValueError("blind: no control; expected the scores of one or more")
     options = {"groups": groups, "seed": seed}
     differences = {name: compute_paired_difference(image, scores, **options) for name, scores in blind.items()}
-    best = min(differences, key=lambda name: (math.isnan(differences[name].difference), differences[name].difference))
+    best = min(differences, key=lambda name: (math.isnan(differences[name].difference), differences[name].rounded))
     best_difference = differences[best]
     p_values_above = [compute_exceeding_p(image, scores, margin, **options) for scores in blind.values()]
     p_values_below = [compute_exceeding_p(scores, image, margin, **options) for scores in blind.values()]
@@ -171,7 +171,7 @@ def reliance(
 
 
 def is_unchanged(after: Sequence[float] | np.ndarray, before: Sequence[float] | np.ndarray) -> bool:
-    """Whether every row with both scores has the same score in both.
+    """Whether every row with both scores has the same score in both, except for rounding.
 
     Args:
         after: Shape (n,), scores; NaN where missing.
@@ -184,7 +184,7 @@ def is_unchanged(after: Sequence[float] | np.ndarray, before: Sequence[float] | 
     True
     """
     after, before, _, _ = select_known_pairs(after, before, None)
-    return bool(np.array_equal(after, before))
+    return bool(np.array_equal(quantise(after, 1), quantise(before, 1)))
 
 
 def compute_exceeding_p(  # noqa: PLR0913 (settings of the test, by name)
@@ -223,7 +223,7 @@ def compute_exceeding_p(  # noqa: PLR0913 (settings of the test, by name)
         The p-value, 1 if the difference is not above the margin; NaN with fewer than two groups.
     """
     after, before, labels, _ = select_known_pairs(after, before, groups)
-    sums, sizes = sum_by_group(after - before, labels)
+    sums, sizes = sum_by_group(quantise(after, 1) - quantise(before, 1), labels)
     if len(sums) < 2:
         return math.nan
     if len(sums) < FEWEST:
@@ -234,7 +234,7 @@ def compute_exceeding_p(  # noqa: PLR0913 (settings of the test, by name)
     size = sizes.mean()
     adverse = np.full(n_adverse, -size * (1 + margin))
     excess = np.round(np.append(sums - margin * sizes, adverse), 12)  # equal numbers stay equal
-    if not excess.sum() > 0:
+    if not math.fsum(excess) > 0:
         return 1.0
     options = {"n_resamples": n_permutations, "seed": seed, "alternative": alternative}
     return permutation_test(excess, np.zeros_like(excess), **options).p_value

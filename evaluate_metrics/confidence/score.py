@@ -4,6 +4,10 @@ Both resample whole groups (study, patient, video) if groups are given, because 
 independent. Both draw counts of equal contributions instead of single examples if that has the same distribution and
 needs less work: a resample of 135,754 zeros and ones is two numbers. Simpler ways would change the bounds of each seed
 and are slower: scipy.stats.bootstrap takes 3 to 180 times as long, a loop over numpy's draws up to 9 times.
+
+Bounds and p-values depend on the seed and on the contents of the groups: not on the order of the rows, on the labels of
+the groups, or on the last bits of a value (`proportion.quantise`). The bounds of the negated values are the negated
+bounds, so that model A against B mirrors B against A.
 """
 
 from __future__ import annotations
@@ -13,7 +17,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .proportion import FEW, compute_bounded_interval, is_near_bound, sum_by_group
+from .proportion import (
+    FEW,
+    compute_bounded_interval,
+    compute_mean,
+    is_near_bound,
+    keep_mean_inside,
+    quantise,
+    sum_by_group,
+)
 
 _CHUNK = 50_000  # numbers in one draw: they fit into the cache, and memory stays at a few megabytes
 _CELL = 2**10  # units in one cell of a draw: they fit into the innermost cache
@@ -105,16 +117,19 @@ def bootstrap_mean(
     check_level(confidence_level)
     has_value = ~np.isnan(values)
     values, labels = values[has_value], None if labels is None else labels[has_value]
+    mean = compute_mean(values)
     if bounds is not None:
         _require_bounds(values, bounds)
+    rounded = quantise(np.append(values, () if bounds is None else bounds))
+    values, ends = rounded[: len(values)], rounded[len(values) :].tolist()
     sums, sizes = sum_by_group(values, labels)
     low = high = float("nan")
-    if bounds is not None and len(sums) >= 2 and is_near_bound(values, labels, bounds, few):
-        low, high = compute_bounded_interval(values, labels, bounds, confidence_level)
+    if bounds is not None and len(sums) >= 2 and is_near_bound(values, labels, ends, few):
+        low, high = compute_bounded_interval(values, labels, ends, confidence_level)
     elif len(sums) >= 2:
         means = resample_means(sums, sizes, n_resamples, np.random.default_rng(seed))
         low, high = compute_percentiles(means, confidence_level)
-    mean = float(sums.sum() / sizes.sum()) if len(sums) else float("nan")
+    low, high = keep_mean_inside(mean, low, high, float(np.abs(values).max(initial=0.0)))
     return Interval(mean, low, high, len(values), int(np.sum(~has_value)), len(sums))
 
 
@@ -151,25 +166,26 @@ def permutation_test(
     """
     _require_test_options(n_resamples, alternative, permutation, groups is not None)
     after, before, labels, n_nan = select_known_pairs(after, before, groups)
-    n = len(after)
+    n, difference = len(after), compute_mean(after - before)
+    after, before = np.split(quantise(np.concatenate([after, before])), 2)
     sums, _ = sum_by_group(after - before, labels)
     if not n:
-        return PermutationTest(float("nan"), float("nan"), 0, n_nan, 0)
+        return PermutationTest(difference, float("nan"), 0, n_nan, 0)
     rng = np.random.default_rng(seed)
     observed = float(sums.sum())
     if permutation == "paired":
         permuted = _compute_sign_flipped_sums(sums, n_resamples, rng)
     else:
         permuted = _shuffle_differences(after, before, n_resamples, rng)
-    # Sums of the same numbers in another order differ by rounding. Rounding must not decide a tie.
+    # Products of counts and sizes are rounded. Rounding must not decide a tie.
     slack = 1e-9 * max(1.0, float(np.abs(after).sum() + np.abs(before).sum()))
     is_extreme = {
         "two-sided": np.abs(permuted) >= abs(observed) - slack,
         "greater": permuted >= observed - slack,
-        "less": permuted <= observed + slack,
+        "less": permuted >= -observed - slack,  # both signs of a sum are as probable: "less" mirrors "greater"
     }[alternative]
     p_value = (1 + int(np.sum(is_extreme))) / (1 + n_resamples)
-    return PermutationTest(observed / n, p_value, n, n_nan, len(sums))
+    return PermutationTest(difference, p_value, n, n_nan, len(sums))
 
 
 def score_values(  # noqa: PLR0913 (options of the metric)
@@ -215,7 +231,8 @@ def score_values(  # noqa: PLR0913 (options of the metric)
         values, baseline_values, groups=groups, n_resamples=n_permutations, seed=seed, alternative=alternative,
         permutation=permutation,
     )  # fmt: skip
-    interval = bootstrap_mean([a - b for a, b in zip(values, baseline_values, strict=True)], **options)
+    after, before = np.split(quantise(np.array([*values, *baseline_values])), 2)
+    interval = bootstrap_mean(after - before, **options)
     return {
         **result,
         "difference": test.difference,
@@ -279,22 +296,44 @@ def compute_percentiles(means: np.ndarray, confidence_level: float) -> tuple[flo
         low and high.
     """
     tail = (1 - confidence_level) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return float(low), float(high)
+    # The upper percentile is the lower one of the negated means, to the last bit. Adding 0 turns -0.0 into 0.0.
+    low, high = np.quantile(means, tail), -np.quantile(-means, tail)
+    return float(low) + 0.0, float(high) + 0.0
 
 
 def resample_means(sums: np.ndarray, sizes: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
     """Draw groups with replacement and compute the mean of each resample.
 
+    The order of the groups has no effect. Means of the negated sums are the negated means: the draws are those of the
+    sums whose sorted list is the greater one. Where the two lists are equal, each mean counts with both signs.
+
     Args:
-        sums: Shape (g,), the total of each group.
+        sums: Shape (g,), the total of each group, of values that `quantise` has rounded.
         sizes: Shape (g,), the number of values of each group.
         n_resamples: Number of resamples.
         rng: The generator.
 
     Returns:
-        Shape (n_resamples,), the means.
+        Shape (n_resamples,), the means; shape (2 * n_resamples,) if each counts with both signs.
     """
+    sign = _choose_sign(sums, sizes)
+    means = _draw_resample_means(sums * (sign or 1), sizes, n_resamples, rng)
+    return means * sign if sign else np.concatenate([means, -means])
+
+
+def _choose_sign(sums: np.ndarray, sizes: np.ndarray) -> int:
+    """Return 1 or -1, the sign with which the sorted groups are the greater list; 0 if both signs give one list."""
+    if not (sums < 0).any():
+        return 1
+    groups, negated_groups = (np.sort(signed_sums + 1j * sizes) for signed_sums in (sums, -sums))
+    is_other = groups != negated_groups
+    if not is_other.any():
+        return 0
+    first = np.argmax(is_other)
+    return 1 if groups[first] > negated_groups[first] else -1
+
+
+def _draw_resample_means(sums: np.ndarray, sizes: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
     if np.all(sizes == sizes[0]):
         return _draw_resample_totals(sums, n_resamples, rng) / sizes.sum()
     pairs = sums + 1j * sizes  # one number per group, so that one addition gives both totals

@@ -74,7 +74,8 @@ def measure_detection(plain: np.ndarray, edited: np.ndarray, images: Sequence[st
     Args:
         plain: Features of the plain images, shape (n, features).
         edited: Features of the edited images of the same rows, shape (n, features).
-        images: Image of each row. Folds and resamples take all rows of an image together.
+        images: Image of each row. Folds and resamples take all rows of an image together. Both number the images in
+            the order of their names, so other names give another result.
         seed: Seed of the resamples.
 
     Returns:

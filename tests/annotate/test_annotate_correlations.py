@@ -197,11 +197,15 @@ def test_answers_in_words_name_no_heatmap(tmp_path, reply, heatmaps):
 
 
 def test_intervals_are_those_of_drawn_patients():
-    """The test repeats the same draws: each patient's sentences occur once per draw of the patient."""
+    """The test repeats the same draws: each patient's sentences occur once per draw of the patient.
+
+    The draws number the patients by their smallest x, whatever their names are.
+    """
     random = np.random.default_rng(0)
-    clusters = [f"p{n}" for n in random.integers(0, 9, size=30)]
+    clusters = np.array([f"p{n}" for n in random.integers(0, 9, size=30)])
     x, y = random.normal(size=(2, 30))
-    names, group = np.unique(clusters, return_inverse=True)
+    names = sorted(set(clusters), key=lambda name: x[clusters == name].min())
+    group = np.array([names.index(name) for name in clusters])
     share = np.full(len(names), 1 / len(names))
     weights = np.random.default_rng(5).multinomial(len(names), share, size=200)
     r = [stats.pearsonr(np.repeat(x, draw[group]), np.repeat(y, draw[group])).statistic for draw in weights]

@@ -81,6 +81,21 @@ def test_each_benchmark_has_its_figure_a_row(runs):
     assert [entry.verdict(0.02) for entry in comparison.lines].count("worse") == 1
 
 
+def test_models_in_another_order_have_mirrored_bounds(tmp_path):
+    """The second log also has the rows in another order, and some answers are better and others worse."""
+    right, wrong = (answered("chexpert_absence", 200, n_right, 0) for n_right in (200, 0))
+    write_log(tmp_path / "old", "old", [*right[:100], *wrong[100:]])
+    write_log(tmp_path / "new", "new", [*wrong[140:], *right[45:140], *wrong[:45]])
+    (line,), (mirrored,) = (
+        compare([tmp_path / name for name in names]).lines for names in (("old", "new"), ("new", "old"))
+    )
+    assert line.found[:4] == pytest.approx((0.5, 0.475, -0.025, -0.115), abs=0.02)
+    difference, other = line.found, mirrored.found
+    assert difference[:3] == (other.after, other.before, -other.difference)
+    assert difference[3:] == (-other.high, -other.low, *other[5:])
+    assert line[4:] == mirrored[4:]
+
+
 def test_the_command_prints_the_table_and_is_a_gate(runs, capsys):
     paths = [str(runs / "old"), str(runs / "new")]
     assert main(["compare", *paths]) == 0

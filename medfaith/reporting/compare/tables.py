@@ -125,7 +125,7 @@ class Comparison(NamedTuple):
         Returns:
             The lines, in their order.
         """
-        return [line for line in self.lines if line.significant and line.found.difference < -margin]
+        return [line for line in self.lines if line.significant and line.found.rounded < -margin]
 
     def blind(self, margin: float) -> list[Compared]:
         """List the lines that are not worse but have too few rows to detect a loss of the margin.

@@ -11,6 +11,7 @@ import numpy as np
 
 from medfaith.annotate.agreement import NAMES
 from medfaith.annotate.answers import Judgement
+from medfaith.evaluate_metrics.confidence.proportion import quantise
 from medfaith.evaluate_metrics.localization.pairs import Row, correlations
 
 from ..tables import MODEL, SEED, UNDEFINED, Column, Table, count
@@ -125,6 +126,9 @@ def compute_r_interval(
 ) -> tuple[float, float]:
     """Compute the 95% percentile bootstrap interval of Pearson's r by resampling whole clusters.
 
+    The draws number the clusters by their contents, so the order of the rows, the labels and the last bits of a value
+    have no effect.
+
     Args:
         x: Shape (n,), finite, not constant.
         y: Shape (n,), finite, not constant.
@@ -135,10 +139,15 @@ def compute_r_interval(
     Returns:
         (low, high); NaN with fewer than two clusters. A resample with constant x or y has no r and does not count.
     """
-    group = np.unique(clusters, return_inverse=True)[1]
-    n_groups = int(group.max()) + 1
+    rows_by_cluster: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for cluster, *row in zip(clusters, quantise(x).tolist(), quantise(y).tolist(), strict=True):
+        rows_by_cluster[cluster].append(tuple(row))
+    sorted_rows = sorted(sorted(rows) for rows in rows_by_cluster.values())
+    n_groups = len(sorted_rows)
     if n_groups < 2:
         return float("nan"), float("nan")
+    group = np.repeat(np.arange(n_groups), [len(rows) for rows in sorted_rows])
+    x, y = np.concatenate(sorted_rows).T
     x, y = ((values - values.mean()) / values.std() for values in (x, y))
     counts = np.random.default_rng(seed).multinomial(n_groups, np.full(n_groups, 1 / n_groups), size=n_resamples)
     weights = counts[:, group] / counts[:, group].sum(axis=1, keepdims=True)
