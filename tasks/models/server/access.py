@@ -47,12 +47,12 @@ def parse_host(base_url: str, option: str = "base_url") -> str:
     refuse_url_secret(base_url, option)
     try:
         url = urlsplit(base_url)
-        is_address = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0  # the port may be refused
-    except ValueError:
-        is_address = False
-    if not is_address:
+        host = url.hostname if url.scheme in ("http", "https") and url.port != 0 else None
+    except ValueError:  # a port above 65,535, or half a bracket
+        host = None
+    if not host:
         raise InputError(option, f"is {base_url!r}", expected="an address such as http://127.0.0.1:8000/v1")
-    return str(url.hostname)
+    return host
 
 
 def is_third_party(host: str) -> bool:
