@@ -3,6 +3,7 @@
 import datasets
 import evaluate
 
+from medfaith.evaluate_metrics.arguments.stored import CheckedRows
 from medfaith.evaluate_metrics.attention_alignment.score import score_predictions
 
 _DESCRIPTION = """
@@ -43,8 +44,12 @@ Returns:
 
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
-class AttentionAlignment(evaluate.Metric):
+class AttentionAlignment(CheckedRows, evaluate.Metric):
     """The metric `attention_alignment`: the share of a heatmap's attention region on the instruments."""
+
+    def get_scorer(self):
+        """Return the function that scores the rows."""
+        return score_predictions
 
     def _info(self):
         numbers = datasets.List(datasets.Value("float64"))

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
+
+from ..arguments.arrays import read_boxes, read_size
+from ..arguments.schema import BOXES, SIZE, TEXT, check_arguments, instance, sequence
 
 Rectangle = tuple[int, int, int, int]  # left, top, right, bottom in pixels; right and bottom are exclusive
 
 
+@check_arguments(xywh=BOXES, size=SIZE, name=TEXT)
 def find_pixel_rectangles(xywh: Sequence | np.ndarray, size: tuple[int, int], name: str = "boxes") -> list[Rectangle]:
     """Find the pixels of each box whose centre is inside it: x <= column + 1/2 < x + width, likewise for the rows.
 
@@ -28,13 +31,9 @@ def find_pixel_rectangles(xywh: Sequence | np.ndarray, size: tuple[int, int], na
     >>> find_pixel_rectangles([[-2, 1, 4, 2.6], [9, 9, 5, 5]], (6, 8))
     [(0, 1, 2, 4)]
     """
-    height, width = size
+    height, width = read_size(size, f"{name}: ")
     rectangles = []
-    for number, (x, y, w, h) in enumerate(_require_boxes(xywh, name), start=1):
-        if not (math.isfinite(x + y + w + h) and w > 0 and h > 0):
-            raise ValueError(
-                f"{name}, box {number}: [{x}, {y}, {w}, {h}]; expected [x, y, width, height], finite, with a size"
-            )
+    for x, y, w, h in read_boxes(xywh, name).tolist():
         left, top = max(math.ceil(x - 0.5), 0), max(math.ceil(y - 0.5), 0)
         right, bottom = min(math.ceil(x + w - 0.5), width), min(math.ceil(y + h - 0.5), height)
         if left < right and top < bottom:
@@ -42,6 +41,7 @@ def find_pixel_rectangles(xywh: Sequence | np.ndarray, size: tuple[int, int], na
     return rectangles
 
 
+@check_arguments(rectangles=sequence(instance(tuple)))
 def split_disjoint(rectangles: Sequence[Rectangle]) -> list[Rectangle]:
     """Split rectangles so that they cover the same pixels, each pixel once.
 
@@ -77,15 +77,3 @@ def _split_outside(piece: Rectangle, covered: Rectangle) -> list[Rectangle]:
         (inner_right, inner_top, right, inner_bottom),
     ]
     return [rectangle for rectangle in pieces if rectangle[0] < rectangle[2] and rectangle[1] < rectangle[3]]
-
-
-def _require_boxes(xywh: Any, name: str) -> list[list[float]]:
-    try:
-        boxes = np.asarray(xywh, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}: boxes that are not all four numbers; expected [x, y, width, height]") from None
-    if boxes.size == 0:
-        return []
-    if boxes.ndim != 2 or boxes.shape[1] != 4:
-        raise ValueError(f"{name}: boxes of shape {boxes.shape}; expected (k, 4), [x, y, width, height] each")
-    return boxes.tolist()

@@ -8,11 +8,39 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments.arrays import is_list, read_grid, read_size, read_window
+from ..arguments.schema import (
+    FUNCTION,
+    GRID,
+    LABEL,
+    SEED,
+    SIZE,
+    TEXT,
+    WINDOW,
+    XYWH,
+    check_arguments,
+    one,
+    optional,
+    read_later,
+    rows_of,
+    sequence,
+)
 from .boxes import find_pixel_rectangles
 
 Size = tuple[int, int]
+IDS = optional(sequence(LABEL, is_column=True))
+MAP_LIST = sequence(optional(GRID), word="map")
+BOX = rows_of({"label": TEXT, "xywh": XYWH}, word="box", is_column=False)
+FRAME = {"size": SIZE, "window": optional(WINDOW), "boxes": BOX}
+_PREDICTION = one("row", "a dict with maps", lambda value: isinstance(value, Mapping) and is_list(value.get("maps")))
+_REFERENCE = one(
+    "row",
+    "a dict with size and window",
+    lambda value: isinstance(value, Mapping) and {"size", "window"} <= value.keys(),
+)
 
 
+@check_arguments(grid=GRID, size=SIZE, window=WINDOW, name=TEXT)
 def to_frame(grid: Any, size: Size, window: Sequence[float], name: str = "heatmap") -> np.ndarray:
     """Resample a coarse heatmap to the frame's pixels: bilinear between cell centres inside the window, 0 outside.
 
@@ -34,12 +62,11 @@ def to_frame(grid: Any, size: Size, window: Sequence[float], name: str = "heatma
     >>> to_frame([[0, 1]], (1, 6), [1, 0, 4, 1])
     array([[0.  , 0.  , 0.25, 0.75, 1.  , 0.  ]])
     """
-    cells = _require_heatmap(grid, name)
+    cells = read_grid(grid, f"{name}: ")
     if not np.isfinite(cells).all():
         raise ValueError(f"{name}: a heatmap with NaN or infinity; expected a finite number per cell")
-    if len(window) != 4 or not all(map(math.isfinite, window)) or min(window[2:]) <= 0:
-        raise ValueError(f"{name}: window {list(window)}; expected [x, y, width, height], finite, of a positive size")
-    x, y, w, h = window
+    x, y, w, h = read_window(window, f"{name}: ")
+    size = read_size(size, f"{name}: ")
     rows, cells_above, cells_below, row_weights = _find_places(size[0], y, h, cells.shape[0])
     columns, cells_before, cells_after, column_weights = _find_places(size[1], x, w, cells.shape[1])
     # Unlike a weighted sum, this form keeps equal neighbours exactly equal.
@@ -52,6 +79,13 @@ def to_frame(grid: Any, size: Size, window: Sequence[float], name: str = "heatma
     return frame
 
 
+@check_arguments(
+    like="references",
+    predictions=rows_of({"maps": MAP_LIST}),
+    references=rows_of(FRAME),
+    ids=IDS,
+    score=FUNCTION,
+)
 def score_frames(
     predictions: Sequence[Mapping[str, Any]],
     references: Sequence[Mapping[str, Any]],
@@ -72,13 +106,14 @@ def score_frames(
     """
     frames, n_outside = [], 0
     for prediction, reference, name in _iterate_pairs(predictions, references, ids):
-        size = int(reference["size"][0]), int(reference["size"][1])
+        size = read_size(reference["size"], f"{name}: ")
         n_outside += sum(not find_pixel_rectangles([box["xywh"]], size, name) for box in reference["boxes"])
         frames.append(score(prediction, reference, build_maps(prediction, reference, name), name))
     n_boxes = sum(len(reference["boxes"]) for reference in references)
     return frames, {"n_frames": len(references), "n_boxes": n_boxes, "n_boxes_outside": n_outside}
 
 
+@check_arguments(prediction=_PREDICTION, reference=_REFERENCE, name=TEXT)
 def build_maps(prediction: Mapping[str, Any], reference: Mapping[str, Any], name: str) -> list[np.ndarray | None]:
     """Build the frame's heatmaps in its pixels.
 
@@ -93,14 +128,14 @@ def build_maps(prediction: Mapping[str, Any], reference: Mapping[str, Any], name
     Raises:
         ValueError: A map of another size than the frame, without a window; otherwise see `to_frame`.
     """
-    size, window = (int(reference["size"][0]), int(reference["size"][1])), reference["window"]
+    size, window = read_size(reference["size"], f"{name}: "), reference["window"]
     maps: list[np.ndarray | None] = []
     for number, heatmap in enumerate(prediction["maps"], start=1):
         where = f"{name}, map {number}"
         if heatmap is None:
             maps.append(None)
             continue
-        pixels = _require_heatmap(heatmap, where) if window is None else to_frame(heatmap, size, window, where)
+        pixels = read_grid(heatmap, f"{where}: ") if window is None else to_frame(heatmap, size, window, where)
         if pixels.shape != size:
             raise ValueError(
                 f"{where}: shape {pixels.shape}; expected that of the frame, {size}, or a window for a coarser map"
@@ -109,6 +144,7 @@ def build_maps(prediction: Mapping[str, Any], reference: Mapping[str, Any], name
     return maps
 
 
+@check_arguments(maps=sequence(read_later("single map"), word="map"), numbers=sequence(SEED, word="number"))
 def merge_maps(maps: Any, numbers: Sequence[int]) -> Any:
     """Stack the maps of some numbers into one batch.
 
@@ -121,9 +157,13 @@ def merge_maps(maps: Any, numbers: Sequence[int]) -> Any:
     """
     if hasattr(maps, "shape"):
         return maps if len(numbers) == len(maps) else maps[list(numbers)]
-    return np.stack([np.asarray(maps[number]) for number in numbers])
+    return np.stack([read_grid(maps[number], f"map {number + 1}: ") for number in numbers])
 
 
+@check_arguments(
+    boxes=rows_of({"label": TEXT, "xywh": read_later("unread")}, is_column=False, word="box"),
+    label=optional(TEXT),
+)
 def select_boxes(boxes: Sequence[Mapping[str, Any]], label: str | None = None) -> list[Sequence[float]]:
     """Select the boxes of one label, or of all.
 
@@ -146,9 +186,7 @@ def _iterate_pairs(
             raise ValueError(f"{len(values)} {column} for {len(references)} references: give one for each")
     for row, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
         name = f"row {row + 1}" if ids is None else str(ids[row])
-        size = list(reference["size"] or ())
-        if len(size) != 2 or min(size) < 1:
-            raise ValueError(f"{name}: size {size}; expected [height, width]")
+        read_size(reference["size"], f"{name}: ")
         yield prediction, reference, name
 
 
@@ -166,16 +204,3 @@ def _find_places(
         np.minimum(before + 1, cells - 1),
         positions - before,
     )
-
-
-def _require_heatmap(heatmap: Any, name: str) -> np.ndarray:
-    """Convert a heatmap to an array of the precision that it has."""
-    try:
-        numbers = np.asarray(heatmap)
-        if numbers.dtype not in (np.float32, np.float64):
-            numbers = numbers.astype(np.float32 if numbers.dtype.kind == "f" else np.float64)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name}: no heatmap; expected rows of numbers, all of one length") from None
-    if numbers.ndim != 2 or not numbers.size:
-        raise ValueError(f"{name}: a heatmap of shape {numbers.shape}; expected (height, width)")
-    return numbers

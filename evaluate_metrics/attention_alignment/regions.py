@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments.arrays import read_flags, read_numbers
+from ..arguments.schema import BOXES, LABEL, MAPS, check_arguments, optional, read_later, real, sequence
 from .boxes import Rectangle, find_pixel_rectangles, split_disjoint
 
 _LATTICE = 8  # the first sample is every 8th pixel of every 8th row of a map
@@ -24,8 +26,11 @@ _LATTICE = 8  # the first sample is every 8th pixel of every 8th row of a map
 # whose rank has a standard deviation of at most 0.5, seldom need more than the second.
 _MARGINS = (0.3, 2)
 _BLOCK = 2**17  # values in one comparison: they fit into the cache
+TOP_FRACTION = real("a share of the pixels, more than 0 and at most 1", lambda value: 0 < value <= 1)
+IDS = optional(sequence(LABEL))
 
 
+@check_arguments(maps=MAPS, top_fraction=TOP_FRACTION, ids=IDS)
 def find_attention_region(maps: Any, top_fraction: float = 0.2, *, ids: Sequence[str] | None = None) -> Any:
     """Find the pixels of the attention region.
 
@@ -40,7 +45,7 @@ def find_attention_region(maps: Any, top_fraction: float = 0.2, *, ids: Sequence
     Raises:
         ValueError: Another shape, or a NaN or infinity. The message names the sample.
     """
-    original_maps, (maps, names) = maps, _require_maps(maps, top_fraction, ids)
+    original_maps, (maps, names) = maps, _require_maps(maps, ids)
     if not isinstance(maps, np.ndarray):
         return maps > _find_bounds_on_device(maps, top_fraction, names)[:, None, None]
     bounds = [_find_bound(heatmap, top_fraction, name)[0] for heatmap, name in zip(maps, names, strict=True)]
@@ -48,6 +53,13 @@ def find_attention_region(maps: Any, top_fraction: float = 0.2, *, ids: Sequence
     return original_maps.new_tensor(region).bool() if _is_tensor(original_maps) else region
 
 
+@check_arguments(
+    maps=MAPS,
+    unions=sequence(sequence(BOXES, word="map"), word="union"),
+    motion=optional(read_later("motion")),
+    top_fraction=TOP_FRACTION,
+    ids=IDS,
+)
 def compute_shares_inside(
     maps: Any,
     unions: Sequence[Sequence],
@@ -73,9 +85,10 @@ def compute_shares_inside(
     Raises:
         ValueError: See `find_attention_region`; boxes for another number of maps, or an invalid box.
     """
-    maps, names = _require_maps(maps, top_fraction, ids)
+    maps, names = _require_maps(maps, ids)
     if any(len(union) != len(maps) for union in unions):
         raise ValueError(f"boxes for {[len(union) for union in unions]} maps; expected {len(maps)} each, as maps")
+    motion = motion if motion is None or _is_tensor(motion) else read_flags(motion, "motion")
     if motion is not None and tuple(motion.shape) != tuple(maps.shape):
         raise ValueError(f"motion of shape {tuple(motion.shape)}; expected that of the maps, {tuple(maps.shape)}")
     size = maps.shape[1], maps.shape[2]
@@ -249,17 +262,11 @@ def _count_on_device(
     return areas, inside
 
 
-def _require_maps(maps: Any, top_fraction: float, ids: Sequence[str] | None) -> tuple[Any, Sequence[str]]:
+def _require_maps(maps: Any, ids: Sequence[str] | None) -> tuple[Any, Sequence[str]]:
     """Convert the maps to floats, and tensors of the host to arrays, and name each map."""
-    if not 0 < top_fraction <= 1:
-        raise ValueError(f"top_fraction {top_fraction}; expected a share of the pixels, more than 0 and at most 1")
     maps = _get_host_array(maps)
     if not _is_tensor(maps):
-        maps = np.asarray(maps)
-        if maps.dtype.kind not in "fiub":
-            raise ValueError(f"maps of type {maps.dtype}; expected numbers")
-        if maps.dtype not in (np.float32, np.float64):
-            maps = maps.astype(np.float32 if maps.dtype.kind == "f" else np.float64)
+        maps = read_numbers(maps, "maps")
     else:
         maps = maps.detach()
         maps = maps.double() if not maps.is_floating_point() else maps.float() if maps.element_size() < 4 else maps

@@ -7,15 +7,46 @@ from typing import Any
 
 import numpy as np
 
-from .frames import merge_maps, score_frames, select_boxes
-from .regions import compute_shares_inside, find_attention_region
+from ..arguments.schema import (
+    BOXES,
+    COUNT,
+    FLAG,
+    FLOAT,
+    LABEL,
+    LEVEL,
+    MAPS,
+    SEED,
+    TEXT,
+    TEXTS,
+    check_arguments,
+    one_of,
+    rows_of,
+    sequence,
+)
+from .frames import BOX, FRAME, MAP_LIST, merge_maps, score_frames, select_boxes
+from .frames import IDS as FRAME_IDS
+from .regions import IDS, TOP_FRACTION, compute_shares_inside, find_attention_region
 from .spread import count_cut_at_zero, group_records, spread
 
 __all__ = ["attention_alignment", "find_attention_region", "score_frame", "score_predictions", "summarise"]
 
 SCORED, DEGENERATE, WITHOUT_MAP = "scored", "degenerate", "without_map"
 
+_PER_MAP = sequence(BOXES)
+_RECORDS = rows_of(
+    {
+        "video": LABEL,
+        "label": TEXT,
+        "outcome": one_of(("tp", "fp")),
+        "state": one_of((SCORED, DEGENERATE, WITHOUT_MAP)),
+        "aa": FLOAT,
+        "ac": FLOAT,
+    }
+)
+_BOOTSTRAP = {"n_resamples": COUNT, "seed": SEED, "confidence_level": LEVEL}
 
+
+@check_arguments(maps=MAPS, class_boxes=_PER_MAP, all_boxes=_PER_MAP, top_fraction=TOP_FRACTION, ids=IDS)
 def attention_alignment(
     maps: Any,
     class_boxes: Sequence,
@@ -52,6 +83,15 @@ def attention_alignment(
     return aa, ac, degenerate
 
 
+@check_arguments(
+    prefix="name",
+    maps=MAP_LIST,
+    labels=TEXTS,
+    boxes=BOX,
+    video=LABEL,
+    top_fraction=TOP_FRACTION,
+    name=TEXT,
+)
 def score_frame(
     maps: Any,
     labels: Sequence[str],
@@ -114,6 +154,7 @@ def score_frame(
     return records
 
 
+@check_arguments(records=_RECORDS, **_BOOTSTRAP)
 def summarise(
     records: Sequence[Mapping[str, Any]],
     *,
@@ -144,6 +185,15 @@ def summarise(
     return result
 
 
+@check_arguments(
+    like="references",
+    predictions=rows_of({"labels": TEXTS, "maps": MAP_LIST}),
+    references=rows_of({"video": LABEL, **FRAME}),
+    top_fraction=TOP_FRACTION,
+    **_BOOTSTRAP,
+    ids=FRAME_IDS,
+    per_sample=FLAG,
+)
 def score_predictions(  # noqa: PLR0913 (options of the metric)
     predictions: Sequence[Mapping[str, Any]],
     references: Sequence[Mapping[str, Any]],

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments.schema import LABELS, TEXT, UNIT, check_arguments, instance, sequence
 from ..confidence.score import bootstrap_mean
 
 
+@check_arguments(like="values", name=TEXT, values=UNIT, groups=LABELS)
 def spread(name: str, values: Sequence[float], groups: Sequence[str], **options: Any) -> dict[str, float]:
     """Compute the mean of the known values, shares of pixels, with its interval and box plot.
 
@@ -37,6 +39,7 @@ def spread(name: str, values: Sequence[float], groups: Sequence[str], **options:
     }
 
 
+@check_arguments(records=sequence(instance(Mapping)), key=TEXT)
 def group_records(records: Sequence[Mapping[str, Any]], key: str) -> dict[Any, list[Mapping[str, Any]]]:
     """Group the records by their value of a key, in the order of the values.
 
@@ -53,6 +56,7 @@ def group_records(records: Sequence[Mapping[str, Any]], key: str) -> dict[Any, l
     return dict(sorted(groups.items()))
 
 
+@check_arguments(records=sequence(instance(Mapping)))
 def count_cut_at_zero(records: Sequence[Mapping[str, Any]]) -> float:
     """Count the records whose maps lose pixels to `L > 0`.
 

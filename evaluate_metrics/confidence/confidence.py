@@ -3,6 +3,7 @@
 import datasets
 import evaluate
 
+from medfaith.evaluate_metrics.arguments.stored import CheckedRows
 from medfaith.evaluate_metrics.confidence.score import score_values
 
 _DESCRIPTION = """
@@ -41,8 +42,12 @@ Returns:
 
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
-class Confidence(evaluate.Metric):
+class Confidence(CheckedRows, evaluate.Metric):
     """The metric `confidence`: the mean of numbers with its interval, and the difference from a baseline."""
+
+    def get_scorer(self):
+        """Return the function that scores the rows."""
+        return score_values
 
     def _info(self):
         return evaluate.MetricInfo(

@@ -14,6 +14,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arguments.schema import (
+    COUNT,
+    DIFFERENCE,
+    LABELS,
+    MARGIN,
+    SEED,
+    UNIT,
+    check_arguments,
+    flags,
+    instance,
+    mapping,
+    one,
+    optional,
+    record,
+)
 from .paired import FEW, Difference, compute_detectable_difference, compute_paired_difference, enough
 from .proportion import compute_mean
 from .reliance import ALPHA, compute_exceeding_p, is_unchanged
@@ -107,6 +122,21 @@ class ImageUse(NamedTuple):
         return sum(not blind.is_hidden for blind in self.blind.values())
 
 
+_GROUPS = optional(LABELS)
+_BOUNDS = one("limits", "two arrays of scores", lambda bounds: isinstance(bounds, tuple) and len(bounds) == 2)
+_CONDITION = record(Condition, scores=UNIT, is_asked=flags(), is_changed=optional(UNIT))
+
+
+@check_arguments(
+    after=UNIT,
+    before=UNIT,
+    margin=MARGIN,
+    threshold=DIFFERENCE,
+    groups=_GROUPS,
+    seed=SEED,
+    bounds=optional(_BOUNDS),
+    n_tests=COUNT,
+)
 def compare_conditions(  # noqa: PLR0913 (settings of the test, by name)
     after: np.ndarray,
     before: np.ndarray,
@@ -146,6 +176,7 @@ def compare_conditions(  # noqa: PLR0913 (settings of the test, by name)
     return Comparison(difference, p_above, p_below, p_equal, compute_settling_n(difference, margin, threshold))
 
 
+@check_arguments(difference=instance(Difference), margin=MARGIN, threshold=DIFFERENCE)
 def compute_settling_n(difference: Difference, margin: float, threshold: float) -> float:
     """Compute the number of rows that would settle a test with a power of 0.8.
 
@@ -170,6 +201,15 @@ def compute_settling_n(difference: Difference, margin: float, threshold: float) 
     return enough(difference.n, could_find, max(target, difference.difference - threshold))
 
 
+@check_arguments(
+    own_image=_CONDITION,
+    other_image=optional(_CONDITION),
+    blind=mapping(_CONDITION),
+    harmless=mapping(_CONDITION),
+    margin=MARGIN,
+    groups=_GROUPS,
+    seed=SEED,
+)
 def measure_image_use(
     own_image: Condition,
     other_image: Condition | None,

@@ -8,12 +8,15 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ..arguments.schema import check_arguments, instance, sequence
 from .image_use import Comparison, ImageUse
 from .paired import apply_benjamini_yekutieli, apply_holm
 from .reliance import ALPHA
 
 Name = Literal["uses", "recalls", "no use", "reacts", "harmed", "open", "unanswered", "undefined"]
 MOST_UNANSWERED = 0.5  # largest share of unread and declined answers with the image that allows a verdict
+
+_USE = instance(ImageUse)
 
 
 class ImageVerdict(NamedTuple):
@@ -32,6 +35,7 @@ class ImageVerdict(NamedTuple):
     n_enough: float = math.nan
 
 
+@check_arguments(uses=sequence(_USE))
 def judge_image_use(uses: Sequence[ImageUse]) -> list[ImageVerdict]:
     """Judge models and benchmarks that form one family of tests.
 
@@ -68,6 +72,7 @@ def judge_image_use(uses: Sequence[ImageUse]) -> list[ImageVerdict]:
     ]
 
 
+@check_arguments(finding_uses=sequence(_USE))
 def judge_findings(finding_uses: Sequence[ImageUse]) -> list[ImageVerdict]:
     """Judge the rows of single findings, anatomies or instruments, which form one family of tests.
 
@@ -105,6 +110,7 @@ def judge_findings(finding_uses: Sequence[ImageUse]) -> list[ImageVerdict]:
     return verdicts
 
 
+@check_arguments(use=_USE)
 def compute_uses_p(use: ImageUse) -> float:
     """Compute the p-value of "uses": the larger of (a) and (b), an intersection-union test.
 
@@ -117,6 +123,7 @@ def compute_uses_p(use: ImageUse) -> float:
     return float(np.maximum(_get_other_test(use).p_above, _compute_blind_p_above(use)))  # NaN stays
 
 
+@check_arguments(use=_USE)
 def compute_no_use_p(use: ImageUse) -> float:
     """Compute the p-value of "no use": the larger of the equivalences (a) and (b).
 

@@ -13,6 +13,24 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arguments.schema import (
+    COUNT,
+    DIFFERENCE,
+    FLOAT,
+    INNER_LEVEL,
+    LABELS,
+    LEVEL,
+    MARGIN,
+    SEED,
+    TEXT,
+    UNIT,
+    check_arguments,
+    instance,
+    one,
+    optional,
+    real,
+    whole,
+)
 from .proportion import (
     FEW,
     compute_effective_n,
@@ -24,9 +42,14 @@ from .proportion import (
     quantise,
     sum_by_group,
 )
-from .score import check_level, compute_percentiles, resample_means, select_known_pairs
+from .score import compute_percentiles, resample_means, select_known_pairs
 
 POWER = 0.8
+
+_GROUPS, _ARRAY = optional(LABELS), instance(np.ndarray)
+_PAIRED = {"after": UNIT, "before": UNIT, "groups": _GROUPS, "n_resamples": COUNT, "seed": SEED}
+_ALPHA = real("a share between 0 and 0.5", lambda value: 0 < value <= 0.5)
+_ENDS = one("ends", "two numbers, low and high", lambda ends: isinstance(ends, tuple) and len(ends) == 2)
 
 
 class Difference(NamedTuple):
@@ -62,6 +85,7 @@ class Difference(NamedTuple):
         return round(self.difference, 12)
 
 
+@check_arguments(**_PAIRED, confidence_level=LEVEL)
 def compute_paired_difference(
     after: Sequence[float] | np.ndarray,
     before: Sequence[float] | np.ndarray,
@@ -94,12 +118,12 @@ def compute_paired_difference(
     >>> result.difference, result.n_differ, result.way
     (0.25, 1, 'wilson')
     """
-    check_level(confidence_level)
     after, before, labels, n_nan = select_known_pairs(after, before, groups)
     way, interval = choose_difference_interval(after, before, labels, n_resamples, seed)
     return describe_difference(after, before, labels, n_nan, way, interval(confidence_level))
 
 
+@check_arguments(after=UNIT, before=UNIT, labels=_GROUPS, n_nan=SEED, way=TEXT, interval=_ENDS)
 def describe_difference(
     after: np.ndarray,
     before: np.ndarray,
@@ -129,6 +153,7 @@ def describe_difference(
     )
 
 
+@check_arguments(**_PAIRED, margin=MARGIN)
 def compute_equivalence_p(
     after: Sequence[float] | np.ndarray,
     before: Sequence[float] | np.ndarray,
@@ -163,6 +188,7 @@ def compute_equivalence_p(
     )
 
 
+@check_arguments(**_PAIRED, margin=DIFFERENCE)
 def compute_superiority_p(
     after: Sequence[float] | np.ndarray,
     before: Sequence[float] | np.ndarray,
@@ -219,6 +245,7 @@ def _find_smallest_alpha(
     return float(alphas[index]) if index < len(alphas) else 1.0
 
 
+@check_arguments(after=UNIT, before=UNIT, labels=_GROUPS, confidence_level=INNER_LEVEL)
 def compute_wilson_difference(
     after: np.ndarray, before: np.ndarray, labels: np.ndarray | None, confidence_level: float = 0.95
 ) -> tuple[float, float]:
@@ -259,6 +286,7 @@ def compute_wilson_difference(
     ), mean_after - mean_before + join_distances(after_high - mean_after, mean_before - before_low)
 
 
+@check_arguments(p_values=UNIT)
 def apply_holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Adjust the p-values of one family by Holm's step-down method (1979).
 
@@ -271,7 +299,7 @@ def apply_holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     >>> apply_holm([0.01, 0.04, 0.03]).tolist()
     [0.03, 0.06, 0.06]
     """
-    raw_p = np.asarray(p_values, dtype=float)
+    raw_p = np.asarray(p_values)
     known_index = np.flatnonzero(~np.isnan(raw_p))
     order = known_index[np.argsort(raw_p[known_index], kind="stable")]
     adjusted = np.full(raw_p.shape, np.nan)
@@ -279,6 +307,7 @@ def apply_holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     return adjusted
 
 
+@check_arguments(p_values=UNIT)
 def apply_benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Adjust the p-values of one family for the false discovery rate under any dependence.
 
@@ -293,7 +322,7 @@ def apply_benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndar
     >>> apply_benjamini_yekutieli([0.01, 0.02, float("nan")]).tolist()
     [0.03, 0.03, nan]
     """
-    raw_p = np.asarray(p_values, dtype=float)
+    raw_p = np.asarray(p_values)
     known_index = np.flatnonzero(~np.isnan(raw_p))
     order = known_index[np.argsort(-raw_p[known_index], kind="stable")]  # the largest first
     ranks = np.arange(len(order), 0, -1)
@@ -302,6 +331,7 @@ def apply_benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndar
     return adjusted
 
 
+@check_arguments(n_tests=COUNT, alpha=_ALPHA)
 def compute_equivalence_level(n_tests: int = 1, alpha: float = 0.05) -> float:
     """Compute the level of the interval that must be within the margin for two systems to count as equal.
 
@@ -320,6 +350,7 @@ def compute_equivalence_level(n_tests: int = 1, alpha: float = 0.05) -> float:
     return 1 - 2 * alpha / n_tests
 
 
+@check_arguments(confidence_level=INNER_LEVEL, n_groups=whole(2))
 def compute_expanded_level(confidence_level: float, n_groups: int) -> float:
     """Compute the level of bootstrap percentiles that cover the mean as often as Student's interval of n_groups.
 
@@ -337,6 +368,7 @@ def compute_expanded_level(confidence_level: float, n_groups: int) -> float:
     return 2 * NormalDist().cdf(student) - 1
 
 
+@check_arguments(low=FLOAT, high=FLOAT, confidence_level=LEVEL, power=LEVEL)
 def compute_detectable_difference(
     low: float, high: float, confidence_level: float = 0.95, power: float = POWER
 ) -> float:
@@ -358,6 +390,7 @@ def compute_detectable_difference(
     return (high - low) / 2 * (1 + NormalDist().inv_cdf(power) / z)
 
 
+@check_arguments(n=SEED, detectable_difference=FLOAT, target_difference=FLOAT)
 def enough(n: int, detectable_difference: float, target_difference: float) -> float:
     """Compute the number of examples that would detect a smaller difference with the same power.
 
@@ -379,6 +412,7 @@ def enough(n: int, detectable_difference: float, target_difference: float) -> fl
     )
 
 
+@check_arguments(after=UNIT, before=UNIT, labels=_GROUPS, n_resamples=COUNT, seed=SEED)
 def choose_difference_interval(
     after: np.ndarray, before: np.ndarray, labels: np.ndarray | None, n_resamples: int, seed: int
 ) -> tuple[str, Callable[[float], tuple[float, float]]]:
@@ -398,9 +432,6 @@ def choose_difference_interval(
         ValueError: A number outside [0, 1].
     """
     after, before = quantise(after, 1), quantise(before, 1)
-    for name, values in (("after", after), ("before", before)):
-        if len(values) and (values.min() < 0 or values.max() > 1):
-            raise ValueError(f"{name}: {values.min():g} to {values.max():g}; expected numbers in [0, 1]")
     sums, sizes = sum_by_group(after - before, labels)
     if min(_count_differing(sums - bound * sizes) for bound in (-1, 0, 1)) < FEW:
         return "wilson", lambda level: compute_wilson_difference(after, before, labels, level)

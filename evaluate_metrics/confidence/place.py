@@ -19,6 +19,20 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ..arguments.schema import (
+    FLAG,
+    LABELS,
+    MARGIN,
+    SEED,
+    UNIT,
+    check_arguments,
+    flags,
+    instance,
+    mapping,
+    optional,
+    record,
+    sequence,
+)
 from .paired import (
     Difference,
     apply_holm,
@@ -103,6 +117,17 @@ class PlaceVerdict(NamedTuple):
     n_enough: float = math.nan
 
 
+_EFFECTS = mapping(instance(PlaceEffect))
+
+
+@check_arguments(
+    like="is_present",
+    doses=mapping(record(Edited, at=UNIT, elsewhere=UNIT, flips=UNIT)),
+    is_present=flags(is_column=True),
+    margin=MARGIN,
+    groups=optional(LABELS),
+    seed=SEED,
+)
 def measure_place_effect(
     doses: Mapping[int, Edited],
     is_present: np.ndarray,
@@ -127,6 +152,8 @@ def measure_place_effect(
     Raises:
         ValueError: Arrays of another shape, or a score outside [0, 1].
     """
+    if 100 not in doses:
+        raise ValueError(f"doses {list(doses)}: expected 100 among them, the full region")
     labels = np.arange(len(is_present)) if groups is None else np.asarray(groups)
     full_dose = doses[100]
     effect = _Gap(full_dose.elsewhere, full_dose.at, is_present, labels, seed)
@@ -151,6 +178,7 @@ def measure_place_effect(
     )  # fmt: skip
 
 
+@check_arguments(effects_by_kind=sequence(_EFFECTS), uses_image=sequence(FLAG), margin=MARGIN)
 def judge_place(
     effects_by_kind: Sequence[Mapping[str, PlaceEffect]], uses_image: Sequence[bool], margin: float
 ) -> list[PlaceVerdict]:
@@ -220,6 +248,7 @@ def _choose_verdict(
     return PlaceVerdict("open", float(np.nanmin([*p_by_name.values(), 1.0])), n_enough)
 
 
+@check_arguments(effects=_EFFECTS, margin=MARGIN)
 def is_contradictory(effects: Mapping[str, PlaceEffect], margin: float) -> bool:
     """Whether one kind of edit contradicts another one, so that more rows would not settle the test.
 

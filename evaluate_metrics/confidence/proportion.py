@@ -9,11 +9,16 @@ from statistics import NormalDist
 
 import numpy as np
 
+from ..arguments.schema import BOUNDS, COUNT, FLOAT, INNER_LEVEL, LABELS, VALUES, check_arguments, optional
+
 FEW = 15  # the bootstrap's percentiles are too narrow if fewer groups differ
 _BITS = 36  # bits of a value that count: about 11 significant digits
 _ROUNDING = 1e-9  # a difference, relative to the largest value, that may be due to `quantise`
 
+_GROUPS = optional(LABELS)
 
+
+@check_arguments(mean=FLOAT, n=FLOAT, confidence_level=INNER_LEVEL)
 def compute_wilson_interval(mean: float, n: float, confidence_level: float = 0.95) -> tuple[float, float]:
     """Compute Wilson's score interval of a proportion.
 
@@ -37,6 +42,7 @@ def compute_wilson_interval(mean: float, n: float, confidence_level: float = 0.9
     return min(mean, max(0.0, center - half_width)), max(mean, min(1.0, center + half_width))
 
 
+@check_arguments(like="values", values=VALUES, labels=_GROUPS)
 def compute_effective_n(values: np.ndarray, labels: np.ndarray | None) -> float:
     """Compute the number of independent examples with the information of the clustered ones.
 
@@ -65,6 +71,7 @@ def compute_effective_n(values: np.ndarray, labels: np.ndarray | None) -> float:
     )
 
 
+@check_arguments(like="values", values=VALUES, labels=_GROUPS, bounds=BOUNDS, few=COUNT)
 def is_near_bound(values: np.ndarray, labels: np.ndarray | None, bounds: Sequence[float], few: int) -> bool:
     """Whether the percentiles of resampled means are too narrow for values within bounds.
 
@@ -89,6 +96,7 @@ def is_near_bound(values: np.ndarray, labels: np.ndarray | None, bounds: Sequenc
     return min(n_differ) < few
 
 
+@check_arguments(like="values", values=VALUES, labels=_GROUPS, bounds=BOUNDS, confidence_level=INNER_LEVEL)
 def compute_bounded_interval(
     values: np.ndarray, labels: np.ndarray | None, bounds: Sequence[float], confidence_level: float
 ) -> tuple[float, float]:
@@ -115,6 +123,7 @@ def compute_bounded_interval(
     return lowest + low * (highest - lowest), lowest + high * (highest - lowest)
 
 
+@check_arguments(values=VALUES, scale=FLOAT)
 def quantise(values: np.ndarray, scale: float = 0.0) -> np.ndarray:
     """Round values to a binary grid, so that the last bits of a value and the order of sums decide nothing.
 
@@ -141,6 +150,7 @@ def quantise(values: np.ndarray, scale: float = 0.0) -> np.ndarray:
     return np.ldexp(np.rint(np.ldexp(values, -step)), step)
 
 
+@check_arguments(values=VALUES)
 def compute_mean(values: np.ndarray) -> float:
     """Compute the mean so that the order of the values does not change its last bits.
 
@@ -156,6 +166,7 @@ def compute_mean(values: np.ndarray) -> float:
     return float((rounded.sum() + (values - rounded).sum()) / len(values))
 
 
+@check_arguments(mean=FLOAT, low=FLOAT, high=FLOAT, scale=FLOAT)
 def keep_mean_inside(mean: float, low: float, high: float, scale: float) -> tuple[float, float]:
     """Move an end to the mean if only the rounding of values (`quantise`) has put it beyond the mean.
 
@@ -172,6 +183,7 @@ def keep_mean_inside(mean: float, low: float, high: float, scale: float) -> tupl
     return mean if 0 < low - mean <= slack else low, mean if 0 < mean - high <= slack else high
 
 
+@check_arguments(like="values", values=VALUES, labels=_GROUPS)
 def sum_by_group(values: np.ndarray, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Compute the sum and the size of each group.
 
@@ -188,6 +200,7 @@ def sum_by_group(values: np.ndarray, labels: np.ndarray | None) -> tuple[np.ndar
     return np.bincount(group_index, weights=values), np.bincount(group_index).astype(float)
 
 
+@check_arguments(confidence_level=INNER_LEVEL)
 def compute_normal_quantile(confidence_level: float) -> float:
     """Compute z: a standard normal number is between -z and z with the probability `confidence_level`.
 

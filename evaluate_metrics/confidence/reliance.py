@@ -12,6 +12,23 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ..arguments.schema import (
+    COUNT,
+    DIFFERENCE,
+    LABELS,
+    LEVEL,
+    MARGIN,
+    SEED,
+    UNIT,
+    VALUES,
+    check_arguments,
+    instance,
+    mapping,
+    numbers,
+    one_of,
+    optional,
+    sequence,
+)
 from .paired import (
     Difference,
     apply_holm,
@@ -27,6 +44,9 @@ from .score import permutation_test, select_known_pairs
 ALPHA = 0.05
 FEWEST = 5  # smallest number of groups that can show a dependence
 Name = Literal["uses", "no use", "harmed", "open", "undefined"]
+
+_GROUPS = optional(LABELS)
+_HITS = numbers("1 or 0, or NaN", lambda array: np.isnan(array) | (array == 0) | (array == 1))
 
 
 class Share(NamedTuple):
@@ -88,6 +108,7 @@ class Verdict(NamedTuple):
     p_holm: float
 
 
+@check_arguments(hits=_HITS, groups=_GROUPS, confidence_level=LEVEL)
 def share(
     hits: Sequence[float] | np.ndarray,
     groups: Sequence | np.ndarray | None = None,
@@ -112,8 +133,6 @@ def share(
     0.75
     """
     known_hits, _, labels, _ = select_known_pairs(hits, hits, groups)
-    if not np.isin(known_hits, (0, 1)).all():
-        raise ValueError(f"hits: {known_hits[~np.isin(known_hits, (0, 1))][0]:g}; expected 1 or 0, or NaN")
     n_groups = len(sum_by_group(known_hits, labels)[0])
     if not len(known_hits):
         return Share(math.nan, math.nan, math.nan, 0, 0, 0)
@@ -122,6 +141,7 @@ def share(
     return Share(value, low, high, int(known_hits.sum()), len(known_hits), n_groups)
 
 
+@check_arguments(image=UNIT, blind=mapping(UNIT), margin=MARGIN, groups=_GROUPS, seed=SEED)
 def reliance(
     image: Sequence[float] | np.ndarray,
     blind: Mapping[str, Sequence[float] | np.ndarray],
@@ -135,7 +155,8 @@ def reliance(
     Args:
         image: Shape (n,), the score of each row with the image, in [0, 1]; NaN where a row has none.
         blind: The scores of the same rows under each blind control. A row without a value is left out of that pair.
-        margin: The equivalence margin: a smaller difference does not count; in the unit of the scores.
+        margin: The equivalence margin: a smaller difference does not count; a fraction like the scores, at least 0 and
+            below 1. `medfaith audit --margin` takes percentage points: 5 there is 0.05 here.
         groups: Shape (n,), one label per row.
         seed: Seed of the resamples and permutations.
 
@@ -170,6 +191,7 @@ def reliance(
     )
 
 
+@check_arguments(after=VALUES, before=VALUES)
 def is_unchanged(after: Sequence[float] | np.ndarray, before: Sequence[float] | np.ndarray) -> bool:
     """Whether every row with both scores has the same score in both, except for rounding.
 
@@ -187,6 +209,16 @@ def is_unchanged(after: Sequence[float] | np.ndarray, before: Sequence[float] | 
     return bool(np.array_equal(quantise(after, 1), quantise(before, 1)))
 
 
+@check_arguments(
+    after=UNIT,
+    before=UNIT,
+    margin=DIFFERENCE,
+    groups=_GROUPS,
+    n_permutations=COUNT,
+    seed=SEED,
+    alternative=one_of(("two-sided", "greater")),
+    n_adverse=SEED,
+)
 def compute_exceeding_p(  # noqa: PLR0913 (settings of the test, by name)
     after: Sequence[float] | np.ndarray,
     before: Sequence[float] | np.ndarray,
@@ -240,6 +272,7 @@ def compute_exceeding_p(  # noqa: PLR0913 (settings of the test, by name)
     return permutation_test(excess, np.zeros_like(excess), **options).p_value
 
 
+@check_arguments(reliances=sequence(instance(Reliance)))
 def verdicts(reliances: Sequence[Reliance]) -> list[Verdict]:
     """Judge all benchmarks together.
 

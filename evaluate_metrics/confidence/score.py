@@ -17,6 +17,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..arguments.schema import (
+    BOUNDS,
+    COUNT,
+    LABELS,
+    LEVEL,
+    ROUNDING,
+    SEED,
+    SHARE,
+    VALUES,
+    check_arguments,
+    instance,
+    numbers,
+    one_of,
+    optional,
+)
 from .proportion import (
     FEW,
     compute_bounded_interval,
@@ -29,8 +44,11 @@ from .proportion import (
 
 _CHUNK = 50_000  # numbers in one draw: they fit into the cache, and memory stays at a few megabytes
 _CELL = 2**10  # units in one cell of a draw: they fit into the innermost cache
-_ROUNDING = 1e-9  # tolerance for a share above 1
 _LEAST_MANY = 32  # units whose draws cost about as much as one binomial draw
+
+GROUPS = optional(LABELS)
+ALTERNATIVE, PERMUTATION = one_of(("two-sided", "greater", "less")), one_of(("paired", "independent"))
+_ARRAY = instance(np.ndarray)
 
 
 class Interval(NamedTuple):
@@ -71,6 +89,15 @@ class PermutationTest(NamedTuple):
     n_groups: int
 
 
+@check_arguments(
+    values=VALUES,
+    groups=GROUPS,
+    n_resamples=COUNT,
+    seed=SEED,
+    confidence_level=LEVEL,
+    bounds=optional(BOUNDS),
+    few=COUNT,
+)
 def bootstrap_mean(
     values: Sequence[float] | np.ndarray,
     *,
@@ -88,9 +115,11 @@ def bootstrap_mean(
     (`proportion.compute_bounded_interval`). Differences and other unbounded numbers have no bounds.
 
     Args:
-        values: Shape (n,), one number per example; NaN (undefined for that example) is left out and counted.
+        values: Shape (n,), one number per example; NaN, None and masked entries (undefined for that example) are left
+            out and counted.
         groups: Shape (n,), one label per example. Whole groups are then drawn with replacement, and the mean of a
-            resample is its sum divided by its size.
+            resample is its sum divided by its size. Labels of different types, 1 and "1", are different groups; a
+            missing label is refused.
         n_resamples: Number of resamples; 2,000 in the paper.
         seed: Seed of the generator.
         confidence_level: Level of the interval, between 0 and 1.
@@ -103,23 +132,20 @@ def bootstrap_mean(
         The interval. low and high are NaN with fewer than two groups, because a resample cannot show their spread.
 
     Raises:
-        ValueError: Arrays of another shape, infinite values, or a parameter outside its range.
+        ValueError: Arrays of another shape, entries that are no numbers (texts, complex or infinite numbers), a missing
+            label, or a parameter outside its range.
 
     >>> bootstrap_mean([0, 1, 1, 1, float("nan")]).mean
     0.75
     >>> [round(end, 3) for end in bootstrap_mean([1] * 10, bounds=(0, 1))[:3]]
     [1.0, 0.722, 1.0]
     """
-    values = _require_vector(values, "values")
-    labels = _require_labels(groups, len(values))
-    if n_resamples < 1:
-        raise ValueError(f"n_resamples {n_resamples}: expected at least 1")
-    check_level(confidence_level)
+    values, labels = np.asarray(values), _require_labels(groups, len(values))
+    if bounds is not None:
+        _require_bounds(values, bounds, "values")
     has_value = ~np.isnan(values)
     values, labels = values[has_value], None if labels is None else labels[has_value]
     mean = compute_mean(values)
-    if bounds is not None:
-        _require_bounds(values, bounds)
     rounded = quantise(np.append(values, () if bounds is None else bounds))
     values, ends = rounded[: len(values)], rounded[len(values) :].tolist()
     sums, sizes = sum_by_group(values, labels)
@@ -133,6 +159,15 @@ def bootstrap_mean(
     return Interval(mean, low, high, len(values), int(np.sum(~has_value)), len(sums))
 
 
+@check_arguments(
+    after=VALUES,
+    before=VALUES,
+    groups=GROUPS,
+    n_resamples=COUNT,
+    seed=SEED,
+    alternative=ALTERNATIVE,
+    permutation=PERMUTATION,
+)
 def permutation_test(
     after: Sequence[float] | np.ndarray,
     before: Sequence[float] | np.ndarray,
@@ -164,7 +199,8 @@ def permutation_test(
     >>> permutation_test([1, 1, 1, 1], [1, 1, 1, 1]).p_value
     1.0
     """
-    _require_test_options(n_resamples, alternative, permutation, groups is not None)
+    if groups is not None and permutation == "independent":
+        raise ValueError("groups: an independent permutation ignores the pairing and the groups; use paired")
     after, before, labels, n_nan = select_known_pairs(after, before, groups)
     n, difference = len(after), compute_mean(after - before)
     after, before = np.split(quantise(np.concatenate([after, before])), 2)
@@ -188,6 +224,19 @@ def permutation_test(
     return PermutationTest(difference, p_value, n, n_nan, len(sums))
 
 
+@check_arguments(
+    like="predictions",
+    predictions=VALUES,
+    groups=GROUPS,
+    baseline=optional(numbers(is_column=True)),
+    n_resamples=COUNT,
+    n_permutations=COUNT,
+    seed=SEED,
+    confidence_level=LEVEL,
+    alternative=ALTERNATIVE,
+    permutation=PERMUTATION,
+    bounds=optional(BOUNDS),
+)
 def score_values(  # noqa: PLR0913 (options of the metric)
     predictions: Sequence[float | None],
     *,
@@ -221,17 +270,19 @@ def score_values(  # noqa: PLR0913 (options of the metric)
     Raises:
         ValueError: See `bootstrap_mean` and `permutation_test`.
     """
-    values = [np.nan if value is None else float(value) for value in predictions]
+    values = np.asarray(predictions)
+    if bounds is not None:
+        _require_bounds(values, bounds, "predictions")
     options = {"groups": groups, "n_resamples": n_resamples, "seed": seed, "confidence_level": confidence_level}
     result = bootstrap_mean(values, bounds=bounds, **options)._asdict()
     if baseline is None:
         return result
-    baseline_values = [np.nan if value is None else float(value) for value in baseline]
+    baseline_values = np.asarray(baseline)
     test = permutation_test(
         values, baseline_values, groups=groups, n_resamples=n_permutations, seed=seed, alternative=alternative,
         permutation=permutation,
     )  # fmt: skip
-    after, before = np.split(quantise(np.array([*values, *baseline_values])), 2)
+    after, before = np.split(quantise(np.concatenate([values, baseline_values])), 2)
     interval = bootstrap_mean(after - before, **options)
     return {
         **result,
@@ -243,6 +294,7 @@ def score_values(  # noqa: PLR0913 (options of the metric)
     }
 
 
+@check_arguments(after=VALUES, before=VALUES, groups=GROUPS)
 def select_known_pairs(
     after: Sequence[float] | np.ndarray, before: Sequence[float] | np.ndarray, groups: Sequence | np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, int]:
@@ -259,7 +311,7 @@ def select_known_pairs(
     Raises:
         ValueError: Arrays of another shape, or infinite values.
     """
-    after, before = _require_vector(after, "after"), _require_vector(before, "before")
+    after, before = np.asarray(after), np.asarray(before)
     if len(after) != len(before):
         raise ValueError(f"after has {len(after)} numbers and before {len(before)}: give both on the same examples")
     labels = _require_labels(groups, len(after))
@@ -272,19 +324,7 @@ def select_known_pairs(
     )
 
 
-def check_level(confidence_level: float) -> None:
-    """Require a confidence level between 0 and 1.
-
-    Args:
-        confidence_level: The level to check.
-
-    Raises:
-        ValueError: The level is out of range.
-    """
-    if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level {confidence_level}: expected a share between 0 and 1, for example 0.95")
-
-
+@check_arguments(means=_ARRAY, confidence_level=SHARE)
 def compute_percentiles(means: np.ndarray, confidence_level: float) -> tuple[float, float]:
     """Compute the percentiles that enclose the middle of the resampled means.
 
@@ -301,6 +341,7 @@ def compute_percentiles(means: np.ndarray, confidence_level: float) -> tuple[flo
     return float(low) + 0.0, float(high) + 0.0
 
 
+@check_arguments(sums=_ARRAY, sizes=_ARRAY, n_resamples=COUNT, rng=instance(np.random.Generator))
 def resample_means(sums: np.ndarray, sizes: np.ndarray, n_resamples: int, rng: np.random.Generator) -> np.ndarray:
     """Draw groups with replacement and compute the mean of each resample.
 
@@ -418,15 +459,6 @@ def _shuffle_differences(
     return sums
 
 
-def _require_vector(values: Sequence[float] | np.ndarray, name: str) -> np.ndarray:
-    vector = np.asarray(values, dtype=float)
-    if vector.ndim != 1:
-        raise ValueError(f"{name}: shape {vector.shape}; expected one number per example, shape (n,)")
-    if np.isinf(vector).any():
-        raise ValueError(f"{name}, row {int(np.argmax(np.isinf(vector))) + 1}: infinite; expected a number or NaN")
-    return vector
-
-
 def _require_labels(groups: Sequence | np.ndarray | None, n: int) -> np.ndarray | None:
     if groups is None:
         return None
@@ -436,21 +468,8 @@ def _require_labels(groups: Sequence | np.ndarray | None, n: int) -> np.ndarray 
     return labels
 
 
-def _require_bounds(values: np.ndarray, bounds: Sequence[float]) -> None:
-    if len(bounds) != 2 or not bounds[0] < bounds[1]:
-        raise ValueError(f"bounds {bounds}: expected the lowest and the highest number, for example (0, 1)")
-    lowest, highest = bounds[0] - _ROUNDING, bounds[1] + _ROUNDING
-    if len(values) and (values.min() < lowest or values.max() > highest):
-        ends = f"{values.min():g} to {values.max():g}"
-        raise ValueError(f"values: {ends}; expected numbers from {bounds[0]} to {bounds[1]}")
-
-
-def _require_test_options(n_resamples: int, alternative: str, permutation: str, has_groups: bool) -> None:
-    if n_resamples < 1:
-        raise ValueError(f"n_resamples {n_resamples}: expected at least 1")
-    if alternative not in {"two-sided", "greater", "less"}:
-        raise ValueError(f"alternative {alternative!r}: expected two-sided, greater or less")
-    if permutation not in {"paired", "independent"}:
-        raise ValueError(f"permutation {permutation!r}: expected paired or independent")
-    if has_groups and permutation == "independent":
-        raise ValueError("groups: an independent permutation ignores the pairing and the groups; use paired")
+def _require_bounds(values: np.ndarray, bounds: Sequence[float], name: str) -> None:
+    is_outside = (values < bounds[0] - ROUNDING) | (values > bounds[1] + ROUNDING)
+    if is_outside.any():
+        row = int(np.argmax(is_outside))
+        raise ValueError(f"{name}, row {row + 1}: {values[row]:g}; expected a number from {bounds[0]} to {bounds[1]}")

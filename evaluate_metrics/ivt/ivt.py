@@ -3,6 +3,7 @@
 import datasets
 import evaluate
 
+from medfaith.evaluate_metrics.arguments.stored import CheckedRows
 from medfaith.evaluate_metrics.ivt.score import score_instruments, score_triplets
 from medfaith.evaluate_metrics.reading.surgical_names import INSTRUMENTS
 
@@ -51,8 +52,12 @@ Returns:
 
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
-class IVT(evaluate.Metric):
+class IVT(CheckedRows, evaluate.Metric):
     """The metric `ivt`: F1 of surgical instruments, or average precision of action triplets."""
+
+    def get_scorer(self):
+        """Return the function that scores the rows."""
+        return score_triplets if self.config_name == "triplets" else score_instruments
 
     def _info(self):
         text, texts = datasets.Value("string"), datasets.List(datasets.Value("string"))

@@ -7,6 +7,24 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments.arrays import is_list, read_numbers
+from ..arguments.schema import (
+    COUNT,
+    FLAG,
+    LABEL,
+    LABELS,
+    LEVEL,
+    SEED,
+    TEXT,
+    TEXTS,
+    check_arguments,
+    one,
+    optional,
+    read_later,
+    rows_of,
+    sequence,
+    texts,
+)
 from ..confidence.score import bootstrap_mean
 from ..reading.outcome import ANSWERED, DECLINED, UNREAD
 from ..reading.surgery import read_instruments, read_reply
@@ -23,7 +41,20 @@ __all__ = [
     "triplet_coverage",
 ]
 
+_BOOTSTRAP = {"n_resamples": COUNT, "seed": SEED, "confidence_level": LEVEL}
+_SET = texts("a list or set of texts")
+_IDS = one("ids", "a list or set of triplets", lambda ids: is_list(ids) or isinstance(ids, set | frozenset))
 
+
+@check_arguments(
+    like="gold",
+    noun="frames",
+    predicted=sequence(optional(_SET), is_column=True),
+    gold=sequence(_SET),
+    classes=TEXTS,
+    outcomes=optional(sequence(TEXT, is_column=True)),
+    groups=optional(LABELS),
+)
 def instrument_scores(
     predicted: Sequence[Collection[str] | None],
     gold: Sequence[Collection[str]],
@@ -55,11 +86,10 @@ def instrument_scores(
     >>> round(scores["precision"], 3), round(scores["recall"], 3), scores["n_unparsed"]
     (0.667, 0.667, 1)
     """
-    _require_lengths(len(gold), predicted=predicted, outcomes=outcomes, groups=groups)
     n_declined = sum(outcome == DECLINED for outcome in outcomes or ())
     is_predicted = _build_indicators("predicted", [names or () for names in predicted], classes)
     is_true = _build_indicators("gold", gold, classes)
-    labels = np.arange(len(gold)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    labels = np.arange(len(gold)) if groups is None else np.asarray(groups)
     per_class = {
         name: _compute_rates(is_predicted[:, [column]], is_true[:, [column]], labels, bootstrap)
         for column, name in enumerate(classes)
@@ -80,6 +110,13 @@ def instrument_scores(
     }
 
 
+@check_arguments(
+    like="gold",
+    noun="frames",
+    predicted=sequence(_IDS, is_column=True),
+    gold=sequence(_IDS),
+    groups=optional(LABELS),
+)
 def triplet_coverage(
     predicted: Sequence[Collection] | np.ndarray,
     gold: Sequence[Collection],
@@ -101,13 +138,12 @@ def triplet_coverage(
     >>> triplet_coverage([[17, 60], [19]], [[17], [19, 94]])["n_covered"]
     2
     """
-    _require_lengths(len(gold), predicted=predicted, groups=groups)
     n_gold = np.array([len(set(names)) for names in gold], dtype=int)
     n_covered = np.array(
         [len(set(predicted_names) & set(names)) for predicted_names, names in zip(predicted, gold, strict=True)],
         dtype=int,
     )
-    labels = np.arange(len(gold)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    labels = np.arange(len(gold)) if groups is None else np.asarray(groups)
     return {
         **_compute_share("coverage", n_covered, n_gold - n_covered, labels, bootstrap),
         "n_gold_triplets": int(n_gold.sum()),
@@ -115,6 +151,15 @@ def triplet_coverage(
     }
 
 
+@check_arguments(
+    like="references",
+    noun="frames",
+    predictions=sequence(optional(TEXT), is_column=True),
+    references=rows_of({"classes": _SET, "video": LABEL}),
+    classes=TEXTS,
+    **_BOOTSTRAP,
+    per_sample=FLAG,
+)
 def score_instruments(
     predictions: Sequence[str | None],
     references: Sequence[Mapping[str, Any]],
@@ -144,7 +189,6 @@ def score_instruments(
     Raises:
         ValueError: See `instrument_scores`.
     """
-    _require_lengths(len(references), predictions=predictions)
     readings = [_read_answer(text) for text in predictions]
     outside_classes = [() if outcome == "given" else set(names) - set(classes) for names, outcome in readings]
     predicted = [
@@ -170,6 +214,18 @@ def score_instruments(
     return scores
 
 
+@check_arguments(
+    like="references",
+    noun="frames",
+    predictions=sequence(
+        read_later("scores", lambda value, place: read_numbers(value, place.removesuffix(": "))), is_column=True
+    ),
+    references=rows_of({"triplets": _SET, "video": LABEL}),
+    k=COUNT,
+    ignore_null=FLAG,
+    **_BOOTSTRAP,
+    per_sample=FLAG,
+)
 def score_triplets(  # noqa: PLR0913 (options of the metric)
     predictions: Sequence[Sequence[float]],
     references: Sequence[Mapping[str, Any]],
@@ -204,7 +260,6 @@ def score_triplets(  # noqa: PLR0913 (options of the metric)
         ValueError: See `triplet_ap`, or an unknown triplet. The message names the row.
     """
     table = require_table(predictions, "predictions", len(TRIPLETS))
-    _require_lengths(len(references), predictions=predictions)
     gold = _build_indicators("references", [reference["triplets"] for reference in references], TRIPLETS)
     videos = [reference["video"] for reference in references]
     best_ids = top_k(table, k)
@@ -289,9 +344,3 @@ def _build_indicators(name: str, sets: Sequence[Collection[str]], classes: Seque
                 raise ValueError(f"{name}, row {row + 1}: {label!r}; expected one of the {len(classes)} classes")
             table[row, column[label]] = True
     return table
-
-
-def _require_lengths(n: int, **columns: Sequence[Any] | np.ndarray | None) -> None:
-    for name, column in columns.items():
-        if column is not None and len(column) != n:
-            raise ValueError(f"{len(column)} {name} for {n} frames: give one for each")

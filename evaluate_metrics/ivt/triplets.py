@@ -7,9 +7,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arguments.arrays import is_list, read_numbers
+from ..arguments.schema import (
+    COUNT,
+    FLAG,
+    LABELS,
+    TEXT,
+    check_arguments,
+    numbers,
+    one,
+    one_of,
+    optional,
+    read_later,
+    sequence,
+    whole,
+)
 from ..reading.surgical_names import COMPONENTS, NULL_VERB, TARGETS, TRIPLET_INSTRUMENTS, TRIPLETS, VERBS
 
 PARTS = ("i", "v", "t", "iv", "it", "ivt")
+
+_TABLE = sequence(read_later("scores"), is_column=True)
+_COMPONENTS = one(
+    "components",
+    "an array of shape (k, 3) of whole numbers",
+    lambda ids: type(ids) is np.ndarray and ids.ndim == 2 and ids.shape[1] == 3 and ids.dtype.kind in "iu",
+)
 
 
 class PartAP(NamedTuple):
@@ -34,6 +56,15 @@ class PartAP(NamedTuple):
     pooled_mean: float
 
 
+@check_arguments(
+    like="scores",
+    noun="frames",
+    scores=_TABLE,
+    gold=_TABLE,
+    videos=LABELS,
+    components=_COMPONENTS,
+    ignore_null=FLAG,
+)
 def triplet_ap(
     scores: np.ndarray | Sequence[Sequence[float]],
     gold: np.ndarray | Sequence[Sequence[int]],
@@ -62,14 +93,10 @@ def triplet_ap(
     Raises:
         ValueError: Another shape, a non-finite score, or a gold label other than 0 and 1. The message names the row.
     """
-    components = np.asarray(components)
     scores, gold = require_table(scores, "scores", len(components)), require_table(gold, "gold", len(components))
     if not np.isin(gold, (0, 1)).all():
         row, column = np.argwhere(~np.isin(gold, (0, 1)))[0]
         raise ValueError(f"gold, row {row + 1}, triplet {column}: {gold[row, column]}; expected 0 or 1")
-    for name, column in (("gold", gold), ("videos", videos)):
-        if len(column) != len(scores):
-            raise ValueError(f"{len(column)} {name} for {len(scores)} frames: give one for each")
     video_numbers = {frame_videos: number for number, frame_videos in enumerate(dict.fromkeys(videos))}
     frame_videos = np.array([video_numbers[label] for label in videos], dtype=int)
     result = {}
@@ -104,6 +131,10 @@ def _compute_part_ap(class_ids: np.ndarray, scores: np.ndarray, gold: np.ndarray
     )
 
 
+@check_arguments(
+    scores=numbers("a finite number", np.isfinite),
+    gold=numbers("1 or 0", lambda array: (array == 0) | (array == 1)),
+)
 def average_precision(scores: np.ndarray, gold: np.ndarray) -> float:
     """Compute the average precision of n scores like scikit-learn: the sum of (R_j - R_{j-1}) P_j over thresholds j.
 
@@ -127,6 +158,7 @@ def average_precision(scores: np.ndarray, gold: np.ndarray) -> float:
     return float(np.sum(np.diff(hits[last_ranks], prepend=0) * hits[last_ranks] / (last_ranks + 1)) / hits[-1])
 
 
+@check_arguments(scores=_TABLE, k=whole(0))
 def top_k(scores: np.ndarray | Sequence[Sequence[float]], k: int = 5) -> np.ndarray:
     """Find the ids of the k highest scores of each row, best first; of equal scores the lower id comes first.
 
@@ -149,6 +181,7 @@ def top_k(scores: np.ndarray | Sequence[Sequence[float]], k: int = 5) -> np.ndar
     return np.argsort(-table, axis=1, kind="stable")[:, :k]
 
 
+@check_arguments(component=one_of(PARTS), number=whole(0))
 def class_name(component: str, number: int) -> str:
     """Build the text of a class; for example, class 12 of "iv" is "bipolar,dissect".
 
@@ -167,6 +200,7 @@ def class_name(component: str, number: int) -> str:
     return {"i": TRIPLET_INSTRUMENTS, "v": VERBS, "t": TARGETS}[component][number]
 
 
+@check_arguments(values=_TABLE, name=TEXT, width=optional(COUNT))
 def require_table(values: Any, name: str, width: int | None = None) -> np.ndarray:
     """Require finite numbers of shape (n, width).
 
@@ -181,10 +215,11 @@ def require_table(values: Any, name: str, width: int | None = None) -> np.ndarra
     Raises:
         ValueError: A row of another width or a non-finite number. The message names the row.
     """
-    for row, numbers in enumerate(values):
-        if width is not None and len(numbers) != width:
-            raise ValueError(f"{name}, row {row + 1}: {len(numbers)} numbers; expected {width}, one a triplet")
-    table = np.asarray(values, dtype=float)
+    for row, entries in enumerate(values):
+        if width is not None and (not is_list(entries) or len(entries) != width):
+            count = len(entries) if is_list(entries) else 0
+            raise ValueError(f"{name}, row {row + 1}: {count} numbers; expected {width}, one a triplet")
+    table = read_numbers(values, name).astype(np.float64)
     table = table if width is None else table.reshape(len(values), width)
     if table.ndim != 2:
         raise ValueError(f"{name}: shape {table.shape}; expected one row a frame, one column a class")

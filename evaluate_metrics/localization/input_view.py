@@ -15,13 +15,18 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments.arrays import read_boxes, read_grid, read_size, read_window
+from ..arguments.schema import BOXES, GRID, SIZE, WINDOW, check_arguments, one_of
+
 RESIZED, SIDE = 256, 224
 UPSAMPLINGS = ("bilinear", "nearest")
+UPSAMPLING = one_of(UPSAMPLINGS)
 
 Size = tuple[int, int]
 Window = tuple[float, float, float, float]
 
 
+@check_arguments(size=SIZE)
 def window(size: Size) -> Window:
     """Compute the part of an image that the view shows.
 
@@ -41,6 +46,7 @@ def window(size: Size) -> Window:
     return columns.start, rows.start, SIDE * columns.scale, SIDE * rows.scale
 
 
+@check_arguments(boxes=BOXES, size=SIZE)
 def mask(boxes: Sequence[Sequence[float]] | np.ndarray, size: Size) -> np.ndarray:
     """Mark the view's pixels whose centre is in a box: x <= column < x + width, and likewise for the rows.
 
@@ -61,11 +67,12 @@ def mask(boxes: Sequence[Sequence[float]] | np.ndarray, size: Size) -> np.ndarra
     """
     rows, columns = _compute_sides(size)
     inside = np.zeros((SIDE, SIDE), dtype=bool)
-    for x, y, w, h in _require_boxes(boxes).tolist():
+    for x, y, w, h in read_boxes(boxes).tolist():
         inside[rows.find_pixels(y, h), columns.find_pixels(x, w)] = True
     return inside
 
 
+@check_arguments(grid=GRID, size=SIZE, grid_window=WINDOW, upsampling=UPSAMPLING)
 def scores(grid: Any, size: Size, grid_window: Sequence[float], upsampling: str = UPSAMPLINGS[0]) -> np.ndarray:
     """Resample a grid of attention to the view's pixels.
 
@@ -86,13 +93,11 @@ def scores(grid: Any, size: Size, grid_window: Sequence[float], upsampling: str 
     >>> scores([[0, 1]], (256, 256), window((256, 256)))[0, [0, 56, 111, 112, 167, 223]].round(3)
     array([0.   , 0.004, 0.496, 0.504, 0.996, 1.   ])
     """
-    cells = _require_grid(grid)
-    if upsampling not in UPSAMPLINGS:
-        raise ValueError(f"upsampling {upsampling!r}; expected {' or '.join(UPSAMPLINGS)}")
-    if len(grid_window) != 4 or not all(map(math.isfinite, grid_window)) or min(grid_window[2:]) <= 0:
-        raise ValueError(f"window {list(grid_window)}; expected [x, y, width, height], finite, of a positive size")
+    cells = read_grid(grid, "", "a grid of attention").astype(np.float64)
+    if not np.isfinite(cells).all():
+        raise ValueError("a grid with NaN or infinity; expected a finite number per cell")
     vertical, horizontal = _compute_sides(size)
-    x, y, w, h = grid_window
+    x, y, w, h = read_window(grid_window)
     rows, cells_above, row_weights = _find_places(vertical, y, h, cells.shape[0], upsampling)
     columns, cells_before, column_weights = _find_places(horizontal, x, w, cells.shape[1], upsampling)
     # Unlike a weighted sum, this form keeps equal neighbours exactly equal: ties stay ties.
@@ -152,12 +157,10 @@ class _Side:
 
 def _compute_sides(size: Size) -> list[_Side]:
     """Compute the view along rows and columns."""
-    if len(size) != 2 or any(number != int(number) or number < 1 for number in size):
-        raise ValueError(f"size {list(size)}; expected [height, width], whole numbers from 1")
-    longest = max(size)
+    size = read_size(size)
     sides = []
-    for pixels in map(int, size):
-        resized = max(pixels * RESIZED // int(longest), 1)
+    for pixels in size:
+        resized = max(pixels * RESIZED // max(size), 1)
         padding_offset = (RESIZED - SIDE) // 2 - (RESIZED - resized) // 2
         sides.append(_Side(pixels, resized, padding_offset))
     return sides
@@ -179,30 +182,3 @@ def _find_places(
     positions = positions.clip(0, cells - 1)
     before = np.floor(positions).astype(np.intp)
     return visible, before, positions - before
-
-
-def _require_grid(grid: Any) -> np.ndarray:
-    try:
-        cells = np.asarray(grid, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("no grid of attention; expected rows of numbers, all of one length") from None
-    if cells.ndim != 2 or not cells.size:
-        raise ValueError(f"a grid of shape {cells.shape}; expected (height, width)")
-    if not np.isfinite(cells).all():
-        raise ValueError("a grid with NaN or infinity; expected a finite number per cell")
-    return cells
-
-
-def _require_boxes(boxes: Any) -> np.ndarray:
-    try:
-        numbers = np.asarray(boxes, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("boxes that are not all four numbers; expected [x, y, width, height]") from None
-    if not numbers.size:
-        return np.empty((0, 4))
-    if numbers.ndim != 2 or numbers.shape[1] != 4:
-        raise ValueError(f"boxes of shape {numbers.shape}; expected (k, 4), [x, y, width, height] each")
-    for number, box in enumerate(numbers, start=1):
-        if not (np.isfinite(box).all() and box[2:].min() > 0):
-            raise ValueError(f"box {number}: {box.tolist()}; expected [x, y, width, height], finite, with a size")
-    return numbers

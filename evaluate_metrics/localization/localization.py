@@ -3,6 +3,7 @@
 import datasets
 import evaluate
 
+from medfaith.evaluate_metrics.arguments.stored import CheckedRows
 from medfaith.evaluate_metrics.localization.predictions import score_predictions
 
 _DESCRIPTION = """
@@ -49,8 +50,12 @@ Returns:
 
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
-class Localization(evaluate.Metric):
+class Localization(CheckedRows, evaluate.Metric):
     """The metric `localization`: attention of sentences compared with boxes, and its change under perturbation."""
+
+    def get_scorer(self):
+        """Return the function that scores the rows."""
+        return score_predictions
 
     def _info(self):
         text, flag, number = datasets.Value("string"), datasets.Value("bool"), datasets.Value("float64")

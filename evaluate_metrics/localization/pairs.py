@@ -13,6 +13,22 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments.schema import (
+    COUNT,
+    FLAG,
+    FLOAT,
+    LABEL,
+    LEVEL,
+    SEED,
+    TEXT,
+    TEXTS,
+    check_arguments,
+    columns,
+    mapping,
+    one_of,
+    optional,
+    rows_of,
+)
 from ..confidence.score import bootstrap_mean
 from .score import METRICS, RANKED, STATES
 
@@ -24,8 +40,22 @@ SUBSETS = (ALL, "abnormal", "one_lung", "mdrb")
 RANDOM_SENTENCES = "random_sentences"
 
 Row = Mapping[str, Any]
+SUBSET_FLAGS = dict.fromkeys(SUBSETS[1:], FLAG)
+_ROWS = rows_of(
+    {
+        "id": LABEL,
+        "original_id": optional(LABEL),
+        "perturbation": optional(TEXT),
+        "cluster": LABEL,
+        "subsets": columns(SUBSET_FLAGS),
+        "state": one_of(STATES),
+        "values": mapping(optional(FLOAT)),
+    }
+)
+_BOOTSTRAP = {"n_resamples": COUNT, "seed": SEED, "confidence_level": LEVEL}
 
 
+@check_arguments(rows=_ROWS, subset=one_of(SUBSETS), **_BOOTSTRAP)
 def summarise(
     rows: Sequence[Row],
     subset: str = ALL,
@@ -60,6 +90,7 @@ def summarise(
     return result
 
 
+@check_arguments(rows=_ROWS, **_BOOTSTRAP)
 def deltas(
     rows: Sequence[Row], *, n_resamples: int = 2000, seed: int = 42, confidence_level: float = 0.95
 ) -> dict[str, dict[str, dict[str, Any]]]:
@@ -88,6 +119,7 @@ def deltas(
     return result
 
 
+@check_arguments(rows=_ROWS, perturbation=TEXT, **_BOOTSTRAP)
 def candidate_accuracy(
     rows: Sequence[Row],
     *,
@@ -128,6 +160,7 @@ def candidate_accuracy(
     return result
 
 
+@check_arguments(rows=_ROWS, names=TEXTS)
 def correlations(rows: Sequence[Row], names: Sequence[str] = VALUES) -> dict[tuple[str, str], tuple[float, int]]:
     """Compute the Pearson correlation over rows of each two values (sections 4.2.5 and B.10).
 
@@ -153,6 +186,7 @@ def correlations(rows: Sequence[Row], names: Sequence[str] = VALUES) -> dict[tup
     return results
 
 
+@check_arguments(rows=_ROWS)
 def pairs(rows: Sequence[Row]) -> list[tuple[Row, Row | None]]:
     """Pair each perturbed row with its original.
 
@@ -212,8 +246,6 @@ def _convert_missing(value: float | None) -> float:
 
 
 def _select_subset(rows: Sequence[Row], subset: str) -> list[Row]:
-    if subset not in SUBSETS:
-        raise ValueError(f"subset {subset!r}; expected one of {', '.join(SUBSETS)}")
     return [row for row in rows if _is_in(row, subset)]
 
 

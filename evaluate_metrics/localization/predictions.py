@@ -7,14 +7,59 @@ from typing import Any
 
 import numpy as np
 
-from .input_view import UPSAMPLINGS
-from .pairs import RANDOM_SENTENCES, SUBSETS, candidate_accuracy, deltas, pairs, summarise
-from .ranking import TIES
+from ..arguments.arrays import read_size
+from ..arguments.schema import (
+    COUNT,
+    FLAG,
+    FLOAT,
+    GRID,
+    LABEL,
+    LEVEL,
+    SEED,
+    SIZE,
+    TEXT,
+    WINDOW,
+    XYWH,
+    check_arguments,
+    optional,
+    rows_of,
+)
+from .input_view import UPSAMPLING, UPSAMPLINGS
+from .pairs import RANDOM_SENTENCES, SUBSET_FLAGS, SUBSETS, candidate_accuracy, deltas, pairs, summarise
+from .ranking import PRECISION_TIES, TIES
 from .score import compute_symmetric_kl, score_row
 
 ORIGINAL, PER_SAMPLE = "original", "per_sample"
 
+_SIMILARITY = optional(FLOAT)
+_PREDICTIONS = rows_of(
+    {"attention": optional(GRID), "window": optional(WINDOW), "local": _SIMILARITY, "global": _SIMILARITY}
+)
+_REFERENCES = rows_of(
+    {
+        "id": LABEL,
+        "original_id": optional(LABEL),
+        "perturbation": optional(TEXT),
+        "cluster": LABEL,
+        "size": SIZE,
+        "boxes": rows_of({"xywh": XYWH}, is_column=False, word="box"),
+        **SUBSET_FLAGS,
+    }
+)
 
+
+@check_arguments(
+    like="references",
+    predictions=_PREDICTIONS,
+    references=_REFERENCES,
+    upsampling=UPSAMPLING,
+    precision_ties=PRECISION_TIES,
+    kl_no_attn=FLAG,
+    n_resamples=COUNT,
+    seed=SEED,
+    confidence_level=LEVEL,
+    per_sample=FLAG,
+)
 def score_predictions(  # noqa: PLR0913 (options of the metric)
     predictions: Sequence[Mapping[str, Any]],
     references: Sequence[Mapping[str, Any]],
@@ -53,8 +98,6 @@ def score_predictions(  # noqa: PLR0913 (options of the metric)
         ValueError: Different lengths, an id that occurs twice, a row with only one of original_id and perturbation, or
             see `score.score_row`. The message names the row.
     """
-    if len(predictions) != len(references):
-        raise ValueError(f"{len(predictions)} predictions for {len(references)} references: give one for each")
     row_options = {"upsampling": upsampling, "precision_ties": precision_ties}
     rows = [_score_pair(*pair, row_options) for pair in zip(predictions, references, strict=True)]
     attention = {row["id"]: prediction["attention"] for row, prediction in zip(rows, predictions, strict=True)}
@@ -85,7 +128,7 @@ def _score_pair(
             f"{name}: original_id {original_id!r} and perturbation {perturbation!r}; expected both, or neither for an "
             f"original, and no perturbation named {ORIGINAL} or {PER_SAMPLE}"
         )
-    size = tuple(reference["size"])
+    size = read_size(reference["size"], f"{name}: ")
     window = (0, 0, *reversed(size)) if prediction["window"] is None else prediction["window"]
     boxes = [box["xywh"] for box in reference["boxes"]]
     values = score_row(prediction["attention"], window, size, boxes, **row_options, name=name)

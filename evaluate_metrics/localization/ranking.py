@@ -6,10 +6,21 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..arguments.arrays import is_list, is_real, read_numbers
+from ..arguments.schema import MAPS, check_arguments, one, one_of, read_later
+
 TOPS = (5, 10, 30)
 TIES = ("included", "excluded")  # treatment of tied pixels in precision
 
+PRECISION_TIES = one_of(TIES)
+_TOPS = one(
+    "percentages",
+    "percentages between 0 and 100",
+    lambda tops: is_list(tops) and all(is_real(top) and 0 < top < 100 for top in tops),
+)
 
+
+@check_arguments(tops=_TOPS)
 def names(tops: Sequence[int] = TOPS) -> tuple[str, ...]:
     """List the names that `localization` returns, in its order.
 
@@ -22,6 +33,7 @@ def names(tops: Sequence[int] = TOPS) -> tuple[str, ...]:
     return "auroc", "average_precision", *(f"{name}_{top}" for name in ("iou", "precision") for top in tops)
 
 
+@check_arguments(scores=MAPS, labels=read_later("labelled pixels"), tops=_TOPS, precision_ties=PRECISION_TIES)
 def localization(
     scores: np.ndarray, labels: np.ndarray, tops: Sequence[int] = TOPS, precision_ties: str = TIES[0]
 ) -> dict[str, np.ndarray]:
@@ -50,16 +62,12 @@ def localization(
     >>> {name: float(value[0].round(3)) for name, value in values.items()}
     {'auroc': 0.625, 'average_precision': 0.75, 'iou_50': 0.333, 'precision_50': 0.5}
     """
-    scores, labels = np.asarray(scores), np.asarray(labels)
+    scores, labels = read_numbers(scores, "scores"), np.asarray(labels)
     if scores.shape != labels.shape or scores.ndim < 2 or labels.dtype != np.bool_:
         raise ValueError(
             f"scores of shape {scores.shape} and {labels.dtype} labels of shape {labels.shape}; "
             "expected (n, ...) both, labels bool"
         )
-    if not all(0 < top < 100 for top in tops):
-        raise ValueError(f"tops {list(tops)}; expected percentages between 0 and 100")
-    if precision_ties not in TIES:
-        raise ValueError(f"precision_ties {precision_ties!r}; expected {' or '.join(TIES)}")
     values = np.full((len(scores), 2 + 2 * len(tops)), np.nan)
     for row, (map_scores, inside) in enumerate(zip(scores, labels, strict=True)):
         keys = _build_sort_keys(map_scores.ravel(), inside.ravel(), row)

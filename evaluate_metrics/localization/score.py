@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .input_view import UPSAMPLINGS, mask, scores
-from .ranking import TIES, localization, names
+from ..arguments.arrays import read_grid
+from ..arguments.schema import BOXES, FLAG, GRID, SIZE, TEXT, WINDOW, check_arguments, optional
+from .input_view import UPSAMPLING, UPSAMPLINGS, mask, scores
+from .ranking import PRECISION_TIES, TIES, localization, names
 
 RANKED = names()
 METRICS = (*RANKED, "entropy", "no_attn")
@@ -20,6 +22,16 @@ ROUNDING, MOST = 1e-6, 1e-4  # tolerances of a sum: this far below 1 it is 1; fa
 FLOOR = 2.0**-23  # smallest probability in a logarithm: float32's precision, as in torch's Categorical
 
 
+@check_arguments(
+    prefix="name",
+    grid=optional(GRID),
+    window=optional(WINDOW),
+    size=SIZE,
+    boxes=BOXES,
+    upsampling=UPSAMPLING,
+    precision_ties=PRECISION_TIES,
+    name=TEXT,
+)
 def score_row(
     grid: Any,
     window: Sequence[float] | None,
@@ -77,6 +89,7 @@ def score_row(
     return values | {metric: _convert_nan(value[0]) for metric, value in ranking_values.items()} | {"state": SCORED}
 
 
+@check_arguments(grid=GRID)
 def distribution(grid: Any) -> np.ndarray:
     """Compute the shares of a grid's cells and, as the last one, of "No Attn": 1 minus their sum.
 
@@ -92,12 +105,7 @@ def distribution(grid: Any) -> np.ndarray:
     >>> distribution([[0.5, 0.25]]).tolist()
     [0.5, 0.25, 0.25]
     """
-    try:
-        cells = np.asarray(grid, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise ValueError("no grid of attention; expected rows of numbers, all of one length") from None
-    if cells.ndim != 2 or not cells.size:
-        raise ValueError(f"attention of shape {cells.shape}; expected (height, width)")
+    cells = read_grid(grid, "", "a grid of attention").astype(np.float64)
     if not np.isfinite(cells).all() or cells.min() < 0:
         raise ValueError("attention with NaN, infinity or a negative number; expected numbers of at least 0")
     total = float(cells.sum())
@@ -108,6 +116,7 @@ def distribution(grid: Any) -> np.ndarray:
     return shares / shares.sum()
 
 
+@check_arguments(grid=GRID)
 def entropy(grid: Any) -> float:
     """Compute the entropy in nats over the cells and "No Attn" (Table 10).
 
@@ -128,6 +137,7 @@ def entropy(grid: Any) -> float:
     return _compute_entropy(distribution(grid))
 
 
+@check_arguments(grid=GRID)
 def no_attn(grid: Any) -> float:
     """Compute the share of attention outside the cells.
 
@@ -143,6 +153,7 @@ def no_attn(grid: Any) -> float:
     return float(distribution(grid)[-1])
 
 
+@check_arguments(grid=GRID, other_grid=GRID, kl_no_attn=FLAG)
 def compute_symmetric_kl(grid: Any, other_grid: Any, *, kl_no_attn: bool = False) -> float:
     """Compute half the sum of both Kullback-Leibler divergences, in nats, over the cells (section B.6).
 
@@ -168,8 +179,9 @@ def compute_symmetric_kl(grid: Any, other_grid: Any, *, kl_no_attn: bool = False
     >>> round(compute_symmetric_kl([[0.5]], [[0.25]], kl_no_attn=True), 4)
     0.1373
     """
-    if np.shape(grid) != np.shape(other_grid):
-        raise ValueError(f"attention of shapes {np.shape(grid)} and {np.shape(other_grid)}; expected the same cells")
+    grid, other_grid = (read_grid(cells, "", "a grid of attention") for cells in (grid, other_grid))
+    if grid.shape != other_grid.shape:
+        raise ValueError(f"attention of shapes {grid.shape} and {other_grid.shape}; expected the same cells")
     used_shares = slice(None) if kl_no_attn else slice(-1)
     p, q = distribution(grid)[used_shares], distribution(other_grid)[used_shares]
     return float(np.sum((p - q) * (np.log(np.maximum(p, FLOOR)) - np.log(np.maximum(q, FLOOR)))) / 2)

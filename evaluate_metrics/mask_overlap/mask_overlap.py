@@ -3,6 +3,7 @@
 import datasets
 import evaluate
 
+from medfaith.evaluate_metrics.arguments.stored import CheckedRows
 from medfaith.evaluate_metrics.mask_overlap.score import score_predictions
 
 _DESCRIPTION = """
@@ -33,8 +34,12 @@ Returns:
 
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
-class MaskOverlap(evaluate.Metric):
+class MaskOverlap(CheckedRows, evaluate.Metric):
     """The metric `mask_overlap`: Dice and IoU of segmentation masks."""
+
+    def get_scorer(self):
+        """Return the function that scores the rows."""
+        return score_predictions
 
     def _info(self):
         mask = {"size": datasets.List(datasets.Value("int64")), "counts": datasets.Value("string")}

@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 from pycocotools import mask as coco
 
+from ..arguments.arrays import read_size
+from ..arguments.schema import MASK, SIZE, TEXT, check_arguments
+
 _LOWEST, _BITS, _MORE, _SIGN = 48, 5, 0x20, 0x10  # COCO's text form: five bits per character, beginning with "0"
 
 
+@check_arguments(mask=MASK, size=SIZE, name=TEXT)
 def decode_mask(mask: Mapping[str, Any], size: tuple[int, int], name: str) -> np.ndarray:
     """Decode the pixels of a mask.
 
@@ -25,12 +29,13 @@ def decode_mask(mask: Mapping[str, Any], size: tuple[int, int], name: str) -> np
     Raises:
         ValueError: Another size, or see `require_mask`.
     """
-    encoded = require_mask(mask, name)
-    if tuple(encoded["size"]) != tuple(size):
+    size, encoded = read_size(size, f"{name}: "), require_mask(mask, name)
+    if tuple(encoded["size"]) != size:
         raise ValueError(f"{name}: size {encoded['size']}; expected that of the frame, {list(size)}")
     return coco.decode(encoded).astype(bool)
 
 
+@check_arguments(mask=MASK, name=TEXT)
 def require_mask(mask: Mapping[str, Any] | None, name: str) -> Any:
     """Require a valid encoding, because pycocotools checks nothing.
 
@@ -44,14 +49,12 @@ def require_mask(mask: Mapping[str, Any] | None, name: str) -> Any:
     Raises:
         ValueError: The encoding is invalid.
     """
-    if mask is None or mask.get("size") is None:
+    if not isinstance(mask, Mapping) or mask.get("size") is None:
         raise ValueError(f"{name}: {mask}; expected a mask of size [height, width] and counts")
     size, counts = mask["size"], mask.get("counts")
-    if len(size) != 2 or min(size) < 1:
-        raise ValueError(f"{name}: size {list(size)}; expected [height, width]")
+    height, width = read_size(size, f"{name}: ")
     if not isinstance(counts, str):
         raise ValueError(f"{name}: counts of type {type(counts).__name__}; expected COCO's compressed text")
-    height, width = (int(side) for side in size)
     pixels = sum(_runs(counts, name))
     if pixels != height * width:
         raise ValueError(f"{name}: the runs cover {pixels} pixels; expected {height} x {width} = {height * width}")

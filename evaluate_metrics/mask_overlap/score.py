@@ -8,9 +8,17 @@ from typing import Any
 import numpy as np
 from pycocotools import mask as coco
 
+from ..arguments.schema import FLAG, LABEL, MASK, check_arguments, optional, sequence
 from .masks import require_mask
 
 
+@check_arguments(
+    like="references",
+    predictions=sequence(optional(MASK), is_column=True),
+    references=sequence(MASK),
+    ids=optional(sequence(LABEL, is_column=True)),
+    per_sample=FLAG,
+)
 def score_predictions(
     predictions: Sequence[Mapping[str, Any] | None],
     references: Sequence[Mapping[str, Any]],
@@ -35,9 +43,6 @@ def score_predictions(
     Raises:
         ValueError: Different lengths, two different sizes, or an invalid encoding. The message names the sample.
     """
-    for name, column in (("predictions", predictions), ("ids", ids)):
-        if column is not None and len(column) != len(references):
-            raise ValueError(f"{len(column)} {name} for {len(references)} references: give one for each")
     areas = np.zeros((len(references), 3))
     for row, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
         name = f"row {row + 1}" if ids is None else str(ids[row])

@@ -3,6 +3,7 @@
 import datasets
 import evaluate
 
+from medfaith.evaluate_metrics.arguments.stored import CheckedRows
 from medfaith.evaluate_metrics.medvqa_f1.score import score_predictions
 
 _DESCRIPTION = """
@@ -42,8 +43,12 @@ Returns:
 
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
-class MedVQAF1(evaluate.Metric):
+class MedVQAF1(CheckedRows, evaluate.Metric):
     """The metric `medvqa_f1`: F1 of yes/no answers and of the diseases that open-ended answers name."""
+
+    def get_scorer(self):
+        """Return the function that scores the rows."""
+        return score_predictions
 
     def _info(self):
         return evaluate.MetricInfo(

@@ -7,13 +7,48 @@ from typing import Any
 
 import numpy as np
 
+from ..arguments.schema import (
+    COUNT,
+    FLAG,
+    LABEL,
+    LABELS,
+    LEVEL,
+    SEED,
+    TEXT,
+    TEXTS,
+    check_arguments,
+    instance,
+    one,
+    one_of,
+    optional,
+    rows_of,
+    sequence,
+    texts,
+)
 from ..confidence.score import bootstrap_mean
 from ..reading.disease_names import CLASSES
 from ..reading.diseases import Extraction, extract_labels
 from ..reading.outcome import ANSWERED, DECLINED, UNREAD
 from ..reading.yes_no import YesNoOutcome, read_yes_no
 
+_SET = texts("a list of texts")
+_ANSWER = one("answer", "Yes or No", lambda value: isinstance(value, str) and value.casefold() in {"yes", "no"})
+_OUTCOMES = ("yes", "no", UNREAD, DECLINED)
+_TEXT_PER_ROW = sequence(TEXT, is_column=True)
 
+
+@check_arguments(
+    like="references",
+    predictions=sequence(optional(TEXT), is_column=True),
+    references=rows_of({"question_type": one_of(("closed", "open")), "image_id": LABEL}),
+    labels=optional(sequence(optional(_SET), is_column=True)),
+    questions=optional(_TEXT_PER_ROW),
+    vocabulary=TEXTS,
+    n_resamples=COUNT,
+    seed=SEED,
+    confidence_level=LEVEL,
+    per_sample=FLAG,
+)
 def score_predictions(  # noqa: PLR0913 (options of the metric)
     predictions: Sequence[str | None],
     references: Sequence[Mapping[str, Any]],
@@ -49,7 +84,8 @@ def score_predictions(  # noqa: PLR0913 (options of the metric)
         ValueError: Different lengths, or a row with an unknown question_type, answer or label.
     """
     known_labels = frozenset(vocabulary)
-    _require_references(references, known_labels, predictions=predictions, labels=labels, questions=questions)
+    for row, reference in enumerate(references):
+        _require_row(row, reference, known_labels)
     closed_rows = [row for row, reference in enumerate(references) if reference["question_type"] == "closed"]
     open_rows = [row for row, reference in enumerate(references) if reference["question_type"] == "open"]
     outcomes: dict[int, YesNoOutcome] = {
@@ -82,6 +118,12 @@ def score_predictions(  # noqa: PLR0913 (options of the metric)
     return scores
 
 
+@check_arguments(
+    like="answers",
+    outcomes=sequence(one_of(_OUTCOMES), is_column=True),
+    answers=sequence(one_of(("yes", "no"))),
+    groups=optional(LABELS),
+)
 def closed_scores(
     outcomes: Sequence[YesNoOutcome],
     answers: Sequence[str],
@@ -121,6 +163,12 @@ def closed_scores(
     }
 
 
+@check_arguments(
+    like="diseases",
+    extractions=sequence(instance(Extraction), is_column=True),
+    diseases=sequence(_SET),
+    groups=optional(LABELS),
+)
 def open_scores(
     extractions: Sequence[Extraction],
     diseases: Sequence[Collection[str]],
@@ -243,24 +291,13 @@ def _build_extraction(row: int, labels: Collection[str] | None, known_labels: fr
     return Extraction(frozenset(labels), ANSWERED)
 
 
-def _require_references(
-    references: Sequence[Mapping[str, Any]], known_labels: frozenset[str], **columns: Sequence | None
-) -> None:
-    for name, column in columns.items():
-        if column is not None and len(column) != len(references):
-            raise ValueError(f"{len(column)} {name} for {len(references)} references: give one for each")
-    for row, reference in enumerate(references):
-        _require_row(row, reference, known_labels)
-
-
 def _require_row(row: int, reference: Mapping[str, Any], known_labels: frozenset[str]) -> None:
     place = f"references, row {row + 1}, column"
-    if reference["question_type"] not in {"closed", "open"}:
-        raise ValueError(f"{place} 'question_type': {reference['question_type']!r}; expected closed or open")
     if reference["question_type"] == "open":
+        _SET.convert(reference.get("diseases"), f"{place} 'diseases'")
         _require_labels("references", row, reference["diseases"], known_labels)
-    elif (reference["answer"] or "").casefold() not in {"yes", "no"}:
-        raise ValueError(f"{place} 'answer': {reference['answer']!r}; expected Yes or No")
+    else:
+        _ANSWER.convert(reference.get("answer"), f"{place} 'answer'")
 
 
 def _require_labels(name: str, row: int, labels: Collection[str], known_labels: frozenset[str]) -> None:

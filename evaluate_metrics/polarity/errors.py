@@ -14,14 +14,19 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..reading.outcome import Evidence
+from ..arguments.schema import check_arguments, choices, indices, one_of
+from ..reading.outcome import EVIDENCE, Evidence
 
 Kind = Literal["reversal", "contradiction"]
 POLARITIES = ("presence", "absence", "other")
 ASKED: dict[Kind, str] = {"reversal": "presence", "contradiction": "absence"}  # polarity of the question
 PROSE: Evidence = "prose"
 
+_KIND = one_of(tuple(ASKED))
+_POLARITY, _ANSWER, _CHOICE = choices(POLARITIES), indices(0), indices(-1)
 
+
+@check_arguments(kind=_KIND, polarity=_POLARITY, negated=_CHOICE, answer=_ANSWER)
 def can_err(kind: Kind, *, polarity: ArrayLike, negated: ArrayLike, answer: ArrayLike) -> Any:
     """Whether an answer to the question can be an error of this kind: its negated option exists and is wrong.
 
@@ -41,6 +46,7 @@ def can_err(kind: Kind, *, polarity: ArrayLike, negated: ArrayLike, answer: Arra
     return (polarity == ASKED[kind]) & (negated >= 0) & (negated != answer)
 
 
+@check_arguments(kind=_KIND, choice=_CHOICE, polarity=_POLARITY, negated=_CHOICE, answer=_ANSWER)
 def is_error(kind: Kind, choice: ArrayLike, *, polarity: ArrayLike, negated: ArrayLike, answer: ArrayLike) -> Any:
     """Whether a choice is an error of this kind.
 
@@ -61,6 +67,7 @@ def is_error(kind: Kind, choice: ArrayLike, *, polarity: ArrayLike, negated: Arr
     return at_risk & chose_negated(choice, negated=negated)
 
 
+@check_arguments(choice=_CHOICE, negated=_CHOICE)
 def chose_negated(choice: ArrayLike, *, negated: ArrayLike) -> Any:
     """Whether a choice is the negated option, right or wrong.
 
@@ -78,6 +85,7 @@ def chose_negated(choice: ArrayLike, *, negated: ArrayLike) -> Any:
     return (negated >= 0) & (np.asarray(choice) == negated)
 
 
+@check_arguments(evidence=choices(("", *EVIDENCE)))
 def is_from_prose(evidence: ArrayLike) -> Any:
     """Whether an answer was read from sentences, not from a letter or an option's text.
 

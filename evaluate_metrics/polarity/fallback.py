@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple
 
+from ..arguments.schema import FLAG, SHARE, TEXT, TEXTS, check_arguments, instance, optional, read_later
 from ..reading.choice import Answer, parse_answer
 from ..reading.outcome import EVIDENCE
 from ..reading.reasoning import extract_answer
@@ -88,6 +89,7 @@ _BEFORE = 100  # characters before an object that may contain the end of its key
 _NUMBER = re.compile(r"(?P<number>\d{1,3}(?:\.\d+)?|\.\d+)\s*(?P<percent>%|percent)?", re.IGNORECASE)
 
 
+@check_arguments(text=optional(TEXT), options=TEXTS, cut=FLAG)
 def read_packet(text: str | None, options: Sequence[str], *, cut: bool = False) -> PacketResponse:
     """Read the baseline answer, the packet's answer, and the confidence of each.
 
@@ -125,6 +127,7 @@ def read_packet(text: str | None, options: Sequence[str], *, cut: bool = False) 
     return PacketResponse(baseline, None, "unreadable" if packet_texts else "none")
 
 
+@check_arguments(stated=read_later("stated"))
 def read_confidence(stated: Any) -> Confidence:
     """Read a confidence as a fraction: 0.85, "0.85", 85, "85" and "85%" are equal.
 
@@ -149,13 +152,14 @@ def read_confidence(stated: Any) -> Confidence:
     return Confidence(float(number / 100 if match["percent"] or number > 1 else number), "read")
 
 
+@check_arguments(response=instance(PacketResponse), below=SHARE, margin=SHARE)
 def fall_back(response: PacketResponse, *, below: float = BASELINE_BELOW, margin: float = MARGIN) -> Verdict:
     """Apply Y0 to a response.
 
     Args:
         response: The result of `read_packet`. A baseline answer that could not be read stays unread.
-        below: The baseline is replaced only if its confidence is less than this.
-        margin: The packet's confidence must be higher by at least this.
+        below: The baseline is replaced only if its confidence is less than this; a fraction from 0 to 1.
+        margin: The packet's confidence must be higher by at least this; a fraction from 0 to 1.
 
     Returns:
         The verdict with one of `REASONS` of this module. Numbers are compared in their written form: 0.82 exceeds 0.79

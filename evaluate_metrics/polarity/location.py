@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from ..arguments.schema import INDEX, TEXT, TEXTS, check_arguments, optional
 from ..reading.options import strip_option_letters
 from ..reading.words import words
 from .verifier import Verdict
@@ -83,6 +84,7 @@ _DENIAL = re.compile(
 )
 
 
+@check_arguments(question=TEXT, options=TEXTS, choice=optional(INDEX))
 def verify_location(question: str, options: Sequence[str], choice: int | None) -> Verdict:
     """Apply the location repair to a prediction.
 

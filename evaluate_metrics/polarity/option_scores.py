@@ -8,10 +8,18 @@ option "X", -1 for none.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from ..arguments.arrays import read_labels, read_numbers, refuse
+from ..arguments.schema import check_arguments, indices, numbers, optional, read_later
+
+_SCORES = numbers("a finite number, or NaN for a missing option", shape="(n, k)")
+_INDICES = indices(-1, is_column=True)
+_PAIR = {"negated": _INDICES, "counterpart": _INDICES}
 
 
 class Subsets(NamedTuple):
@@ -40,6 +48,7 @@ class StateSimilarity(NamedTuple):
     distractor: np.ndarray
 
 
+@check_arguments(ids=read_later("labels"), options=indices(0), values=read_later("array"))
 def stack_options(ids: ArrayLike, options: ArrayLike, values: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     """Stack records of one option each, in any order, to one row per question.
 
@@ -58,23 +67,27 @@ def stack_options(ids: ArrayLike, options: ArrayLike, values: ArrayLike) -> tupl
     >>> questions.tolist(), scores.tolist()
     (['b', 'a'], [[5.3, 6.2], [1.0, nan]])
     """
-    ids, options, values = np.asarray(ids), np.asarray(options, dtype=np.int64), np.asarray(values, dtype=np.float64)
-    if not (ids.shape == options.shape == values.shape[:1]) or (options < 0).any():
-        raise ValueError("ids, options and values must have one entry a record, and options start at 0")
-    names, first_index, row = np.unique(ids, return_index=True, return_inverse=True)
+    options, values = np.asarray(options), read_numbers(values, "values").astype(np.float64)
+    codes = read_labels(ids, "ids")
+    if not (codes.shape == options.shape == values.shape[:1]):
+        raise ValueError("ids, options and values must have one entry a record")
+    _, first_index, row = np.unique(codes, return_index=True, return_inverse=True)
     order = first_index.argsort()
     row = order.argsort()[row]
+    is_mixed = not isinstance(ids, np.ndarray) and len(set(map(type, cast(Sequence, ids)))) > 1
+    names = np.array(ids, dtype=object if is_mixed else None)[first_index[order]]  # numpy would join 1 and "1"
     stacked = np.full((len(names), options.max(initial=-1) + 1, *values.shape[1:]), np.nan)
     row_options, counts = np.unique(np.stack([row, options]), axis=1, return_counts=True)
     if (counts > 1).any():
         question, option = row_options[:, counts.argmax()]
         raise ValueError(
-            f"{names[order][question]}: two records of option {option}; select the records of one task and one run"
+            f"{names[question]}: two records of option {option}; select the records of one task and one run"
         )
     stacked[row, options] = values
-    return names[order], stacked
+    return names, stacked
 
 
+@check_arguments(scores=_SCORES)
 def predicted(scores: ArrayLike) -> np.ndarray:
     """Find the index of the highest score of each question; the lowest index on a tie.
 
@@ -93,6 +106,7 @@ def predicted(scores: ArrayLike) -> np.ndarray:
     return np.where(is_known.any(axis=1), best, -1)
 
 
+@check_arguments(like="scores", scores=_SCORES, **_PAIR)
 def polarity_gap(scores: ArrayLike, negated: ArrayLike, counterpart: ArrayLike) -> np.ndarray:
     """Compute the score of the negated option minus that for its positive counterpart, in nats.
 
@@ -113,10 +127,12 @@ def polarity_gap(scores: ArrayLike, negated: ArrayLike, counterpart: ArrayLike) 
     array([0.9])
     """
     scores = _require_scores(scores)
-    negated, counterpart = (_require_indices(column, scores.shape) for column in (negated, counterpart))
+    negated = _require_indices("negated", negated, scores.shape)
+    counterpart = _require_indices("counterpart", counterpart, scores.shape)
     return _select_columns(scores, negated) - _select_columns(scores, counterpart)
 
 
+@check_arguments(contexts=_SCORES, continued=_SCORES)
 def concept_difference(contexts: ArrayLike, continued: ArrayLike) -> np.ndarray:
     """Compute the log-likelihood gain of the finding's words after the negated context over the positive one, in nats.
 
@@ -136,13 +152,16 @@ def concept_difference(contexts: ArrayLike, continued: ArrayLike) -> np.ndarray:
     >>> concept_difference([[-2.0, -3.0], [-2.0, float("nan")]], [[-2.5, -3.25], [-2.5, -3.0]])
     array([0.25,  nan])
     """
-    contexts, continued = _require_scores(contexts), _require_scores(continued)
+    contexts, continued = np.asarray(contexts), np.asarray(continued)
     if contexts.shape[1] != 2 or contexts.shape != continued.shape:
-        raise ValueError(f"expected two arrays of shape (n, 2), not {contexts.shape} and {continued.shape}")
+        raise ValueError(
+            f"contexts of shape {contexts.shape} and continued of shape {continued.shape}; expected (n, 2) both"
+        )
     positive, negated = (continued - contexts).T
     return negated - positive
 
 
+@check_arguments(like="scores", scores=_SCORES, answer=_INDICES, **_PAIR, predictions=optional(_INDICES))
 def subsets(
     scores: ArrayLike,
     answer: ArrayLike,
@@ -171,8 +190,10 @@ def subsets(
         ValueError: See `polarity_gap`.
     """
     scores = _require_scores(scores)
-    answer, negated, counterpart = (_require_indices(column, scores.shape) for column in (answer, negated, counterpart))
-    choices = predicted(scores) if predictions is None else _require_indices(predictions, scores.shape)
+    answer = _require_indices("answer", answer, scores.shape)
+    negated = _require_indices("negated", negated, scores.shape)
+    counterpart = _require_indices("counterpart", counterpart, scores.shape)
+    choices = predicted(scores) if predictions is None else _require_indices("predictions", predictions, scores.shape)
     has_pair = ~np.isnan(_select_columns(scores, negated) - _select_columns(scores, counterpart)) & (
         negated != counterpart
     )
@@ -180,6 +201,7 @@ def subsets(
     return Subsets(gold_positive, gold_positive & (choices == negated), gold_positive & (choices == answer))
 
 
+@check_arguments(like="scores", scores=_SCORES, answer=_INDICES, **_PAIR, predictions=optional(_INDICES))
 def gap_summary(
     scores: ArrayLike,
     answer: ArrayLike,
@@ -224,6 +246,11 @@ def gap_summary(
     return summary
 
 
+@check_arguments(
+    like="states",
+    states=numbers("a finite number, or NaN for a missing option", shape="(n, k, d)"),
+    **_PAIR,
+)
 def state_similarity(states: ArrayLike, negated: ArrayLike, counterpart: ArrayLike) -> StateSimilarity:
     """Compare the hidden states of "X" and "No X" with those for "X" and a distractor (Figure 5B).
 
@@ -241,10 +268,9 @@ def state_similarity(states: ArrayLike, negated: ArrayLike, counterpart: ArrayLi
     >>> state_similarity([[[1.0, 0.0], [1.0, 1.0], [0.0, 2.0]]], negated=[1], counterpart=[0]).negated.round(6)
     array([0.707107])
     """
-    states = np.asarray(states, dtype=np.float64)
-    if states.ndim != 3:
-        raise ValueError(f"states must have shape (n, k, d), not {states.shape}")
-    negated, counterpart = (_require_indices(column, states.shape[:2]) for column in (negated, counterpart))
+    states = np.asarray(states)
+    negated = _require_indices("negated", negated, states.shape[:2])
+    counterpart = _require_indices("counterpart", counterpart, states.shape[:2])
     lengths = np.linalg.norm(states, axis=2, keepdims=True)
     directions = states / np.where(lengths > 0, lengths, np.nan)
     similarities = np.einsum("nd,nkd->nk", _select_columns(directions, counterpart), directions)
@@ -268,19 +294,18 @@ def _select_columns(values: np.ndarray, index: np.ndarray) -> np.ndarray:
     return selected
 
 
-def _require_scores(scores: ArrayLike) -> np.ndarray:
-    scores = np.asarray(scores, dtype=np.float64)
-    if scores.ndim != 2 or scores.shape[1] == 0:
-        raise ValueError(f"scores must have shape (n, k) with k >= 1, not {scores.shape}")
-    if np.isinf(scores).any():
-        raise ValueError("scores must be finite, or NaN where a question has fewer options")
+def _require_scores(scores: ArrayLike, name: str = "scores") -> np.ndarray:
+    scores = np.asarray(scores)
+    if scores.shape[1] == 0:
+        raise ValueError(f"{name}: shape {scores.shape}; expected (n, k) with k of at least 1")
     return scores
 
 
-def _require_indices(column: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
+def _require_indices(name: str, column: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
     column = np.asarray(column)
-    if column.shape != shape[:1] or (column.size and column.dtype.kind not in "iu"):
-        raise ValueError(f"expected {shape[0]} integers, not {column.dtype} of shape {column.shape}")
-    if column.size and not (column.min() >= -1 and column.max() < shape[1]):
-        raise ValueError(f"option indices must be between -1 (none) and {shape[1] - 1}")
+    if column.shape != shape[:1]:
+        raise ValueError(f"{name}: shape {column.shape}; expected {shape[0]} whole numbers, one for each question")
+    if (column >= shape[1]).any():
+        row = int(np.argmax(column >= shape[1]))
+        refuse(column[row], f"{name}, row {row + 1}", f"an option index between -1 (none) and {shape[1] - 1}")
     return column.astype(np.int64)

@@ -3,6 +3,7 @@
 import datasets
 import evaluate
 
+from medfaith.evaluate_metrics.arguments.stored import CheckedRows
 from medfaith.evaluate_metrics.polarity.score import check_references, score_predictions
 
 _DESCRIPTION = """
@@ -40,8 +41,22 @@ Returns:
 
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
-class Polarity(evaluate.Metric):
+class Polarity(CheckedRows, evaluate.Metric):
     """The metric `polarity`: accuracy, reversals and contradictions of multiple-choice answers."""
+
+    def get_scorer(self):
+        """Return the function that scores the rows."""
+        return score_predictions
+
+    def check_rows(self, predictions, references):
+        """Check the rows, also each index by the number of its row's options.
+
+        Args:
+            predictions: The predictions.
+            references: The references.
+        """
+        check_references([] if references is None else references)
+        super().check_rows(predictions, references)
 
     def _info(self):
         return evaluate.MetricInfo(
@@ -63,28 +78,6 @@ class Polarity(evaluate.Metric):
                 }
             ),
         )
-
-    def add(self, *, prediction=None, reference=None, **options):
-        """Add one row; reject an invalid reference before it is stored, which would turn 0.5 and True into integers.
-
-        Args:
-            prediction: The index of the chosen option, or -1.
-            reference: The reference of the row.
-            options: Further options of evaluate.
-        """
-        check_references([] if reference is None else [reference])
-        super().add(prediction=prediction, reference=reference, **options)
-
-    def add_batch(self, *, predictions=None, references=None, **options):
-        """Add rows, with the checks of `add`.
-
-        Args:
-            predictions: The indices of the chosen options.
-            references: The references of the rows.
-            options: Further options of evaluate.
-        """
-        check_references([] if references is None else references)
-        super().add_batch(predictions=predictions, references=references, **options)
 
     def _compute(self, predictions, references, **options):
         return score_predictions(predictions, references, **options)

@@ -7,13 +7,41 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..arguments.arrays import is_whole, refuse
+from ..arguments.schema import (
+    FLAG,
+    TEXT,
+    TEXTS,
+    check_arguments,
+    choices,
+    indices,
+    one_of,
+    optional,
+    read_later,
+    record,
+    rows_of,
+    sequence,
+)
 from ..reading.choice import Answer, parse_answer
 from ..reading.outcome import DECLINED, EVIDENCE, UNREAD
 from .errors import ASKED, POLARITIES, Kind, can_err, chose_negated, is_error, is_from_prose
-from .verifier import Verdict, verify_answer
+from .verifier import REPLACEMENT, TRIGGER, Verdict, verify_answer
 
 # Reason of an unread answer -> the key of its count; any other reason counts as unparsed.
 FAILURES = {"ambiguous": "n_ambiguous", "out_of_range": "n_invalid", "cut": "n_cut"}
+
+
+_REFERENCES = rows_of(
+    {
+        "question": TEXT,
+        "options": TEXTS,
+        "answer": read_later("index"),
+        "negated": read_later("index"),
+        "counterpart": read_later("index"),
+        "polarity": one_of(POLARITIES),
+        "finding": TEXT,
+    }
+)
 
 
 class Samples(NamedTuple):
@@ -55,6 +83,27 @@ class Samples(NamedTuple):
         return Samples(*(column[mask] for column in self))
 
 
+_SAMPLES = record(
+    Samples,
+    choice=indices(-1),
+    verified=indices(-1),
+    answer=indices(0),
+    negated=indices(-1),
+    counterpart=indices(-1),
+    polarity=choices(POLARITIES),
+    evidence=choices(("", *EVIDENCE)),
+)
+
+
+@check_arguments(
+    like="references",
+    predictions=sequence(optional(TEXT), is_column=True),
+    references=_REFERENCES,
+    trigger=TRIGGER,
+    replacement=REPLACEMENT,
+    verify_prose=FLAG,
+    per_sample=FLAG,
+)
 def score_predictions(
     predictions: Sequence[str | None],
     references: Sequence[Mapping[str, Any]],
@@ -83,9 +132,7 @@ def score_predictions(
     Raises:
         ValueError: Different lengths, or a row that `check_references` rejects.
     """
-    if len(predictions) != len(references):
-        raise ValueError(f"{len(predictions)} predictions for {len(references)} references: give one for each")
-    check_references(references)
+    _require_indices(references)
     readings_by_key: dict[tuple, tuple[Answer, Verdict]] = {}  # each distinct wording is read once
     readings = []
     for text, reference in zip(predictions, references, strict=True):
@@ -118,6 +165,7 @@ def score_predictions(
     return result
 
 
+@check_arguments(references=_REFERENCES)
 def check_references(references: Iterable[Mapping[str, Any]]) -> None:
     """Require rows with the types and meanings that the metric expects.
 
@@ -129,25 +177,21 @@ def check_references(references: Iterable[Mapping[str, Any]]) -> None:
             `negated` or `counterpart` is not an integer index into the options (0.5, True and "1" are not). The message
             names the row and the column.
     """
+    _require_indices(references)
+
+
+def _require_indices(references: Iterable[Mapping[str, Any]]) -> None:
     for row, reference in enumerate(references):
-        place = f"references, row {row + 1}, column"
-        options = reference["options"]
-        if not isinstance(options, Sequence | np.ndarray) or isinstance(options, str | bytes):
-            raise ValueError(f"{place} 'options': {options!r}; expected a list of texts")
-        if not all(isinstance(option, str) for option in options):
-            raise ValueError(f"{place} 'options': {list(options)!r}; expected a list of texts")
-        if reference["polarity"] not in POLARITIES:
-            raise ValueError(f"{place} 'polarity': {reference['polarity']!r}; expected one of {', '.join(POLARITIES)}")
+        n_options = len(reference["options"])
         for column, lowest in (("answer", 0), ("negated", -1), ("counterpart", -1)):
             value = reference[column]
-            is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            if not is_integer or not lowest <= value < len(options):
+            if not is_whole(value) or not lowest <= value < n_options:
                 none = " or -1" if lowest else ""
-                raise ValueError(
-                    f"{place} {column!r}: {value!r}; expected an index into its {len(options)} options{none}"
-                )
+                place = f"references, row {row + 1}, column {column!r}"
+                refuse(value, place, f"an index into its {n_options} options{none}")
 
 
+@check_arguments(samples=_SAMPLES)
 def polarity_scores(samples: Samples) -> dict[str, float | int]:
     """Aggregate samples to fractions in [0, 1], unrounded, with their counts (`n_...`).
 
@@ -190,6 +234,7 @@ def polarity_scores(samples: Samples) -> dict[str, float | int]:
     }
 
 
+@check_arguments(samples=_SAMPLES)
 def scores_by_finding(samples: Samples) -> dict[str, dict[str, float | int]]:
     """Compute `polarity_scores` of each finding's samples.
 

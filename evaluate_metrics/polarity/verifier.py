@@ -10,6 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..arguments.schema import (
+    FLAG,
+    INDEX,
+    TEXT,
+    TEXTS,
+    check_arguments,
+    instance,
+    one_of,
+    optional,
+)
 from ..reading.choice import Answer
 from ..reading.negation import RULES, Polarity, Rules
 from ..reading.options import strip_option_letters
@@ -29,6 +39,8 @@ REASONS = (
     "read_from_prose",
 )
 
+TRIGGER, REPLACEMENT = one_of(tuple(RULES)), one_of(("slot0", "slot_agnostic"))
+
 
 class Verdict(NamedTuple):
     """The result of a verification.
@@ -44,6 +56,7 @@ class Verdict(NamedTuple):
     reason: str
 
 
+@check_arguments(question=TEXT, options=TEXTS, choice=optional(INDEX), trigger=TRIGGER, replacement=REPLACEMENT)
 def verify(
     question: str,
     options: Sequence[str],
@@ -78,10 +91,6 @@ def verify(
     >>> verify(question, ["Edema", "Absence of edema", "Atelectasis"], 1, trigger="extended").choice
     0
     """
-    if trigger not in RULES:
-        raise ValueError(f"trigger {trigger!r}: expected one of {', '.join(RULES)}")
-    if replacement not in {"slot0", "slot_agnostic"}:
-        raise ValueError(f"replacement {replacement!r}: expected slot0 or slot_agnostic")
     texts = [words(text) for text in strip_option_letters(options)]
     rules = RULES[trigger]
     polarity = rules.polarity(words(question))
@@ -94,6 +103,14 @@ def verify(
     return Verdict(replacements[0], True, "fired")
 
 
+@check_arguments(
+    question=TEXT,
+    options=TEXTS,
+    answer=instance(Answer),
+    trigger=TRIGGER,
+    replacement=REPLACEMENT,
+    verify_prose=FLAG,
+)
 def verify_answer(
     question: str,
     options: Sequence[str],

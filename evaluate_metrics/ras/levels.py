@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..arguments.schema import TEXT, check_arguments, one, read_later, sequence
+
 LEVELS = ("ivt", "iv", "it", "i", "missed")
 NULL_VERB = "null_verb"
 
 Triplet = tuple[str, str, str]  # instrument, verb, target
+TRIPLET_TEXT = read_later("triplet text")
+_TRIPLET = one(
+    "triplet",
+    "three texts: instrument, verb and target",
+    lambda triplet: isinstance(triplet, tuple) and len(triplet) == 3 and all(isinstance(part, str) for part in triplet),
+)
 
 
+@check_arguments(text=TRIPLET_TEXT, name=TEXT)
 def parsed(text: str, name: str = "triplet") -> Triplet:
     """Parse "grasper,retract,gallbladder".
 
@@ -32,6 +41,7 @@ def parsed(text: str, name: str = "triplet") -> Triplet:
     return components[0], components[1], components[2]
 
 
+@check_arguments(triplet=_TRIPLET)
 def is_null(triplet: Triplet) -> bool:
     """Whether the instrument does nothing (ids 94-99 of CholecT45's hundred triplets).
 
@@ -44,6 +54,7 @@ def is_null(triplet: Triplet) -> bool:
     return triplet[1] == NULL_VERB
 
 
+@check_arguments(gold=_TRIPLET, predictions=sequence(_TRIPLET))
 def match(gold: Triplet, predictions: Sequence[Triplet]) -> tuple[str, int | None]:
     """Find the level at which a true triplet is matched, and the prediction that matches it.
 

@@ -3,6 +3,7 @@
 import datasets
 import evaluate
 
+from medfaith.evaluate_metrics.arguments.stored import CheckedRows
 from medfaith.evaluate_metrics.ras.score import score_predictions
 
 _DESCRIPTION = """
@@ -47,8 +48,12 @@ Returns:
 
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
-class RAS(evaluate.Metric):
+class RAS(CheckedRows, evaluate.Metric):
     """The metric `ras`: the share of a heatmap's attention region on moving tissue or the instrument."""
+
+    def get_scorer(self):
+        """Return the function that scores the rows."""
+        return score_predictions
 
     def _info(self):
         numbers = datasets.List(datasets.Value("float64"))

@@ -7,12 +7,32 @@ from typing import Any
 
 import numpy as np
 
-from ..attention_alignment.frames import merge_maps, score_frames, select_boxes
-from ..attention_alignment.regions import compute_shares_inside, find_attention_region
+from ..arguments.arrays import is_list, read_flags, read_numbers, refuse
+from ..arguments.schema import (
+    BOXES,
+    COUNT,
+    FLAG,
+    FLOAT,
+    LABEL,
+    LEVEL,
+    MAPS,
+    MASK,
+    SEED,
+    TEXT,
+    check_arguments,
+    one_of,
+    optional,
+    read_later,
+    rows_of,
+    sequence,
+)
+from ..attention_alignment.frames import BOX, FRAME, MAP_LIST, merge_maps, score_frames, select_boxes
+from ..attention_alignment.frames import IDS as FRAME_IDS
+from ..attention_alignment.regions import IDS, TOP_FRACTION, compute_shares_inside, find_attention_region
 from ..attention_alignment.spread import count_cut_at_zero, spread
 from ..confidence.score import bootstrap_mean
 from ..mask_overlap.masks import decode_mask
-from .levels import LEVELS, Triplet, is_null, match, parsed
+from .levels import LEVELS, TRIPLET_TEXT, Triplet, is_null, match, parsed
 
 __all__ = ["find_attention_region", "match", "ras", "score_frame", "score_predictions", "summarise"]
 
@@ -21,7 +41,31 @@ SCORED, WITHOUT_MOTION, WITHOUT_PREDICTION, WITHOUT_MAP, DEGENERATE = (
     "scored", "without_motion", "without_prediction", "without_map", "degenerate",
 )  # fmt: skip
 
+_PER_MAP, _TRIPLETS = sequence(BOXES), sequence(TRIPLET_TEXT)
+_MOTION = read_later("motion")
+_RECORDS = rows_of(
+    {
+        "video": LABEL,
+        "null": FLAG,
+        "has_box": FLAG,
+        "level": one_of(LEVELS),
+        "state": one_of((SCORED, WITHOUT_MOTION, WITHOUT_PREDICTION, WITHOUT_MAP, DEGENERATE)),
+        "ras": FLOAT,
+        "n_left_out": SEED,
+    }
+)
+_TOP_K = optional(COUNT)
+_BOOTSTRAP = {"n_resamples": COUNT, "seed": SEED, "confidence_level": LEVEL}
 
+
+@check_arguments(
+    maps=MAPS,
+    instrument_boxes=_PER_MAP,
+    all_boxes=_PER_MAP,
+    motion=optional(_MOTION),
+    top_fraction=TOP_FRACTION,
+    ids=IDS,
+)
 def ras(
     maps: Any,
     instrument_boxes: Sequence,
@@ -61,6 +105,18 @@ def ras(
     return _compute_ras(maps, instrument_boxes, all_boxes, motion, top_fraction, ids)[:3]
 
 
+@check_arguments(
+    prefix="name",
+    maps=MAP_LIST,
+    predictions=_TRIPLETS,
+    gold=_TRIPLETS,
+    boxes=BOX,
+    motion=optional(_MOTION),
+    video=LABEL,
+    top_k=_TOP_K,
+    top_fraction=TOP_FRACTION,
+    name=TEXT,
+)
 def score_frame(  # noqa: PLR0913 (options of the metric)
     maps: Any,
     predictions: Sequence[str],
@@ -121,6 +177,7 @@ def score_frame(  # noqa: PLR0913 (options of the metric)
     ]
 
 
+@check_arguments(records=_RECORDS, null_triplets=FLAG, **_BOOTSTRAP)
 def summarise(
     records: Sequence[Mapping[str, Any]],
     *,
@@ -178,6 +235,17 @@ def summarise(
     }
 
 
+@check_arguments(
+    like="references",
+    predictions=rows_of({"triplets": _TRIPLETS, "maps": MAP_LIST}),
+    references=rows_of({"video": LABEL, "triplets": _TRIPLETS, "motion": optional(MASK), **FRAME}),
+    top_k=_TOP_K,
+    top_fraction=TOP_FRACTION,
+    null_triplets=FLAG,
+    **_BOOTSTRAP,
+    ids=FRAME_IDS,
+    per_sample=FLAG,
+)
 def score_predictions(  # noqa: PLR0913 (options of the metric)
     predictions: Sequence[Mapping[str, Any]],
     references: Sequence[Mapping[str, Any]],
@@ -216,17 +284,15 @@ def score_predictions(  # noqa: PLR0913 (options of the metric)
         ValueError: Different lengths, or see `score_frame`, `frames.build_maps` and `masks.decode_mask`. The message
             names the frame.
     """
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k {top_k}; expected at least 1, or None for all predictions")
 
     def score(prediction: Mapping, reference: Mapping, maps: list, name: str) -> list[dict[str, Any]]:
-        mask, (height, width) = reference["motion"], reference["size"]
+        mask = reference["motion"]
         return score_frame(
             maps,
             prediction["triplets"],
             reference["triplets"],
             reference["boxes"],
-            None if mask is None else decode_mask(mask, (int(height), int(width)), f"{name}, motion"),
+            None if mask is None else decode_mask(mask, reference["size"], f"{name}, motion"),
             video=reference["video"],
             top_k=top_k,
             top_fraction=top_fraction,
@@ -247,7 +313,7 @@ def _compute_ras(
     maps: Any, instrument_boxes: Sequence, all_boxes: Sequence, motion: Any, top_fraction: float, ids: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Compute the result of `ras`, and bool (n,), maps whose regions lose pixels to `L > 0`."""
-    maps = maps if hasattr(maps, "shape") else np.asarray(maps)
+    maps = maps if hasattr(maps, "shape") else read_numbers(maps, "maps")
     masks, is_known = _load_motion(motion, maps)
     (local_shares, global_shares), degenerate, is_cut = compute_shares_inside(
         maps, [instrument_boxes, all_boxes], motion=masks, top_fraction=top_fraction, ids=ids
@@ -281,6 +347,8 @@ def _load_motion(motion: Any, maps: Any) -> tuple[Any, np.ndarray]:
     """Load all masks into one batch (n, height, width), or None without any; and bool (n,), known motion."""
     if motion is None:
         return None, np.zeros(len(maps), dtype=bool)
+    if not is_list(motion):
+        refuse(motion, "motion", "masks of shape (n, height, width), or None")
     if len(motion) != len(maps):
         raise ValueError(f"motion of {len(motion)} maps; expected {len(maps)}, one for each")
     if hasattr(motion, "shape"):
@@ -289,7 +357,7 @@ def _load_motion(motion: Any, maps: Any) -> tuple[Any, np.ndarray]:
     for row, mask in enumerate(motion):
         if mask is None:
             continue
-        pixels = np.asarray(mask.cpu() if hasattr(mask, "cpu") else mask, dtype=bool)
+        pixels = read_flags(mask.cpu() if hasattr(mask, "cpu") else mask, f"motion of map {row + 1}")
         if pixels.shape != masks.shape[1:]:
             raise ValueError(f"motion of map {row + 1} of shape {pixels.shape}; expected {masks.shape[1:]}, as maps")
         masks[row] = pixels

@@ -6,13 +6,40 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from ..arguments.schema import (
+    COUNT,
+    FLAG,
+    LABEL,
+    LEVEL,
+    SEED,
+    TEXT,
+    TEXTS,
+    check_arguments,
+    one_of,
+    optional,
+    rows_of,
+    sequence,
+)
 from ..confidence.score import bootstrap_mean
 from ..reading.outcome import DECLINED, UNREAD
 from ..reading.yes_no import YesNoOutcome, read_yes_no
 
 ORIGINAL = "original"
 
+REFERENCES = rows_of({"original_id": LABEL, "kind": TEXT, "image_id": LABEL})
+PREDICTIONS = sequence(optional(TEXT), is_column=True)
+QUESTIONS = optional(sequence(TEXT, is_column=True))
+OUTCOMES = sequence(one_of(("yes", "no", DECLINED, UNREAD)), is_column=True)
 
+
+@check_arguments(
+    like="references",
+    name=TEXT,
+    kinds=TEXTS,
+    predictions=PREDICTIONS,
+    references=REFERENCES,
+    questions=QUESTIONS,
+)
 def score_sensitivity(
     name: str,
     kinds: Sequence[str],
@@ -39,8 +66,6 @@ def score_sensitivity(
         ValueError: See `score_sensitivity_of_outcomes`, or another number of questions.
     """
     question_texts = questions if questions is not None else [""] * len(predictions)
-    if len(question_texts) != len(predictions):
-        raise ValueError(f"{len(question_texts)} questions for {len(predictions)} predictions: give one for each")
     _find_originals(predictions, references, kinds)  # an error names a bad row before the responses are read
     outcomes: list[YesNoOutcome] = [
         read_yes_no(text, question) for text, question in zip(predictions, question_texts, strict=True)
@@ -48,6 +73,17 @@ def score_sensitivity(
     return score_sensitivity_of_outcomes(name, kinds, outcomes, references, **options)
 
 
+@check_arguments(
+    like="references",
+    name=TEXT,
+    kinds=TEXTS,
+    outcomes=OUTCOMES,
+    references=REFERENCES,
+    n_resamples=COUNT,
+    seed=SEED,
+    confidence_level=LEVEL,
+    per_sample=FLAG,
+)
 def score_sensitivity_of_outcomes(  # noqa: PLR0913 (options of the metric)
     name: str,
     kinds: Sequence[str],
@@ -152,8 +188,6 @@ def _find_originals(
     predictions: Sequence[str | None], references: Sequence[Mapping[str, Any]], kinds: Sequence[str]
 ) -> tuple[dict[str, int], dict[str, str]]:
     """Find the row and the image of each original, by its id."""
-    if len(predictions) != len(references):
-        raise ValueError(f"{len(predictions)} predictions for {len(references)} references: give one for each")
     for row, reference in enumerate(references):
         if reference["kind"] not in {ORIGINAL, *kinds}:
             raise ValueError(

@@ -3,6 +3,7 @@
 import datasets
 import evaluate
 
+from medfaith.evaluate_metrics.arguments.stored import CheckedRows
 from medfaith.evaluate_metrics.tpt.score import score_predictions
 
 _DESCRIPTION = """
@@ -41,8 +42,12 @@ Returns:
 
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
-class TPT(evaluate.Metric):
+class TPT(CheckedRows, evaluate.Metric):
     """The metric `tpt`: the share of Yes answers that change to No when the question is perturbed."""
+
+    def get_scorer(self):
+        """Return the function that scores the rows."""
+        return score_predictions
 
     def _info(self):
         return evaluate.MetricInfo(

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..arguments.schema import check_arguments
 from ..reading.yes_no import YesNoOutcome
-from ..tpt.perturbation import score_sensitivity, score_sensitivity_of_outcomes
+from ..tpt.perturbation import OUTCOMES, PREDICTIONS, REFERENCES, score_sensitivity, score_sensitivity_of_outcomes
 
 KINDS = ("region",)
 
 
+@check_arguments(like="references", predictions=PREDICTIONS, references=REFERENCES)
 def score_predictions(
     predictions: Sequence[str | None], references: Sequence[Mapping[str, Any]], **options: Any
 ) -> dict[str, Any]:
@@ -32,6 +34,7 @@ def score_predictions(
     return score_sensitivity("vpt", KINDS, predictions, references, **options)
 
 
+@check_arguments(like="references", outcomes=OUTCOMES, references=REFERENCES)
 def score_outcomes(
     outcomes: Sequence[YesNoOutcome], references: Sequence[Mapping[str, Any]], **options: Any
 ) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import datasets
 import evaluate
 
+from medfaith.evaluate_metrics.arguments.stored import CheckedRows
 from medfaith.evaluate_metrics.vpt.score import score_predictions
 
 _DESCRIPTION = """
@@ -41,8 +42,12 @@ Returns:
 
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _INPUTS)
-class VPT(evaluate.Metric):
+class VPT(CheckedRows, evaluate.Metric):
     """The metric `vpt`: the share of Yes answers that change to No when the image is perturbed."""
+
+    def get_scorer(self):
+        """Return the function that scores the rows."""
+        return score_predictions
 
     def _info(self):
         return evaluate.MetricInfo(

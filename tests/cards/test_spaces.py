@@ -306,7 +306,7 @@ def encode_inputs(references: list[dict], **more: int) -> str:
         ('{"predictions": ["A hook."]}', "references: missing"),
         (encode_inputs([ROW | {"classes": ["x"]}]), "row 1: 'x'; expected one of the 7 classes"),
         (encode_inputs([ROW, ROW]), "Mismatch in the number"),
-        (encode_inputs([{"video": "41"}]), "not of the form below"),
+        (encode_inputs([{"video": "41"}]), "references, row 1: no column 'classes'; expected classes, video"),
         (encode_inputs([ROW], q=5), "unexpected keyword argument 'q'"),
     ],
 )

@@ -151,7 +151,7 @@ NO_NUMBERS = [[plain.NAN] * 4, [math.inf] * 4, [-math.inf, 1, 1, 1], [-math.inf,
         ),
         (np.eye(3), [[]], r"maps of shape \(3, 3\); expected \(n, height, width\)"),
         (np.zeros((1, 0, 3)), [[]], r"maps of shape \(1, 0, 3\)"),
-        (np.array([[["a"]]]), [[]], "maps of type"),
+        (np.array([[["a"]]]), [[]], "maps, row 1: 'a'; expected a number"),
         (np.eye(3)[None], [], r"boxes for \[0, 0\] maps; expected 1 each"),
         (np.eye(3)[None], [[[1, 1, 2]]], r"row 1: boxes of shape \(1, 3\); expected \(k, 4\)"),
         (np.eye(3)[None], [[1, 1, 2, 2]], r"row 1: boxes of shape \(4,\); expected \(k, 4\)"),
@@ -175,7 +175,7 @@ def test_bad_arrays_are_named(maps, boxes, message):
         (np.full((1, 2, 2), plain.NAN), {"ids": ["VID42/7"]}, "VID42/7: a heatmap with NaN"),
         (np.eye(2)[None], {"ids": ["a", "b"]}, "2 ids for 1 maps"),
         *(
-            (np.eye(2)[None], {"top_fraction": f}, r"top_fraction .+; expected a share")
+            (np.eye(2)[None], {"top_fraction": f}, r"top_fraction .+: expected a share")
             for f in (0, -0.1, 1.1, plain.NAN)
         ),
     ],

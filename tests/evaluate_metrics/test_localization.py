@@ -126,7 +126,7 @@ def test_options_reach_what_they_change():
         ({"grid": [[NAN, 0.5]]}, "a7: attention with NaN, infinity or a negative number"),
         ({"grid": [[-0.1, 0.5]]}, "a7: attention with NaN"),
         ({"grid": [[0.6, 0.5]]}, "a7: attention that sums to 1.1; expected 1 less"),
-        ({"grid": [0.6, 0.4]}, r"a7: attention of shape \(2,\)"),
+        ({"grid": [0.6, 0.4]}, r"a7: a grid of attention of shape \(2,\)"),
         ({"grid": [["x"]]}, "a7: no grid of attention"),
         ({"boxes": [[0, 0, 0, 4]]}, "a7: box 1"),
         ({"boxes": [[0, 0, 4]], "grid": None}, "a7: boxes of shape"),
@@ -134,7 +134,7 @@ def test_options_reach_what_they_change():
         ({"window": None}, "a7: attention without a window"),
         ({"size": (0, 4)}, "a7: size"),
         ({"upsampling": "cubic"}, "a7: upsampling 'cubic'"),
-        ({"precision_ties": "some"}, "a7: precision_ties 'some'"),
+        ({"precision_ties": "some"}, "a7: precision_ties 'some': expected"),
     ],
 )
 def test_bad_rows_are_named(changes, message):
@@ -195,7 +195,7 @@ def test_summary_by_hand():
     assert {means[f"n_{state}"] for state in score.STATES} == {3, 0}
     assert pairs.summarise(ROWS[:3], "one_lung")["auroc"] == 0.6
     assert math.isnan(pairs.summarise([])["auroc"])
-    with pytest.raises(ValueError, match="subset 'left'; expected one of all, abnormal, one_lung, mdrb"):
+    with pytest.raises(ValueError, match="subset 'left': expected one of all, abnormal, one_lung, mdrb"):
         pairs.summarise(ROWS, "left")
 
 

@@ -66,9 +66,9 @@ ONES, YES = np.ones((1, 2)), np.ones((1, 2), dtype=bool)
         (np.ones(2), np.ones(2, dtype=bool), {}, r"expected \(n, ...\)"),
         (np.array([[1, 2], [NAN, 1]]), np.ones((2, 2), dtype=bool), {}, "map 2: a score that is NaN"),
         (np.array([[1, np.inf]]), YES, {}, "map 1"),
-        (ONES, YES, {"tops": (0,)}, r"tops \[0\]; expected percentages"),
+        (ONES, YES, {"tops": (0,)}, r"tops \(0,\): expected percentages"),
         (ONES, YES, {"tops": (5, 100)}, "between 0 and 100"),
-        (ONES, YES, {"precision_ties": "some"}, "precision_ties 'some'; expected included or excluded"),
+        (ONES, YES, {"precision_ties": "some"}, "precision_ties 'some': expected included or excluded"),
     ],
 )
 def test_bad_input_is_named(scores, labels, options, message):

@@ -165,7 +165,7 @@ def test_undefined_values_are_left_out_and_counted():
 
 @pytest.mark.parametrize(
     ("after", "before", "message"),
-    [([2.0], [1.0], r"after: 2 to 2; expected numbers in \[0, 1\]"), ([1.0], [1.0, 0.0], "after has 1 numbers")],
+    [([2.0], [1.0], "after, row 1: 2; expected a number from 0 to 1"), ([1.0], [1.0, 0.0], "after has 1 numbers")],
 )
 def test_bad_input_is_named(after, before, message):
     with pytest.raises(ValueError, match=message):

@@ -214,7 +214,7 @@ def test_bad_rows_are_named(prediction, reference, message):
 
 
 def test_a_top_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="top_k 0; expected at least 1"):
+    with pytest.raises(ValueError, match="top_k 0: expected at least 1"):
         score_predictions([], [], top_k=0)
 
 

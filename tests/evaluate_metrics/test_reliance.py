@@ -153,10 +153,10 @@ def test_what_is_undefined_is_nan_and_rows_without_a_value_are_left_out():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: share([0.5]), "hits: 0.5; expected 1 or 0, or NaN"),
+        (lambda: share([0.5]), "hits, row 1: 0.5; expected 1 or 0, or NaN"),
         (lambda: reliance([1.0], {}, margin=0.05), "blind: no control"),
         (lambda: reliance([1.0], {"blank": [1.0, 0.0]}, margin=0.05), "after has 1 numbers and before 2"),
-        (lambda: reliance([7.0], {"blank": [1.0]}, margin=0.05), "after: 7 to 7; expected"),
+        (lambda: reliance([7.0], {"blank": [1.0]}, margin=0.05), "image, row 1: 7; expected a number from 0 to 1"),
     ],
 )
 def test_bad_input_is_named(call, message):
