@@ -143,8 +143,8 @@ def plan_questions(request: Request, metadata: Mapping[str, Any], *, makes_heatm
 
 def _check_values(request: Request) -> None:
     """Raise InputError for a value that no audit can have."""
-    if not 0 < request.margin <= 1:
-        expected = "more than 0 points, in which nothing can be equal, and at most 100"
+    if not 0 < request.margin < 1:
+        expected = "more than 0 points, in which nothing can be equal, and below 100"
         raise InputError("margin", f"is {100 * request.margin:g} points", expected=expected)
     if request.rule not in RULES:
         raise InputError("rule", f"is {request.rule!r}", expected=f"one of {', '.join(map(str, RULES))}")

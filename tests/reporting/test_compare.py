@@ -234,9 +234,10 @@ def test_what_cannot_be_compared_is_said(runs, tmp_path, capsys):
         error = capsys.readouterr().err
         assert message in error
         assert "what to do: " in error or "expected: " in error
-    with pytest.raises(SystemExit, match="2"):
-        main(["compare", "a", "b", "--fail-below", "-1"])
-    assert "expected percentage points from 0 to 100" in capsys.readouterr().err
+    for option, value in (("--fail-below", "-1"), ("--margin", "100")):
+        with pytest.raises(SystemExit, match="2"):
+            main(["compare", "a", "b", option, value])
+        assert "expected percentage points from 0 to 100" in capsys.readouterr().err
 
 
 def test_of_a_run_with_two_layouts_the_common_one_is_compared(tmp_path):

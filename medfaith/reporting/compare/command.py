@@ -59,14 +59,14 @@ def points(text: str) -> float:
         text: The argument.
 
     Returns:
-        The number, from 0 to 100.
+        The number, at least 0 and below 100.
     """
     try:
         points = float(text)
     except ValueError:
         points = -1.0
-    if not 0 <= points <= 100:
-        raise argparse.ArgumentTypeError(f"{text!r}; expected percentage points from 0 to 100, as 2 or 0.5")
+    if not 0 <= points < 100:
+        raise argparse.ArgumentTypeError(f"{text!r}; expected percentage points from 0 to 100, but below 100, as 2")
     return points
 
 
