@@ -277,6 +277,8 @@ def indices(lowest: int = -1, *, is_column: bool = False) -> Kind:
     expected = f"a whole number of at least {lowest}"
 
     def convert(values: Any, place: str) -> np.ndarray:
+        if type(values) is int and values >= lowest:  # adapters check row by row, and checks of arrays are slow
+            return np.asarray(values)
         if not (type(values) is np.ndarray and values.dtype.kind in "iu" and values.ndim <= 1):
             values = read_entries(values, place, is_whole, expected)
         if (values < lowest).any():
@@ -316,12 +318,14 @@ def choices(names: Sequence[str]) -> Kind:
     Returns:
         The kind; its values become an array of texts.
     """
-    expected = f"one of {', '.join(names)}"
+    expected, known_names = f"one of {', '.join(names)}", frozenset(names)
 
     def convert(values: Any, place: str) -> np.ndarray:
+        if isinstance(values, str) and values in known_names:  # see `indices`
+            return np.asarray(values)
         if not (type(values) is np.ndarray and values.dtype.kind == "U" and values.ndim <= 1):
             values = read_entries(values, place, lambda value: isinstance(value, str), expected, dtype=str)
-        is_known = np.isin(values, names)
+        is_known = np.isin(values, names) if values.ndim else np.asarray(values.item() in known_names)
         if not is_known.all():
             row = int(np.argmin(np.atleast_1d(is_known)))
             refuse(str(np.atleast_1d(values)[row]), f"{place}, row {row + 1}", expected)
