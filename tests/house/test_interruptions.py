@@ -186,6 +186,11 @@ def build_lora_training(scene: Scene, name: str) -> list[str]:
     return [*arguments, "--device", "cpu", "--out", str(scene.place / name)]
 
 
+def build_splits(scene: Scene, seed: int) -> list[str]:
+    roots = root_words(scene.fixture("phantom_roots"))
+    return ["build", "cxr-contrabench", *roots, "--out", str(scene.place / "data"), "--seed", str(seed)]
+
+
 def build_merge(scene: Scene, model: str) -> list[str]:
     return ["merge", *map(str, scene.shards[model]), "--out", str(scene.place / "merged")]
 
@@ -207,6 +212,11 @@ def build_publish(scene: Scene, seed: int) -> list[str]:
 
 
 JOBS = {
+    "build": Job(
+        lambda s: build_splits(s, 1),
+        lambda s: build_splits(s, 0),
+        ("data/cxr-contrabench-chexpert/", "data/cxr-contrabench-openi/"),
+    ),
     "eval, local model": Job(lambda s: build_local_eval(s, 2), lambda s: build_local_eval(s, 6)),
     "eval, server": Job(lambda s: build_served_eval(s, 2), lambda s: build_served_eval(s, 6)),
     "audit": Job(lambda s: build_audit(s, "none"), lambda s: build_audit(s, "none", "other")),
