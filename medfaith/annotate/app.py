@@ -19,6 +19,7 @@ from medfaith.loaders import limits
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.escaping import escape_controls
 
+from .answers import ErrorJudgement, Judgement
 from .overlay import COLOURS, png
 from .plan import number_sentences
 from .session import Place, Prompt, Session
@@ -45,6 +46,21 @@ Update = dict[Any, Any]
 EVENT: dict[str, Any] = {"concurrency_id": "session", "concurrency_limit": 1, "api_visibility": "private"}
 
 
+OTHER_WINDOW = "Another window has answered this already. Reload this page to go on from there."
+
+
+class View(NamedTuple):
+    """What a window shows while the person answers.
+
+    Attributes:
+        since: The monotonic time in seconds when the question was shown.
+        previous: The answer that was shown with it; None if it had none.
+    """
+
+    since: float
+    previous: Judgement | ErrorJudgement | None
+
+
 class _Panel(NamedTuple):
     """The components in which one model's heatmap is judged."""
 
@@ -55,12 +71,12 @@ class _Panel(NamedTuple):
     points: tuple[gr.Radio, ...]
     back: gr.Button
     next: gr.Button
-    since: gr.State  # when the heatmap was shown
+    view: gr.State  # a `View`
 
     @property
     def shown(self) -> list[Any]:
         """The components that change from one heatmap to the next."""
-        return [self.group, self.prompt, self.pictures, self.boxes, *self.points, self.back, self.since]
+        return [self.group, self.prompt, self.pictures, self.boxes, *self.points, self.back, self.view]
 
 
 def build(session: Session, without_models: str) -> gr.Blocks:
@@ -134,13 +150,16 @@ def _build_report_tab(page: gr.Blocks, session: Session) -> gr.Button:
         if current is None or sentence is None:
             gr.Warning("Choose a sentence first.")
             return {place: current}
+        if session.get_choice(current.instance) is not None:
+            gr.Warning(OTHER_WINDOW)
+            return {place: current}
         written = _write_safely(lambda: session.choose(current.instance, sentence))
         return show_place(session.find_next()) if written else {place: current}
 
-    def judge(current: Place | None, since: float, *points: int | None) -> Update:
+    def judge(current: Place | None, view: View, *points: int | None) -> Update:
         assert current is not None
         assert current.alias is not None
-        judged = _write_judgement(session, current.alias, session.build_prompt(current), points, since)
+        judged = _write_judgement(session, current.alias, session.build_prompt(current), points, view)
         return show_place(session.find_next()) if judged else {place: current}
 
     def draw_boxed(current: Place | None, boxes: bool) -> str:
@@ -150,7 +169,7 @@ def _build_report_tab(page: gr.Blocks, session: Session) -> gr.Button:
 
     page.load(lambda: show_place(session.find_next()), None, outputs, **EVENT)
     start.click(choose, [place, sentences], outputs, **EVENT)
-    panel.next.click(judge, [place, panel.since, *panel.points], outputs, **EVENT)
+    panel.next.click(judge, [place, panel.view, *panel.points], outputs, **EVENT)
     panel.back.click(lambda current: show_place(session.find_previous(current) or current), [place], outputs, **EVENT)
     panel.boxes.input(draw_boxed, [place, panel.boxes], panel.pictures, **EVENT)
     return start
@@ -195,16 +214,16 @@ def _build_prompt_tab(page: gr.Blocks, session: Session) -> None:
             return {current: None}
         return find_next_model(prompt)
 
-    def judge(pair: tuple[Prompt, str] | None, since: float, *points: int | None) -> Update:
+    def judge(pair: tuple[Prompt, str] | None, view: View, *points: int | None) -> Update:
         assert pair is not None
         return (
-            find_next_model(pair[0]) if _write_judgement(session, pair[1], pair[0], points, since) else {current: pair}
+            find_next_model(pair[0]) if _write_judgement(session, pair[1], pair[0], points, view) else {current: pair}
         )
 
     page.load(show_image, [number], plain, **EVENT)
     number.input(show_image, [number], plain, **EVENT)
     start.click(ask, [number, text], outputs, **EVENT)
-    panel.next.click(judge, [current, panel.since, *panel.points], outputs, **EVENT)
+    panel.next.click(judge, [current, panel.view, *panel.points], outputs, **EVENT)
 
 
 def _build_panel(*, custom: bool) -> _Panel:
@@ -225,7 +244,7 @@ def _build_panel(*, custom: bool) -> _Panel:
                 with gr.Row(elem_classes="steps"):
                     back_button = gr.Button("Back", visible=not custom)
                     following = gr.Button("Next", variant="primary")
-    return _Panel(group, prompt, pictures, boxes, points, back_button, following, gr.State(0.0))
+    return _Panel(group, prompt, pictures, boxes, points, back_button, following, gr.State(None))
 
 
 def _update_panel(
@@ -245,17 +264,20 @@ def _update_panel(
         panel.boxes: boxes,
         **dict(zip(panel.points, previous_points, strict=True)),
         panel.back: gr.update(interactive=can_go_back),
-        panel.since: time.monotonic(),
+        panel.view: View(time.monotonic(), judgement),
     }
 
 
-def _write_judgement(session: Session, alias: str, prompt: Prompt, points: Sequence[int | None], since: float) -> bool:
+def _write_judgement(session: Session, alias: str, prompt: Prompt, points: Sequence[int | None], view: View) -> bool:
     """Write a judgement, and return whether it was written. A warning, unlike an error, leaves the page usable."""
+    if session.get_judgement(Place(prompt.instance, alias), prompt) != view.previous:
+        gr.Warning(OTHER_WINDOW)
+        return False
     given_points = [point for point in points if point is not None]
     if len(given_points) < len(QUESTIONS):
         gr.Warning("Answer all three questions.")
         return False
-    return _write_safely(lambda: session.judge(alias, prompt, given_points, time.monotonic() - since))
+    return _write_safely(lambda: session.judge(alias, prompt, given_points, time.monotonic() - view.since))
 
 
 def _render_heatmap(session: Session, alias: str, prompt: Prompt, boxes: bool) -> str:

@@ -10,7 +10,7 @@ import gradio as gr
 
 from medfaith.loaders.errors import InputError
 
-from .app import EVENT, Update, describe_failure
+from .app import EVENT, OTHER_WINDOW, Update, View, describe_failure
 from .errors import ErrorSession
 from .errors_case import format_case
 from .wording import CATEGORIES, ERRORS, ERRORS_TITLE, FIXES
@@ -28,7 +28,7 @@ def build(session: ErrorSession, pictures: Mapping[int, Sequence[str]]) -> gr.Bl
     """
     with gr.Blocks(analytics_enabled=False, title=ERRORS_TITLE, fill_width=True) as page:
         gr.Markdown(f"# {ERRORS_TITLE}\n{ERRORS}")
-        place, since = gr.State(None), gr.State(0.0)
+        place, view = gr.State(None), gr.State(None)
         progress = gr.HTML(elem_classes="progress")
         with gr.Column(visible=False, elem_classes="judging") as group, gr.Row():
             with gr.Column(scale=3, min_width=320):
@@ -38,7 +38,7 @@ def build(session: ErrorSession, pictures: Mapping[int, Sequence[str]]) -> gr.Bl
                 fix = gr.Radio([(text, name) for name, text in FIXES.items()], label="What could fix it?")
                 with gr.Row(elem_classes="steps"):
                     back_button, following = gr.Button("Back"), gr.Button("Next", variant="primary")
-        outputs = [place, since, progress, group, text, category, fix, back_button]
+        outputs = [place, view, progress, group, text, category, fix, back_button]
 
         def show_case(index: int | None) -> Update:
             n = len(session.failures)
@@ -47,25 +47,28 @@ def build(session: ErrorSession, pictures: Mapping[int, Sequence[str]]) -> gr.Bl
                 return {progress: f"<b>All cases are judged. Thank you.</b> {numbers}", group: gr.update(visible=False)}
             judgement = session.get_judgement(index)
             return {
-                place: index, since: time.monotonic(), group: gr.update(visible=True),
+                place: index, view: View(time.monotonic(), judgement), group: gr.update(visible=True),
                 progress: f"<b>Case {index + 1}</b> · {numbers}",
                 text: format_case(session, index, pictures.get(index, ())),
                 category: judgement.category if judgement else None, fix: judgement.fix if judgement else None,
                 back_button: gr.update(interactive=index > 0),
             }  # fmt: skip
 
-        def judge(index: int, started: float, judgement: str | None, fix_name: str | None) -> Update:
+        def judge(index: int, shown: View, judgement: str | None, fix_name: str | None) -> Update:
             if judgement is None or fix_name is None:
                 gr.Warning("Answer both questions.")
                 return {place: index}
+            if session.get_judgement(index) != shown.previous:
+                gr.Warning(OTHER_WINDOW)
+                return {place: index}
             try:
-                session.judge(index, judgement, fix_name, time.monotonic() - started)
+                session.judge(index, judgement, fix_name, time.monotonic() - shown.since)
             except (InputError, OSError) as error:
                 gr.Warning(describe_failure(error))
                 return {place: index}
             return show_case(session.find_next())
 
         page.load(lambda: show_case(session.find_next()), None, outputs, **EVENT)
-        following.click(judge, [place, since, category, fix], outputs, **EVENT)
+        following.click(judge, [place, view, category, fix], outputs, **EVENT)
         back_button.click(lambda index: show_case(max(0, index - 1)), [place], outputs, **EVENT)
     return page

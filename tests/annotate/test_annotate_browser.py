@@ -281,3 +281,45 @@ def test_own_prompts_with_live_models(scene, browser, tmp_path):
         (True, None, "Small right pleural effusion.")
     }
     assert {judgement.instance for judgement in judgements} == {scene.plan().instances[1].key}
+
+
+@pytest.mark.full
+def test_two_windows_of_one_annotator_and_one_of_another(scene, browser, tmp_path):
+    warning = "Another window has answered this already"
+    files = {name: tmp_path / f"{name}.jsonl" for name in ("ann", "bob")}
+    with (
+        served(scene, files["ann"], "--annotator", "ann") as (_, ann_url),
+        served(scene, files["bob"], "--annotator", "bob") as (_, bob_url),
+        visited(browser, ann_url) as first,
+        visited(browser, ann_url) as second,
+        visited(browser, bob_url) as other,
+    ):
+        for page in (first, second, other):
+            page.get_by_text("Choose one sentence").wait_for()
+        choose(first, SENTENCES[0])
+        first.get_by_text("Model A (1 of 2)").wait_for()
+        choose(other, SENTENCES[1])
+        other.get_by_text("Model A (1 of 2)").wait_for()
+        choose(second, SENTENCES[1])
+        second.get_by_text(warning).wait_for()
+        second.reload()
+        second.get_by_text("Model A (1 of 2)").wait_for()
+        answer(first, "Model A", (1, 1, 1))
+        first.get_by_text("Model B (2 of 2)").wait_for()
+        answer(other, "Model A", (3, 3, 3))
+        other.get_by_text("Model B (2 of 2)").wait_for()
+        answer(second, "Model A", (5, 5, 5))
+        second.get_by_text(warning).wait_for()
+        second.reload()
+        answer(second, "Model B", (2, 2, 2))
+        second.get_by_text("Image 2").wait_for()
+        answer(other, "Model B", (4, 4, 4))
+        other.get_by_text("Image 2").wait_for()
+    points = {
+        name: {(judgement.annotator, judgement.sentence, judgement.recall) for judgement in read_judgements(path)[0]}
+        for name, path in files.items()
+    }
+    assert points == {
+        "ann": {("ann", SENTENCES[0], 1), ("ann", SENTENCES[0], 2)},
+        "bob": {("bob", SENTENCES[1], 3), ("bob", SENTENCES[1], 4)},
+    }
