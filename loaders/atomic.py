@@ -25,19 +25,26 @@ def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to, and move it to `path` when the block ends without an error.
 
     Missing parent folders are created. The temporary file is in the folder of `path`. If several processes write the
-    same file, each waits for the one before.
+    same file, each waits for the one before. A link to a file stays a link, and the permissions of an existing file
+    stay as they are; a new file has those that the umask leaves.
 
     Args:
         path: The file to write.
 
     Yields:
         The temporary path.
+
+    Raises:
+        InputError: The path is a folder, a device or another special file.
     """
+    path = Path(os.path.realpath(path))
+    require_replaceable(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = _build_partial_path(path)
     with _exclusive_access(path, wait=True):
         try:
             yield partial
+            _copy_permissions(path, partial)
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
@@ -47,7 +54,8 @@ def atomic_file(path: Path) -> Iterator[Path]:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield an empty temporary folder, and move it to `path` when the block ends without an error.
 
-    Temporary files of an earlier process that was killed are removed. A link to a folder stays a link.
+    Temporary files of an earlier process that was killed are removed. A link to a folder stays a link, and the
+    permissions of an existing folder stay as they are.
 
     Args:
         path: The folder to write.
@@ -74,6 +82,20 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             _replace_folder(partial, path)
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+
+def require_replaceable(path: Path) -> None:
+    """Require a path that is free or a regular file, before the work for the new file begins.
+
+    Args:
+        path: The file to write.
+
+    Raises:
+        InputError: It is a folder, or a special file such as /dev/null, which a new file would remove.
+    """
+    if path.exists() and not path.is_file():
+        problem = "is a folder" if path.is_dir() else "is a device or another special file"
+        raise InputError(path, problem, expected="a file to write", action="name a new file, or one to replace")
 
 
 def require_elsewhere(path: Path) -> None:
@@ -245,8 +267,17 @@ def _exclusive_access(path: Path, *, wait: bool) -> Iterator[None]:
         lock.release()
 
 
+def _copy_permissions(old: Path, new: Path) -> None:
+    """Give the new file or folder the permissions of the old one, if there is one: a private file stays private."""
+    if old.exists():
+        mode = stat.S_IMODE(old.stat().st_mode)
+        if stat.S_IMODE(new.stat().st_mode) != mode:  # some file systems refuse even a chmod that changes nothing
+            new.chmod(mode)
+
+
 def _replace_folder(new: Path, target: Path) -> None:
     """Put the folder `new` in place of `target`. A kill at any moment leaves one of the two under that name."""
+    _copy_permissions(target, new)
     if not target.exists():
         new.rename(target)
     elif _swap_folders(new, target):

@@ -19,6 +19,7 @@ from medfaith.evaluate_metrics.reading.yes_no import explain_yes_no
 from medfaith.loaders import json_text, limits
 from medfaith.loaders.atomic import atomic_file
 from medfaith.loaders.errors import InputError
+from medfaith.loaders.progress import Progress
 from medfaith.printing import percent, table
 from medfaith.reporting.tables import fraction
 
@@ -110,7 +111,8 @@ def add_jobs(jobs: Any) -> None:
 
 
 def _run_read(arguments: argparse.Namespace, _: Sequence[str]) -> int:
-    results = [read_row(row) for row in read_rows(arguments.file)]
+    rows = read_rows(arguments.file)
+    results = [read_row(row) for row in Progress(rows, title="reading answers", unit="answers")]
     reader = extractor.from_options(arguments)
     if reader:
         second_readings = read_again([result.row for result in results], reader.ask)

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from medfaith.loaders.atomic import atomic_folder, require_elsewhere
+from medfaith.loaders.atomic import atomic_folder, require_elsewhere, require_replaceable
 from medfaith.loaders.errors import NO_SPACE, InputError, MedfaithError
 from medfaith.loaders.escaping import escape_markdown
 from medfaith.loaders.progress import Progress
@@ -71,13 +71,15 @@ def make_report(
 
     Raises:
         InputError: As `results.read_results`, `compare.tables.compare` and `benchmark.ReportedBenchmark.score`; or
-            `out` holds other files or cannot be written.
+            `out` holds other files or cannot be written, or `html` is a folder or a device.
         MedfaithError: As `extractor.language_model`; a contact sheet cannot be drawn, or is asked for without `out`.
     """
     if sources.sheet is not None and out is None:
         raise MedfaithError("a contact sheet needs a folder\n  what to do: give --out DIR, too")
     if out is not None:
         _check_out(out)
+    if html is not None:
+        require_replaceable(html)
     report = collect(paths, sources, compared=compared, rows=rows, figures=bool(out or html))
     if out is not None:
         if pixels is not None:

@@ -38,3 +38,9 @@ def test_each_job(titles, phantom_heal_build, phantom_heal_roots, tmp_path):
     assert [title for title in evaluated if title in expected] == expected
     reported = titles("report", tmp_path / "runs", "--html", tmp_path / "page.html")
     assert {"reading samples", "making tables", "drawing figures", "intervals of the page"} <= {*reported}
+
+
+def test_reading_a_file_of_answers(titles, tmp_path):
+    line = '{"id": "1", "kind": "yes_no", "question": "Is there edema?", "text": "None.", "gold": "no"}\n'
+    (tmp_path / "answers.jsonl").write_text(line)
+    assert titles("read", tmp_path / "answers.jsonl") == ["reading answers"]
