@@ -9,8 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from huggingface_hub import HfApi, constants, get_session
@@ -25,6 +23,7 @@ from huggingface_hub.errors import (
 )
 
 from ...loaders.errors import InputError, MedfaithError
+from ...loaders.retry_after import parse_pause
 
 LONGEST = 600  # seconds of the longest wait; the Hub counts requests in windows of 300
 REPEATS = 5
@@ -159,26 +158,16 @@ def _read_wait(response: Any) -> int | None:
         return None
     window = re.search(r"\bt=(\d+)", response.headers.get("RateLimit", ""))  # seconds to its end
     header = response.headers.get("Retry-After", window[1] if window else "")
-    stated = int(header) if header.isdecimal() else _read_date(header, response.headers.get("Date", ""))
-    if stated is None:
+    pause = parse_pause(header, response.headers.get("Date"))
+    if pause is None:
         return None
-    seconds = 1 + stated  # the Hub rounds down
+    seconds = 1 + math.ceil(pause)  # the Hub rounds down
     if seconds > LONGEST:
         problem = f"the Hub has had too many requests, and asks to wait {seconds} seconds"
         raise MedfaithError(
             f"{problem}\n  what to do: run it again after that; large files that have arrived stay there"
         )
     return seconds
-
-
-def _read_date(header: str, sent: str) -> int | None:
-    """Read the seconds from the date of a response, else from now, to a date; None if the header is no date."""
-    try:
-        until = parsedate_to_datetime(header)
-        since = parsedate_to_datetime(sent) if sent else datetime.now(UTC)
-        return max(0, math.ceil((until - since).total_seconds()))
-    except (ValueError, TypeError, OverflowError):  # TypeError: one of the two has no time zone
-        return None
 
 
 def _build_hub_error(repo_id: str, error: BaseException, action: str) -> MedfaithError:

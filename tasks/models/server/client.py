@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from ....evaluate_metrics.reading.chat import Messages
 from ....loaders.errors import MedfaithError
+from ....loaders.retry_after import parse_pause
 from ... import SERVER
 from ...model_types import KINDS
 from ..chat_form import read
@@ -132,7 +131,8 @@ async def post_chat(client: openai.AsyncOpenAI, body: Mapping[str, Any], key: st
                 raise error
             await asyncio.sleep(min(FIRST_PAUSE_S * 2 ** (n_errors - 1), LONGEST_PAUSE_S))
         except openai.RateLimitError as error:
-            pause = parse_pause(error.response.headers.get("retry-after"))
+            headers = error.response.headers
+            pause = parse_pause(headers.get("retry-after"), headers.get("date"))
             if pause is None or time.monotonic() + pause > end:
                 raise
             await asyncio.sleep(pause)
@@ -169,30 +169,6 @@ def get_status(error: Exception) -> int:
         The code; 0 if the error is no response.
     """
     return getattr(error, "status_code", 0)
-
-
-def parse_pause(text: str | None) -> float | None:
-    """Parse the header Retry-After: seconds or a date (RFC 9110, 10.2.3).
-
-    Args:
-        text: The value of the header; None without one.
-
-    Returns:
-        The pause in seconds, at least 0; None if the header names none.
-
-    >>> parse_pause("1.5"), parse_pause("Wed, 21 Oct 2015 07:28:00 GMT"), parse_pause("soon"), parse_pause("nan")
-    (1.5, 0.0, None, None)
-    """
-    if text is None:
-        return None
-    try:
-        pause = float(text)
-    except ValueError:
-        try:
-            pause = parsedate_to_datetime(text).timestamp() - time.time()
-        except ValueError:
-            return None
-    return max(pause, 0.0) if math.isfinite(pause) else None
 
 
 def describe_error(error: Exception, key: str) -> str:
