@@ -294,6 +294,8 @@ def audit(  # noqa: PLR0913 (one for each option of `medfaith audit`)
     from medfaith.auditing.sentences import write_sentences
     from medfaith.auditing.wordings import compare_wordings
 
+    if isinstance(margin, bool) or not isinstance(margin, int | float):
+        raise InputError("margin", f"is {margin!r:.100}", expected="percentage points, as 5.0")
     folder, model_type = Path(out), _name_type(model)
     store = find_store(folder, model_type)
     settings = {

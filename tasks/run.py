@@ -64,6 +64,7 @@ def run_lm_eval(
     options = lm_eval_internals.parse_options([*arguments, "--metadata", json.dumps(metadata)])
     own_tasks = _require_folder(options.include_path)
     options.include_path = [str(path) for path in (include_path(), own_tasks) if path is not None]
+    _refuse_no_rows(options.samples)
     with _convert_errors():
         config = lm_eval_internals.read_config(options)
         _refuse_no_image(config.model, metadata.get("control"))
@@ -142,6 +143,13 @@ def _convert_errors() -> Iterator[None]:
             action = "correct the path of --config"
         message = error.args[0] if error.args else error
         raise MedfaithError(f"lm_eval: {message}\n  what to do: {action}") from error
+
+
+def _refuse_no_rows(samples: Any) -> None:
+    """Refuse --samples {}, which lm-eval takes for all rows."""
+    if samples is not None and not samples:
+        action = "name the rows, or leave it out to ask all rows"
+        raise InputError("--samples", f"is {samples!r}", expected='{"TASK": [0, 7]}', action=action)
 
 
 def _refuse_secrets(model_arguments: Mapping[str, Any]) -> None:

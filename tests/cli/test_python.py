@@ -209,6 +209,7 @@ BAD: list[tuple[str, tuple, dict, str]] = [
     ("evaluate", (TextOnly(), CLOSED), {}, "TextOnly: takes no images"),
     ("audit", ("oracle",), {"margin": 0}, "is 0 points"),
     ("audit", ("oracle",), {"margin": 100}, "is 100 points"),
+    *(("audit", ("oracle",), {"margin": margin}, f"margin: is {margin!r}") for margin in ("5", None, True)),
     ("audit", ("oracle",), {"rule": 3}, "one of 1, 2"),
     ("audit", ("oracle",), {"controls": ["nosuch"]}, "nosuch"),
     ("audit", ("oracle",), {"benchmarks": ["nosuch"]}, "one of cxr-contrabench"),

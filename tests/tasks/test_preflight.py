@@ -88,7 +88,7 @@ def refused(phantom_build, phantom_roots, model, server, monkeypatch, capsys):
         *((["--model", "oracle", f"--limit={limit}"], f"--limit: is {limit}\n  expected: a whole number of rows from 1")
           for limit in ("0", "-1", "1.5", "nan", "inf")),
         *((["--model", "oracle", "--samples", samples], r'--samples: is .*\n  expected: {"TASK": \[0, 7\]}')
-          for samples in ("[1", "nosuch.json", f'{{"{PRESENCE}": []}}', f'{{"{PRESENCE}": [-1]}}',
+          for samples in ("[1", "{}", "[]", "nosuch.json", f'{{"{PRESENCE}": []}}', f'{{"{PRESENCE}": [-1]}}',
                           f'{{"{PRESENCE}": ["a"]}}', f'{{"{PRESENCE}": 1}}')),
         (["--model", "oracle", "--samples", '{"nosuch": [1]}'], f"nosuch is no task of --tasks\n.* {PRESENCE}"),
         (["--model", "oracle", "--samples", f'{{"{PRESENCE}": [0, 99999]}}'], "has no row 99999\n  expected: 0 to"),
