@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .schema import Kind
+from .kinds import Kind
 
 
 class CheckedRows:

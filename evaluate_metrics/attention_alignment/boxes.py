@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..arguments.arrays import read_boxes, read_size
-from ..arguments.schema import BOXES, SIZE, TEXT, check_arguments, instance, sequence
+from ..arguments.kinds import BOXES, SIZE, TEXT, instance, sequence
+from ..arguments.schema import check_arguments
 
 Rectangle = tuple[int, int, int, int]  # left, top, right, bottom in pixels; right and bottom are exclusive
 

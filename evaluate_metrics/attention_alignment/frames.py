@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments.arrays import is_list, read_grid, read_size, read_window
-from ..arguments.schema import (
+from ..arguments.kinds import (
     FUNCTION,
     GRID,
     LABEL,
@@ -18,13 +18,13 @@ from ..arguments.schema import (
     TEXT,
     WINDOW,
     XYWH,
-    check_arguments,
     one,
     optional,
     read_later,
     rows_of,
     sequence,
 )
+from ..arguments.schema import check_arguments
 from .boxes import find_pixel_rectangles
 
 Size = tuple[int, int]

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments.arrays import read_flags, read_numbers
-from ..arguments.schema import BOXES, LABEL, MAPS, check_arguments, optional, read_later, real, sequence
+from ..arguments.kinds import BOXES, LABEL, MAPS, optional, read_later, real, sequence
+from ..arguments.schema import check_arguments
 from .boxes import Rectangle, find_pixel_rectangles, split_disjoint
 
 _LATTICE = 8  # the first sample is every 8th pixel of every 8th row of a map

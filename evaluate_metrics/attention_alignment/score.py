@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.schema import (
+from ..arguments.kinds import (
     BOXES,
     COUNT,
     FLAG,
@@ -18,11 +18,11 @@ from ..arguments.schema import (
     SEED,
     TEXT,
     TEXTS,
-    check_arguments,
     one_of,
     rows_of,
     sequence,
 )
+from ..arguments.schema import check_arguments
 from .frames import BOX, FRAME, MAP_LIST, merge_maps, score_frames, select_boxes
 from .frames import IDS as FRAME_IDS
 from .regions import IDS, TOP_FRACTION, compute_shares_inside, find_attention_region

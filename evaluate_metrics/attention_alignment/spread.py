@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.schema import LABELS, TEXT, UNIT, check_arguments, instance, sequence
+from ..arguments.kinds import LABELS, TEXT, UNIT, instance, sequence
+from ..arguments.schema import check_arguments
 from ..confidence.score import bootstrap_mean
 
 

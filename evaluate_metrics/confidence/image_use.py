@@ -14,14 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arguments.schema import (
+from ..arguments.kinds import (
     COUNT,
     DIFFERENCE,
     LABELS,
     MARGIN,
     SEED,
     UNIT,
-    check_arguments,
     flags,
     instance,
     mapping,
@@ -29,6 +28,7 @@ from ..arguments.schema import (
     optional,
     record,
 )
+from ..arguments.schema import check_arguments
 from .paired import FEW, Difference, compute_detectable_difference, compute_paired_difference, enough
 from .proportion import compute_mean
 from .reliance import ALPHA, compute_exceeding_p, is_unchanged

@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ..arguments.schema import check_arguments, instance, sequence
+from ..arguments.kinds import instance, sequence
+from ..arguments.schema import check_arguments
 from .image_use import Comparison, ImageUse
 from .paired import apply_benjamini_yekutieli, apply_holm
 from .reliance import ALPHA

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arguments.schema import (
+from ..arguments.kinds import (
     COUNT,
     DIFFERENCE,
     FLOAT,
@@ -24,13 +24,13 @@ from ..arguments.schema import (
     SEED,
     TEXT,
     UNIT,
-    check_arguments,
     instance,
     one,
     optional,
     real,
     whole,
 )
+from ..arguments.schema import check_arguments
 from .proportion import (
     FEW,
     compute_effective_n,

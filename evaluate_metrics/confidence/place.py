@@ -19,20 +19,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ..arguments.schema import (
-    FLAG,
-    LABELS,
-    MARGIN,
-    SEED,
-    UNIT,
-    check_arguments,
-    flags,
-    instance,
-    mapping,
-    optional,
-    record,
-    sequence,
-)
+from ..arguments.kinds import FLAG, LABELS, MARGIN, SEED, UNIT, flags, instance, mapping, optional, record, sequence
+from ..arguments.schema import check_arguments
 from .paired import (
     Difference,
     apply_holm,

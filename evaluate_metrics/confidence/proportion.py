@@ -9,7 +9,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from ..arguments.schema import BOUNDS, COUNT, FLOAT, INNER_LEVEL, LABELS, VALUES, check_arguments, optional
+from ..arguments.kinds import BOUNDS, COUNT, FLOAT, INNER_LEVEL, LABELS, VALUES, optional
+from ..arguments.schema import check_arguments
 
 FEW = 15  # the bootstrap's percentiles are too narrow if fewer groups differ
 _BITS = 36  # bits of a value that count: about 11 significant digits

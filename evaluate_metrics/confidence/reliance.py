@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ..arguments.schema import (
+from ..arguments.kinds import (
     COUNT,
     DIFFERENCE,
     LABELS,
@@ -21,7 +21,6 @@ from ..arguments.schema import (
     SEED,
     UNIT,
     VALUES,
-    check_arguments,
     instance,
     mapping,
     numbers,
@@ -29,6 +28,7 @@ from ..arguments.schema import (
     optional,
     sequence,
 )
+from ..arguments.schema import check_arguments
 from .paired import (
     Difference,
     apply_holm,

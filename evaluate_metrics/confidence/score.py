@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..arguments.schema import (
+from ..arguments.kinds import (
     BOUNDS,
     COUNT,
     LABELS,
@@ -26,12 +26,12 @@ from ..arguments.schema import (
     SEED,
     SHARE,
     VALUES,
-    check_arguments,
     instance,
     numbers,
     one_of,
     optional,
 )
+from ..arguments.schema import check_arguments
 from .proportion import (
     FEW,
     compute_bounded_interval,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments.arrays import is_list, read_numbers
-from ..arguments.schema import (
+from ..arguments.kinds import (
     COUNT,
     FLAG,
     LABEL,
@@ -17,7 +17,6 @@ from ..arguments.schema import (
     SEED,
     TEXT,
     TEXTS,
-    check_arguments,
     one,
     optional,
     read_later,
@@ -25,6 +24,7 @@ from ..arguments.schema import (
     sequence,
     texts,
 )
+from ..arguments.schema import check_arguments
 from ..confidence.score import bootstrap_mean
 from ..reading.outcome import ANSWERED, DECLINED, UNREAD
 from ..reading.surgery import read_instruments, read_reply

@@ -8,20 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments.arrays import is_list, read_numbers
-from ..arguments.schema import (
-    COUNT,
-    FLAG,
-    LABELS,
-    TEXT,
-    check_arguments,
-    numbers,
-    one,
-    one_of,
-    optional,
-    read_later,
-    sequence,
-    whole,
-)
+from ..arguments.kinds import COUNT, FLAG, LABELS, TEXT, numbers, one, one_of, optional, read_later, sequence, whole
+from ..arguments.schema import check_arguments
 from ..reading.surgical_names import COMPONENTS, NULL_VERB, TARGETS, TRIPLET_INSTRUMENTS, TRIPLETS, VERBS
 
 PARTS = ("i", "v", "t", "iv", "it", "ivt")

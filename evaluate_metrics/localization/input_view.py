@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments.arrays import read_boxes, read_grid, read_size, read_window
-from ..arguments.schema import BOXES, GRID, SIZE, WINDOW, check_arguments, one_of
+from ..arguments.kinds import BOXES, GRID, SIZE, WINDOW, one_of
+from ..arguments.schema import check_arguments
 
 RESIZED, SIDE = 256, 224
 UPSAMPLINGS = ("bilinear", "nearest")

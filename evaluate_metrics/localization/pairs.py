@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.schema import (
+from ..arguments.kinds import (
     COUNT,
     FLAG,
     FLOAT,
@@ -22,13 +22,13 @@ from ..arguments.schema import (
     SEED,
     TEXT,
     TEXTS,
-    check_arguments,
     columns,
     mapping,
     one_of,
     optional,
     rows_of,
 )
+from ..arguments.schema import check_arguments
 from ..confidence.score import bootstrap_mean
 from .score import METRICS, RANKED, STATES
 

@@ -8,22 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments.arrays import read_size
-from ..arguments.schema import (
-    COUNT,
-    FLAG,
-    FLOAT,
-    GRID,
-    LABEL,
-    LEVEL,
-    SEED,
-    SIZE,
-    TEXT,
-    WINDOW,
-    XYWH,
-    check_arguments,
-    optional,
-    rows_of,
-)
+from ..arguments.kinds import COUNT, FLAG, FLOAT, GRID, LABEL, LEVEL, SEED, SIZE, TEXT, WINDOW, XYWH, optional, rows_of
+from ..arguments.schema import check_arguments
 from .input_view import UPSAMPLING, UPSAMPLINGS
 from .pairs import RANDOM_SENTENCES, SUBSET_FLAGS, SUBSETS, candidate_accuracy, deltas, pairs, summarise
 from .ranking import PRECISION_TIES, TIES

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..arguments.arrays import is_list, is_real, read_numbers
-from ..arguments.schema import MAPS, check_arguments, one, one_of, read_later
+from ..arguments.kinds import MAPS, one, one_of, read_later
+from ..arguments.schema import check_arguments
 
 TOPS = (5, 10, 30)
 TIES = ("included", "excluded")  # treatment of tied pixels in precision

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..arguments.arrays import read_grid
-from ..arguments.schema import BOXES, FLAG, GRID, SIZE, TEXT, WINDOW, check_arguments, optional
+from ..arguments.kinds import BOXES, FLAG, GRID, SIZE, TEXT, WINDOW, optional
+from ..arguments.schema import check_arguments
 from .input_view import UPSAMPLING, UPSAMPLINGS, mask, scores
 from .ranking import PRECISION_TIES, TIES, localization, names
 

@@ -9,7 +9,8 @@ import numpy as np
 from pycocotools import mask as coco
 
 from ..arguments.arrays import read_size
-from ..arguments.schema import MASK, SIZE, TEXT, check_arguments
+from ..arguments.kinds import MASK, SIZE, TEXT
+from ..arguments.schema import check_arguments
 
 _LOWEST, _BITS, _MORE, _SIGN = 48, 5, 0x20, 0x10  # COCO's text form: five bits per character, beginning with "0"
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from pycocotools import mask as coco
 
-from ..arguments.schema import FLAG, LABEL, MASK, check_arguments, optional, sequence
+from ..arguments.kinds import FLAG, LABEL, MASK, optional, sequence
+from ..arguments.schema import check_arguments
 from .masks import require_mask
 
 

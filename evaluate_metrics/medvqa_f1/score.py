@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arguments.schema import (
+from ..arguments.kinds import (
     COUNT,
     FLAG,
     LABEL,
@@ -16,7 +16,6 @@ from ..arguments.schema import (
     SEED,
     TEXT,
     TEXTS,
-    check_arguments,
     instance,
     one,
     one_of,
@@ -25,6 +24,7 @@ from ..arguments.schema import (
     sequence,
     texts,
 )
+from ..arguments.schema import check_arguments
 from ..confidence.score import bootstrap_mean
 from ..reading.disease_names import CLASSES
 from ..reading.diseases import Extraction, extract_labels

@@ -14,7 +14,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..arguments.schema import check_arguments, choices, indices, one_of
+from ..arguments.kinds import choices, indices, one_of
+from ..arguments.schema import check_arguments
 from ..reading.outcome import EVIDENCE, Evidence
 
 Kind = Literal["reversal", "contradiction"]

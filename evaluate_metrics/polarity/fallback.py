@@ -19,7 +19,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, NamedTuple
 
-from ..arguments.schema import FLAG, SHARE, TEXT, TEXTS, check_arguments, instance, optional, read_later
+from ..arguments.kinds import FLAG, SHARE, TEXT, TEXTS, instance, optional, read_later
+from ..arguments.schema import check_arguments
 from ..reading.choice import Answer, parse_answer
 from ..reading.outcome import EVIDENCE
 from ..reading.reasoning import extract_answer

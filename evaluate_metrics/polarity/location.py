@@ -16,7 +16,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from ..arguments.schema import INDEX, TEXT, TEXTS, check_arguments, optional
+from ..arguments.kinds import INDEX, TEXT, TEXTS, optional
+from ..arguments.schema import check_arguments
 from ..reading.options import strip_option_letters
 from ..reading.words import words
 from .verifier import Verdict

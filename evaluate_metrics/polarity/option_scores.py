@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..arguments.arrays import read_labels, read_numbers, refuse
-from ..arguments.schema import check_arguments, indices, numbers, optional, read_later
+from ..arguments.kinds import indices, numbers, optional, read_later
+from ..arguments.schema import check_arguments
 
 _SCORES = numbers("a finite number, or NaN for a missing option", shape="(n, k)")
 _INDICES = indices(-1, is_column=True)

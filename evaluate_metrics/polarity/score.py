@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arguments.arrays import is_whole, refuse
-from ..arguments.schema import (
+from ..arguments.kinds import (
     FLAG,
     TEXT,
     TEXTS,
-    check_arguments,
     choices,
     indices,
     one_of,
@@ -22,6 +21,7 @@ from ..arguments.schema import (
     rows_of,
     sequence,
 )
+from ..arguments.schema import check_arguments
 from ..reading.choice import Answer, parse_answer
 from ..reading.outcome import DECLINED, EVIDENCE, UNREAD
 from .errors import ASKED, POLARITIES, Kind, can_err, chose_negated, is_error, is_from_prose

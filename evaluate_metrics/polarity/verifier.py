@@ -10,16 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..arguments.schema import (
-    FLAG,
-    INDEX,
-    TEXT,
-    TEXTS,
-    check_arguments,
-    instance,
-    one_of,
-    optional,
-)
+from ..arguments.kinds import FLAG, INDEX, TEXT, TEXTS, instance, one_of, optional
+from ..arguments.schema import check_arguments
 from ..reading.choice import Answer
 from ..reading.negation import RULES, Polarity, Rules
 from ..reading.options import strip_option_letters

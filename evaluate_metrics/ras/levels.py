@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..arguments.schema import TEXT, check_arguments, one, read_later, sequence
+from ..arguments.kinds import TEXT, one, read_later, sequence
+from ..arguments.schema import check_arguments
 
 LEVELS = ("ivt", "iv", "it", "i", "missed")
 NULL_VERB = "null_verb"

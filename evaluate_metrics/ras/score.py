@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..arguments.arrays import is_list, read_flags, read_numbers, refuse
-from ..arguments.schema import (
+from ..arguments.kinds import (
     BOXES,
     COUNT,
     FLAG,
@@ -19,13 +19,13 @@ from ..arguments.schema import (
     MASK,
     SEED,
     TEXT,
-    check_arguments,
     one_of,
     optional,
     read_later,
     rows_of,
     sequence,
 )
+from ..arguments.schema import check_arguments
 from ..attention_alignment.frames import BOX, FRAME, MAP_LIST, merge_maps, score_frames, select_boxes
 from ..attention_alignment.frames import IDS as FRAME_IDS
 from ..attention_alignment.regions import IDS, TOP_FRACTION, compute_shares_inside, find_attention_region

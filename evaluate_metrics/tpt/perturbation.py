@@ -6,20 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ..arguments.schema import (
-    COUNT,
-    FLAG,
-    LABEL,
-    LEVEL,
-    SEED,
-    TEXT,
-    TEXTS,
-    check_arguments,
-    one_of,
-    optional,
-    rows_of,
-    sequence,
-)
+from ..arguments.kinds import COUNT, FLAG, LABEL, LEVEL, SEED, TEXT, TEXTS, one_of, optional, rows_of, sequence
+from ..arguments.schema import check_arguments
 from ..confidence.score import bootstrap_mean
 from ..reading.outcome import DECLINED, UNREAD
 from ..reading.yes_no import YesNoOutcome, read_yes_no

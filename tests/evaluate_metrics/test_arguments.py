@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medfaith.evaluate_metrics.arguments.arrays import read_labels
-from medfaith.evaluate_metrics.arguments.schema import Kind
+from medfaith.evaluate_metrics.arguments.kinds import Kind
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test
 from tests.support.evaluate_metrics.calls import ATTENTION, CALLS, FRAME, MAP, MASK, ORIGINAL, SENTENCE, iter_functions
 from tests.support.evaluate_metrics.modules import compute_by_module
