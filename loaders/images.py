@@ -1,7 +1,7 @@
 """Open the image of an ImageRef: jpg, png, DICOM or a video's frame below a source's root, as 8-bit RGB.
 
-Deeper grey levels become 8 bits by the rule in `image_pixels`. EXIF orientation is not applied: boxes and masks refer to
-the pixels as stored.
+Deeper grey levels become 8 bits by the rule in `image_pixels`. EXIF orientation is not applied: boxes and masks refer
+to the pixels as stored.
 
 Frames. The reader of a source of videos has `split_key(key) -> (path, number) | None`,
 `open_frame(path, number) -> RGB image` and `frame_size(path, number) -> (width, height)`. The last two raise

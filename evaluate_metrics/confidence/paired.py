@@ -42,7 +42,8 @@ from .proportion import (
     quantise,
     sum_by_group,
 )
-from .score import compute_percentiles, resample_means, select_known_pairs
+from .resampling import compute_percentiles, resample_means
+from .score import select_known_pairs
 
 POWER = 0.8
 

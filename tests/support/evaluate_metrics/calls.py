@@ -28,6 +28,7 @@ GROUPS = ["a", "b", "c", "c"]
 CONDITION = Condition(np.array(ONES), np.ones(4, dtype=bool), np.array(ZEROS))
 EDITED = Edited(np.array(ZEROS), np.array(ONES), np.array(ZEROS))
 PRESENT = np.array([True, True, False, False])
+DRAWS = {"n_resamples": 5, "rng": np.random.default_rng(1)}
 DIFFERENCE = compute_paired_difference(ONES, ZEROS)
 USE = measure_image_use(CONDITION, CONDITION, {"blank": CONDITION}, {}, margin=0.05)
 EFFECT = measure_place_effect({100: EDITED}, PRESENT, margin=0.05)
@@ -151,6 +152,10 @@ CALLS: dict[str, dict[str, Any]] = {
         "alternative": "greater", "n_adverse": 1,
     },
     "confidence.reliance.verdicts": {"reliances": [reliance(ONES, {"blank": ZEROS}, margin=0.05)]},
+    "confidence.resampling.compute_percentiles": {"means": np.array(ONES), "confidence_level": 0.9},
+    "confidence.resampling.compute_sign_flipped_sums": {"differences": np.array(ONES), **DRAWS},
+    "confidence.resampling.resample_means": {"sums": np.array(ONES), "sizes": np.ones(4), **DRAWS},
+    "confidence.resampling.shuffle_differences": {"after": np.array(ONES), "before": np.array(ZEROS), **DRAWS},
     "confidence.score.bootstrap_mean": {"values": ONES, "groups": GROUPS, **BOOTSTRAP, "bounds": (0, 1), "few": 1},
     "confidence.score.permutation_test": {**PAIRED, "alternative": "less", "permutation": "paired"},
     "confidence.score.score_values": {
@@ -158,10 +163,6 @@ CALLS: dict[str, dict[str, Any]] = {
         "alternative": "less", "permutation": "paired", "bounds": (0, 1),
     },
     "confidence.score.select_known_pairs": {"after": ONES, "before": ZEROS, "groups": GROUPS},
-    "confidence.score.compute_percentiles": {"means": np.array(ONES), "confidence_level": 0.9},
-    "confidence.score.resample_means": {
-        "sums": np.array(ONES), "sizes": np.ones(4), "n_resamples": 5, "rng": np.random.default_rng(1),
-    },
     "ivt.score.instrument_scores": {
         "predicted": [{"hook"}], "gold": [{"hook"}], "classes": ["hook"], "outcomes": ["answered"], "groups": ["a"],
     },
