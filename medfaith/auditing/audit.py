@@ -16,8 +16,9 @@ from medfaith.tasks.controls import BLIND, split_dose
 from medfaith.tasks.wordings import benchmarks, count_wordings
 
 from . import CONTROLS, OTHER, RULES, TASKS, THOROUGH, Rule, find_store
+from .audited import Audited
 from .edit_detection import Detection, detect_edits, read_detections
-from .figures import Audited, read_audit
+from .figures import read_audit
 from .plan import ROWS, Task, plan
 from .run import RECORD, ask, join_tasks, list_wording_names, name_of, read_earlier_tasks
 from .verdicts import Judged, judge

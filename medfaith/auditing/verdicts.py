@@ -18,7 +18,7 @@ from medfaith.evaluate_metrics.confidence.reliance import Reliance, Verdict, ver
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.reporting.registry import BENCHMARKS
 
-from .figures import Audited
+from .audited import Audited
 
 _PLACE_NAMES: dict[str, PlaceName] = {  # of rule 1 -> in rule 2's words
     "uses": "depends", "no use": "no dependence", "harmed": "elsewhere", "open": "open", "unanswered": "unanswered",

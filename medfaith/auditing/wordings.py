@@ -11,7 +11,8 @@ from medfaith.evaluate_metrics.confidence.paired import Difference, apply_holm
 from medfaith.evaluate_metrics.confidence.reliance import ALPHA, Share, compute_exceeding_p, share
 from medfaith.reporting.tables import SEED
 
-from .figures import Audited, ConditionAnswers, find_blind_guesses
+from .audited import Audited, ConditionAnswers
+from .figures import find_blind_guesses
 from .run import IMAGE, is_wording
 
 MOST_WRONG = 0.5  # an answer that is wrong under a larger share of paraphrases is right by its wording only

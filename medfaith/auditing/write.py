@@ -12,8 +12,9 @@ from medfaith.loaders.row_ids import write_ids
 from medfaith.reporting.tables import Table
 
 from . import Rule
+from .audited import Audited
 from .edit_detection import Detection
-from .figures import Audited, find_comparable_guesses, read_audit
+from .figures import find_comparable_guesses, read_audit
 from .plan import Task
 from .run import read_record
 from .sentences import write_sentences
