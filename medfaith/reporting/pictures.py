@@ -146,7 +146,8 @@ def make_figure(height: float, styles: Styles, *handles_after: Any) -> Figure:
     from matplotlib.patches import Patch
 
     figure = Figure(figsize=(WIDTH, height + 0.25 * -(-len(styles) // 3)), layout="constrained")
-    handles = [*(Patch(**style, label=short(name, _NAME)) for name, style in styles.items()), *handles_after]
+    labels = shorten_names(styles, _NAME)
+    handles = [*(Patch(**style, label=labels[name]) for name, style in styles.items()), *handles_after]
     figure.legend(
         handles=handles, loc="outside upper center", ncols=3 if len(styles) > 3 else len(handles), fontsize=10
     )
@@ -338,3 +339,19 @@ def short(name: str, length: int) -> str:
     tail = name[1 - length :]
     starts = [at for at in (tail.find(mark) for mark in "/:") if 0 <= at < len(tail) - 8]
     return f"…{tail[min(starts) + 1 :] if starts else tail}"
+
+
+def shorten_names(names: Collection[str], length: int) -> dict[str, str]:
+    """Cut long names as `short` does, but leave so much of them that different names stay different.
+
+    Args:
+        names: The names.
+        length: Maximum number of characters; more where the ends of two names are equal.
+
+    Returns:
+        Name -> short name.
+    """
+    shortened = {name: short(name, length) for name in names}
+    if len({*shortened.values()}) == len(shortened) or length >= max(map(len, names)):
+        return shortened
+    return shorten_names(names, length + 8)

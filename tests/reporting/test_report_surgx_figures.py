@@ -17,7 +17,7 @@ from medfaith.evaluate_metrics.reading.surgical_names import TRIPLETS
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.reporting import pictures
 from medfaith.reporting.benchmark import ReportSources
-from medfaith.reporting.pictures import BOX, short
+from medfaith.reporting.pictures import BOX, short, shorten_names
 from medfaith.reporting.results import read_results
 from medfaith.reporting.surgx import figures as surgx_figures
 from medfaith.reporting.surgx.occlusions import COVERS, OTHER_TOOL, cases, draw_occlusion_figure
@@ -207,6 +207,15 @@ def test_answers_without_heatmaps_are_not_shown(tmp_path):
 def test_long_names_keep_their_end(name, expected):
     assert short(name, 27) == expected
     assert len(short(name, 27)) <= 27
+
+
+def test_names_with_equal_ends_stay_different():
+    names = ["Qwen2-VL-7B-Instruct-GPTQ-Int4", "Qwen2.5-VL-7B-Instruct-GPTQ-Int4", "x/RN50"]
+    assert short(names[0], 24) == short(names[1], 24)
+    expected = ["Qwen2-VL-7B-Instruct-GPTQ-Int4", "Qwen2.5-VL-7B-Instruct-GPTQ-Int4", "x/RN50"]
+    assert [*shorten_names(names, 24).values()] == expected
+    assert [*shorten_names(["a" * 50, "b" + "a" * 50], 24).values()] == ["a" * 50, "b" + "a" * 50]
+    assert shorten_names([], 24) == {}
 
 
 @pytest.mark.usefixtures("png_only")

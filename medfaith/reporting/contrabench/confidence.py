@@ -16,7 +16,7 @@ from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 from medfaith.evaluate_metrics.polarity.fallback import read_packet
 from medfaith.logs.lines import responses
 
-from ..pictures import make_figure, make_styles, short
+from ..pictures import make_figure, make_styles
 from ..tables import MODEL, PROTOCOL, SEED, Column, Table, count, format_interval_note, interval, percent
 from .names import protocol_name
 from .runs import Run
@@ -188,7 +188,7 @@ def draw_confidence_figure(runs: Sequence[Run]) -> Figure | None:
         for run, filled_bins in panel_runs:
             x, y = ([100 * getattr(item, name) for item in filled_bins] for name in ("confidence", "accuracy"))
             colour = styles[run.model_name]["facecolor"]
-            axes.plot(x, y, marker="o", markersize=4, color=colour, label=short(run.model_name, 40))
+            axes.plot(x, y, marker="o", markersize=4, color=colour)
             axes.vlines(
                 x, *([100 * getattr(item, end) for item in filled_bins] for end in ("low", "high")), color=colour
             )

@@ -27,7 +27,7 @@ from ..pictures import (
     draw_stacked_bar,
     iterate_places,
     make_figure,
-    short,
+    shorten_names,
 )
 from ..tables import ORIGINAL, SEED, Table, change
 from .atlas import draw_atlas_figures
@@ -283,5 +283,6 @@ def _draw_boxes(
         draw_empty_note(axes, empty)
     draw_separators(axes, len(runs))
     axes.margins(y=0.15)
-    names = [textwrap.fill(short(run.model_name, _NAME), max(n_characters // len(runs), 8)) for run in runs]
+    labels = shorten_names([run.model_name for run in runs], _NAME)
+    names = [textwrap.fill(labels[run.model_name], max(n_characters // len(runs), 8)) for run in runs]
     axes.set_xticks(range(len(runs)), names, fontsize=9)

@@ -8,7 +8,7 @@ from ..benchmark import ReportedBenchmark
 from ..image_sheets import LARGEST, MOST_MODELS, Panel, Strip, draw_strips
 from ..page.cases import IMAGE, Case, collect_cases
 from ..page.pictures import BEFORE, Picture, Pixels
-from ..pictures import Drawn, short
+from ..pictures import Drawn, shorten_names
 from .localization import select_localizing
 from .runs import HealRun
 
@@ -49,7 +49,8 @@ def _build_edit_strip(case: Case, case_pictures: Sequence[Picture]) -> Strip | N
         return None
     edited = case_pictures[0]
     answers = [answer for answer in case.answers if answer.shown == IMAGE]
-    readings = "; ".join(f"{short(answer.model, 24)}: {answer.read}" for answer in answers)
+    labels = shorten_names([answer.model for answer in answers], 24)
+    readings = "; ".join(f"{labels[answer.model]}: {answer.read}" for answer in answers)
     panels = [
         Panel("before the edit", before._replace(region=edited.region), ["region"]), Panel("as asked", edited, []),
     ]  # fmt: skip
@@ -90,9 +91,10 @@ def _build_attention_strip(case: Case, case_pictures: Sequence[Picture]) -> Stri
     picture = case_pictures[0]
     models = [model for model, url in picture.heat if url]
     reading_by_model = {answer.model: answer.read or answer.outcome for answer in case.answers}
+    labels = shorten_names(models, 30)
     panels = [Panel("the anatomy", picture, ["region"])]
     panels += [
-        Panel(f"{short(model, 30)}\nread: {reading_by_model.get(model, '')}", picture, ["region", model])
+        Panel(f"{labels[model]}\nread: {reading_by_model.get(model, '')}", picture, ["region", model])
         for model in models[:MOST_MODELS]
     ]
     return Strip(f"{case.question}\nright answer: {case.gold}", panels) if models else None

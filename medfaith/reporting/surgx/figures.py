@@ -25,7 +25,7 @@ from ..pictures import (
     iterate_places,
     make_figure,
     make_styles,
-    short,
+    shorten_names,
 )
 from .causal_graphs import draw_causal_figures
 from .occlusions import draw_occlusion_figure
@@ -215,5 +215,6 @@ def _draw_shares(axes: Axes, runs: Sequence[SurgXRun]) -> None:
         else:
             axes.text(0.01, number, "no true triplet", va="center", fontsize=9, color="#888888")
     axes.set(xlim=(0, 1), ylim=(max(len(runs), 3) - 0.4, -0.6))  # keeps a single bar narrow
-    axes.set_yticks(range(len(runs)), [short(run.name, 24) for run in runs], fontsize=9)
+    labels = shorten_names([run.name for run in runs], 24)
+    axes.set_yticks(range(len(runs)), [labels[run.name] for run in runs], fontsize=9)
     axes.set_xlabel("share of the true triplets")

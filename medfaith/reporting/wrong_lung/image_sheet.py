@@ -10,7 +10,7 @@ from ..benchmark import ReportedBenchmark
 from ..image_sheets import LARGEST, MOST_MODELS, Panel, Strip, draw_strips
 from ..page.cases import Case
 from ..page.pictures import Picture, Pixels
-from ..pictures import Drawn, short
+from ..pictures import Drawn, shorten_names
 from .cases import build_sentence_cases
 from .runs import GOLD, WrongLungRun
 from .scores import PERTURBATIONS
@@ -116,9 +116,10 @@ def _build_heatmap_strip(
     picture = case_pictures[0]
     attended_models = [model for model, url in picture.heat if url]
     reading_by_model = {answer.model: answer.read.partition(" of")[0] for answer in case.answers}
+    labels = shorten_names(attended_models, 30)
     panels = [Panel("the boxes", picture, ["boxes"])]
     for model in attended_models[:MOST_MODELS]:
         share = shares.get((case.task, case.id, model), 0.0)
         reading = reading_by_model.get(model, "") + (f", No Attn {share:.0%}" if share else "")
-        panels.append(Panel(f"{short(model, 30)}\n{reading}", picture, ["boxes", model], share))
+        panels.append(Panel(f"{labels[model]}\n{reading}", picture, ["boxes", model], share))
     return Strip(case.question, panels) if attended_models else None
