@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .chest import Chest, box
+from .chest import Outlines, box
 from .frontal import SIDES, ZONES
 
 # A copy, not an import: a phantom that shares the reader's mistakes would hide them.
@@ -149,12 +149,12 @@ def deal(
     return hands
 
 
-def boxes(findings: Collection[Finding], picture: Chest) -> list[tuple[str, Box]]:
+def boxes(findings: Collection[Finding], picture: Outlines) -> list[tuple[str, Box]]:
     """Compute the box of each finding, where it was drawn.
 
     Args:
         findings: The findings.
-        picture: The drawn chest.
+        picture: The chest's masks.
 
     Returns:
         (label, box) pairs.

@@ -6,8 +6,9 @@ pixels that the finding affects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -23,19 +24,35 @@ NOISE = 0.010  # standard deviation in density, 0..1
 
 
 @dataclass(frozen=True)
-class Chest:
+class Outlines:
+    """The masks of a chest.
+
+    Attributes:
+        findings: Boolean masks (h, w) of the drawn findings; a finding on one side has the prefix "left" or "right",
+            chosen by the caller or by the seed.
+        scene: The scene of its view (`frontal.Scene` or `lateral.Scene`).
+        view: Its view.
+    """
+
+    findings: dict[str, np.ndarray]
+    scene: Any
+    view: str
+
+    @cached_property
+    def regions(self) -> dict[str, np.ndarray]:
+        """Boolean masks (h, w) of the anatomy by name ("left lung", "right upper lung", "heart", ...)."""
+        return _plane(self.view)[0].regions(self.scene)
+
+
+@dataclass(frozen=True)
+class Chest(Outlines):
     """A drawn chest.
 
     Attributes:
         pixels: Uint8 of shape (h, w).
-        regions: Boolean masks (h, w) of the anatomy by name ("left lung", "right upper lung", "heart", ...).
-        findings: Boolean masks (h, w) of the drawn findings; a finding on one side has the prefix "left" or "right",
-            chosen by the caller or by the seed.
     """
 
     pixels: np.ndarray
-    regions: dict[str, np.ndarray]
-    findings: dict[str, np.ndarray]
 
 
 def draw_chest(
@@ -73,14 +90,28 @@ def chest(findings: Collection[str], *, seed: int, size: tuple[int, int] = SIZE,
     """
     plane, drawing = _plane(view)
     ordered, scene = _scene(findings, seed, size, view)
-    canvas = plane.draw_anatomy(scene, _stream(seed, "vessels"))
-    masks = {}
-    for name, side in ordered:
-        canvas, coverage = drawing[name](scene, canvas, side, _stream(seed, f"{name} {side}"))
-        masks[_label(name, side)] = coverage > 0.5 * coverage.max()
+    anatomy = plane.draw_anatomy(scene, _stream(seed, "vessels"))
+    canvas, masks = _draw_findings(ordered, drawing, scene, anatomy, seed)
     canvas = canvas + NOISE * _stream(seed, "noise").standard_normal(size)
     pixels = np.rint(255 * np.clip(canvas, 0, 1)).astype(np.uint8)
-    return Chest(pixels, plane.regions(scene), masks)
+    return Chest(masks, scene, view, pixels)
+
+
+def outline(findings: Collection[str], *, seed: int, size: tuple[int, int] = SIZE, view: str = "frontal") -> Outlines:
+    """Compute the masks of the chest that `chest` draws, at a fraction of the time.
+
+    Args:
+        findings: As for `chest`.
+        seed: As for `chest`.
+        size: As for `chest`.
+        view: As for `chest`.
+
+    Returns:
+        The masks.
+    """
+    ordered, scene = _scene(findings, seed, size, view)
+    masks = _draw_findings(ordered, _plane(view)[1], scene, np.zeros_like(scene.body), seed)[1]
+    return Outlines(masks, scene, view)
 
 
 def box(mask: np.ndarray) -> tuple[int, int, int, int]:
@@ -113,6 +144,21 @@ def regions(findings: Collection[str], *, seed: int, size: tuple[int, int] = SIZ
         Boolean masks (h, w) by name.
     """
     return frontal.regions(_scene(findings, seed, size, "frontal")[1])
+
+
+def _draw_findings(
+    ordered: list[tuple[str, int]],
+    drawing: Mapping[str, Callable[..., tuple[np.ndarray, np.ndarray]]],
+    scene: Any,
+    canvas: np.ndarray,
+    seed: int,
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Draw findings on a canvas, whose values do not affect the masks; return the new canvas and the masks."""
+    masks = {}
+    for name, side in ordered:
+        canvas, coverage = drawing[name](scene, canvas, side, _stream(seed, f"{name} {side}"))
+        masks[_label(name, side)] = coverage > 0.5 * coverage.max()
+    return canvas, masks
 
 
 def _scene(findings: Collection[str], seed: int, size: tuple[int, int], view: str) -> tuple[list[tuple[str, int]], Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .cases import Radiograph
-from .chest import box, chest
+from .chest import box, outline
 from .frontal import SIDES
 from .mimic_cxr_reports import Sentence, Study, sentences
 
@@ -88,7 +88,7 @@ def annotated(study: Study, view: str, image: Radiograph, seed: int) -> Annotate
 
 def _boxes(image: Radiograph) -> dict[str, Corners]:
     """Compute the box of every anatomy; fluid belongs to the lung that it fills."""
-    picture = chest(image.drawn, seed=image.seed, size=image.size)
+    picture = outline(image.drawn, seed=image.seed, size=image.size)
     boxes = {}
     for side in SIDES:
         lung = picture.regions[f"{side} lung"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .shapes import Point, around, band, between, ellipse, grid, haze, paint, step, texture
+from .shapes import Point, around, band, bands, between, ellipse, grid, haze, line, paint, step, texture
 
 EDGE = 0.007
 
@@ -117,10 +117,9 @@ def draw_anatomy(s: Scene, rng: np.random.Generator) -> np.ndarray:
     x, y, a = s.x, s.y, s.anatomy
     canvas = paint(np.full_like(s.body, 0.03), s.body, 0.62 + 0.10 * step(y - 0.78, 0.03))
     canvas = paint(canvas, s.lungs, a.lung_density + 0.10 * step(0.30 - y, 0.08))
-    ribs = np.zeros_like(s.body)
-    for number in range(8):
-        curve = 0.16 + number * 0.075 + 0.22 * (0.72 - x) - 0.10 * np.sin(np.pi * np.clip((x - 0.15) / 0.6, 0, 1))
-        ribs = np.maximum(ribs, band(y - curve, 0.010, 0.003) * between(x, 0.24, 0.74, 0.02))
+    slope, arch = 0.22 * (0.72 - x), 0.10 * np.sin(np.pi * np.clip((x - 0.15) / 0.6, 0, 1))
+    curves = [0.16 + number * 0.075 + slope - arch for number in range(8)]
+    ribs = bands(y, curves, 0.010, 0.003, strength=between(x, 0.24, 0.74, 0.02))
     canvas = paint(canvas, 0.25 * ribs * s.body, 0.75)
     hilum = haze(x, y, (0.50, 0.45), (0.05, 0.055)) * (0.9 + 0.1 * texture(rng, canvas.shape, 12))
     canvas = paint(canvas, 0.55 * hilum, 0.68)
@@ -214,8 +213,7 @@ def _support_devices(s: Scene, canvas: np.ndarray, side: int, rng: np.random.Gen
     box = ellipse(s.x, s.y, (0.25, 0.24), (0.022, 0.045), power=4, edge=0.004)
     t = np.linspace(0, 1, 60, dtype=np.float32)
     lead_x, lead_y = 0.25 + 0.20 * np.sin(np.pi * t * 0.8), 0.24 + 0.44 * t
-    distance = np.min(np.hypot(s.x[..., None] - lead_x, s.y[..., None] - lead_y), axis=-1)
-    metal = np.maximum(box, band(distance, 0.005, 0.0025))
+    metal = np.maximum(box, line(s.x, s.y, (lead_x, lead_y), 0.005, 0.0025))
     return paint(canvas, metal, 0.97), metal
 
 

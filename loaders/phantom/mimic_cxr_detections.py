@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from .cases import ANATOMIES, CLASSES, Box, Radiograph, boxes, clipped, false_box, jittered
-from .chest import Chest, chest
+from .chest import Outlines, outline
 from .mimic_cxr import frontal_images
 from .mimic_cxr_reports import N_STUDIES, Study
 
@@ -43,7 +43,7 @@ def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
 
 def _detected(study: Study, image: Radiograph, rng: np.random.Generator) -> list[tuple[str, Box, float]]:
     """(class, box, confidence) of everything that the detector reports on one image."""
-    picture = chest(image.drawn, seed=image.seed, size=image.size)
+    picture = outline(image.drawn, seed=image.seed, size=image.size)
     detected = []
     for label, xywh in boxes(image.findings, picture):
         score = rng.uniform(0.05, 0.20) if rng.random() < 0.1 else rng.uniform(0.40, 0.95)
@@ -55,7 +55,7 @@ def _detected(study: Study, image: Radiograph, rng: np.random.Generator) -> list
     return detected
 
 
-def _elsewhere(picture: Chest, rng: np.random.Generator) -> Box:
+def _elsewhere(picture: Outlines, rng: np.random.Generator) -> Box:
     zones = [anatomy for anatomy in ANATOMIES if anatomy.endswith("lung")]
     return false_box(picture.regions[str(rng.choice(zones))], rng)
 

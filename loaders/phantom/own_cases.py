@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .cases import sub_seed
-from .chest import Chest, chest
+from .chest import Chest, chest, outline
 
 FINDINGS = ("cardiomegaly", "consolidation", "pneumothorax", "pleural effusion")
 SIZE = (192, 160)  # height, width in pixels
@@ -36,15 +36,19 @@ class Patient(NamedTuple):
         Returns:
             The chest, of SIZE.
         """
-        return chest([self.finding] if self.finding else [], seed=self.seed, size=SIZE)
+        return chest(self._list_findings(), seed=self.seed, size=SIZE)
 
     def find_mask(self) -> np.ndarray | None:
-        """Draw the finding.
+        """Compute the mask of the finding.
 
         Returns:
-            Its bool mask of SIZE; None without a finding.
+            A bool mask of SIZE; None without a finding.
         """
-        return next(iter(self.draw().findings.values()), None)
+        outlines = outline(self._list_findings(), seed=self.seed, size=SIZE)
+        return next(iter(outlines.findings.values()), None)
+
+    def _list_findings(self) -> list[str]:
+        return [self.finding] if self.finding else []
 
 
 def plan(seed: int, code: int, n: int = N_PATIENTS) -> list[Patient]:

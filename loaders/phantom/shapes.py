@@ -6,7 +6,7 @@ Coordinates are x (1, w) and y (h, 1), or (h, w) where they are bent; numpy broa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -48,10 +48,27 @@ def extent(mask: np.ndarray) -> tuple[slice, slice]:
     Returns:
         Slices of rows and of columns.
     """
-    rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
-    if not rows.size:
-        return slice(0, 0), slice(0, 0)
-    return slice(int(rows[0]), int(rows[-1]) + 1), slice(int(columns[0]), int(columns[-1]) + 1)
+    return _span(mask.any(axis=1)), _span(mask.any(axis=0))
+
+
+def _span(flags: np.ndarray | np.bool) -> slice:
+    """The slice from the first true flag to the last; an empty one if none is true."""
+    indices = np.flatnonzero(flags)
+    return slice(int(indices[0]), int(indices[-1]) + 1) if indices.size else slice(0, 0)
+
+
+def crop(array: np.ndarray, window: tuple[slice, slice]) -> np.ndarray:
+    """Return the part of an array in a window, for an array that broadcasts to the window's grid.
+
+    Args:
+        array: Shape (h, w), (1, w) or (h, 1).
+        window: Slices of rows and of columns.
+
+    Returns:
+        A view of the part; an axis of length 1 stays.
+    """
+    rows, columns = (part if side > 1 else slice(None) for part, side in zip(window, array.shape, strict=True))
+    return array[rows, columns]
 
 
 def step(distance: np.ndarray, edge: float) -> np.ndarray:
@@ -99,13 +116,16 @@ def ellipse(
         Coverage (h, w), from 0 to 1.
     """
     dx, dy = x - centre[0], y - centre[1]
+    # The coverage is 0 from a radius of 1 + 2.5 edge / min(axes) on: powers, which take the time, are needed within.
+    radius = 1.01 + 2.6 * edge / min(axes)
+    reach = (math.hypot(*axes),) * 2 if tilt else axes
+    window = _span((np.abs(dy) < radius * reach[1]).any(axis=1)), _span((np.abs(dx) < radius * reach[0]).any(axis=0))
+    coverage = np.zeros(np.broadcast_shapes(dx.shape, dy.shape), dx.dtype)
+    dx, dy = crop(dx, window), crop(dy, window)
     cos, sin = math.cos(tilt), math.sin(tilt)
     along, across = (dx * cos + dy * sin, dy * cos - dx * sin) if tilt else (dx, dy)
     total = np.abs(along / axes[0]) ** power + np.abs(across / axes[1]) ** power
-    # The coverage is 0 from a radius of 1 + 2.5 edge / min(axes) on: the root, which takes the time, is needed within.
-    window = extent(total < (1.01 + 2.6 * edge / min(axes)) ** power)
-    coverage = np.zeros_like(total)
-    coverage[window] = step((1 - total[window] ** (1 / power)) * min(axes), edge)
+    coverage[window] = step((1 - total ** (1 / power)) * min(axes), edge)
     return coverage
 
 
@@ -121,6 +141,69 @@ def band(distance: np.ndarray, half_width: float, edge: float) -> np.ndarray:
         Coverage (h, w), from 0 to 1.
     """
     return step(half_width - np.abs(distance), edge)
+
+
+def bands(
+    y: np.ndarray,
+    curves: Sequence[np.ndarray],
+    half_width: float,
+    edge: float,
+    *,
+    strength: np.ndarray,
+    lower: float = 0.0,
+) -> np.ndarray:
+    """Draw stripes along curves, computing only the rows that each can reach.
+
+    Args:
+        y: Coordinates of the rows (h, 1).
+        curves: The middle line y(x) of each stripe, shape (1, w).
+        half_width: Half of the width.
+        edge: Width of the rise at the edges.
+        strength: The coverage in the middle of a stripe, shape (1, w).
+        lower: How far below their curves the stripes lie.
+
+    Returns:
+        Coverage (h, w), from 0 to the strength.
+    """
+    middles = np.concatenate(curves)
+    heights, margin = middles[:, strength[0] > 0] + lower, half_width + 3 * edge
+    starts = np.searchsorted(y[:, 0], heights.min(axis=1) - margin)
+    stops = np.searchsorted(y[:, 0], heights.max(axis=1) + margin)
+    length = int((stops - starts).max())
+    starts = np.minimum(starts, len(y) - length)
+    distances = y[starts[:, None] + np.arange(length)] - middles[:, None] - lower
+    stripes = strength * band(distances, half_width, edge)
+    coverage = np.zeros((len(y), middles.shape[1]), stripes.dtype)
+    for start, stripe in zip(starts.tolist(), stripes, strict=True):
+        rows = coverage[start : start + length]
+        np.maximum(rows, stripe, out=rows)
+    return coverage
+
+
+def line(
+    x: np.ndarray, y: np.ndarray, path: tuple[np.ndarray, np.ndarray], half_width: float, edge: float
+) -> np.ndarray:
+    """Draw a line through the points of a path, which are closer to each other than the line is wide.
+
+    Args:
+        x: Coordinates of the columns (1, w).
+        y: Coordinates of the rows (h, 1).
+        path: x (n,) and y (n,) of the points.
+        half_width: Half of the width.
+        edge: Width of the rise at the edges.
+
+    Returns:
+        Coverage (h, w), from 0 to 1.
+    """
+    margin = half_width + 3 * edge
+    rows, columns = (
+        _span((axis.ravel() > points.min() - margin) & (axis.ravel() < points.max() + margin))
+        for axis, points in ((y, path[1]), (x, path[0]))
+    )
+    distances = np.hypot(x[:, columns, None] - path[0], y[rows, :, None] - path[1])
+    coverage = np.zeros((len(y), x.shape[1]), distances.dtype)
+    coverage[rows, columns] = band(np.min(distances, axis=-1), half_width, edge)
+    return coverage
 
 
 def between(values: np.ndarray, low: float, high: float, edge: float) -> np.ndarray:

@@ -18,12 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from .chest import box
-from .surgical_tools import INSTRUMENTS, inside, look
+from .surgical_tools import HALF_WIDTH, INSTRUMENTS, inside, look
 
 SIZE = (120, 214)  # height, width; about 1/4 of Cholec80's 480 x 854
 FPS = 25
@@ -32,6 +33,7 @@ N_FRAMES = SECONDS * FPS
 PHASES = 7  # phases of the operation, an equal part of the clip each
 MEAN, LIGHT, HUE = (164, 84, 74), (40, 27, 24), (4, 20, 12)  # RGB of the tissue, and how it changes
 UNIT = 1.25  # frame heights to one unit of a tool's plane
+STRIP = 8  # rows of the tissue that one product of matrices computes
 SLIDE = 12  # frames in which a tool comes in before its first second, and goes out after its last
 
 Deed = tuple[str, str]  # verb, target
@@ -125,16 +127,16 @@ class Tissue:
         # Re(conj(wave) * (factor * (x + iy) + shift)) has a part of x and a part of y: a wave is an outer product.
         turned = np.conj(self.waves) * factor
         weights = self.weights * np.exp(1j * (np.conj(self.waves) * shift).real)
-        columns = weights[:, None] * np.exp(1j * np.real(turned)[:, None] * x[:, None])
-        rows = np.exp(-1j * np.imag(turned)[:, None] * y[:, None])
-        # The real part of rows @ columns. Not by BLAS, whose threads get in each other's way where cores are shared.
-        pairs = [
-            np.concatenate([np.real(array), sign * np.imag(array)], axis=2)
-            for array, sign in ((rows, -1), (columns, 1))
-        ]
-        sums = np.einsum("fhk,fwk->fhw", *pairs)
-        light, hue = np.tanh(sums)
-        return np.array(MEAN) + light[..., None] * np.array(LIGHT) + hue[..., None] * np.array(HUE)
+        columns = _sample_waves(np.real(turned), x, weights)
+        rows = _sample_waves(-np.imag(turned), y, np.ones_like(weights))
+        # The real part of rows @ columns, in strips of rows so small that BLAS takes one thread for each: its threads
+        # get in each other's way where cores are shared.
+        left = np.concatenate([np.real(rows), -np.imag(rows)], axis=1).swapaxes(1, 2)
+        right = np.concatenate([np.real(columns), np.imag(columns)], axis=1)
+        strips = [left[:, start : start + STRIP] @ right for start in range(0, len(y), STRIP)]
+        light, hue = np.tanh(np.concatenate(strips, axis=1))
+        channels = zip(MEAN, LIGHT, HUE, strict=True)
+        return np.stack([mean + light * by_light + hue * by_hue for mean, by_light, by_hue in channels], axis=-1)
 
 
 @dataclass(frozen=True)
@@ -349,7 +351,9 @@ class Clip:
         for number, tool in enumerate(self.tools):
             if tool.withdrawn(t) < 1:
                 points = tool.pose(t).inverse()(_points(self.size)) / (UNIT * self.size[0])
-                owner[inside(tool.instrument, points.real, points.imag)] = number
+                near = np.abs(points.imag) <= HALF_WIDTH
+                a, c = points[near].real, points[near].imag
+                owner[near] = np.where(inside(tool.instrument, a, c), number, owner[near])
         return owner
 
     def _check(self, t: int) -> None:
@@ -384,10 +388,20 @@ def _axes(size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(width) - (width - 1) / 2, np.arange(height) - (height - 1) / 2
 
 
+@lru_cache(maxsize=1)
 def _points(size: tuple[int, int]) -> np.ndarray:
-    """The pixels' positions, complex (h, w)."""
+    """The pixels' positions, complex (h, w), read-only."""
     x, y = _axes(size)
-    return x + 1j * y[:, None]
+    points = x + 1j * y[:, None]
+    points.flags.writeable = False
+    return points
+
+
+def _sample_waves(frequencies: np.ndarray, positions: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Compute weight * exp(i frequency position), complex (2, n, p): a geometric series of p terms."""
+    terms = np.repeat(np.exp(1j * frequencies)[..., None], len(positions), axis=2)
+    terms[..., 0] = weights * np.exp(1j * frequencies * positions[0])
+    return np.multiply.accumulate(terms, axis=2)
 
 
 def _tissue(rng: np.random.Generator, height: int, n_waves: int = 48) -> Tissue:

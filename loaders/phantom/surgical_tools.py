@@ -19,6 +19,7 @@ COLOURS = {  # mean RGB, 0..255
     "specimen_bag": (236, 230, 218),
 }
 SHAFT = 0.07  # half its width
+HALF_WIDTH = 0.16  # every point of a tool is at most so far from its axis
 SHADE, GRAIN, GRAIN_LENGTH = 0.10, 0.10, 0.17  # how much darker than the mean the flanks are; light and dark along a
 
 

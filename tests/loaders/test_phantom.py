@@ -47,6 +47,16 @@ def test_a_finding_is_where_its_mask_says(finding):
             assert change[~binary_dilation(mask, iterations=18)].max() <= (30 if finding == "edema" else 12)
 
 
+@pytest.mark.parametrize("view", chest.VIEWS)
+def test_outlines_are_the_masks_of_the_drawn_chest(view):
+    for finding in chest.FINDINGS + (chest.LOCAL_FINDINGS if view == "frontal" else ()):
+        drawn = chest.chest([finding], seed=2, size=(96, 80), view=view)
+        outlines = chest.outline([finding], seed=2, size=(96, 80), view=view)
+        for masks, expected in ((outlines.findings, drawn.findings), (outlines.regions, drawn.regions)):
+            assert masks.keys() == expected.keys()
+            assert all(np.array_equal(mask, expected[name]) for name, mask in masks.items()), finding
+
+
 def test_the_patients_left_is_the_images_right():
     for name in (f"{side} {finding}" for side in ("left", "right") for finding in SIDED):
         phantom_chest = chest.chest([name], seed=4)
@@ -137,3 +147,17 @@ def test_an_ellipse_is_its_formula_at_every_pixel(tilt, power, edge):
     ellipse = shapes.ellipse(x, y, (0.4, 0.6), (0.2, 0.1), tilt=tilt, power=power, edge=edge)
     np.testing.assert_allclose(ellipse, shapes.step((1 - radius) * 0.1, edge), atol=1e-5)
     assert 0 < (ellipse > 0).sum() < ellipse.size
+
+
+def test_stripes_and_lines_are_their_formulas_at_every_pixel():
+    """`shapes.bands` and `shapes.line` compute only the pixels that they can cover."""
+    x, y = shapes.grid((60, 50))
+    curves = [0.2 + 0.3 * x, 0.9 - 0.5 * x**2, np.full_like(x, 0.99)]
+    strength = shapes.between(x, 0.2, 0.7, 0.02)
+    stripes = shapes.bands(y, curves, 0.02, 0.005, strength=strength, lower=0.05)
+    formula = np.max([strength * shapes.band(y - curve - 0.05, 0.02, 0.005) for curve in curves], axis=0)
+    np.testing.assert_array_equal(stripes, formula)
+    path = (np.linspace(0.3, 0.5, 40, dtype=np.float32), np.linspace(0.9, 1.2, 40, dtype=np.float32))
+    distance = np.hypot(x[..., None] - path[0], y[..., None] - path[1]).min(axis=-1)
+    np.testing.assert_array_equal(shapes.line(x, y, path, 0.01, 0.005), shapes.band(distance, 0.01, 0.005))
+    assert 0 < (stripes > 0).sum() < stripes.size
