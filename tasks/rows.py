@@ -23,6 +23,7 @@ from .controls.rows import USES_OTHER_ROWS, controlled
 from .row_images import Edit, ImageOpening, select_usable
 from .row_iteration import iterate_rows
 from .row_store import read
+from .row_tables import wrap_table
 from .scoring import SKIPPED
 from .wordings import UnsupportedWordingError, require_wording
 
@@ -150,7 +151,7 @@ def load(repository: str, adapter: Adapter, *, config: str, split: str, **metada
         problem = f"{n_skipped} rows are left out of {config}: their donor's image is missing or broken"
         print(f"control {control}: {problem}", file=sys.stderr)
     columns = {SKIPPED: n_skipped, "prompt": prompt, "images_shown": options.images}
-    constants = datasets.Dataset(pa.table({name: [value] * len(rows) for name, value in columns.items()}))
+    constants = wrap_table(pa.table({name: [value] * len(rows) for name, value in columns.items()}))
     rows = datasets.concatenate_datasets([rows, constants], axis=1)
     opening = ImageOpening(roots, adapter.edit, control, text_sources, options.max_images, adapter.attach)
     return {"test": rows.with_transform(opening)}

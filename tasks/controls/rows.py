@@ -14,6 +14,7 @@ from scipy import ndimage
 
 from ...loaders import rle
 from ..row_iteration import iterate_rows
+from ..row_tables import build_dataset
 from . import DONORS, ELSEWHERE, REGIONS, TARGET, TISSUE, FactsOf, UnsupportedControlError, harmless, paint, split_dose
 from .donors import DONOR, add_tissue, hash_id, replace_images
 from .transplant import transplant
@@ -71,7 +72,7 @@ def controlled(rows: datasets.Dataset, control: str, facts_of: FactsOf | None) -
     features = rows.features | ({PLACE: _PLACE} if name in REGIONS else {})
     if name in TISSUE:
         features |= {DONOR: {"image": rows.features["images"].feature, "region": MASK}}
-    return datasets.Dataset.from_list(changed, features=datasets.Features(features))
+    return build_dataset(changed, features)
 
 
 def merge_boxes(boxes: Sequence[Mapping[str, Any]], size: rle.Size) -> rle.Rle | None:

@@ -23,6 +23,7 @@ from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.lazy_images import LEAVE_OUT, Reference
 from medfaith.tasks.row_images import Edit
 from medfaith.tasks.row_iteration import iterate_rows
+from medfaith.tasks.row_tables import build_dataset
 from medfaith.tasks.unlogged_fields import UnloggedMask
 
 _TEXT, _INDEX = datasets.Value("string"), datasets.Value("int32")
@@ -99,7 +100,7 @@ def load(
         if not docs:
             where, action = f"{repository}, config {config!r}", "choose another task or source"
             raise InputError(where, f"split {options['split']!r} has no {ask} question", action=action)
-        return datasets.Dataset.from_list(docs, features=datasets.Features(features))
+        return build_dataset(docs, features)
 
     attach = partial(_attach_location if locates else _attach_columns, shared)
     adapter = rows.Adapter(

@@ -12,6 +12,7 @@ from medfaith.loaders.errors import InputError
 from medfaith.tasks import rows
 from medfaith.tasks.controls import TARGET, Facts
 from medfaith.tasks.row_iteration import iterate_rows
+from medfaith.tasks.row_tables import build_dataset
 from medfaith.tasks.unlogged_fields import UnloggedMask
 
 YES_NO, CHOICE, OPEN = "yes_no", "choice", "open"
@@ -63,7 +64,7 @@ def load(repository: str, config: str, ask: str, **options: Any) -> dict[str, da
             TARGET: questions.features["region"],
             "region": questions.features["region"],
         }
-        return datasets.Dataset.from_list(docs, features=datasets.Features(features))
+        return build_dataset(docs, features)
 
     adapter = rows.Adapter(extend=build_documents, attach=_attach_region, facts=build_facts)
     return rows.load(repository, adapter, config=config, **options)

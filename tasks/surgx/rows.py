@@ -15,6 +15,7 @@ from medfaith.tasks.controls import TARGET, Facts, needs_region
 from medfaith.tasks.controls.rows import MASK, merge_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.row_iteration import iterate_rows
+from medfaith.tasks.row_tables import build_dataset
 from medfaith.tasks.surgx.prompts import (
     CLASS_PROMPTS,
     LISTS,
@@ -125,7 +126,7 @@ def load(
         if needs_region(options.get("control")):
             features[TARGET] = MASK
             docs = [doc | {TARGET: merge_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
-        return datasets.Dataset.from_list(docs, features=datasets.Features(features))
+        return build_dataset(docs, features)
 
     if question is None:
         adapter = rows.Adapter(extend=build_documents, attach=stated_boxes.attach_options, facts=facts)

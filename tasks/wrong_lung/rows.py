@@ -14,6 +14,7 @@ from medfaith.tasks.controls import TARGET, Facts, needs_region
 from medfaith.tasks.controls.rows import MASK, merge_boxes
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.row_iteration import iterate_rows
+from medfaith.tasks.row_tables import build_dataset
 from medfaith.tasks.wrong_lung.adapter import SCORING
 from medfaith.tasks.wrong_lung.held_out_patients import select_held_out
 from medfaith.tasks.wrong_lung.prompts import QUESTION
@@ -100,7 +101,7 @@ def load(
         if needs_region(options.get("control")):
             features[TARGET] = MASK
             docs = [doc | {TARGET: merge_boxes(doc["boxes"], (doc["height"], doc["width"]))} for doc in docs]
-        return datasets.Dataset.from_list(docs, features=datasets.Features(features))
+        return build_dataset(docs, features)
 
     attach = partial(_attach_heatmaps, HeatmapReader(heatmaps))
     adapter = rows.Adapter(extend=build_documents, attach=attach, facts=facts)
