@@ -22,7 +22,7 @@ from medfaith.loaders.escaping import escape_controls
 from .answers import ErrorJudgement, Judgement
 from .overlay import COLOURS, png
 from .plan import number_sentences
-from .session import Place, Prompt, Session
+from .session import Place, Prompt, Session, clip_instance
 from .wording import INSTRUCTIONS, QUESTIONS, TITLE
 
 CANNOT = "This cannot be shown; the terminal says why."
@@ -193,7 +193,7 @@ def _build_prompt_tab(page: gr.Blocks, session: Session) -> None:
     outputs = [current, text, *panel.shown]
 
     def show_image(position: float | None) -> str:
-        return _run_safely(lambda: _format_figures((session.plain(_clip_instance(position, n)), "X-ray")), CANNOT)
+        return _run_safely(lambda: _format_figures((session.plain(clip_instance(position, n)), "X-ray")), CANNOT)
 
     def find_next_model(prompt: Prompt) -> Update:
         """Show the first model without a judgement for this prompt, or at the end an empty prompt."""
@@ -208,7 +208,7 @@ def _build_prompt_tab(page: gr.Blocks, session: Session) -> None:
             gr.Warning("Write a sentence first.")
             return {current: None}
         try:
-            prompt = session.build_own_prompt(_clip_instance(position, n), sentence)
+            prompt = session.build_own_prompt(clip_instance(position, n), sentence)
         except InputError as error:
             gr.Warning(f"Your sentence {error.found}; expected: {error.expected}.")
             return {current: None}
@@ -299,11 +299,6 @@ def _format_figures(*captioned: tuple[Image.Image, str]) -> str:
         for image, caption in captioned
     )
     return f'<div class="pictures">{"".join(figures)}</div>'
-
-
-def _clip_instance(position: float | None, n: int) -> int:
-    """Return the index of the image with a number; an unknown number is the nearest one, and NaN the first."""
-    return int(min(max(position or 1, 1), n)) - 1 if position == position else 0  # noqa: PLR0124 (NaN)
 
 
 def _run_safely(show: Callable[[], str], otherwise: str) -> str:

@@ -104,8 +104,6 @@ def _annotate(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     from medfaith.annotate.session_setup import Wanted, load_aligners, prepare
 
     local_server.require_gradio()
-    from medfaith.annotate.app import build as build_page
-
     request = Wanted(
         arguments.runs,
         arguments.data,
@@ -122,6 +120,9 @@ def _annotate(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         session, session_notes = prepare(request, answers, aligners)
         for note in (*notes, *session_notes):
             print(f"medfaith: {note}", file=sys.stderr)
+        # Now, as gradio takes seconds to import: everything that can be refused was.
+        from medfaith.annotate.app import build as build_page
+
         page = build_page(session, reason)
         print(f"{session.n_done} of {len(session.plan.instances)} images done; answers go to {answers.path}")
         local_server.serve(page, listening)
@@ -138,8 +139,6 @@ def _sort_errors(arguments: argparse.Namespace) -> int:
     from medfaith.reporting.results import read_results
 
     local_server.require_gradio()
-    from medfaith.annotate.errors_page import build as build_page
-
     with converted_logs(arguments.runs) as converted:
         runs = read_results(converted).runs
         sampled = failures(collect_cases(runs, most=sys.maxsize).cases, arguments.cases, arguments.seed)
@@ -155,6 +154,9 @@ def _sort_errors(arguments: argparse.Namespace) -> int:
         for note in (*notes, *picture_notes):
             print(f"medfaith: {note}", file=sys.stderr)
         session = ErrorSession(sampled, answers, arguments.annotator)
+        # Now, as gradio takes seconds to import: everything that can be refused was.
+        from medfaith.annotate.errors_page import build as build_page
+
         page = build_page(session, pictures)
         print(f"{session.n_done} of {len(sampled)} cases done; answers go to {answers.path}")
         local_server.serve(page, listening)

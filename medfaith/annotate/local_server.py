@@ -11,6 +11,7 @@ import os
 import secrets
 import socket
 from contextlib import suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from medfaith.loaders import limits
@@ -28,19 +29,17 @@ POLICY = (
 
 
 def require_gradio() -> None:
-    """Import gradio with its telemetry disabled, which it checks on its first import.
+    """Require that gradio is installed, and disable its telemetry, which it checks on its first import.
 
     Raises:
         MedfaithError: gradio is not installed.
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
-    try:
-        import gradio  # noqa: F401
-    except ImportError as error:
+    if find_spec("gradio") is None:
         raise MedfaithError(
             'gradio is not installed\n  what to do: install medfaith with its extra: pip install "medfaith[annotate]"'
-        ) from error
+        )
 
 
 def listen(port: int) -> socket.socket:

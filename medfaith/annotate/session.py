@@ -336,6 +336,19 @@ class Session:
         return image
 
 
+def clip_instance(position: float | None, n: int) -> int:
+    """Return the index of the image with a number; an unknown number is the nearest one, and NaN the first.
+
+    Args:
+        position: The number, from 1; None for the first image.
+        n: The number of images.
+
+    Returns:
+        The index, from 0.
+    """
+    return int(min(max(position or 1, 1), n)) - 1 if position == position else 0  # noqa: PLR0124 (NaN)
+
+
 def _require_index(index: int, n: int, name: str) -> None:
     """Raise InputError for anything but an index below n. A negative one would count from the end."""
     if type(index) is not int or not 0 <= index < n:

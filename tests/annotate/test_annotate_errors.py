@@ -147,9 +147,13 @@ def test_what_a_model_says_is_a_text_on_the_page(tmp_path: Path):
     assert case.count("&lt;b&gt;␛[31m⟨U+202E⟩red") == 2
 
 
-def test_what_cannot_be_sorted_is_refused(logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_what_cannot_be_sorted_is_refused(
+    logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delitem(sys.modules, "gradio", raising=False)
     assert main(["annotate", str(logs / "c"), "--errors", "--out", str(tmp_path / "a")]) == 2
     assert "no answer of CXR-ContraBench failed" in capsys.readouterr().err
     assert main(["annotate", str(logs / "a"), "--out", str(tmp_path / "a")]) == 2
     assert "sort failed answers with --errors" in capsys.readouterr().err
     assert not (tmp_path / "a").exists()
+    assert "gradio" not in sys.modules, "its import takes seconds"

@@ -15,10 +15,9 @@ from PIL import Image
 
 from medfaith.annotate import session_setup
 from medfaith.annotate.answers import open_answers, read_judgements
-from medfaith.annotate.app import _clip_instance
 from medfaith.annotate.local_server import _Limited
 from medfaith.annotate.overlay import draw_boxes, overlay, picture
-from medfaith.annotate.session import Place, Prompt, Session
+from medfaith.annotate.session import Place, Prompt, Session, clip_instance
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.images import open_image
@@ -114,7 +113,7 @@ def test_the_page_writes_only_what_it_asks(scene, tmp_path):
     (None, 0), (1, 0), (2, 1), (99, 1), (-5, 0), (0, 0), (float("nan"), 0), (float("inf"), 1), (float("-inf"), 0),
 ])  # fmt: skip
 def test_the_number_of_an_image_is_one_that_there_is(position, index):
-    assert _clip_instance(position, 2) == index
+    assert clip_instance(position, 2) == index
 
 
 async def ask_site(path: str, chunks: Sequence[bytes]) -> tuple[int, bytes]:
@@ -377,9 +376,11 @@ def test_a_port_in_use(scene, tmp_path, capsys):
         (["--heatmaps", "none", "--port", "0"], "no such folder"),
     ],
 )
-def test_options_that_cannot_work(scene, tmp_path, capsys, option, message):
+def test_options_that_cannot_work(scene, tmp_path, capsys, monkeypatch, option, message):
+    monkeypatch.delitem(sys.modules, "gradio", raising=False)
     assert message in require_refusal(scene.arguments(tmp_path / "a.jsonl", *option), capsys)
     assert not (tmp_path / "a.jsonl").exists() or not (tmp_path / "a.jsonl").stat().st_size
+    assert "gradio" not in sys.modules, "its import takes seconds"
 
 
 def test_a_file_that_another_process_writes(scene, tmp_path, capsys):
