@@ -15,6 +15,7 @@ import hypothesis
 import numpy as np
 import pytest
 from filelock import FileLock
+from hypothesis.internal.conjecture import providers
 
 # Read when the Hugging Face libraries are first imported, so it has to be here and not in a fixture.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -29,7 +30,7 @@ gc.set_threshold(100_000, 10, 10)
 # lm-eval collects for every batch and statsmodels for every table: the young generations are enough.
 gc.collect = lambda generation=1, collect=gc.collect: collect(generation)
 # No test is timed: a busy machine fails none.
-hypothesis.settings.register_profile("regular", deadline=None, max_examples=25)
+hypothesis.settings.register_profile("regular", deadline=None, max_examples=10)
 hypothesis.settings.register_profile("full", deadline=None)
 for variable in [name for name in os.environ if name.startswith("MEDFAITH_ROOT_")]:
     del os.environ[variable]
@@ -39,6 +40,7 @@ from medfaith.builders.surgxbench.motion_rows import MotionOptions  # noqa: E402
 from medfaith.loaders import phantom  # noqa: E402
 from medfaith.loaders.phantom import surgery  # noqa: E402
 from tests.hub.fixture import hub  # noqa: E402, F401
+from tests.support import tiers  # noqa: E402
 
 Once = Callable[[str, Callable[[Path], Any]], Path]
 
@@ -48,8 +50,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Try fewer examples of each property in the regular run."""
-    hypothesis.settings.load_profile("regular" if config.option.markexpr == "not full" else "full")
+    """Try fewer examples of each property, and smaller data, in the regular run."""
+    is_full = tiers.set_tier(config)
+    hypothesis.settings.load_profile("full" if is_full else "regular")
+    if not is_full:  # each process would parse all modules for the constants in them, to try these as examples
+        cast(Any, providers).is_local_module_file = lambda path: False
 
 
 @pytest.hookimpl(wrapper=True)
@@ -206,9 +211,11 @@ def phantom_own_build(phantom_own_roots: dict[str, Path], once: Once) -> Path:
 def quick_lm_eval() -> Iterator[None]:
     """Cache what lm-eval makes anew for every command: its index of 14,000 task files and ours, and the environment.
 
-    A dozen processes describe the environment.
+    A dozen processes describe the environment. Data sets get random fingerprints: to hash their rows and arguments
+    takes half of the time of loading a task, and no task maps its rows through a cache of files.
     """
     import lm_eval.tasks
+    from datasets import arrow_dataset, fingerprint
     from lm_eval.tasks._index import TaskIndex
     from torch.utils import collect_env
 
@@ -226,7 +233,31 @@ def quick_lm_eval() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TaskIndex, "build", staticmethod(build_cached))
+        for module in (arrow_dataset, fingerprint):
+            for name in ("generate_fingerprint", "update_fingerprint"):
+                patch.setattr(module, name, lambda *arguments: fingerprint.generate_random_fingerprint())
         patch.setattr(collect_env, "get_pretty_env_info", functools.cache(collect_env.get_pretty_env_info))
+        yield
+
+
+@pytest.fixture(scope="session")
+def quick_publish() -> Iterator[None]:
+    """Validate each text of croissant.json once: mlcroissant takes half of the time of publishing a small build."""
+    from medfaith.cards.publish import croissant
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(croissant, "validate", functools.cache(croissant.validate))
+        yield
+
+
+@pytest.fixture(scope="module")
+def tables_alone() -> Iterator[None]:
+    """Leave out the figures of reports in the regular run: drawing them takes longer than the tables."""
+    from medfaith.reporting.registry import BENCHMARKS
+
+    with pytest.MonkeyPatch.context() as patch:
+        for benchmark in () if tiers.is_full_run() else BENCHMARKS.values():
+            patch.setattr(type(benchmark), "draw_figures", lambda self, scores: ({}, []))
         yield
 
 

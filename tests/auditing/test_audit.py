@@ -30,8 +30,14 @@ from tests.support.auditing.same_answers import CLOSED, EDITED, judge_same_answe
 from tests.support.reporting.heal_logs import question, write_heal
 from tests.support.reporting.report_logs import csv_rows
 from tests.support.tasks.evaluating import Says, load
+from tests.support.tiers import choose_size
+
+pytestmark = pytest.mark.usefixtures("tables_alone")
 
 OPEN, TPT = (f"medfaith_heal_vindr_{ask}" for ask in ("open", "tpt"))
+N_CONDITIONS = choose_size(
+    10, 20
+)  # of `finished_audit`: of two tasks each of VinDr-CXR and, in the full run, MIMIC-CXR
 
 
 def test_figures_of_logs_counted_by_hand(tmp_path):
@@ -264,8 +270,10 @@ def finished_audit(phantom_heal_build, phantom_heal_roots, tmp_path_factory):
     """Arguments and folder of a finished audit of a blind model."""
     out = tmp_path_factory.mktemp("audit") / "out"
     roots = [argument for name, root in phantom_heal_roots.items() for argument in ("--root", f"{name}={root}")]
+    (data := tmp_path_factory.mktemp("audited")).rmdir()
+    shutil.copytree(phantom_heal_build, data, ignore=choose_size(shutil.ignore_patterns("*mimic*"), None))
     arguments = [
-        *("audit", "--data", str(phantom_heal_build), *roots, "--model", "question_prior", "--limit", "15"),
+        *("audit", "--data", str(data), *roots, "--model", "question_prior", "--limit", "15"),
         *("--controls", "none", "noise", "other", "occluded", "--out", str(out), "--benchmarks", "heal-medvqa"),
     ]
     assert main(arguments) == 0
@@ -300,7 +308,7 @@ def test_what_is_saved_and_printed(finished_audit, capsys):
     assert not [*out.rglob("*.lock")]
     printed = capsys.readouterr().out
     assert [line for line in printed.splitlines() if line.startswith("[")] == [
-        "[8/20] medfaith_heal_vindr_open, noise: 15 answers; 15 left"
+        f"[8/{N_CONDITIONS}] medfaith_heal_vindr_open, noise: 15 answers; 15 left"
     ]
     assert {path.name: path.read_bytes() for path in out.glob("*.*") if path.name != "report.html"} == before
     assert re.search(r'<td [^>]*class="is-(open|no)" data-title="question_prior, HEAL-MedVQA">', page)
@@ -328,7 +336,9 @@ def test_the_summary_has_the_verdicts_and_the_scores_of_other_runs(finished_audi
     (row,) = [re.split("  +", line) for line in verdicts.splitlines() if line.startswith("HEAL-MedVQA")]
     assert row[-2] in ("no", "cannot be told")
     assert re.search(r"^HEAL-MedVQA VinDr closed: accuracy +100\.00 \[\d\d\.\d\d, 100\.00\] +4$", scores, re.MULTILINE)
-    assert "not in the Hub's files: 20 of reference models, which have no repository" in scores.replace("\n  ", " ")
+    assert f"not in the Hub's files: {N_CONDITIONS} of reference models, which have no repository" in scores.replace(
+        "\n  ", " "
+    )
     assert [path.name for path in (tmp_path / "hub").iterdir()] == ["other"]
 
 
@@ -465,10 +475,11 @@ def test_only_the_rows_of_a_file_are_asked_and_reported(finished_audit, tmp_path
     assert "names no row of these logs" in capsys.readouterr().err
 
 
-def test_a_task_without_images_is_left_out_before_anything_is_asked(finished_audit, tmp_path, capsys):
+def test_a_task_without_images_is_left_out_before_anything_is_asked(
+    phantom_heal_build, phantom_heal_roots, tmp_path, capsys
+):
     """Without a blind control, there are no blind-clean rows."""
-    arguments, _ = finished_audit
-    data, vindr = arguments[arguments.index("--data") + 1], next(a for a in arguments if a.startswith("vindr_cxr="))
+    data, vindr = str(phantom_heal_build), f"vindr_cxr={phantom_heal_roots['vindr_cxr']}"
     arguments_changed = ["audit", "--data", data, "--model", "looks", "--limit", "2", "--controls", "other"]
     arguments_changed += ["--benchmarks", "heal-medvqa", "--out", str(tmp_path / "out")]
     assert main([*arguments_changed, "--root", vindr]) == 0

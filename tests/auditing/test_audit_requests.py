@@ -13,9 +13,21 @@ from medfaith.cli import main
 from tests.support.auditing.files import read_tables
 from tests.support.tasks.batch_engine import answer, fail, inline_images, read_lines, write_lines
 from tests.support.tasks.server_scene import serving
+from tests.support.tiers import choose_size
+
+pytestmark = pytest.mark.usefixtures("tables_alone")
 
 REPLIES = ("Yes.", "No.", "No abnormality.", "The left lung shows edema.", "I cannot tell.", "blue")
-ASKED = ("--controls", "none", "blank", "other", "--wordings", "1", "--limit", "9")
+ASKED = (
+    "--controls",
+    "none",
+    *choose_size((), ("blank",)),
+    "other",
+    "--wordings",
+    "1",
+    "--limit",
+    choose_size("4", "9"),
+)
 
 
 def say(messages):
@@ -96,7 +108,8 @@ def test_answers_to_all_shards_make_the_tables_of_one_run(arguments, by_server, 
 def test_requests_with_images_in_a_folder_are_the_same_requests(arguments, tmp_path, monkeypatch):
     """An engine gives them the same lines of answers, by the pixels, so that an audit by either file is the same."""
     monkeypatch.chdir(tmp_path)
-    job = [*arguments, "--model_args", "model=m", "--out", "audit", "--write-requests"]
+    fewer = choose_size(["--controls", "other", "--wordings", "0", "--limit", "3"], [])
+    job = [*arguments, *fewer, "--model_args", "model=m", "--out", "audit", "--write-requests"]
     assert main([*job, "inline.jsonl"]) == 0
     assert main([*job, "files.jsonl", "--images-in", "pictures"]) == 0
     inline, files = (read_lines(Path(f"{name}.jsonl")) for name in ("inline", "files"))

@@ -16,6 +16,12 @@ from medfaith.auditing.plan import plan
 from medfaith.auditing.write import write_tables
 from medfaith.reporting.page.audits import audits
 from tests.support.auditing.same_answers import EDITED, judge_same_answers
+from tests.support.tiers import choose_size
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edit_detection, "N_RESAMPLES", choose_size(25, edit_detection.N_RESAMPLES))
 
 
 def _draw_images(n: int, seed: int = 0) -> list[Image.Image]:
@@ -71,7 +77,8 @@ def test_each_edit_of_a_build_is_measured_once(phantom_heal_build, phantom_heal_
         "data": str(phantom_heal_build),
         "roots": {name: str(root) for name, root in phantom_heal_roots.items()},
     }
-    tasks, _ = plan({"heal-medvqa": ["medfaith_heal_vindr_closed"]}, metadata)
+    (task,), _ = plan({"heal-medvqa": ["medfaith_heal_vindr_closed"]}, metadata)
+    tasks = [task._replace(ids=task.ids[: choose_size(60, len(task.ids))])]
     controls = ("none", "occluded", "occluded_elsewhere", "occluded@25")
     measured = detect_edits(tasks, controls, metadata, tmp_path)
     assert list(measured) == ["heal-medvqa"]

@@ -24,8 +24,14 @@ from medfaith.tasks.harnesses.inspect_subtasks import AUDIT
 from tests.support.builders.files import root_words
 from tests.support.tasks.evaluating import load
 from tests.support.tasks.server_scene import answer_by_messages, serving
+from tests.support.tiers import choose_size
 
-CONTROLS = ["none", "blank", "noise", "other", "other_same", "occluded", "occluded_elsewhere", "cropped"]
+pytestmark = pytest.mark.usefixtures("tables_alone")
+
+CONTROLS = choose_size(
+    ["none", "other", "occluded", "cropped"],
+    ["none", "blank", "noise", "other", "other_same", "occluded", "occluded_elsewhere", "cropped"],
+)
 LIMIT = 2
 CLOSED = "medfaith_heal_vindr_closed"
 

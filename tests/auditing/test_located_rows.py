@@ -9,6 +9,8 @@ import pytest
 
 from medfaith.cli import main
 
+pytestmark = pytest.mark.usefixtures("tables_alone")
+
 NAME = "cxr-contrabench-chexlocalize"
 EDITS = [f"{kind}{place}" for kind in ("occluded", "transplanted") for place in ("", "_elsewhere")]
 

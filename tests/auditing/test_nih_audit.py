@@ -11,11 +11,14 @@ from medfaith.reporting.answers import find_patient
 from medfaith.tasks.heal.rows import facts
 from tests.support.builders.files import root_words
 
+pytestmark = pytest.mark.usefixtures("tables_alone")
+
 CONTROLS = ("none", "other", "occluded", "occluded_elsewhere", "transplanted", "transplanted_elsewhere")
 VERDICTS = {"oracle": ("no", "no"), "looks": ("yes", "yes")}
 
 
-@pytest.mark.parametrize("model", ["oracle", pytest.param("looks", marks=pytest.mark.full)])
+@pytest.mark.full  # test_audit.py audits HEAL-MedVQA, tests/builders/test_heal_nih.py has the rows of NIH ChestX-ray14
+@pytest.mark.parametrize("model", ["oracle", "looks"])
 def test_the_verdict_on_a_reference_model_is_right(model, phantom_nih_build, phantom_nih_roots, tmp_path, capsys):
     arguments = ["--data", str(phantom_nih_build), *root_words(phantom_nih_roots), "--benchmarks", "heal-medvqa"]
     arguments += ["--limit", "80", "--controls", *CONTROLS]

@@ -21,6 +21,7 @@ from medfaith.builders.cxr_contrabench.questions import Wording, find_violations
 from medfaith.tasks.contrabench import prompts
 from tests.support.builders.chexpert_scenes import studies
 from tests.support.builders.files import digests, problems, record_of, rows_of
+from tests.support.tiers import choose_size
 
 LORA = "chexpert_lora_train"
 JSONL = f"{LORA}/train.jsonl"
@@ -44,7 +45,7 @@ def build_tables(n: int, **forms) -> tuple[pa.Table, pa.Table]:
 # --- the LoRA set -----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=choose_size(8, 30), deadline=None)
 @given(st.integers(4, 30), st.sets(st.integers(0, 14)), st.integers(0, 3), st.integers(1, 40))
 def test_the_set_is_balanced_seeded_and_without_held_out_patients(n, held_out, seed, size):
     presence, absence = build_tables(n)

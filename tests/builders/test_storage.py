@@ -80,7 +80,8 @@ def test_no_code_makes_a_feature_of_fixed_length():
     """Find `List(feature, length)`, also in schemas built within functions."""
     positions = []
     for path in sorted(file for room in ROOMS for file in (ROOT / room).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        source = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(source)) if "List(" in source else ():
             called = getattr(node, "func", None)
             name = getattr(called, "attr", getattr(called, "id", None))
             if name == "List" and isinstance(node, ast.Call) and len(node.args) + len(node.keywords) > 1:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medfaith.cards import row_keys
+from tests.support.tiers import choose_size
 
 N = 400
 
@@ -28,7 +29,7 @@ def unlock(lock: object, rows: pa.Table, name: str = "config/test") -> bytes | N
 
 
 @given(st.integers(0, 20), st.permutations(range(20)))
-@settings(max_examples=20)
+@settings(max_examples=choose_size(8, 20))
 def test_the_order_of_rows_makes_no_difference(n, order):
     rows = build_rows(n)
     reordered = rows.take(pa.array([number for number in order if number < rows.num_rows], pa.int64()))
@@ -37,7 +38,7 @@ def test_the_order_of_rows_makes_no_difference(n, order):
 
 
 @given(st.frozensets(st.integers(0, N - 1), min_size=1, max_size=3))
-@settings(max_examples=20)
+@settings(max_examples=choose_size(8, 20))
 def test_a_few_changed_studies_leave_the_key_to_be_unlocked(changed):
     published = make(build_rows(N))
     ours = build_rows(N, changed)

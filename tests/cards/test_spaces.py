@@ -19,7 +19,7 @@ import evaluate
 import pytest
 import yaml
 
-from medfaith.cards.publish import spaces
+from medfaith.cards.publish import space_app, spaces
 from medfaith.loaders.errors import MedfaithError
 
 METRICS = spaces.list_metrics()
@@ -268,6 +268,7 @@ def read_address(page: subprocess.Popen[str]) -> str:
     raise AssertionError("".join(lines))
 
 
+@pytest.mark.full  # starting the page takes seconds; the quicker tests run its functions
 @pytest.mark.parametrize("example", [0, 2])
 def test_the_page_shows_an_example_and_gives_the_metrics_scores(page, loaded, staged, example):
     examples = json.loads((staged / "clinic" / "ivt" / "example.json").read_text(encoding="utf-8"))["examples"]
@@ -298,18 +299,39 @@ def encode_inputs(references: list[dict], **more: int) -> str:
     return json.dumps({"predictions": ["A hook."], "references": references, **more})
 
 
-@pytest.mark.parametrize(
-    ("typed", "message"),
-    [
-        ("{", "Expecting property name"),
-        ("[1]", "expected one JSON object"),
-        ('{"predictions": ["A hook."]}', "references: missing"),
-        (encode_inputs([ROW | {"classes": ["x"]}]), "row 1: 'x'; expected one of the 7 classes"),
-        (encode_inputs([ROW, ROW]), "Mismatch in the number"),
-        (encode_inputs([{"video": "41"}]), "references, row 1: no column 'classes'; expected classes, video"),
-        (encode_inputs([ROW], q=5), "unexpected keyword argument 'q'"),
-    ],
-)
+BAD_INPUTS = [
+    ("{", "Expecting property name"),
+    ("[1]", "expected one JSON object"),
+    ('{"predictions": ["A hook."]}', "references: missing"),
+    (encode_inputs([ROW | {"classes": ["x"]}]), "row 1: 'x'; expected one of the 7 classes"),
+    (encode_inputs([ROW, ROW]), "Mismatch in the number"),
+    (encode_inputs([{"video": "41"}]), "references, row 1: no column 'classes'; expected classes, video"),
+    (encode_inputs([ROW], q=5), "unexpected keyword argument 'q'"),
+]
+
+
+@pytest.mark.parametrize(("typed", "message"), BAD_INPUTS)
+def test_a_bad_input_is_refused_with_a_message(typed, message, staged):
+    """The functions of the page, which turns these errors into its messages."""
+    with pytest.raises((ValueError, TypeError), match=re.escape(message)):
+        space_app.compute(staged / "clinic" / "ivt" / "ivt.py", None, typed)
+
+
+def test_the_page_formats_inputs_and_scores(loaded, staged):
+    examples = json.loads((staged / "clinic" / "ivt" / "example.json").read_text(encoding="utf-8"))["examples"]
+    for example, expected in zip(examples, loaded["ivt"]["scores"], strict=True):
+        typed = space_app.format_inputs(example["inputs"])
+        assert json.loads(typed) == example["inputs"]
+        scores = space_app.compute(staged / "clinic" / "ivt" / "ivt.py", example["config"], typed)
+        assert replace_nan(scores) == replace_nan(expected)
+        rows = dict(space_app.list_scores(scores))
+        for key, value in expected.items():
+            if isinstance(value, int | float):
+                assert rows[key] == (f"{value:.4f}" if isinstance(value, float) else str(value))
+
+
+@pytest.mark.full  # starting the page takes seconds; the quicker tests run its functions
+@pytest.mark.parametrize(("typed", "message"), BAD_INPUTS)
 def test_a_bad_input_gives_a_message_and_the_next_one_is_scored(page, loaded, typed, message):
     from gradio_client.exceptions import AppError
 

@@ -18,6 +18,7 @@ from medfaith.evaluate_metrics.confidence.image_verdict import (
     judge_findings,
     judge_image_use,
 )
+from tests.support.tiers import choose_size
 
 NAN = math.nan
 N = 100
@@ -190,7 +191,7 @@ def test_a_family_is_corrected():
 scores = st.lists(st.tuples(*[st.sampled_from([0.0, 1.0, 0.5, NAN])] * 3), min_size=12, max_size=40)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=choose_size(8, 25), deadline=None)
 @given(scores, st.randoms(use_true_random=False))
 def test_order_and_names_of_rows_do_not_matter(values, random):
     columns, full = np.array(values).T, np.ones(len(values), bool)
@@ -208,7 +209,7 @@ def test_order_and_names_of_rows_do_not_matter(values, random):
         assert getattr(image_use.other, name) == pytest.approx(getattr(shuffled_use.other, name), abs=0.06, nan_ok=True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=choose_size(8, 25), deadline=None)
 @given(scores)
 def test_own_and_other_exchanged_mirror_each_other(values):
     with_image, with_donor, _ = np.array(values).T
@@ -221,7 +222,7 @@ def test_own_and_other_exchanged_mirror_each_other(values):
     assert comparison.p_equal == pytest.approx(mirrored.p_equal, nan_ok=True)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=choose_size(8, 25), deadline=None)
 @given(st.integers(20, 100), st.integers(0, 5), st.integers(0, 5))
 def test_a_declined_blind_row_never_makes_use_more_certain(n_right, n_declined, more):
     """The invariant holds for any declined rows while the condition can still settle the verdict."""
@@ -245,7 +246,7 @@ def test_a_small_part_of_the_zoo(name):
     judge_once = runpy.run_path(str(ZOO))["judge_once"]
     names = [
         judge_once(name, 300, repetition, ("rule_2",)).rule_2
-        for repetition in range(20 if name == "memorised 30%" else 6)
+        for repetition in range(choose_size(8, 20) if name == "memorised 30%" else choose_size(2, 6))
     ]
     fewest, most = WANTED[name]
     assert names.count("uses") <= most

@@ -17,7 +17,7 @@ from medfaith.evaluate_metrics.reading import surgical_names as vocabulary
 from medfaith.evaluate_metrics.reading.surgical_names import COMPONENTS, INSTRUMENTS, TRIPLETS
 from medfaith.loaders import cholec_triplets
 from tests.support.evaluate_metrics.modules import ROOM, compute_by_module
-from tests.support.tiers import keep_quick
+from tests.support.tiers import choose_size, keep_quick
 
 SETS = st.sets(st.sampled_from(INSTRUMENTS))
 RATES = ("precision", "recall", "f1")
@@ -149,7 +149,7 @@ def test_coverage_by_hand():
     assert score.top_k(np.ones((1, 100))).tolist() == [[0, 1, 2, 3, 4]]
 
 
-@settings(max_examples=25)
+@settings(max_examples=choose_size(8, 25))
 @given(st.lists(st.tuples(SETS, SETS), min_size=1, max_size=20))
 def test_rates_are_those_of_scikit_learn(pairs):
     predicted, gold = zip(*pairs, strict=True)

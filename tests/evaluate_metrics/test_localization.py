@@ -16,6 +16,7 @@ from medfaith.evaluate_metrics.localization import pairs, score
 from medfaith.evaluate_metrics.localization.input_view import mask, scores, window
 from medfaith.evaluate_metrics.localization.predictions import score_predictions
 from tests.support.evaluate_metrics.modules import compute_by_module
+from tests.support.tiers import choose_size
 
 NAN = float("nan")
 SIZE = (256, 256)
@@ -72,7 +73,7 @@ def test_rounding_of_a_sum_is_no_attention_on_nothing(total, expected):
     assert score.distribution([[total]]).sum() == 1
 
 
-@settings(max_examples=20)
+@settings(max_examples=choose_size(8, 20))
 @given(grids(), st.sampled_from(["bilinear", "nearest"]))
 def test_a_row_is_the_upsampled_map_against_the_mask(grid, upsampling):
     box, covered = [150, 20, 200, 200], [-10, 0, 400, 280]

@@ -15,6 +15,7 @@ from medfaith.evaluate_metrics.medvqa_f1.score import closed_scores, open_scores
 from medfaith.evaluate_metrics.reading.disease_names import CLASSES
 from medfaith.evaluate_metrics.reading.diseases import Extraction, extract_labels
 from tests.support.evaluate_metrics.modules import ROOM, compute_by_module
+from tests.support.tiers import choose_size
 
 AORTA, ATEL, CALC, CARD, CLAV, CONS = CLASSES[:6]
 EDEMA, EMPH, PA, ILD, INF, OPAC = CLASSES[6:12]
@@ -273,7 +274,7 @@ def test_open_scores_agree_with_scikit_learn(cases):
     assert scores == pytest.approx([*rates, accuracy_score(*matrices)], nan_ok=True)
 
 
-@settings(max_examples=20)
+@settings(max_examples=choose_size(8, 20))
 @given(st.integers(0, 1000))
 def test_the_interval_is_that_of_resampled_images(seed):
     """Resample with numpy: draw images with replacement, add up their counts, take F1."""

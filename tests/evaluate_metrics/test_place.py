@@ -16,6 +16,7 @@ from medfaith.evaluate_metrics.confidence.place import (
     judge_place,
     measure_place_effect,
 )
+from tests.support.tiers import choose_size
 
 NAN = math.nan
 N = 200  # the first half is present
@@ -142,7 +143,7 @@ def test_p_is_scipys_on_the_excess_of_each_row_and_of_one_against():
     assert result.p_above == pytest.approx(float(scipys.pvalue), abs=0.02)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=choose_size(8, 20), deadline=None)
 @given(st.lists(st.tuples(*[st.sampled_from([0.0, 1.0, 0.5, NAN])] * 2, st.booleans()), min_size=10, max_size=40))
 def test_places_exchanged_and_patients_renamed(values):
     at, elsewhere, is_present = (np.array(column) for column in zip(*values, strict=True))

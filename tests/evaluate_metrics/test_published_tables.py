@@ -21,6 +21,7 @@ Inconsistent printed figures, and their treatment here:
 import pytest
 
 from medfaith.evaluate_metrics.polarity.score import score_predictions
+from tests.support.tiers import keep_quick
 
 QUESTIONS = {
     "presence": "Which of the following findings is present on this chest X-ray study?",
@@ -131,7 +132,8 @@ MAIN = """
 """
 
 
-@pytest.mark.parametrize("line", MAIN.strip().splitlines())
+# The 135,754 questions of Table 10 take ten seconds; its 25,900 questions prove the same counting.
+@pytest.mark.parametrize("line", keep_quick(MAIN.strip().splitlines(), lambda line: int(line.split()[3]) < 100_000))
 def test_base_and_verified(line):
     _, _, question, *counted = line.split()
     (n, correct, negated, right, unread), printed = map(int, counted[:5]), counted[5:]

@@ -11,6 +11,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from medfaith.evaluate_metrics.confidence.proportion import compute_wilson_interval
 from medfaith.evaluate_metrics.confidence.reliance import compute_exceeding_p, reliance, share, verdicts
+from tests.support.tiers import choose_size
 
 NAN = math.nan
 
@@ -171,7 +172,7 @@ def select_numbers(interval):
 scores = st.lists(st.sampled_from([0.0, 1.0, 0.25, NAN]), min_size=24, max_size=24)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=choose_size(8, 25), deadline=None)
 @given(scores, scores, st.permutations(range(24)), st.sampled_from([1, 3]))
 def test_invariants(image, blind, order, size):
     groups = [i // size for i in range(24)]

@@ -41,6 +41,7 @@ from medfaith.tasks.explain.cleann import (
 )
 from medfaith.tasks.explain.geometry import Geometry, resize_and_crop
 from tests.support.tasks import tiny_models
+from tests.support.tiers import choose_size
 
 MANY = 10**9  # samples: every dependence that there is shows
 
@@ -111,7 +112,7 @@ def draw_sparse_influences(draw: st.DrawFn) -> np.ndarray:
     return make_influences(n, edges)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=choose_size(8, 25), deadline=None)
 @given(draw_sparse_influences())
 def test_the_skeleton_of_a_known_graph_is_recovered(influence: np.ndarray):
     edges = learn(influence)

@@ -21,6 +21,11 @@ from medfaith.tasks import hub_access
 from tests.support.publishing import CHEXPERT, OPENI
 
 
+@pytest.fixture(scope="session", autouse=True)
+def quick_commands(quick_publish: None) -> None:
+    """Run all commands of this folder with `quick_publish`."""
+
+
 @pytest.fixture
 def medfaith(hub, tmp_path, monkeypatch, capsys):
     """Run the command against the Hub in this process and return (exit status, stdout, stderr).

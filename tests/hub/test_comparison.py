@@ -80,7 +80,7 @@ def parse_counts(out: str) -> list[tuple[int, ...]]:
     return [tuple(map(int, line[2:])) for line in lines if len(line) == 6 and all(n.isdigit() for n in line[2:])]
 
 
-@pytest.mark.parametrize("name", [OPENI, CHEXPERT])
+@pytest.mark.parametrize("name", keep_quick([OPENI, CHEXPERT], lambda name: name == OPENI))
 def test_an_equal_build_is_equal_at_a_revision_and_quiet_in_a_pipe(name, afresh, hub, built):
     head = publish(hub, built[name]).commits[-1].oid
     status, out, err = afresh("verify", built[name], "--against", f"clinic/{name}")
@@ -234,8 +234,9 @@ def test_equal_rows_in_another_order_are_said_to_be(name, verify, hub, built, tm
     assert all(counts[1:] == (0, 0, 0) for counts in parse_counts(out))
 
 
-def test_a_changed_label_leaves_the_rows_of_other_studies_comparable(medfaith, hub, tmp_path):
+def test_a_changed_label_leaves_the_rows_of_other_studies_comparable(medfaith, hub, tmp_path, monkeypatch):
     """Of 300 studies one has another label. Its rows alone are not equal."""
+    monkeypatch.setattr(chexpert_phantom, "_write_images", lambda *study: None)  # the build reads the labels alone
     root = chexpert_phantom.write(tmp_path / "chexpert", seed=0, n_train=300, n_valid=60)
     build = partial(cxr_contrabench.build, {"chexpert": root}, configs=["chexpert_absence"])
     publish(hub, build(out=tmp_path / "theirs")[0])

@@ -348,7 +348,7 @@ def test_a_repository_stays_as_public_or_private_as_it_is(current_visibility, re
         ((), None, False),
         ((), None, True),
         (("--public",), False, True),
-        (("--private",), True, False),
+        pytest.param(("--private",), True, False, marks=pytest.mark.full),
         pytest.param(("--public",), False, False, marks=pytest.mark.full),
         pytest.param(("--private",), True, True, marks=pytest.mark.full),
     ],

@@ -10,6 +10,7 @@ from PIL import Image
 from medfaith.loaders import cholec80_boxes, images
 from medfaith.loaders.errors import InputError
 from tests.support.loaders.faults import get_fault
+from tests.support.tiers import choose_size
 
 HEADER = "Surgery_num;Dir;FrameName;NumBBox_inFrame;ToolName;BBox_X;BBox_Y;BBox_Width;BBox_Height"
 
@@ -110,7 +111,7 @@ BOXES = st.tuples(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=choose_size(8, 30))
 @given(boxes=st.lists(BOXES, min_size=1, max_size=20, unique=True), seed=st.randoms())
 def test_no_box_is_lost_or_invented_in_any_order_of_rows(tmp_path_factory, boxes, seed):
     root = tmp_path_factory.mktemp("boxes")

@@ -17,6 +17,7 @@ from medfaith.loaders import cholecseg8k, images
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.phantom import cholecseg8k as phantom
 from tests.support.loaders.faults import get_fault
+from tests.support.tiers import choose_size
 
 SIZE = (32, 18)  # width, height
 LEVELS = np.full(SIZE[::-1], 21, dtype=np.uint8)
@@ -190,7 +191,7 @@ def test_a_root_that_is_no_folder_or_one_video_is_refused(root):
         assert "name the folder that has" in get_fault(cholecseg8k.list_frames, place, where=place)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=choose_size(8, 25), deadline=None)
 @given(
     starts=st.sets(st.tuples(st.integers(1, 80), st.integers(0, 9_000)), min_size=1, max_size=4),
     n=st.integers(1, 3),

@@ -14,6 +14,7 @@ from ivtmetrics.disentangle import Disentangle
 from medfaith.loaders import cholec_triplets, cholect45
 from medfaith.loaders.errors import InputError
 from tests.support.loaders.faults import get_fault
+from tests.support.tiers import choose_size
 
 PARTS = ("instrument", "verb", "target")
 RETRACT, ASPIRATE, IDLE = 17, 82, 94
@@ -54,7 +55,7 @@ def test_a_video_reads_as_written(tmp_path):
     assert video.disagreeing == {"instrument": 0, "verb": 0, "target": 0}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=choose_size(5, 15), deadline=None)
 @given(triplets=hnp.arrays(bool, st.tuples(st.integers(1, 6), st.just(100)), elements=st.booleans()))
 def test_any_labels_survive_the_way_through_files(tmp_path_factory, triplets):
     video = cholect45.read_video(write(tmp_path_factory.mktemp("t45"), triplets), 42)

@@ -12,6 +12,7 @@ from scipy.ndimage import binary_dilation
 
 from medfaith.loaders.phantom import chest, shapes
 from tests.support.loaders.chest_statistics import W, compute_auroc
+from tests.support.tiers import choose_size
 
 SIDED = sorted(set(chest.FINDINGS) - {"cardiomegaly", "enlarged cardiomediastinum", "edema"})
 RESHAPING = {"cardiomegaly", "enlarged cardiomediastinum", "atelectasis"}  # these move outlines
@@ -24,9 +25,10 @@ def draw_normal(seed, view="frontal"):
 
 @pytest.mark.parametrize("finding", chest.FINDINGS)
 def test_a_finding_alone_is_told_from_a_normal_chest(finding):
-    with_it = [chest.draw_chest([finding], seed=seed) for seed in range(20)]
-    normals = [draw_normal(seed).pixels for seed in range(1000, 1020)]
-    assert compute_auroc(finding, with_it + normals, [1] * 20 + [0] * 20) > 0.97
+    n = choose_size(8, 20)
+    with_it = [chest.draw_chest([finding], seed=seed) for seed in range(n)]
+    normals = [draw_normal(seed).pixels for seed in range(1000, 1000 + n)]
+    assert compute_auroc(finding, with_it + normals, [1] * n + [0] * n) > 0.97
 
 
 # --- drawing ----------------------------------------------------------------------------------------------------------
@@ -109,7 +111,7 @@ def test_an_unknown_finding_side_zone_or_view_is_refused(name, view, message):
         chest.draw_chest([name], seed=0, view=view)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=choose_size(5, 12), deadline=None)
 @given(
     findings=st.sets(st.sampled_from([*chest.FINDINGS, *(f"left {name}" for name in SIDED)])),
     seed=st.integers(0, 2**64),

@@ -17,6 +17,7 @@ from pycocotools.coco import COCO
 from medfaith.loaders import images
 from medfaith.loaders import vindr_cxr as readers
 from medfaith.loaders.phantom import cases, chest, vindr_cxr
+from tests.support.tiers import choose_size
 
 IOU: Any = coco.iou  # its stubs know neither lists of boxes nor the array it returns
 SEED = 0
@@ -54,7 +55,7 @@ def test_a_finding_shows_and_its_box_lies_on_its_anatomy_more_than_on_any_other(
         assert max(iou.values()) > (0.02 if thin else 0.2), seed
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=choose_size(8, 30), deadline=None)
 @given(st.lists(st.integers(0, 4), max_size=40), st.integers(0, 99))
 def test_dealt_findings_share_no_anatomy_and_all_get_their_turn(counts, seed):
     hands = cases.deal(counts, np.random.default_rng(seed))

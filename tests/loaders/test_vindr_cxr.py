@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from medfaith.loaders import images, sources, vindr_cxr
 from medfaith.loaders.errors import InputError
 from tests.support.loaders.faults import get_fault
+from tests.support.tiers import choose_size
 
 TRAIN = "image_id,rad_id,class_name,x_min,y_min,x_max,y_max"
 TEST = "image_id,class_name,x_min,y_min,x_max,y_max"
@@ -251,7 +252,7 @@ def test_agreement_equals_the_definition(rows, rule, iou):
         assert np.allclose(ours, theirs)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=choose_size(8, 20), deadline=None)
 @given(rows_of_boxes, st.randoms(use_true_random=False), st.sampled_from(vindr_cxr.RULES))
 def test_agreement_does_not_depend_on_the_order_of_rows(rows, random, rule):
     n_images = max(row[0] for row in rows) + 1

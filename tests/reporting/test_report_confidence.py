@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from medfaith.cli import main
+from medfaith.reporting import write
 from tests.support.reporting.report_logs import csv_rows, question, write_log
 
 SURE = [  # stated confidence, whether the answer is right; None: no object, no confidence
@@ -24,7 +25,10 @@ def answer(confidence: Any, right: bool) -> str:
     return json.dumps({"answer": letter, "confidence": confidence, "packet": {"answer": letter, "confidence": 0.5}})
 
 
-def test_stated_confidence_is_set_beside_accuracy(tmp_path: Path):
+def test_stated_confidence_is_set_beside_accuracy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    save = write.files  # the other figures take longer than all else
+    own_figure = "figure_contrabench_confidence"
+    monkeypatch.setattr(write, "files", lambda figures: save({own_figure: figures[own_figure]}))
     docs = [question("chexpert_presence", number, prompt="packet") for number in range(len(SURE))]
     answers = [(doc, answer(*stated)) for doc, stated in zip(docs, SURE, strict=True)]
     write_log(tmp_path / "runs" / "a", "model-a", answers, filters=("packet_b0", "y0"))

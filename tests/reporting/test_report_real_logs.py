@@ -17,6 +17,7 @@ from medfaith.cli import main
 from medfaith.reporting.contrabench.runs import Run
 from medfaith.reporting.write import read_results
 from tests.support.reporting.report_logs import csv_rows, rows_of, select_runs
+from tests.support.tiers import choose_size
 
 pytestmark = pytest.mark.usefixtures("quick_lm_eval")
 
@@ -72,8 +73,8 @@ def evaluated(
     for name, (model, arguments, task_names) in MODELS.items():
         tracker = EvaluationTracker(output_path=str(logs / name))
         result = evaluate(
-            model=model, model_args=arguments and arguments | {"store": str(store)}, tasks=[*task_names], limit=40,
-            task_manager=tasks, evaluation_tracker=tracker, bootstrap_iters=0,
+            model=model, model_args=arguments and arguments | {"store": str(store)}, tasks=[*task_names],
+            limit=choose_size(24, 40), task_manager=tasks, evaluation_tracker=tracker, bootstrap_iters=0,
         )  # fmt: skip
         samples = result.pop("samples")
         tracker.save_results_aggregated(results=result, samples=samples)

@@ -37,7 +37,7 @@ from medfaith.tasks.controls.rows import PLACE
 from medfaith.tasks.heal import rows as heal
 from medfaith.tasks.surgx import rows as surgx
 from medfaith.tasks.wrong_lung import rows as wrong_lung
-from tests.support.tiers import keep_quick
+from tests.support.tiers import choose_size, keep_quick
 
 LOADERS: dict[str, tuple[Any, tuple[str, ...], dict[str, str]]] = {
     "": (contrabench.load, ("cxr-contrabench-chexpert",), {"config": "chexpert_presence", "split": "validation"}),
@@ -93,7 +93,7 @@ def test_the_place_elsewhere_keeps_the_dose_and_doses_stand_behind_their_edit():
     ]  # fmt: skip
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=choose_size(8, 30), deadline=None)
 @given(st.integers(0, 999), st.floats(0, 1, exclude_max=True))
 def test_parts_are_nested_have_their_share_and_move_with_the_region(seed, start):
     rng = np.random.default_rng(seed)
@@ -193,7 +193,7 @@ def test_a_donor_of_tissue_that_is_missing_stops_the_run(load, phantom_heal_root
     assert raw["id"] not in loaded["id"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=choose_size(8, 30), deadline=None)
 @given(st.integers(0, 999))
 def test_a_box_is_found_where_the_crop_moves_it(seed):
     rng = np.random.default_rng(seed)

@@ -99,7 +99,11 @@ def ask_rows(lm: Any, scene: Scene, control: str, rows: Mapping[str, set[str]]) 
     }
 
 
-@pytest.fixture(scope="module", params=MODELS, ids=lambda param: f"{param[0]}-{param[1].__name__}")
+@pytest.fixture(
+    scope="module",
+    params=[MODELS[0], pytest.param(MODELS[1], marks=pytest.mark.full)],
+    ids=[name for name, _ in MODELS],
+)
 def lm(request, vlms) -> Any:
     """A model whose answers end after one token."""
     name, model = request.param

@@ -33,6 +33,8 @@ from tests.support.tasks import asking
 from tests.support.tasks.asking import noise
 from tests.support.tasks.family_kinds import FILES, SIZES, TINY, get_family, list_kinds
 
+pytestmark = pytest.mark.usefixtures("tables_alone")
+
 DECODED = [file for file in FILES if get_family(file).decoded]
 QUESTIONS = ["Edema?", "Is there a mass in the left lung, or none at all?"]
 N_TOKENS = 3
@@ -47,7 +49,7 @@ class Scene(NamedTuple):
     copies: tuple[Any, Any]  # of lm.model
 
 
-@pytest.fixture(scope="module", params=list_kinds(DECODED))
+@pytest.fixture(scope="module", params=list_kinds(DECODED, ["llava"]))
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Scene:
     (file, kind), folder = request.param, tmp_path_factory.mktemp("decoded")
     TINY[file].TINY[kind](folder / "model", **TINY[file].IN_DETAIL)

@@ -37,6 +37,8 @@ from tests.support.tasks.evaluating import ANSWERS, by_filter, evaluate, load, r
 from tests.support.tasks.server_scene import answer_by_messages, serving, texts_of
 from tests.support.tiers import keep_quick
 
+pytestmark = pytest.mark.usefixtures("tables_alone")
+
 PRESENCE, LIMIT = "medfaith_contrabench_chexpert_presence", 18
 CLOSED, OPEN, VPT = (f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", "vpt"))
 CASES = [
@@ -310,7 +312,7 @@ SERVED = [  # the task of Inspect, the fixtures of its rows, a condition and its
 
 @pytest.mark.parametrize(
     ("build", "fixture", "condition", "label", "names"),
-    keep_quick(SERVED, lambda case: case[3] in ("flipped", "none", "blank")),
+    keep_quick(SERVED, lambda case: case[3] in ("flipped", "none")),
 )
 def test_a_server_gives_the_figures_of_lm_eval(build, fixture, condition, label, names, request, tmp_path):
     """The same server answers medfaith-server and Inspect. Rows, messages, readings and intervals are the same."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
@@ -17,6 +18,7 @@ from medfaith.tasks.harnesses import lmms_eval, results, vlmevalkit
 from tests.support.builders.files import root_words
 from tests.support.reporting.report_logs import rows_of, write_report
 from tests.support.tasks.evaluating import ANSWERS, Says, evaluate, load
+from tests.support.tiers import keep_quick
 
 PRESENCE = "medfaith_contrabench_chexpert_presence"
 COT = "medfaith_contrabench_cot::chexpert_absence"
@@ -25,24 +27,50 @@ LETTERS = "medfaith_contrabench_letter_scores::chexpert_presence"
 OPEN, CLOSED, VPT = (f"medfaith_heal_vindr_{name}" for name in ("open", "closed", "vpt"))
 
 
+@pytest.fixture(scope="module")
+def read_asked_rows(places, tmp_path_factory):
+    """Returns the rows of a task as the command for lmms-eval writes them; it runs once for each task."""
+
+    @functools.cache
+    def read(task: str) -> Any:
+        data, roots = places(task)
+        folder = tmp_path_factory.mktemp("lmms") / "tasks"
+        assert lmms_eval.main(["--task", task, "--data", str(data), *root_words(roots), "--out", str(folder)]) == 0
+        rows: Any = datasets.load_from_disk(str(folder / "rows" / task.replace("::", "_")))
+        return rows["test"].select_columns(["id", lmms_eval.TEXT]).to_list()
+
+    return read
+
+
+@pytest.fixture(scope="module")
+def read_asked_table(places, tmp_path_factory):
+    """Returns the rows of a task as the command for VLMEvalKit writes them; it runs once for each task."""
+
+    @functools.cache
+    def read(task: str) -> pd.DataFrame:
+        data, roots = places(task)
+        table = tmp_path_factory.mktemp("vlmevalkit") / "asked.tsv"
+        arguments = [task, "--data", str(data), *root_words(roots), "--embed", "--out", str(table)]
+        assert vlmevalkit.main(arguments) == 0
+        return pd.read_csv(table, sep="\t").drop(columns="image")
+
+    return read
+
+
 @pytest.fixture
-def write_samples(places, tmp_path):
+def write_samples(read_asked_rows, tmp_path):
     """Writes the sample log of lmms-eval for scripted answers; returns it and the answers by row id."""
 
     def write(task: str, **fields: Any) -> tuple[Path, dict[str, str]]:
-        data, roots = places(task)
-        folder = tmp_path / "lmms"
-        assert lmms_eval.main(["--task", task, "--data", str(data), *root_words(roots), "--out", str(folder)]) == 0
-        name = task.replace("::", "_")
-        rows: Any = datasets.load_from_disk(str(folder / "rows" / name))
-        answers = dict(zip(rows["test"]["id"], itertools.cycle(ANSWERS)))
-        path = tmp_path / f"20261128_101010_samples_{name}.jsonl"
+        rows = read_asked_rows(task)
+        answers = dict(zip((row["id"] for row in rows), itertools.cycle(ANSWERS)))
+        path = tmp_path / f"20261128_101010_samples_{task.replace('::', '_')}.jsonl"
         # As EvaluationTracker.save_results_samples: without the row, and without resps equal to filtered_resps.
         lines = [
             {"doc_id": number, "target": "x", "filtered_resps": answers[row["id"]], "doc_hash": "0"}
             | {"input": row[lmms_eval.TEXT]}
             | fields
-            for number, row in enumerate(rows["test"])
+            for number, row in enumerate(rows)
         ]
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
         return path, answers
@@ -51,15 +79,11 @@ def write_samples(places, tmp_path):
 
 
 @pytest.fixture
-def write_predictions(places, tmp_path):
+def write_predictions(read_asked_table, tmp_path):
     """Writes VLMEvalKit's prediction file for scripted answers; returns it and the answers by row id."""
 
     def write(task: str, suffix: str, **columns: Any) -> tuple[Path, dict[str, str]]:
-        data, roots = places(task)
-        table = tmp_path / "asked.tsv"
-        arguments = [task, "--data", str(data), *root_words(roots), "--embed", "--out", str(table)]
-        assert vlmevalkit.main(arguments) == 0
-        frame = pd.read_csv(table, sep="\t").drop(columns="image")
+        frame = read_asked_table(task)
         cycle = ["A", "B. No", "Answer: C", "(B)", "I see.", "The answer is A"]
         answers = dict(zip(frame["id"], itertools.cycle(cycle)))
         frame = frame.assign(prediction=list(answers.values()), **columns)
@@ -95,7 +119,7 @@ def assert_scores_equal(run: Path, task: str, places, answer) -> None:
         assert value == expected["scores"][name] or (math.isnan(value) and math.isnan(expected["scores"][name]))
 
 
-@pytest.mark.parametrize("task", [PRESENCE, COT, CLOSED, OPEN, VPT])
+@pytest.mark.parametrize("task", keep_quick([PRESENCE, COT, CLOSED, OPEN, VPT], lambda task: task in (COT, VPT)))
 def test_the_figures_of_lmms_evals_answers_are_lm_evals(task, write_samples, places, tmp_path, capsys):
     file, answers = write_samples(task)
     assert read_results(file, task, places(task)[0], tmp_path / "run") == 0
@@ -105,7 +129,7 @@ def test_the_figures_of_lmms_evals_answers_are_lm_evals(task, write_samples, pla
     assert "Model" in str(write_report([tmp_path / "run"]))
 
 
-@pytest.mark.parametrize("suffix", [".xlsx", ".tsv", ".json"])
+@pytest.mark.parametrize("suffix", keep_quick([".xlsx", ".tsv", ".json"], lambda suffix: suffix != ".tsv"))
 def test_the_figures_of_vlmevalkits_answers_are_lm_evals(suffix, write_predictions, places, tmp_path, capsys):
     file, answers = write_predictions(PRESENCE, suffix)
     assert read_results(file, PRESENCE, places(PRESENCE)[0], tmp_path / "run") == 0

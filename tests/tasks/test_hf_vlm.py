@@ -64,7 +64,8 @@ def build_requests(lm: Any | None = None) -> list[Instance]:
     return requests
 
 
-@pytest.fixture(scope="module", params=["llava", "qwen2_5_vl"])  # for the others see test_families.py
+# For the others, and Qwen2.5-VL in the regular run, see test_families.py.
+@pytest.fixture(scope="module", params=["llava", pytest.param("qwen2_5_vl", marks=pytest.mark.full)])
 def folder(request: pytest.FixtureRequest, vlms: dict[str, Path]) -> Path:
     return vlms[request.param]
 

@@ -18,7 +18,9 @@ from medfaith.tasks.own import adapter
 from medfaith.tasks.own.prompts import prompt
 from medfaith.tasks.own.rows import N_CANDIDATES, _list_candidates, build_facts
 from tests.support.tasks.evaluating import figures, load
-from tests.support.tiers import keep_quick
+from tests.support.tiers import choose_size, keep_quick
+
+pytestmark = pytest.mark.usefixtures("tables_alone")
 
 DOC = {
     "id": "t/test/1", "patient_id": "p", "images": [], "answer_kind": "yes_no", "question": "Is there edema?",
@@ -142,8 +144,9 @@ def test_the_verdicts_on_three_tables_are_right(source, model, uses_image, depen
         images = images["images"]
     else:
         data, images = build_public(source, tmp_path / "built")
+    controls = choose_size(["--controls", "none", "other"], []) if depends_on_place == "undefined" else []
     assert main(["audit", "--data", str(data), "--root", f"images={images}", "--model", model, "--benchmarks", "own",
-                 "--out", str(tmp_path / "audit")]) == 0  # fmt: skip
+                 *controls, "--out", str(tmp_path / "audit")]) == 0  # fmt: skip
     (row,) = csv.DictReader((tmp_path / "audit" / "audit.csv").read_text().splitlines())
     assert (row["uses_image"], row["depends_on_place"]) == (uses_image, depends_on_place)
     assert main(["report", str(tmp_path / "audit"), "--out", str(tmp_path / "report")]) == 0

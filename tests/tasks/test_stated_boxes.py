@@ -26,6 +26,8 @@ from tests.support.tasks.evaluating import Says, evaluate, load, results_of, sam
 from tests.support.tasks.server_scene import serving
 from tests.support.tiers import keep_quick
 
+pytestmark = pytest.mark.usefixtures("tables_alone")
+
 SIZE = (400, 1000)  # height and width, so that numbers of width from 0 to 1000 are pixels
 GOLD = Located([[100, 100, 200, 100]], SIZE)  # x, y, width, height
 TWO = Located([[0, 0, 100, 100], [500, 200, 100, 100]], SIZE)

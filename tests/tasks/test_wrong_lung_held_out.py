@@ -17,6 +17,8 @@ from tests.support.builders.files import rows_of
 from tests.support.tasks import tiny_gloria
 from tests.support.tasks.evaluating import results_of, samples_of
 
+pytestmark = pytest.mark.usefixtures("tables_alone")
+
 GROUP, REPOSITORY = "medfaith_wrong_lung", "wrong-lung-chest_imagenome"
 TASKS = ("gold", "swap_left_right", "synthetic_swapped_conditions")
 

@@ -21,10 +21,10 @@ QUICK = ("llava", "qwen2_5_vl", "mllama")  # one grid, tokens of any number, and
 SIZES = [(160, 90), (60, 130), (240, 230), (300, 60)]  # width and height
 
 
-def list_kinds(files: Iterable[str]) -> list[Any]:
-    """List file and model_type of each tiny model of some families; those that are not `QUICK` are marked full."""
+def list_kinds(files: Iterable[str], quick: Iterable[str] = QUICK) -> list[Any]:
+    """List file and model_type of each tiny model of some families; those that are not `quick` are marked full."""
     file_kinds = [(file, kind) for file in files for kind in TINY[file].TINY]
-    marks = dict.fromkeys(QUICK, ())
+    marks = dict.fromkeys(quick, ())
     return [pytest.param(pair, id="-".join(pair), marks=marks.get(pair[1], pytest.mark.full)) for pair in file_kinds]
 
 
