@@ -35,9 +35,8 @@ from tests.support.tiers import choose_size
 pytestmark = pytest.mark.usefixtures("tables_alone")
 
 OPEN, TPT = (f"medfaith_heal_vindr_{ask}" for ask in ("open", "tpt"))
-N_CONDITIONS = choose_size(
-    10, 20
-)  # of `finished_audit`: of two tasks each of VinDr-CXR and, in the full run, MIMIC-CXR
+# Of `finished_audit`: five of two tasks of VinDr-CXR, and of two of MIMIC-CXR.
+N_CONDITIONS = choose_size(10, 20)
 
 
 def test_figures_of_logs_counted_by_hand(tmp_path):
@@ -336,9 +335,8 @@ def test_the_summary_has_the_verdicts_and_the_scores_of_other_runs(finished_audi
     (row,) = [re.split("  +", line) for line in verdicts.splitlines() if line.startswith("HEAL-MedVQA")]
     assert row[-2] in ("no", "cannot be told")
     assert re.search(r"^HEAL-MedVQA VinDr closed: accuracy +100\.00 \[\d\d\.\d\d, 100\.00\] +4$", scores, re.MULTILINE)
-    assert f"not in the Hub's files: {N_CONDITIONS} of reference models, which have no repository" in scores.replace(
-        "\n  ", " "
-    )
+    left_out = f"not in the Hub's files: {N_CONDITIONS} of reference models, which have no repository"
+    assert left_out in scores.replace("\n  ", " ")
     assert [path.name for path in (tmp_path / "hub").iterdir()] == ["other"]
 
 

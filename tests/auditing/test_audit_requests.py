@@ -19,14 +19,14 @@ pytestmark = pytest.mark.usefixtures("tables_alone")
 
 REPLIES = ("Yes.", "No.", "No abnormality.", "The left lung shows edema.", "I cannot tell.", "blue")
 ASKED = (
-    "--controls",
-    "none",
-    *choose_size((), ("blank",)),
-    "other",
     "--wordings",
     "1",
     "--limit",
     choose_size("4", "9"),
+    "--controls",
+    "none",
+    "other",
+    *choose_size((), ("blank",)),
 )
 
 

@@ -83,8 +83,8 @@ def source(request) -> Any:
 
 # Each task with its image, and each kind of control on one task.
 QUICK = {
-    (CLOSED, "blank"), (CLOSED, "transplanted"), (CLOSED, "recoded"), (INSTRUMENTS, "occluded_elsewhere"),
-    (PRESENCE, "none"),
+    (CLOSED, "blank"), (CLOSED, "transplanted"), (CLOSED, "recoded"), (INSTRUMENTS, "noise"),
+    (INSTRUMENTS, "occluded_elsewhere"), (PRESENCE, "none"),
 }  # fmt: skip
 
 

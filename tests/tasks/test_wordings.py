@@ -111,9 +111,8 @@ SAID = (
 
 
 def test_yes_and_no_are_read_as_under_the_original_question():
-    for disease, anatomy in zip(
-        DISEASES[: -1 : choose_size(4, 1)], itertools.cycle(("left lower lung", "trachea")), strict=False
-    ):
+    diseases = DISEASES[: -1 : choose_size(4, 1)]
+    for disease, anatomy in zip(diseases, itertools.cycle(("left lower lung", "trachea")), strict=False):
         names = {"anatomy": anatomy, "disease": disease}
         originals = [text.format(**names) for text in ORIGINALS["heal-medvqa", "closed"]]
         reworded = [text.format(**names) for text in wordings("heal-medvqa")["closed"]]
