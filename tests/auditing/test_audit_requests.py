@@ -108,7 +108,7 @@ def test_answers_to_all_shards_make_the_tables_of_one_run(arguments, by_server, 
 def test_requests_with_images_in_a_folder_are_the_same_requests(arguments, tmp_path, monkeypatch):
     """An engine gives them the same lines of answers, by the pixels, so that an audit by either file is the same."""
     monkeypatch.chdir(tmp_path)
-    fewer = choose_size(["--controls", "other", "--wordings", "0", "--limit", "3"], [])
+    fewer = choose_size(["--controls", "other", "--limit", "3"], [])
     job = [*arguments, *fewer, "--model_args", "model=m", "--out", "audit", "--write-requests"]
     assert main([*job, "inline.jsonl"]) == 0
     assert main([*job, "files.jsonl", "--images-in", "pictures"]) == 0
