@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +18,6 @@ import hypothesis
 import numpy as np
 import pytest
 from filelock import FileLock
-from hypothesis.internal.conjecture import providers
 
 # Read when the Hugging Face libraries are first imported, so it has to be here and not in a fixture.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -54,7 +56,15 @@ def pytest_configure(config: pytest.Config) -> None:
     is_full = tiers.set_tier(config)
     hypothesis.settings.load_profile("full" if is_full else "regular")
     if not is_full:  # each process would parse all modules for the constants in them, to try these as examples
-        cast(Any, providers).is_local_module_file = lambda path: False
+        with suppress(ImportError):  # another version has other modules
+            providers = importlib.import_module("hypothesis.internal.conjecture.providers")
+            providers.__dict__["is_local_module_file"] = lambda path: False
+
+
+def pytest_unconfigure() -> None:
+    """Remove the caches of this process."""
+    if "MEDFAITH_TEST_HF_HOME" not in os.environ:
+        shutil.rmtree(os.environ["HF_HOME"], ignore_errors=True)
 
 
 @pytest.hookimpl(wrapper=True)

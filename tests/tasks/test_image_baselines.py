@@ -83,7 +83,7 @@ def source(request) -> Any:
 
 # Each task with its image, and each kind of control on one task.
 QUICK = {
-    (CLOSED, "blank"), (CLOSED, "transplanted"), (CLOSED, "recoded"), (INSTRUMENTS, "noise"),
+    (CLOSED, "blank"), (CLOSED, "occluded"), (CLOSED, "transplanted"), (CLOSED, "recoded"), (INSTRUMENTS, "noise"),
     (INSTRUMENTS, "occluded_elsewhere"), (PRESENCE, "none"),
 }  # fmt: skip
 

@@ -29,7 +29,6 @@ from tests.support.builders.files import root_words
 from tests.support.tasks.asking import asked, shade
 from tests.support.tasks.evaluating import evaluate, load, samples_of
 from tests.support.tasks.server_scene import FAULTS, echo, kept, pictures_of, questions, send_half, serving, texts_of
-from tests.support.tiers import keep_quick
 
 WRONG_LUNG = "medfaith_wrong_lung_gold"
 
@@ -164,12 +163,9 @@ def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys, monk
 
 @pytest.mark.parametrize(
     ("finish", "outcome"),
-    keep_quick(
-        [("stop", "answered"), ("STOP", "answered"), ("eos", "answered"), (None, "answered"), ("length", "cut"),
-         ("model_length", "cut"), ("MAX_TOKENS", "cut"), ("content_filter", "filtered"), ("SAFETY", "filtered"),
-         ("error", "unanswered"), ("abort", "unanswered"), ("something new", "unanswered")],
-        lambda case: case[0] in ("stop", None, "length", "content_filter", "something new"),
-    ),
+    [("stop", "answered"), ("STOP", "answered"), ("eos", "answered"), (None, "answered"), ("length", "cut"),
+     ("model_length", "cut"), ("MAX_TOKENS", "cut"), ("content_filter", "filtered"), ("SAFETY", "filtered"),
+     ("error", "unanswered"), ("abort", "unanswered"), ("something new", "unanswered")],
 )  # fmt: skip
 def test_an_answer_counts_by_the_reason_for_its_end(finish, outcome, tmp_path, capsys):
     """Half an answer is not scored and not kept as one. Samples and results hold the reason in the server's words."""
