@@ -287,3 +287,11 @@ def test_only_the_oracle_knows_where_boxes_are(phantom_wrong_lung_build, tmp_pat
     scores = evaluate(baseline("random", store=str(tmp_path)), loaded, limit=6)[task]["scores"]
     assert scores["auroc"] == 0.5
     assert math.isnan(scores["local_accuracy"])
+
+
+def test_a_sentence_is_asked_as_a_question_that_yes_answers(phantom_wrong_lung_build):
+    docs = load([f"{GROUP}_gold"], phantom_wrong_lung_build)["tasks"][f"{GROUP}_gold"].test_docs().with_format(None)
+    assert docs.num_rows > 0
+    for doc in docs:
+        assert doc["sentence"] in doc["question"]
+        assert [doc["options"][doc[column]] for column in ("answer", "negated")] == ["Yes", "No"]
