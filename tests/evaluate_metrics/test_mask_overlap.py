@@ -57,13 +57,14 @@ def test_agrees_with_scikit_learn(pairs):
 
 
 def test_a_table_counted_by_hand():
-    predictions = [encode(LEFT), encode(LEFT), encode(EMPTY), encode(MIDDLE), None, None]
-    references = [encode(LEFT), encode(MIDDLE), encode(EMPTY), encode(EMPTY), encode(MIDDLE), encode(EMPTY)]
+    predictions = [encode(LEFT), encode(LEFT), encode(EMPTY), encode(MIDDLE), None, None, encode(MIDDLE)]
+    masks = (LEFT, MIDDLE, EMPTY, EMPTY, MIDDLE, EMPTY, MIDDLE)
+    references = [encode(pixels) for pixels in masks]
     scores = score_predictions(predictions, references, per_sample=True)
     ious = [sample["iou"] for sample in scores["per_sample"]]
-    assert ious == pytest.approx([1, 4 / 16, math.nan, 0, 0, math.nan], nan_ok=True)
+    assert ious == pytest.approx([1, 4 / 16, math.nan, 0, 0, math.nan, 1], nan_ok=True)
     expected = {
-        "dice": (1 + 8 / 20 + 0 + 0) / 4, "n": 6, "n_valid": 4, "n_both_empty": 2, "n_empty_predictions": 3,
+        "dice": (1 + 8 / 20 + 0 + 0 + 1) / 5, "n": 7, "n_valid": 5, "n_both_empty": 2, "n_empty_predictions": 3,
         "n_empty_references": 3, "n_without_prediction": 2,
     }  # fmt: skip
     assert {name: scores[name] for name in expected} == pytest.approx(expected)
