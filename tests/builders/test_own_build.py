@@ -177,6 +177,8 @@ CELLS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "an empty box": ({"boxes": [1, 1, 0, 3]}, ["not inside of the image"]),
     "three numbers": ({"boxes": [1, 1, 3]}, ["is no box", "four numbers"]),
     "a number": ({"boxes": 5}, ["is no box"]),
+    "a text for a number": ({"boxes": [1, "1", 3, 3]}, ["is no box", "four numbers"]),
+    "true for a number": ({"boxes": [True, 1, 3, 3]}, ["is no box", "four numbers"]),
     "an integer above all floats": ({"boxes": [1, 1, 3, 10**400]}, ["is no box"]),
     "an integer of too many digits": ({"boxes": f"[1, 1, 3, {'1' * 5_000}]"}, ["is no JSON"]),
     "one number": ({"boxes": "5"}, ["is no box"]),
