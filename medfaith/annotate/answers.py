@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from filelock import FileLock, Timeout
 
+from medfaith.loaders.atomic import require_replaceable
 from medfaith.loaders.errors import InputError
 
 from .wording import CATEGORIES, FIXES
@@ -207,11 +208,13 @@ def open_answers(path: Path) -> Iterator[tuple[Answers, list[str]]]:
         The answers, and notes on removed lines.
 
     Raises:
-        InputError: Another process has opened the file, or it holds something else. The file is unchanged.
+        InputError: Another process has opened the file, or it is a folder or a device, or holds something else. The
+            file is unchanged.
     """
     path = Path(path).expanduser()
     if path.is_dir():
         raise InputError(path, "is a folder", action="name a file: --out annotations.jsonl")
+    require_replaceable(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path.with_name(f".{path.name}.lock"))
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -129,6 +130,10 @@ def test_a_line_that_the_disk_does_not_take_leaves_nothing_behind(tmp_path):
 def test_what_cannot_be_a_file_of_answers(tmp_path):
     with pytest.raises(InputError, match="is a folder"), open_answers(tmp_path):
         pass
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="special file"), open_answers(tmp_path / "pipe"):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"], "no lock stays"
     with pytest.raises(InputError, match="no such file"):
         read_judgements(tmp_path / "none.jsonl")
     with pytest.raises(InputError, match="is a folder"):
