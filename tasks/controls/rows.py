@@ -221,15 +221,13 @@ def find_place_elsewhere(row: Mapping[str, Any]) -> dict[str, Any] | None:
     # The overlap of target and region for each place of the region's window on the grid.
     size = [n + m for n, m in zip(small.shape, region.shape, strict=True)]  # large enough that nothing wraps around
     touched = np.fft.irfft2(np.fft.rfft2(occupied, size) * np.fft.rfft2(region, size).conj(), size)
-    moves = [
-        (int(column - left) * cell, int(line - top) * cell)
-        for line, column in np.argwhere(touched[: small.shape[0], : small.shape[1]] < 0.5)
-    ]
-    inside = [(dx, dy) for dx, dy in moves if 0 <= x + dx <= width - w and 0 <= y + dy <= height - h]
-    if not inside:
+    lines, columns = np.nonzero(touched[: small.shape[0], : small.shape[1]] < 0.5)
+    dx, dy = (columns - left) * cell, (lines - top) * cell
+    inside = np.flatnonzero((x + dx >= 0) & (x + dx <= width - w) & (y + dy >= 0) & (y + dy <= height - h))
+    if not len(inside):
         return None
-    dx, dy = inside[hash_id(row["id"]) % len(inside)]
-    return {"dx": dx, "dy": dy, "mirror": False}
+    chosen = inside[hash_id(row["id"]) % len(inside)]
+    return {"dx": int(dx[chosen]), "dy": int(dy[chosen]), "mirror": False}
 
 
 def _flip_rows(rows: datasets.Dataset, facts_of: FactsOf | None) -> list[dict[str, Any]]:
