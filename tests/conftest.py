@@ -18,12 +18,18 @@ import hypothesis
 import numpy as np
 import pytest
 from filelock import FileLock
+from requests.certs import where
 
 # Read when the Hugging Face libraries are first imported, so it has to be here and not in a fixture.
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models: more threads only wait for one another
 os.environ["HF_HOME"] = os.environ.get("MEDFAITH_TEST_HF_HOME") or tempfile.mkdtemp(prefix="medfaith-hf-")
 os.environ["XDG_CONFIG_HOME"] = os.environ["HF_HOME"]  # no test reads the user's own configuration
+# No test speaks TLS, but each client would read all certificates of the machine, which takes longer than its requests.
+certificates = Path(os.environ["HF_HOME"], "one.pem")
+bundle = Path(where()).read_text(encoding="utf-8")
+certificates.write_text("".join(bundle.partition("-----END CERTIFICATE-----\n")[:2]), encoding="utf-8")
+os.environ["SSL_CERT_FILE"] = str(certificates)
 # Each of the many processes would compile torch and lm-eval anew, which costs more than the tests.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -86,6 +92,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
     """Make a function (name, maker) that returns a folder filled once per run and shared by all processes."""
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    (base := base / "once").mkdir(exist_ok=True)  # no test's own folder lies beside a build
 
     def folder_of(name: str, make: Callable[[Path], Any]) -> Path:
         folder, marker = base / name, base / f".{name}.made"

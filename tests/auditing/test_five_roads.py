@@ -122,7 +122,7 @@ def take_batch_by_ray(scene: Scene, folder: Path) -> None:
 def take_inspect(scene: Scene, folder: Path) -> None:
     model = get_model("openai-api/local/m", base_url=scene.url, api_key="none")
     (log,) = run_inspect(
-        inspect_audit(**scene.data), model=model, log_dir=str(folder / "logs"), display="none", score_display=False,
+        inspect_audit(**scene.data), model=model, log_dir=str(folder / "logs"), display="log", score_display=False,
         log_images=False,
     )  # fmt: skip
     assert log.status == "success", log.error

@@ -40,7 +40,7 @@ def ask(task: Any, scene: SimpleNamespace, folder: Path, **options: Any) -> Eval
     """Let Inspect ask the server, and return the log."""
     model = get_model("openai-api/local/m", base_url=scene.url, api_key="none")
     (log,) = run(
-        task, model=model, log_dir=str(folder), display="none", score_display=False, log_images=False, **options
+        task, model=model, log_dir=str(folder), display="log", score_display=False, log_images=False, **options
     )
     assert log.status == "success", log.error
     return log
@@ -176,7 +176,7 @@ def test_edits_are_detected_as_in_an_audit_by_lm_eval(scene, tmp_path, monkeypat
     ("change", "message"),
     [
         (lambda log: log.samples.pop(), "has answers to 11 of 12 questions"),
-        (lambda log: log.eval.metadata.clear(), "is a log of the task lm_eval"),
+        (lambda log: log.eval.metadata.clear(), "lm_eval\n  expected: a log of inspect eval medfaith/"),
     ],
     ids=["incomplete", "of another task"],
 )

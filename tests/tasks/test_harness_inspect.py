@@ -74,7 +74,7 @@ def run_task(arguments: dict[str, Any], outputs: Any, folder: Path, limit: int, 
         limit: Number of rows.
         **options: Further options of Inspect's `eval`.
     """
-    options = {"display": "none", "score_display": False, "log_images": False, "max_samples": 1} | options
+    options = {"display": "log", "score_display": False, "log_images": False, "max_samples": 1} | options
     model = get_model("mockllm/model", custom_outputs=outputs)
     (log,) = run(lm_eval(**arguments), model=model, limit=limit, log_dir=str(folder), **options)
     return log
@@ -221,7 +221,7 @@ def test_the_command_prints_the_message_and_no_traceback(arguments, tmp_path):
 def test_a_log_is_scored_again_by_another_filter(action, evaluated, places):
     """Only the log is read, neither rows nor images."""
     log = read_eval_log(evaluated(PRESENCE).location)
-    results = score(log, answers(filter="m1"), action=action, display="none").results
+    results = score(log, answers(filter="m1"), action=action, display="log").results
     assert results
     scores = [
         {name: metric.value for name, metric in scorer_result.metrics.items()} for scorer_result in results.scores
@@ -237,7 +237,7 @@ def test_a_log_is_scored_again_by_another_filter(action, evaluated, places):
 
 def test_a_filter_that_the_task_has_not_scores_no_log(evaluated):
     with pytest.raises(PrerequisiteError, match="one of b0, m1"):
-        score(read_eval_log(evaluated(PRESENCE).location), answers(filter="m3"), display="none")
+        score(read_eval_log(evaluated(PRESENCE).location), answers(filter="m3"), display="log")
 
 
 def test_the_task_takes_arguments_as_a_command_gives_them(arguments, tmp_path):
@@ -324,7 +324,7 @@ def test_a_server_gives_the_figures_of_lm_eval(build, fixture, condition, label,
         model = get_model("openai-api/local/m", base_url=scene.url, api_key="none")
         roots = {key: str(path) for key, path in roots.items()}
         task = build(str(data), roots, ",".join(names), rows=str(rows), **condition)
-        (log,) = run(task, model=model, log_dir=str(tmp_path), display="none", score_display=False, log_images=False)
+        (log,) = run(task, model=model, log_dir=str(tmp_path), display="log", score_display=False, log_images=False)
         assert log.status == "success", log.error
         results = evaluate(scene.lm(), load(names, data, roots, row_ids=rows, **condition))
     scores = read_metrics(read_eval_log(log.location))
@@ -363,7 +363,7 @@ def test_letter_scores_are_lm_evals(phantom_build, phantom_roots, tmp_path, caps
         model = get_model("openai-api/local/m", base_url=scene.url, api_key="none")
         task = cxr_contrabench(str(phantom_build), roots, name, rows=str(rows))
         (log,) = run(
-            task, model=model, log_dir=str(tmp_path / "inspect"), display="none", score_display=False, log_images=False
+            task, model=model, log_dir=str(tmp_path / "inspect"), display="log", score_display=False, log_images=False
         )
         assert log.status == "success", log.error
         sent = {setting: scene.requests[0][setting] for setting in ("max_tokens", "logprobs", "top_logprobs")}
@@ -415,7 +415,7 @@ def test_a_group_has_its_own_prompt_and_settings(arguments, tmp_path):
 
     names = "medfaith_contrabench_cot,medfaith_contrabench_original::chexpert_absence"
     named = arguments("medfaith_contrabench_cot")
-    options = {"display": "none", "score_display": False, "log_images": False, "limit": 2}
+    options = {"display": "log", "score_display": False, "log_images": False, "limit": 2}
     model = get_model("mockllm/model", custom_outputs=answer)
     (log,) = run(cxr_contrabench(named["data"], named["roots"], names), model=model, log_dir=str(tmp_path), **options)
     assert log.status == "success", log.error
@@ -451,7 +451,7 @@ def test_images_go_to_no_third_party_without_permission(options, message, argume
     """Nothing is sent: the permission is checked first."""
     model = get_model("openai-api/elsewhere/m", base_url="http://8.8.8.8/v1", api_key="none")
     task = cxr_contrabench(*list(arguments(PRESENCE).values())[1:3], tasks=PRESENCE, **options)
-    (log,) = run(task, model=model, limit=1, log_dir=str(tmp_path), display="none", log_images=False)
+    (log,) = run(task, model=model, limit=1, log_dir=str(tmp_path), display="log", log_images=False)
     assert log.status == "error"
     assert message in str(log.error and log.error.message)
     assert "lm_eval" not in str(log.error and log.error.message)
