@@ -92,7 +92,8 @@ def select_usable(
         raise ImageError(
             f"no row is left: none of the {len(rows)} rows has all its images; first: {next(iter(broken.values()))}"
         )
-    return rows.select(usable), len(rows) - len(usable)  # pyrefly: ignore[bad-return] (datasets' decorator hides the type)
+    n_skipped = len(rows) - len(usable)
+    return rows.select(usable) if n_skipped else rows, n_skipped  # pyrefly: ignore[bad-return] (datasets' decorator hides the type)
 
 
 class ImageOpening:

@@ -265,14 +265,12 @@ def test_each_stratum_has_its_share_of_the_rows_asked(names, limit):
 
 
 @pytest.fixture(scope="module")
-def finished_audit(phantom_heal_build, phantom_heal_roots, tmp_path_factory):
+def finished_audit(audited_build, phantom_heal_roots, tmp_path_factory):
     """Arguments and folder of a finished audit of a blind model."""
     out = tmp_path_factory.mktemp("audit") / "out"
     roots = [argument for name, root in phantom_heal_roots.items() for argument in ("--root", f"{name}={root}")]
-    (data := tmp_path_factory.mktemp("audited")).rmdir()
-    shutil.copytree(phantom_heal_build, data, ignore=choose_size(shutil.ignore_patterns("*mimic*"), None))
     arguments = [
-        *("audit", "--data", str(data), *roots, "--model", "question_prior", "--limit", "15"),
+        *("audit", "--data", str(audited_build), *roots, "--model", "question_prior", "--limit", "15"),
         *("--controls", "none", "noise", "other", "occluded", "--out", str(out), "--benchmarks", "heal-medvqa"),
     ]
     assert main(arguments) == 0

@@ -37,9 +37,9 @@ def say(messages):
 
 
 @pytest.fixture(scope="module")
-def arguments(phantom_heal_build, phantom_heal_roots) -> list[str]:
+def arguments(audited_build, phantom_heal_roots) -> list[str]:
     root = f"vindr_cxr={phantom_heal_roots['vindr_cxr']}"
-    data = ("--data", str(phantom_heal_build), "--root", root)
+    data = ("--data", str(audited_build), "--root", root)
     return ["audit", *data, "--benchmarks", "heal-medvqa", "--apply_chat_template", *ASKED]
 
 

@@ -25,18 +25,18 @@ PLACE = ("--controls", "none", "other", *(f"{edit}{place}" for edit in EDITS[:2]
 
 
 @pytest.fixture(scope="module")
-def scene(phantom_heal_build, phantom_heal_roots, tmp_path_factory):
+def scene(audited_build, phantom_heal_roots, tmp_path_factory):
     """Models, arguments of an audit of VinDr-CXR's closed questions, and a folder."""
     vindr = phantom_heal_roots["vindr_cxr"]
-    reference = read_known(phantom_heal_build, {"vindr_cxr": vindr})
+    reference = read_known(audited_build, {"vindr_cxr": vindr})
     folder = tmp_path_factory.mktemp("zoo")
     closed = [{"id": row_id, "benchmark": "heal-medvqa", "task": TASKS[0]} for row_id in reference.ids[TASKS[0]]]
     write_ids(folder / "closed.csv", closed)
     arguments = [
-        *("audit", "--data", str(phantom_heal_build), "--root", f"vindr_cxr={vindr}", "--benchmarks", "heal-medvqa"),
+        *("audit", "--data", str(audited_build), "--root", f"vindr_cxr={vindr}", "--benchmarks", "heal-medvqa"),
         *("--model", "medfaith-server", "--apply_chat_template"),
     ]
-    metadata = {"data": str(phantom_heal_build), "control": "other"}
+    metadata = {"data": str(audited_build), "control": "other"}
     has_donor = {*load_tasks(TASKS[0], metadata)["tasks"][TASKS[0]].dataset["test"].with_format(None)["id"]}
     return SimpleNamespace(
         members=zoo(reference), known=reference, arguments=arguments, folder=folder, has_donor=has_donor
@@ -70,11 +70,14 @@ def read_verdicts(out: Path) -> tuple[str, str]:
         pytest.param("decliner", BLIND_AND_OTHER, "open", marks=pytest.mark.full),
         pytest.param("good-decliner", BLIND_AND_OTHER, "uses", marks=pytest.mark.full),
         pytest.param("shifter", BLIND_AND_OTHER, "open", marks=pytest.mark.full),
-        ("memoriser", CROPPED, "recalls"),
+        pytest.param("memoriser", CROPPED, "recalls", marks=pytest.mark.full),
     ],
 )
 def test_the_verdict_on_the_image_is_right(name, options, verdict, scene, audited):
-    """31 patients are too few to show that a model does not use the image; 59 are enough."""
+    """test_located_rows.py has a verdict in the regular run, and test_image_use.py each verdict of such answers.
+
+    31 patients are too few to show that a model does not use the image; 59 are enough.
+    """
     assert read_verdicts(audited(name, *options))[0] == verdict
     assert verdict in scene.members[name].image
 

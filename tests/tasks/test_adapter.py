@@ -284,8 +284,9 @@ def test_the_control_has_no_polarity_errors(results):
 @pytest.mark.parametrize(
     ("group", "n_tasks"),
     [
-        ("cot", 3), ("instruct", 3), ("3shot", 2), ("3shot_images", 2), ("chexstruct", 2),
-        *(pytest.param(*group, marks=pytest.mark.full) for group in (("stress", 16), ("rexvqa", 6), ("y0", 6))),
+        ("cot", 3), ("3shot_images", 2), ("chexstruct", 2),
+        *(pytest.param(*group, marks=pytest.mark.full)
+          for group in (("instruct", 3), ("3shot", 2), ("stress", 16), ("rexvqa", 6), ("y0", 6))),
     ],
 )  # fmt: skip
 def test_every_group_runs_on_the_phantom(group, n_tasks, contrabench_of_all_sources):

@@ -233,7 +233,7 @@ def test_the_protocol_imports_without_torch():
     assert "torch is not installed" in completed.stdout
 
 
-@pytest.mark.parametrize("family", ["gloria", "clip"])
+@pytest.mark.parametrize("family", ["gloria", pytest.param("clip", marks=pytest.mark.full)])
 def test_models_through_lm_evals_interface(arguments, tmp_path, roots, family):
     images = [LazyImages(str(n), [{"source": "mimic_cxr", "key": f"{n}.png"}], roots) for n in range(3)]
     requests = [

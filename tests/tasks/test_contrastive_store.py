@@ -115,7 +115,7 @@ OCCLUDE = {"top_k": 2, "occlude": True, "gold": CLASSES}
     [
         # one batch: scored, then explained
         ({}, 4, [2, 2, 2], [2, 2, 1, 1]),
-        ({"top_k": 2}, 3, [2, 2], [2, 2, 1, 1]),
+        pytest.param({"top_k": 2}, 3, [2, 2], [2, 2, 1, 1], marks=pytest.mark.full),
         # scored, explained, scored again with a black region, which is not stored
         (OCCLUDE, 6, [2, 2, 2, 2, 2], [2, 2, 1, 1, 1]),
     ],
@@ -132,7 +132,7 @@ def test_a_killed_run_resumes_at_its_last_batch(families, tmp_path, options, at,
     check_maps_are_the_same(tmp_path, expected)
 
 
-@pytest.mark.parametrize("at", [3, 5])
+@pytest.mark.parametrize("at", [pytest.param(3, marks=pytest.mark.full), 5])
 def test_a_killed_run_with_a_threshold_per_class(families, tmp_path, at):
     """The run scores all frames, then explains those with a predicted class; both steps resume at their last batch."""
     options = {"threshold": "per_class", "percentile": 20}

@@ -19,7 +19,11 @@ from tests.support.tasks.tiny_models import PLACEHOLDER
 POOLS = {"presence": ("chexstruct", "fewshot_presence"), "absence": ("openi", "fewshot_absence")}
 
 
-@pytest.mark.parametrize(("name", "chat"), [("llava", False), ("qwen2_5_vl", True)], ids=["plain", "chat"])
+@pytest.mark.parametrize(
+    ("name", "chat"),
+    [pytest.param("llava", False, marks=pytest.mark.full), ("qwen2_5_vl", True)],
+    ids=["plain", "chat"],
+)
 def test_the_model_is_given_the_exemplars_images_and_then_the_rows_own(name, chat, contrabench_of_all_sources, vlms):
     roots, data = contrabench_of_all_sources
     options = {} if chat else {"image_string": PLACEHOLDER[name]}

@@ -192,7 +192,7 @@ def test_a_generation_request_whose_images_would_be_cut_is_refused(vlms, max_ima
         lm.generate_until([request], disable_tqdm=True)
 
 
-@pytest.mark.parametrize("batch_size", [1, 8])
+@pytest.mark.parametrize("batch_size", [pytest.param(1, marks=pytest.mark.full), 8])
 def test_an_image_is_encoded_once_or_else_pixels_are_given_and_the_scores_are_the_same(folder, direct, batch_size):
     expected = [score for score, _, _ in direct[False]]
     for takes_features in (True, False):

@@ -9,9 +9,9 @@ import pytest
 from medfaith.tasks import BASELINES, LOOKING
 from medfaith.tasks.run import NEED_AN_IMAGE
 from tests.support.tasks.evaluating import baseline, evaluate, load
-from tests.support.tiers import keep_quick
+from tests.support.tiers import choose_size, keep_quick
 
-ROWS = 12  # per task; mirage gets all rows, for a stable half
+ROWS = choose_size(8, 12)  # per task; mirage gets all rows, for a stable half
 # Task -> metric, score of a fixed answer, minimum gain of `looks` over it.
 TASKS = {
     "medfaith_contrabench_chexpert_presence": ("accuracy,b0", 0.39, 0.50),

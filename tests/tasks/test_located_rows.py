@@ -31,7 +31,7 @@ def load(data: Path, roots: dict[str, Path], **options: Any) -> dict[str, dict[s
 @pytest.mark.parametrize(
     "control",
     keep_quick(
-        [name for name in REGIONS if not name.startswith("transplanted")], lambda name: not name.startswith("blurred")
+        [name for name in REGIONS if not name.startswith("transplanted")], lambda name: name.startswith("occluded")
     ),
 )
 def test_an_edit_changes_its_place(control, phantom_chexlocalize_build, phantom_chexlocalize_roots):

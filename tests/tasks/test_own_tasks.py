@@ -18,7 +18,6 @@ from medfaith.tasks.own import adapter
 from medfaith.tasks.own.prompts import prompt
 from medfaith.tasks.own.rows import N_CANDIDATES, _list_candidates, build_facts
 from tests.support.tasks.evaluating import figures, load
-from tests.support.tiers import choose_size, keep_quick
 
 pytestmark = pytest.mark.usefixtures("tables_alone")
 
@@ -133,10 +132,11 @@ VERDICTS = [
 ]
 
 
+@pytest.mark.full  # test_located_rows.py has a verdict from the command
 @pytest.mark.usefixtures("png_only")
 @pytest.mark.parametrize(
     ("source", "model", "uses_image", "depends_on_place"),
-    keep_quick(VERDICTS, lambda verdict: verdict is VERDICTS[0]),
+    VERDICTS,
 )
 def test_the_verdicts_on_three_tables_are_right(source, model, uses_image, depends_on_place, request, tmp_path):
     if source == "table":
@@ -144,9 +144,8 @@ def test_the_verdicts_on_three_tables_are_right(source, model, uses_image, depen
         images = images["images"]
     else:
         data, images = build_public(source, tmp_path / "built")
-    controls = choose_size(["--controls", "none", "other"], []) if depends_on_place == "undefined" else []
     assert main(["audit", "--data", str(data), "--root", f"images={images}", "--model", model, "--benchmarks", "own",
-                 *controls, "--out", str(tmp_path / "audit")]) == 0  # fmt: skip
+                 "--out", str(tmp_path / "audit")]) == 0  # fmt: skip
     (row,) = csv.DictReader((tmp_path / "audit" / "audit.csv").read_text().splitlines())
     assert (row["uses_image"], row["depends_on_place"]) == (uses_image, depends_on_place)
     assert main(["report", str(tmp_path / "audit"), "--out", str(tmp_path / "report")]) == 0

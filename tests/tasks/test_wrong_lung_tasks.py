@@ -161,6 +161,7 @@ def test_attention_sums_to_one_or_is_none(kind, rows, phantom_wrong_lung_roots):
     assert not nothing.any()
 
 
+@pytest.mark.full  # test_wrong_lung_held_out.py runs some from the command line
 def test_all_tasks_run_from_the_command_line(phantom_wrong_lung_build, tmp_path):
     """Every metric that a YAML file declares is a number, for each task of the group; two rows are enough."""
     arguments = ["eval", "--data", str(phantom_wrong_lung_build), "--heatmaps", str(tmp_path / "maps"), "--model"]
