@@ -69,7 +69,7 @@ class Publication:
 
     @property
     def described_record(self) -> Mapping[str, Any]:
-        """What a card says of build.json.
+        """The part of build.json that a card prints.
 
         A recipe has no small counts (`small_counts`). Files that the user named appear as a number only (`file_names`),
         or as `FILE` among the options.
@@ -91,7 +91,7 @@ class Publication:
 
     @property
     def published_record(self) -> Mapping[str, Any]:
-        """The published form of build.json: what a card says of it and, in a recipe, the locked key of each split.
+        """The published form of build.json: the part that a card prints and, in a recipe, the locked key of each split.
 
         The hash of the rows of a recipe's split is made with the key (`row_keys`).
         """

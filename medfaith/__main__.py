@@ -10,7 +10,7 @@ from typing import NoReturn
 
 
 def main() -> int:
-    """The command's exit status."""
+    """Run the command and return its exit status."""
     interrupts = _Interrupts()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # or it is ignored, as of jobs in the background
         signal.default_int_handler = interrupts.interrupt  # asyncio asks for it, and only then ends in order itself

@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command's parser, with all jobs."""
+    """Build the parser of the command with all its jobs."""
     import importlib.metadata
 
     parser = argparse.ArgumentParser(

@@ -350,7 +350,7 @@ def in_dry_run(lm_eval_arguments: Sequence[str]) -> list[str]:
 
 
 def _get_output_folder(lm_eval_arguments: Sequence[str]) -> Path | None:
-    """The folder of lm_eval's --output_path, which may name a file in it."""
+    """Return the folder of lm_eval's --output_path, which may name a file in it."""
     from medfaith.tasks.result_saving import output_folder
 
     return output_folder(parse_known_options(lm_eval_arguments).output_path)
@@ -413,7 +413,7 @@ def print_summary(logs: Sequence[Path], output: Path | None) -> None:
 
 
 def _make_summary(logs: Sequence[Path], output: Path | None) -> str:
-    """Of the sample logs that a run wrote below `output`."""
+    """Make the summary of the sample logs that a run wrote below `output`."""
     from medfaith.reporting.results import read_results
     from medfaith.reporting.summary import Tail, summary
     from medfaith.reporting.unread import collect_run_notes
@@ -426,7 +426,7 @@ def _make_summary(logs: Sequence[Path], output: Path | None) -> str:
 
 
 def _format_scores(results: Mapping[str, Any]) -> str:
-    """Of lm-eval's results those figures that have an interval, a line each."""
+    """Format the figures of lm-eval's results that have an interval, one in a line."""
     from medfaith.printing import table
     from medfaith.reporting.tables import count, fraction_interval
 

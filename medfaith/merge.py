@@ -143,7 +143,7 @@ def find(folders: Sequence[Path]) -> list[Ended]:
 
 
 def _list_common_settings(shard: Ended) -> dict[str, Any]:
-    """What all shards of a run have in common."""
+    """List the settings that must be equal in all shards of a run."""
     rows = {
         f"what is known of {task}": f"{rows_of_task.n} rows, digest {rows_of_task.digest}"
         for task, rows_of_task in shard.rows.items()
@@ -192,7 +192,7 @@ def merge(shards: Sequence[Ended], out: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _name_shards(shards: Sequence[Ended]) -> Iterator[None]:
-    """What shards hold of another type than they should ends in an InputError that names them."""
+    """Raise an InputError that names the shards if their results have values of a wrong type."""
     try:
         yield
     except _WRONG as error:
@@ -251,7 +251,7 @@ def together(results: Sequence[dict[str, Any]], n_shards: int) -> dict[str, Any]
 
 
 def _sum_records(values: Sequence[Any]) -> Any:
-    """Of numbers, None where one is not known; of mappings each entry's, where 0 stands for a missing one."""
+    """Sum numbers, or mappings entry by entry, with 0 for a missing entry; None if a number is unknown."""
     if mappings := [value for value in values if isinstance(value, Mapping)]:
         return {
             name: _sum_records([records.get(name, 0) for records in mappings])

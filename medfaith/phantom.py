@@ -80,7 +80,7 @@ def write_whole(folder: Path, *, seed: int, sources: Sequence[str], workers: Wor
 
 
 def _write(folder: Path, seed: int, sources: Sequence[str]) -> dict[str, Path]:
-    """Where each was written below the folder."""
+    """Write sources; return each one's path relative to the folder."""
     roots = phantom.write(folder, seed=seed, sources=sources)
     return {source_id: root.relative_to(folder) for source_id, root in roots.items()}
 

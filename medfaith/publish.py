@@ -283,7 +283,7 @@ def _send_all(arguments: argparse.Namespace, repo_type: str, staged: Sequence[tu
 
 
 def _make_plans(arguments: argparse.Namespace, api: HfApi, repo_type: str, folders: Sequence[Path]) -> list[Plan]:
-    """For each folder; a dry run needs neither the Hub nor a token."""
+    """Plan the upload of each folder. A dry run needs neither the Hub nor a token."""
     from huggingface_hub import get_token
 
     from medfaith.cards.publish import hub_client, upload_plan

@@ -142,7 +142,7 @@ def _add_store(models: ReferenceModels, store: Path) -> dict[str, tuple[str, dic
 
 
 def _run_quietly(job: Callable[..., Any], *arguments: Any) -> Any:
-    """The job's result without what lm-eval shows meanwhile: one bar over all jobs says as much."""
+    """Run a job without lm-eval's own progress bars: one bar over all jobs replaces them."""
     with contextlib.redirect_stderr(io.StringIO()):
         return job(*arguments)
 

@@ -305,7 +305,7 @@ def tables(results: Sequence[Result], model: str | None = None) -> str:
 
 
 def _make_evidence_table(results: Sequence[Result]) -> str:
-    """How the answers of each kind were read, as shares."""
+    """Make the table of the ways in which the answers of each kind were read, as shares."""
     rows = []
     for kind, group in _group_results(results, "kind").items():
         ways = _count_evidence(group)

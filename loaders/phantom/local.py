@@ -36,12 +36,12 @@ def _in_zone(zone: str, value: float, strength: float, fill: float, *, round_: b
 
 
 def _enlarged_heart(s: Scene, canvas: np.ndarray, side: int, rng: np.random.Generator) -> Drawn:
-    """The scene's heart is already the wide one; being thicker too, it lets less through."""
+    """Paint the scene's heart, which is wide already, denser: a thicker heart absorbs more."""
     return paint(canvas, 0.5 * s.heart, 0.95), s.heart
 
 
 def _aortic_enlargement(s: Scene, canvas: np.ndarray, side: int, rng: np.random.Generator) -> Drawn:
-    """The scene's aorta is already the wide one; being thicker too, it lets less through."""
+    """Paint the scene's aorta, which is wide already, denser: a thicker aorta absorbs more."""
     aorta = s.aorta * (1 - s.trachea)
     return paint(canvas, 0.6 * aorta, 0.95), aorta
 

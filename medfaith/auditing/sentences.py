@@ -156,7 +156,7 @@ def _get_comparisons(image_use: ImageUse) -> dict[str, Difference]:
 
 
 def _explain_open(verdict: ImageVerdict, image_use: ImageUse) -> str:
-    """The test that failed, its rows, and how many would do."""
+    """Name the test that failed, its number of rows, and the number that would suffice."""
     tests = {name: difference.comparison for name, difference in image_use.blind.items()} | dict(image_use.fragility)
     if image_use.other is not None:
         tests["other"] = image_use.other

@@ -303,12 +303,12 @@ def _get_best_blind(use: ImageUse) -> tuple[Comparison | None, str]:
 
 
 def _count_tested(use: ImageUse) -> int:
-    """The rows of test (a)."""
+    """Count the rows of test (a)."""
     return use.other.difference.n if use.other else 0
 
 
 def _list_comparison(comparison: Comparison | None) -> list[Any]:
-    """Rows, score, score of the other condition, difference, low, high, groups that differ."""
+    """List rows, score, score of the other condition, difference, low, high, groups that differ."""
     return [None] * 7 if comparison is None else _list_difference(comparison.difference)
 
 

@@ -244,9 +244,9 @@ def _read_results(path: Path) -> dict[str, Any]:
 
 
 def _get_model(content: Mapping[str, Any], path: Path) -> tuple[str, str, str, str]:
-    """Model, adapter, other arguments, states_path.
+    """Return the model, its adapter, its other arguments and its states_path.
 
-    API models are named by `model`; models without arguments by their own name.
+    An API model is named by its argument `model`, and a model without arguments by its type.
     """
     config = content.get("config")
     config = config if isinstance(config, Mapping) else {}
@@ -264,7 +264,7 @@ def _get_model(content: Mapping[str, Any], path: Path) -> tuple[str, str, str, s
 
 
 def _get_conditions(content: Mapping[str, Any], task: str) -> tuple[tuple[str, str], ...]:
-    """The version of the task, its control and wording, and what else lm-eval was told, where there is any."""
+    """List the task's version, control and wording, and lm-eval's options, if they are set."""
     conditions = {
         "version": _get_nested(content, "versions", task),
         **{name: _get_nested(content, "configs", task, "metadata", name) for name in ("control", "wording")},
@@ -276,14 +276,14 @@ def _get_conditions(content: Mapping[str, Any], task: str) -> tuple[tuple[str, s
 
 
 def _get_nested(content: Any, *names: str) -> Any:
-    """What stands under these names, one inside the other; None where one is missing."""
+    """Return the value under nested names, or None if one is missing."""
     for name in names:
         content = content.get(name) if isinstance(content, Mapping) else None
     return content
 
 
 def _count_missing_images(content: Mapping[str, Any], task: str) -> int:
-    """The metric of that name, which each filter repeats; NaN and none at all count as 0."""
+    """Return the metric n_images_missing, which each filter repeats; 0 if it is NaN or missing."""
     scores = _get_nested(content, "results", task)
     scores = scores if isinstance(scores, Mapping) else {}
     counts = [value for name, value in scores.items() if name.partition(",")[0] == "n_images_missing"]
@@ -291,7 +291,7 @@ def _count_missing_images(content: Mapping[str, Any], task: str) -> int:
 
 
 def _get_work(content: Mapping[str, Any]) -> Work | None:
-    """None where no answer was given in that run: a store had kept them all."""
+    """Read time and memory of a run; None if a store already had all its answers."""
     record = _get_nested(content, "config", "work")
     numbers = [_get_nested(record, name) for name in ("answers", "seconds", "peak_memory")]
     answers, seconds, memory = (
