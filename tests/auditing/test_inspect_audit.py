@@ -176,7 +176,8 @@ def test_edits_are_detected_as_in_an_audit_by_lm_eval(scene, tmp_path, monkeypat
     ("change", "message"),
     [
         (lambda log: log.samples.pop(), "has answers to 11 of 12 questions"),
-        (lambda log: log.eval.metadata.clear(), "lm_eval\n  expected: a log of inspect eval medfaith/"),
+        # Inspect adds the name of the package where it has found it.
+        (lambda log: log.eval.metadata.clear() or setattr(log.eval, "task", "lm_eval"), "is a log of the task lm_eval"),
     ],
     ids=["incomplete", "of another task"],
 )
