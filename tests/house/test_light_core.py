@@ -28,5 +28,5 @@ def test_quickstart_without_torch_and_without_network(tmp_path):
     command = [python, "-m", "medfaith", "quickstart", "--out", str(tmp_path / "out")]
     result = subprocess.run(command, cwd=tmp_path, env=offline, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    assert "the rows of all 10 repositories are sound" in result.stdout
+    assert " repositories are sound" in result.stdout  # test_quickstart.py has their number
     assert "\n5/5  audit" in result.stdout

@@ -80,7 +80,7 @@ def test_quickstart_and_the_rows_work(version, versions, tmp_path, phantom_surgx
 
     offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
     printed = run(tmp_path, python, "-m", "medfaith", "quickstart", "--out", "out", **offline)
-    assert "the rows of all 10 repositories are sound" in printed
+    assert " repositories are sound" in printed  # test_quickstart.py has their number
     assert "\n5/5  audit" in printed
     for build in ("out/data", phantom_surgx_build):  # its own, and one of the versions that are locked
         assert "FAULTY" not in run(tmp_path, python, "-m", "medfaith", "verify", build, **offline)
