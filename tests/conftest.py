@@ -18,7 +18,6 @@ import hypothesis
 import numpy as np
 import pytest
 from filelock import FileLock
-from requests.certs import where
 
 # Read when the Hugging Face libraries are first imported, so it has to be here and not in a fixture.
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -26,10 +25,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models: more threads only 
 os.environ["HF_HOME"] = os.environ.get("MEDFAITH_TEST_HF_HOME") or tempfile.mkdtemp(prefix="medfaith-hf-")
 os.environ["XDG_CONFIG_HOME"] = os.environ["HF_HOME"]  # no test reads the user's own configuration
 # No test speaks TLS, but each client would read all certificates of the machine, which takes longer than its requests.
-certificates = Path(os.environ["HF_HOME"], "one.pem")
-bundle = Path(where()).read_text(encoding="utf-8")
-certificates.write_text("".join(bundle.partition("-----END CERTIFICATE-----\n")[:2]), encoding="utf-8")
-os.environ["SSL_CERT_FILE"] = str(certificates)
+# This folder has none.
+os.environ["SSL_CERT_DIR"] = os.environ["HF_HOME"]
+os.environ.pop("SSL_CERT_FILE", None)
 # Each of the many processes would compile torch and lm-eval anew, which costs more than the tests.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
