@@ -194,4 +194,7 @@ def test_a_local_model_reads(logs, tmp_path, capsys):
     folder = save_tiny_llama(tmp_path / "llama")
     assert main(["report", str(logs), "--markdown", "--extractor-model", str(folder)]) == 0
     (row,) = rows_of(capsys.readouterr().out, TWO)
-    assert row[10:12] == ["4 of 4 (100.00%)", "0.500"]  # without labels both: the normal region and the blurred picture
+    assert (row[11], row[13]) == (
+        "4 of 4 (100.00%)",
+        "0.500",
+    )  # without labels both: the normal region and the blurred picture

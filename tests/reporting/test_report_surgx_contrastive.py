@@ -70,7 +70,7 @@ def test_what_the_painted_frames_lose(clip):
     assert cells[1:] == [
         "CholecT45", str(len(samples)), str(len(lost)), "0", str(sum(lost)),
         format_mean([float(x) for x in lost], videos),
-        str(len(drops)), format_mean(drops, kept_videos, 1, bounds=None), "0.00",
+        str(len(drops)), format_mean(drops, kept_videos, 1, bounds=None), "0.00", "0.00",
     ]  # fmt: skip
 
 
