@@ -25,6 +25,7 @@ from medfaith.builders.surgxbench.motion_rows import MotionOptions
 from medfaith.cli import main
 from medfaith.loaders.errors import ImageError, InputError, MedfaithError, MissingSourceError
 from tests.support.builders.files import digests, root_words
+from tests.support.builders.parallel_work import compute_squares, get_pids, is_deaf, wait_and_square
 
 ROOT = Path(__file__).parents[2]
 scenes = importlib.import_module("medfaith.builders.heal_medvqa.scenes")
@@ -36,24 +37,6 @@ FAULTS = [
     ImageError("image 'a.png' of source 'chexpert': no such file"),
     MissingSourceError("chexpert is not there"),
 ]
-
-
-def compute_squares(task: range, *, fault: Exception | None = None, killed: Path | None = None) -> list[int]:
-    """Compute squares; at 13, raise `fault`, or kill the process once if the file `killed` does not exist yet."""
-    if 13 in task and fault is not None:
-        raise fault
-    if 13 in task and killed is not None and not killed.exists():
-        killed.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return [number * number for number in task]
-
-
-def get_pids(task: range) -> list[int]:
-    return [os.getpid()] * len(task)
-
-
-def is_deaf(task: range) -> list[int]:
-    return [signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())] * len(task)
 
 
 def build_scenes_or_kill(marker: Path, task: Any, **options: Any) -> Any:
@@ -90,12 +73,6 @@ def test_the_number_of_workers_has_bounds(count):
     """All processes start at once, so that 100,000 would fill the memory."""
     with pytest.raises(InputError, match=f"expected: a number from 1 to {parallel.MOST_WORKERS}"):
         Workers(count)
-
-
-def wait_and_square(file: Path, task: range) -> list[int]:
-    while not file.exists():
-        time.sleep(0.01)
-    return compute_squares(task)
 
 
 def test_tasks_are_drawn_as_workers_become_free(tmp_path):
@@ -217,7 +194,7 @@ def cluster(one_worker) -> Workers:
     one_worker.start_worker("--resources", "GPU=1")
     workers = Workers(dask=one_worker.address)
     while len(set(map_squares(workers, get_pids))) < 2:
-        pass
+        time.sleep(0.2)  # each request costs time, of which the worker needs some to start
     return workers
 
 
@@ -235,6 +212,7 @@ def test_the_results_of_a_cluster(cluster, monkeypatch, tmp_path):
         map_squares(cluster)
 
 
+@pytest.mark.full  # the test before has the cluster; test_surgx_build.py has the same bytes of worker processes
 def test_a_cluster_writes_the_same_bytes(
     cluster, phantom_surgx_roots, phantom_surgx_flow, phantom_surgx_build, phantom_wrong_lung_roots, tmp_path
 ):
