@@ -24,6 +24,7 @@ from medfaith.builders.hashing import pick
 from medfaith.loaders.errors import InputError
 from tests.support.builders.chexpert_scenes import build_images_table, studies
 from tests.support.builders.files import digests
+from tests.support.tiers import choose_size
 
 CONFIGS = list(chexpert.PROTOCOLS)
 ORIGINAL = Wording(layout="original")  # the target has a fixed position
@@ -109,8 +110,9 @@ def test_rows_do_not_depend_on_the_order_of_the_file():
 def test_forms_change_words_and_nothing_else():
     values = {"edema": 1.0, "pleural effusion": 1.0, "pneumothorax": 0.0, "consolidation": 0.0}
     table = studies({"patient00001/study1": values})
+    plain_by_config = {config: chexpert.questions(table, config, "train").to_pylist() for config in CONFIGS}
     for config, form, question_form in itertools.product(CONFIGS, NEGATION_FORMS, QUESTION_FORMS["presence"]):
-        plain = chexpert.questions(table, config, "train").to_pylist()
+        plain = plain_by_config[config]
         worded = chexpert.questions(table, config, "train", wording=Wording(form, question_form)).to_pylist()
         assert [r["id"] for r in plain] == [r["id"] for r in worded]
         for row in worded:
@@ -145,6 +147,7 @@ def test_images_of_one_study_with_different_labels_are_refused():
     assert (error.value.row, error.value.column) == (2, "Edema")
 
 
+@pytest.mark.full  # the rules: test_rules_agree_with_a_row_by_row_oracle; the labels: tests/loaders/test_chexpert.py
 @pytest.mark.parametrize(
     ("config", "n_rows", "n_studies"),
     [
@@ -162,7 +165,8 @@ def test_figures_on_the_real_train_labels(real_studies, config, n_rows, n_studie
 
 
 def test_studies_in_parts_give_the_build_of_all_at_once(phantom_roots, tmp_path, monkeypatch):
-    configs = [*CONFIGS, "chexpert_presence_p1", "chexpert_lora_train"]
+    more_configs = ["chexpert_presence_p1", "chexpert_lora_train"]
+    configs = choose_size(["chexpert_absence", "chexpert_lora_train"], [*CONFIGS, *more_configs])
     roots = {"chexpert": phantom_roots["chexpert"]}
     cxr_contrabench.build(roots, tmp_path / "whole", configs=configs)
     monkeypatch.setattr("medfaith.builders.cxr_contrabench.plans.STUDIES_AT_A_TIME", 7)

@@ -117,6 +117,7 @@ def test_what_the_documented_rules_give_on_the_real_reports(real):
     assert all(item.distractor in MESH and item.distractor != item.target for item in items)
 
 
+@pytest.mark.full  # of one report with each seed: test_the_distractor_is_chosen_by_id_and_seed
 def test_the_seed_moves_distractors_only(real):
     items, seeded_items = (find_report_absences(real[:400], seed) for seed in (0, 1))
     assert [(i.id, i.images, i.target, i.cue) for i in items] == [

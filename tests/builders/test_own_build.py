@@ -18,11 +18,14 @@ from medfaith.builders.benchmark import Repository, Request
 from medfaith.builders.own.mapping import SHIPPED
 from medfaith.builders.parallel import Workers
 from medfaith.cli import main
-from medfaith.loaders import phantom, rle
+from medfaith.loaders import rle
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.phantom import images as phantom_images
+from medfaith.loaders.phantom import slake, vqa_rad
 from medfaith.loaders.phantom import table as phantom_table
+from medfaith.tasks import controls
 from tests.support.builders.files import forge, problems, rows_of
+from tests.support.tiers import choose_size
 
 SIZE = (8, 6)  # width, height
 MASK = np.zeros((6, 8), dtype=bool)
@@ -258,8 +261,8 @@ keep = { lang = ["en", "fr"] }
 
 def write_public(name: str, folder: Path) -> tuple[list[str], Mapping[str, int]]:
     """Write a synthetic public data set; return the words of its build, and how many rows its files have, by split."""
-    source = name.replace("-", "_")
-    root = phantom.write(folder, sources=[source])[source]
+    module = {"vqa-rad": vqa_rad, "slake": slake}[name]
+    root = module.write(folder, seed=0, n=choose_size(16, module.N))
     if name == "vqa-rad":
         table, images = root / "VQA_RAD Dataset Public.json", root / "VQA_RAD Image Folder"
         phrases = [entry["phrase_type"].startswith("test") for entry in json.loads(table.read_text())]
@@ -287,6 +290,10 @@ def test_public_data_sets_are_built_by_their_shipped_mappings(name, tmp_path, ca
 
 def test_a_dry_run_counts_what_each_control_could_ask(tmp_path, capsys, monkeypatch):
     """Of twelve patients, nine have a finding, and so a mask; no question names a side."""
+    counted = ("none", "occluded", "only_target", "flipped")  # the regular run counts no other control
+    monkeypatch.setattr(
+        controls, "CONTROLS", choose_size({name: controls.CONTROLS[name] for name in counted}, controls.CONTROLS)
+    )
     roots = {"table": phantom_table.write(tmp_path / "t", seed=0, n=12)}
     roots["images"] = phantom_images.write(tmp_path / "i", seed=0, n=12)
     (tmp_path / "empty").mkdir()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from medfaith.evaluate_metrics.reading import negation
 from medfaith.evaluate_metrics.reading.words import words
 from medfaith.loaders.phantom import rexvqa as phantom_rexvqa
 from medfaith.loaders.rexvqa import Item, label_file, read_items
+from tests.support.tiers import choose_size
 
 
 def make_item(
@@ -49,11 +51,13 @@ def list_ids(config: str, items=MANY, seed: int = 0) -> list[str]:
 
 
 def test_slices_are_nested_have_the_published_sizes_and_of_a_small_copy_all_items():
-    small, middle, large = (list_ids(config) for config in ("rexvqa_1k", "rexvqa_5k", "rexvqa_10k"))
-    assert (len(small), len(middle), len(large)) == (1_000, 5_000, 10_000)
-    assert large[:5_000] == middle
-    assert middle[:1_000] == small
-    assert len(set(large)) == 10_000
+    sizes = {"rexvqa_1k": 1_000, "rexvqa_5k": 5_000, "rexvqa_10k": 10_000}
+    assert {config: SLICES[config][0] for config in sizes} == sizes
+    n_items, n_slices = choose_size((6_000, 2), (12_000, 3))
+    samples = [list_ids(config, MANY[:n_items]) for config in [*sizes][:n_slices]]
+    assert [len(sample) for sample in samples] == [*sizes.values()][:n_slices]
+    assert all(larger[: len(smaller)] == smaller for smaller, larger in pairwise(samples))
+    assert len(set(samples[-1])) == len(samples[-1])
     assert sorted(list_ids("rexvqa_5k", MANY[:30])) == sorted(f"rexvqa/test/q{i}" for i in range(30))
 
 

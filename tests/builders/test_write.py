@@ -29,6 +29,7 @@ from medfaith.printing import verdict_table
 from tests.support.builders.files import digests, record_of
 from tests.support.builders.toy_build import FAMILY, FEATURES, RECORD, rows, write
 from tests.support.full_disk import no_file_above
+from tests.support.tiers import choose_size
 
 ROOT = Path(__file__).parents[2]
 
@@ -117,6 +118,16 @@ def test_a_failing_split_leaves_the_old_build_and_no_trace(folder, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["toy-none"]
 
 
+LOCKED = """
+import time
+from pathlib import Path
+from medfaith.loaders.atomic import atomic_folder
+with atomic_folder(Path({out!r}) / "toy-none") as folder:
+    (folder / "c").mkdir()
+    (folder / "c" / "train-00000-of-00001.parquet").write_bytes(b"PAR1")
+    print("writing", flush=True)
+    time.sleep(60)
+"""
 KILLED = """
 import time
 from pathlib import Path
@@ -131,7 +142,8 @@ write(Path({out!r}), Split("c", "train", lambda: rows(9)), Split("c", "test", sl
 
 def test_a_killed_build_leaves_the_old_one_and_the_next_cleans_up(folder, tmp_path):
     before = digests(folder)
-    code = KILLED.format(out=str(tmp_path))
+    # In the regular run the killed process writes as a build does, without its imports of several seconds.
+    code = choose_size(LOCKED, KILLED).format(out=str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "writing\n"

@@ -14,9 +14,11 @@ from medfaith.builders.wrong_lung import CONFIGS, Options
 from medfaith.builders.wrong_lung.boxes import ELSEWHERE, UNKNOWN
 from medfaith.builders.wrong_lung.sentences import NO_ANATOMY, UNLISTED
 from medfaith.evaluate_metrics.localization.input_view import mask
-from medfaith.loaders import chest_imagenome, images, phantom
+from medfaith.loaders import chest_imagenome, images
 from medfaith.loaders.errors import InputError
+from medfaith.loaders.phantom import mimic_cxr
 from tests.support.builders.files import copied, digests, problems, record_of, rows_of, skipped
+from tests.support.tiers import choose_size
 
 REPOSITORY = "wrong-lung-chest_imagenome"
 
@@ -83,11 +85,13 @@ def build(roots, out: Path, **options) -> Path:
     ],
 )
 def test_what_an_argument_changes(phantom_wrong_lung_roots, repository, tmp_path, arguments, changed):
-    folder = build(phantom_wrong_lung_roots, tmp_path, **arguments)
+    # In the regular run an option builds only the config that it changes, and one that it does not.
+    configs = choose_size(["gold", "trimmed", *changed] if "options" in arguments else [*CONFIGS], [*CONFIGS])
+    folder = build(phantom_wrong_lung_roots, tmp_path, configs=configs, **arguments)
     hashes, default_hashes = digests(folder), digests(repository)
     metadata = {"build.json", "README.md"} if changed else set()
     assert {Path(n).parts[0] for n in hashes if hashes[n] != default_hashes[n]} == changed | metadata
-    assert list(problems(folder).items()) == [((config, "test"), ()) for config in CONFIGS]
+    assert list(problems(folder).items()) == [((config, "test"), ()) for config in CONFIGS if config in configs]
 
 
 def test_a_config_comes_with_its_originals(phantom_wrong_lung_roots, tmp_path):
@@ -101,7 +105,8 @@ def test_a_config_comes_with_its_originals(phantom_wrong_lung_roots, tmp_path):
 
 
 def test_images_of_another_release_are_refused(phantom_wrong_lung_roots, tmp_path):
-    other_roots = phantom.write(tmp_path / "other", seed=1, sources=["mimic_cxr"])
+    n = choose_size(8, mimic_cxr.N_STUDIES)
+    other_roots = {"mimic_cxr": mimic_cxr.write(tmp_path / "other", seed=1, n=n)}
     message = r"no gold sentence has an image and boxes; \d+ gold images that MIMIC-CXR-JPG"
     with pytest.raises(InputError, match=message):
         build(phantom_wrong_lung_roots | other_roots, tmp_path / "out")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,15 @@ def problems(repository: Path) -> dict[tuple[str, str], tuple[str, ...]]:
     """Run `verify` and return its problems by config and split."""
     benchmark = BENCHMARKS[record_of(repository)["benchmark"]]
     return {(v.config, v.split): v.problems for v in benchmark.verify(repository)}
+
+
+def keep_configs(repository: Path, configs: Collection[str]) -> None:
+    """Remove the other configs from a repository and from its build.json."""
+    record = record_of(repository)
+    for name in [name for name in record["splits"] if name.split("/")[0] not in configs]:
+        del record["splits"][name]
+        shutil.rmtree(repository / name.split("/")[0], ignore_errors=True)  # another split may have removed it
+    (repository / "build.json").write_text(json.dumps(record))
 
 
 def forge(repository: Path, config: str, change: Callable[[list[dict]], Any], split: str = "test") -> None:
