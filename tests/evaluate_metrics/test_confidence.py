@@ -12,6 +12,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from medfaith.evaluate_metrics.confidence.proportion import FEW, compute_student_quantile, compute_wilson_interval
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean, permutation_test, score_values
+from tests.support.tiers import keep_quick
 
 NAN = math.nan
 SHARE = (0, 1)
@@ -128,7 +129,7 @@ def test_values_that_are_all_equal_have_a_width_on_any_scale():
     assert rounded.low < 0.9 < rounded.high, "rounding is no value outside the bounds"
 
 
-@pytest.mark.parametrize(("share", "n"), [(0.97, 60), (0.99, 200)])
+@pytest.mark.parametrize(("share", "n"), keep_quick([(0.97, 60), (0.99, 200)], lambda case: case == (0.97, 60)))
 def test_the_interval_of_a_clustered_share_near_1_covers_the_truth(share, n):
     """A small part of benchmarks/share_coverage.py; percentiles alone cover the truth 76 and 85 times in 100."""
     rng, held = np.random.default_rng(3), 0
@@ -250,7 +251,8 @@ def test_printed_p_values_are_those_of_an_unpaired_one_sided_shuffle(printed_run
     assert paired.p_value < 0.05 or (run, n) == ("LLaVA-Med", 359)
 
 
-@pytest.mark.parametrize("alternative", ["two-sided", "greater", "less"])
+# "greater" against the exact p: the test before.
+@pytest.mark.parametrize("alternative", keep_quick(["two-sided", "greater", "less"], lambda name: name == "two-sided"))
 @pytest.mark.parametrize("kind", ["binary", "continuous"])
 @pytest.mark.parametrize(("permutation", "scipys_name"), [("paired", "samples"), ("independent", "independent")])
 def test_p_value_agrees_with_scipy(permutation, scipys_name, kind, alternative):

@@ -246,7 +246,7 @@ def test_a_small_part_of_the_zoo(name):
     judge_once = runpy.run_path(str(ZOO))["judge_once"]
     names = [
         judge_once(name, 300, repetition, ("rule_2",)).rule_2
-        for repetition in range(choose_size(8, 20) if name == "memorised 30%" else choose_size(2, 6))
+        for repetition in range(choose_size(3, 20) if name == "memorised 30%" else choose_size(1, 6))
     ]
     fewest, most = WANTED[name]
     assert names.count("uses") <= most

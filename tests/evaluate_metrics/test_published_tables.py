@@ -132,8 +132,8 @@ MAIN = """
 """
 
 
-# The 135,754 questions of Table 10 take ten seconds; its 25,900 questions prove the same counting.
-@pytest.mark.parametrize("line", keep_quick(MAIN.strip().splitlines(), lambda line: int(line.split()[3]) < 100_000))
+# The train splits of Table 10 take seconds; the tables of 235 to 507 questions are counted in the same way.
+@pytest.mark.parametrize("line", keep_quick(MAIN.strip().splitlines(), lambda line: int(line.split()[3]) < 1_000))
 def test_base_and_verified(line):
     _, _, question, *counted = line.split()
     (n, correct, negated, right, unread), printed = map(int, counted[:5]), counted[5:]

@@ -276,8 +276,9 @@ def test_a_graph_is_json_and_the_same_every_time():
 
 
 def test_parameters_reach_the_search():
-    loose = sum(len(g["edges"]) for g in make_graphs(settings=Settings(n_samples=10**6)))
-    strict = sum(len(g["edges"]) for g in make_graphs(settings=Settings(n_samples=10**6, alpha=1e-300)))
+    many = {"n_samples": 10**6, "n_heads": choose_size(1, 5)}
+    loose = sum(len(g["edges"]) for g in make_graphs(settings=Settings(**many)))
+    strict = sum(len(g["edges"]) for g in make_graphs(settings=Settings(**many, alpha=1e-300)))
     few = sum(len(g["nodes"]) for g in make_graphs(settings=Settings(kappa=0.2)))
     assert loose > strict
     assert few < sum(len(g["nodes"]) for g in make_graphs())
@@ -345,7 +346,7 @@ def test_attention_is_the_models_own(save: Any, tmp_path: Path):
 
 def test_a_drawn_graph(tmp_path: Path):
     geometry = resize_and_crop((60, 120), 30, 30)  # the model saw the middle square
-    graph = make_graphs(settings=Settings(n_samples=10**6))[0]
+    (graph,) = make_graphs(settings=Settings(n_samples=10**6, n_heads=1))
     places = compute_node_places(graph, geometry)
     for node in graph["nodes"]:
         x, y = places[node["position"]]

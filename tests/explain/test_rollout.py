@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from medfaith.loaders.errors import MedfaithError
 from medfaith.tasks.explain.rollout import compute_class_row, relevance, weigh
 
-N_TOKENS, WIDTH, N_HEADS, N_LAYERS, N_SCORES = 5, 6, 2, 2, 3
+N_TOKENS, WIDTH, N_HEADS, N_LAYERS, N_SCORES, N_IMAGES = 5, 6, 2, 2, 3, 2
 
 
 class Attends(torch.nn.Module):
@@ -47,31 +49,41 @@ def compute_numpy_rollout(weighted, order):
     return matrix
 
 
+@cache
+def compute_weighted(image, score):
+    """Compute each layer's cut and averaged products of gradient and attention (layer, N, N), by finite differences."""
+    model, tokens, step = Attends(), draw_tokens(), 1e-6
+    plain = [attention.detach() for attention in model(tokens)[1]]
+    weighted = np.zeros((N_LAYERS, N_TOKENS, N_TOKENS))
+    for layer in range(N_LAYERS):
+        for head, row, column in np.ndindex(N_HEADS, N_TOKENS, N_TOKENS):
+            ends = []
+            for sign in (1, -1):
+                moved = [attention.clone() for attention in plain]
+                moved[layer][image, head, row, column] += sign * step
+                # Deeper attentions follow from the moved one, like in the graph.
+                ends.append(model(tokens, moved, last_moved=layer)[0][image, score])
+            slope = float(ends[0] - ends[1]) / (2 * step)
+            product = slope * float(plain[layer][image, head, row, column])
+            weighted[layer, row, column] += max(product, 0) / N_HEADS
+    return weighted
+
+
+def draw_tokens():
+    generator = torch.Generator().manual_seed(5)
+    return torch.randn(N_IMAGES, N_TOKENS, WIDTH, generator=generator, dtype=torch.float64)
+
+
 @pytest.mark.parametrize("last_only", [False, True])
 @pytest.mark.parametrize("order", ["printed", pytest.param("forward", marks=pytest.mark.full)])
 def test_it_is_the_recursion_with_finite_differences(order, last_only):
-    model, n_images, step = Attends(), 2, 1e-6
-    generator = torch.Generator().manual_seed(5)
-    tokens = torch.randn(n_images, N_TOKENS, WIDTH, generator=generator, dtype=torch.float64)
-    scores, attentions = model(tokens.clone().requires_grad_())
+    scores, attentions = Attends()(draw_tokens().requires_grad_())
     rollout = relevance(attentions, scores, order=order, last_only=last_only)
-    assert rollout.shape == (n_images, N_SCORES, N_TOKENS - 1)
+    assert rollout.shape == (N_IMAGES, N_SCORES, N_TOKENS - 1)
     assert not rollout.requires_grad
-    plain = [attention.detach() for attention in attentions]
-    for image in range(n_images):
+    for image in range(N_IMAGES):
         for score in range(N_SCORES):
-            weighted = np.zeros((N_LAYERS, N_TOKENS, N_TOKENS))
-            for layer in range(N_LAYERS):
-                for head, row, column in np.ndindex(N_HEADS, N_TOKENS, N_TOKENS):
-                    ends = []
-                    for sign in (1, -1):
-                        moved = [attention.clone() for attention in plain]
-                        moved[layer][image, head, row, column] += sign * step
-                        # Deeper attentions follow from the moved one, like in the graph.
-                        ends.append(model(tokens, moved, last_moved=layer)[0][image, score])
-                    slope = float(ends[0] - ends[1]) / (2 * step)
-                    product = slope * float(plain[layer][image, head, row, column])
-                    weighted[layer, row, column] += max(product, 0) / N_HEADS
+            weighted = compute_weighted(image, score)
             used_layers = weighted[-1:] if last_only else weighted
             np.testing.assert_allclose(
                 rollout[image, score], compute_numpy_rollout(used_layers, order)[0, 1:], atol=1e-8
