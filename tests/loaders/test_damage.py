@@ -70,7 +70,8 @@ def test_no_row_of_an_odd_table_is_lost_in_silence(copied: dict[str, Path], read
     data = file.read_bytes()
     n_records = count_records(reader(root, file))
     lost, n_read = {}, 0
-    for layout, change in ODD.items():
+    first, step = choose_size((READINGS.index(reading) % 2, 2), (0, 1))  # as of the damages above
+    for layout, change in [*ODD.items()][first::step]:
         file.write_bytes(change(data))
         with contextlib.suppress(MedfaithError):
             n_found = count_records(reader(root, file))
@@ -79,7 +80,7 @@ def test_no_row_of_an_odd_table_is_lost_in_silence(copied: dict[str, Path], read
                 lost[layout] = f"{n_found} of {n_records}"
     file.write_bytes(data)
     assert lost == {}
-    assert n_read >= 4
+    assert n_read >= choose_size(2, 4)
 
 
 @pytest.mark.parametrize("damage", ["a folder", "a pipe", "a link to nothing"])

@@ -11,6 +11,7 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRLittleEndian, 
 from medfaith.loaders import images, limits
 from medfaith.loaders.errors import ImageError
 from tests.support.loaders.image_files import RAMP_8, RAMP_12, SOURCE, open_key, write_dicom
+from tests.support.tiers import choose_size
 
 
 def _write(name, path):
@@ -45,7 +46,7 @@ def test_damaged_bytes_raise_nothing_but_image_error(tmp_path, name):
     content = (tmp_path / name).read_bytes()
     rng = np.random.default_rng(1)
     refused = 0
-    for _ in range(150):
+    for _ in range(choose_size(50, 150)):
         damaged = np.frombuffer(content, np.uint8).copy()
         damaged[rng.integers(0, min(len(damaged), 1200), 6)] = rng.integers(0, 256, 6)
         (tmp_path / name).write_bytes(damaged.tobytes())

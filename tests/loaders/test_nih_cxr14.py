@@ -132,6 +132,7 @@ def test_no_box_is_lost_in_any_form(tmp_path_factory, labels, form):
     assert table["label"].to_pylist() == [nih_cxr14.BOX_LABELS[label] for label in labels]
 
 
+@pytest.mark.full  # the phantom's tables: the tests before; the real ones of another source: test_chexpert.py
 @pytest.mark.skipif(importlib.util.find_spec("torchxrayvision") is None, reason="needs the extra labels")
 def test_the_real_tables_are_read_to_their_end():
     """torchxrayvision carries both tables."""
@@ -149,9 +150,15 @@ def test_the_real_tables_are_read_to_their_end():
 # --- folders ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def small_release(tmp_path_factory) -> Path:
+    return phantom.write(tmp_path_factory.mktemp("small") / "nih", seed=0, n_train=2, n_test=4)
+
+
 @pytest.fixture
-def root(tmp_path) -> Path:
-    return phantom.write(tmp_path / "nih", seed=0, n_train=2, n_test=4)
+def root(small_release, tmp_path) -> Path:
+    """A copy for a test to change."""
+    return Path(shutil.copytree(small_release, tmp_path / "nih"))
 
 
 def rename(name: str, target: str):

@@ -13,6 +13,7 @@ from scipy.ndimage import binary_dilation, binary_erosion
 from medfaith.loaders import mimic_cxr as readers
 from medfaith.loaders.phantom import cases, chest, mimic_cxr, mimic_cxr_reports
 from medfaith.loaders.vindr_cxr import CLASSES
+from tests.support.tiers import choose_size
 
 IOU: Any = coco.iou  # its stubs know neither lists of boxes nor the array it returns
 SEED = 0
@@ -126,15 +127,16 @@ def test_mimic_masks_are_laid_out_as_cxas_writes_them(written):
             lacking.append(number)
             continue
         assert {path.stem for path in folder.iterdir()} == labels
-        phantom_chest = chest.chest(image.drawn, seed=image.seed, size=image.size)
+        is_compared = number % choose_size(5, 1) == 0
+        outline = chest.outline(image.drawn, seed=image.seed, size=image.size) if is_compared else None
         for path in sorted(folder.iterdir()):
             with Image.open(path) as picture:
                 assert (picture.format, picture.mode, picture.size) == ("PNG", "1", (512, 512))
                 mask = np.asarray(picture.resize(image.size[::-1]))
             if not mask.any():
                 empty.append((number, path.stem))
-            else:  # at the image's size it is the drawn region, except for its border
-                region = phantom_chest.regions[path.stem]
+            elif outline is not None:  # at the image's size it is the drawn region, except for its border
+                region = outline.regions[path.stem]
                 assert np.asarray(binary_dilation(region, np.ones((3, 3))))[mask].all()
                 assert mask[np.asarray(binary_erosion(region, np.ones((3, 3))), bool)].all()
     assert len(list(root.iterdir())) == len(frontal) - 1

@@ -30,6 +30,7 @@ from medfaith.loaders import (
     vindr_cxr,
 )
 from tests.support.loaders.damage import count_records, read_chexmask, read_nih_boxes, read_test_list
+from tests.support.tiers import choose_size
 
 LABEL_SUFFIXES = (".csv", ".txt", ".json", ".gz", ".tgz", ".xml", ".zip", ".jsonl", ".mp4")
 Counts = dict[str, int]
@@ -201,13 +202,14 @@ FILES: dict[str, Callable[[Path], None]] = {
 
 
 def iterate_odd_folders(root: Path, scratch: Path) -> Iterator[tuple[str, Path]]:
-    """Iterate over odd versions of a copy: name, root."""
+    """Iterate over odd versions of a copy: name, root. In the regular run each label file has half of the changes."""
     for name, make in FOLDERS.items():
         yield name, make(root, scratch / name.replace(" ", "-"))
     labels = [path.relative_to(root) for path in sorted(root.rglob("*")) if path.suffix in LABEL_SUFFIXES]
     labels_by_folder = {folder: [*group] for folder, group in groupby(labels, key=lambda label: label.parent)}
     firsts_and_lasts = {label for group in labels_by_folder.values() for label in (group[0], group[-1])}
-    for number, (label, name) in enumerate(product(sorted(firsts_and_lasts), FILES)):
+    changes = [*product(sorted(firsts_and_lasts), FILES)]
+    for number, (label, name) in enumerate(changes[:: choose_size(2, 1)]):  # an odd number of kinds: they alternate
         copy = copy_tree(root, scratch / f"file-{number}")
         FILES[name](copy / label)
         yield f"{label}: {name}", copy
