@@ -14,9 +14,10 @@ from transformers import AutoTokenizer, BertConfig, BertModel
 from medfaith import cli
 from medfaith.tasks.models.alignment import gloria_image
 from medfaith.training.data import Data
+from tests.support.tiers import choose_size
 from tests.support.training.training_scene import SIDE, Scene, make_scene
 
-N_STUDIES = 50
+N_STUDIES = choose_size(45, 50)
 
 
 @pytest.fixture(scope="session")

@@ -19,8 +19,9 @@ from medfaith.builders.parallel import MOST_WORKERS
 from medfaith.tasks import row_store
 from medfaith.tasks.models.alignment.gloria import GloriaAligner, load_gloria
 from medfaith.training.data import GOLD, REPOSITORY, SILVER, SPLITS
+from tests.support.tiers import choose_size
 
-LIMIT = 80
+LIMIT = choose_size(60, 80)
 NO_RECORD = "has no record: taken as trained on none of gold's patients"
 
 

@@ -13,7 +13,7 @@ from medfaith.training.data import SILVER, Data
 from medfaith.training.recipes import RECIPES, Options
 from medfaith.training.run import start
 from medfaith.training.train import History, auroc, settle, train
-from tests.support.tiers import choose_size
+from tests.support.tiers import choose_size, is_full_run
 from tests.support.training.training_scene import SIDE, make_scene
 
 
@@ -83,8 +83,10 @@ def test_a_seed_fixes_everything_whatever_is_kept_and_whoever_opens(scene):
             "word_masking", data, scene.text_model, seed=seed, rounds=choose_size(1, 2), batch_size=4
         )
 
-    reference, same_seed, other_seed = run(1, 2**30, 1), run(1, 0, 4), run(2, 2**30, 1)
-    assert reference[0] == same_seed[0] != other_seed[0]
+    reference, same_seed = run(1, 2**30, 1), run(1, 0, 4)
+    assert reference[0] == same_seed[0]
+    if is_full_run():  # that another seed has other weights: test_training_encoders.py
+        assert run(2, 2**30, 1)[0] != reference[0]
     np.testing.assert_array_equal(reference[1], same_seed[1])
     assert all(map(torch.equal, reference[2].parameters(), same_seed[2].parameters()))
 
