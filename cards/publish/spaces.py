@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import doctest
+import functools
 import importlib.metadata
 import json
 import re
@@ -98,7 +99,7 @@ def bundle(metric: Path) -> dict[str, str]:
             continue
         source = path.read_text(encoding="utf-8")
         lines = source.splitlines(keepends=True)
-        for node in _find_imports(ast.parse(source)):
+        for node in _find_imports(source):
             if imported := _resolve_import(node, path, room):
                 waiting.append(imported)
                 flat = ast.ImportFrom(_build_flat_name(imported, metric), node.names, 1)
@@ -157,7 +158,7 @@ def list_requirements(sources: Iterable[str]) -> list[str]:
     Returns:
         The requirements.
     """
-    names = {name for source in sources for name in _iterate_imports(ast.parse(source))} - set(sys.stdlib_module_names)
+    names = {name for source in sources for name in _iterate_imports(source)} - set(sys.stdlib_module_names)
     declared = {}
     for requirement in importlib.metadata.requires("medfaith") or ():
         if match := re.match(r"([\w-]+)(>=[\w.]+)", requirement):
@@ -180,9 +181,14 @@ def _add_imports(source: str, files: set[str]) -> str:
     return "".join([*lines[: nodes[-1].end_lineno], *added, *lines[nodes[-1].end_lineno :]])
 
 
-def _find_imports(tree: ast.AST) -> list[ast.ImportFrom]:
+@functools.cache  # metrics share most of their files
+def _list_import_nodes(source: str) -> list[ast.Import | ast.ImportFrom]:
+    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
+def _find_imports(source: str) -> list[ast.ImportFrom]:
     """Find the imports of names, the last one first, because replacing its lines moves no other."""
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    nodes = [node for node in _list_import_nodes(source) if isinstance(node, ast.ImportFrom)]
     return sorted(nodes, key=lambda node: -node.lineno)
 
 
@@ -207,11 +213,11 @@ def _resolve_import(node: ast.ImportFrom, path: Path, room: Path) -> Path | None
     return imported
 
 
-def _iterate_imports(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _iterate_imports(source: str) -> Iterator[str]:
+    for node in _list_import_nodes(source):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        elif node.module and not node.level:
             yield node.module.split(".")[0]
 
 

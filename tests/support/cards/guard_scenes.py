@@ -84,7 +84,9 @@ def update_rows(publication: Publication, change: Callable[[pa.Table], pa.Table]
 
 
 def update_record(publication: Publication, change: Callable[[dict[str, Any]], Any]) -> Publication:
-    """Return the build with a changed build.json."""
+    """Return the build with a changed build.json; the keys of its splits depend on its rows alone."""
     record = json.loads(json.dumps(publication.record))
     change(record)
-    return replace(publication, record=record)
+    changed = replace(publication, record=record)
+    changed.__dict__["split_keys"] = publication.split_keys
+    return changed
