@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -27,9 +26,6 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         monkeypatch.setenv("HF_TOKEN", served.token)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        # The Hub has no TLS, and each client would read all certificates of the machine: this folder has none.
-        monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-        monkeypatch.setenv("SSL_CERT_DIR", str(Path(__file__).parent))
         close_session()  # makes the next client read NO_PROXY
         yield served
         close_session()
