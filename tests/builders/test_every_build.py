@@ -45,7 +45,7 @@ def test_a_build_is_sound_loads_and_names_no_place(request, name, fixture, confi
             config, split = verdict.config, verdict.split
             assert (verdict.problems, verdict.summary["rows"] > 0) == ((), True)
             built.add(config)
-            if number % choose_size(4, 1):
+            if number % choose_size(8, 1):
                 continue
             loaded = datasets.load_dataset(str(repository), config, split=split)
             assert isinstance(loaded, datasets.Dataset)
