@@ -40,8 +40,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Their commands take longer than a second; each job has quicker tests in its room.
 SLOW = {
-    "README", "cxr-contrabench", "data", "decoding", "heal-medvqa", "models", "python", "reports", "surgxbench",
-    "training", "wrong-lung", "your-own-data",
+    "cxr-contrabench", "data", "decoding", "heal-medvqa", "models", "python", "reports", "surgxbench", "training",
+    "wrong-lung", "your-own-data",
 }  # fmt: skip
 SHELL, PYTHON = "sh", "python"
 # The first two words of a command, and words that it has: why the test parses it and does not run it.
