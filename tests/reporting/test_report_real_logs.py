@@ -74,7 +74,7 @@ def evaluated(
         tracker = EvaluationTracker(output_path=str(logs / name))
         result = evaluate(
             model=model, model_args=arguments and arguments | {"store": str(store)}, tasks=[*task_names],
-            limit=choose_size(24, 40), task_manager=tasks, evaluation_tracker=tracker, bootstrap_iters=0,
+            limit=choose_size(20, 40), task_manager=tasks, evaluation_tracker=tracker, bootstrap_iters=0,
         )  # fmt: skip
         samples = result.pop("samples")
         tracker.save_results_aggregated(results=result, samples=samples)
@@ -85,7 +85,7 @@ def evaluated(
 
 
 @pytest.fixture(scope="module")
-def reported(evaluated, tmp_path_factory) -> tuple[str, dict[str, list[dict[str, str]]]]:
+def reported(evaluated, tables_alone, tmp_path_factory) -> tuple[str, dict[str, list[dict[str, str]]]]:
     """Run `medfaith report` on all logs; return its output and its CSV files."""
     out = tmp_path_factory.mktemp("reports") / "out"
     with pytest.MonkeyPatch.context() as patched:
