@@ -74,7 +74,7 @@ def evaluated(
         tracker = EvaluationTracker(output_path=str(logs / name))
         result = evaluate(
             model=model, model_args=arguments and arguments | {"store": str(store)}, tasks=[*task_names],
-            limit=choose_size(20, 40), task_manager=tasks, evaluation_tracker=tracker, bootstrap_iters=0,
+            limit=choose_size(24, 40), task_manager=tasks, evaluation_tracker=tracker, bootstrap_iters=0,
         )  # fmt: skip
         samples = result.pop("samples")
         tracker.save_results_aggregated(results=result, samples=samples)
