@@ -24,10 +24,11 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # tiny models: more threads only wait for one another
 os.environ["HF_HOME"] = os.environ.get("MEDFAITH_TEST_HF_HOME") or tempfile.mkdtemp(prefix="medfaith-hf-")
 os.environ["XDG_CONFIG_HOME"] = os.environ["HF_HOME"]  # no test reads the user's own configuration
-# No test speaks TLS, but each client would read all certificates of the machine, which takes longer than its requests.
-# This folder has none.
+# Loopback servers have no TLS, but each client would read all certificates of the machine, which takes longer than its
+# requests. This folder has none. Tests of programs that need the network restore the user's own values.
+for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
+    os.environ.setdefault(f"MEDFAITH_TEST_{name}", os.environ.pop(name, ""))
 os.environ["SSL_CERT_DIR"] = os.environ["HF_HOME"]
-os.environ.pop("SSL_CERT_FILE", None)
 # Each of the many processes would compile torch and lm-eval anew, which costs more than the tests.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tomllib
@@ -9,6 +10,8 @@ from importlib.metadata import PackageNotFoundError, files, metadata
 from pathlib import Path
 
 import pytest
+
+from tests.support.certificates import restore_certificates
 
 ROOT = Path(__file__).parents[2]
 FREE = re.compile(
@@ -62,7 +65,8 @@ def test_each_licence_lets_a_user_use_and_pass_on():
 
 @pytest.mark.full
 def test_no_locked_dependency_has_a_known_weakness():
-    done = subprocess.run(["uv", "audit", "--frozen"], cwd=ROOT, capture_output=True, text=True, check=False)
+    command, environment = ["uv", "audit", "--frozen"], restore_certificates(os.environ)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if "error sending request" in done.stderr:
         pytest.skip("needs the OSV database, which cannot be reached from here")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import restore_certificates
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -16,7 +18,8 @@ ROOT = Path(__file__).parents[2]
 def test_quickstart_without_torch_and_without_network(tmp_path):
     uv = os.environ.get("UV") or shutil.which("uv")
     assert uv, "run the checks with `uv run python -m tests`"
-    environment = {k: v for k, v in os.environ.items() if k not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    environment = restore_certificates(os.environ)
+    environment = {k: v for k, v in environment.items() if k not in ("VIRTUAL_ENV", "PYTHONPATH")}
     environment |= {"UV_PROJECT_ENVIRONMENT": str(tmp_path / "venv")}
     subprocess.run([uv, "sync", "--frozen", "--no-dev", "--quiet"], cwd=ROOT, env=environment, check=True)
     python = tmp_path / "venv" / "bin" / "python"

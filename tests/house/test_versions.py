@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import restore_certificates
+
 ROOT = Path(__file__).parents[2]
 # The lowest that requires-python allows, and the highest on which these tests have passed.
 PYTHONS = ("3.11", "3.13")
@@ -36,7 +38,8 @@ def find_uv() -> str:
 
 
 def make_environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(ELSEWHERE)}
+    environment = restore_certificates(os.environ)
+    return {name: value for name, value in environment.items() if not name.startswith(ELSEWHERE)}
 
 
 def find_interpreter(version: str, folder: Path) -> str:
