@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
+import logging
 import os
 import shutil
 import sys
@@ -84,6 +85,15 @@ def pytest_collection(session: pytest.Session) -> Generator[None, Any, Any]:
             imported.touch()
             return outcome
     return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, Any, Any]:
+    """Remove the handlers that a test adds to the root logger: Inspect's prints the warnings of all later tests."""
+    handlers = [*logging.root.handlers]
+    outcome = yield
+    logging.root.handlers[:] = handlers
+    return outcome
 
 
 @pytest.fixture(scope="session")
