@@ -368,6 +368,7 @@ def read_tables(out: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in out.glob("*.*") if path.suffix in (".csv", ".md")}
 
 
+@pytest.mark.full  # two more audits
 def test_a_run_with_other_benchmarks_keeps_the_earlier_tables_with_its_own_margin(
     finished_audit, phantom_chexlocalize_build, tmp_path
 ):
@@ -471,6 +472,7 @@ def test_only_the_rows_of_a_file_are_asked_and_reported(finished_audit, tmp_path
     assert "names no row of these logs" in capsys.readouterr().err
 
 
+@pytest.mark.full  # another audit
 def test_a_task_without_images_is_left_out_before_anything_is_asked(
     phantom_heal_build, phantom_heal_roots, tmp_path, capsys
 ):

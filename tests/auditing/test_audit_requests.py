@@ -105,6 +105,7 @@ def test_answers_to_all_shards_make_the_tables_of_one_run(arguments, by_server, 
     assert read_samples(Path("audit")) == read_samples(by_server)
 
 
+@pytest.mark.full  # another audit
 def test_requests_with_images_in_a_folder_are_the_same_requests(arguments, tmp_path, monkeypatch):
     """An engine gives them the same lines of answers, by the pixels, so that an audit by either file is the same."""
     monkeypatch.chdir(tmp_path)

@@ -72,6 +72,7 @@ def test_too_few_rows_or_images_show_nothing(n, n_images):
     assert all(map(math.isnan, detection[1:]))
 
 
+@pytest.mark.full  # all edits of a build
 def test_each_edit_of_a_build_is_measured_once(phantom_heal_build, phantom_heal_roots, tmp_path, monkeypatch):
     metadata = {
         "data": str(phantom_heal_build),

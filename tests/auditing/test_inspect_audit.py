@@ -110,6 +110,7 @@ def test_an_audit_by_inspect_has_the_tables_of_lm_evals(scene, audit_log, tmp_pa
     assert main(["audit", "--answers", str(audit_log), "--out", str(tmp_path / "inspect")]) == 0  # and judged again
 
 
+@pytest.mark.full  # two more runs; test_harness_inspect.py compares figures
 @pytest.mark.usefixtures("png_only")
 def test_report_and_compare_read_a_log_like_lm_evals(scene, closed_log, tmp_path, capsys):
     out = tmp_path / "lm-eval"

@@ -164,6 +164,7 @@ def test_sources_that_do_not_fit_are_refused(phantom_heal_roots, tmp_path, sourc
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.full  # another build
 def test_sizes_come_from_the_masks_where_there_are_no_images(phantom_heal_build, phantom_heal_roots, tmp_path):
     """The annotation files alone suffice to build the same rows."""
     shutil.copytree(phantom_heal_roots["vindr_cxr"] / "annotations", tmp_path / "labels" / "annotations")

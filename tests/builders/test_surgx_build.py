@@ -97,6 +97,7 @@ def test_motion_finds_what_moves_on_its_own_and_build_json_says_what_it_is_made_
     assert record_of(phantom_surgx_build / REPOSITORIES["instruments"])["arguments"]["motion"] is None
 
 
+@pytest.mark.full  # two more builds; HEAL-MedVQA's bytes are compared regularly
 def test_workers_and_a_second_build_give_the_same_bytes(
     phantom_surgx_build, phantom_surgx_roots, phantom_surgx_flow, tmp_path
 ):

@@ -50,6 +50,7 @@ def test_padding_to_what_raft_takes(size, expected):
     assert min(height, width) >= 128
 
 
+@pytest.mark.full  # the real model
 def test_raft_gives_what_its_model_gives_on_frames_padded_by_hand(weights):
     """Both directions, scaled by torchvision's transforms, pair by pair."""
     import torch

@@ -102,11 +102,13 @@ def run_rebuild(record: dict[str, Any], roots: dict[str, Path], out: Path, flow:
     return json.loads(record_path.read_text())
 
 
+@pytest.mark.full  # two more builds
 def test_a_build_with_motion_is_built_again(phantom_surgx_build, phantom_surgx_flow, phantom_surgx_roots, tmp_path):
     record = json.loads((phantom_surgx_build / "surgxbench-cholect45" / "build.json").read_text())
     assert run_rebuild(record, phantom_surgx_roots, tmp_path, str(phantom_surgx_flow)) == record
 
 
+@pytest.mark.full  # two more builds
 def test_a_build_with_reports_that_lie_apart_is_built_again(phantom_heal_roots, tmp_path):
     images = phantom_heal_roots["mimic_cxr"]
     jpg = shutil.copytree(images, tmp_path / "jpg", ignore=shutil.ignore_patterns("s*.txt"))

@@ -101,6 +101,7 @@ def test_a_build_has_the_rows_of_the_command(tmp_path, phantom_heal_build, phant
     assert [image.mode for image in medfaith.open_images(rows[0], phantom_heal_roots)] == ["RGB"]
 
 
+@pytest.mark.full  # another build
 def test_an_option_of_a_benchmark_is_recorded(tmp_path, phantom_heal_roots):
     (folder,) = medfaith.build("heal-medvqa", tmp_path, roots=phantom_heal_roots, configs=["vindr"], threshold=0.2)
     assert json.loads((folder / "build.json").read_text())["arguments"]["threshold"] == 0.2

@@ -27,7 +27,8 @@ def count_failures(name: str) -> int:
     `doctest.testmod` also starts a debugger for each docstring without examples.
     """
     spec = importlib.util.find_spec(name)
-    assert spec is not None and spec.origin is not None
+    assert spec is not None
+    assert spec.origin is not None
     if ">>>" not in Path(spec.origin).read_text(encoding="utf-8"):
         return 0
     module, runner = importlib.import_module(name), doctest.DocTestRunner()

@@ -164,6 +164,7 @@ def test_rows_with_other_masks_are_told_apart_from_other_rows(medfaith, hub, pha
     ),
     ids=["another rule", "both", "other masks of another segmenter"],
 )
+@pytest.mark.full  # two more builds
 def test_it_is_said_whether_masks_or_rules_make_other_questions(
     other_masks, options, note, medfaith, hub, phantom_heal_build, phantom_heal_roots, tmp_path
 ):

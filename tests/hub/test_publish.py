@@ -35,6 +35,7 @@ print(json.dumps({"rows": streamed, "configs": datasets.get_dataset_config_names
 """
 
 
+@pytest.mark.full  # another publish
 def test_the_guard_says_how_far_it_is(openi, medfaith, monkeypatch):
     monkeypatch.setattr(progress, "EVERY", 0.0)
     status, _, err = medfaith(*openi, "--dry-run")

@@ -409,6 +409,7 @@ def test_a_large_file_is_not_held_in_memory(hub, plan, tmp_path):
     assert peak < 16_000_000
 
 
+@pytest.mark.full  # two more publishes
 def test_a_later_upload_keeps_the_date_of_the_first(openi, medfaith, hub):
     assert medfaith(*openi)[0] == 0
     repository = hub.repositories["dataset", f"clinic/{OPENI}"]

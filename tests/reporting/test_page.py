@@ -164,6 +164,7 @@ def test_a_person_can_sort_filter_choose_and_come_back(opened: tuple[Any, list[s
     assert {*events} <= {page.as_uri(), "about:blank"}, "it asks for nothing"
 
 
+@pytest.mark.full  # a browser
 def test_a_table_can_be_copied(opened: tuple[Any, list[str]]):
     tab, _ = opened
     tab.context.grant_permissions(["clipboard-read", "clipboard-write"])

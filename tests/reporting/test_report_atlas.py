@@ -129,6 +129,7 @@ def test_matrix_of_absence_protocols(tmp_path):
     assert saved(figure, ["svg"]) == saved(draw(tmp_path)[0]["10"], ["svg"])
 
 
+@pytest.mark.full  # another report with pictures
 def test_both_splits(tmp_path):
     """Figure 11 has models with both splits; a note names those with the training split alone."""
     for model, splits in (("m", ("validation", "train")), ("n", ("train",)), ("o", ("validation",))):

@@ -53,6 +53,7 @@ def render_pixels(figure: Any) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(pictures.saved(figure, ["png"])["png"])).convert("RGB"))
 
 
+@pytest.mark.full  # a report with pictures
 @pytest.mark.usefixtures("png_only")
 def test_pictures_stand_beside_the_tables(tmp_path):
     write_surgx(tmp_path / "logs", FRAMES)
@@ -90,6 +91,7 @@ def test_box_plots_show_the_records(tmp_path):
     assert [round(bar.get_width(), 6) for bar in shares.patches] == [round(n / 6, 6) for n in (2, 1, 1, 2)]  # pyrefly: ignore[missing-attribute] (rectangles)
 
 
+@pytest.mark.full  # pictures of nine models
 def test_a_model_keeps_its_colour_and_the_ninth_is_hatched(tmp_path):
     for number in range(9):
         write_surgx(tmp_path / str(number), FRAMES, model=f"model {number}")

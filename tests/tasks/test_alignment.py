@@ -292,6 +292,7 @@ def test_a_similarity_without_gradient_attends_to_nothing(arguments, tmp_path):
     assert np.isfinite(aligned.overall)
 
 
+@pytest.mark.full  # several whole encoders
 def test_what_changes_an_alignment_changes_its_identity(arguments, tmp_path):
     base = {**arguments["gloria"], "attention": "paper"}
     other_checkpoint = tiny_gloria.save(tmp_path, no_attn=True, seed=1)[0]

@@ -228,6 +228,7 @@ def test_without_a_store_nothing_is_explained(models, monkeypatch):
     assert [reply["heatmaps"] for reply in generate_replies(models["clip"], build_requests())] == [None] * 5
 
 
+@pytest.mark.full  # four runs
 def test_models_prompts_and_weights_have_stores_of_their_own(families, tmp_path):
     copy, other_folder = (
         tiny_contrastive.save_clip(tmp_path / name / "clip", seed) for name, seed in (("copy", 0), ("b", 1))

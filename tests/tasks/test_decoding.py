@@ -292,6 +292,7 @@ def test_rows_and_arguments_that_a_decoder_cannot_take_are_refused_before_the_fi
         lm.generate_until(two)
 
 
+@pytest.mark.full  # eval and report
 def test_the_command_decodes_with_masks_of_a_segmenter_and_the_report_names_the_decoder(
     phantom_heal_build: Path, phantom_heal_roots: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

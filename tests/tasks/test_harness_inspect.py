@@ -339,6 +339,7 @@ def test_a_server_gives_the_figures_of_lm_eval(build, fixture, condition, label,
         assert mine == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
 
 
+@pytest.mark.full  # two more runs
 @pytest.mark.usefixtures("png_only")
 def test_letter_scores_are_lm_evals(phantom_build, phantom_roots, tmp_path, capsys):
     """The same lists of likeliest tokens give the same figures, and the same report; some letters are not listed."""

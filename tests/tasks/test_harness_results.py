@@ -144,6 +144,7 @@ def test_an_answer_of_a_workbook_that_looks_like_a_formula_is_read(tmp_path):
     assert [record["prediction"] for record in results._read_records(path)] == ["=A", "=1+1", "B"]
 
 
+@pytest.mark.full  # eval of all questions
 def test_letters_of_yes_and_no_become_words(write_predictions, places, tmp_path):
     """VLMEvalKit asks for a letter where our task asks for Yes or No."""
     words = {"A": "Yes", "B. No": "No", "(B)": "No", "The answer is A": "Yes"}

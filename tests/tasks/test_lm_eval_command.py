@@ -110,6 +110,7 @@ def test_sample_logs_name_no_place_and_hold_no_mask(run, phantom_roots, phantom_
     assert "counts" not in logged
 
 
+@pytest.mark.full  # the README page runs one
 def test_medfaith_eval_runs_a_baseline(phantom_build, tmp_path, capsys):
     tasks = "medfaith_contrabench_chexpert_presence,medfaith_contrabench_chexpert_absence_train"
     options = ["--model", "negation_attracted", "--tasks", tasks, "--output_path", str(tmp_path), "--log_samples"]

@@ -129,6 +129,7 @@ def test_a_run_that_has_no_shards_is_refused(options, message, scenes, tmp_path,
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.full  # two more runs
 def test_two_shards_do_not_share_a_folder(scenes, halves, tmp_path, capsys):
     shutil.copytree(halves / "1", tmp_path / "1")
     options = [*scenes("contrabench"), "--tasks", PRESENCE, "--model"]

@@ -119,6 +119,7 @@ def test_scores_of_heatmaps_that_ignore_the_frame(runs_by_heatmap, kind):
     assert runs["triplets"]["scores"]["ras_local_ivt"] == pytest.approx(np.mean(ras), abs=0.005)
 
 
+@pytest.mark.full  # a run of each model
 def test_every_reference_model_runs_without_heatmaps(ask):
     for name in tasks.BASELINES:
         runs = ask(name, "instruments", "triplets")
@@ -285,6 +286,7 @@ def test_an_unknown_heatmap_is_refused_with_and_without_a_folder(tmp_path):
             baseline("oracle", heatmap="nose", **options)
 
 
+@pytest.mark.full  # two more runs
 def test_rows_of_two_sources_and_seeds_keep_their_own_heatmaps(ask, runs_by_heatmap, tmp_path):
     ids = [{doc["id"] for doc in runs_by_heatmap["box"][task]["docs"]} for task in ("triplets", "triplets_t50")]
     assert not ids[0] & ids[1]

@@ -48,6 +48,7 @@ def test_supervision_raises_auroc_of_other_patients_and_more_than_random_sentenc
     assert (rises["30_shot"] - rises["rand_sents"]).mean(axis=1).min() > 0.03
 
 
+@pytest.mark.full  # a training
 def test_a_few_steps_of_supervision_move_attention_into_the_boxes(gold, scene):
     history, rises, _ = train_tiny_model("30_shot", gold, scene.text_model, lr=3e-3, rounds=8)
     assert history.train[-1] < history.train[0] - 0.05  # the share of attention that the boxes have
