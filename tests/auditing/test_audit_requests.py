@@ -167,6 +167,7 @@ def test_eval_takes_the_same_options(phantom_heal_build, phantom_heal_roots, tmp
     assert [*read_samples(Path("files")).values()] == [*read_samples(Path("server")).values()]
 
 
+@pytest.mark.full  # another run
 def test_eval_writes_the_requests_of_a_shard(phantom_heal_build, phantom_heal_roots, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     root = f"vindr_cxr={phantom_heal_roots['vindr_cxr']}"

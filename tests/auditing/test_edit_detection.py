@@ -53,6 +53,7 @@ def test_an_interval_holds_the_auroc_of_a_trace_in_half_of_the_images():
     assert detection.low < detection.auroc < detection.high
 
 
+@pytest.mark.full  # another build
 def test_rows_of_one_image_are_never_on_both_sides_of_a_fold():
     """Twelve rows of each image have a trace of their own, from which nothing can be learnt for other images."""
     generator = np.random.default_rng(0)

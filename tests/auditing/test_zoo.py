@@ -157,6 +157,7 @@ def test_an_audit_is_not_resumed_by_another_rule(begun, capsys):
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.full  # another audit
 def test_a_benchmark_without_paraphrases_is_asked_in_its_own_words(phantom_wrong_lung_build, tmp_path, capsys):
     arguments = ["audit", "--data", str(phantom_wrong_lung_build), "--benchmarks", "wrong-lung", "--model", "oracle"]
     more = ["--limit", "3", "--rule", "1", "--controls", "none", "--wordings", "2", "--out", str(tmp_path / "out")]

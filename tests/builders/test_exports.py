@@ -143,6 +143,7 @@ def collect_problems(folder: Path) -> dict[str, tuple[str, ...]]:
     return {config: messages for (config, _), messages in problems(folder).items() if messages}
 
 
+@pytest.mark.full  # two more builds
 def test_build_json_lists_the_jsonl_and_verify_finds_another(phantom_build, tmp_path):
     folder = shutil.copytree(phantom_build / "cxr-contrabench-chexpert", tmp_path / "cxr-contrabench-chexpert")
     path, record = folder / JSONL, record_of(folder)

@@ -17,6 +17,7 @@ def test_the_examples_are_made_again(name, builds):
     )
 
 
+@pytest.mark.full  # staging of all repositories
 def test_only_recipes_have_examples(builds):
     assert {name for name, folder in builds.items() if publication.read(folder).policy == "recipe"} == set(RECIPES)
 

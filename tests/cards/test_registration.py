@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 import yaml
 
 from medfaith.cards import publication, registration
@@ -29,6 +30,7 @@ def test_a_data_set_with_public_rows_is_registered_with_its_tasks(builds, tmp_pa
             assert f"{task['config']}/{task['split']}" in built.record["splits"]
 
 
+@pytest.mark.full  # another publish
 def test_a_recipe_is_no_benchmark_of_the_hub(builds, tmp_path):
     built = publication.read(builds["cxr-contrabench-chexpert"])
     into = tmp_path / "x"

@@ -135,6 +135,7 @@ def test_motion_s_options_reach_the_build_together_with_flow(tmp_path, capsys):
     assert "--gamma changes nothing without --flow" in capsys.readouterr().err
 
 
+@pytest.mark.full  # two more builds
 def test_verify_takes_a_folder_with_several_benchmarks(phantom_build, phantom_wrong_lung_build, tmp_path, capsys):
     for folder in (phantom_build, phantom_wrong_lung_build):
         shutil.copytree(folder, tmp_path / "data", dirs_exist_ok=True)

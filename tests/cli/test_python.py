@@ -91,6 +91,7 @@ def test_a_function_has_the_options_of_its_command(name):
     assert options - parameters - further == {*ONLY_COMMAND[name]}
 
 
+@pytest.mark.full  # two more builds
 def test_a_build_has_the_rows_of_the_command(tmp_path, phantom_heal_build, phantom_heal_roots):
     (folder,) = medfaith.build("heal-medvqa", tmp_path, roots=phantom_heal_roots, configs=["vindr"])
     assert folder == tmp_path / "heal-medvqa-vindr_cxr"

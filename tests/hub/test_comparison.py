@@ -80,7 +80,8 @@ def parse_counts(out: str) -> list[tuple[int, ...]]:
     return [tuple(map(int, line[2:])) for line in lines if len(line) == 6 and all(n.isdigit() for n in line[2:])]
 
 
-@pytest.mark.parametrize("name", keep_quick([OPENI, CHEXPERT], lambda name: name == OPENI))
+@pytest.mark.full  # a process of its own; test_publish.py has one regularly
+@pytest.mark.parametrize("name", [OPENI, CHEXPERT])
 def test_an_equal_build_is_equal_at_a_revision_and_quiet_in_a_pipe(name, afresh, hub, built):
     head = publish(hub, built[name]).commits[-1].oid
     status, out, err = afresh("verify", built[name], "--against", f"clinic/{name}")
@@ -129,6 +130,7 @@ def test_missing_rows_are_hashes_and_said_to_be(verify, hub, built):
     assert "a missing row is named by the hash of its id, which its licence withholds" in out
 
 
+@pytest.mark.full  # two more builds
 def test_rows_with_other_masks_are_told_apart_from_other_rows(medfaith, hub, phantom_heal_build):
     name = "heal-medvqa-vindr_cxr"
 

@@ -277,6 +277,7 @@ def test_a_dry_run_needs_no_network_and_no_token(openi, medfaith, hub, phantom_b
         assert f"{path.parent.name}/{path.name} {path.stat().st_size:,} not compared" in printed["publish"]
 
 
+@pytest.mark.full  # two more publishes
 def test_what_registers_a_benchmark_is_uploaded_when_asked_for_and_then_stays(openi, medfaith, hub):
     def published(*more: str) -> tuple[bytes | None, str]:
         status, out, err = medfaith(*openi, *more)

@@ -296,6 +296,7 @@ def test_reports_of_another_copy_prove_nothing(openi, medfaith, hub, phantom_roo
 # Visibility and access.
 
 
+@pytest.mark.full  # two more publishes
 def test_a_gate_is_switched_on_before_anything_is_there_to_read_and_stays_what_it_is(openi, medfaith, hub):
     assert "would ask for access" in medfaith(*openi, "--gated", "--dry-run")[1]
     assert not hub.repositories

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import yaml
 
 from medfaith.cli import main
@@ -56,6 +57,7 @@ def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path,
     assert [r for method in ("POST", "PUT") for r in hub.asked(method, since=requests)] == []
 
 
+@pytest.mark.full  # another publish
 def test_a_metric_without_a_paid_plan_is_a_static_page(hub, medfaith):
     hub.unpaid.add("clinic")
     status, _, err = medfaith(*METRIC)

@@ -100,6 +100,7 @@ def test_a_fault_is_named_by_file_row_and_column(tmp_path, rows, header, row_num
     assert message in get_fault(chexpert.read_labels, path, "train", where=path, row=row_number, column=column)
 
 
+@pytest.mark.full  # 223,414 rows
 def test_the_real_train_labels():
     root = sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})["chexpert"]
     table = chexpert.read_labels(chexpert.find_label_files(root)["train"], "train")

@@ -115,6 +115,7 @@ def test_what_others_wrote_is_data(page: Path):
     assert re.search(r"default-src 'none'; script-src 'sha256-[^']+'; style-src 'sha256-[^']+'", text)
 
 
+@pytest.mark.full  # several pages
 def test_nothing_is_left_where_it_cannot_be_written(logs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "file").write_text("")
     assert main(["report", str(logs), "--html", str(tmp_path / "file" / "report.html")]) == 2

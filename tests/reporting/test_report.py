@@ -209,6 +209,7 @@ Qwen2.5-VL not_present     0   505  0.00  505 0.00  505 99.61  0 0 0
 }  # fmt: skip
 
 
+@pytest.mark.full  # golden files have these tables
 @pytest.mark.parametrize("title", STRESS)
 def test_tables_of_wordings_and_layouts(tmp_path, title):
     column, protocol, n, text = STRESS[title]
@@ -316,6 +317,7 @@ Qwen2.5-VL    63  136 97   30.00 46.19 +16.19 136 64.76
 """
 
 
+@pytest.mark.full  # golden files have this table
 def test_table_16(tmp_path):
     """210 of 235 direct questions have a control; the other 25, all answered right, must not count."""
     for model, direct, negated, control, *_ in parse_lines(CONTROL):
@@ -344,6 +346,7 @@ MedGemma-27B chexpert_absence     507  158 335 335 4  392 18 61  31.16 335 77.32
 """
 
 
+@pytest.mark.full  # golden files have this table
 def test_table_17(tmp_path):
     for model, protocol, *numbers in parse_lines(INSTRUCT):
         n, a, b, right, unread, c, d, instruct_unread = (int(number) for number in numbers[:8])
@@ -368,6 +371,7 @@ def test_table_17_pairs_by_question(tmp_path):
     assert row[2:8] == ["4 of 10", "0.00", "3", "100.00", "0", "FULL_SOLVE"]
 
 
+@pytest.mark.full  # golden files have both tables
 def test_tables_18_and_19(tmp_path):
     """Few-shot rows of Table 18, and the MedGemma block of Table 19, where an adapter is the fine-tuned model."""
     sides = {"chexpert_presence": 235, "chexpert_absence": 507}

@@ -146,6 +146,7 @@ def test_both_splits(tmp_path):
     assert notes == ["Figure 11 of CXR-ContraBench needs the validation split, too, and leaves out: n"]
 
 
+@pytest.mark.full  # another report with pictures
 def test_paraphrases_and_orders_of_options(tmp_path):
     write_log(tmp_path, "m", answered("chexpert_absence", 8, 2, 4))
     write_log(tmp_path, "m", answered("chexpert_absence", 8, 2, 4, question_form="p1"), task="p1", filters=("b0", "m1"))

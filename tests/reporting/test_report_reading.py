@@ -159,6 +159,7 @@ def test_rows_without_images_and_a_limit_are_counted(tmp_path, benchmark):
     assert (row[n], row[skipped]) == (f"{n_asked} of 12", "3")
 
 
+@pytest.mark.full  # golden files have such a report
 def test_benchmarks_side_by_side(tmp_path):
     """Each benchmark has its own tables, which do not depend on the other benchmarks."""
     paths = [write(tmp_path / "all") for write in WRITE.values()]

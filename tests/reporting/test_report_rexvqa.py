@@ -59,6 +59,7 @@ def compute_fallback(answers) -> list[dict]:
     ]
 
 
+@pytest.mark.full  # the paper's 45,000 answers; golden files have all four tables
 def test_tables_5_to_8(tmp_path):
     write_log(tmp_path / "a", "MedGemma", answer_rexvqa("rexvqa_1k", 1000, 821, 47, 20, (4, 4, 0)), filters=("m1",))
     five = answer_rexvqa("rexvqa_5k", 5000, 4121, 211, 90, (17, 13, 1))

@@ -265,6 +265,7 @@ def test_what_is_missing_is_a_message_and_nothing_is_written(sheet_run, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.full  # two more reports
 def test_heatmaps_and_rows_of_another_run_are_refused(sheet_run, tmp_path, capsys):
     store = tmp_path / "store"
     shutil.copytree(sheet_run.store, store)
@@ -349,6 +350,7 @@ def test_which_painted_frames_are_shown(tmp_path):
     assert frame_cases == [(True, "2", 4), (False, "6", 3)]
 
 
+@pytest.mark.full  # another report
 def test_prompts_beside_a_painted_frame_and_a_note_on_the_frame_that_is_not_there(sheet_run, tmp_path):
     action = sheet_run.run("triplets").rows[0]
     row = next(row for row in read_build_rows(sheet_run.data, "triplets") if row["id"] == action.id)

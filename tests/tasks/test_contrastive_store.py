@@ -170,6 +170,7 @@ def test_scores_without_heatmaps_are_no_complete_row(families, tmp_path):
         assert list(open_store(tmp_path / "cut").read(reply["heatmaps"], f"VID42/{number}").maps) == reply["predicted"]
 
 
+@pytest.mark.full  # two more runs
 def test_what_is_painted_black_is_explained_once(families, tmp_path, monkeypatch):
     counting = Counting(monkeypatch)
     expected = Killed(families, tmp_path / "alone", **OCCLUDE).generate()

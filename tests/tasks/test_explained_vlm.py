@@ -182,6 +182,7 @@ def test_a_row_that_was_asked_otherwise_is_computed_again(llava: Path, tmp_path:
         assert open_store(tmp_path).read(reply["heatmaps"], "VID42/0").extra == expected
 
 
+@pytest.mark.full  # several runs
 def test_models_settings_and_tasks_never_share_a_key(llava: Path, tmp_path: Path):
     other_folder = tmp_path / "other" / "llava"
     tiny_models.save_llava(other_folder)  # the same folder name, untaught weights

@@ -125,6 +125,7 @@ def test_other_roads_are_refused_before_the_weights_are_loaded(
     assert re.search(message, capsys.readouterr().err)
 
 
+@pytest.mark.full  # eval of two tasks
 def test_florence_answers_and_states_boxes_by_the_command(
     florence, phantom_heal_build, phantom_heal_roots, tmp_path: Path
 ):

@@ -245,6 +245,7 @@ def test_a_sentence_without_a_word_attends_to_nothing(gloria):
     assert by_code.attention.sum() == pytest.approx(1, abs=1e-5)  # [CLS] is left
 
 
+@pytest.mark.full  # a whole encoder
 def test_gradients_reach_every_part():
     torch.manual_seed(0)
     model = GloriaModel([1, 1, 1, 1], 4, tiny_gloria.bert_config(), no_attn=True)

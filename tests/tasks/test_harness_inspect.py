@@ -44,7 +44,7 @@ CLOSED, OPEN, VPT = (f"medfaith_heal_vindr_{ask}" for ask in ("closed", "open", 
 CASES = [
     pytest.param(CLOSED, None, marks=pytest.mark.full),
     (VPT, None),
-    (PRESENCE, None),
+    pytest.param(PRESENCE, None, marks=pytest.mark.full),
     pytest.param(PRESENCE, "m1", marks=pytest.mark.full),
 ]  # for the others see test_harness_lmms_eval.py
 
@@ -134,7 +134,7 @@ def test_of_a_pair_yes_is_right_first_and_no_after_the_change(evaluated):
         assert sample.scores["answers"].value == ("C" if right else "I")
 
 
-@pytest.mark.parametrize("name", [PRESENCE, VPT])
+@pytest.mark.parametrize("name", keep_quick([PRESENCE, VPT], lambda name: name == VPT))
 def test_the_model_gets_the_images_then_the_prompt(name, arguments, tmp_path):
     """VPT sends the edited images."""
     requests = []
@@ -430,6 +430,7 @@ def test_a_group_has_its_own_prompt_and_settings(arguments, tmp_path):
     assert results[first]["accuracy,b0"] == scores[f"{first}/accuracy"]
 
 
+@pytest.mark.full  # another run
 def test_by_default_a_benchmark_asks_the_tasks_that_the_data_have(arguments, capsys):
     """The build has rows of both sources, and the root of one is known."""
     named = arguments(CLOSED)

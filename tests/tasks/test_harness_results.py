@@ -119,7 +119,7 @@ def assert_scores_equal(run: Path, task: str, places, answer) -> None:
         assert value == expected["scores"][name] or (math.isnan(value) and math.isnan(expected["scores"][name]))
 
 
-@pytest.mark.parametrize("task", keep_quick([PRESENCE, COT, CLOSED, OPEN, VPT], lambda task: task in (COT, VPT)))
+@pytest.mark.parametrize("task", keep_quick([PRESENCE, COT, CLOSED, OPEN, VPT], lambda task: task == VPT))
 def test_the_figures_of_lmms_evals_answers_are_lm_evals(task, write_samples, places, tmp_path, capsys):
     file, answers = write_samples(task)
     assert read_results(file, task, places(task)[0], tmp_path / "run") == 0
@@ -129,7 +129,7 @@ def test_the_figures_of_lmms_evals_answers_are_lm_evals(task, write_samples, pla
     assert "Model" in str(write_report([tmp_path / "run"]))
 
 
-@pytest.mark.parametrize("suffix", keep_quick([".xlsx", ".tsv", ".json"], lambda suffix: suffix != ".tsv"))
+@pytest.mark.parametrize("suffix", keep_quick([".xlsx", ".tsv", ".json"], lambda suffix: suffix == ".xlsx"))
 def test_the_figures_of_vlmevalkits_answers_are_lm_evals(suffix, write_predictions, places, tmp_path, capsys):
     file, answers = write_predictions(PRESENCE, suffix)
     assert read_results(file, PRESENCE, places(PRESENCE)[0], tmp_path / "run") == 0

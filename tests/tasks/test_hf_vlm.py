@@ -271,6 +271,7 @@ GROUP = "medfaith_contrabench_option_scores"
 COLUMNS = ("answer", "negated", "counterpart")
 
 
+@pytest.mark.full  # another run
 def test_lm_eval_scores_options_with_images(vlms, phantom_roots, tmp_path):
     """The group's log, hidden states and Figure 5 of the report agree with the functions and with each other.
 

@@ -99,6 +99,7 @@ def test_a_killed_run_goes_on_in_the_same_batches_and_asks_nothing_twice(vlms, t
     assert {json.loads(row[3])["answer_tokens"] for row in rows} == {2, 3}
 
 
+@pytest.mark.full  # another run
 def test_without_a_file_the_batches_are_hf_multimodals(vlms):
     theirs, ours = load(vlms["qwen2_5_vl"], HFMultimodalLM), load(vlms["qwen2_5_vl"])
     batches = [record_batches(lm) for lm in (theirs, ours)]

@@ -40,6 +40,7 @@ def build_options(server, build, roots, folder, *more, **model_options):
     ]
 
 
+@pytest.mark.full  # another run
 def test_a_run_says_before_and_after_what_it_takes(phantom_build, phantom_roots, tmp_path, capsys):
     """One of six rows finds no server; the repeated command only pays for that row."""
     fail = True

@@ -215,6 +215,7 @@ def test_results_are_means_of_the_log(aligned):
     assert results[f"{GROUP}_random_sentences"]["kl,none"] > 0
 
 
+@pytest.mark.full  # another run
 def test_another_folder_for_the_attention_is_refused_before_the_run(aligned, capsys):
     arguments, folder = aligned
     at = arguments.index("--heatmaps")

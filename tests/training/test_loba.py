@@ -157,6 +157,7 @@ def make_say_seg(loba: model.Loba, example: Example) -> model.Loba:
     return loba.eval()
 
 
+@pytest.mark.full  # another training
 def test_a_saved_model_localizes_as_before_and_as_in_training(names, examples, tmp_path):
     example = examples[0]
     loba = make_say_seg(model.start(*names, seed=3), example)

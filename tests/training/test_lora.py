@@ -130,6 +130,7 @@ def test_a_killed_training_goes_on_and_its_adapter_is_asked(
     assert len(lm.generate_until([request], disable_tqdm=True)) == 1
 
 
+@pytest.mark.full  # another training
 def test_all_weights_may_be_trained_and_are_then_asked(command: list[str], tmp_path: Path):
     arguments = ["full" if word == "lora" else word for word in command]
     assert main([*arguments[:-1], str(tmp_path / "model")]) == 0

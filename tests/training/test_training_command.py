@@ -66,6 +66,7 @@ def test_the_command_writes_what_medfaith_alignment_reads(scene, limited):
     assert 0 < aligned.attention.sum() < 0.999  # the rest is on the "No Attn" vector
 
 
+@pytest.mark.full  # two trainings
 def test_no_patient_of_a_first_limited_training_is_held_out_by_the_second(
     command, scene, start_checkpoint, tmp_path, capsys
 ):

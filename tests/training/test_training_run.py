@@ -102,6 +102,7 @@ def test_training_stops_when_validation_does_not_improve(gold, scene, monkeypatc
     assert len(history.train) == len(history.validation) == 2 + recipe.patience
 
 
+@pytest.mark.full  # another training
 def test_a_loss_that_is_no_number_ends_the_run(gold, scene):
     with pytest.raises(InputError, match=r"--lr 1e\+30: the loss is no number in round"):
         train_tiny_model("30_shot", gold, scene.text_model, lr=1e30, rounds=3)

@@ -189,6 +189,7 @@ def test_a_killed_training_resumes_and_ends_as_if_it_had_not_been(
     assert len(list(tmp_path.iterdir())) == 2
 
 
+@pytest.mark.full  # another training
 def test_silver_sentences_have_the_boxes_of_their_scene_graphs(uniter_command, tmp_path):
     out = tmp_path / "silver.ckpt"
     options = ("--config", "silver", "--image-cache", 0, "--accumulate", 3, "--epochs", 1, "--batch-size", 4)
