@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -129,6 +130,7 @@ def locate(ref: Mapping[str, str], roots: Mapping[str, Path]) -> Path:
     candidates = reader.list_image_paths(key) if reader is not None else (key,)
     for folder, candidate in itertools.product(folders, candidates):
         try:
+            status = (folder / candidate).stat()  # most candidates are missing: to resolve them takes much longer
             path = (folder / candidate).resolve(strict=True)
         except (FileNotFoundError, NotADirectoryError):
             continue
@@ -140,8 +142,8 @@ def locate(ref: Mapping[str, str], roots: Mapping[str, Path]) -> Path:
                 f"{candidate} is a link that leaves the root {folder}",
                 f"pass --root {source}=PATH with the real folder that holds the images",
             )
-        if path.is_file():
-            if not path.stat().st_size:
+        if stat.S_ISREG(status.st_mode):
+            if not status.st_size:
                 raise _build_image_error(ref, f"{candidate} is empty", DOWNLOAD_AGAIN)
             return path
     raise _build_image_error(

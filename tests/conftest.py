@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import gc
 import importlib
@@ -239,10 +240,12 @@ def quick_lm_eval() -> Iterator[None]:
 
     The regular run leaves lm-eval's own task files out, which no test asks: to index them takes 20 seconds.
     A dozen processes describe the environment. Data sets get random fingerprints: to hash their rows and arguments
-    takes half of the time of loading a task, and no task maps its rows through a cache of files.
+    takes half of the time of loading a task, and no task maps its rows through a cache of files. The card of a build is
+    parsed once: `load_dataset` parses it for each config.
     """
     import lm_eval.tasks
     from datasets import arrow_dataset, fingerprint
+    from huggingface_hub import DatasetCard
     from lm_eval.tasks._index import TaskIndex
     from torch.utils import collect_env
 
@@ -261,7 +264,14 @@ def quick_lm_eval() -> Iterator[None]:
             index |= read_once(path) if is_cached else build([path], **options)
         return index
 
+    read_card = functools.cache(lambda path, size, modified, load=DatasetCard.load: load(path))
+
+    def load_card(path: str) -> DatasetCard:
+        state = Path(path).stat()
+        return copy.deepcopy(read_card(path, state.st_size, state.st_mtime_ns))
+
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DatasetCard, "load", staticmethod(load_card))
         patch.setattr(TaskIndex, "build", staticmethod(build_cached))
         for module in (arrow_dataset, fingerprint):
             for name in ("generate_fingerprint", "update_fingerprint"):

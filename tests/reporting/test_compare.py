@@ -113,7 +113,7 @@ def test_the_command_prints_the_table_and_is_a_gate(runs, capsys):
     assert main(["compare", *reversed(paths), "--fail-below", "0"]) == 0
 
 
-@pytest.mark.usefixtures("png_only")
+@pytest.mark.usefixtures("tables_alone")
 def test_the_report_has_the_same_table(runs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("medfaith.reporting.write.files", lambda figures: {})
     paths, out = [str(runs / "old"), str(runs / "new")], tmp_path / "out"

@@ -19,6 +19,8 @@ from tests.support.reporting.report_logs import DATE, answered, change_lines, wr
 from tests.support.reporting.surgx_logs import ACTIONS, CLIP, FRAMES, GRASP, NAN, NULL, write_surgx
 from tests.support.reporting.wrong_lung_logs import PAIR, TASK, write_wrong_lung
 
+pytestmark = pytest.mark.usefixtures("tables_alone")
+
 Change = Callable[[dict[str, Any]], Any]
 WRITE: dict[str, Callable[[Path], Path]] = {  # one log of each kind
     "contrabench": lambda folder: write_log(folder, "m", answered("chexpert_presence", 5, 1, 2)),
