@@ -26,6 +26,7 @@ TESTS = (
     *("builders/test_wrong_lung_build.py", "builders/test_write.py", "cards/test_croissant.py"),
     *("hub/test_publish.py", "loaders/test_cholec80.py", "tasks/test_heal_rows.py", "tasks/test_rows.py"),
     "tasks/test_server.py",
+    "tasks/test_server_refused.py",
 )
 # Variables of this run's pytest, environment and project, hidden from the fresh environment.
 ELSEWHERE = ("PYTEST_", "VIRTUAL_ENV", "PYTHONPATH", "UV_PROJECT", "UV_RUN_RECURSION_DEPTH", "UV_FROZEN")
