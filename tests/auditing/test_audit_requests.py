@@ -150,6 +150,7 @@ def test_missing_requests_do_not_replace_the_answers(arguments, tmp_path, monkey
     assert Path("a.jsonl").read_bytes() == content
 
 
+@pytest.mark.full  # another run
 def test_eval_takes_the_same_options(phantom_heal_build, phantom_heal_roots, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     root = f"vindr_cxr={phantom_heal_roots['vindr_cxr']}"

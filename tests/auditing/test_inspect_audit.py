@@ -29,7 +29,7 @@ from tests.support.tiers import choose_size
 pytestmark = pytest.mark.usefixtures("tables_alone")
 
 CONTROLS = choose_size(
-    ["none", "other", "occluded", "cropped"],
+    ["none", "occluded"],
     ["none", "blank", "noise", "other", "other_same", "occluded", "occluded_elsewhere", "cropped"],
 )
 LIMIT = 2

@@ -178,6 +178,7 @@ def unpack(root: Path) -> None:
     (root / GRAPHS).unlink()
 
 
+@pytest.mark.full  # two more builds
 def test_the_bytes_depend_on_neither_workers_nor_batches_nor_packing(
     phantom_wrong_lung_roots, repository, edited, tmp_path, monkeypatch
 ):

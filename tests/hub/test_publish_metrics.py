@@ -27,6 +27,7 @@ print(json.dumps({"failed": failed, "tried": tried, "report": "".join(report), "
 """
 
 
+@pytest.mark.full  # three processes; test_spaces.py runs what is staged
 def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path, python, medfaith):
     status, output, complaint = medfaith(*METRIC)
     assert (status, complaint) == (0, "")
@@ -57,7 +58,6 @@ def test_a_metric_is_published_and_loaded_and_not_published_again(hub, tmp_path,
     assert [r for method in ("POST", "PUT") for r in hub.asked(method, since=requests)] == []
 
 
-@pytest.mark.full  # another publish
 def test_a_metric_without_a_paid_plan_is_a_static_page(hub, medfaith):
     hub.unpaid.add("clinic")
     status, _, err = medfaith(*METRIC)

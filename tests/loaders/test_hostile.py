@@ -26,6 +26,7 @@ from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks import row_store, rows
 from medfaith.tasks.explain.store import Store
 from medfaith.tasks.wrong_lung.adapter import Reply, read_reply
+from tests.support.tiers import choose_size
 
 NESTED = {"list": "[" * 20_000, "object": '{"a":' * 20_000, "closed": "[" * 20_000 + "]" * 20_000}
 NO_JSON = NESTED | {
@@ -51,7 +52,7 @@ YAMLS = {
     "date": "names: {2020-13-45: Edema}",
     "float": "names: {1.5: Edema}",
     "integer": f"names: {{{'1' * 5_000}: Edema}}",
-    "nested": "names: " + "[" * 20_000,
+    "nested": "names: " + "[" * choose_size(5_000, 20_000),
     "list as a key": "names: {[1]: Edema}",
     "object": "names: !!python/object:os.system {}",
     "value": "names: {0: 2020-13-45}",

@@ -205,7 +205,7 @@ def test_sheets_show_vpt_before_and_after_and_where_models_look(scene: Scene, tm
             lambda arguments: [word for word in arguments if word != "--html"][:-1],
             "--with-images needs a page or a folder",
         ),
-        (lambda arguments: [*arguments, "--max-cases", "0"], "--max-cases"),
+        pytest.param(lambda arguments: [*arguments, "--max-cases", "0"], "--max-cases", marks=pytest.mark.full),
     ],
     ids=["no page", "no case"],
 )

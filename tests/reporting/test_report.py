@@ -154,6 +154,7 @@ def test_table_10(tmp_path):
     ]
 
 
+@pytest.mark.full  # golden files have this table
 def test_table_11(tmp_path):
     """Both sides of MedGemma and the presence side of a second model have the counts of Table 11."""
     counts = {"MedGemma": (117, 270), "Qwen2.5-VL": (86, 287)}

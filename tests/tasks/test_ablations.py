@@ -150,6 +150,7 @@ def read_scores(results: Path, task: str) -> dict[str, Any]:
     return results_of(results)[f"medfaith_contrabench_{task}"]
 
 
+@pytest.mark.full  # a run of two groups; the filters are tested regularly
 def test_m2_adds_the_location_questions_to_what_m1_repairs(results):
     scores = read_scores(results, "rexvqa::rexvqa_1k")
     assert scores["sample_len"] == 5 * KINDS
@@ -157,6 +158,7 @@ def test_m2_adds_the_location_questions_to_what_m1_repairs(results):
     assert scores["accuracy,m2"] == pytest.approx(scores["accuracy,m1"] + 1 / 5)
 
 
+@pytest.mark.full  # likewise
 def test_y0_replaces_what_is_unsure_and_nothing_else(results):
     scores = read_scores(results, "y0::rexvqa_5k")
     assert scores["accuracy,b0"] == pytest.approx(3 / 5)  # kinds 0, 3 and 4
@@ -169,6 +171,7 @@ def test_y0_replaces_what_is_unsure_and_nothing_else(results):
     assert reasons == set(enumerate(by_kind))
 
 
+@pytest.mark.full  # likewise
 def test_table_7_has_both_and_table_6_names_the_prompt(results):
     report = write_report([results])
     ablations = {(row[0], row[3]): row for row in rows_of(report, "Table 7")}

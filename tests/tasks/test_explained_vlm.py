@@ -350,6 +350,7 @@ class RowImages(list[Image.Image]):
         self.outcome = outcome
 
 
+@pytest.mark.full  # two more runs
 def test_documents_say_which_answers_are_cut_also_of_rows_in_the_store(llava: Path, tmp_path: Path, capsys):
     """A row of two tasks is answered once, and both documents record the outcome."""
     affirmed, open_ = ABOUT_SENTENCES

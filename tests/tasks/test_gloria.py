@@ -69,6 +69,7 @@ def test_pixels_are_between_minus_one_and_one_three_times_the_same():
     torch.testing.assert_close(pixels[0, 2].double(), (expected - 0.5) / 0.5, atol=1e-6, rtol=0)
 
 
+@pytest.mark.full  # a whole encoder
 def test_image_embeddings_are_those_of_the_librarys_resnet(gloria):
     model = load_gloria(gloria[False][0]).eval()
     weights = tiny_gloria.weights()
