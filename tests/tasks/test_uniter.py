@@ -54,13 +54,13 @@ def checkpoint(tokenizer, tmp_path) -> Path:
 
 
 def test_features_are_2025_pixels_and_23_zeros():
-    """A box of 45 x 45 pixels is not resampled, so that its features are the pixels of the image."""
+    """A box of 45 x 45 pixels is not resampled, so that its features are the image's pixels, from -1 to 1."""
     pixels = np.random.default_rng(0).integers(1, 256, (100, 120), dtype=np.uint8)
     regions = cut_regions(Image.fromarray(pixels), {"a": (10, 20, 54, 64), "b": (-9, -9, 59, 49)}, "image")
     features = build_features(regions.crops)
     assert (features.shape, features.dtype) == ((2, 2048), np.float32)
-    np.testing.assert_array_equal(features[0, :2025], pixels[20:65, 10:55].ravel() / np.float32(255))
-    assert (features[:, :2025] > 0).all()
+    np.testing.assert_array_equal(features[0, :2025], pixels[20:65, 10:55].ravel() / np.float32(255) * 2 - 1)
+    assert (features[:, :2025] > -1).all()
     assert not features[:, 2025:].any()
     assert regions.boxes == [[10, 20, 45, 45], [0, 0, 60, 50]]
     np.testing.assert_allclose(regions.places[1], [0, 0, 0.5, 0.5, 0.5, 0.5, 0.25])

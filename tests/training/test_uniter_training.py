@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,11 @@ from transformers import AutoTokenizer
 from medfaith import cli
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.models.alignment.gloria_text import tokenize
-from medfaith.tasks.models.alignment.uniter import load_uniter, stack_regions
-from medfaith.training.data import Example
+from medfaith.tasks.models.alignment.uniter import Sizes, UniterModel, load_uniter, stack_regions
+from medfaith.training.data import Data, Example
 from medfaith.training.uniter import losses, transport
-from medfaith.training.uniter.train import UniterTrainer
+from medfaith.training.uniter.crops import Crops
+from medfaith.training.uniter.train import BETAS, UniterTrainer, load_regions
 from tests.support.tasks import tiny_gloria
 from tests.support.tasks.evaluating import results_of, samples_of
 from tests.support.tasks.tiny_uniter import build_model, draw_regions
@@ -121,6 +123,51 @@ def test_a_transport_plan_has_even_masses_and_nearly_the_lowest_cost():
         masses = np.concatenate([np.full(5, 1 / 5), np.full(n_regions, 1 / n_regions)])
         lowest = linprog(cost[:5, :n_regions].ravel(), A_eq=sums, b_eq=masses).fun
         assert float((plan * cost).sum()) == pytest.approx(lowest, abs=0.02)
+
+
+@pytest.fixture(scope="module")
+def crops(scene) -> Data:
+    """The gold sentences of the scene with the regions of their images."""
+    return scene.read(make_views=partial(Crops, root=scene.roots["chest_imagenome"], config="gold"))
+
+
+@pytest.fixture(scope="module")
+def pairs(crops) -> list[Example]:
+    """Different sentences about an abnormality, each with its image, one of each patient."""
+    by_text = {example.sentence: example for example in crops.examples if "abnormal" in example.subsets}
+    return list({example.patient: example for example in by_text.values()}.values())
+
+
+def test_the_state_of_an_untrained_pair_depends_on_its_image(crops, pairs, scene):
+    """Otherwise matching starts with a gradient that is lost in the noise of the batches, and never learns."""
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(scene.text_model)
+    model = UniterModel(Sizes(len(tokenizer), layers=2, heads=2, hidden=64)).eval()
+    with torch.no_grad():
+        states = model(tokenize(tokenizer, [pairs[0].sentence] * 8), load_regions(crops, pairs[:8])).pooled
+    assert float(states.std(dim=0).norm() / states.norm(dim=1).mean()) > 0.01
+
+
+@pytest.mark.full
+def test_matching_learns_a_few_pairs_by_heart(crops, pairs, scene):
+    """After 20 seconds, an image fits its own sentence better than the sentence of another patient."""
+    torch.manual_seed(0)
+    tokenizer = AutoTokenizer.from_pretrained(scene.text_model)
+    model = UniterModel(Sizes(len(tokenizer), layers=2, heads=2, hidden=64), dropout=0)
+    optimizer, rng = torch.optim.AdamW(model.parameters(), lr=5e-4, betas=BETAS), np.random.default_rng(0)
+    regions = load_regions(crops, pairs)
+    for _ in range(400):
+        sentences, labels = losses.draw_sentences(pairs, pairs, rng)
+        losses.compute_match_loss(model, tokenize(tokenizer, sentences), regions, labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    sentences = [example.sentence for example in pairs]
+    with torch.no_grad():
+        right, wrong = (
+            model.predict_match(model(tokenize(tokenizer, texts), regions).pooled).diff(dim=1)
+            for texts in (sentences, sentences[1:] + sentences[:1])
+        )
+    assert float((right > wrong).float().mean()) > 0.9
 
 
 @pytest.fixture(scope="session")

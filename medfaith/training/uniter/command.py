@@ -11,7 +11,7 @@ from medfaith.builders.options import whole
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.models.contrastive.clinical_bert import TEXT_MODEL
 
-from ..options import add_rounds, add_sentences, build_install_error, check_checkpoint
+from ..options import add_rounds, add_sentences, build_install_error, build_number_parser, check_checkpoint
 from .settings import ROUNDS, UniterOptions
 
 SOURCE = "chest_imagenome"
@@ -57,6 +57,13 @@ def add_uniter(recipes: Any) -> None:
         metavar="N",
         help="number of batches in an optimizer step; the paper uses 5 (default: %(default)s)",
     )
+    job.add_argument(
+        "--dropout",
+        type=build_number_parser("a number from 0 up to 1, without 1", lambda value: 0 <= value < 1),
+        default=UniterOptions.dropout,
+        metavar="NUMBER",
+        help="dropout of hidden states and of attention; 0 lets a small model learn sooner (default: %(default)s)",
+    )
     job.set_defaults(job=_train)
 
 
@@ -86,7 +93,13 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         cache=int(arguments.image_cache * 2**30),
         workers=arguments.workers,
         options=UniterOptions(
-            arguments.seed, arguments.epochs, arguments.batch_size, arguments.lr, arguments.device, arguments.accumulate
+            arguments.seed,
+            arguments.epochs,
+            arguments.batch_size,
+            arguments.lr,
+            arguments.device,
+            arguments.accumulate,
+            arguments.dropout,
         ),
     )
     return 0

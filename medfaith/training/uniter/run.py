@@ -75,7 +75,7 @@ def run(  # noqa: PLR0913 (one for each option of `medfaith train uniter`)
     sizes = Sizes(len(tokenizer), layers, heads, hidden)
     with torch.random.fork_rng():
         torch.manual_seed(options.seed)
-        model = UniterModel(sizes)
+        model = UniterModel(sizes, options.dropout)
     make_views = partial(Crops, root=roots[SOURCE], config=config)
     examples = read(data, roots, limit, config=config, cache=cache, workers=workers, make_views=make_views)
     partition = examples.parts

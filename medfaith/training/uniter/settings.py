@@ -16,7 +16,9 @@ class UniterOptions(Options):
     Attributes:
         batch_size: Sentences a batch, each with its image.
         accumulate: Batches a step of the optimizer.
+        dropout: The dropout of hidden states and of attention.
     """
 
     batch_size: int = 32
     accumulate: int = 1
+    dropout: float = 0.1  # of UNITER's released configuration

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,7 +47,7 @@ from .uniter_regions import (
 
 EXPECTED = "a checkpoint that medfaith train uniter wrote"
 SIZES = "uniter"  # name of the sizes in the metadata of a checkpoint
-INITIAL_STD = 0.02  # standard deviation of random weights, as in BERT
+BASE_HIDDEN, BASE_STD = 768, 0.02  # dimension of UNITER-base, and standard deviation of its random weights
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Sizes:
     vocabulary: int
     layers: int = 12
     heads: int = 12
-    hidden: int = 768
+    hidden: int = BASE_HIDDEN
 
 
 class RegionBatch(NamedTuple):
@@ -152,12 +153,13 @@ class UniterModel(nn.Module):
 
     Args:
         sizes: The sizes.
+        dropout: The dropout of hidden states and of attention in training.
 
     Raises:
         InputError: The heads do not divide the dimension.
     """
 
-    def __init__(self, sizes: Sizes) -> None:
+    def __init__(self, sizes: Sizes, dropout: float = 0.1) -> None:
         super().__init__()
         if sizes.hidden % sizes.heads:
             expected = f"a multiple of the number of heads, {sizes.heads}"
@@ -165,6 +167,7 @@ class UniterModel(nn.Module):
         config = BertConfig(
             vocab_size=sizes.vocabulary, hidden_size=sizes.hidden, intermediate_size=4 * sizes.hidden,
             num_hidden_layers=sizes.layers, num_attention_heads=sizes.heads,
+            hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout,
             # The other implementations return no attention.
             attn_implementation="eager",  # pyrefly: ignore[unexpected-keyword] (an option of every config)
         )  # fmt: skip
@@ -175,7 +178,7 @@ class UniterModel(nn.Module):
         self.word_head, self.region_head = BertPredictionHeadTransform(config), BertPredictionHeadTransform(config)
         self.word_bias, self.feature_bias = (nn.Parameter(torch.zeros(size)) for size in (sizes.vocabulary, N_FEATURES))
         self.matching = nn.Linear(sizes.hidden, 2)
-        self.apply(_initialize)
+        self.apply(partial(_initialize, std=compute_initial_std(sizes.hidden)))
 
     def forward(
         self, tokens: Tokens, regions: RegionBatch, masked: torch.Tensor | None = None, *, attention: bool = False
@@ -379,9 +382,27 @@ class UniterAligner:
         return alignments
 
 
-def _initialize(module: nn.Module) -> None:
-    """Draw the weights of linear maps and embeddings as BERT does."""
+def compute_initial_std(hidden: int) -> float:
+    """Compute the standard deviation of random weights: UNITER's, or more for hidden states of fewer dimensions.
+
+    A sum over few dimensions is small. With UNITER's deviation, the state of [CLS] in a narrow model hardly depends on
+    the image, and image-text matching stays at chance.
+
+    Args:
+        hidden: The dimension of the hidden states.
+
+    Returns:
+        The standard deviation.
+
+    >>> [compute_initial_std(hidden) for hidden in (64, 768, 1024)]
+    [0.125, 0.02, 0.02]
+    """
+    return BASE_STD if hidden >= BASE_HIDDEN else hidden**-0.5
+
+
+def _initialize(module: nn.Module, std: float) -> None:
+    """Draw the weights of linear maps and embeddings from a normal distribution, as BERT does."""
     if isinstance(module, nn.Linear | nn.Embedding):
-        nn.init.normal_(module.weight, std=INITIAL_STD)
+        nn.init.normal_(module.weight, std=std)
     if isinstance(module, nn.Linear) and module.bias is not None:
         nn.init.zeros_(module.bias)

@@ -19,7 +19,8 @@ from ....loaders.errors import InputError
 CROP = 45  # pixels along each side of a resized box
 N_FEATURES = 2048  # of a region, as the object detector of UNITER gives them
 N_PLACE = 7
-PREPROCESSING = {"crop": [CROP, CROP], "resampling": "bilinear", "features": N_FEATURES}
+MEAN, STD = 0.5, 0.5  # of pixels from 0 to 1, as in GLoRIA; without them, most of a feature is the same in all images
+PREPROCESSING = {"crop": [CROP, CROP], "resampling": "bilinear", "features": N_FEATURES, "mean": MEAN, "std": STD}
 
 
 class Regions(NamedTuple):
@@ -150,7 +151,7 @@ def compute_places(boxes: Sequence[Sequence[float]], size: tuple[int, int]) -> n
 
 
 def build_features(crops: np.ndarray) -> np.ndarray:
-    """Build the features of regions: their pixels from 0 to 1, and zeros up to 2,048 numbers.
+    """Build the features of regions: their pixels from -1 to 1, and zeros up to 2,048 numbers.
 
     Args:
         crops: uint8 (k, 2025).
@@ -159,7 +160,7 @@ def build_features(crops: np.ndarray) -> np.ndarray:
         float32 (k, 2048).
     """
     features = np.zeros((len(crops), N_FEATURES), dtype=np.float32)
-    features[:, : crops.shape[1]] = crops / np.float32(255)
+    features[:, : crops.shape[1]] = (crops / np.float32(255) - MEAN) / STD
     return features
 
 
