@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from medfaith.builders.options import whole
 from medfaith.builders.parallel import HERE, Workers, pieces
 from medfaith.loaders import phantom
 from medfaith.loaders.atomic import atomic_folder
@@ -44,6 +45,12 @@ def add_jobs(jobs: Any) -> None:
     job.add_argument(
         "--seed", type=int, default=0, metavar="N", help="seed of the images and labels (default: %(default)s)"
     )
+    job.add_argument(
+        "--studies",
+        type=whole(above=0),
+        metavar="N",
+        help=f"number of studies of {', '.join(phantom.STUDIES)} (default: 40)",
+    )
     job.set_defaults(job=_run_phantom)
 
 
@@ -53,35 +60,41 @@ def _run_phantom(arguments: argparse.Namespace, _: Sequence[str]) -> int:
         action = "name a new folder: real and synthetic data must not mix"
         raise InputError(folder, "is not an empty folder", action=action)
     sources = phantom.SOURCES if arguments.all else tuple(dict.fromkeys(arguments.source or FIRST))
-    roots = write_whole(folder, seed=arguments.seed, sources=sources)
+    if arguments.studies and not set(sources) & set(phantom.STUDIES):
+        expected = f"--source with one of {', '.join(phantom.STUDIES)}"
+        raise InputError("--studies", "changes none of the sources", expected=expected)
+    roots = write_whole(folder, seed=arguments.seed, sources=sources, n_studies=arguments.studies)
     print(
         "\n".join([*(_format_root(source_id, roots) for source_id in roots), "", "Next:", *_list_build_commands(roots)])
     )
     return 0
 
 
-def write_whole(folder: Path, *, seed: int, sources: Sequence[str], workers: Workers = HERE) -> dict[str, Path]:
+def write_whole(
+    folder: Path, *, seed: int, sources: Sequence[str], n_studies: int | None = None, workers: Workers = HERE
+) -> dict[str, Path]:
     """Write synthetic sources atomically, and replace the content of `folder`.
 
     Args:
         folder: Folder to write to.
         seed: Seed of images and labels.
         sources: Names of sources.
+        n_studies: As in `loaders.phantom.write`.
         workers: Processes.
 
     Returns:
         Source -> its root.
     """
     with atomic_folder(folder) as unfinished:
-        write, batches = partial(_write, unfinished, seed), pieces(sources, 1)
+        write, batches = partial(_write, unfinished, seed, n_studies), pieces(sources, 1)
         with workers.map(write, batches, title="writing sources", unit="sources", total=len(batches)) as written:
             places = {source_id: place for batch_roots in written for source_id, place in batch_roots.items()}
     return {source_id: folder / place for source_id, place in places.items()}
 
 
-def _write(folder: Path, seed: int, sources: Sequence[str]) -> dict[str, Path]:
+def _write(folder: Path, seed: int, n_studies: int | None, sources: Sequence[str]) -> dict[str, Path]:
     """Write sources; return each one's path relative to the folder."""
-    roots = phantom.write(folder, seed=seed, sources=sources)
+    roots = phantom.write(folder, seed=seed, sources=sources, n_studies=n_studies)
     return {source_id: root.relative_to(folder) for source_id, root in roots.items()}
 
 

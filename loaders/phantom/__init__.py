@@ -17,15 +17,25 @@ SOURCES = (
     "mimic_cxr_anatomy", "mimic_cxr_detections", "chest_imagenome", "cholec80", "cholec80_boxes", "cholect45",
     "cholect50", "cholecseg8k", "nih_cxr14", "chexmask", "chexlocalize", "table", "images", "vqa_rad", "slake",
 )  # fmt: skip
+STUDIES = (
+    "mimic_cxr",
+    "mimic_cxr_reports",
+    "mimic_cxr_anatomy",
+    "mimic_cxr_detections",
+    "chest_imagenome",
+)  # of MIMIC-CXR
 
 
-def write(root: Path, *, seed: int = 0, sources: Collection[str] = SOURCES) -> dict[str, Path]:
+def write(
+    root: Path, *, seed: int = 0, sources: Collection[str] = SOURCES, n_studies: int | None = None
+) -> dict[str, Path]:
     """Write synthetic sources. The same seed gives the same bytes.
 
     Args:
         root: The folder to write to; each source gets a folder of its name.
         seed: The seed.
         sources: The source ids.
+        n_studies: The number of studies of the sources in STUDIES; None for the default.
 
     Returns:
         The folder of each source.
@@ -45,5 +55,6 @@ def write(root: Path, *, seed: int = 0, sources: Collection[str] = SOURCES) -> d
             raise InputError(folder, "is not an empty folder", action="name another folder, or remove this one first")
         folders[source] = folder
     for source, folder in folders.items():
-        importlib.import_module(f".{source}", __name__).write(folder, seed=seed)
+        size = {"n": n_studies} if n_studies is not None and source in STUDIES else {}
+        importlib.import_module(f".{source}", __name__).write(folder, seed=seed, **size)
     return folders

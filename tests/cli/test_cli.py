@@ -33,6 +33,7 @@ def test_sources_lists_every_source_and_how_to_get_the_missing_ones(phantom_root
         ("quickstart --out file", ["file"]),
         ("phantom phantom", ["phantom: is not an empty folder", "name a new folder"]),
         ("phantom file", ["file: is not an empty folder"]),
+        ("phantom new --studies 3", ["--studies: changes none of the sources", "chest_imagenome"]),
     ],
 )
 def test_a_wrong_argument_is_explained_with_status_2(arguments, fragments, tmp_path, monkeypatch, capsys):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from medfaith.cli import main
 from medfaith.loaders import phantom, sources
 from medfaith.loaders.errors import InputError
 
@@ -174,3 +175,17 @@ def test_write_refuses_what_it_cannot_do_before_it_writes(tmp_path):
     with pytest.raises(InputError, match="no phantom"):
         phantom.write(tmp_path, sources=["chexpert", "no_such_source"])
     assert not (tmp_path / "chexpert").exists()
+
+
+def test_the_number_of_studies_is_that_of_each_source_of_the_studies(tmp_path):
+    sources = ("mimic_cxr_reports", "chest_imagenome")
+    options = [word for source in sources for word in ("--source", source)]
+    assert main(["phantom", str(tmp_path / "few"), "--seed", "3", "--studies", "4", *options]) == 0
+    for source in sources:
+        module: Any = importlib.import_module(f"medfaith.loaders.phantom.{source}")
+        alone, few = module.write(tmp_path / "alone" / source, seed=3, n=4), tmp_path / "few" / source
+        alone_files, few_files = (
+            {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+            for root in (alone, few)
+        )
+        assert alone_files == few_files != {}
