@@ -16,13 +16,15 @@ from torch.nn import functional
 from transformers import AutoTokenizer
 
 from medfaith import cli
+from medfaith.loaders.errors import InputError
 from medfaith.tasks.explain.store import open_store
 from medfaith.tasks.models.alignment.gloria_text import tokenize
 from medfaith.tasks.models.alignment.uniter import Sizes, UniterModel, load_uniter, stack_regions
 from medfaith.training.data import Data, Example
 from medfaith.training.uniter import losses, transport
 from medfaith.training.uniter.crops import Crops
-from medfaith.training.uniter.train import BETAS, UniterTrainer, load_regions
+from medfaith.training.uniter.settings import UniterOptions
+from medfaith.training.uniter.train import BETAS, UniterTrainer, load_regions, select_sentences, train
 from tests.support.tasks import tiny_gloria
 from tests.support.tasks.evaluating import results_of, samples_of
 from tests.support.tasks.tiny_uniter import build_model, draw_regions
@@ -240,8 +242,32 @@ def test_a_killed_training_resumes_and_ends_as_if_it_had_not_been(
 def test_silver_sentences_have_the_boxes_of_their_scene_graphs(uniter_command, tmp_path):
     out = tmp_path / "silver.ckpt"
     options = ("--config", "silver", "--image-cache", 0, "--accumulate", 3, "--epochs", 1, "--batch-size", 4)
-    assert uniter_command(out, *options) == 0
-    assert json.loads((tmp_path / "silver.ckpt.json").read_text())["seen"] == []
+    assert uniter_command(out, *options, "--dropout", 0, "--patience", 3) == 0
+    record = json.loads((tmp_path / "silver.ckpt.json").read_text())
+    assert record["seen"] == []
+    assert (record["options"]["dropout"], record["options"]["patience"]) == (0, 3)
+
+
+def test_abnormal_leaves_out_the_other_sentences_of_training_and_validation():
+    normal, abnormal = make_example(0), make_example(1)._replace(subsets=frozenset({"abnormal"}))
+    assert select_sentences([normal, abnormal], UniterOptions(abnormal=True)) == [abnormal]
+    assert select_sentences([normal, abnormal], UniterOptions()) == [normal, abnormal]
+    with pytest.raises(InputError, match="--abnormal: leaves no sentence"):
+        select_sentences([normal], UniterOptions(abnormal=True))
+
+
+def test_dropout_is_that_of_hidden_states_and_attention():
+    model = UniterModel(Sizes(vocabulary=9, layers=1, heads=1, hidden=4), dropout=0.25)
+    rates = {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
+    assert rates == {0.25}
+
+
+def test_training_stops_after_epochs_without_a_lower_loss(crops, tokenizer, monkeypatch, tmp_path):
+    monkeypatch.setattr(UniterTrainer, "learn", lambda trainer, epoch, n: 1.0)
+    monkeypatch.setattr(UniterTrainer, "check", lambda trainer, examples: 1.0)
+    model = build_model(len(tokenizer))
+    history = train(model, tokenizer, crops, crops.parts, UniterOptions(patience=3), tmp_path / "state.pt")
+    assert len(history.train) == 4
 
 
 @pytest.mark.parametrize(

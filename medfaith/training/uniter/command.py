@@ -64,6 +64,18 @@ def add_uniter(recipes: Any) -> None:
         metavar="NUMBER",
         help="dropout of hidden states and of attention; 0 lets a small model learn sooner (default: %(default)s)",
     )
+    job.add_argument(
+        "--patience",
+        type=whole(above=0),
+        default=UniterOptions.patience,
+        metavar="N",
+        help="stop after N epochs without a lower validation loss (default: %(default)s)",
+    )
+    job.add_argument(
+        "--abnormal",
+        action="store_true",
+        help="learn only from sentences about an abnormality, as the recipe abnormal does (default: all)",
+    )
     job.set_defaults(job=_train)
 
 
@@ -100,6 +112,8 @@ def _train(arguments: argparse.Namespace, _: Sequence[str]) -> int:
             arguments.device,
             arguments.accumulate,
             arguments.dropout,
+            arguments.patience,
+            arguments.abnormal,
         ),
     )
     return 0

@@ -17,8 +17,12 @@ class UniterOptions(Options):
         batch_size: Sentences a batch, each with its image.
         accumulate: Batches a step of the optimizer.
         dropout: The dropout of hidden states and of attention.
+        patience: Epochs without a lower validation loss before the training stops.
+        abnormal: Whether the model learns from sentences about an abnormality only.
     """
 
     batch_size: int = 32
     accumulate: int = 1
     dropout: float = 0.1  # of UNITER's released configuration
+    patience: int = PATIENCE
+    abnormal: bool = False

@@ -24,7 +24,7 @@ from medfaith.tasks.models.alignment.uniter_regions import draw_attention
 from ..data import Data, Example
 from ..train import AT_ONCE, History, stopped
 from . import losses
-from .settings import PATIENCE, ROUNDS, UniterOptions
+from .settings import ROUNDS, UniterOptions
 
 TASKS = ("words", "regions", "match")
 SHARES = (0.4, 0.2, 0.4)  # of the batches: 2 to 1 to 2 in UNITER's released configuration
@@ -156,7 +156,8 @@ def train(
     Raises:
         InputError: Too few patients, the loss is not finite, or the state cannot be written.
     """
-    trainer = UniterTrainer(model, tokenizer, data, partition["train"], options)
+    pool, validation = (select_sentences(partition[name], options) for name in ("train", "validation"))
+    trainer = UniterTrainer(model, tokenizer, data, pool, options)
     history, n_epochs = History(), options.rounds or ROUNDS
     if state.exists():
         content = torch.load(state, map_location=options.device, weights_only=True)
@@ -165,9 +166,9 @@ def train(
         history = History(**content["history"])
     done = len(history.train)
     with torch.random.fork_rng(), Progress(title="training", total=n_epochs, unit="epochs", done=done) as bar:
-        while len(history.train) < n_epochs and not stopped(history.validation, PATIENCE):
+        while len(history.train) < n_epochs and not stopped(history.validation, options.patience):
             history.train.append(trainer.learn(len(history.train), n_epochs))
-            history.validation.append(trainer.check(partition["validation"]))
+            history.validation.append(trainer.check(validation))
             if not math.isfinite(history.train[-1] + history.validation[-1]):
                 problem = f"the loss is no number in epoch {len(history.train)}"
                 raise InputError(f"--lr {options.lr}", problem, action="choose a lower one")
@@ -176,6 +177,25 @@ def train(
             bar.update()
     model.eval()
     return history
+
+
+def select_sentences(examples: Sequence[Example], options: UniterOptions) -> list[Example]:
+    """Select the sentences of a part that the training uses.
+
+    Args:
+        examples: The examples of the part.
+        options: The options.
+
+    Returns:
+        All of them, or those about an abnormality.
+
+    Raises:
+        InputError: There are none.
+    """
+    selected = [example for example in examples if "abnormal" in example.subsets or not options.abnormal]
+    if not selected:
+        raise InputError("--abnormal", "leaves no sentence of a part", action="use more data, or all sentences")
+    return selected
 
 
 def compute_rate(step: int, n_steps: int) -> float:
