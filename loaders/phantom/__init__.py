@@ -17,13 +17,8 @@ SOURCES = (
     "mimic_cxr_anatomy", "mimic_cxr_detections", "chest_imagenome", "cholec80", "cholec80_boxes", "cholect45",
     "cholect50", "cholecseg8k", "nih_cxr14", "chexmask", "chexlocalize", "table", "images", "vqa_rad", "slake",
 )  # fmt: skip
-STUDIES = (
-    "mimic_cxr",
-    "mimic_cxr_reports",
-    "mimic_cxr_anatomy",
-    "mimic_cxr_detections",
-    "chest_imagenome",
-)  # of MIMIC-CXR
+# Sources of the studies of MIMIC-CXR.
+STUDIES = ("mimic_cxr", "mimic_cxr_reports", "mimic_cxr_anatomy", "mimic_cxr_detections", "chest_imagenome")
 
 
 def write(
