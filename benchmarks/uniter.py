@@ -1,6 +1,6 @@
 """Change of UNITER's attention inside the boxes of a phantom by its training (That's the Wrong Lung!, A.2).
 
-    OMP_NUM_THREADS=1 python -m benchmarks.uniter [--phantom 2] [--studies 1500] [--epochs 130] [--seeds 0 1 2 3]
+    OMP_NUM_THREADS=1 python -m benchmarks.uniter [--phantom 2] [--studies 1500] [--epochs 300] [--seeds 0 1 2 3]
 
 For each seed, a UNITER of 2 layers, 2 heads and 64 dimensions learns from the sentences about an abnormality. The mean
 AUROC of its attention on all sentences of the held-out patients is measured before and after. It is also
@@ -99,7 +99,7 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
     parser.add_argument("--phantom", type=int, default=2, help="its seed")
     parser.add_argument("--studies", type=int, default=1500)
-    parser.add_argument("--epochs", type=int, default=130)
+    parser.add_argument("--epochs", type=int, default=300)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3])
     return parser
 
