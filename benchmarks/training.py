@@ -19,7 +19,7 @@ import argparse
 import itertools
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -41,12 +41,13 @@ SAMPLES = 2000
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
-def build_phantom(folder: Path, seed: int, n: int) -> Data:
-    """Write the phantom and read its training data."""
+def build_phantom(folder: Path, seed: int, n: int, make_views: Callable[[dict[str, Path]], Any] | None = None) -> Data:
+    """Write the phantom and read its training data; `make_views` makes that argument of `read` from the roots."""
     writers = {wrong_lung.SOURCE: chest_imagenome, wrong_lung.IMAGES: mimic_cxr}
     roots = {name: writer.write(folder / name, seed=seed, n=n) for name, writer in writers.items()}
     wrong_lung.build(roots, folder / "data", configs=["gold"])
-    return training_data.read(folder / "data", roots)
+    options = {} if make_views is None else {"make_views": make_views(roots)}
+    return training_data.read(folder / "data", roots, **options)
 
 
 def save_tokenizer(folder: Path, data: Data) -> str:

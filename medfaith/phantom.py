@@ -15,6 +15,7 @@ from medfaith.loaders import phantom
 from medfaith.loaders.atomic import atomic_folder
 from medfaith.loaders.errors import InputError
 
+MOST_STUDIES = 300_000  # MIMIC-CXR has 227,835
 FIRST = ("chexpert", "openi")  # default: the sources of the first guide
 
 
@@ -47,7 +48,7 @@ def add_jobs(jobs: Any) -> None:
     )
     job.add_argument(
         "--studies",
-        type=whole(above=0),
+        type=whole(above=0, most=MOST_STUDIES),
         metavar="N",
         help=f"number of studies of {', '.join(phantom.STUDIES)} (default: 40)",
     )

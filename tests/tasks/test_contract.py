@@ -57,6 +57,19 @@ def test_every_task_and_group_resolves_its_functions_and_says_what_it_asks(confi
     assert {len(file_versions) for file_versions in versions.values()} == {1}
 
 
+def test_no_row_is_an_exemplar(configs):
+    """By default, lm-eval copies all rows of a task as a pool of exemplars, also where none is asked for."""
+    tasks_of_files = [child for config in configs.values() for child in list_tasks(config)]
+    assert tasks_of_files
+    assert all(task["fewshot_config"] == {"samples": []} for task in tasks_of_files)
+
+
+def list_tasks(config: dict[str, Any]) -> list[dict[str, Any]]:
+    """List the tasks that a file defines: its own, or those of a group."""
+    children = config["task"] if isinstance(config["task"], list) else [config]
+    return [config | child for child in children if isinstance(child, dict)]
+
+
 def test_functions_have_full_dotted_names():
     for file in (*YAMLS, *tasks.include_path().rglob("_*_yaml")):
         for line in file.read_text(encoding="utf-8").splitlines():
