@@ -198,5 +198,6 @@ def test_the_fields_that_neurips_asks_for_are_there(name, staged, builds):
 
 def test_the_date_is_that_of_the_first_publication(builds, tmp_path):
     dated = replace(publication.read(builds["cxr-contrabench-openi"]), published_on="2026-11-28")
-    staging.stage(dated, tmp_path, repo_id="phantom-org/cxr-contrabench-openi", texts=())
-    assert read(tmp_path)["datePublished"] == "2026-11-28"
+    (folder := tmp_path / "staged").mkdir()
+    staging.stage(dated, folder, repo_id="phantom-org/cxr-contrabench-openi", texts=())
+    assert read(folder)["datePublished"] == "2026-11-28"

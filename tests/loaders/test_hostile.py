@@ -198,17 +198,18 @@ FILES: dict[str, tuple[str, str, Callable[[Path], object]]] = {
 @pytest.mark.parametrize("name", FILES)
 def test_a_pipe_is_not_waited_for_nor_a_file_beyond_its_limit_read(name, tmp_path, monkeypatch):
     file, limit, read_folder = FILES[name]
-    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-    os.mkfifo(tmp_path / file)
+    folder = tmp_path / "folder"
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(folder / file)
     with pytest.raises(MedfaithError, match=re.escape(file)):
-        read_folder(tmp_path)
-    (tmp_path / file).unlink()
-    write(tmp_path / file, "a\n" * 100)
+        read_folder(folder)
+    (folder / file).unlink()
+    write(folder / file, "a\n" * 100)
     if name == "an image":
-        Image.new("L", (20, 20)).save(tmp_path / file)
+        Image.new("L", (20, 20)).save(folder / file)
     monkeypatch.setattr(limits, limit, 20)
     with pytest.raises(MedfaithError, match="more than"):
-        read_folder(tmp_path)
+        read_folder(folder)
 
 
 def test_rows_and_answers_in_pipes(tmp_path):
