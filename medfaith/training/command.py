@@ -43,7 +43,11 @@ def add_jobs(jobs: Any) -> None:
         epilog="Example: medfaith train lora --benchmark heal --pretrained MODEL --data medfaith-data --root "
         "vindr_cxr=PATH --out adapter",
     )
-    recipes = job.add_subparsers(metavar="RECIPE", required=True)
+    job.fill = _add_recipes
+
+
+def _add_recipes(job: argparse.ArgumentParser) -> None:
+    recipes = job.add_subparsers(metavar="RECIPE", required=True, parser_class=build_command.Parser)
     for name in RECIPES:
         _add_recipe(recipes, name, SUMMARIES[name])
     add_uniter(recipes)
