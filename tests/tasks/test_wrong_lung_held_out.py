@@ -16,11 +16,12 @@ from medfaith.tasks.wrong_lung import rows
 from tests.support.builders.files import rows_of
 from tests.support.tasks import tiny_gloria
 from tests.support.tasks.evaluating import results_of, samples_of
+from tests.support.tiers import choose_size
 
 pytestmark = pytest.mark.usefixtures("tables_alone")
 
 GROUP, REPOSITORY = "medfaith_wrong_lung", "wrong-lung-chest_imagenome"
-TASKS = ("gold", "swap_left_right", "synthetic_swapped_conditions")
+TASKS = choose_size(("gold", "swap_left_right"), ("gold", "swap_left_right", "synthetic_swapped_conditions"))
 
 
 @pytest.fixture(scope="module")
