@@ -47,7 +47,7 @@ def add_jobs(jobs: Any) -> None:
 
 
 def _add_recipes(job: argparse.ArgumentParser) -> None:
-    recipes = job.add_subparsers(metavar="RECIPE", required=True, parser_class=build_command.Parser)
+    recipes = job.add_subparsers(metavar="RECIPE", required=True)
     for name in RECIPES:
         _add_recipe(recipes, name, SUMMARIES[name])
     add_uniter(recipes)

@@ -177,7 +177,6 @@ def test_who_has_not_the_address_gets_nothing(server, token):
         assert [fetch_status(address), fetch_status(address, Cookie="medfaith-1=guessed")] == [403, 403], path
 
 
-@pytest.mark.full  # a browser
 def test_a_cookie_holds_the_token_for_this_page_alone(server):
     with urllib.request.urlopen(server[1]) as response:
         assert "default-src 'self'" in response.headers["Content-Security-Policy"]

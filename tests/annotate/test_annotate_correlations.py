@@ -101,7 +101,6 @@ def scene(tmp_path_factory) -> tuple[Path, list[Path], list[Row], dict[tuple[str
     return folder, files, rows, judgements
 
 
-@pytest.mark.full  # a whole report
 def test_correlations_agree_with_scipy(scene, tmp_path):
     folder, files, rows, judgements = scene
     report = write_report([folder], tmp_path / "out", sources=ReportSources(files))

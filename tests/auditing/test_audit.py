@@ -261,7 +261,6 @@ def test_a_task_without_images_is_left_out_before_anything_is_asked(
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.full  # a further audit
 def test_a_step_with_rows_that_got_no_answer_is_asked_again(phantom_heal_build, tmp_path, capfd):
     class Silent(Says):
         def generate_until(self, requests, disable_tqdm=False):

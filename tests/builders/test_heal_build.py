@@ -48,7 +48,6 @@ def test_what_was_left_out_is_what_the_phantom_plants(phantom_heal_build):
     }
 
 
-@pytest.mark.full  # another build; test_disks.py has one
 def test_a_full_disk_below_the_masks_is_told_and_changes_nothing(phantom_heal_roots, tmp_path, monkeypatch, capsys):
     (folder := tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
@@ -173,7 +172,6 @@ def test_sizes_come_from_the_masks_where_there_are_no_images(phantom_heal_build,
     assert digests(folder) == digests(phantom_heal_build / VINDR)
 
 
-@pytest.mark.full  # further builds
 def test_a_scaled_down_copy_is_refused_unless_it_says_the_original_sizes(
     phantom_heal_build, phantom_heal_roots, tmp_path
 ):

@@ -127,7 +127,6 @@ def test_rows_do_not_depend_on_workers_or_on_images(phantom_nih_build, phantom_n
     assert digests(build(roots, tmp_path / "labels")) == expected
 
 
-@pytest.mark.full  # another build
 def test_anatomies_can_be_chosen_and_are_recorded(phantom_nih_build, phantom_nih_roots, tmp_path):
     assert record_of(phantom_nih_build / NIH)["arguments"]["anatomies"] == [*nih.ANATOMIES]
     folder = build(phantom_nih_roots, tmp_path / "two", options=Options(anatomies=("left lung", "heart")))

@@ -108,7 +108,6 @@ def test_a_row_keeps_question_and_options():
     ]  # fmt: skip
 
 
-@pytest.mark.full  # another build
 def test_rows_of_the_source_may_have_a_negated_gold_and_no_counterpart(phantom_items):
     table = questions(phantom_items, "rexvqa_1k")
     rows = table.to_pylist()

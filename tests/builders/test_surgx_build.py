@@ -107,7 +107,6 @@ def test_workers_and_a_second_build_give_the_same_bytes(
         assert digests(tmp_path / name) == digests(phantom_surgx_build)
 
 
-@pytest.mark.full  # a further build
 def test_frames_labelled_five_times_a_second_join_at_the_seconds(phantom_surgx_roots, tmp_path):
     roots = copied(phantom_surgx_roots, "cholec80_boxes", tmp_path)
     update_boxes(

@@ -139,7 +139,6 @@ class Differences(Raft):
         return difference, -difference
 
 
-@pytest.mark.full  # a further build
 @pytest.mark.parametrize("successor", ["second", pytest.param("frame", marks=pytest.mark.full)])
 def test_every_row_gets_the_flow_of_its_own_pictures(phantom_surgx_roots, tmp_path, monkeypatch, successor):
     roots = phantom_surgx_roots

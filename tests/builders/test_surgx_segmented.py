@@ -87,7 +87,6 @@ def test_a_speck_is_counted_and_a_frame_that_has_no_more_is_without_instruments(
     assert skipped(folder)[SMALL] == 2
 
 
-@pytest.mark.full  # further builds; test_heal_build.py has one
 def test_workers_and_a_nested_copy_give_the_same_bytes(phantom_surgx_build, phantom_surgx_roots, tmp_path):
     nested = tmp_path / "nested"
     shutil.copytree(phantom_surgx_roots["cholecseg8k"], nested / "CholecSeg8k")

@@ -66,7 +66,6 @@ def test_a_split_of_one_side_is_missing_or_extra_as_a_whole():
     assert differences == [Difference("old", "test", 0, ("b",), (), ()), Difference("new", "test", 0, (), ("a",), ())]
 
 
-@pytest.mark.full  # a further build
 def test_a_manifest_survives_its_tables(phantom_build):
     built = publication.read(phantom_build / "cxr-contrabench-chexpert")
     splits, tables = manifest.hash_build(built, list_keys(built)), manifest.build_tables(built)

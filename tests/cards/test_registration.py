@@ -15,7 +15,6 @@ from medfaith.tasks.index import select_tasks
 FIELDS = {"name", "description", "evaluation_framework", "tasks"}
 
 
-@pytest.mark.full  # a further publish
 def test_a_data_set_with_public_rows_is_registered_with_its_tasks(builds, tmp_path):
     for name in ("cxr-contrabench-openi", "cxr-contrabench-chexstruct"):
         built, into = publication.read(builds[name]), tmp_path / name

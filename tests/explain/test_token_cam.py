@@ -117,7 +117,6 @@ def test_maps_equal_finite_differences(case: Case, layer: int, target: str):
     np.testing.assert_allclose(ours[0], expected, rtol=1e-5, atol=1e-6 * expected.max())
 
 
-@pytest.mark.full  # finite differences of a third model
 @pytest.mark.parametrize(("layer", "decoder_layer"), [(-1, 3), pytest.param(0, 1, marks=pytest.mark.full)])
 def test_maps_of_cross_attention_equal_finite_differences(tmp_path: Path, layer: int, decoder_layer: int):
     """Layers 1 and 3 of the decoder read the states of the image's own tiles."""

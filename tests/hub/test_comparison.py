@@ -81,7 +81,7 @@ def parse_counts(out: str) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.full  # a process of its own; test_publish.py has one regularly
-@pytest.mark.parametrize("name", keep_quick([OPENI, CHEXPERT], lambda name: name == OPENI))
+@pytest.mark.parametrize("name", [OPENI, CHEXPERT])
 def test_an_equal_build_is_equal_at_a_revision_and_quiet_in_a_pipe(name, afresh, hub, built):
     head = publish(hub, built[name]).commits[-1].oid
     status, out, err = afresh("verify", built[name], "--against", f"clinic/{name}")
@@ -237,7 +237,6 @@ def test_equal_rows_in_another_order_are_said_to_be(name, verify, hub, built, tm
     assert all(counts[1:] == (0, 0, 0) for counts in parse_counts(out))
 
 
-@pytest.mark.full  # further builds
 def test_a_changed_label_leaves_the_rows_of_other_studies_comparable(medfaith, hub, tmp_path, monkeypatch):
     """Of 300 studies one has another label. Its rows alone are not equal."""
     monkeypatch.setattr(chexpert_phantom, "_write_images", lambda *study: None)  # the build reads the labels alone

@@ -145,7 +145,6 @@ def test_plain_lm_eval_evaluates_what_is_on_the_hub(openi, medfaith, hub, phanto
     assert unknown <= {"/api/agent-harnesses"}  # the client requests it when an agent runs it
 
 
-@pytest.mark.full  # a further publish and build
 def test_a_recipe_lets_nothing_out_but_hashes_and_proves_a_rebuild(medfaith, hub, chexpert, phantom_roots, tmp_path):
     status, out, err = medfaith("publish", chexpert, "--few-studies", "--org", hub.organisation)
     assert status == 0, err

@@ -240,7 +240,6 @@ def test_splits_are_given_up_or_exchanged_only_with_force(hub, put, staged, tmp_
     assert put(staged).at  # more of the same
 
 
-@pytest.mark.full  # further publishes
 def test_hashes_with_keys_of_an_earlier_release_are_replaced_by_force_only(medfaith, hub, chexpert):
     publish = ("publish", chexpert, "--few-studies", "--org", hub.organisation)
     assert medfaith(*publish)[0] == 0

@@ -144,7 +144,7 @@ def tab(page: Path) -> Iterator[tuple[Any, list[str]]]:
         yield tab, events
 
 
-@pytest.mark.full  # a browser
+@pytest.mark.full  # a browser; test_page.py has one regularly
 def test_overlays_are_switched_on_and_off_and_stay_so(tab: tuple[Any, list[str]], page: Path):
     page_tab, events = tab
     assert "This file holds licensed pixels." in page_tab.locator("main").inner_text()

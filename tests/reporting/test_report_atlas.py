@@ -112,7 +112,6 @@ def test_slices_of_rexvqa(tmp_path):
     assert (get_texts(seeds), get_texts(ablations)) == ([], ["no filter y0 or m2"])
 
 
-@pytest.mark.full  # figures
 def test_matrix_of_absence_protocols(tmp_path):
     """A cell has its value; a missing run and a missing verifier are n/a, and the same figure gives the same bytes."""
     write_log(tmp_path / "a", LONG, answered("chexpert_absence", 8, 2, 4), n_data=10)

@@ -60,7 +60,6 @@ def logs(tmp_path) -> Path:
     return tmp_path / "logs"
 
 
-@pytest.mark.full  # a further report
 def test_open_answers_are_read_a_second_time(logs, tmp_path, capsys):
     write_heal(logs / "two", "open", as_mimic(OPEN[:1]), model="n")
     with server() as (url, requests):

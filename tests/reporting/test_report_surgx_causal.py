@@ -111,7 +111,6 @@ def test_runs_without_graphs_are_named_and_damaged_files_refused(sheet_run, tmp_
         draw_causal_figures([sheet_run.run("triplets")], sheet)
 
 
-@pytest.mark.full  # figures
 @pytest.mark.usefixtures("tables_only")
 def test_the_command_draws_graphs(sheet_run, tmp_path, capsys):
     row = sheet_run.run("instruments").rows[0]

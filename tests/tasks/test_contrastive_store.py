@@ -132,7 +132,6 @@ def test_a_killed_run_resumes_at_its_last_batch(families, tmp_path, options, at,
     check_maps_are_the_same(tmp_path, expected)
 
 
-@pytest.mark.full  # a further killed run
 @pytest.mark.parametrize("at", [pytest.param(3, marks=pytest.mark.full), 5])
 def test_a_killed_run_with_a_threshold_per_class(families, tmp_path, at):
     """The run scores all frames, then explains those with a predicted class; both steps resume at their last batch."""
@@ -159,7 +158,6 @@ def check_maps_are_the_same(folder: Path, replies: Sequence[dict[str, Any]]) -> 
             np.testing.assert_array_equal(expected_entry.maps[name], resumed_entry.maps[name])
 
 
-@pytest.mark.full  # a further run
 def test_scores_without_heatmaps_are_no_complete_row(families, tmp_path):
     """Another run reuses the scores of a run with a threshold per class that was killed while it scored."""
     with pytest.raises(KeyboardInterrupt):

@@ -180,7 +180,6 @@ def test_tissue_of_frames_has_no_tool_and_that_of_sentences_no_such_finding(load
         assert findings_by_image[raw[DONOR]["image"]["key"]].isdisjoint(wrong_lung.facts(raw).findings)
 
 
-@pytest.mark.full  # a further load of all rows
 def test_a_donor_of_tissue_that_is_missing_stops_the_run(load, phantom_heal_roots, tmp_path):
     root = tmp_path / "vindr"
     shutil.copytree(phantom_heal_roots["vindr_cxr"], root, copy_function=os.link)

@@ -318,7 +318,6 @@ def test_a_row_that_several_tasks_ask_about_is_answered_once(llava: Path, tmp_pa
     assert load(llava, store=str(tmp_path), batch_size=2).generate_until(rows) == replies
 
 
-@pytest.mark.full  # a further model
 def test_relevancy_of_questions_names_tokens_and_of_sentences_does_not(llava: Path, tmp_path: Path):
     """The heatmaps stay the same bits, and so does the key of a store without relevancy."""
     question, reader = next(iter(ABOUT_SENTENCES)), HeatmapReader(str(tmp_path))

@@ -24,7 +24,6 @@ POOLS = {"presence": ("chexstruct", "fewshot_presence"), "absence": ("openi", "f
     [pytest.param("llava", False, marks=pytest.mark.full), ("qwen2_5_vl", True)],
     ids=["plain", "chat"],
 )
-@pytest.mark.full  # a further run
 def test_the_model_is_given_the_exemplars_images_and_then_the_rows_own(name, chat, contrabench_of_all_sources, vlms):
     roots, data = contrabench_of_all_sources
     options = {} if chat else {"image_string": PLACEHOLDER[name]}

@@ -22,7 +22,6 @@ from medfaith.tasks.models.alignment.gloria import GloriaAligner, GloriaModel, l
 from tests.support.tasks import tiny_gloria
 
 
-@pytest.mark.full  # further checkpoints
 def test_a_checkpoint_written_is_the_one_that_was_read(gloria, tmp_path):
     model = load_gloria(gloria[True][0])
     model.save_checkpoint(tmp_path / "new.ckpt")

@@ -127,7 +127,6 @@ def test_a_samples_value_says_whether_it_is_right(name, metric, evaluated):
     assert values["C"] + values["I"] == LIMIT
 
 
-@pytest.mark.full  # a further run
 def test_of_a_pair_yes_is_right_first_and_no_after_the_change(evaluated):
     for sample in evaluated(VPT).samples:
         word = "yes" if sample.metadata["doc"]["kind"] == "original" else "no"

@@ -209,7 +209,6 @@ def test_draws_are_kept_by_seed_and_copies_of_a_row_by_number(vlms, tmp_path):
     assert len(batches) == 2
 
 
-@pytest.mark.full  # a further run
 def test_scores_of_options_are_kept(vlms, tmp_path):
     def make_options(level: int) -> list[Instance]:
         texts = (" Edema", " No edema")

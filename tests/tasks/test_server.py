@@ -384,7 +384,6 @@ def test_only_the_same_question_gets_a_stored_answer(tmp_path):
         assert len(another.requests) == 1
 
 
-@pytest.mark.full  # a further run; test_kept_answers.py has one
 def test_medfaith_eval_asks_what_an_earlier_run_has_not_been_answered(
     phantom_build, phantom_roots, tmp_path, capsys, monkeypatch
 ):

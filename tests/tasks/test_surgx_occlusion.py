@@ -89,7 +89,6 @@ def clip_runs(phantom_surgx_build, phantom_surgx_roots, tmp_path_factory) -> dic
     return {"model": model, "store": store} | {name.removeprefix("medfaith_surgx_"): run for name, run in runs.items()}
 
 
-@pytest.mark.full  # a whole run and report
 def test_a_contrastive_model_fills_every_table(clip_runs):
     instruments, triplets = (clip_runs[name]["scores"] for name in ("instruments", "triplets"))
     assert instruments["n_tied"] == triplets["n_tied"] == clip_runs["occlusion"]["scores"]["n_tied"] == 0

@@ -291,7 +291,6 @@ def test_questions_that_a_source_words_have_no_wording(contrabench_of_all_source
         contrabench.load("cxr-contrabench-rexvqa", wording=1, **arguments)
 
 
-@pytest.mark.full  # a further load of all rows
 def test_examples_before_a_reworded_question_stay_as_they_are(contrabench_of_all_sources):
     pool = {"pool_repository": "cxr-contrabench-chexpert", "pool_config": "chexpert_presence"}
     arguments = {"repository": "cxr-contrabench-openi", "config": "openi_report_absence", "split": "test"}

@@ -102,7 +102,6 @@ def test_silver_adds_no_patient_to_those_that_the_start_has_seen(command, scene,
         assert record["patients"][split] == {"n": len(ids), "sha256": digest}
 
 
-@pytest.mark.full  # a second training
 def test_a_start_without_a_record_is_said_once_and_counts_as_none(command, start_checkpoint, tmp_path, capsys):
     (start_checkpoint.parent / "first.ckpt.json").unlink()
     assert command("retrained", tmp_path / "second.ckpt", "--limit", LIMIT, "--init", start_checkpoint) == 0

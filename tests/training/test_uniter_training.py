@@ -209,7 +209,6 @@ class Killed(BaseException):
     """The end of a process, of which no command makes a message."""
 
 
-@pytest.mark.full  # a second training
 def test_a_killed_training_resumes_and_ends_as_if_it_had_not_been(
     trained, uniter_command, tmp_path, monkeypatch, capsys
 ):
@@ -314,7 +313,6 @@ def scored(trained, scene, tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.full  # a second evaluation
 def test_held_out_sentences_are_scored_as_the_training_scored_them(scored, trained, scene):
     task = "medfaith_wrong_lung_gold"
     record = json.loads(Path(f"{trained}.json").read_text())
