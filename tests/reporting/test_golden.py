@@ -22,6 +22,8 @@ from tests.support.declined import CANNOT_TELL
 from tests.support.reporting.golden import compare_with_golden
 from tests.support.reporting.heal_logs import CLOSED, OPEN, TPT_PAIRS, VPT_PAIRS, as_mimic, write_heal
 from tests.support.reporting.option_score_logs import SCORES, write_scores, write_states
+from tests.support.reporting.own_logs import CHOICES, OPENED, write_own
+from tests.support.reporting.own_logs import CLOSED as OWN_CLOSED
 from tests.support.reporting.report_logs import answered, change_lines, question, write_log
 from tests.support.reporting.surgx_logs import ACTIONS, FRAMES, add_boxes, instruments, look, triplets, write_surgx
 from tests.support.reporting.wrong_lung_logs import NAMES, changed, original, write_wrong_lung
@@ -194,6 +196,21 @@ def write_wrong_lung_logs(folder: Path) -> ReportSources:
     return ReportSources([folder / "ann.jsonl", folder / "other.jsonl"])
 
 
+def write_own_questions(folder: Path) -> ReportSources:
+    """All kinds of questions of two data sets, another prompt, a limit, patients with two questions and a control."""
+    shared = [(doc | {"patient_id": f"p{n // 2}"}, text) for n, (doc, text) in enumerate(OWN_CLOSED)]
+    other = [(doc | {"id": doc["id"].replace("own/test", "other/train")}, text) for doc, text in CHOICES[:3]]
+    skipped = [(doc | {"n_rows_skipped": 2}, text) for doc, text in OPENED]
+    for answers, n_data in ((shared, 12), (CHOICES, None), (other, None), (skipped, None)):
+        task = f"own_{answers[0][0]['id'].replace('/', '_')}"
+        write_own(folder / "a", answers, model="org/a", task=task, n_data=n_data)
+    write_own(folder / "a", [(doc | {"prompt": "cot"}, text) for doc, text in OWN_CLOSED], model="org/a", task="cot")
+    write_own(folder / "b", OWN_CLOSED, model="b | c")
+    write_own(folder / "blank", hide_images(CHOICES), model="org/a", control="blank")
+    write_own(folder / "old", CHOICES[:4], model="org/a", date=OLD)
+    return ReportSources()
+
+
 def read_again(messages: Sequence[Any]) -> Sequence[str]:
     """Reply for a language model: the answer's first letter or word, and the same diseases to all open questions."""
     texts = [message[-1]["content"] for message in messages]
@@ -238,6 +255,7 @@ SCENES: dict[str, Callable[[Path], ReportSources]] = {
     "heal": write_heal_medvqa,
     "surgx": write_surgxbench,
     "wrong_lung": write_wrong_lung_logs,
+    "own": write_own_questions,
     "combined": write_combined,
 }
 

@@ -15,6 +15,8 @@ from medfaith.cli import main
 from medfaith.loaders.errors import InputError
 from medfaith.tasks.wrong_lung.adapter import packed
 from tests.support.reporting.heal_logs import CLOSED, TPT_PAIRS, VPT_PAIRS, pair, write_heal
+from tests.support.reporting.own_logs import CHOICES, OPENED, write_own
+from tests.support.reporting.own_logs import CLOSED as OWN_CLOSED
 from tests.support.reporting.report_logs import DATE, answered, change_lines, write_log, write_report
 from tests.support.reporting.surgx_logs import ACTIONS, CLIP, FRAMES, GRASP, NAN, NULL, write_surgx
 from tests.support.reporting.wrong_lung_logs import PAIR, TASK, write_wrong_lung
@@ -28,6 +30,9 @@ WRITE: dict[str, Callable[[Path], Path]] = {  # one log of each kind
     "frames": lambda folder: write_surgx(folder, FRAMES),
     "actions": lambda folder: write_surgx(folder, ACTIONS),
     "wrong_lung": lambda folder: write_wrong_lung(folder, "random_sentences", PAIR),
+    "own_yes_no": lambda folder: write_own(folder, OWN_CLOSED),
+    "own_choice": lambda folder: write_own(folder, CHOICES),
+    "own_open": lambda folder: write_own(folder, OPENED),
 }
 
 
@@ -162,6 +167,16 @@ BROKEN: list[tuple[str, str, Change]] = [  # log, message, change of the first l
     ("wrong_lung", "cannot be read (KeyError: 'id')", put("doc", id=KeyError)),
     ("wrong_lung", f"'trimmed' in the task {TASK}random_sentences", put("doc", perturbation="trimmed")),
     *[("wrong_lung", "cannot be read", put(filtered_resps=replies)) for replies in ([], None, [None])],
+    ("own_yes_no", "cannot be read", put("doc", id=7)),
+    ("own_yes_no", "cannot be read (KeyError: 'id')", put("doc", id=KeyError)),
+    ("own_yes_no", "column 'doc.answer_kind': 'odd' is none of yes_no, choice, open", put("doc", answer_kind="odd")),
+    ("own_yes_no", "column 'doc.patient_id': 7 is not a text", put("doc", patient_id=7)),
+    ("own_yes_no", "cannot be read (KeyError: 'location')", put("doc", location=KeyError)),
+    ("own_yes_no", "column 'filtered_resps': 3 is not a text", put(filtered_resps=[3])),
+    ("own_yes_no", "cannot be read", put(filtered_resps=[])),
+    *[("own_open", "is not a list of texts", put("doc", gold=gold)) for gold in ("edema", [], [7])],
+    *[("own_choice", f"{n!r} is the place of no option", put("doc", answer=n)) for n in (3, -1, "0", None)],
+    ("own_choice", "cannot be read", put("doc", options=[1, 2, 3])),
 ]
 
 
