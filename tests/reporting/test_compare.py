@@ -11,6 +11,8 @@ from medfaith.evaluate_metrics.confidence.paired import compute_paired_differenc
 from medfaith.evaluate_metrics.confidence.score import permutation_test
 from medfaith.reporting.compare.tables import compare
 from tests.support.reporting.heal_logs import CLOSED, OPEN, TPT_PAIRS, write_heal
+from tests.support.reporting.own_logs import CHOICES, OPENED, write_own
+from tests.support.reporting.own_logs import CLOSED as OWN_CLOSED
 from tests.support.reporting.report_logs import DATE, answered, csv_rows, rows_of, write_log
 from tests.support.reporting.surgx_logs import ACTIONS, FRAMES, GRASP, instruments, look, write_surgx
 from tests.support.reporting.wrong_lung_logs import PAIR, original, write_wrong_lung
@@ -50,6 +52,9 @@ def runs(tmp_path_factory):
         write_surgx(folder / name, actions, model=name)
         lung = [original(i, f"p{i}", auroc=auroc) for i, auroc in enumerate(aurocs)]
         write_wrong_lung(folder / name, "gold", lung, model=name)
+    for answers, text in ((OWN_CLOSED, "No"), (CHOICES, "C"), (OPENED, "pneumothorax")):
+        write_own(folder / "old", answers, model="old")
+        write_own(folder / "new", replace_answers(answers, text), model="new")
     return folder
 
 
@@ -62,6 +67,9 @@ FIGURES = {
     "Cholec80-Boxes instruments": ("F1 of a frame", 4, 2, 0, (1 + 1 + 0 + 0) / 4, (1 + 1 + 0 + 1) / 4),
     "CholecT45 triplets": ("triplets found", 3, 2, 1, (1 / 2 + 1 / 2 + 0) / 3, (1 / 2 + 0 + 1 / 2) / 3),
     "That's the Wrong Lung! gold": ("AUROC", 2, 2, 1, 0.375, 0.625),
+    "own yes/no": ("accuracy", 9, 9, 0, 5 / 9, 4 / 9),  # all No: 4 of 9 are right
+    "own choice": ("accuracy", 5, 5, 0, 2 / 5, 1 / 5),  # all the liver: 1 of 5
+    "own open": ("F1 of a row", 4, 4, 0, (1 + 2 / 3 + 4 / 5 + 0) / 4, (1 + 1 + 0 + 0) / 4),
 }
 
 
@@ -77,7 +85,7 @@ def test_each_benchmark_has_its_figure_a_row(runs):
     old, new = [1.0] * 100 + [0.0] * 100, [1.0] * 60 + [0.0] * 140
     assert line.found[2:5] == pytest.approx(compute_paired_difference(new, old)[2:5], abs=0.01)
     assert line.p == permutation_test(new, old).p_value
-    assert line.p_holm == pytest.approx(line.p * 7)  # it is the smallest of seven
+    assert line.p_holm == pytest.approx(line.p * len(FIGURES))  # it is the smallest
     assert [entry.verdict(0.02) for entry in comparison.lines].count("worse") == 1
 
 
