@@ -196,6 +196,49 @@ def test_what_a_killed_audit_left_is_not_in_the_way(finished_audit, tmp_path):
     assert main(repeated) == 0
 
 
+@pytest.fixture(scope="module")
+def other_audit(finished_audit):
+    """Arguments and folder of an audit of another blind model on the rows of `finished_audit`."""
+    arguments, out = finished_audit
+    other = out.parent / "other"
+    arguments = [{"question_prior": "random", str(out): str(other)}.get(word, word) for word in arguments]
+    assert main(arguments) == 0
+    return arguments, other
+
+
+def test_rows_are_clean_of_two_models_where_both_are_wrong_without_the_image(finished_audit, other_audit):
+    arguments, other = other_audit
+    clean, clean_of_other = ({*read_ids(out / "blind_clean.csv")} for out in (finished_audit[1], other))
+    verdicts = (other / "audit.csv").read_bytes()
+    assert main([*arguments, "--also", str(finished_audit[1])]) == 0
+    clean_of_both = {*read_ids(other / "blind_clean.csv")}
+    assert clean_of_both == clean & clean_of_other
+    assert 0 < len(clean_of_both) < min(len(clean), len(clean_of_other))
+    assert (other / "audit.csv").read_bytes() == verdicts  # they are those of this model
+
+
+@pytest.mark.parametrize(
+    ("limit", "record", "message"),
+    [
+        ("14", {}, f"asked other rows of {CLOSED}"),
+        ("15", {"rows": {}}, "asked none of these tasks"),
+        ("15", None, "audit.json: cannot be read"),
+    ],
+)
+def test_an_audit_of_other_rows_is_not_joined(limit, record, message, finished_audit, tmp_path, capsys):
+    arguments, out = finished_audit
+    earlier, new = tmp_path / "earlier", tmp_path / "new"
+    earlier.mkdir()
+    if record is not None:
+        (earlier / "audit.json").write_text(json.dumps(json.loads((out / "audit.json").read_text()) | record))
+    arguments = [{"15": limit, str(out): str(new)}.get(word, word) for word in arguments]
+    assert main([*arguments, "--also", str(earlier)]) == 2
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert str(earlier) in printed
+    assert not new.exists()
+
+
 def test_a_folder_with_other_files_is_not_written_to(finished_audit, tmp_path, capsys):
     (tmp_path / "notes.txt").write_text("mine")
     arguments, _ = finished_audit
