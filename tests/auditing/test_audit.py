@@ -117,6 +117,7 @@ def test_the_summary_has_the_verdicts_and_the_scores_of_other_runs(finished_audi
         ({"15": "0"}, None),
         ({"--limit": "--tasks"}, "--tasks: medfaith audit sets it"),
         ({"heal-medvqa": "surgxbench"}, "holds no surgxbench-cholec80_boxes"),
+        ({"--model": "", "question_prior": ""}, "--model: none is named"),
     ],
 )
 def test_what_is_refused_leaves_the_audit_as_it_was(changed, message, finished_audit, capsys):
@@ -130,6 +131,16 @@ def test_what_is_refused_leaves_the_audit_as_it_was(changed, message, finished_a
         assert main(arguments_changed) == 2
         assert message in capsys.readouterr().err
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+def test_rows_that_the_record_does_not_count_are_refused(finished_audit, tmp_path):
+    for name in ("audit.json", "rows.csv"):
+        shutil.copy(finished_audit[1] / name, tmp_path)
+    assert [task.n for task in read_earlier_tasks(tmp_path, [])] == [15, 15]
+    rows = (tmp_path / "rows.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "rows.csv").write_text("".join(rows[:-1]))
+    with pytest.raises(MedfaithError, match=r"rows\.csv, column 'task': has 14 rows of (.|\n)*restore the file"):
+        read_earlier_tasks(tmp_path, [])
 
 
 def read_tables(out: Path) -> dict[str, bytes]:
