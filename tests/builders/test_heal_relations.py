@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from medfaith.builders.heal_medvqa.relations import Boxes, Picture, Rule, locate
-from medfaith.builders.heal_medvqa.scenes import within
+from medfaith.builders.heal_medvqa.scenes import scenes, within
 from medfaith.loaders import rle
+from medfaith.loaders.anatomy_masks import AnatomyMasks, open_masks
+from medfaith.loaders.errors import InputError
 
 LUNG, HEART = "left lower lung", "heart"
 P, C = "Pneumothorax", "Calcification"
@@ -162,6 +166,49 @@ def test_boxes_are_cut_to_the_image(box, cut, counted):
     assert boxes.labels == ((P, "Emphysema") if cut else ("Emphysema",))
     assert boxes.xywh.tolist() == [*([list(cut)] if cut else []), [0, 0, 5, 5]]
     assert +skipped == counted
+
+
+def write_heart_mask(folder: Path, heart: np.ndarray) -> AnatomyMasks:
+    (folder / "a").mkdir()
+    Image.fromarray(heart).save(folder / "a/heart.png")
+    return open_masks(folder, ["heart"])
+
+
+INSIDE_BOX, CUT_BOX, OUTSIDE_BOX = (P, (0, 0, 5, 5)), (P, (30, 10, 15, 5)), (P, (40, 0, 5, 5))
+# Up to 5% of all boxes, and up to 9 boxes, may reach beyond their image. Boxes -> the count in the error, if any.
+STRAY_BOXES = {
+    "10 of 200 lie outside": ([INSIDE_BOX] * 190 + [OUTSIDE_BOX] * 10, None),
+    "10 of 199 lie outside": ([INSIDE_BOX] * 189 + [OUTSIDE_BOX] * 10, "10 of 199 boxes reach beyond their images"),
+    "10 of 200 are cut": ([INSIDE_BOX] * 190 + [CUT_BOX] * 10, None),
+    "10 of 199 are cut": ([INSIDE_BOX] * 189 + [CUT_BOX] * 10, "10 of 199 boxes reach beyond their images"),
+    "9 of 9 lie outside": ([OUTSIDE_BOX] * 9, None),
+}
+
+
+@pytest.mark.parametrize(("boxes", "message"), STRAY_BOXES.values(), ids=STRAY_BOXES)
+def test_boxes_of_other_images_are_refused(boxes, message, tmp_path):
+    picture = replace(make_picture(boxes), size=(40, 20))
+    masks = write_heart_mask(tmp_path, MASKS[HEART])
+    if message is None:
+        ((scene,), skipped) = scenes([picture], masks, Rule(), {})
+        assert len(scene.picture.boxes.labels) + skipped["boxes outside the image"] == len(boxes)
+        return
+    with pytest.raises(InputError, match=f"(?s)vindr_cxr: {message}.*images of the original size.*train_meta.csv"):
+        scenes([picture], masks, Rule(), {})
+
+
+@pytest.mark.parametrize(
+    ("heart", "size", "counted"),
+    [
+        pytest.param(MASKS[HEART], None, {"images of unknown size (no file, no table, no size in the masks)": 1}),
+        pytest.param(mask((20, 40)), (40, 20), {"images without masks": 1, "empty mask: heart": 1}),
+    ],
+    ids=["no size", "an empty mask"],
+)
+def test_images_without_a_size_or_a_region_are_counted(heart, size, counted, tmp_path):
+    picture = replace(make_picture([INSIDE_BOX]), size=size)
+    built, skipped = scenes([picture], write_heart_mask(tmp_path, heart), Rule(), {"vindr_cxr": tmp_path})
+    assert (built, skipped) == ([], counted)
 
 
 def test_contested_boxes_touch_and_relate_to_nothing():
