@@ -336,7 +336,8 @@ def _read_coco_classes(description: Any, path: Path) -> dict[int, str]:
         number: name for number, name in coco.read_categories(path, description).items() if isinstance(number, int)
     }
     if not numbered:
-        raise InputError(path, "lists no categories", expected='[{"id": 1, "name": "Edema"}, ...]', action=ACTION)
+        problem = "lists no category whose id is a number"
+        raise InputError(path, problem, expected='[{"id": 1, "name": "Edema"}, ...]', action=ACTION)
     return _map_classes(numbered, path)
 
 

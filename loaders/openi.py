@@ -134,8 +134,6 @@ def read_reports(root: Path) -> list[Report]:
                 raise InputError(where, problem, expected="each report and each image once", action=ACTION)
             first_places[name] = where
         numbered[int(report.uid.removeprefix("CXR"))] = report
-    if not numbered:
-        raise InputError(files[0], "holds no report", expected=EXPECTED, action=ACTION)
     return [numbered[number] for number in sorted(numbered)]
 
 

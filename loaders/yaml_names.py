@@ -36,9 +36,10 @@ def parse(text: str) -> Any:
     """
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - the loader creates texts, lists and mappings only
+    except yaml.MarkedYAMLError as error:  # its text begins with what was read, and not with what is wrong
+        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise ValueError(f"{error.problem or error.context}{line}") from None
     except yaml.YAMLError as error:
         raise ValueError(str(error).splitlines()[0]) from None
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    except TypeError:  # a list as a key
-        raise ValueError("a key is no text") from None

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from pycocotools.coco import COCO
 
-from medfaith.loaders import anatomy_masks, rle
+from medfaith.loaders import anatomy_masks, limits, rle
 from medfaith.loaders.anatomy_masks import ANATOMIES, open_masks
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.phantom.chest import chest
@@ -351,6 +351,13 @@ def test_an_array_of_another_kind_is_named(tmp_path, array, reason, suffix):
     else:
         np.save(path, array) if suffix == "npy" else np.savez(path, *([] if array is None else [array]))
     assert re.search(reason, get_fault(open_masks(tmp_path).read, "a", where=path))
+
+
+def test_an_array_above_the_limit_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    write_arrays(tmp_path, "npz")
+    monkeypatch.setattr(limits, "MASK_PIXELS", 1_000)  # the masks have 48 x 40 pixels
+    reason = get_fault(open_masks(tmp_path).read, "image1", where=tmp_path / "image1.npz")
+    assert "305,280 bytes are more than 159 masks of 1,000 pixels" in reason
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from medfaith.loaders import chest_imagenome, chest_imagenome_silver
+from medfaith.loaders import chest_imagenome, chest_imagenome_silver, limits
 from medfaith.loaders.chest_imagenome import Mention
 from medfaith.loaders.errors import InputError
 from tests.support.loaders.faults import get_fault
@@ -185,6 +185,17 @@ def test_a_damaged_zip_is_named(tmp_path):
         path.unlink() if content is None else path.write_bytes(content)
         with pytest.raises(InputError, match=message):
             read_scene_graph(tmp_path, DICOM)
+
+
+def test_a_graph_above_the_limit_is_refused_before_it_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "TEXT_BYTES", 1_000)
+    where = write_zip(tmp_path, GRAPH) / "silver_dataset"
+    member = f"scene_graph/{DICOM}_SceneGraph.json"
+    message = get_fault(read_scene_graph, tmp_path, DICOM, where=f"{where}/scene_graph.zip:{member}")
+    assert "at most 1,000 are read" in message
+    extract_zip(tmp_path, ".")
+    message = get_fault(read_scene_graph, tmp_path, DICOM, where=where / member)
+    assert "cannot be read (it has more than 1,000 bytes, which is the limit)" in message
 
 
 # --- splits -----------------------------------------------------------------------------------------------------------

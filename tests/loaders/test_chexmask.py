@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from medfaith.loaders import chexmask, rle
+from medfaith.loaders import chexmask, limits, rle
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.phantom import chest
 from medfaith.loaders.phantom import chexmask as phantom
@@ -110,6 +110,8 @@ def test_forms_of_the_table_are_read(tmp_path, change):
         (lambda row: row.replace('4",', '4,'), "quote|cannot be read"),
         (lambda row: row.replace(",0.9,", ',"0.9,'), "cannot be read to its end|row 2"),
         (lambda row: f"{row}\n\n{row}", "row 3: the row has 0 cells"),
+        (lambda row: row.replace("0.9,0.95", '"0.9\n",0.95'), "row 2: a cell that begins with a quote"),
+        (lambda row: row.replace(",0.9,", f",{'9' * limits.LINE_BYTES},"), "a line of more than 4,194,304 bytes"),
     ],
 )  # fmt: skip
 def test_odd_rows_are_refused_with_their_number(tmp_path, change, message):
@@ -129,6 +131,9 @@ def test_a_missing_packed_or_truncated_file_is_named(tmp_path):
         chexmask.find_label_file(tmp_path)
     (tmp_path / "ChestX-Ray8.csv.zip").write_bytes(b"PK")
     with pytest.raises(InputError, match="is packed"):
+        chexmask.find_label_file(tmp_path)
+    (tmp_path / "ChestX-Ray8.csv.zip").rename(tmp_path / "chexmask-chest.zip")
+    with pytest.raises(InputError, match=r"(?s)chexmask-chest\.zip: is packed.*expected: ChestX-Ray8\.csv.*unpack it"):
         chexmask.find_label_file(tmp_path)
     text = "\n".join([HEADER, *ROWS])
     data = gzip.compress(text.encode())

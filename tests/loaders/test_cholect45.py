@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from unittest.mock import ANY
 
 import numpy as np
@@ -121,6 +122,9 @@ def test_videos_are_found_by_number(tmp_path):
         write(tmp_path, make_triplets(RETRACT), video=video)
     (tmp_path / "triplet/notes.txt").touch()
     assert cholect45.videos(tmp_path) == [2, 42, 79]
+    (misnamed := tmp_path / "triplet/VID2.txt").touch()
+    message = get_fault(cholect45.videos, tmp_path, where=misnamed)
+    assert re.search(r"(?s)does not give the number of a video.*triplet/VID01\.txt.*rename it, or move it out", message)
 
 
 # CholecT50's videos, by its official split into 35 to train, 5 to validate and 10 to test (Nwoye and Padoy, 2022);

@@ -204,14 +204,21 @@ def test_a_missing_decoder_is_named(tmp_path):
         open_key(tmp_path, "a.dcm")
 
 
+def write_short_table(path):
+    (table,) = make_lookup_table(np.arange(10), 0, 12)
+    table.LUTDescriptor = [4096, 0, 12]
+    write_dicom(path, RAMP_12, bits=12, VOILUTSequence=[table])
+
+
 @pytest.mark.parametrize(
     ("write", "message"),
     [
+        (write_short_table, r"'a\.dcm'.*a table of 10 entries where its descriptor says 4096"),
         (lambda path: write_compressed(path, MPEG2MPML, b"\0\0"), "no decoder exists for transfer syntax MPEG2"),
         (lambda path: write_dicom(path, np.stack([RAMP_8] * 2), NumberOfFrames=2), "a DICOM of 2 frames"),
         (lambda path: write_dicom(path, RAMP_12.astype(np.uint32)), "32 bits"),
     ],
-    ids=["video", "several frames", "32 bits"],
+    ids=["short table", "video", "several frames", "32 bits"],
 )
 def test_a_dicom_of_another_kind_is_refused(tmp_path, write, message):
     write(tmp_path / "a.dcm")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medfaith.loaders import openi, sources
+from medfaith.loaders import limits, openi, sources
 from medfaith.loaders.errors import ImageError, InputError
 from medfaith.loaders.openi import Image, Report, find_label_files, list_image_paths, read_reports
 
@@ -205,6 +205,13 @@ def test_bad_input_is_refused_by_name(fault, tmp_path):
     assert message in str(error.value)
     assert str(root) in str(error.value)
     assert "what to do" in str(error.value)
+
+
+def test_an_archive_above_the_limit_is_refused(tmp_path, monkeypatch):
+    archive = write_tgz(tmp_path / openi.ARCHIVE, make_release())
+    monkeypatch.setattr(limits, "REPORTS_BYTES", 1_000)
+    with pytest.raises(InputError, match=f"{archive}: more than 1,000 bytes when unpacked"):
+        read_reports(tmp_path)
 
 
 @pytest.mark.parametrize(

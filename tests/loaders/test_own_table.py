@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from medfaith.loaders import limits
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.own_table import find_table, read_records
 
@@ -105,6 +106,13 @@ def test_faults_are_named(name, tmp_path):
         read_records(path)
     assert message in str(error.value)
     assert str(path) in str(error.value)
+
+
+def test_a_packed_table_above_the_limit_is_refused(tmp_path, monkeypatch):
+    (path := tmp_path / "t.csv.gz").write_bytes(gzip.compress(HEAD.encode() * 100))
+    monkeypatch.setattr(limits, "TABLE_BYTES", 1_000)
+    with pytest.raises(InputError, match=f"{path}: more than 1,000 bytes when unpacked"):
+        read_records(path)
 
 
 def test_a_folder_needs_exactly_one_table(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,15 @@ def test_torchxrayvision_that_is_not_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingSourceError, match=r"pip install torchxrayvision"):
         sources.resolve_roots({"chexpert": "torchxrayvision"}, environ={})
+
+
+def test_a_torchxrayvision_without_the_labels(tmp_path, monkeypatch):
+    (tmp_path / "torchxrayvision/data").mkdir(parents=True)
+    (tmp_path / "torchxrayvision/__init__.py").touch()
+    monkeypatch.delitem(sys.modules, "torchxrayvision", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match=r"(?s)NLMCXR_reports\.tgz is not in this release.*install >= 1\.3"):
+        sources.resolve_roots({"openi": "torchxrayvision"}, environ={})
 
 
 @pytest.mark.parametrize(
