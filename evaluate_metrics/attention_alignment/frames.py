@@ -180,10 +180,7 @@ def select_boxes(boxes: Sequence[Mapping[str, Any]], label: str | None = None) -
 def _iterate_pairs(
     predictions: Sequence[Mapping[str, Any]], references: Sequence[Mapping[str, Any]], ids: Sequence[str] | None
 ) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], str]]:
-    """Iterate over each frame's prediction, reference and name; ValueError for wrong lengths or sizes."""
-    for column, values in (("predictions", predictions), ("ids", ids)):
-        if values is not None and len(values) != len(references):
-            raise ValueError(f"{len(values)} {column} for {len(references)} references: give one for each")
+    """Iterate over each frame's prediction, reference and name; ValueError for wrong sizes."""
     for row, (prediction, reference) in enumerate(zip(predictions, references, strict=True)):
         name = f"row {row + 1}" if ids is None else str(ids[row])
         read_size(reference["size"], f"{name}: ")

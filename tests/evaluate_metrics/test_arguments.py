@@ -227,6 +227,25 @@ def test_a_missing_label_is_refused_by_its_row(groups, missing):
 
 
 @pytest.mark.parametrize(
+    ("values", "groups", "message"),
+    [
+        (np.array(["2020-01-01"], dtype="datetime64[s]"), None, "values, row 1: datetime"),
+        (
+            np.zeros(1, dtype=[("score", float)]),
+            None,
+            r"values: values of type \[\('score'.*; expected a number or NaN",
+        ),
+        (np.array([], dtype=complex), None, "values: values of type complex128; expected a number or NaN in each row"),
+        ([0.0, 1.0], np.array([["a"], ["b"]]), r"groups: shape \(2, 1\); expected one label per value, shape \(n,\)"),
+    ],
+    ids=["times", "a table", "no complex number", "a column of labels"],
+)
+def test_arrays_of_other_types_and_shapes_are_refused(values, groups, message):
+    with pytest.raises(ValueError, match=message):
+        bootstrap_mean(values, groups=groups, n_resamples=20)
+
+
+@pytest.mark.parametrize(
     ("metric", "prediction", "reference", "message"),
     [
         (

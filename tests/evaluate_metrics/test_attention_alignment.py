@@ -155,6 +155,8 @@ def test_ids_name_the_rows():
     empty = [{"labels": [], "maps": []}]
     with pytest.raises(ValueError, match="2 ids for 1 references"):
         score_predictions(empty, [GOOD], ids=["a", "b"])
+    with pytest.raises(ValueError, match="1 predictions for 2 references: give one for each"):
+        score_predictions(empty, [GOOD, GOOD])
     with pytest.raises(ValueError, match="VID42/3: size"):
         score_predictions(empty, [GOOD | {"size": [0, 1]}], ids=["VID42/3"])
 

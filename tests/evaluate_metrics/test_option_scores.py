@@ -187,6 +187,11 @@ def test_undefined_similarities_are_nan():
         (lambda: options.polarity_gap([[1.0, 2.0]], [0, 1], [1, 0]), "2 negated for 1 scores"),
         (lambda: options.polarity_gap([[1.0, 2.0]], [0.5], [1]), r"negated, row 1: 0\.5; expected a whole number"),
         (lambda: options.polarity_gap([[1.0, 2.0]], [2], [1]), "between -1"),
+        (lambda: options.polarity_gap([[1.0, 2.0]] * 2, 0, [1, 1]), r"negated: shape \(\); expected 2 whole numbers"),
+        (
+            lambda: options.polarity_gap([[1.0, 2.0]] * 2, np.zeros((2, 1), dtype=int), [1, 1]),
+            r"negated: shape \(2, 1\); expected one entry or shape \(n,\)",
+        ),
         (
             lambda: options.polarity_gap([[1.0, 2.0]], [0], [-2]),
             "counterpart, row 1: -2; expected a whole number of at least -1",

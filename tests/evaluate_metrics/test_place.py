@@ -69,6 +69,11 @@ def test_contradiction_needs_two_kinds_that_are_sure():
     assert judge_place([{"a": measure_effect(8), "b": measure_effect(8)}], [True], MARGIN)[0].n_enough > N
 
 
+def test_an_effect_without_the_full_dose_is_refused():
+    with pytest.raises(ValueError, match=r"doses \[50\]: expected 100 among them"):
+        measure_place_effect({50: make_edited(60)}, PRESENT, margin=MARGIN)
+
+
 def test_effect_floor_and_net_are_counted_by_hand():
     result = measure_effect(30, 10)
     assert result.floor is not None

@@ -306,6 +306,7 @@ BROKEN = [
     "{", "{hook}", '{"predicted": ["hook"', '{"predicted": ["hook"]} and more', "{'predicted': ['hook']}",
     '{"predicted": "hook"}', '{"predicted": [1]}', '{"predicted": {"hook": 1}}', '{"scores": [NaN]}',
     '{"scores": [Infinity]}', '{"tools": NaN}', '{"scores": [1e999]}', '{"scores": ["0.5"]}', '{"scores": [true]}',
+    '{"predicted": ["hook"], "tied": 1}',
     '{"scores": 0.5}', '{"scores": [1' + "0" * 400 + "]}", '{"text": ["hook"]}', '{"heatmaps": 7, "text": "hook"}',
     '{"a":' * 100_000,
 ]  # fmt: skip
