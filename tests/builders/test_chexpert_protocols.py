@@ -147,6 +147,14 @@ def test_images_of_one_study_with_different_labels_are_refused():
     assert (error.value.row, error.value.column) == (2, "Edema")
 
 
+def test_a_copy_with_the_test_labels_alone_is_refused(tmp_path):
+    (root := tmp_path / "root").mkdir()
+    (root / "test_labels.csv").touch()
+    with pytest.raises(InputError, match=f"(?s){root}: holds neither train.csv nor valid.csv.*use the official csv"):
+        cxr_contrabench.build({"chexpert": root}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.full  # the rules: test_rules_agree_with_a_row_by_row_oracle; the labels: tests/loaders/test_chexpert.py
 @pytest.mark.parametrize(
     ("config", "n_rows", "n_studies"),

@@ -87,6 +87,7 @@ def test_a_disease_that_lies_nobody_knows_where_touches_every_anatomy_and_relate
     assert scene.touched == {(LUNG, P), (HEART, P)}
     assert (scene.width, scene.height) == (40, 20)
     assert scene.extents == {LUNG: (10 / 40, 10 / 20), HEART: (10 / 40, 10 / 20)}
+    assert "aorta" not in scene.extents
     assert scene.regions.keys() == MASKS.keys()
     assert all(np.array_equal(rle.decode(region), MASKS[name]) for name, region in scene.regions.items())
 

@@ -205,6 +205,30 @@ def test_a_cell_that_cannot_be_read_is_named(name, tmp_path):
     assert [message for message in messages if message not in str(error.value)] == []
 
 
+def test_a_mask_above_the_limit_is_refused_before_its_pixels_are_read(tmp_path):
+    (tmp_path / "images").mkdir()
+    Image.new("1", (10_000, 8_001)).save(tmp_path / "images/huge.png")
+    with pytest.raises(InputError, match=r"row 1, column 'mask': 'huge\.png' cannot be read \(it is too large\)"):
+        build(tmp_path, [ROW | {"mask": "huge.png"}])
+
+
+@pytest.mark.parametrize("content", ["[[2, 1, 3, 3]]", "5"])
+def test_a_file_of_boxes_without_labels_is_named(content, tmp_path):
+    (tmp_path / "images").mkdir()
+    (path := tmp_path / "images/boxes.json").write_text(content)
+    with pytest.raises(InputError, match=rf"(?s){path}: holds .*expected: a list of objects.*correct boxes_file"):
+        build(tmp_path, [ROW], 'boxes_file = "boxes.json"')
+
+
+def test_a_mapping_of_no_such_name_is_refused(tmp_path, capsys):
+    images = write_table(tmp_path, [ROW])
+    words = ["--table", str(tmp_path / "rows.jsonl"), "--images", str(images), "--mapping", "slaek"]
+    assert main(["build", "own", *words, "--out", str(tmp_path / "out")]) == 2
+    expected = "medfaith: --mapping slaek: there is no such file\n  expected: a TOML file, or one of slake, vqa-rad\n"
+    assert capsys.readouterr().err == expected
+    assert not (tmp_path / "out").exists()
+
+
 def test_repeated_rows_are_named(tmp_path):
     with pytest.raises(InputError, match=r"row 2, column 'question': the row repeats row 1"):
         build(tmp_path, [ROW, ROW])

@@ -11,9 +11,12 @@ from PIL import Image
 
 from medfaith.builders import surgxbench
 from medfaith.builders.surgxbench import Options
+from medfaith.builders.surgxbench.frames import build_instrument_rows
 from medfaith.builders.surgxbench.motion_rows import MotionOptions
+from medfaith.builders.surgxbench.seconds import Numbering
 from medfaith.cli import main
-from medfaith.loaders import images, rle
+from medfaith.loaders import cholec80_boxes, images, rle
+from medfaith.loaders.cholec80_boxes import BoxedFrame
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import InputError, MissingSourceError
 from medfaith.loaders.phantom import surgery
@@ -149,6 +152,15 @@ def test_frames_without_their_image_are_counted_and_none_at_all_is_refused(phant
     assert main([*command[:-1], str(tmp_path / "none")]) == 2
     assert "of its 28 labelled frames is there" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
+
+
+def test_boxes_without_their_frame_are_counted(tmp_path):
+    frames = [BoxedFrame(42, n, cholec80_boxes.key(42, n), (("hook", (1.0, 1.0, 4.0, 4.0)),)) for n in (0, 25, 50)]
+    (image := tmp_path / frames[1].key).parent.mkdir(parents=True)
+    Image.new("RGB", (20, 10)).save(image)
+    rows, counted = build_instrument_rows(frames, {"cholec80_boxes": tmp_path}, Numbering(25))
+    assert [(row["id"], row["successor"]) for row in rows] == [("instruments/42/000025", None)]
+    assert counted == {"labelled frames without their image": 2}
 
 
 def test_boxes_drawn_on_frames_of_another_size_are_refused(phantom_surgx_roots, tmp_path):
