@@ -10,6 +10,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
+import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -108,6 +109,12 @@ def test_a_fault_is_an_input_error(fault, staged):
     fault(document)
     with pytest.raises(InputError, match=r"croissant\.json: is no valid Croissant"):
         croissant.validate(json.dumps(document))
+
+
+def test_a_column_of_lists_of_lists_is_named():
+    features = datasets.Features({"polygons": datasets.List(datasets.List(datasets.Value("float32")))})
+    with pytest.raises(InputError, match="vindr, column polygons: is a list of lists, which this description has no"):
+        croissant._build_record_set("vindr", features, {"polygons": "Corners."})
 
 
 def test_without_mlcroissant_the_message_says_what_to_install(monkeypatch):

@@ -12,6 +12,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from huggingface_hub import close_session, constants
 from huggingface_hub.errors import HTTPError
 
 from medfaith.builders import cxr_contrabench, heal_medvqa
@@ -19,7 +20,8 @@ from medfaith.builders.row_digest import compute_rowset_sha256
 from medfaith.builders.write import build_configs_header, front_matter
 from medfaith.cards import publication
 from medfaith.cards.publish import comparison, manifest
-from medfaith.loaders.errors import MedfaithError
+from medfaith.cards.publish.hub_client import reachable
+from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.phantom import chexpert as chexpert_phantom
 from tests.hub.server import Account
 from tests.support.publishing import CHEXPERT, OPENI, list_keys
@@ -130,8 +132,8 @@ def test_missing_rows_are_hashes_and_said_to_be(verify, hub, built):
     assert "a missing row is named by the hash of its id, which its licence withholds" in out
 
 
-@pytest.mark.full  # two more builds
-def test_rows_with_other_masks_are_told_apart_from_other_rows(medfaith, hub, phantom_heal_build):
+@pytest.mark.parametrize("has_other_row", keep_quick([False, True], lambda has_other_row: not has_other_row))
+def test_rows_with_other_masks_are_told_apart_from_other_rows(has_other_row, medfaith, hub, phantom_heal_build):
     name = "heal-medvqa-vindr_cxr"
 
     def change(column, row):
@@ -144,14 +146,15 @@ def test_rows_with_other_masks_are_told_apart_from_other_rows(medfaith, hub, pha
         return changed
 
     mask, rule = change("sha256", 0), lambda rows: change("sha256", 1)(change("sha256_without_masks", 1)(rows))
-    publish(hub, phantom_heal_build / name, apply_to_first_table(mask))
-    status, out, _ = medfaith("verify", phantom_heal_build / name, "--against", f"clinic/{name}")
-    assert (status, "are else the same" in out) == (6, True), out
-    assert re.search(r"^vindr/\w+: other masks: vindr/\w+/\w+/", out, re.MULTILINE), out
-    publish(hub, phantom_heal_build / name, apply_to_first_table(lambda rows: rule(mask(rows))))
+    change_rows = (lambda rows: rule(mask(rows))) if has_other_row else mask
+    publish(hub, phantom_heal_build / name, apply_to_first_table(change_rows))
     status, out, _ = medfaith("verify", phantom_heal_build / name, "--against", f"clinic/{name}")
     vindr_counts = next(line.split() for line in out.splitlines() if line.startswith("vindr  "))
-    assert (status, vindr_counts[3:]) == (5, ["0", "0", "1", "1"])
+    if has_other_row:
+        assert (status, vindr_counts[3:]) == (5, ["0", "0", "1", "1"])
+        return
+    assert (status, vindr_counts[3:], "are else the same" in out) == (6, ["0", "0", "0", "1"], True), out
+    assert re.search(r"^vindr/\w+: other masks: vindr/\w+/\w+/", out, re.MULTILINE), out
 
 
 @pytest.mark.parametrize(
@@ -344,6 +347,28 @@ def test_what_is_no_name_of_a_data_set_is_refused(name, medfaith, hub, built):
     assert (status, out) == (2, "")
     assert "expected: ORG/NAME" in err
     assert not hub.requests
+
+
+@pytest.mark.parametrize("name", ["clinic/a..b", "clinic/-a", f"clinic/{'a' * 97}"])
+def test_a_name_that_the_hub_forbids_is_refused(name, medfaith, hub, built):
+    status, out, err = medfaith("verify", built[OPENI], "--against", name)
+    assert (status, out) == (2, "")
+    assert re.search(rf"(?s){name}: is no name of a repository \(.*what to do: correct it", err)
+    assert not hub.requests
+
+
+def test_offline_mode_is_named(verify, hub, built, monkeypatch):
+    publish(hub, built[OPENI])
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    close_session()  # the client reads the mode once
+    status, out, err = verify(OPENI)
+    assert (status, out) == (2, "")
+    assert f"clinic/{OPENI}: offline mode is on\n  what to do: unset HF_HUB_OFFLINE\n" in err
+
+
+def test_an_error_of_ours_that_the_client_wraps_is_raised_itself():
+    with pytest.raises(InputError, match=r"^a\.parquet: has changed$"), reachable("x/y"):
+        raise RuntimeError("Error while uploading 'a.parquet' to the Hub.") from InputError("a.parquet", "has changed")
 
 
 def test_a_gated_data_set_says_where_to_ask(verify, hub, built):
