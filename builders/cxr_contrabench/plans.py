@@ -133,8 +133,9 @@ def plan_chexlocalize(request: Request) -> Repository:
             else:
                 absent[f"{config}/{split}"] = NO_ROWS
     if not splits:
-        problem = "gives no question: " + "; ".join(f"{count} {reason}" for reason, count in skipped.items())
-        raise InputError(root, problem, expected="masks of the findings of a study", action=chexlocalize_masks.ACTION)
+        problem = "; ".join(["gives no question", *(f"{count} {reason}" for reason, count in skipped.items())])
+        expected = "studies with findings, and masks of them"
+        raise InputError(root, problem, expected=expected, action=chexlocalize_masks.ACTION)
     return Repository(
         chexlocalize.SOURCE,
         splits,

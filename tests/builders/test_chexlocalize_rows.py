@@ -86,6 +86,11 @@ def remove_masks(root: Path) -> None:
         change_masks(lambda content: [masks.clear() for masks in content.values()], name)(root)
 
 
+def remove_findings(root: Path) -> None:
+    for path in root.glob("CheXpert/*_labels.csv"):
+        path.write_text(path.read_text().replace(",1.0", ",0.0"))
+
+
 def resize_images(size: tuple[int, int]) -> Callable[[Path], None]:
     def resize(root: Path) -> None:
         for path in root.rglob("*.jpg"):
@@ -137,17 +142,14 @@ def test_masks_are_scaled_to_smaller_copies_and_counted(few, tmp_path):
     ("change", "error", "message"),
     [
         (resize_images((96, 96)), InputError, r"image valid/patient\d+/.*: has 96 x 96 pixels, its mask 160 x 192"),
-        (
-            remove_masks,
-            InputError,
-            r"gives no question: \d+ questions of \w+/validation without a mask(.|\n)*masks of the",
-        ),
+        (remove_masks, InputError, r"gives no question; \d+ questions of \w+/validation without a mask of the finding"),
+        (remove_findings, InputError, r"gives no question\n  expected: studies with findings"),
         (lambda root: shutil.rmtree(root / "CheXpert/val"), ImageError, r"valid/patient\d+/study1"),
         (lambda root: shutil.rmtree(root / "CheXpert"), InputError, r"without the labels(.|\n)*holds both folders"),
         (lambda root: shutil.rmtree(root / "CheXlocalize"), InputError, "holds no masks of CheXlocalize"),
         (change_masks(lambda content: content.update(odd={})), InputError, "row 'odd'|row odd"),
     ],
-    ids=["another aspect", "no mask", "no images", "no labels", "no masks", "no image's name"],
+    ids=["another aspect", "no mask", "no finding", "no images", "no labels", "no masks", "no image's name"],
 )
 def test_what_cannot_be_placed_is_refused(few, tmp_path, change, error, message):
     with pytest.raises(error, match=message):

@@ -205,6 +205,8 @@ def test_the_results_of_a_cluster(cluster, monkeypatch, tmp_path):
         with pytest.raises(type(fault)) as raised:
             map_squares(cluster, partial(compute_squares, fault=fault))
         assert str(raised.value) == str(fault)
+    with pytest.raises(InputError, match=r"(?s)a worker lacks a library \(No module named 'av'\).*install the same"):
+        map_squares(cluster, partial(compute_squares, fault=ModuleNotFoundError("No module named 'av'")))
     with pytest.raises(InputError, match=r"(?s)absent: is not there for the worker on .*mount it there"):
         map_squares(cluster, reads=[tmp_path / "absent"])
     monkeypatch.setattr(parallel, "version", lambda name: "9.9")
