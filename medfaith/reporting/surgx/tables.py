@@ -96,9 +96,9 @@ def _build_runs_table(runs: Sequence[SurgXRun]) -> Table:
         *OUTCOMES, UNANSWERED, Column("Tied", ("n_tied",), count), Column("Task", ("task",)), Column("Date", ("date",)),
     ]  # fmt: skip
     notes = [
-        "n: frames; “a of b” marks a run with --limit or without the rows whose images are missing. Unread: answers "
-        "that could not be read; declined: those that say that they cannot or will not tell. Both "
-        "predict nothing. Tied: frames whose similarities tie, so that not all of their predictions can be named."
+        "n: frames, and for stated boxes the instruments in frames; “a of b” marks a run with --limit or without the "
+        "rows whose images are missing. Unread: answers that could not be read; declined: those that say that they "
+        "cannot or will not tell. Both predict nothing. Tied: frames whose similarities tie, so that not all of their predictions can be named."
     ]
     return Table("surgx_runs", "SurgX runs", columns, rows, notes)
 
