@@ -48,7 +48,7 @@ GRAPH = {
         make_object("carina", None, None, None, None),
     ],
     "attributes": [
-        make_attributes("cardiac silhouette", HEART, (11, "Nothing is said of it.", [])),
+        make_attributes("cardiac silhouette", (11, "Nothing is said of it.", []), HEART),
         make_attributes("right lung", LUNGS),
         make_attributes("left lung", HEART, LUNGS),
         make_attributes("left chest wall", (12, "A rib is broken.", ["anatomicalfinding|yes|rib fracture"])),

@@ -98,7 +98,8 @@ def _build_runs_table(runs: Sequence[SurgXRun]) -> Table:
     notes = [
         "n: frames, and for stated boxes the instruments in frames; “a of b” marks a run with --limit or without the "
         "rows whose images are missing. Unread: answers that could not be read; declined: those that say that they "
-        "cannot or will not tell. Both predict nothing. Tied: frames whose similarities tie, so that not all of their predictions can be named."
+        "cannot or will not tell. Both predict nothing. Tied: frames whose similarities tie, so that not all of their "
+        "predictions can be named."
     ]
     return Table("surgx_runs", "SurgX runs", columns, rows, notes)
 
