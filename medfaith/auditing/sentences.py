@@ -214,7 +214,7 @@ def _format_effect(kind: str, effect: PlaceEffect) -> str:
 
 def _write_wording_sentences(wordings: Wordings) -> Iterator[str]:
     if not wordings.spread:
-        yield f"Wordings: the score is {percent(wordings.scores[IMAGE])} in each of {len(wordings.scores)}."
+        yield f"Wordings: the score is {percent(wordings.scores[IMAGE])} under each of the {len(wordings.scores)}."
         return
     worst, best = (
         f"{percent(wordings.scores[name])} ({_format_wording(name)})" for name in (wordings.worst, wordings.best)

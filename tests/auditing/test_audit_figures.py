@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import pytest
@@ -184,6 +185,20 @@ def test_a_model_that_is_right_by_the_wording_only_is_named(tmp_path):
         assert compared is not None
         assert (compared.worst, compared.spread, compared.depends) == ("wording_1", 0.5, True)
         assert (compared.by_wording.n, compared.is_by_wording_only) == (40, expected)
+        (judged,) = judge([audit], 0.05)
+        first, second = (line for line in sentences.write_sentences(judged, 0.05, compared) if "ording" in line)
+        assert re.fullmatch(r"Wordings: worst 50\.00 \(.*1\), best 100\.00 \(.*\), spread 50\.00 points\.", first)
+        assert second.startswith(
+            "It is right by the wording only: " if expected else "Its score depends on the wording"
+        )
+
+
+def test_a_model_with_one_score_under_all_wordings(tmp_path, monkeypatch):
+    judged = judge_same_answers("positive", 20, "Yes", ("wording_1", "wording_2"), tmp_path, monkeypatch)
+    compared = compare_wordings(judged.audit, 0.05)
+    assert compared is not None
+    lines = [line for line in sentences.write_sentences(judged, 0.05, compared) if "ording" in line]
+    assert lines == ["Wordings: the score is 100.00 under each of the 3."]
 
 
 def test_unread_and_declined_answers_are_counted_under_each_control(tmp_path, monkeypatch):

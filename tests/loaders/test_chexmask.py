@@ -104,6 +104,10 @@ def test_forms_of_the_table_are_read(tmp_path, change):
         (lambda row: row.replace("6 1", "6 2"), "row 2, column 'Heart': its runs overlap, or leave"),
         (lambda row: row.replace("1 1,", "0 1,"), "row 2, column 'Right Lung'"),
         (lambda row: row.replace(",2,3", ",2,0"), "row 2, column 'Width': '0'"),
+        *[
+            (lambda row, width=width: row.replace(",2,3", f",2,{width}"), f"row 2, column 'Width': '{width}'")
+            for width in ("wide", "3.5", "-3", "²", "100000", "99999")
+        ],
         (lambda row: row.replace("0.9,", "good,"), "row 2, column 'Dice RCA"),
         (lambda row: row.replace(NAMES[1], NAMES[0]), "row 2, column 'Image Index': '00000001_000.png' repeats"),
         (lambda row: row.replace(",2,3", ",2"), "row 2: the row has 8 cells"),

@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from medfaith.reporting.tables import MODEL, Column, Table, count, paired_interval, percent
+from medfaith.reporting.tables import MODEL, Column, Table, count, count_of, paired_interval, percent
 
 SCORE = Column("Acc. %", ("accuracy",), percent)
 
@@ -91,3 +91,11 @@ def test_a_header_is_escaped_like_the_cells_below_it(finding, cell):
 )
 def test_a_difference_needs_rows(difference, cell):
     assert paired_interval(*difference) == cell
+
+
+@pytest.mark.parametrize(
+    ("value", "total", "text"),
+    [(235, 235, "235"), (20, 1235, "20 of 1,235"), (0, 3, "0 of 3"), (20, None, "20"), (20, float("nan"), "20")],
+)
+def test_a_part_names_its_total_if_it_is_known_and_differs(value, total, text):
+    assert count_of(value, total) == text
