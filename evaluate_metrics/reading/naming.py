@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .letters import find_letters, find_letters_with_texts, get_letter_index
+from .letters import DENIED, find_letters, find_letters_with_texts, get_letter_index
 from .options import CONFLICT, Options
 from .outcome import Evidence
 from .words import words
@@ -50,7 +50,7 @@ _LETTER = re.compile(
 )
 _MORE_LETTERS = re.compile(
     r"(?:[.)\]]?\s?(?:,|/|&|\+|\band\b|\bor\b)\s?|[)\]]?\s(?=[(\[A-Z])|[)\]]?(?=[(\[]))(?:and |or )?"
-    r"(?:option |choice )?[(\[]?(?P<letter>[A-Z])(?![\w'’])(?!\s(?!and\b|or\b)[a-z])"
+    r"(?:option |choice )?[(\[]?(?P<letter>[A-Z])(?![\w'’])(?!\s(?!(?:and|or|are|both|seem|appear|remain)\b)[a-z])"
 )
 _OR_LETTER = re.compile(
     r"\b(?:or|(?:could|may|might) (?:also )?be)\W{1,3}(?:option |choice )?[(\[]?(?P<letter>[A-Z])\b(?![\w'’])"
@@ -66,9 +66,8 @@ _CONFIDENCE = re.compile(
     r" ?[(\[](?:[^)\]]{0,20}\b(?:confiden\w+|certain\w*|sure|likely|probability)\b|~?\d{1,3} ?%)", re.I
 )
 _DECLINED = re.compile(r".{1,6}\bI (?:can ?not|can't|am unable)", re.IGNORECASE)  # "A. I cannot see the image"
-_WRONG = re.compile(
-    r" ?(?:[(\[][^)\]]{1,60}[)\]] ?)?(?:is|are|was|seems) (?:clearly |also )?(?:not|wrong|incorrect|false|unlikely"
-    r"|less|ruled out|excluded)\b"
+_WRONG_ALONE = re.compile(  # after "A:"
+    r" ?(?:very |highly )?(?:wrong|incorrect|false|unlikely|improbable|implausible|less likely)\b", re.IGNORECASE
 )
 _BULLET = re.compile(r"[\s>#•\-–+]*(?:(?:step ?)?\d{1,2} ?[.):\-] )?", re.IGNORECASE)
 _ALONE = re.compile(r"(?:(?:option|choice) )?[(\[]? ?([A-Za-z]) ?[)\]]? ?[.:,;!]? ?", re.IGNORECASE)
@@ -165,7 +164,8 @@ def find_opening_letter(line: str, choices: Options) -> set[int]:
     match = _LETTER.match(tail)
     if not match or _is_pronoun(match, choices) or (match["open"] and not match["close"]):
         return set()
-    if _WRONG.match(tail, match.end()) or _DECLINED.match(tail):
+    is_denied = any(DENIED.match(tail, end) for end in (match.end("letter"), match.end()))
+    if is_denied or _DECLINED.match(tail):
         return set()
     letter, following_text, is_capital = (
         get_letter_index(match["letter"]),
@@ -173,6 +173,8 @@ def find_opening_letter(line: str, choices: Options) -> set[int]:
         match["letter"].isupper(),
     )
     own_words = choices.words[letter] if letter < choices.n else ""
+    if match["stop"] and _WRONG_ALONE.match(following_text) and not words(following_text).startswith(own_words or "?"):
+        return set()
     if (
         match["close"]
         or (match["stop"] and not _ABBREVIATION.match(tail))

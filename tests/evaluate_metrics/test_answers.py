@@ -1,5 +1,7 @@
 """Answer reading: a table of responses, and invariants for arbitrary text."""
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -251,6 +253,44 @@ OWN_FORM = [  # text, options, question: the choice; or the outcome or the reaso
 ]  # fmt: skip
 
 
+DENIED_LETTERS = (
+    "A", "(A)", "Option A", "A and C", "A, C", "A, B and C", "A or C", "(A) and (C)", "A/C", "Options A and C",
+    "Both A and C", "A as well as C",
+)  # fmt: skip
+DENIALS = (
+    "wrong", "both incorrect", "less likely", "very unlikely", "ruled out", "not supported by the image", "implausible",
+)  # fmt: skip
+
+
+def test_letters_that_a_sentence_calls_wrong_are_not_chosen():
+    for letters, denial in product(DENIED_LETTERS, DENIALS):
+        verbs = ("is", "seems", "was") if letters in DENIED_LETTERS[:3] else ("are", "seem", "were")
+        for verb in verbs:
+            text = f"{letters} {verb} {denial}, as the lungs show."
+            assert parse_answer(text, FOUR).choice is None, text
+    for text in ("A: unlikely", "A isn't correct.", "A and C don't fit.", "A doesn't match.", "A can be excluded."):
+        assert parse_answer(text, FOUR).choice is None, text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "C. A and B are wrong.", "C, A is ruled out.", "C: A and D can be excluded.", "C. Options A and D seem unlikely",
+        "C; A is wrong.", "C) A is excluded", "C, since A is unlikely.", "C because A and D are not seen.",
+        "C and not A", "C is correct, A and D are not.", "C. I was not sure", "C, I was not sure at first.",
+        "A does not fit. The answer is C.",
+    ],
+)  # fmt: skip
+def test_the_chosen_letter_is_read_next_to_those_that_are_called_wrong(text):
+    assert parse_answer(text, FOUR).choice == 2
+
+
+def test_several_letters_that_may_be_right_are_ambiguous():
+    assert {
+        parse_answer(f"A and B {rest}", FOUR).reason for rest in ("are both possible.", "remain", "seem likely")
+    } == {"ambiguous"}
+
+
 def test_options_of_a_finding_and_its_negation_are_read():
     def read_result(text, options, question):
         answer = parse_answer(text, options, question)
@@ -284,6 +324,9 @@ def test_it_is_told_what_a_choice_was_read_from():
     assert read_from == {text: (B, evidence) for evidence, texts in EVIDENCE.items() for text in texts}
 
 
+LONG = ["Left pleural effusion seen", "Right lung nodule seen", "Heart is large today"]
+
+
 @pytest.mark.parametrize(
     ("text", "options", "question", "expected"),
     [
@@ -295,6 +338,8 @@ def test_it_is_told_what_a_choice_was_read_from():
         ("There is no edema", LETTERED, "", (1, "mentions")),
         ("Edema", TWICE, "", (None, "text")),
         ("B", TWICE, "", (1, "answer")),
+        ("A was considered, the study shows B. Right lung opacity", LONG, "", (1, "lettered")),
+        ("A was considered, the study shows B. Left lung opacity", LONG, "", (None, "")),
     ],
 )
 def test_the_question_tells_what_a_sentence_answers(text, options, question, expected):
