@@ -58,7 +58,7 @@ _TURNED = re.compile(
     r"|\b(?:do|does|did|would)(?:n't| not) (?:\w+ly )?(?:think|believe|suggest|indicate|mean|imply|feel|support)\b"
     r"|\bnothing (?:\w+ ){0,4}?(?:suggests?|indicates?|points to|supports?|shows?)\b"
     r"|\bno (?:evidence|indication|reason|sign|suggestion) (?:that|to (?:suggest|think|believe|indicate))\b"
-    r"|\b(?:unlikely|improbable|doubtful) that\b|(?<!no )\bdoubt that\b"
+    r"|\b(?:unlikely|improbable|implausible|inconceivable|doubtful) that\b|(?<!no )\bdoubt that\b"
 )
 
 _UNKNOWN = (
@@ -71,13 +71,16 @@ _FOREIGN = (
     r"|không"
 )
 DENIED_BEFORE = re.compile(
-    rf"\b(?P<open>{_UNKNOWN}|to exclude|to rule out|compared (?:to|with)|in (?:contrast|comparison) (?:to|with)|versus"
+    rf"\b(?P<open>{_UNKNOWN}|(?:i|we) considered|to exclude|to rule out|compared (?:to|with)"
+    r"|in (?:contrast|comparison) (?:to|with)|versus"
     rf"|vs|(?<!less )(?<!rather )(?<!other )(?<!or )(?:(?<!more )than|than(?! (?:one|two|an?|\d)\b)))\b"
     rf"|\b(?:no(?!\s*[,\d])|not(?!\s+(?:be\s+|\w+ly\s+)*{SEEN}\s*,)|cannot|\w+n't|without|absence of|never|"
     r"(?:absent|missing|excluded|ruled out)\s*:|"
     r"neither|nor|none of|lack(?:s|ing|ed)?(?: of)?|rather than|instead of|unlike|free (?:of|from)|clear of|"
     r"negative(?: for|:)|den(?:y|ies)|rul(?:es?|ing) out|exclud(?:es?|ing)|as opposed to|opposed to|"
     r"nothing(?!\s+(?:but|other|more|else than))|fails? to|inconsistent with|"
+    r"(?:contradicts?|refutes?|disproves?|(?:i|we) (?:reject|dismiss|discard)(?:ed)?)(?![^:]*:)|"
+    r"(?<!\ba )little (?:(?:evidence|sign|indication|support|suggestion) (?:of|for)|to (?:suggest|indicate|support))|"
     r"(?:argu(?:es?|ing)|speak(?:s|ing)?|point(?:s|ing)?|evidence) (?:strongly |clearly )?against|"
     r"absent(?=\s+(?!in\b|on\b|from\b|at\b|and\b|or\b|with\b)\w)|"
     r"eliminat(?:es?|ing)|far from|anything but|by no means|"
@@ -122,20 +125,39 @@ _RELATIVE_END = re.compile(
     r"\b(?:which|that|who) (?:(?:is|are|was|were|can|could|do|does|did|has|have) not|\w+n't|can ?not)\b[^,;]{0,60}?"
     r"\b(?P<end>is|are|was|were)\b"
 )
-_FILL = r"(?:be\s+|been\s+|being\s+|yet\s+|currently\s+|all\s+|both\s+|\w+ly\s+)"
+_FILL = r"(?:be\s+|been\s+|being\s+|yet\s+|currently\s+|all\s+|both\s+|very\s+|quite\s+|\w+ly\s+)"
 _NOT = r"(?:not|never|no longer|pas|nicht)"
+# "not a good fit": the finding is denied; "not the main finding" asserts it.
+_NO_FIT = (
+    r"(?:an?|the) (?:(?:good|correct|right|best|likely|probable|plausible|convincing|suitable|reasonable) ){0,2}"
+    r"(?:fit|match|diagnosis|answer|explanation|choice|option|possibility)\b"
+)
+# What a finding is not if the sentence denies it; "not seen" and the like are in SEEN.
+_TENABLE = (
+    r"(?:supported|substantiated|backed|correct|right|true|consistent|compatible|in (?:keeping|line)|likely|probable"
+    r"|plausible|credible|tenable|suggested|favou?red|convincing|suspected)"
+)
 _DENIED_AFTER = re.compile(
-    rf"\b(?P<open>(?:(?P<verb>is|are|was|were|has|have)\s+)?{_UNKNOWN})\b"
+    rf"\b(?P<open>(?:(?P<verb>is|are|was|were|has|have)\s+)?{_UNKNOWN}"
+    r"|(?:was|were)\s+(?:\w+ly\s+)?considered(?=\s*(?:$|[,;]|and\b|but\b|then\b)))\b"
     r"|\b(?P<verbed>"
     r"(?:(?:is|are|was|were|ca|could|do|does|did|has|have)n't|(?:can|could|is|are|was|were|do|does|did|has|have|est"
     r"|sont"
     rf"|ist|sind)\s+{_NOT}|cannot)(?:\s*(?=$|[,:])|\s+{_FILL}{{0,3}}(?:{SEEN}|appear|exist)\b)"
-    rf"|(?:is|are|was|were|remains?|appears?|seems?)\s+{_FILL}{{0,2}}"
+    rf"|(?:is|are|was|were|remains?|appears?|seems?)\s+(?:to\s+be\s+)?{_FILL}{{0,2}}"
     r"(?:absent|missing|unlikely|doubtful|less likely|gone|negative|excluded|ruled out|wrong|incorrect|false"
-    r"|nowhere|out of (?:the )?(?:view|frame|sight|picture))\b"
+    r"|improbable|implausible|untenable|unsupported|unsubstantiated|unfounded|unconvincing|disfavou?red|contradicted"
+    r"|refuted|disprove[dn]|rejected|dismissed|(?:inconsistent|incompatible) with"
+    r"|nowhere|out of (?:the )?(?:view|frame|sight|picture|question)"
+    rf"|{_NOT}\s+(?:what (?:the|this|these|is)\b|(?:my|our) (?!only|main|first)|{_NO_FIT})"
+    rf"|{_NOT}\s+(?:to\s+be\s+)?{_FILL}{{0,2}}(?:{_TENABLE}|{SEEN}))\b"
+    rf"|(?:is|are|was|were)n't\s+(?:{_FILL}{{0,2}}{_TENABLE}\b|{_NO_FIT})"
+    rf"|(?:do|does|did)(?:n't|\s+{_NOT})\s+(?:(?:seem|appear|look)\s+(?:to\s+be\s+)?{_FILL}{{0,2}}(?:{_TENABLE}|{SEEN})"
+    r"|fit|match|agree|correspond|apply)\b"
     r"|(?:has|have)\s+(?:\w+ly\s+|already\s+)?"
     r"(?:been\s+(?:removed|withdrawn|taken out|retracted from|excluded|ruled out)"
-    r"|resolved|cleared|disappeared|left the)\b|can be\s+(?:\w+ly\s+)?(?:excluded|ruled out)\b"
+    r"|resolved|cleared|disappeared|left the)\b|can be\s+(?:\w+ly\s+)?"
+    r"(?:excluded|ruled out|dismissed|rejected|discarded|disregarded|eliminated)\b"
     r"|is\s+the\s+(?:\w+\s+){1,3}?that\s+is\s+(?:absent|missing|not\s+(?:present|seen|visible))\b"
     r"|(?:was|were)\s+(?:removed|withdrawn)\b|fails?\s+to\s+(?:be\s+seen|appear|show)\b"
     r"|no se (?:ven?|observan?|aprecian?|identifican?|visualizan?)\b)"

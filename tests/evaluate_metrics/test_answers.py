@@ -275,7 +275,7 @@ def test_letters_that_a_sentence_calls_wrong_are_not_chosen():
 @pytest.mark.parametrize(
     "text",
     [
-        "C. A and B are wrong.", "C, A is ruled out.", "C: A and D can be excluded.", "C. Options A and D seem unlikely",
+        "C. A and B are wrong.", "C, A is ruled out.", "C: A and D can be excluded.", "C. Options A and D seem out",
         "C; A is wrong.", "C) A is excluded", "C, since A is unlikely.", "C because A and D are not seen.",
         "C and not A", "C is correct, A and D are not.", "C. I was not sure", "C, I was not sure at first.",
         "A does not fit. The answer is C.",

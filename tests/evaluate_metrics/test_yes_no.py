@@ -76,6 +76,45 @@ def test_yes_and_no_are_read():
     assert {text: read(text) for text in expected} == expected
 
 
+NOT_TENABLE = (
+    "unlikely", "improbable", "very implausible", "not supported by the image", "not correct", "not likely",
+    "unsupported",
+    "not consistent with the image", "inconsistent with the clear lungs", "contradicted by the clear lungs", "rejected",
+    "not shown", "not what the image shows", "not a good fit", "not the correct diagnosis", "out of the question",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("subject", ["Edema", "The edema", "Edema and effusion", "The presence of edema"])
+def test_a_finding_that_is_called_untenable_is_denied(subject):
+    verbs = ("are", "seem", "were") if " and " in subject else ("is", "seems", "was")
+    texts = [f"{subject} {verb} {predicate}." for verb in verbs for predicate in NOT_TENABLE]
+    assert {text for text in texts if read(text, "Is there edema?") != "no"} == set()
+
+
+DENIED = (
+    "Edema isn't supported.", "Edema does not seem likely.", "Edema doesn't fit the picture.", "I rejected edema.",
+    "It is implausible that there is edema.", "The image contradicts edema.", "There is little to suggest edema.",
+    "There is little evidence of edema.", "Edema is not my diagnosis.",
+)  # fmt: skip
+ASSERTED = (
+    "Edema is supported by the image.", "Edema is not unlikely.", "Edema is not implausible.",
+    "Edema is present; a fracture is not supported.", "Edema is likely, while pneumonia is implausible.",
+    "Edema is not the only finding.", "Edema is not a new finding.", "The edema is not the main abnormality.",
+    "Edema is not my only diagnosis.", "Edema is present, although it does not explain the cough.",
+    "The image contradicts the report: there is edema.", "There is more than a little evidence of edema.",
+    "Edema is confirmed, effusion is refuted.", "Edema is out of proportion to the heart size.",
+)  # fmt: skip
+
+
+CONSIDERED = ("Edema was considered.", "I considered edema but rejected it.", "Edema was considered but ruled out.")
+
+
+def test_a_denial_counts_for_the_finding_that_it_is_about():
+    assert {text for text in CONSIDERED if read(text, "Is there edema?") == "yes"} == set()
+    assert {text for text in DENIED if read(text, "Is there edema?") != "no"} == set()
+    assert {text for text in ASSERTED if read(text, "Is there edema?") != "yes"} == set()
+
+
 def read(text, question=""):
     """Return yes, no, declined, or the reason for an unread answer."""
     answer = explain_yes_no(text, question)
