@@ -136,7 +136,7 @@ def test_what_is_refused_leaves_the_audit_as_it_was(changed, message, finished_a
 def test_rows_that_the_record_does_not_count_are_refused(finished_audit, tmp_path):
     for name in ("audit.json", "rows.csv"):
         shutil.copy(finished_audit[1] / name, tmp_path)
-    assert [task.n for task in read_earlier_tasks(tmp_path, [])] == [15, 15]
+    assert [len(task.ids) for task in read_earlier_tasks(tmp_path, [])] == [15, 15]
     rows = (tmp_path / "rows.csv").read_text().splitlines(keepends=True)
     (tmp_path / "rows.csv").write_text("".join(rows[:-1]))
     with pytest.raises(MedfaithError, match=r"rows\.csv, column 'task': has 14 rows of (.|\n)*restore the file"):
