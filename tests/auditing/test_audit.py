@@ -138,6 +138,8 @@ def test_rows_that_the_record_does_not_count_are_refused(finished_audit, tmp_pat
         shutil.copy(finished_audit[1] / name, tmp_path)
     assert [len(task.ids) for task in read_earlier_tasks(tmp_path, [])] == [15, 15]
     rows = (tmp_path / "rows.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "rows.csv").unlink()
+    assert read_earlier_tasks(tmp_path, []) == []  # an audit that a kill stopped before its rows were written
     (tmp_path / "rows.csv").write_text("".join(rows[:-1]))
     with pytest.raises(MedfaithError, match=r"rows\.csv, column 'task': has 14 rows of (.|\n)*restore the file"):
         read_earlier_tasks(tmp_path, [])

@@ -194,11 +194,13 @@ def test_a_model_that_is_right_by_the_wording_only_is_named(tmp_path):
 
 
 def test_a_model_with_one_score_under_all_wordings(tmp_path, monkeypatch):
-    judged = judge_same_answers("positive", 20, "Yes", ("wording_1", "wording_2"), tmp_path, monkeypatch)
+    judged = judge_same_answers("positive", 20, "Yes", ("cropped", "wording_1", "wording_2"), tmp_path, monkeypatch)
     compared = compare_wordings(judged.audit, 0.05)
     assert compared is not None
-    lines = [line for line in sentences.write_sentences(judged, 0.05, compared) if "ording" in line]
-    assert lines == ["Wordings: the score is 100.00 under each of the 3."]
+    lines = sentences.write_sentences(judged, 0.05, compared)
+    assert [line for line in lines if "ording" in line] == ["Wordings: the score is 100.00 under each of the 3."]
+    (change,) = (line for line in lines if "harmless" in line)
+    assert change.startswith("Under the harmless change cropped its score changes by +0.00 (none differs)")
 
 
 def test_unread_and_declined_answers_are_counted_under_each_control(tmp_path, monkeypatch):

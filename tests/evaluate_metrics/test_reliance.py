@@ -62,6 +62,19 @@ def judge(image, controls, margin, groups=None, seed=42):
     return verdicts([reliance(image, controls, margin=margin, groups=groups, seed=seed)])[0].name
 
 
+def test_one_side_has_half_of_the_p_value_of_two_where_few_groups_leave_it_to_the_interval():
+    groups = np.repeat(np.arange(8), 10)
+    after, before = np.tile([1.0] * 7 + [0.0] * 3, 8), np.tile([1.0] * 4 + [0.0] * 6, 8)
+    after[:10], before[:10] = before[:10].copy(), after[:10].copy()
+    two_sided, greater = (
+        compute_exceeding_p(after, before, 0.02, groups=groups, alternative=side) for side in ("two-sided", "greater")
+    )
+    assert 0 < two_sided < 1
+    assert greater == two_sided / 2
+    reversed_p = compute_exceeding_p(before, after, 0.02, groups=groups, alternative="greater")
+    assert reversed_p == 1
+
+
 @pytest.mark.parametrize(("n_groups", "verdict"), [(2, "open"), (4, "open"), (5, "uses"), (29, "uses")])
 def test_how_many_patients_who_all_agree_are_a_proof(n_groups, verdict):
     groups = np.repeat(np.arange(n_groups), 50)

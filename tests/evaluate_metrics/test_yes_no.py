@@ -102,6 +102,7 @@ ASSERTED = (
     "Edema is not the only finding.", "Edema is not a new finding.", "The edema is not the main abnormality.",
     "Edema is not my only diagnosis.", "Edema is present, although it does not explain the cough.",
     "The image contradicts the report: there is edema.", "There is more than a little evidence of edema.",
+    "I do not think it is unlikely that there is edema.", "I don't believe it is implausible that edema is present.",
     "Edema is confirmed, effusion is refuted.", "Edema is out of proportion to the heart size.",
 )  # fmt: skip
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from medfaith.loaders.errors import InputError
+from medfaith.reporting.contrabench.cases import read_cases
 from medfaith.reporting.contrabench.runs import Run, pooled
 from medfaith.reporting.results import read_results
 from medfaith.reporting.write import make_report
@@ -61,6 +62,16 @@ def small_logs(folder: Path) -> None:
     write_log(folder / "a", "model-a", answered("chexpert_presence", 5, 1, 2, unread=1), date="2026-01-01T00-00-01")
     limited = answered("chexpert_absence", 3, 1, 1)
     write_log(folder / "b", "model-b", limited, date="2026-01-01T00-00-02", n_data=5, filters=("b0",))
+
+
+def test_the_page_says_where_a_verifier_changed_an_answer(tmp_path):
+    write_log(tmp_path, "m", answered("chexpert_presence", 5, 1, 2, drift=1, unread=1))
+    (run,) = select_runs(read_results([tmp_path]), Run)
+    read = [(reading.read, reading.ended, reading.outcome) for _, reading in read_cases(run)]
+    assert read == [
+        ("A. Edema", "", "right"), ("B. No edema", "A. Edema (fired)", "wrong"),
+        ("C. No edema", "B. Edema (fired)", "wrong"), ("", "", "unread"), ("C. Fracture", "", "wrong"),
+    ]  # fmt: skip
 
 
 def test_saved_files(tmp_path):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from medfaith.builders.cxr_contrabench.vocabulary import vocabulary
 from medfaith.builders.schemas.contrabench import QUESTION
-from medfaith.cards.publish.guard import columns, paths, pixels, secrets
+from medfaith.cards.publish.guard import columns, identifiers, paths, pixels, secrets
 from medfaith.cards.publish.guard.found import SHOWN, Value, shorten
 from medfaith.cards.publish.guard.quotes import RUN, Quotable, Text
 from tests.support.cards.guard_scenes import encode_image
@@ -201,6 +201,16 @@ def test_secrets_are_found(text):
 )
 def test_what_a_card_may_say_is_no_secret(text):
     assert secrets.find(text) is None
+
+
+@pytest.mark.parametrize("text", ["{}", "{} and more", "the key {}", "the key is {}.", "\n{}"])
+def test_a_key_of_the_hashes_is_found_wherever_it_stands(text):
+    key = "0123456789abcdef" * 2
+    for writing in (key, key.upper()):
+        found = identifiers.find_key(text.format(writing), ["f" * 32, key])
+        assert found is not None
+        assert text.format(writing)[found.start :].lower().startswith(key)
+    assert identifiers.find_key(text.format(key[1:]), ["f" * 32, key]) is None
 
 
 def test_the_environment_and_the_names_of_a_machine():
