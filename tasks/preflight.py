@@ -340,8 +340,10 @@ def _check_class(model: str) -> None:
 
     try:
         model_class = get_model(model)
-    except ImportError as error:
-        action = f"pip install {error.name}" if error.name else "install what it needs"
+    except (ImportError, ValueError) as error:  # ValueError: lm-eval registers hf-audiolm-qwen twice
+        name = getattr(error, "name", None)
+        other = "install what it needs" if isinstance(error, ImportError) else f"use hf-multimodal, or {_KEEPS_ALL}"
+        action = f"pip install {name}" if name else other
         raise MedfaithError(f"--model {model}: cannot be imported ({error})\n  what to do: {action}") from error
     if not getattr(model_class, "MULTIMODAL", False):
         action = f"use hf-multimodal, or {_KEEPS_ALL}"

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lm_eval
@@ -16,11 +17,12 @@ from lm_eval.models.openai_completions import LocalChatCompletion
 
 from medfaith.cli import main
 from medfaith.eval import with_host
-from medfaith.loaders.errors import MedfaithError
-from medfaith.tasks import preflight
+from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.tasks import model_files, preflight
 from medfaith.tasks.hub_access import is_cached
 from medfaith.tasks.index import drop_repeats, is_complete, select_tasks
 from medfaith.tasks.models.server import access as server_access
+from medfaith.tasks.row_store import read
 from tests.support.builders.files import root_words
 from tests.support.chat import chat_server
 from tests.support.tasks.evaluating import load
@@ -92,10 +94,20 @@ def refused(phantom_build, phantom_roots, model, server, monkeypatch, capsys):
                           f'{{"{PRESENCE}": ["a"]}}', f'{{"{PRESENCE}": 1}}')),
         (["--model", "oracle", "--samples", '{"nosuch": [1]}'], f"nosuch is no task of --tasks\n.* {PRESENCE}"),
         (["--model", "oracle", "--samples", f'{{"{PRESENCE}": [0, 99999]}}'], "has no row 99999\n  expected: 0 to"),
+        (["--model", "oracle", "--samples", f'{{"{PRESENCE}": [0]}}', "--rows", "ROWS"], "--samples: .* does --rows"),
+        (["--model", "oracle", "--model_args", "decoding=vcd"], "decoding=vcd: --model oracle(.|\n)*medfaith-hf-vlm"),
+        (["--model", "dummy"], "--model dummy: takes no images(.|\n)*use hf-multimodal"),
+        (["--model", "vllm"], "--model vllm: cannot be imported(.|\n)*pip install vllm"),
+        pytest.param(["--model", "hf-audiolm-qwen"], "cannot be imp(.|\n)*use hf-multimodal", marks=pytest.mark.full),
+        (["--model", "oracle", "--tasks", "nosuch"], "Tasks not found: nosuch\n.*medfaith tasks --list"),
     ],
 )  # fmt: skip
-def test_options_that_cannot_work(arguments, message, refused):
-    err = refused([*arguments, "--tasks", PRESENCE])
+def test_options_that_cannot_work(arguments, message, refused, phantom_build, tmp_path):
+    row_id = read("cxr-contrabench-chexpert", "chexpert_presence", "validation", str(phantom_build))[0]["id"]
+    (tmp_path / "rows.csv").write_text(f"id\n{row_id}\n")
+    resolved = [word.replace("ROWS", str(tmp_path / "rows.csv")) for word in arguments]
+    err = refused(["--tasks", PRESENCE, *resolved, "--output_path", str(tmp_path / "out")])
+    assert not (tmp_path / "out").exists()
     assert re.search(message, err), err
     assert "WARNING" not in err
 
@@ -216,6 +228,44 @@ def test_a_model_that_transformers_cannot_load(config, type_, message, refused, 
     (tmp_path / "config.json").write_text(json.dumps(config))
     err = refused(["--model", type_, "--model_args", f"pretrained={tmp_path}", "--tasks", PRESENCE])
     assert re.search(message, err), err
+
+
+LLAVA = '{"model_type": "llava"}'
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "^FOLDER: has no config.json\n  expected: a model of transformers"),
+        ({"config.json": "{"}, "^FOLDER/config.json: not JSON"),
+        ({"config.json": b'{"model_type": "\xff"}'}, "^FOLDER/config.json: not JSON"),
+        ({"config.json": LLAVA}, "^FOLDER: has no chat template\n  what to do: leave --apply_chat_template out"),
+        ({"config.json": LLAVA, "tokenizer_config.json": "{"}, "^FOLDER/tokenizer_config.json: not JSON"),
+        ({"config.json": '{"model_type": "smolvlm"}'}, "^FOLDER: SmolVLM needs num2words(.|\n)*pip install num2words"),
+    ],
+)
+def test_files_of_a_model_that_cannot_be_used(files, message, tmp_path, monkeypatch):
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    find_spec = model_files.importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "num2words" else find_spec(name))
+    config = SimpleNamespace(model="hf-multimodal", apply_chat_template=True)
+    with pytest.raises(MedfaithError, match=message.replace("FOLDER", re.escape(str(tmp_path)))):
+        model_files.check_model(config, {"pretrained": str(tmp_path)})
+
+
+@pytest.mark.parametrize("name", ["bad name!", "a--b/x"])
+def test_a_name_that_no_model_of_the_hub_can_have(name):
+    with pytest.raises(InputError, match=rf"pretrained={name}: cannot be read \(.*\)\n  what to do: correct the name"):
+        model_files.find_model_file(name, "config.json", "main")
+
+
+def test_groups_that_share_some_tasks_are_refused(tmp_path):
+    for name, member in (("my_open", "medfaith_heal_vindr_open"), ("my_tpt", "medfaith_heal_vindr_tpt")):
+        (tmp_path / f"{name}.yaml").write_text(f"group: {name}\ntask: [medfaith_heal_vindr_closed, {member}]\n")
+    message = "--tasks my_tpt: shares medfaith_heal_vindr_closed with another group(.|\n)*name one of the two groups"
+    with pytest.raises(MedfaithError, match=message):
+        drop_repeats("my_open,my_tpt", tmp_path)
 
 
 def test_a_server_scores_letters_alone():
