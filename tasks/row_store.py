@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import datasets
+import pyarrow.parquet as pq
 from datasets import config as datasets_config
 from datasets.exceptions import DatasetNotFoundError, DatasetsError
 from huggingface_hub import constants
@@ -48,14 +49,24 @@ def read(repository: str, config: str, split: str, data: str | None, images: str
     except (DatasetNotFoundError, HfHubHTTPError) as error:
         raise _build_access_error(path, error) from error
     except (ValueError, OSError, DatasetsError) as error:
+        if _is_empty(Path(path), config, split):  # datasets fails in one of several ways
+            problem, action = f"config {config!r}, split {split!r} has no row", "choose another task or source"
+            raise InputError(path, problem, action=action) from error
         raise _build_load_error(path, repository, config, split, error) from error
     assert isinstance(rows, datasets.Dataset)
-    if not len(rows):
-        raise InputError(path, f"config {config!r}, split {split!r} has no row", action="choose another task or source")
     if images == "all" or "images" not in rows.column_names:  # other benchmarks have one image a row
         return rows
     first_images, feature = [references[:1] for references in rows["images"]], rows.features["images"]
     return rows.remove_columns("images").add_column("images", first_images, feature=feature)  # pyrefly: ignore[missing-attribute] (datasets' decorator hides the type)
+
+
+def _is_empty(folder: Path, config: str, split: str) -> bool:
+    """Return whether the files of a split are in a folder, can be read and have no row."""
+    try:
+        n_rows = [pq.read_metadata(file).num_rows for file in folder.glob(f"{config}/{split}-*.parquet")]
+    except (OSError, ValueError):
+        return False
+    return bool(n_rows) and not sum(n_rows)
 
 
 @lru_cache(maxsize=32)

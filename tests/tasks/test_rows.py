@@ -17,6 +17,7 @@ from medfaith.tasks.lazy_images import LazyImages, RecentImages
 from medfaith.tasks.outcomes import is_cut
 from medfaith.tasks.row_store import read, repository_path
 from medfaith.tasks.rows import Adapter, load
+from tests.support.builders.files import edited
 
 REPOSITORY = "cxr-contrabench-chexpert"
 WHICH = {"config": "chexpert_presence", "split": "validation"}
@@ -224,3 +225,16 @@ def test_without_a_root_rows_load_and_an_image_says_how_to_get_access(ask):
 def test_what_cannot_be_loaded_is_explained(ask, options, error, message):
     with pytest.raises(error, match=message):
         ask(**options)
+
+
+@pytest.mark.parametrize("n_groups", [0, 1])
+def test_a_split_without_rows_is_refused(n_groups, phantom_build, tmp_path):
+    """A build writes one row group without rows."""
+    folder = edited(phantom_build / REPOSITORY, tmp_path, WHICH["config"], lambda table: table, WHICH["split"])
+    (path,) = folder.glob("chexpert_presence/validation-*.parquet")
+    with pq.ParquetWriter(path, schema := pq.read_schema(path)) as file:
+        for _ in range(n_groups):
+            file.write_table(schema.empty_table())
+    message = "config 'chexpert_presence', split 'validation' has no row\n  what to do: choose another task"
+    with pytest.raises(InputError, match=f"{folder}: {message}"):
+        read(REPOSITORY, *WHICH.values(), str(tmp_path))
