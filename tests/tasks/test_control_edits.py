@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -33,8 +34,9 @@ from medfaith.tasks.controls import (
 from medfaith.tasks.controls import UnsupportedControlError as Unsupported
 from medfaith.tasks.controls.donors import DONOR
 from medfaith.tasks.controls.harmless import crop, crop_row, recode
-from medfaith.tasks.controls.rows import PLACE
+from medfaith.tasks.controls.rows import PLACE, change, controlled
 from medfaith.tasks.heal import rows as heal
+from medfaith.tasks.lazy_images import LazyImages
 from medfaith.tasks.surgx import rows as surgx
 from medfaith.tasks.wrong_lung import rows as wrong_lung
 from tests.support.tiers import choose_size, keep_quick
@@ -192,6 +194,26 @@ def test_a_donor_of_tissue_that_is_missing_stops_the_run(load, phantom_heal_root
         load("_heal", roots, control="transplanted")
     loaded = load("_heal", roots, control="transplanted", skip_missing_images=True)
     assert raw["id"] not in loaded["id"]
+
+
+def test_an_image_of_another_size_than_its_region_stops_the_run(load, phantom_wrong_lung_roots, tmp_path):
+    raw = load("_wrong_lung", control="occluded").with_format(None)[0]
+    (reference,) = raw["images"]
+    root = tmp_path / "root"
+    path, original = root / reference["key"], phantom_wrong_lung_roots[reference["source"]] / reference["key"]
+    path.parent.mkdir(parents=True)
+    image = Image.open(original)
+    image.resize((image.width // 2, image.height)).save(path)
+    lazy = LazyImages(raw["id"], [reference], {reference["source"]: root}, change("occluded", raw))
+    with pytest.raises(ImageError, match=rf"row {raw['id']}: height and width (.|\n)*the source's original images"):
+        list(lazy)
+
+
+def test_a_control_that_leaves_no_row_is_refused():
+    """The crop cuts each image's edges, where the only tool is."""
+    rows = Dataset.from_list([{"id": "r", "width": 99, "height": 99, "boxes": [{"xywh": [0.0, 0.0, 1.0, 1.0]}]}])
+    with pytest.raises(Unsupported, match=r"option control=cropped: can be made for no row(.|\n)*choose another one"):
+        controlled(rows, "cropped", None)
 
 
 @settings(max_examples=choose_size(8, 30), deadline=None)

@@ -21,6 +21,7 @@ from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks.explain import causal_structure
 from medfaith.tasks.explain.reader import HeatmapReader
 from medfaith.tasks.explain.store import HeatmapStore, open_store
+from medfaith.tasks.explain.tiles import CHANNELS
 from medfaith.tasks.explain.token_cam import token_cam
 from medfaith.tasks.explain.token_relevancy import parse_relevancy
 from medfaith.tasks.heal.localization import read_reply as read_localized
@@ -239,6 +240,7 @@ def test_causal_graphs_of_the_tokens_of_each_class(llava: Path, tmp_path: Path):
     ("arguments", "message"),
     [
         ({"target": "odds"}, "target: 'odds'"),
+        ({"channel": "cls"}, f"channel: 'cls'\n  expected: {' or '.join(CHANNELS)}"),
         ({"store": "STORE", "layer": 7}, "layer: 7 of a model with 2 decoder layers"),
         ({"causal_graphs": "STORE"}, "causal_graphs: needs store"),
         ({"relevancy": True}, "relevancy: needs store"),

@@ -19,6 +19,7 @@ from lm_eval.config.evaluate_config import EvaluatorConfig
 
 from medfaith import merge
 from medfaith.cli import main
+from medfaith.loaders.errors import InputError
 from medfaith.loaders.row_ids import write_ids
 from medfaith.tasks import lm_eval_internals, shard_marker
 from medfaith.tasks.index import task_index
@@ -271,6 +272,19 @@ def test_every_task_has_its_aggregations():
         members = (entry.cfg or {}).get("task", ())
         if not isinstance(members, str) and any(isinstance(member, str) for member in members):
             assert "metric_list" not in entry.cfg, entry.name
+
+
+def test_a_task_of_another_version_is_named():
+    with pytest.raises(InputError, match=r"medfaith_gone: is no task of this version(.|\n)*merge with the version"):
+        aggregations("medfaith_gone", task_index())
+
+
+@pytest.mark.parametrize(("shard", "model"), [((2, 2), "m"), ((1, 3), "m"), ((1, 2), "n")])
+def test_a_folder_of_another_shard_is_refused(shard, model, tmp_path):
+    (tmp_path / "results.json").write_text("{}")
+    shard_marker.write(tmp_path, (1, 2), {"--model": "m"}, {}, [tmp_path / "results.json"])
+    with pytest.raises(InputError, match=r"holds shard 1/2 of another run(.|\n)*an --output_path of its own"):
+        shard_marker.refuse_others(tmp_path, shard, {"--model": model})
 
 
 BASE = ["--model", "m", "--model_args", "pretrained=a", "--tasks", "t", "--seed", "1"]

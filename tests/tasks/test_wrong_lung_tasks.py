@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
@@ -22,7 +23,7 @@ from medfaith.tasks.lazy_images import LazyImages
 from medfaith.tasks.models.reference.sentence_maps import KINDS, attention
 from medfaith.tasks.wrong_lung import adapter
 from medfaith.tasks.wrong_lung import rows as documents
-from tests.support.builders.files import root_words, rows_of
+from tests.support.builders.files import edited, root_words, rows_of
 from tests.support.tasks.evaluating import baseline, evaluate, figures, load, results_of, samples_of
 
 GROUP, REPOSITORY = "medfaith_wrong_lung", "wrong-lung-chest_imagenome"
@@ -148,6 +149,15 @@ def test_a_kind_that_is_none_is_refused(phantom_wrong_lung_build, tmp_path):
     loaded = load([f"{GROUP}_gold"], phantom_wrong_lung_build, heatmaps=tmp_path)
     with pytest.raises(InputError, match=r"heatmap=corner(.|\n)*box, uniform, image_only, mirror"):
         evaluate(baseline("oracle", store=str(tmp_path), heatmap="corner"), loaded)
+
+
+def test_a_perturbed_row_without_its_original_is_refused(phantom_wrong_lung_build, tmp_path):
+    build, config = phantom_wrong_lung_build / REPOSITORY, "swap_left_right"
+    (row, *_) = rows_of(build, config, "test")
+    edited(build, tmp_path, "gold", lambda table: table.filter(pc.field("id") != row["original_id"]))
+    message = rf"'{config}', row {row['id']}: is a perturbation of '{row['original_id']}'(.|\n)*one run"
+    with pytest.raises(InputError, match=message):
+        documents.load(REPOSITORY, config, split="test", data=str(tmp_path))
 
 
 @pytest.mark.parametrize("kind", KINDS)
