@@ -122,7 +122,9 @@ _PRAISED = re.compile(  # after an option: "is the correct one", "fits best"
     r" (?:indeed |clearly |therefore |likely |also )?(?:(?:the|my) (?:(?!less|least|not)\w+ ){0,2}?)?"
     r"(?:(?:most |more )?(?:correct|right|best|likely|appropriate|accurate|suitable|plausible|probable|similar"
     r"|consistent"
-    r"|fitting|closely|closest)(?! than\b)|closest|answer|final answer|choice|closer|darker)\b"
+    r"|fitting|closely|closest)(?! than\b| (?:to (?:be|have been) )?(?:\w+ly )?(?:not|wrong|incorrect|false|absent"
+    r"|missing|negative|ruled out|excluded|dismissed|rejected|unlikely|implausible|improbable)\b)"
+    r"|closest|answer|final answer|choice|closer|darker)\b"
     r"|[)\]]? (?:best |most closely |most accurately )?(?:fits|matches|describes|explains|applies)"
     r"(?: (?:best|most|to|the|these)\b|[.,]|$)",
     re.IGNORECASE,

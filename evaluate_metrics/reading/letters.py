@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from .options import MOST, Options
-from .scope import find_standings
+from .scope import COPULA, find_standings
 from .words import words
 
 # Words that may precede a letter that names an option; after any other word it names something else.
@@ -54,8 +54,8 @@ _MORE_LETTERS = (
 )
 # A predicate that says that an option is wrong. "A is absent" does not: the question may ask for what is absent.
 _DENYING = (
-    r"(?:(?:(?i:is|are|was|were|seems?|appears?|looks?|remains?)(?:n't)?|(?i:can|could) be)"
-    r"(?: (?i:both|all|each|clearly|also|very|highly|quite|rather|therefore|thus|then|to be|definitely)){0,2}"
+    rf"(?:(?i:(?:is|are|was|were)n't|{COPULA}|could be)"
+    r"(?: (?i:both|all|each|also|very|quite|rather|therefore|thus|then|most|to be|\w+ly)){0,3}"
     r" (?i:not|wrong|incorrect|false|less|least likely|unlikely|improbable|implausible|inconsistent|unsupported|out"
     r"|ruled out|excluded|eliminated|dismissed|rejected|discarded)"
     r"|(?i:isn't|aren't|wasn't|weren't|doesn't|don't|didn't|cannot|can't|(?:do|does|did|can) not))\b"

@@ -127,6 +127,13 @@ _RELATIVE_END = re.compile(
 )
 _FILL = r"(?:be\s+|been\s+|being\s+|yet\s+|currently\s+|all\s+|both\s+|very\s+|quite\s+|\w+ly\s+)"
 _NOT = r"(?:not|never|no longer|pas|nicht)"
+# "is", "seems", "has been", "is considered", "was found to be": a verb between a name and what is said of it.
+COPULA = (
+    r"(?:is|are|was|were|(?:has|have|had)\s+been|(?:would|should|must|can)\s+(?:\w+ly\s+)?be|remains?|appears?|seems?|looks?"
+    r"|prove[sd]?)"
+    r"(?:\s+(?:\w+ly\s+)?(?:thought|considered|deemed|judged|felt|found|believed|likely|(?:assessed|regarded|seen|viewed)\s+as))?"
+    r"(?:\s+to\s+(?:have\s+been|be))?"
+)
 # "not a good fit": the finding is denied; "not the main finding" asserts it.
 _NO_FIT = (
     r"(?:an?|the) (?:(?:good|correct|right|best|likely|probable|plausible|convincing|suitable|reasonable) ){0,2}"
@@ -144,7 +151,7 @@ _DENIED_AFTER = re.compile(
     r"(?:(?:is|are|was|were|ca|could|do|does|did|has|have)n't|(?:can|could|is|are|was|were|do|does|did|has|have|est"
     r"|sont"
     rf"|ist|sind)\s+{_NOT}|cannot)(?:\s*(?=$|[,:])|\s+{_FILL}{{0,3}}(?:{SEEN}|appear|exist)\b)"
-    rf"|(?:is|are|was|were|remains?|appears?|seems?)\s+(?:to\s+be\s+)?{_FILL}{{0,2}}"
+    rf"|{COPULA}\s+{_FILL}{{0,2}}"
     r"(?:absent|missing|unlikely|doubtful|less likely|gone|negative|excluded|ruled out|wrong|incorrect|false"
     r"|improbable|implausible|untenable|unsupported|unsubstantiated|unfounded|unconvincing|disfavou?red|contradicted"
     r"|refuted|disprove[dn]|rejected|dismissed|(?:inconsistent|incompatible) with"

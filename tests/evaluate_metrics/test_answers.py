@@ -264,11 +264,22 @@ DENIALS = (
 
 def test_letters_that_a_sentence_calls_wrong_are_not_chosen():
     for letters, denial in product(DENIED_LETTERS, DENIALS):
-        verbs = ("is", "seems", "was") if letters in DENIED_LETTERS[:3] else ("are", "seem", "were")
+        verbs = (
+            ("is", "seems", "is probably", "is considered")
+            if letters in DENIED_LETTERS[:3]
+            else ("are", "seem", "were")
+        )
         for verb in verbs:
             text = f"{letters} {verb} {denial}, as the lungs show."
             assert parse_answer(text, FOUR).choice is None, text
-    for text in ("A: unlikely", "A isn't correct.", "A and C don't fit.", "A doesn't match.", "A can be excluded."):
+    for text in (
+        "A: unlikely",
+        "A isn't correct.",
+        "A and C don't fit.",
+        "A doesn't match.",
+        "A can be excluded.",
+        "A is most likely incorrect.",
+    ):
         assert parse_answer(text, FOUR).choice is None, text
 
 

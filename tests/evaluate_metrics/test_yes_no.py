@@ -86,7 +86,8 @@ NOT_TENABLE = (
 
 @pytest.mark.parametrize("subject", ["Edema", "The edema", "Edema and effusion", "The presence of edema"])
 def test_a_finding_that_is_called_untenable_is_denied(subject):
-    verbs = ("are", "seem", "were") if " and " in subject else ("is", "seems", "was")
+    verbs = ["are", "seem", "were"] if " and " in subject else ["is", "seems", "was", "looks", "is considered"]
+    verbs += ["must be"]
     texts = [f"{subject} {verb} {predicate}." for verb in verbs for predicate in NOT_TENABLE]
     assert {text for text in texts if read(text, "Is there edema?") != "no"} == set()
 
@@ -94,7 +95,8 @@ def test_a_finding_that_is_called_untenable_is_denied(subject):
 DENIED = (
     "Edema isn't supported.", "Edema does not seem likely.", "Edema doesn't fit the picture.", "I rejected edema.",
     "It is implausible that there is edema.", "The image contradicts edema.", "There is little to suggest edema.",
-    "There is little evidence of edema.", "Edema is not my diagnosis.",
+    "There is little evidence of edema.", "Edema is not my diagnosis.", "Edema is likely to be absent.",
+    "Edema was found to be absent.", "Edema has been dismissed.", "Edema is thought to be unlikely.",
 )  # fmt: skip
 ASSERTED = (
     "Edema is supported by the image.", "Edema is not unlikely.", "Edema is not implausible.",
