@@ -47,22 +47,22 @@ _DENIED_BEFORE = re.compile(
     re.IGNORECASE,
 )
 # After an option's letter: more letters, which are denied with it: "B and C are wrong". Not so in "B, C is wrong".
-_MORE_LETTERS = (
+_JOINED_LETTERS = (
     r"(?:[)\].]{0,2}(?:,? (?:and also|and|or|as well as) "
     r"|(?: ?[/&] ?|, ?(?![A-Z]\b[)\]]? (?:is|was|seems|appears|does)(?:n't)?\b))(?:and |or )?)"
     r"(?:[Oo]ption |[Cc]hoice )?[(\[]?(?!I\b)[A-Z]\b){0,6}[)\]]{0,2}"
 )
 # A predicate that says that an option is wrong. "A is absent" does not: the question may ask for what is absent.
 _DENYING = (
-    rf"(?:(?i:(?:is|are|was|were)n't|{COPULA}|could be)"
-    r"(?: (?i:both|all|each|also|very|quite|rather|therefore|thus|then|most|to be|\w+ly)){0,3}"
+    rf"(?:(?i:{COPULA}|could be)"
+    r"(?: (?i:both|all|each|also|very|quite|rather|therefore|thus|then|most|\w+ly)){0,3}"
     r" (?i:not|wrong|incorrect|false|less|least likely|unlikely|improbable|implausible|inconsistent|unsupported|out"
     r"|ruled out|excluded|eliminated|dismissed|rejected|discarded)"
     r"|(?i:isn't|aren't|wasn't|weren't|doesn't|don't|didn't|cannot|can't|(?:do|does|did|can) not))\b"
 )
-DENIED = re.compile(rf"{_MORE_LETTERS} ?(?:[(\[][^)\]]{{1,60}}[)\]] ?)?{_DENYING}")
+DENIED = re.compile(rf"{_JOINED_LETTERS} ?(?:[(\[][^)\]]{{1,60}}[)\]] ?)?{_DENYING}")
 _DENIED_AFTER = re.compile(
-    rf"{DENIED.pattern}|{_MORE_LETTERS} ?(?:[^.,;\n]{{0,40}}? )?"
+    rf"{DENIED.pattern}|{_JOINED_LETTERS} ?(?:[^.,;\n]{{0,40}}? )?"
     r"(?i:(?:is|are|seems?|can be|was|does|do|would|could|may|might|has|have) (?:both |all |clearly |also )?"
     r"(?:not|wrong|incorrect|false|less|unlikely|ruled out|excluded|eliminated|show|be|apply)\b)"
 )

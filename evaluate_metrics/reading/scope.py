@@ -146,6 +146,7 @@ _TENABLE = (
 )
 _DENIED_AFTER = re.compile(
     rf"\b(?P<open>(?:(?P<verb>is|are|was|were|has|have)\s+)?{_UNKNOWN}"
+    r"|(?:must|(?:has|have|needs?)\s+to)\s+be\s+(?:\w+ly\s+)?(?:excluded|ruled out|considered)"
     r"|(?:was|were)\s+(?:\w+ly\s+)?considered(?=\s*(?:$|[,;]|and\b|but\b|then\b)))\b"
     r"|\b(?P<verbed>"
     r"(?:(?:is|are|was|were|ca|could|do|does|did|has|have)n't|(?:can|could|is|are|was|were|do|does|did|has|have|est"

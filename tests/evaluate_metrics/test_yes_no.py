@@ -109,11 +109,14 @@ ASSERTED = (
 )  # fmt: skip
 
 
-CONSIDERED = ("Edema was considered.", "I considered edema but rejected it.", "Edema was considered but ruled out.")
+CONSIDERED = (
+    "Edema was considered.", "I considered edema but rejected it.", "Edema was considered but ruled out.",
+    "Edema must be excluded.", "Edema has to be ruled out.",
+)  # fmt: skip
 
 
 def test_a_denial_counts_for_the_finding_that_it_is_about():
-    assert {text for text in CONSIDERED if read(text, "Is there edema?") == "yes"} == set()
+    assert {text for text in CONSIDERED if read(text, "Is there edema?") in ("yes", "no")} == set()
     assert {text for text in DENIED if read(text, "Is there edema?") != "no"} == set()
     assert {text for text in ASSERTED if read(text, "Is there edema?") != "yes"} == set()
 
