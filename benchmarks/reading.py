@@ -54,6 +54,8 @@ REPEATED = [
     "- A: edema\n", "no edema ", "Therefore, edema. ", "the finding is edema. ", "edema, no effusion, ", "not clear ",
     "it is not the case that ", "because ", "<answ", "<answer no>", "A (90%) ", "let us look for edema. ",
     "may be edema, ", "normal ", "nothing suggests ", "Option A is wrong. ", "While edema, ", "edema, edema ",
+    "all findings but ", "probability of ", "very low ", "A > ", "A is the least likely ", "A, no, B. ", "(-) ",
+    "[x] A\n", "resolved ", "the odds of edema at ", "wrong: A ", "one may say A. ", "Wait, A. ",
     "is edema and ", "Is it A? ", "no edema and ", "may be edema ", "pulmonary ", "effusion, no evidence of ",
 ]  # fmt: skip
 RUNS = [".", "\n", "_", " ", "-", "#", "!", "*", "1"]  # of one sign inside a text

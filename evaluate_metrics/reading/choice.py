@@ -46,16 +46,18 @@ from .naming import (
     find_asserted,
     find_named_options,
     find_opening_letter,
+    find_ordinal,
     find_single_letter,
     merge_places,
 )
+from .option_predicates import asks_for_absence, relate_to_question
 from .option_values import find_highest_valued
 from .options import CONFLICT, MOST, Options
 from .outcome import Evidence, Outcome, Reason
 from .reasoning import LIMIT, find_answer_span, is_truncated, remove_unfinished
-from .statements import Statement, fields, remove_corrected, statements
+from .statements import Statement, fields, find_correction, remove_corrected, statements
 from .words import build_word_set, words
-from .yes_no import explain_yes_no
+from .yes_no import ALTERNATIVES, explain_yes_no
 
 
 class Answer(NamedTuple):
@@ -99,10 +101,6 @@ _CONCLUDES = re.compile(
     r"|therefore|hence|thus)\b|因此|所以|综合|综上|故)",
     re.IGNORECASE,
 )
-_ASKS_ABSENCE = re.compile(
-    r"\b(?:absent|not (?:present|seen|visible|shown|found|identified)|missing|ruled out|excluded)\b", re.IGNORECASE
-)
-
 _IS = re.compile(
     r"(?:(?P<it>\b(?:it|this|that)(?: is|'s))|\b(?:is|are)) (?:thus |therefore |most likely |probably )?(?:the |an? )?",
     re.IGNORECASE,
@@ -154,10 +152,13 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
     """
     response = text or ""
     start, end, span_kind = find_answer_span(response)
-    is_absence = bool(_ASKS_ABSENCE.search(question))
+    is_absence = asks_for_absence(question)
     is_cut = cut or is_truncated(response)
     answer_text, choices = remove_unfinished(response[start:end], cut=cut), _get_options(tuple(options))
     clean = choices.remove_echo(readable(answer_text)[:LIMIT])
+    clean = relate_to_question(clean, question)
+    if choices.are_yes_and_no:
+        clean = ALTERNATIVES.sub(" ", clean)
     if not clean or (span_kind == "open reasoning" and _DOUBT.search(clean)):
         return Answer(None, "unread", reason="cut" if is_cut else "none" if clean else "empty")
     stated = remove_corrected([*fields(answer_text), *statements(clean)], clean)
@@ -232,6 +233,9 @@ def _read_full_text(text: str, choices: Options) -> Named:
     if NO.search(text) or text.endswith("?"):
         return NOTHING
     answer_words = words(text)
+    ordinal = find_ordinal(answer_words, choices)
+    if ordinal is not None:
+        return Named({ordinal}, "letter")
     if choices.find_options(answer_words):
         return Named(choices.find_options(answer_words), "text")
     if len(answer_words) > 1 and answer_words not in ("yes", "no") and choices.find_beginning_with(answer_words):
@@ -289,6 +293,12 @@ def _read_openings(text: str, choices: Options) -> Named:
         if not next_places:
             break
         places = places | next_places
+    correction = find_correction(text)
+    if places and correction:  # "A. Wait, B."
+        corrected_text = text[correction:].lstrip(" ,.:;!-–—")
+        corrected_places = find_opening_letter(corrected_text.split("\n", maxsplit=1)[0], choices)
+        corrected_places = corrected_places or find_letters(SENTENCE_END.split(corrected_text, maxsplit=1)[0], choices)
+        return Named(corrected_places or places, "letter")
     return Named(places, "letter")
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from .cues import HERE, Act, find_cue
 from .reasoning import find_answer_span
-from .scope import DENIED_BEFORE, NEUTRAL, SEEN, STATES, VERB, Standing, fill_blanks, read_heading
+from .scope import ALL_BUT, DENIED_BEFORE, NEUTRAL, SEEN, STATES, VERB, Standing, fill_blanks, read_heading
 
 
 class Clause(NamedTuple):
@@ -48,6 +48,8 @@ _WRAPPED = re.compile(r"(?<=[{\[,])[^\S\n]*\n\s*(?=[\"{])|\n(?=[^\S\n]*[\]}])") 
 _SIGNS = str.maketrans("✔✅☑🗸✘❌❎✖🚫。、", "✓✓✓✓✗✗✗✗✗.,")
 _ABBREVIATION = re.compile(r"\b(?:e\.g\.|i\.e\.),?", re.IGNORECASE)
 _BOX = re.compile(r"(?<=[-*+•] )\[[ xX✓✔✗✘]\](?= )")
+_SIGN = re.compile(r"\(\s?[-–−+]\s?\)|(?<=:)[^\S\n][-–−+](?=[^\S\n]*(?:$|[,;]))", re.MULTILINE)  # "edema (-)"
+_WRITTEN_MARK = re.compile(r"\((?P<wrong>in)?correct\)")  # `markup.readable` writes ticks and crosses so
 _LOOSE_QUOTE = re.compile(r"(?<![^\W_])'|'(?![^\W_])")
 _NOISE = re.compile(r"[^\w\s.,;:!?'\"✓✗¬]|_")
 _CJK_DENIAL = re.compile(r"没有|沒有|未见|未見|看不到|不可见|不存在|无(?!法)|無(?!法)|なし|없")
@@ -73,8 +75,9 @@ _REPLY = re.compile(
 )
 _WHETHER = re.compile(r"\b(?:whether|if|unless|assuming|supposing)\b.*", re.DOTALL)
 _CLAUSE_END = re.compile(
-    r"\b(?:but|however|although|though|except(?: for)?|whereas|while|yet|apart from|aside from|other than|besides)\b"
-    r"|(?<!\bcan )\b(?:only|just|merely)\b"
+    r"\b(?:but|however|although|though|except(?: for)?|whereas|while|(?<!not )yet|apart from|aside from|other than"
+    r"|besides)\b"
+    r"|(?<!\bcan )(?<!\bthe )\b(?:only|just|merely)\b"
     r"|\b(?:instead(?! of)|rather(?! than| not))\b"
     r"|,\s*(?:so\s+)?(?=(?:with|showing|there|the|it|this|that|these|i|we)\b(?!\s+(?:is|are|would|could)\s+\w+\s*$))"
     rf"|(?P<list>,)(?!\s*(?:or|nor|and|{VERB})\b)(?=(?:(?!\b(?:that|which|who)\b)[^,])*\b{VERB}\b)"
@@ -86,14 +89,14 @@ _SUBORDINATE = re.compile(
     r" (?:to|with))\b[^,:]*,"
 )
 _COMMA = re.compile(",")
-_BOUND = re.compile(r"\b(?:anything|nothing|all|last) but\b")  # phrases that do not begin another statement
+_BOUND = re.compile(rf"\b(?:nothing|last) but\b|{ALL_BUT}\b")  # phrases that do not begin another statement
 _ANSWERED = re.compile(r"\s*(?:no|nope),")  # the reply "No, ..."
 _LONGEST = 2_000  # characters of a part that decide its act; a longer part is noise
 _LOOKS_FOR = re.compile(r"\bfor\W*\Z")
 _IN_VAIN = re.compile(  # "I looked for edema and found none"
-    r"\b(?P<ask>(?:looked|searched|checked) (?:\w+ ){0,4}?for )(?P<name>[^,;]{1,80}?),? (?:and|but) (?:found|saw|see"
-    r"|did not"
-    r" (?:find|see)|there (?:is|was)) (?:none|nothing|any|one|it)\b"
+    r"\b(?P<ask>(?:looked|searched|checked) (?:\w+ ){0,4}?for )(?P<name>[^,;]{1,80}?)"
+    r"(?:,? (?:and|but) (?:found|saw|see|did not (?:find|see)|there (?:is|was)) (?:none|nothing|any|one|it)"
+    r"| (?:without success|in vain|to no avail|unsuccessfully))\b"
 )
 _NONE_OF = re.compile(r"\b(?:none of|neither)\b")
 _SEEN_WORD = re.compile(rf"\b{SEEN}\b")
@@ -132,6 +135,8 @@ def plain(text: str) -> str:
         text = _CJK.sub(" ", _CJK_DENIAL.sub(lambda match: f"{'¬':<{len(match[0])}}", text))
     text = _ABBREVIATION.sub(fill_blanks, text)
     text = _BOX.sub(lambda match: " ✗ " if match[0] == "[ ]" else " ✓ ", text)
+    text = _WRITTEN_MARK.sub(lambda match: f"{'✗' if match['wrong'] else '✓':<{len(match[0])}}", text)
+    text = _SIGN.sub(lambda match: f" {'✓' if '+' in match[0] else '✗':<{len(match[0]) - 1}}", text)
     text = _DASH.sub(lambda match: f"{':':<{len(match[0])}}", _WRAPPED.sub(fill_blanks, text.lower()))
     return _NOISE.sub(" ", _LOOSE_QUOTE.sub('"', text))
 

@@ -81,8 +81,13 @@ CUES = (
         "decline",
         r"(?:not|n't|no|without|lacks?|too little) (?:\w+ ){0,2}?(?:enough|sufficient|adequate|conclusive)"
         r" (?:\w+ )?(?:information|details?|evidence|context|data|resolution|quality)"
-        r"|insufficient (?:\w+ )?(?:information|details?|evidence|context|data|resolution|quality)",
-        ("there is not enough information", "insufficient image quality", "it does not provide sufficient detail"),
+        r"|insufficient (?:\w+ )?(?:information|details?|evidence|context|data|resolution|quality)"
+        r"|(?:need|require|want)s? (?:more|additional|further|other|better) (?:\w+ ){0,3}?"
+        r"(?:information|details?|data|context|images?|views?|history)",
+        (
+            "there is not enough information", "insufficient image quality", "i need more images",
+            "it does not provide sufficient detail",
+        ),
         ("there is enough evidence of edema",),
     ),
     Cue(
@@ -180,7 +185,7 @@ CUES = (
         r"|\b(?:i|we|you|one|it|doctors?|clinicians?|radiologists?|physicians?|readers?)"
         r"(?:'ll|'m|'re| am| are| is| will| would| must| should| shall| can| need| have| want| try| usually| often"
         r"| first| now| to| always| routinely| then| also| next){0,4}"
-        r" (?:{inspect}|{inspecting})\b(?! that\b)",
+        r"(?! (?:can |have )?(?:\w+ly )?(?:exclude|rule out)\b) (?:{inspect}|{inspecting})\b(?! that\b)",
         (
             "let us look for edema", "we look for edema", "i am looking for a grasper", "i will now assess the lungs",
             "radiologists check for pneumothorax", "i need to determine the severity",
@@ -261,14 +266,17 @@ CUES = (
         r"|reported in|in such (?:patients|cases)|risk of|treatment (?:of|for)|criteria for|complication of"
         r"|indication (?:for|was)|clinical (?:history|question|indication|information)|leads? to|is called|mimics?"
         r"|mimicking"
-        r"|what (?:looks|appears) like|previously|prior (?:study|film|image)|used to be|trained to|(?:tool|model"
+        r"|what (?:looks|appears) like|previously|prior (?:study|film|image)|(?:last|previous) (?:time|day|week"
+        r"|month|year|visit)"
+        r"|yesterday|(?:days?|weeks?|months?|years?) (?:ago|earlier|before)|used to be|trained to|(?:tool|model"
         r"|ai) detects?"
         r"|choose from|possible (?:labels|diseases|diagnoses|answers|options)|for example|example|(?:common|frequent)"
         r" (?:\w+ )?(?:findings|diseases|complication|causes?)|pertinent negatives|what it (?:looks"
         r"|would look) like)\b|^\W*an? (?:\w+ ){1,3}is (?:air|fluid|blood|gas|pus|water|tissue)\b"
         r"|\b(?:one of|among) the (?:\w+ )?(?:options|choices|answers|possibilities)\b|\bthe options are\b",
         (
-            "history of edema", "patients at risk of edema", "what looks like edema is a fold",
+            "history of edema", "edema was seen last week", "patients at risk of edema",
+            "what looks like edema is a fold",
             "edema has been reported in such patients", "a cyst is fluid in the lung",
             "edema is one of the options",
         ),
@@ -355,7 +363,8 @@ CUES = (
     Cue(
         "weigh",
         r"\bcan (?!be (?:\w+ly )?(?:{seen}|reported|concluded|diagnosed|stated|said|ruled out|excluded|confirmed)\b"
-        r"|(?:\w+ly )?(?:see|identify|confirm|conclude|say|note|observe|report|not|also see)\b)",
+        r"|(?:\w+ly )?(?:exclude|rule out|dismiss|see|identify|confirm|conclude|say|note|observe|report|not"
+        r"|also see)\b)",
         ("edema can look white",),
         ("edema can be seen", "edema can not be seen", "i can clearly see edema"),
     ),
@@ -369,7 +378,10 @@ CUES = (
     ),
     Cue(
         "weigh",
-        r"^\W*(?:unlike|compared (?:to|with)|in contrast to|as opposed to)\b|\bquestion of\b|\blikelihood of\b"
+        r"^\W*(?:unlike|compared (?:to|with)|in contrast to|as opposed to)\b|\bquestion of\b"
+        r"|\b(?<!low )(?<!high )(?<!small )(?<!great )likelihood (?:of|for)\b(?! .{0,80}\b(?:low|high|small|great"
+        r"|negligible"
+        r"|minimal|zero)\b)"
         r"|\b(?:consider|considering"
         r"|consideration|considerations)\b|\b\w+ diagnosis (?:includes?|of)\b|\be\.?g\b"
         r"|\b(?:weigh|weighs|balance|debate|debatable|versus|vs)\b|\bdiagnos[ie]s of\b",

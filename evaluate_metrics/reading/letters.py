@@ -15,7 +15,7 @@ _BEFORE_LETTER = (
     r"(?:options?|choices?|letters?|answers?|choose|select|pick|chose|is|be|with|and|or|nor|than|not|neither"
     r"|either|both|only"
     r"|so|thus|s|think|say|believe|guess|to|therefore|hence|of|but|for|likely|probably|was|are|diagnosis|correct"
-    r"|maybe|it)"
+    r"|maybe|it|definitely|certainly|surely|clearly|just|rather|leaves|leaving|over|prefer|doubt|doubtful|that)"
 )
 _NAME = re.compile(
     rf"\b(?=[A-Za-z]+ [A-Z])(?!(?i:{_BEFORE_LETTER})\b)[A-Za-z]+ [A-Z](?: ?(?:,|/|\band\b|\bor\b) ?[A-Z])*(?![\w'’-])"
@@ -29,21 +29,40 @@ _ANY = re.compile(r"\b[A-Z]\b|[(\[] ?[a-z] ?[)\]]|\b(?i:option|choice|letter) [a
 _LIST = re.compile(  # "A, B, C or D" lists the letters and chooses no letter
     r"[(\[]?\b[A-Z][)\]]?(?: ?[,/] ?(?:and |or )?[(\[]?[A-Z]\b[)\]]?)+(?: ?,? ?(?:and|or|&) [(\[]?[A-Z]\b[)\]]?)?"
 )
+_RANKING = re.compile(r"\b([A-Z])(?: ?> ?[A-Z]\b)+")  # "B > A > C" chooses B
 _FORMS = tuple(
     re.compile(pattern)
     for pattern in (
         r"[(\[] ?(?P<letter>[A-Za-z]) ?[)\]]",
         r"\b(?:[Oo]ption|[Cc]hoice|[Ll]etter|[Cc]hoose|[Ss]elect|[Pp]ick|go with)s? (?P<letter>[A-Z])\b(?![-'’])",
         r"\b(?:[Oo]ption|[Cc]hoice|[Ll]etter) (?P<letter>[a-z])(?= ?(?:$|[.,;:!])| (?:is|seems|applies)\b)",
-        r"(?<![\w.'’-])(?P<letter>[A-Z])(?=[.)](?:\s|$)|\s?(?:\n|$)|\s(?:is|seems|applies|fits|matches)\b"
+        r"(?<![\w.'’-])(?P<letter>[A-Z])(?=[.)](?:\s|$)|\s?(?:\n|$)|\s(?:is|seems|appears|applies|fits|matches"
+        r"|remains|best (?:fits|describes|matches))\b"
         r"|,? (?:rather than|instead of|and not|not)\b| (?:and|or) [A-Z]\b(?![-'’]))",
         r"(?<=[A-Z] and )(?P<letter>[A-Z])\b(?![-'’])",
         r"(?<=[A-Z] or )(?P<letter>[A-Z])\b(?![-'’])",
     )
 )
+# Before an option's letter: "not B", "I would not choose B", "it can't be B", "I doubt that it's B", "anything but B".
+_VERB_OF_CHOICE = (
+    r"(?:be|choose|pick|select|take|think|believe|say|feel|suppose|agree with|go with|go for|opt for|going (?:with"
+    r"|for)|support|accept"
+    r"|recommend|favou?r|consider|endorse|confirm|justify)"
+)
 _DENIED_BEFORE = re.compile(
-    r"\b(?:not|neither|nor|than|except|instead of|rather than|eliminate|exclude|rule out|ruling out|unlike|to)"
-    r" (?:(?:the )?(?:option|choice)s? )?[(\[]? ?$",
+    r"\b(?:(?:neither|nor|than|over|except(?: for)?|instead of|rather than|unlike|to"
+    r"|(?:eliminat|exclud|reject|dismiss|discard)(?:e|es|ed|ing|s)?|rul(?:e|es|ed|ing) out"
+    r"|(?:any(?:thing| option)?|every(?:thing| option)?|all(?: options| of them)?) but"
+    rf"|(?:not|cannot|never|\w+n't)(?: (?:\w+ly )?{_VERB_OF_CHOICE})?"
+    rf"|(?:not|cannot|never|\w+n't) (?:\w+ly )?{_VERB_OF_CHOICE} (?:that )?(?:it is|it's|this is|that is|that"
+    rf"|the answer is)"
+    r"|disagree with|(?:hesitat\w+|refus\w+|declin\w+|unable|reluctant|unwilling) to \w+"
+    r"|(?:nobody|no one|someone|some|others?|people|one|you|they|he|she|many|students?|users?)"
+    r"(?: (?:would|may|might|could|can|will|has|have|had))? (?:choose|chose|chosen|pick|picked|select|selected|say"
+    r"|says|said)"
+    r"|doubt(?:s|ed|ful)?(?: (?:that|if|whether))?(?: (?:it is|it's|this is|the answer is))?"
+    r") (?:(?:the )?(?:option|choice|answer)s? )?|(?:not|excluded|eliminated|rejected|ruled out|format) ?: ?|(?:^"
+    r"|\n) ?\(incorrect\) ?)[(\[]? ?$",
     re.IGNORECASE,
 )
 # After an option's letter: more letters, which are denied with it: "B and C are wrong". Not so in "B, C is wrong".
@@ -56,8 +75,10 @@ _JOINED_LETTERS = (
 _DENYING = (
     rf"(?:(?i:{COPULA}|could be)"
     r"(?: (?i:both|all|each|also|very|quite|rather|therefore|thus|then|most|\w+ly)){0,3}"
-    r" (?i:not|wrong|incorrect|false|less|least likely|unlikely|improbable|implausible|inconsistent|unsupported|out"
+    r" (?i:not|hardly|scarcely|far from|anything but|wrong|incorrect|false|less|least likely|unlikely|improbable"
+    r"|implausible|inconsistent|unsupported|out"
     r"|ruled out|excluded|eliminated|dismissed|rejected|discarded)"
+    r"|(?i:fits|matches|applies|describes it) (?i:worst|least|poorly|badly|less)"
     r"|(?i:isn't|aren't|wasn't|weren't|doesn't|don't|didn't|cannot|can't|(?:do|does|did|can) not))\b"
 )
 DENIED = re.compile(rf"{_JOINED_LETTERS} ?(?:[(\[][^)\]]{{1,60}}[)\]] ?)?{_DENYING}")
@@ -65,6 +86,21 @@ _DENIED_AFTER = re.compile(
     rf"{DENIED.pattern}|{_JOINED_LETTERS} ?(?:[^.,;\n]{{0,40}}? )?"
     r"(?i:(?:is|are|seems?|can be|was|does|do|would|could|may|might|has|have) (?:both |all |clearly |also )?"
     r"(?:not|wrong|incorrect|false|less|unlikely|ruled out|excluded|eliminated|show|be|apply)\b)"
+)
+_PREDICATE = re.compile(r"[)\]]? (?:is|are|was|were|seems?|appears?|looks?|remains?)\b", re.IGNORECASE)
+# What is said of the option that is chosen: "is present", "is my choice", "is more likely". Nothing else chooses it.
+_ASSERTING = re.compile(
+    r"(?:,? (?:the|my|our|an?|most|more|much|far|very|well|also|both|all|likely|probable|indeed|to be|be|only|single"
+    r"|final|overall"
+    r"|best|good|obvious|clear|strong|correct|right|preferred|chosen|selected|\w+ly)){0,6}"
+    r",? (?:correct|right|true|best|better|good|likely|likeliest|probable|plausible|possible|accurate|appropriate"
+    r"|suitable"
+    r"|consistent|compatible|supported|suggested|indicated|favou?red|preferred|present|seen|visible|shown|evident|there"
+    r"|demonstrated|depicted|identified|noted|observed|found|detected|confirmed|valid|reasonable|fitting|answer|choice|option"
+    r"|one|ones|finding|diagnosis|pick|selection|winner|match|fit|it|what|closest|closer|strongest|stronger|obvious|clear"
+    r"|apparent|selected|chosen|similar|darker|brighter|larger|visible|in line|in keeping)(?![\w'’])"
+    r"|\s*$",
+    re.IGNORECASE,
 )
 _LETTER_BEFORE_TEXT = re.compile(r"(?<![\w.'’-])(?P<letter>[A-Z]) ?[.):\]] ?(?=\w)")
 _MAX_TEXT = 200  # characters after a letter that may contain its option's text
@@ -106,11 +142,22 @@ def find_letters(text: str, options: Options) -> set[int]:
         Indices of the options.
     """
     text = _LIST.sub(lambda match: match[0] if match[0].count(" ") < 3 else " ", options.remove_letter_texts(text))
+    text = _RANKING.sub(r"\1", text)
     places: set[int] = set()
     for start, end, place in iterate_letter_places(text):
-        if place not in places and not is_denied_before(text, start) and not _DENIED_AFTER.match(text, end):
+        is_denied = is_denied_before(text, start) or _DENIED_AFTER.match(text, end)
+        if place not in places and not is_denied and _is_asserted_after(text, end, place, options):
             places.add(place)
     return places
+
+
+def _is_asserted_after(text: str, end: int, place: int, options: Options) -> bool:
+    """Whether the predicate of a letter that ends at `end`, if there is one, says that its option is right."""
+    predicate = _PREDICATE.match(text, end)
+    if predicate is None or _ASSERTING.match(text, predicate.end()):
+        return True
+    own_text = options.words[place] if place < options.n else ""
+    return bool(own_text) and own_text in words(text[predicate.end() : predicate.end() + _MAX_TEXT])
 
 
 def iterate_letter_places(text: str) -> Iterator[tuple[int, int, int]]:

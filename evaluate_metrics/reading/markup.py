@@ -20,6 +20,8 @@ _COMMAND = re.compile(
     r"\\(?:text|textbf|textit|mathrm|mathbf|mathit|rm|bf|left|right|quad|qquad|displaystyle)\b|\\[()\[\],;!: ]"
 )
 _BRACES = re.compile(r"[{}]")
+_CHECKBOX = re.compile(r"^[^\S\n]*(?:[-*+•] ?)?\[(?P<mark>[ xX])\](?= ?\w)", re.MULTILINE)  # "[x] B"
+_SIGN = re.compile(r"\(\s?(?P<sign>[-–−+])\s?\)|(?<=: )(?P<alone>[-–−+])(?= ?(?:$|[,;]))", re.MULTILINE)  # "edema (-)"
 _EMPHASIS = re.compile(r"(?<!\w)_+|(?<!_)_++(?!\w)")
 _QUOTE = re.compile(r"(?<!\w)['‘’]|['‘’](?!\w)")  # an apostrophe within a word stays
 _BLANKS = re.compile(r"[^\S\n]+")
@@ -41,6 +43,8 @@ def readable(text: str) -> str:
     >>> readable(r"It is $45 \mathrm{~cm}$.")
     'It is 45 cm .'
     """
+    text = _SIGN.sub(lambda match: f" {TICK if '+' in match[0] else CROSS} ", text)
+    text = _CHECKBOX.sub(lambda box: CROSS if box["mark"] == " " else TICK, text)
     text = _TAG.sub("\n", unicodedata.normalize("NFKC", text.replace(BOX, "")).translate(_SIGNS))
     if "\\" in text:
         text = _COMMAND.sub(" ", _BOX.sub(BOX, _FRACTION.sub(r"\1/\2", text)))

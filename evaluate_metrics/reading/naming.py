@@ -10,11 +10,12 @@ import re
 from typing import NamedTuple
 
 from .letters import DENIED, find_letters, find_letters_with_texts, get_letter_index
+from .markup import CROSS
 from .options import CONFLICT, Options
 from .outcome import Evidence
 from .words import words
 
-SENTENCE_END = re.compile(r"(?:(?<![^\w][A-Z])(?<!\A[A-Z])(?<!\bvs)[.](?=\s|$)|[;!?\n])+")
+SENTENCE_END = re.compile(r"(?:(?<![^\w][A-Z])(?<!\A[A-Z])(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)[.](?=\s|$)|[;!?\n])+")
 # The reply "No, ...", not the "No" of "No edema"
 NO = re.compile(r"\b(no)\s?(?:[,:;.!—–]|-\s)(?=\s?\w)", re.IGNORECASE)
 # After these words comes a reason or a comparison, which chooses nothing.
@@ -40,9 +41,10 @@ _UNKNOWN = re.compile(
 _DENIED_OBJECT = re.compile(r"\W*(?:definitely |clearly |certainly |likely )?(?:not|never|neither)\b", re.IGNORECASE)
 _ORDINAL = re.compile(
     r"(?:the )?(?P<place>first|second|third|fourth|fifth|last|1st|2nd|3rd|4th|5th)"
-    r" (?:option|choice|statement|answer)\b",
+    r" (?:option|choice|statement|answer|one)\b",
     re.IGNORECASE,
 )
+_NUMBERED = re.compile(r"(?:option|choice|answer|number) (?P<number>[1-9])")
 _ORDINALS = {"fir": 0, "1st": 0, "sec": 1, "2nd": 1, "thi": 2, "3rd": 2, "fou": 3, "4th": 3, "fif": 4, "5th": 4}
 _LETTER = re.compile(
     r"(?P<open>[(\[]?) ?(?P<letter>[A-Za-z])"
@@ -50,7 +52,8 @@ _LETTER = re.compile(
 )
 _MORE_LETTERS = re.compile(
     r"(?:[.)\]]?\s?(?:,|/|&|\+|\band\b|\bor\b)\s?|[)\]]?\s(?=[(\[A-Z])|[)\]]?(?=[(\[]))(?:and |or )?"
-    r"(?:option |choice )?[(\[]?(?P<letter>[A-Z])(?![\w'’])(?!\s(?!(?:and|or|are|both|seem|appear|remain)\b)[a-z])"
+    r"(?:option |choice )?[(\[]?(?P<letter>[A-Z])(?![\w'’])(?!\s(?!(?:and|or|are|both|seem|appear|remain|fit|match"
+    r"|apply|look|could|may|might|can)\b)[a-z])"
 )
 _OR_LETTER = re.compile(
     r"\b(?:or|(?:could|may|might) (?:also )?be)\W{1,3}(?:option |choice )?[(\[]?(?P<letter>[A-Z])\b(?![\w'’])"
@@ -59,7 +62,7 @@ _MORE_TEXT = re.compile(r" (?:and|or|with|as well as|but could be|but may be)\b"
 _ABBREVIATION = re.compile(r"[A-Za-z]\.[A-Za-z]\b|[A-Za-z]-\w")  # "e.g.", "A.P. view", "X-ray"
 # Words that may follow a letter without a stop. "A" and "I" may be words, so they need stronger evidence.
 _AFTER_BARE = re.compile(
-    r" (?:because|since|as|due|given|but|although|though|while|rather than|instead of|and|or|not)\b|[,/&+]"
+    r" (?:because|since|as|due|given|but|although|though|while|rather than|instead of|and|or|not)\b|[,/&+]| ?>"
 )
 _AFTER_BARE_A = re.compile(r" \((?:correct|confidence)|[ (\[]*\d{1,3} ?%| (?:which|with|based|for|is)\b|\n")
 _CONFIDENCE = re.compile(
@@ -67,7 +70,9 @@ _CONFIDENCE = re.compile(
 )
 _DECLINED = re.compile(r".{1,6}\bI (?:can ?not|can't|am unable)", re.IGNORECASE)  # "A. I cannot see the image"
 _WRONG_ALONE = re.compile(  # after "A:"
-    r" ?(?:very |highly )?(?:wrong|incorrect|false|unlikely|improbable|implausible|less likely)\b", re.IGNORECASE
+    r" ?(?:very |highly )?(?:wrong|incorrect|false|unlikely|improbable|implausible|less likely|excluded|eliminated"
+    r"|rejected|ruled out)\b",
+    re.IGNORECASE,
 )
 _BULLET = re.compile(r"[\s>#•\-–+]*(?:(?:step ?)?\d{1,2} ?[.):\-] )?", re.IGNORECASE)
 _ALONE = re.compile(r"(?:(?:option|choice) )?[(\[]? ?([A-Za-z]) ?[)\]]? ?[.:,;!]? ?", re.IGNORECASE)
@@ -135,6 +140,22 @@ def find_named_options(statement: str, choices: Options, *, value: bool = False)
     return Named(find_asserted(_extract_choice(sentence), choices) | letters, "letter" if letters else "prose")
 
 
+def find_ordinal(answer_words: str, choices: Options) -> int | None:
+    """Find the option that an answer of few words names by its place: "the second option", "option 2".
+
+    Args:
+        answer_words: The words of the full answer (`words.words`).
+        choices: The question's options.
+
+    Returns:
+        The index of the option; None if the answer says anything else.
+    """
+    ordinal, numbered = _ORDINAL.fullmatch(answer_words), _NUMBERED.fullmatch(answer_words)
+    if ordinal:
+        return _ORDINALS.get(ordinal["place"].lower()[:3], choices.n - 1)
+    return int(numbered["number"]) - 1 if numbered and not choices.find_options(answer_words) else None
+
+
 def find_asserted(text: str, choices: Options) -> set[int]:
     """Find the options that prose asserts; a negated option is asserted by the denial of its finding.
 
@@ -165,7 +186,7 @@ def find_opening_letter(line: str, choices: Options) -> set[int]:
     if not match or _is_pronoun(match, choices) or (match["open"] and not match["close"]):
         return set()
     is_denied = any(DENIED.match(tail, end) for end in (match.end("letter"), match.end()))
-    if is_denied or _DECLINED.match(tail):
+    if is_denied or _DECLINED.match(tail) or tail[match.end() :].lstrip().startswith(CROSS):
         return set()
     letter, following_text, is_capital = (
         get_letter_index(match["letter"]),

@@ -10,17 +10,20 @@ from .naming import NOTHING, Named
 from .options import CONFLICT, MOST, Options
 from .words import words
 
+_BARE_VALUE = r"(?:0?\.\d|\d{1,3} ?%|(?:[01]|true|false|yes|no|(?:in)?correct)\b)"  # "A 10%, B 70%"
 _VALUE = re.compile(
     r"[\"'(\[]?(?P<name>(?:option )?[A-Z](?:[.):] ?(?=[A-Za-z])[^|\n:,]{1,60}?)?"
     r"|[^\"'\n:=,;{}()\[\]–—]{2,60}?)[\"')\].]{0,2}\s?"
-    r"(?:[:=(|]|(?<=\b[A-Z]) (?=0?\.\d|\d{1,3} ?%)|[-–—](?= )|->|→)\s?[\"']?"
+    rf"(?:[:=(|]|(?:(?<=\b[A-Z])|(?<=\b[A-Z][).])) (?={_BARE_VALUE})|[-–—](?= )|->|→)\s?[\"']?"
     r"(?P<value>true|false|yes|no|correct|incorrect|(?:0|1)?\.\d{1,4}|[01](?:\.0+)?(?![\d.])"
     r"|\d{1,3}(?:\.\d+)?\s?%)(?![\w.])",
     re.IGNORECASE,
 )
 _SIGNED = re.compile(
-    r"(?:[:=(|]|[A-Z](?= 0?\.\d)|[-–—] |->|→)\s?[\"']?(?:true|false|yes|no|(?:in)?correct|[\d.])", re.IGNORECASE
+    rf"(?:[:=(|]|[A-Z][).]?(?= {_BARE_VALUE})|[-–—] |->|→)\s?[\"']?(?:true|false|yes|no|(?:in)?correct|[\d.])",
+    re.IGNORECASE,
 )
+_TICK, _CROSS = re.compile(r" ?[✓✔✅☑🗸]"), re.compile(r" ?[✗✘❌✖☒❎]")
 _TRUTH = {"true": 1.0, "yes": 1.0, "correct": 1.0, "false": 0.0, "no": 0.0, "incorrect": 0.0}
 
 
@@ -40,6 +43,7 @@ def find_highest_valued(text: str, choices: Options, *, absence: bool) -> Named:
     >>> find_highest_valued("A: 0.1, B: 0.7, C: 0.2", Options(["Edema", "No edema", "Nodule"]), absence=False).places
     {1}
     """
+    text = _CROSS.sub(" no", _TICK.sub(" yes", text))
     if len(_SIGNED.findall(text)) < max(choices.n, 2):
         return NOTHING
     values: dict[int, float] = {}

@@ -45,11 +45,21 @@ NEUTRAL = re.compile(
     r"|\b(?:no|not|without)\s+(?:\w+\s+)?"
     r"(?:changed?|increased?|decreased?|improve(?:ment|d)|worsen(?:ing|ed)|progress\w*)\b"
     r"|\b(?:can ?not|can't) be (?:denied|overlooked|missed|ignored)\b"
+    # Two denials assert.
+    r"|\b(?:no|not|never|\w+n't|cannot) (?:\w+ly )?(?:lack(?:s|ing)?(?: of)?|absence of|doubt(?:ing|ed)?)\b"
+    r"|\b(?:not|\w+n't) (?:any|some)thing (?:but|other than|else than)\b"
 )
 _NOT_NORMAL = re.compile(
     rf"\bnot (?!only|merely)(?:\w+ly )?{NORMAL}\b"
     r"|\b(?:than|above|outside|beyond|exceeds?|at odds with|from|off|(?:left|right) of) (?:the |an? )?(?:\w+ ){0,3}?"
     r"(?:normal|midline)\b"
+)
+# "A low probability of", "the chance of ... is close to zero"
+_ODDS = r"(?:probability|likelihood|chances?|odds) (?:of|for|that)"
+_LOW = (
+    r"(?:(?:\w+ly |very |quite |rather |too |near |close to |about |only |less than |below |under |an? ){0,3}"
+    r"(?:low|little|poor|small|slim|remote|negligible|minimal|nil|zero|0?\.[0-4]\d*|(?:[1-4]\d|[02-9])(?![\d.])|1(?= ))"
+    r"(?: percent)?)"
 )
 # A denial of a full statement.
 _TURNED = re.compile(
@@ -58,7 +68,10 @@ _TURNED = re.compile(
     r"|\b(?:do|does|did|would)(?:n't| not) (?:\w+ly )?(?:think|believe|suggest|indicate|mean|imply|feel|support)\b"
     r"|\bnothing (?:\w+ ){0,4}?(?:suggests?|indicates?|points to|supports?|shows?)\b"
     r"|\bno (?:evidence|indication|reason|sign|suggestion) (?:that|to (?:suggest|think|believe|indicate))\b"
-    r"|\b(?:unlikely|improbable|implausible|inconceivable|doubtful) that\b|(?<!no )\bdoubt that\b"
+    r"|\b(?:unlikely|improbable|implausible|inconceivable|doubtful) that\b|(?<!no )(?<!not )(?<!n't )\bdoubt (?:that"
+    r"|there (?:is|are|was)|it is|it's)\b"
+    rf"|\b{_LOW} {_ODDS}\b|\b{_ODDS}\b(?=[^,;:]{{1,80}}?(?:\s*:| is| are| was| seems?| appears?| remains?"
+    rf"| at) {_LOW}\s*(?:$|[,;]))"
 )
 
 _UNKNOWN = (
@@ -66,19 +79,35 @@ _UNKNOWN = (
     r"(?:be\s+|been\s+)?"
     r"(?:\w+ly\s+)?(?:rule out|ruled out|excluded?|assess(?:ed)?|evaluated?|determined?|confirm(?:ed)?|judged?)"
 )
+_PERCEIVE = (
+    r"(?:see|find|identify|detect|visuali[sz]e|locate|observe|appreciate|recogni[sz]e|discern|spot|make out|perceive"
+    r"|demonstrate|show)"
+)
+# "All but edema": it is denied, unless a denial follows ("All but edema are absent").
+ALL_BUT = (
+    r"(?:everything|anything|all|any|every|each)(?: (?:of|the|these|those|them|other|listed|findings?|options?|choices?"
+    r"|ones?|abnormalit(?:y|ies)|diagnos[ei]s|conditions?)){0,3} (?:but|except|save|bar|apart from|other than)(?: for)?"
+)
 _FOREIGN = (
     r"pas de?|aucune?s?|sans|ni|sin|ning[uú]n[oa]?|tampoco|keine?[nrms]?|weder|ohne|sem|nenhum\w*|não|nessun\w*|senza"
     r"|không"
 )
 DENIED_BEFORE = re.compile(
-    rf"\b(?P<open>{_UNKNOWN}|(?:i|we) considered|to exclude|to rule out|compared (?:to|with)"
+    rf"\b(?P<open>{_UNKNOWN}|{ALL_BUT}|(?:i|we) considered|to exclude|to rule out|compared (?:to|with)"
     r"|in (?:contrast|comparison) (?:to|with)|versus"
     rf"|vs|(?<!less )(?<!rather )(?<!other )(?<!or )(?:(?<!more )than|than(?! (?:one|two|an?|\d)\b)))\b"
     rf"|\b(?:no(?!\s*[,\d])|not(?!\s+(?:be\s+|\w+ly\s+)*{SEEN}\s*,)|cannot|\w+n't|without|absence of|never|"
-    r"(?:absent|missing|excluded|ruled out)\s*:|"
+    r"(?:absent|missing|excluded|ruled out|negative)(?: \w+)?\s*:|"
     r"neither|nor|none of|lack(?:s|ing|ed)?(?: of)?|rather than|instead of|unlike|free (?:of|from)|clear of|"
-    r"negative(?: for|:)|den(?:y|ies)|rul(?:es?|ing) out|exclud(?:es?|ing)|as opposed to|opposed to|"
-    r"nothing(?!\s+(?:but|other|more|else than))|fails? to|inconsistent with|"
+    r"negative for|den(?:y|ies)|rul(?:es?|ing) out|exclud(?:es?|ing)|as opposed to|opposed to|"
+    rf"nothing(?!\s+(?:but|other|more|else than))|fail(?:s|ed|ing)? to|(?:un"
+    rf"|not )able to(?= (?:\w+ly )?{_PERCEIVE}\b)|(?:inconsistent|incompatible) with|"
+    r"(?<!partial )(?<!incomplete )(?<!near complete )(?<!slow )(?<!gradual )(?<!image )"
+    r"(?:resolution|clearing|disappearance) of(?! (?:the |this )?(?:image|picture|film|scan))|"
+    r"(?:having|(?:i|we)(?:'ve| have)?|(?:has|have|had)) (?:\w+ly |already )?(?:ruled out|excluded|eliminated)|"
+    r"(?<!not )resolved(?= (?!and\b|or\b|with\b|in\b|on\b|since\b|but\b|as\b|to\b|by\b|from\b|after\b|now\b)\w)|"
+    r"zero(?= (?!doubt|question|hesitation|or\b|point)[a-z])|after (?:removing|withdrawing|(?:the )?(?:removal"
+    r"|withdrawal) of)|"
     r"(?:contradicts?|refutes?|disproves?|(?:i|we) (?:reject|dismiss|discard)(?:ed)?)(?![^:]*:)|"
     r"(?<!\ba )little (?:(?:evidence|sign|indication|support|suggestion) (?:of|for)|to (?:suggest|indicate|support))|"
     r"(?:argu(?:es?|ing)|speak(?:s|ing)?|point(?:s|ing)?|evidence) (?:strongly |clearly )?against|"
@@ -91,12 +120,17 @@ DENIED_BEFORE = re.compile(
 _SCOPE_END = re.compile(
     r"\b(?:shows|contains|reveals|includes|has|depicts|features (?=an?\b|the\b)|demonstrates|exhibits|suffers|suggests"
     r"|indicates|means|this is|in keeping with|(?<!not )(?<!in)(?:consistent|compatible) with)\b"
+    r"|, (?:persist\w+|residual|remaining|stable|unchanged|ongoing)\b"
+    r"|\b(?:and|with) (?:an? |the )?(?:new|worsen\w+|persist\w+|residual|remaining|increas\w+|progressi\w+|stable"
+    r"|unchanged"
+    r"|ongoing|superimposed)\b"
 )
 # A denial does not apply to a cause ("no markings are seen, indicating a pneumothorax") or a location.
 _CAUSE = re.compile(
     r",\s*(?:thus |thereby )?(?:indicating|suggesting|suggests|meaning|pointing|confirming|representing|consistent with"
     r"|compatible with|in keeping with|which (?:means|suggests|indicates|points))\b"
-    r"|\b(?:because|due to|caused by|as a result of|near|around|behind|beside|next to|adjacent to)\b"
+    r"|\b(?:because|causing|resulting in|leading to|due to|caused by|as a result of|near|around|behind|beside"
+    r"|next to|adjacent to)\b"
     r"|(?<=not sharp) (?:suggesting|indicating)\b"
 )
 # A denial does not apply to a purpose or a topic ("no film to diagnose edema from").
@@ -115,7 +149,8 @@ _TEACHES = re.compile(
 )
 _ARTICLE = re.compile(r"\W*(?:an? |the term )?\Z")
 _UNDECIDED = re.compile(
-    r"\s*:\s*(?:unclear|indeterminate|uncertain|unknown|undetermined|equivocal|n ?a\b|not (?:assess|evalua"
+    r"\s*:\s*(?:unclear|unsure|not (?:sure|certain)|inconclusive|undecided|ambiguous|indeterminate|uncertain|unknown"
+    r"|undetermined|equivocal|n ?a\b|not (?:assess|evalua"
     r"|applicable|mention)"
     r"|cannot|can't|possible|possibly|maybe|\?)"
 )
@@ -153,25 +188,29 @@ _DENIED_AFTER = re.compile(
     r"|sont"
     rf"|ist|sind)\s+{_NOT}|cannot)(?:\s*(?=$|[,:])|\s+{_FILL}{{0,3}}(?:{SEEN}|appear|exist)\b)"
     rf"|{COPULA}\s+{_FILL}{{0,2}}"
-    r"(?:absent|missing|unlikely|doubtful|less likely|gone|negative|excluded|ruled out|wrong|incorrect|false"
+    r"(?:absent|missing|lacking|nonexistent|unlikely|doubtful|less likely|gone|negative|excluded|ruled out|wrong"
+    r"|incorrect|false"
     r"|improbable|implausible|untenable|unsupported|unsubstantiated|unfounded|unconvincing|disfavou?red|contradicted"
     r"|refuted|disprove[dn]|rejected|dismissed|(?:inconsistent|incompatible) with"
-    r"|nowhere|out of (?:the )?(?:view|frame|sight|picture|question)"
+    r"|nowhere|out of (?:the )?(?:view|frame|sight|picture|question)|off (?:the|my) (?:table|list)"
     rf"|{_NOT}\s+(?:what (?:the|this|these|is)\b|(?:my|our) (?!only|main|first)|{_NO_FIT})"
     rf"|{_NOT}\s+(?:to\s+be\s+)?{_FILL}{{0,2}}(?:{_TENABLE}|{SEEN}))\b"
     rf"|(?:is|are|was|were)n't\s+(?:{_FILL}{{0,2}}{_TENABLE}\b|{_NO_FIT})"
     rf"|(?:do|does|did)(?:n't|\s+{_NOT})\s+(?:(?:seem|appear|look)\s+(?:to\s+be\s+)?{_FILL}{{0,2}}(?:{_TENABLE}|{SEEN})"
     r"|fit|match|agree|correspond|apply)\b"
-    r"|(?:has|have)\s+(?:\w+ly\s+|already\s+)?"
-    r"(?:been\s+(?:removed|withdrawn|taken out|retracted from|excluded|ruled out)"
-    r"|resolved|cleared|disappeared|left the)\b|can be\s+(?:\w+ly\s+)?"
+    r"|(?:has|have|had|having)\s+(?:(?:(?!partial|part|incomplete|slight|near|most|large|main|gradual|slow)\w+ly|already|since"
+    r"|now|all|also|both)\s+){0,2}"
+    r"(?:been\s+(?:removed|withdrawn|taken out|retracted from|excluded|ruled out|resolved|cleared)"
+    r"|resolved|cleared|disappeared|vanished|subsided|gone|left the)\b|can be\s+(?:\w+ly\s+)?"
     r"(?:excluded|ruled out|dismissed|rejected|discarded|disregarded|eliminated)\b"
     r"|is\s+the\s+(?:\w+\s+){1,3}?that\s+is\s+(?:absent|missing|not\s+(?:present|seen|visible))\b"
-    r"|(?:was|were)\s+(?:removed|withdrawn)\b|fails?\s+to\s+(?:be\s+seen|appear|show)\b"
+    r"|(?:is|are|was|were)\s+(?:removed|withdrawn)\b|fails?\s+to\s+(?:be\s+seen|appear|show)\b"
     r"|no se (?:ven?|observan?|aprecian?|identifican?|visualizan?)\b)"
     rf"|\b(?:{_NOT}\s+{_FILL}{{0,3}}{SEEN}\b|(?:not|pas)\s*$|no longer\s+{_FILL}{{0,2}}{SEEN}\b"
-    r"|(?:absent|missing|unlikely|doubtful|less likely|negative|ruled out|not needed|abwesend|ausente|absente?)\b"
-    r"|(?:no|none|false|null|n|n a|nope|nah|non|nein|nil|0(?:\.0+)?)(?=\s*(?:$|[,:\"\d]|\s\w+\s*:)))"
+    r"|(?:absent|missing|(?:resolved|excluded|eliminated)(?=\s*(?:$|[,:]))|unlikely|doubtful|less likely|negative"
+    r"|ruled out|not needed|abwesend|ausente|absente?)\b"
+    r"|(?:no|none|false|null|n|n a|nope|nah|non|nein|nil|zero|0?\.[0-4]\d{0,4}|0(?:\.0+)?)(?=\s*(?:$|[,:\"\d]"
+    r"|\s\w+\s*:)))"
     r"|(?P<foreign>¬)(?=\s*(?:$|[,:.]))"
 )
 _INNER_DENIAL = re.compile(
@@ -179,7 +218,9 @@ _INNER_DENIAL = re.compile(
     r"|scarcely|fails? to|neither"
     r"|less than(?!\s+(?:\d|a |half|one))|nicht|¬)(?=\W)"
 )
-_NEXT = re.compile(r"\s*[:=,]?\s*(?:(?:visible|present|seen|detected|in use|used|status)\s*:\s*)?")
+_NEXT = re.compile(
+    r"\s*[:=,]?\s*(?:(?:visible|present|seen|detected|in use|used|status|probability|likelihood)\s*:\s*)?"
+)
 _ONE_COLON = re.compile(r"\s*,[^:]*:\s*")
 _REACH = 300  # characters
 _TOGETHER = re.compile(r"\s+(?:and|or)\s+(?:\w+\s+){1,2}")
@@ -192,6 +233,7 @@ _DENIED_TOPIC = re.compile(
 _IN_SUCH = re.compile(r"(?:^|[,:])\s*in (?!the\b|this\b|both\b)(?:\w+ ){0,2}\Z")  # "in tension pneumothorax, ..."
 _BREAK = re.compile(rf"\b(?:{VERB}|(?!used (?:for|to|in|during|by)\b)(?:{_SEEN_WORDS}))\b")
 _BLANKS = re.compile(r"(?<= ) +")
+_WORD = re.compile(r"\w")
 _MARK = re.compile(r"[✓✗]")
 _UNKNOWN_TITLE = re.compile(
     r"\b(?:assess(?:ed|able)|evaluated|evaluable|determined?|uncertain|unclear|indeterminate|differential)\b"
@@ -235,7 +277,7 @@ def find_standings(clause: str, spans: Sequence[tuple[int, int]], *, denied: boo
         return ["denied"] * len(spans)
     clause, spans = _remove_blanks(clause, spans)
     cues = _find_cues(clause)
-    is_leading = bool(cues.marks) and cues.mark_starts[0] < spans[0][0]
+    is_leading = bool(cues.marks) and _are_marks_leading(clause, cues.mark_starts)
     span_standings: list[Standing] = []
     for index, (start, end) in enumerate(spans):
         following = spans[index + 1][0] if index + 1 < len(spans) else len(clause)
@@ -248,6 +290,13 @@ def find_standings(clause: str, spans: Sequence[tuple[int, int]], *, denied: boo
             standing = "asserted" if standing == "denied" else "denied"
         span_standings.append(standing)
     return span_standings
+
+
+def _are_marks_leading(clause: str, mark_starts: Sequence[int]) -> bool:
+    """Whether ticks and crosses precede their names ("✓ edema ✗ effusion") and do not follow them ("edema ✓")."""
+    before_first, after_last = clause[: mark_starts[0]].rstrip(), clause[mark_starts[-1] + 1 :]
+    is_first = not _WORD.search(before_first) or (before_first.endswith(":") and _WORD.search(after_last))
+    return bool(is_first)
 
 
 def _remove_blanks(clause: str, spans: Sequence[tuple[int, int]]) -> tuple[str, Sequence[tuple[int, int]]]:

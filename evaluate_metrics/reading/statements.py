@@ -73,10 +73,11 @@ _OTHER_LANGUAGES = re.compile(
     re.IGNORECASE,
 )
 _CHOSEN = re.compile(
-    r"\bI(?:'d| would| will|'ll| have| shall| am going to|'m going to)?(?: (?:therefore|thus|also|rather|now"
+    r"\b(?<!shall )(?<!should )(?<!would )(?<!could )(?<!can )(?<!do )I(?:'d| would| will|'ll| have| shall"
+    r"| am going to|'m going to)?(?: (?:therefore|thus|also|rather|now"
     r"|probably|have)){0,2} "
     r"(?:choos|chose|select|pick|go(?:ing)? with|opt(?:ed|ing)? for|lean(?:ing)? towards?|settle on|answer|say"
-    r"|think|believe|guess)"
+    r"|think|believe|guess|prefer|vote for)"
     r"(?:e|n|ed|ing)?(?: that)?(?: the)?\b"
     r"|\bmost (?:likely|probable|plausible|appropriate|suitable|accurate|fitting|compatible|consistent|likely to be)"
     r"(?: \w+){0,4}? (?:is|are|would be|with|seems to be|appears to be)(?= )"
@@ -91,7 +92,7 @@ _CHOSEN = re.compile(
     r"|missing)){0,5} (?:is|would be)\b(?! not\b)"
     r"|\b(?:correspond(?:s|ing)?|point(?:s|ing)?|lead(?:s|ing)?(?: me)?) to (?=(?:the )?(?:option|choice|answer"
     r"|first|second|third|\())"
-    r"|\b(?:that|this|which) leaves\b",
+    r"|\b(?:that|this|which) leaves\b|\b(?:that|this|it)(?: would|'d) be(?= (?:option |choice )?[(\[]?(?-i:[A-Z])\b)",
     re.IGNORECASE,
 )
 # "The answer is not B", "If it were blunted, the answer would be C".
@@ -103,7 +104,9 @@ _CORRECTS = re.compile(
     r"\b(?:correction|correct (?:this|that|my|myself)|i (?:was|am) (?:wrong|mistaken)|i made (?:a mistake|an error)"
     r"|on (?:second|closer) (?:thoughts?|look)|on (?:reflection|reconsideration)|(?:re-?(?:consider|evaluat|examin"
     r"|check"
-    r"|assess|vis)|revis|chang)(?:e|es|ed|ing|it) (?:my|this|the|that|it)|wait|scratch that)\b",
+    r"|assess|vis)|revis|chang)(?:e|es|ed|ing|it) (?:my|this|the|that|it)|wait|scratch that)\b"
+    r"|(?:(?<!\.)\.{2,}+|…|[—–]|--| -) ?(?:no|sorry|oops|actually|or rather)\b(?=\W)"
+    r"|\b(?:no|sorry),? (?:i meant |it is |it's |rather )?(?=(?:option )?[(\[]?(?-i:[A-Z])\b)",
     re.IGNORECASE,
 )
 _TAKES_BACK = re.compile(r"\b(?:no, sorry|sorry, no|scratch that|i (?:was|am) (?:wrong|mistaken))\b", re.IGNORECASE)
@@ -188,6 +191,19 @@ def _is_conditional(text: str, match: re.Match[str]) -> bool:
     return "would" in match[0] and bool(_CONDITION.search(preceding_text))
 
 
+def find_correction(text: str) -> int:
+    """Find the end of the words that announce the last correction of an answer ("wait", "let me correct that").
+
+    Args:
+        text: The text after `markup.readable`.
+
+    Returns:
+        The position; 0 without a correction.
+    """
+    *_, last_correction = [0, *(match.end() for match in _CORRECTS.finditer(text))]
+    return last_correction
+
+
 def remove_corrected(stated: Sequence[Statement], text: str) -> list[Statement]:
     """Remove statements that a correction retracts: those before the last correction, if others of their kind follow.
 
@@ -198,7 +214,7 @@ def remove_corrected(stated: Sequence[Statement], text: str) -> list[Statement]:
     Returns:
         The remaining statements.
     """
-    *_, last_correction = [0, *(match.end() for match in _CORRECTS.finditer(text))]
+    last_correction = find_correction(text)
     *_, last_retraction = [0, *(match.end() for match in _TAKES_BACK.finditer(text))]
     kinds = {statement.kind for statement in stated if statement.start >= last_correction and statement.kind != "field"}
     return [

@@ -156,24 +156,13 @@ _TRIPLET = re.compile(
     + rf"(?P<target>{build_alternatives([p for names in TARGET_SYNONYMS.values() for p in names])})"
 )
 
-_NOTHING = r"^\W*(?:none|nothing|nil|n\s?a)(?:\W*$|\s+(?:of (?:the|these|those|them)|is|are|visible|seen|present)\b)"
+_NOTHING = re.compile(
+    r"^\W*(?:none|nothing|nil|n\s?a)(?:\W*$|\s+(?:of (?:the|these|those|them)|is|are|visible|seen|present)\b)"
+)
 _THINGS = r"(?:tools?|instruments?|devices?)"
-_SEES = r"(?:see|show|contain|detect|find|observe|include|depict|feature|appear|have|identify|visible)"
-
-
-def _build_none_pattern(things: str) -> re.Pattern[str]:
-    """Build an expression for clauses that deny all of these things."""
-    return re.compile(
-        rf"{_NOTHING}|\b(?:no|without|zero|none of|absence of|free of)\s+(?:\w+\s+){{0,4}}?{things}\b"
-        rf"|(?:\bnot|n't|\bcannot)\s+(?:\w+\s+){{0,2}}?{_SEES}\s+(?:\w+\s+){{0,4}}?{things}\b"
-        rf"|\b{things}\s+(?:\w+\s+){{0,4}}?(?:(?:is|are|was|were|can|could)\s+(?:not|never)|(?:is|are|was|were|ca)n't)\s+"
-        r"(?:be\s+)?(?:\w+ly\s+)?(?:seen|present|visible|shown|identified|detected|observed|found|there)\b"
-        rf"|\b{things}\b[^,:]{{0,80}}:\s*(?:none|nothing|0|\[\s*\])\W*$"
-    )
-
-
-_NO_TOOL = _build_none_pattern(_THINGS)
-_NO_ACTION = _build_none_pattern(rf"(?:{_THINGS}|actions?|activit(?:y|ies)|interactions?|triplets?)")
+_TOOL = re.compile(rf"\b{_THINGS}\b")
+_ACTION = re.compile(rf"\b(?:{_THINGS}|actions?|activit(?:y|ies)|interactions?|triplets?)\b")
+_NO_ITEM = re.compile(r"[^,:]{0,80}:\s*(?:none|nothing|0|\[\s*\])\W*$")
 _EMPTY_LIST = re.compile(r"\s*\[\s*\]\s*")
 
 
@@ -206,7 +195,7 @@ def read_instruments(text: str | None, *, cut: bool = False) -> Reading:
         mentions = _find_mentions(clause)
         for mention, standing in zip(mentions, _find_clause_standings(clause, mentions), strict=True):
             mentions_by_standing[standing].append(mention)
-        is_none_stated |= bool(_NO_TOOL.search(clause.text))
+        is_none_stated |= _denies_all(clause, _TOOL)
     asserted, denied = mentions_by_standing["asserted"], mentions_by_standing["denied"]
     mentions = _remove_choice_lists(asserted, plain(text))
     if {mention.name for mention in mentions} == set(INSTRUMENTS):
@@ -255,7 +244,7 @@ def read_triplets(text: str | None, *, cut: bool = False) -> TripletReading:
             mentions_by_standing[standing].append(mention)
     asserted, denied = mentions_by_standing["asserted"], mentions_by_standing["denied"]
     is_none_stated = bool(denied or _EMPTY_LIST.fullmatch(text)) or any(
-        _NO_ACTION.search(clause.text) for clause in counted_clauses
+        _denies_all(clause, _ACTION) for clause in counted_clauses
     )
     is_declined = any(clause.act == "decline" for clause in clauses)
     return TripletReading(tuple(asserted), tuple(denied), _get_outcome(bool(asserted) or is_none_stated, is_declined))
@@ -338,6 +327,15 @@ def _build_triplet(match: re.Match[str]) -> TripletMention:
 def _find_clause_standings(clause: Clause, mentions: Sequence[Mention | TripletMention]) -> list[Standing]:
     spans = [(mention.start - clause.start, mention.end - clause.start) for mention in mentions]
     return find_standings(clause.text, spans, denied=clause.denied)
+
+
+def _denies_all(clause: Clause, things: re.Pattern[str]) -> bool:
+    """Whether a clause says that there are none: "no tools", "the instruments have been removed", "tools: 0"."""
+    if _NOTHING.search(clause.text):
+        return True
+    spans = [match.span() for match in things.finditer(clause.text)]
+    clause_standings = find_standings(clause.text, spans, denied=clause.denied)
+    return "denied" in clause_standings or any(_NO_ITEM.match(clause.text, end) for _, end in spans)
 
 
 def _get_outcome(is_answered: bool, is_declined: bool) -> Outcome:

@@ -58,12 +58,14 @@ _WORD = re.compile(
     re.IGNORECASE,
 )
 _FILLER = re.compile(  # between "The answer is" and the word
-    r"[\W_]{0,6}(?:(?:a|an|the|is|it is|it's|that|there is|most likely|likely|probably|definitely|clearly|simply|clear"
+    r"[\W_]{0,6}(?:(?:a|an|the|in the|is|it is|it's|that|there is|most likely|likely|probably|definitely|clearly"
+    r"|simply|clear"
     r"|definite|resounding|option|choice|letter|[ab](?=[.):]))\b[\W_]{0,3}){0,4}",
     re.IGNORECASE,
 )
-_CHOICE = re.compile(  # "Answer yes or no:"
-    r"\b(?:yes|yeah)[\s\"'.]*(?:/|\bor\b|,|\|)\s*\(?(?:no|nope)\b(?!\s*,|\s+(?:doubt|question)\b)|\b(?:no|nope)\s*(?:/|\bor\b)\s*(?:yes|yeah)\b"
+ALTERNATIVES = re.compile(  # "Answer yes or no:"
+    r"\b(?:yes|yeah)[\s\"'.]*(?:/|\bor\b|,|\|)\s*\(?(?:no|nope)\b(?!\s*,|\s+(?:doubt|question)\b)|\b(?:no|nope)\s*(?:/|\bor\b)\s*(?:yes|yeah)\b",
+    re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?\n]*")
 _CONDITION = re.compile(r"\bif (?!(?:i|we|you|one)\b)")  # the yes or no of its sentence is conditional
@@ -88,19 +90,32 @@ _SEEN = (
     r"|demonstrated|appreciated)"
 )
 _SURELY = r"(?:clearly|definitely|certainly|probably|really|obviously|apparently|evidently|currently|indeed)"
-_IT = r"(?:it|this|that|they|these|there|he|she|the \w+(?: \w+){0,2})"
+# "The region is not visible" and "The answer is" say nothing of a finding.
+_FINDING_WORD = (
+    r"(?!(?:answer|area|chest|diagnosis|field|film|image|lobe|lungs?|picture"
+    r"|question|radiograph|region|scan|view|zone)\b)\w+"
+)
+_IT = rf"(?:it|this|that|they|these|there|he|she|the (?!absence|lack){_FINDING_WORD}(?: {_FINDING_WORD}){{0,2}})"
 _SHORT_NO = re.compile(
     rf"(?:{_IT} )?(?:does|do|is|are|was|were|has|have|can|did) not(?: be)?(?: {_SURELY})?"
     rf"(?: (?:{_SEEN}|have (?:it|any|one)|so))?"
     rf"|(?:none|nothing|absent|negative|not(?! really))(?: (?:is|are|was|were))?(?: {_SURELY})?(?: {_SEEN})?"
     rf"|{_IT} (?:is|are) absent|there (?:is|are) (?:none|not(?: one| any)?|no such \w+)"
-    r"|not at all|(?:very |highly )?unlikely|probably not"
-    r"|i do not (?:see|think so|believe so)(?: (?:it|any|one|that))?(?: here)?"
+    rf"|(?:{_SURELY}|absolutely|surely|likely|most likely|of course|indeed) not|not at all|by no means|incorrect|untrue"
+    r"|(?:very |highly )?unlikely|(?:it|that|this) is not (?:the case|so|true|correct)|not (?:that"
+    r"|as far as) i can (?:see|tell)"
+    r"|it (?:(?:seems|appears) not|does not (?:seem|appear|look)(?: so| that way| like it)?)|i doubt (?:it|that|so)"
+    r"|i (?:do not|can not|ca not|could not) (?:see|find|detect|think so|believe so)(?: (?:it|any|one|that))?(?: here)?"
+    r"|i (?:see|find|found|detect|identify) none"
 )
 _SHORT_YES = re.compile(
     rf"(?:{_IT} )?(?:does|do|is|are|was|were|has|have|did)(?: {_SURELY})?(?: {_SEEN})?|(?:{_SURELY} )?{_SEEN}"
     r"|positive|correct|true|indeed|affirmative|there (?:is|are)(?: one)?|i (?:do|think so|believe so)"
+    r"|(?:that|this|it) is (?:the case|so|correct|true)|it (?:seems|appears|looks) so|(?:apparently|evidently"
+    r"|probably) so"
 )
+_WHOLE_YES = re.compile(r"certainly|definitely|absolutely|of course|without (?:a )?doubt|undoubtedly")
+
 
 # Sentences, if the question is unknown.
 _ABSENCE = re.compile(
@@ -176,7 +191,7 @@ def explain_yes_no(text: str | None, question: str = "", *, cut: bool = False) -
     if single_letter:
         return YesNo("yes" if single_letter["letter"] in "yY" else "no", "answered", "reply", evidence="letter")
     stated = remove_corrected([*fields(answer_text), *statements(clean)], clean)
-    plain = _CHOICE.sub(" ", fold_text(clean)).strip()
+    plain = ALTERNATIVES.sub(" ", fold_text(clean)).strip()
     stages: dict[str, Callable[[], set[Saying]]] = {
         "marked": lambda: _read_statements(stated, "field") or _read_statements(stated, "box"),
         "final": lambda: _read_statements(stated, "final"),
@@ -261,6 +276,8 @@ def _find_replies(text: str) -> set[Saying]:
 
 def _read_short(text: str) -> set[Saying]:
     """Read the first sentence, if it is a short one."""
+    if _WHOLE_YES.fullmatch(words(text)):  # "Certainly! Let me look" only begins an answer
+        return {"yes"}
     sentence_words = words(SENTENCE_END.split(_INTERJECTION.sub("", text), maxsplit=1)[0])
     if len(sentence_words) > 80:
         return set()
