@@ -77,7 +77,7 @@ _WHETHER = re.compile(r"\b(?:whether|if|unless|assuming|supposing)\b.*", re.DOTA
 _CLAUSE_END = re.compile(
     r"\b(?:but|however|although|though|except(?: for)?|whereas|while|(?<!not )yet|apart from|aside from|other than"
     r"|besides)\b"
-    r"|(?<!\bcan )(?<!\bthe )\b(?:only|just|merely)\b"
+    r"|(?<!\bcan )(?<!\bthe )\b(?:only|just|merely)\b(?!\s*(?:$|(?:in|on|at|within)\b))"
     r"|\b(?:instead(?! of)|rather(?! than| not))\b"
     r"|,\s*(?:so\s+)?(?=(?:with|showing|there|the|it|this|that|these|i|we)\b(?!\s+(?:is|are|would|could)\s+\w+\s*$))"
     rf"|(?P<list>,)(?!\s*(?:or|nor|and|{VERB})\b)(?=(?:(?!\b(?:that|which|who)\b)[^,])*\b{VERB}\b)"

@@ -206,7 +206,8 @@ CUES = (
         r"|order|going|used|ordered|performed|done|able|trying|try|like|attempt|us|me|how|where|best)"
         r" to (?:\w+ly )?(?:{inspect})\b"
         r"|^\W*(?:in order )?to (?:\w+ly )?(?:{inspect}|see|know|decide)\b"
-        r"|\b(?:question|task|prompt|goal|aim|user) (?:is|asks|wants|here is|about)\b"
+        r"|\b(?:question|task|prompt|goal|aim|user|clinician|doctor|physician|request) (?:is|asks|wants|here is"
+        r"|about)\b"
         r"|\boption [a-z] (?:states|says|means|claims|describes|refers|reads)\b|\b(?:asked|asking) (?:to|about|for)\b",
         (
             "we need to carefully examine the image", "to determine edema, a view is needed",

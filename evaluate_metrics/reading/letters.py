@@ -62,7 +62,10 @@ _DENIED_BEFORE = re.compile(
     r"|says|said)"
     r"|doubt(?:s|ed|ful)?(?: (?:that|if|whether))?(?: (?:it is|it's|this is|the answer is))?"
     r") (?:(?:the )?(?:option|choice|answer)s? )?|(?:not|excluded|eliminated|rejected|ruled out|format) ?: ?|(?:^"
-    r"|\n) ?\(incorrect\) ?)[(\[]? ?$",
+    r"|\n) ?\(incorrect\) ?"
+    r"|(?:não é|non è|n'est pas|no es|не|không phải(?: là)?|nicht) (?:la |el |le |die )?(?:option |opción )?"
+    r"|不(?:应该?)?(?:选择?|是) ?"
+    r")[(\[]? ?$",
     re.IGNORECASE,
 )
 # After an option's letter: more letters, which are denied with it: "B and C are wrong". Not so in "B, C is wrong".

@@ -113,7 +113,13 @@ _CJK_ASKS = re.compile(r"是否|有没有|是不是|有无|吗|呢|存在|可见
 
 _WORD = re.compile(r"[^\W_]+")
 _IN_SUCH = re.compile(r"(?:^|, ?)in (?:\w+ ){0,2}$")  # "in tension pneumothorax, the trachea is displaced"
+_NOWHERE_ELSE = re.compile(r"\b(?:only|(?:confined|limited|restricted|localized|localised|isolated) to)\b")
 _NOT_THERE = re.compile(r"\bnot (?:in |on |at )?(?:the )?(left|right)\b")
+_NOT_HERE = re.compile(
+    r"\W*(?:(?:it|this|that|they|which)(?:'s| s| is| are) )?(?:not|none|never)(?: (?:is |are )?(?:seen|present"
+    r"|visible|found))?"
+    r" (?:in|on|at|within|there|here)\b"
+)
 _IT_IS = re.compile(r"\W*(?:it|this|that|which)(?:'s| s| is| lies| appears)\b")
 _CONCLUDES = re.compile(
     r"\s*(?:and |so )?(?:therefore|thus|hence|so|consequently|in (?:conclusion|summary)|overall|conclusion|impression"
@@ -128,11 +134,17 @@ _GENERIC_NAMES = re.compile(
     r"|anything (?:abnormal|wrong|unusual))\b"
 )
 _NORMAL_WORDS = frozenset({"normal", "clear", "healthy", "intact", "unremarkable"})
+_NORMAL_STATE = re.compile(r"\b(?:normal|healthy|unremarkable)\b|(?<=lung is )clear\b|(?<=lungs are )clear\b")
 _ALL_NORMAL = re.compile(  # normality of the full image
+    r"(?:chest|image|x ray|xray|radiograph|film|scan|study|exam\w*|everything) (?:is|looks|appears) (?:\w+ly )?"
+    r"(?:normal|unremarkable)\b|"
     r"\b(?:normal|unremarkable)(?= (?:\w+ ){0,3}?(?:x ray|xray|radiograph|image|scan|film|study|exam\w*)\b)"
 )
 _ABNORMAL_WORDS = re.compile(r"\b(?:abnormal\w*|unhealthy|diseased|pathologic(?:al)?|patholog(?:y|ies)|sick|damaged)\b")
-_OTHER_CLEAR = re.compile(r"\bclear(?:er|ly)? (?:answer|evidence|image|view|picture|sign|indication|or|and of)\b")
+_OTHER_CLEAR = re.compile(  # "a clear answer", "the image is clear", "it is clear that"
+    r"\bclear(?:er|ly)? (?:answer|evidence|image|view|picture|sign|indication|or|and of|that|whether|if|what|enough)\b"
+    r"|\bclearly\b|\b(?:answer|image|picture|view|question|film|scan|radiograph|x ray|quality) (?:is|looks|appears)\b"
+)
 _ORGAN = re.compile(
     r"\b(?:lung|heart|cardi|mediastin|aort|bone|rib|pleura|trachea|diaphragm|liver|kidney|spleen|brain|bowel|abdom"
     r"|vertebra|spine)"
@@ -140,11 +152,13 @@ _ORGAN = re.compile(
 _CONTRARY: dict[Saying, Saying] = {"yes": "no", "no": "yes"}
 _NORMAL_HEART = re.compile(r"\b(?:heart|cardiac)\b.*\bnormal\b|\bnormal (?:heart|cardiac)\b")
 _ENLARGED_HEART = re.compile(
-    r"\b(?:heart|cardiac\w*)\b.{0,60}?\b(?:enlarge\w*|big|bigger|large)\b|\benlarge\w* (?:heart|cardiac)"
+    r"\b(?:heart|cardiac\w*)\b(?:(?!\bno\b|\bwithout\b).){0,60}?\b(?:enlarge\w*|big|bigger|larger?)\b"
+    r"|\benlarge\w* (?:heart|cardiac)"
 )
 _HEALTHY = {  # sentences that deny a disease without naming it
     "Cardiomegaly": re.compile(
-        r"\bnormal (?:heart|cardiac) (?:size|silhouette)\b"
+        r"\bnormal (?:heart|cardiac) (?:size|silhouette)\b|\b(?:heart|cardiac\w*)\b.{0,40}?\b(?:no"
+        r"|without) (?:\w+ )?enlarge"
         r"|\b(?:heart|cardiac|cardiomediastinal)(?: silhouette)?(?: size)?(?: and \w+)?"
         r" (?:is|are|appears?|remains?|looks?)(?: \w+ly)?(?: to be)? (?:of )?"
         r"(?:normal|within normal|unremarkable|not enlarged)"
@@ -238,6 +252,10 @@ def find_sayings(text: str, target: Target) -> set[Saying]:
         # "There is an effusion, but it is on the left"
         if _IT_IS.match(next_clause) and _is_elsewhere(next_clause, target):
             clause_sayings.discard("yes")
+        # "There is an effusion, but not on the right", "... but none on the right"
+        is_denied_here = _NOT_HERE.match(next_clause) and not _is_elsewhere(next_clause, target)
+        if is_statement and is_denied_here and any(_iterate_spans(clause.text, target)):
+            clause_sayings = {"no"}
         sayings |= clause_sayings
         if clause_sayings and (
             _CONCLUDES.match(clause.text) or (clause_index and _CONCLUDES.fullmatch(clauses[clause_index - 1].text))
@@ -305,7 +323,7 @@ def _read_names(clause: Clause, target: Target) -> Iterator[Saying]:
         if is_healthy or (is_all_denied and not _is_elsewhere(clause_text, target)):
             yield "no"
         normal_spans = (
-            [match.span() for match in islice(_ALL_NORMAL.finditer(clause_text), _MOST)] if target.generic else []
+            [match.span() for match in islice(_find_normal(clause_text, target), _MOST)] if target.generic else []
         )
         yield from _iterate_contraries(_find_clause_standings(clause, normal_spans))
     is_elsewhere = _is_elsewhere(clause_text, target)
@@ -319,15 +337,28 @@ def _read_names(clause: Clause, target: Target) -> Iterator[Saying]:
             yield _get_saying(target.sides != {denied_side[1]})
         elif not is_elsewhere:
             yield _get_saying(standing != "denied")
+        elif standing == "asserted" and _NOWHERE_ELSE.search(window):  # "only on the left"
+            yield "no"
+
+
+def _find_normal(clause: str, target: Target) -> Iterator[re.Match[str]]:
+    """Find the words of a clause that call the full image normal, or an organ that the question names."""
+    organs = {organ[0] for organ in _ORGAN.finditer(clause)}
+    if target.organs and organs and organs <= target.organs and not _is_elsewhere(clause, target):
+        yield from _NORMAL_STATE.finditer(clause)
+    else:
+        yield from _ALL_NORMAL.finditer(clause)
 
 
 def _read_health(clause: Clause, target: Target) -> Iterator[Saying]:
     """Read the answer of a clause to a question such as "Is the heart normal?"."""
     clause_text = clause.text
     organs = {organ[0] for organ in _ORGAN.finditer(clause_text)}
-    if organs and target.organs and not organs & target.organs:
+    if (organs and target.organs and not organs & target.organs) or _is_elsewhere(clause_text, target):
         return
     spans = _find_content_spans(clause_text, target)
+    if not spans and set(target.content) <= _NORMAL_WORDS:
+        spans = [match.span() for match in islice(_NORMAL_STATE.finditer(clause_text), _MOST)]
     # "The right lung is clear"
     is_one_side = len(_find_region(_WORD.findall(clause_text), _SIDES)) == 1 and not target.sides
     is_other_sense = _OTHER_CLEAR.search(clause_text)  # "a clear answer"

@@ -68,6 +68,10 @@ _TURNED = re.compile(
     r"|\b(?:do|does|did|would)(?:n't| not) (?:\w+ly )?(?:think|believe|suggest|indicate|mean|imply|feel|support)\b"
     r"|\bnothing (?:\w+ ){0,4}?(?:suggests?|indicates?|points to|supports?|shows?)\b"
     r"|\bno (?:evidence|indication|reason|sign|suggestion) (?:that|to (?:suggest|think|believe|indicate))\b"
+    r"|\b(?:neither|none|no)(?: (?:of|the|these|them|two|one|upper|lower|middle|lungs?|sides?|hemithorax|fields?"
+    r"|zones?|lobes?"
+    r"|bases?|views?|images?|films?)){1,4} (?:shows?|contains?|reveals?|demonstrates?|exhibits?|suggests?|indicates?"
+    r"|has|have)\b"
     r"|\b(?:unlikely|improbable|implausible|inconceivable|doubtful) that\b|(?<!no )(?<!not )(?<!n't )\bdoubt (?:that"
     r"|there (?:is|are|was)|it is|it's)\b"
     rf"|\b{_LOW} {_ODDS}\b|\b{_ODDS}\b(?=[^,;:]{{1,80}}?(?:\s*:| is| are| was| seems?| appears?| remains?"
@@ -90,7 +94,7 @@ ALL_BUT = (
 )
 _FOREIGN = (
     r"pas de?|aucune?s?|sans|ni|sin|ning[uú]n[oa]?|tampoco|keine?[nrms]?|weder|ohne|sem|nenhum\w*|não|nessun\w*|senza"
-    r"|không"
+    r"|không|non(?= (?:c'|ci\b|si\b|è\b|sono\b|mostra\b|vedo\b|presenta\b))"
 )
 DENIED_BEFORE = re.compile(
     rf"\b(?P<open>{_UNKNOWN}|{ALL_BUT}|(?:i|we) considered|to exclude|to rule out|compared (?:to|with)"
@@ -101,7 +105,7 @@ DENIED_BEFORE = re.compile(
     r"neither|nor|none of|lack(?:s|ing|ed)?(?: of)?|rather than|instead of|unlike|free (?:of|from)|clear of|"
     r"negative for|den(?:y|ies)|rul(?:es?|ing) out|exclud(?:es?|ing)|as opposed to|opposed to|"
     rf"nothing(?!\s+(?:but|other|more|else than))|fail(?:s|ed|ing)? to|(?:un"
-    rf"|not )able to(?= (?:\w+ly )?{_PERCEIVE}\b)|(?:inconsistent|incompatible) with|"
+    rf"|not )able to(?= (?:\w+ly )?{_PERCEIVE}\b)|(?:inconsistent|incompatible) with|spared (?:of|from|by)|"
     r"(?<!partial )(?<!incomplete )(?<!near complete )(?<!slow )(?<!gradual )(?<!image )"
     r"(?:resolution|clearing|disappearance) of(?! (?:the |this )?(?:image|picture|film|scan))|"
     r"(?:having|(?:i|we)(?:'ve| have)?|(?:has|have|had)) (?:\w+ly |already )?(?:ruled out|excluded|eliminated)|"
@@ -204,7 +208,7 @@ _DENIED_AFTER = re.compile(
     r"|resolved|cleared|disappeared|vanished|subsided|gone|left the)\b|can be\s+(?:\w+ly\s+)?"
     r"(?:excluded|ruled out|dismissed|rejected|discarded|disregarded|eliminated)\b"
     r"|is\s+the\s+(?:\w+\s+){1,3}?that\s+is\s+(?:absent|missing|not\s+(?:present|seen|visible))\b"
-    r"|(?:is|are|was|were)\s+(?:removed|withdrawn)\b|fails?\s+to\s+(?:be\s+seen|appear|show)\b"
+    r"|(?:is|are|was|were)\s+(?:removed|withdrawn)\b|fails?\s+to\s+(?:be\s+seen|appear|show)\b|spar(?:es|ing)\b"
     r"|no se (?:ven?|observan?|aprecian?|identifican?|visualizan?)\b)"
     rf"|\b(?:{_NOT}\s+{_FILL}{{0,3}}{SEEN}\b|(?:not|pas)\s*$|no longer\s+{_FILL}{{0,2}}{SEEN}\b"
     r"|(?:absent|missing|(?:resolved|excluded|eliminated)(?=\s*(?:$|[,:]))|unlikely|doubtful|less likely|negative"

@@ -78,6 +78,7 @@ _CJK_PHRASE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 _FIRST = re.compile(r"\W*")
 _NO_IMAGE = re.compile(
     r"\bplease (?:upload|share|attach|provide (?:the|an|me))\b|\bi do not see (?:any|an|the) image\b"
+    r"|(?:没有|无|未)(?:提供|上传|看到|收到|附上)?(?:任何)?(?:图像|图片|影像|照片)"
 )
 _TABLE_LINE = re.compile(r"^ ?\|.*$", re.MULTILINE)  # its cells belong to several rows, and the question is about one
 _LONE_LETTER = re.compile(r"\W*(?P<letter>[yn])\W*", re.IGNORECASE)
@@ -92,8 +93,8 @@ _SEEN = (
 _SURELY = r"(?:clearly|definitely|certainly|probably|really|obviously|apparently|evidently|currently|indeed)"
 # "The region is not visible" and "The answer is" say nothing of a finding.
 _FINDING_WORD = (
-    r"(?!(?:answer|area|chest|diagnosis|field|film|image|lobe|lungs?|picture"
-    r"|question|radiograph|region|scan|view|zone)\b)\w+"
+    r"(?!(?:answer|aorta|area|chest|diagnosis|diaphragms?|field|film|heart|image|lobe|lungs?|mediastinum|picture|question"
+    r"|radiograph|region|ribs?|scan|spine|trachea|view|zone)\b)\w+"
 )
 _IT = rf"(?:it|this|that|they|these|there|he|she|the (?!absence|lack){_FINDING_WORD}(?: {_FINDING_WORD}){{0,2}})"
 _SHORT_NO = re.compile(
