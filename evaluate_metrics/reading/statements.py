@@ -66,6 +66,7 @@ _OTHER_LANGUAGES = re.compile(
     r"(?:(?:正确|最终|最佳|最合适的?)?(?:答案|选项)(?:应该|应)?(?:是|为|选|[:：])|故选|(?<!不)应选|(?<!不)(?<!不应)(?<!不应该)我?选择?(?=\s?[:：(]?\s?[A-Z](?![a-z]))"
     r"|正解は|答えは|回答は|정답(?:은|:)|답(?:은|:)|\bответ\s?(?:[:—–-]|это)|\bправильный (?:ответ|вариант)\s?[:—–-]?"
     r"|\b(?:la |a )?(?:respuesta|resposta|risposta)(?: (?:correcta|correta|corretta|final|es la))?(?: (?:es|é|è)|\s?:)"
+    r"|\b(?:elijo|escojo|je choisis|(?:eu )?escolho|scelgo)\b"
     r"|\b(?:opción|opção|opzione) (?:correcta|correta|corretta) (?:es|é|è)"
     r"|\b(?:la )?(?:bonne |meilleure )?réponse(?: correcte| finale)?(?: est|\s?:)"
     r"|\b(?:die )?(?:richtige |korrekte )?antwort(?: (?:ist|lautet|wäre)|\s?:)"
