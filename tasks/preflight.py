@@ -338,6 +338,9 @@ def _check_class(model: str) -> None:
     """Check that the packages of the model type can be imported, and that the model type takes images."""
     from lm_eval.api.registry import get_model
 
+    no_images = f"--model {model}: takes no images, and the tasks have some\n  what to do: use "
+    if model == "vllm":  # where it cannot be imported, an installation would not help
+        raise MedfaithError(f"{no_images}vllm-vlm, or {_KEEPS_ALL}")
     try:
         model_class = get_model(model)
     except (ImportError, ValueError) as error:  # ValueError: lm-eval registers hf-audiolm-qwen twice
@@ -346,5 +349,4 @@ def _check_class(model: str) -> None:
         action = f"pip install {name}" if name else other
         raise MedfaithError(f"--model {model}: cannot be imported ({error})\n  what to do: {action}") from error
     if not getattr(model_class, "MULTIMODAL", False):
-        action = f"use hf-multimodal, or {_KEEPS_ALL}"
-        raise MedfaithError(f"--model {model}: takes no images, and the tasks have some\n  what to do: {action}")
+        raise MedfaithError(f"{no_images}hf-multimodal, or {_KEEPS_ALL}")

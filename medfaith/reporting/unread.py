@@ -187,7 +187,7 @@ def _warn_declined(runs: Sequence[ReadRun]) -> list[str]:
             notes.append(
                 f"WARNING: {len(declined):,} of {run.n:,} answers ({len(declined) / run.n:.1%}) of {run.model_name} in "
                 f"{run.source.path.name} decline to answer, such as {quotes}. They count as wrong "
-                f"in the papers' tables, and are in no score of medfaith audit. What to do: {IF_DECLINED}"
+                f"in the tables, and are in no score of medfaith audit. What to do: {IF_DECLINED}"
             )
     return notes
 

@@ -137,7 +137,7 @@ def test_declined_unread_and_cut_answers_have_warnings_of_their_own(tmp_path):
     assert DECLINES not in unread
     (declined,) = [note for note in notes if "decline to answer" in note]
     assert "2 of 10 answers (20.0%) of m" in declined
-    assert f"such as “{DECLINES}”. They count as wrong in the papers' tables, and are in no" in declined
+    assert f"such as “{DECLINES}”. They count as wrong in the tables, and are in no" in declined
     (cut,) = [note for note in notes if "cut at the limit of tokens" in note]
     assert "2 of 30 answers (6.7%) of cut" in cut
     text = " ".join(summary(read_results([tmp_path]), [], Tail()).split())

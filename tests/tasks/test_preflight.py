@@ -97,7 +97,7 @@ def refused(phantom_build, phantom_roots, model, server, monkeypatch, capsys):
         (["--model", "oracle", "--samples", f'{{"{PRESENCE}": [0]}}', "--rows", "ROWS"], "--samples: .* does --rows"),
         (["--model", "oracle", "--model_args", "decoding=vcd"], "decoding=vcd: --model oracle(.|\n)*medfaith-hf-vlm"),
         (["--model", "dummy"], "--model dummy: takes no images(.|\n)*use hf-multimodal"),
-        (["--model", "vllm"], "--model vllm: cannot be imported(.|\n)*pip install vllm"),
+        (["--model", "vllm"], "--model vllm: takes no images(.|\n)*use vllm-vlm"),
         pytest.param(["--model", "hf-audiolm-qwen"], "cannot be imp(.|\n)*use hf-multimodal", marks=pytest.mark.full),
         (["--model", "oracle", "--tasks", "nosuch"], "Tasks not found: nosuch\n.*medfaith tasks --list"),
     ],
