@@ -56,7 +56,7 @@ from .options import CONFLICT, MOST, Options
 from .outcome import Evidence, Outcome, Reason
 from .reasoning import LIMIT, find_answer_span, is_truncated, remove_unfinished
 from .statements import Statement, fields, find_correction, remove_corrected, statements
-from .words import build_word_set, words
+from .words import build_word_set, unify_spelling, words
 from .yes_no import ALTERNATIVES, explain_yes_no
 
 
@@ -150,11 +150,14 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
     >>> parse_answer("I cannot tell whether there is edema.", ["Edema", "No edema", "Atelectasis"]).outcome
     'declined'
     """
-    response = text or ""
+    response = unify_spelling(text or "")
     start, end, span_kind = find_answer_span(response)
     is_absence = asks_for_absence(question)
     is_cut = cut or is_truncated(response)
-    answer_text, choices = remove_unfinished(response[start:end], cut=cut), _get_options(tuple(options))
+    answer_text, choices = (
+        remove_unfinished(response[start:end], cut=cut),
+        _get_options(tuple(map(unify_spelling, options))),
+    )
     clean = choices.remove_echo(readable(answer_text)[:LIMIT])
     clean = relate_to_question(clean, question)
     if choices.are_yes_and_no:

@@ -15,7 +15,7 @@ _BEFORE_LETTER = (
     r"(?:options?|choices?|letters?|answers?|choose|select|pick|chose|is|be|with|and|or|nor|than|not|neither"
     r"|either|both|only"
     r"|so|thus|s|think|say|believe|guess|to|therefore|hence|of|but|for|likely|probably|was|are|diagnosis|correct"
-    r"|maybe|it|definitely|certainly|surely|clearly|just|rather|leaves|leaving|over|prefer|doubt|doubtful|that)"
+    r"|maybe|it|definitely|certainly|surely|clearly|just|rather|leaves|leaving|over|prefer|favou?r(?:s|ing)?|lean(?:ing)?|towards?|doubt|doubtful|that)"
 )
 _NAME = re.compile(
     rf"\b(?=[A-Za-z]+ [A-Z])(?!(?i:{_BEFORE_LETTER})\b)[A-Za-z]+ [A-Z](?: ?(?:,|/|\band\b|\bor\b) ?[A-Z])*(?![\w'’-])"

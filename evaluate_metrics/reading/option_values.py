@@ -15,15 +15,21 @@ _VALUE = re.compile(
     r"[\"'(\[]?(?P<name>(?:option )?[A-Z](?:[.):] ?(?=[A-Za-z])[^|\n:,]{1,60}?)?"
     r"|[^\"'\n:=,;{}()\[\]–—]{2,60}?)[\"')\].]{0,2}\s?"
     rf"(?:[:=(|]|(?:(?<=\b[A-Z])|(?<=\b[A-Z][).])) (?={_BARE_VALUE})|[-–—](?= )|->|→)\s?[\"']?"
-    r"(?P<value>true|false|yes|no|correct|incorrect|(?:0|1)?\.\d{1,4}|[01](?:\.0+)?(?![\d.])"
+    r"(?P<value>true|false|yes|no|correct|incorrect|(?:not )?(?:present|seen|visible)|absent|(?:0|1)?\.\d{1,4}"
+    r"|[01](?:\.0+)?(?![\d.])"
     r"|\d{1,3}(?:\.\d+)?\s?%)(?![\w.])",
     re.IGNORECASE,
 )
 _SIGNED = re.compile(
-    rf"(?:[:=(|]|[A-Z][).]?(?= {_BARE_VALUE})|[-–—] |->|→)\s?[\"']?(?:true|false|yes|no|(?:in)?correct|[\d.])",
+    rf"(?:[:=(|]|[A-Z][).]?(?= {_BARE_VALUE})|[-–—] |->|→)\s?[\"']?(?:true|false|yes|no|(?:in)?correct"
+    rf"|(?:not )?(?:present|seen|visible)|absent|[\d.])",
     re.IGNORECASE,
 )
 _TICK, _CROSS = re.compile(r" ?[✓✔✅☑🗸]"), re.compile(r" ?[✗✘❌✖☒❎]")
+_PRESENCE = {
+    **dict.fromkeys(("present", "seen", "visible"), 1.0),
+    **dict.fromkeys(("not present", "not seen", "not visible", "absent"), 0.0),
+}
 _TRUTH = {"true": 1.0, "yes": 1.0, "correct": 1.0, "false": 0.0, "no": 0.0, "incorrect": 0.0}
 
 
@@ -54,9 +60,12 @@ def find_highest_valued(text: str, choices: Options, *, absence: bool) -> Named:
             not text_after_letter or words(text_after_letter) in choices.words
         )
         places = {get_letter_index(letter[0])} if is_letter else choices.find_options(words(name))
-        if absence and places and not is_letter:
+        if value in _PRESENCE:
+            number = 1 - _PRESENCE[value] if absence else _PRESENCE[value]
+        elif absence and places and not is_letter:
             return Named({CONFLICT}, "text")
-        number = _TRUTH[value] if value in _TRUTH else float(value.rstrip("% ")) / (100 if "%" in value else 1)
+        else:
+            number = _TRUTH[value] if value in _TRUTH else float(value.rstrip("% ")) / (100 if "%" in value else 1)
         for place in places:
             if values.setdefault(place, number) != number:
                 return NOTHING

@@ -97,7 +97,8 @@ _FOREIGN = (
     r"|không|non(?= (?:c'|ci\b|si\b|è\b|sono\b|mostra\b|vedo\b|presenta\b))"
 )
 DENIED_BEFORE = re.compile(
-    rf"\b(?P<open>{_UNKNOWN}|{ALL_BUT}|(?:i|we) considered|to exclude|to rule out|compared (?:to|with)"
+    rf"\b(?P<open>{_UNKNOWN}|{ALL_BUT}|(?:favou?r|prefer)\w*(?: \w+){{0,4}}? over|(?:i|we) considered|to exclude"
+    rf"|to rule out|compared (?:to|with)"
     r"|in (?:contrast|comparison) (?:to|with)|versus"
     rf"|vs|(?<!less )(?<!rather )(?<!other )(?<!or )(?:(?<!more )than|than(?! (?:one|two|an?|\d)\b)))\b"
     rf"|\b(?:no(?!\s*[,\d])|not(?!\s+(?:be\s+|\w+ly\s+)*{SEEN}\s*,)|cannot|\w+n't|without|absence of|never|"

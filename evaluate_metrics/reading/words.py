@@ -6,6 +6,8 @@ import re
 import unicodedata
 
 _WORD = re.compile(r"[^\W_]+")
+# The signs that American spellings of medical words leave out: oedema, oesophagus, haemothorax, tumour.
+_BRITISH = re.compile(r"\bo(?=edema|esoph)|(?<=\bh)a(?=em[ao])|(?<=\btumo)u(?=r)", re.IGNORECASE)
 
 
 def fold_text(text: str) -> str:
@@ -22,6 +24,21 @@ def fold_text(text: str) -> str:
     """
     text = unicodedata.normalize("NFKC", text).casefold().replace("’", "'")
     return text.replace("n't", " not").replace("cannot", "can not")
+
+
+def unify_spelling(text: str) -> str:
+    """Replace British spellings of medical words by the American ones.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The text.
+
+    >>> unify_spelling("A haemothorax, no oedema, no tumour.")
+    'A hemothorax, no edema, no tumor.'
+    """
+    return _BRITISH.sub("", text)
 
 
 def words(text: str) -> str:

@@ -27,7 +27,7 @@ from .outcome import Evidence, Outcome, Reason
 from .question_target import SENTENCE_END, Saying, find_sayings, is_contradicted, parse_question
 from .reasoning import LIMIT, find_answer_span, is_truncated, remove_unfinished
 from .statements import Statement, fields, remove_corrected, statements
-from .words import fold_text, words
+from .words import fold_text, unify_spelling, words
 
 YesNoOutcome = Literal["yes", "no", "declined", "unread"]
 
@@ -183,7 +183,7 @@ def explain_yes_no(text: str | None, question: str = "", *, cut: bool = False) -
     >>> explain_yes_no("The image is sharp. The answer is no.")
     YesNo(answer='no', outcome='answered', stage='answer', reason='', evidence='text')
     """
-    response = text or ""
+    response, question = unify_spelling(text or ""), unify_spelling(question)
     start, end, span_kind = find_answer_span(response)
     is_cut = cut or is_truncated(response)
     answer_text, target = remove_unfinished(response[start:end], cut=cut), parse_question(question)
