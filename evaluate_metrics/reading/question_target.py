@@ -247,7 +247,7 @@ def find_sayings(text: str, target: Target) -> set[Saying]:
     clauses = [*_iterate_cjk_clauses(text)] if any(map(_CJK.search, target.content)) else [*split_clauses(text)]
     for clause_index, clause in enumerate(clauses):
         is_statement = clause.act == "state" or (target.weighs and clause.act == "weigh")
-        clause_sayings = set(_iterate_sayings(clause, target)) if is_statement else set()
+        clause_sayings: set[Saying] = set(_iterate_sayings(clause, target)) if is_statement else set()
         next_clause = clauses[clause_index + 1].text if clause_index + 1 < len(clauses) else ""
         # "There is an effusion, but it is on the left"
         if _IT_IS.match(next_clause) and _is_elsewhere(next_clause, target):
