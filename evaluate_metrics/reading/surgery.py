@@ -149,7 +149,8 @@ _LINK = r"[\s,:\"]*(?:\b(?:{words})\b[\s,:\"]*)*"
 _TRIPLET = re.compile(
     rf"(?P<instrument>{build_alternatives([p for name in TRIPLET_INSTRUMENTS for p in INSTRUMENT_SYNONYMS[name]])})"
     + _LINK.format(
-        words="is|are|was|were|being|does|do|did|not|never|currently|used|to|for|the|an?|tool|instrument|verb|action|that|which"
+        words=r"is|are|was|were|be|being|does|do|did|seems?|appears?|not|never|\w+ly|used|to|for|the|an?|tool|instrument|verb"
+        "|action|that|which"
     )
     + rf"(?P<verb>{build_alternatives([p for forms in VERB_FORMS.values() for p in forms])})"
     + _LINK.format(words="the|an?|of|on|at|into|target|patient's|tissue|organ")

@@ -12,7 +12,7 @@ import pytest
 
 from medfaith.evaluate_metrics.reading.choice import parse_answer
 from medfaith.evaluate_metrics.reading.diseases import extract_labels
-from medfaith.evaluate_metrics.reading.surgery import read_instruments
+from medfaith.evaluate_metrics.reading.surgery import read_instruments, read_triplets
 from medfaith.evaluate_metrics.reading.yes_no import explain_yes_no, read_yes_no
 from tests.support.tiers import choose_size
 
@@ -50,6 +50,7 @@ READERS: dict[str, Callable[[str, str], str]] = {
     "diseases": lambda text, question: ", ".join(sorted(extract_labels(text).labels)) or "-",
     "any": read_by_all,
     "instruments": lambda text, question: ", ".join(sorted(read_instruments(text).names)) or "-",
+    "triplets": lambda text, question: "; ".join(sorted(read_triplets(text).names)) or "-",
 }
 
 
