@@ -408,7 +408,8 @@ def _read_mentions(text: str, choices: Options, *, is_absence: bool) -> Named:
     sentences = [
         sentence_text
         for text_part in _PART.findall(text)
-        for sentence_text in SENTENCE_END.split(text_part)[: -2 if text_part.endswith("?") else None]
+        for sentence in SENTENCE_END.split(text_part)[: -2 if text_part.endswith("?") else None]
+        for sentence_text in sentence.split(", but ")
         if classify(plain(sentence_text)) not in ("decline", "ask", "general")
         and not (_CONDITION.search(sentence_text) or _EXCLUDED.search(sentence_text))
     ]

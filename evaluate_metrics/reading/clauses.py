@@ -45,10 +45,12 @@ _TAG = re.compile(r"<\|[^|<>]{1,40}\|>|</?[A-Za-z_]{1,20}\s?>")
 # A dash between words; at the beginning of a line it is a bullet.
 _DASH = re.compile(r"(?<=[^\W_])([*_]{0,2})[^\S\n][-–—]+(?=\s)")
 _WRAPPED = re.compile(r"(?<=[{\[,])[^\S\n]*\n\s*(?=[\"{])|\n(?=[^\S\n]*[\]}])")  # JSON over several lines
-_SIGNS = str.maketrans("✔✅☑🗸✘❌❎✖🚫。、", "✓✓✓✓✗✗✗✗✗.,")
+_SIGNS = str.maketrans("✔✅☑🗸✘❌❎✖🚫☐。、Ø∅", "✓✓✓✓✗✗✗✗✗✗.,¬¬")
 _ABBREVIATION = re.compile(r"\b(?:e\.g\.|i\.e\.),?", re.IGNORECASE)
-_BOX = re.compile(r"(?<=[-*+•] )\[[ xX✓✔✗✘]\](?= )")
-_SIGN = re.compile(r"\(\s?[-–−+]\s?\)|(?<=:)[^\S\n][-–−+](?=[^\S\n]*(?:$|[,;]))", re.MULTILINE)  # "edema (-)"
+_BOX = re.compile(r"(?<!\S)[\[(][ xX✓✔✗✘][\])](?=\s|$)")
+_SIGN = re.compile(  # "edema (-)", "edema: +", "-ve for edema"
+    r"\(\s?[-–−+]\s?\)|(?<=[\w:])[^\S\n][-–−+](?=[^\S\n]*(?:$|[,;]))|(?<!\S)[-–−+]ve\b", re.MULTILINE
+)
 _WRITTEN_MARK = re.compile(r"\((?P<wrong>in)?correct\)")  # `markup.readable` writes ticks and crosses so
 _LOOSE_QUOTE = re.compile(r"(?<![^\W_])'|'(?![^\W_])")
 _NOISE = re.compile(r"[^\w\s.,;:!?'\"✓✗¬]|_")
@@ -98,6 +100,7 @@ _IN_VAIN = re.compile(  # "I looked for edema and found none"
     r"(?:,? (?:and|but) (?:found|saw|see|did not (?:find|see)|there (?:is|was)) (?:none|nothing|any|one|it)"
     r"| (?:without success|in vain|to no avail|unsuccessfully))\b"
 )
+_LAST_ITEMS = re.compile(rf"(?:(?!\b{VERB}\b)[^,]){{1,80}}\b(?:or|nor)\b(?:(?!\b{VERB}\b)[^,]){{1,80}}\b{VERB}\b")
 _NONE_OF = re.compile(r"\b(?:none of|neither)\b")
 _SEEN_WORD = re.compile(rf"\b{SEEN}\b")
 # Words after which a clause may have another act: "an opacity that may be edema", "..., possibly edema".
@@ -134,7 +137,7 @@ def plain(text: str) -> str:
         text = "".join(map(_normalize_character, text.translate(_SIGNS)))
         text = _CJK.sub(" ", _CJK_DENIAL.sub(lambda match: f"{'¬':<{len(match[0])}}", text))
     text = _ABBREVIATION.sub(fill_blanks, text)
-    text = _BOX.sub(lambda match: " ✗ " if match[0] == "[ ]" else " ✓ ", text)
+    text = _BOX.sub(lambda match: " ✗ " if match[0][1] in " ✗✘" else " ✓ ", text)
     text = _WRITTEN_MARK.sub(lambda match: f"{'✗' if match['wrong'] else '✓':<{len(match[0])}}", text)
     text = _SIGN.sub(lambda match: f" {'✓' if '+' in match[0] else '✗':<{len(match[0]) - 1}}", text)
     text = _DASH.sub(lambda match: f"{':':<{len(match[0])}}", _WRAPPED.sub(fill_blanks, text.lower()))
@@ -316,6 +319,8 @@ def _find_turns(sentence: str, start: int) -> Iterator[re.Match[str]]:
             continue  # "The grasper and the hook are ...": a single subject
         if end["list"] and (not _has_place(denials, *span) or _has_place(none_of, *span)):
             continue  # "Grasper, hook, bag are not visible", "None of grasper, hook, bag are visible": a single list
+        if end["list"] and not _has_place(states, *span) and _LAST_ITEMS.match(sentence, end.end()):
+            continue  # "No grasper, hook or bag is visible": a single list
         yield end
         start = end.end()
 

@@ -266,10 +266,13 @@ CUES = (
         r"\b(?:history of|admitted (?:for|with)|presented with|referred for|complain\w* of|no (?:previous|prior)"
         r"|reported in|in such (?:patients|cases)|risk of|treatment (?:of|for)|criteria for|complication of"
         r"|indication (?:for|was)|clinical (?:history|question|indication|information)|leads? to|is called|mimics?"
-        r"|mimicking"
-        r"|what (?:looks|appears) like|previously|prior (?:study|film|image)|(?:last|previous) (?:time|day|week"
+        r"|mimicking|simulat\w+|imitat\w+|resembl\w+|artifact|false appearance"
+        r"|what (?:looks|appears) like|previously"
+        r"|(?<!than )(?<!since )(?<!with )(?<!from )(?<!to )(?<!than the )(?<!since the )"
+        r"(?<!with the )(?<!from the )(?<!to the )prior (?:study|film|image)|(?:last|previous) (?:time|day|week"
         r"|month|year|visit)"
-        r"|yesterday|(?:days?|weeks?|months?|years?) (?:ago|earlier|before)|used to be|trained to|(?:tool|model"
+        r"|(?<!since )yesterday|(?:days?|weeks?|months?|years?) (?:ago|earlier|before)|used to be|trained to|(?:tool"
+        r"|model"
         r"|ai) detects?"
         r"|choose from|possible (?:labels|diseases|diagnoses|answers|options)|for example|example|(?:common|frequent)"
         r" (?:\w+ )?(?:findings|diseases|complication|causes?)|pertinent negatives|what it (?:looks"
@@ -316,9 +319,10 @@ CUES = (
         r"|\b(?:on|in) (?!these|the|both|your|all)(?:\w+ )?(?:films|radiographs|images|scans)\b|^\W*here is how\b"
         r"|\bis an? (?:\w+ )?(?:tool|instrument|device|emergency)\b|\bwill (?:be|then|later|introduce|insert|use)\b"
         r"|\blater\b"
-        r"|\b(?:used|seen|present|visible) (?:before|earlier)\b|\b(?:before|earlier)$|\bin (?:the next|every"
+        r"|\b(?:used|seen|present|visible) (?:before|earlier)\b|(?<!than )\b(?:before|earlier)$|\bin (?:the next|every"
         r"|a typical)\b"
-        r"|\b(?:on|in|from) (?:the |a )?(?:previous|prior|earlier|old)\b|\bis a (?:matter|guess)\b|\b(?:labels?"
+        r"|\b(?:on|in|(?<!unchanged )(?<!improved )(?<!worsened )(?<!stable )from) (?:the |a )?(?:previous|prior"
+        r"|earlier|old)\b|\bis a (?:matter|guess)\b|\b(?:labels?"
         r"|classes|format|choices|list of \w+) (?:to choose from )?(?:is|are)\b"
         r"|^\W*(?:common|possible|available) \w+(?: \w+){0,4} (?:are|is|include)\b",
         ("a grasper is a tool for holding tissue", "the hook will be used later", "the format is a triplet"),
@@ -344,6 +348,22 @@ CUES = (
             "in many patients the lungs are clear",
         ),
         ("edema is likely", "the most likely finding is edema"),
+    ),
+    Cue(
+        "general",
+        r"\b(?:you|users?|reports?|request|referrer|colleagues?|mother|others?|someone|some|prompt) "
+        r"(?:says?|said|mentions?|mentioned|claims?|claimed|states?|stated|suspects?|suspected|thinks?|thought|believes?"
+        r"|believed|wrote|writes)\b"
+        r"|\b(?:i|we) (?:(?:initially|first|originally) )?thought\b|\b(?:i|we) (?:initially|first|originally) \w+"
+        r"|\bat first\b|\binitially\b|\bfirst impression\b|\br o\b"
+        r"|\b(?:is|are) (?:considered )?(?:enlarged|abnormal|present|displaced) (?:when|if)\b"
+        r"|\bpredispos\w+ to\b|\brisk factor\b",
+        (
+            "you mentioned edema", "the user says there is edema", "i thought there was edema",
+            "at first glance this looks like edema", "r o edema",
+            "the heart is enlarged when the ratio is above 0.5",
+        ),
+        ("i think there is edema",),
     ),
     # ---- leaves open
     Cue(
@@ -385,6 +405,7 @@ CUES = (
         r"|minimal|zero)\b)"
         r"|\b(?:consider|considering"
         r"|consideration|considerations)\b|\b\w+ diagnosis (?:includes?|of)\b|\be\.?g\b"
+        r"|\beither\b.{1,60}\bor\b|\b(?:hesitate|hesitant|reluctant) to\b"
         r"|\b(?:weigh|weighs|balance|debate|debatable|versus|vs)\b|\bdiagnos[ie]s of\b",
         ("a question of edema", "edema versus pneumonia"),
         ("edema is likely",),

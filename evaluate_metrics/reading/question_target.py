@@ -55,12 +55,14 @@ _SIDES = {
     **dict.fromkeys(
         ("right", "droit", "droite", "derecho", "derecha", "direito", "direita", "rechts", "rechten"), _RIGHT
     ),
+    **dict.fromkeys(("lt", "lll", "lul"), _LEFT),
+    **dict.fromkeys(("rt", "rll", "rml", "rul"), _RIGHT),
     **dict.fromkeys(("both", "bilateral", "bilaterally"), _LEFT | _RIGHT),
 }
 _LEVELS = {
-    **dict.fromkeys(("upper", "apical", "apex"), frozenset({"upper"})),
-    **dict.fromkeys(("middle", "mid"), frozenset({"middle"})),
-    **dict.fromkeys(("lower", "basal", "base", "basilar"), frozenset({"lower"})),
+    **dict.fromkeys(("upper", "apical", "apex", "lul", "rul"), frozenset({"upper"})),
+    **dict.fromkeys(("middle", "mid", "rml"), frozenset({"middle"})),
+    **dict.fromkeys(("lower", "basal", "base", "basilar", "lll", "rll"), frozenset({"lower"})),
 }
 _GENERIC = build_word_set(
     """
@@ -113,6 +115,10 @@ _CJK_ASKS = re.compile(r"是否|有没有|是不是|有无|吗|呢|存在|可见
 
 _WORD = re.compile(r"[^\W_]+")
 _IN_SUCH = re.compile(r"(?:^|, ?)in (?:\w+ ){0,2}$")  # "in tension pneumothorax, the trachea is displaced"
+_SHORT_SIDE = re.compile(
+    r"\b([lr])\b(?=\W{0,2}(?:lung|base|apex|sided?|lower|upper|mid|middle|hemithorax|pleural|effusion|pneumothorax|ptx"
+    r"|consolidation)\b)|(?<=\w )\s?\b([lr])\b(?=\W*$)"
+)
 _NOWHERE_ELSE = re.compile(r"\b(?:only|(?:confined|limited|restricted|localized|localised|isolated) to)\b")
 _NOT_THERE = re.compile(r"\bnot (?:in |on |at )?(?:the )?(left|right)\b")
 _NOT_HERE = re.compile(
@@ -326,7 +332,6 @@ def _read_names(clause: Clause, target: Target) -> Iterator[Saying]:
             [match.span() for match in islice(_find_normal(clause_text, target), _MOST)] if target.generic else []
         )
         yield from _iterate_contraries(_find_clause_standings(clause, normal_spans))
-    is_elsewhere = _is_elsewhere(clause_text, target)
     for (start, end), standing in zip(spans, _find_clause_standings(clause, spans), strict=True):
         # A window is enough, and keeps the cost of a very long clause linear in its length.
         window = clause_text[max(start - _WINDOW, 0) : end + _WINDOW]
@@ -335,7 +340,7 @@ def _read_names(clause: Clause, target: Target) -> Iterator[Saying]:
         denied_side = _NOT_THERE.search(window)
         if denied_side and standing != "denied":
             yield _get_saying(target.sides != {denied_side[1]})
-        elif not is_elsewhere:
+        elif not _is_elsewhere(_extract_place(clause_text, start, end), target):
             yield _get_saying(standing != "denied")
         elif standing == "asserted" and _NOWHERE_ELSE.search(window):  # "only on the left"
             yield "no"
@@ -375,9 +380,25 @@ def _find_clause_standings(clause: Clause, spans: Sequence[tuple[int, int]]) -> 
     return find_standings(clause.text, spans, denied=clause.denied)
 
 
+def _extract_place(clause: str, start: int, end: int) -> str:
+    """Extract the part of a clause that says where a finding is: its own part between commas, if this has a side."""
+    next_comma = clause.find(",", end, end + _WINDOW)
+    part = clause[clause.rfind(",", max(start - _WINDOW, 0), start) + 1 : next_comma if next_comma >= 0 else None]
+    return part if _find_sides(part) else clause
+
+
+def _find_sides(clause: str) -> frozenset[str]:
+    return _find_region(_WORD.findall(_expand_sides(clause)), _SIDES)
+
+
+def _expand_sides(clause: str) -> str:
+    """Write the sides out: "L lung", "PTX (R)"."""
+    return _SHORT_SIDE.sub(lambda match: " left" if "l" in match[0] else " right", clause)
+
+
 def _is_elsewhere(clause: str, target: Target) -> bool:
     """Whether a clause refers to another side or level than the question."""
-    word_list = _WORD.findall(clause)
+    word_list = _WORD.findall(_expand_sides(clause))
     regions = ((target.sides, _find_region(word_list, _SIDES)), (target.levels, _find_region(word_list, _LEVELS)))
     return any(
         target_region and clause_region and not target_region & clause_region

@@ -37,9 +37,10 @@ STATES = re.compile(rf"\b(?:{VERB}|see|visible|seen)\b")
 
 # Words that resemble denials and deny nothing after them. "Not clear" denies "clear" itself, see `find_standings`.
 NEUTRAL = re.compile(
-    r"\bno (?:question|mistaking|hesitation|denying|other (?:\w+ )?(?:choice|explanation|diagnosis)(?: than)?)\b"
+    r"\bno (?:question|wonder|mistaking|hesitation|denying|other (?:\w+ )?(?:choice|explanation|diagnosis)(?: than)?)\b"
     r"|\b(?:can ?not|can't|hard to|impossible to) (?:be )?(?:miss(?:ed)?|overlook(?:ed)?)\b|\bhard not to\b|"
-    r"\bnot (?:only|just|merely)\b|\bno doubt\b|\bwithout (?:a |any )?doubt\b|\bnot without\b|\bnot uncommon\w*"
+    r"\bnot (?:only|just|merely|a lot of|much of)\b|\bno doubt\b|\bwithout (?:a |any )?doubt\b|\bnot without\b"
+    r"|\bnot uncommon\w*"
     rf"|\bnot (?!only|merely)(?:\w+ly )?(?:sure|certain|{NORMAL})\b(?: (?:of|from)\b)?"
     rf"|\bnot (?:fully|completely|entirely) (?=(?:{SEEN}|in view)\b)"
     r"|\b(?:no|not|without)\s+(?:\w+\s+)?"
@@ -66,6 +67,7 @@ _TURNED = re.compile(
     r"\b(?:it is|it's|this is|that is) (?:not|untrue|false|incorrect|wrong)(?: (?:the case|true|correct|so))?"
     r"(?: to say)? that\b"
     r"|\b(?:do|does|did|would)(?:n't| not) (?:\w+ly )?(?:think|believe|suggest|indicate|mean|imply|feel|support)\b"
+    r"|\b(?:disagree|(?:can ?not|can't|(?:do|does|would) not|\w+n't) agree) (?:that|with)\b|\bmyth that\b"
     r"|\bnothing (?:\w+ ){0,4}?(?:suggests?|indicates?|points to|supports?|shows?)\b"
     r"|\bno (?:evidence|indication|reason|sign|suggestion) (?:that|to (?:suggest|think|believe|indicate))\b"
     r"|\b(?:neither|none|no)(?: (?:of|the|these|them|two|one|upper|lower|middle|lungs?|sides?|hemithorax|fields?"
@@ -102,9 +104,10 @@ DENIED_BEFORE = re.compile(
     r"|in (?:contrast|comparison) (?:to|with)|versus"
     rf"|vs|(?<!less )(?<!rather )(?<!other )(?<!or )(?:(?<!more )than|than(?! (?:one|two|an?|\d)\b)))\b"
     rf"|\b(?:no(?!\s*[,\d])|not(?!\s+(?:be\s+|\w+ly\s+)*{SEEN}\s*,)|cannot|\w+n't|without|absence of|never|"
-    r"(?:absent|missing|excluded|ruled out|negative)(?: \w+)?\s*:|"
+    r"(?:absent|missing|excluded|ruled out|negatives?)(?: \w+)?\s*:|"
     r"neither|nor|none of|lack(?:s|ing|ed)?(?: of)?|rather than|instead of|unlike|free (?:of|from)|clear of|"
-    r"negative for|den(?:y|ies)|rul(?:es?|ing) out|exclud(?:es?|ing)|as opposed to|opposed to|"
+    r"neg(?:ative)?(?: for)?(?= \w)|w o|nil(?= [a-z])|devoid of|pseudo|den(?:y|ies)|rul(?:es?|ing) out|exclud(?:es?"
+    r"|ing)|as opposed to|opposed to|"
     rf"nothing(?!\s+(?:but|other|more|else than))|fail(?:s|ed|ing)? to|(?:un"
     rf"|not )able to(?= (?:\w+ly )?{_PERCEIVE}\b)|(?:inconsistent|incompatible) with|spared (?:of|from|by)|"
     r"(?<!partial )(?<!incomplete )(?<!near complete )(?<!slow )(?<!gradual )(?<!image )"
@@ -115,7 +118,8 @@ DENIED_BEFORE = re.compile(
     r"|withdrawal) of)|"
     r"(?:contradicts?|refutes?|disproves?|(?:i|we) (?:reject|dismiss|discard)(?:ed)?)(?![^:]*:)|"
     r"(?<!\ba )little (?:(?:evidence|sign|indication|support|suggestion) (?:of|for)|to (?:suggest|indicate|support))|"
-    r"(?:argu(?:es?|ing)|speak(?:s|ing)?|point(?:s|ing)?|evidence) (?:strongly |clearly )?against|"
+    r"fall(?:s)? short of|(?:argu(?:es?|ing)|go(?:es|ing)?|speak(?:s|ing)?|point(?:s|ing)?|evidence) (?:strongly "
+    r"|clearly )?against|"
     r"absent(?=\s+(?!in\b|on\b|from\b|at\b|and\b|or\b|with\b)\w)|"
     r"eliminat(?:es?|ing)|far from|anything but|by no means|"
     rf"less than(?!\s+(?:\d|a |half|one))|hardly|scarcely|{_FOREIGN})"
@@ -145,7 +149,8 @@ _PURPOSE = re.compile(
 )
 # "Pneumothorax makes the lung collapse": a general predicate of a bare name.
 _TEACHES = re.compile(
-    r"\s+(?:(?:is|are) (?:an?|the(?! (?:\w+ )?(?:finding|one|abnormality|answer|choice|diagnosis|option"
+    r"\s+(?:(?:is|are) (?:(?:visible|seen) (?:on|in) (?:an? )?(?:x ?rays?|imaging|radiographs?|films?) as|swelling"
+    r"|excess|an?|the(?! (?:\w+ )?(?:finding|one|abnormality|answer|choice|diagnosis|option"
     r"|explanation|most (?:likely|probable|plausible|apparent|prominent|striking|notable|consistent"
     r"|compatible))\b)|one|more|less|caused|measured|defined|diagnosed|treated|called|suggested when|air|fluid"
     r"|faster|best|better)|makes?|means|shows?|develops?|reduces?|looks? like|appears? as|shows? (?:as|up)|occurs?"
@@ -198,6 +203,9 @@ _DENIED_AFTER = re.compile(
     r"|improbable|implausible|untenable|unsupported|unsubstantiated|unfounded|unconvincing|disfavou?red|contradicted"
     r"|refuted|disprove[dn]|rejected|dismissed|(?:inconsistent|incompatible) with"
     r"|nowhere|out of (?:the )?(?:view|frame|sight|picture|question)|off (?:the|my) (?:table|list)"
+    r"|outside (?:of )?(?:the |this )?(?:field of )?(?:view|frame|field|image|picture)|off ?screen|replaced|swapped"
+    r"|exchanged"
+    r"|(?:just )?taken out"
     rf"|{_NOT}\s+(?:what (?:the|this|these|is)\b|(?:my|our) (?!only|main|first)|{_NO_FIT})"
     rf"|{_NOT}\s+(?:to\s+be\s+)?{_FILL}{{0,2}}(?:{_TENABLE}|{SEEN}))\b"
     rf"|(?:is|are|was|were)n't\s+(?:{_FILL}{{0,2}}{_TENABLE}\b|{_NO_FIT})"
@@ -212,7 +220,9 @@ _DENIED_AFTER = re.compile(
     r"|(?:is|are|was|were)\s+(?:removed|withdrawn)\b|fails?\s+to\s+(?:be\s+seen|appear|show)\b|spar(?:es|ing)\b"
     r"|no se (?:ven?|observan?|aprecian?|identifican?|visualizan?)\b)"
     rf"|\b(?:{_NOT}\s+{_FILL}{{0,3}}{SEEN}\b|(?:not|pas)\s*$|no longer\s+{_FILL}{{0,2}}{SEEN}\b"
-    r"|(?:absent|missing|(?:resolved|excluded|eliminated)(?=\s*(?:$|[,:]))|unlikely|doubtful|less likely|negative"
+    r"|(?:absent|missing|(?:resolved|excluded|eliminated)(?=\s*(?:$|[,:]))|unlikely|improbable|doubtful|less likely"
+    r"|neg(?:ative)?|free(?=\s*(?:$|[,:]|(?:right |left )?(?:lungs?|chest|image|scan)\b))|no more|not any ?(?:more"
+    r"|longer)"
     r"|ruled out|not needed|abwesend|ausente|absente?)\b"
     r"|(?:no|none|false|null|n|n a|nope|nah|non|nein|nil|zero|0?\.[0-4]\d{0,4}|0(?:\.0+)?)(?=\s*(?:$|[,:\"\d]"
     r"|\s\w+\s*:)))"
@@ -437,5 +447,6 @@ def _is_reached(clause: str, end: int, cue: re.Match[str], breaks: list[int], *,
         return True
     if follows_statement or _has_place(breaks, end, cue.start()):
         return False
-    is_predicate = bool(cue["verbed"] or cue["foreign"] or cue["verb"])
+    is_obligation = (cue["open"] or "").startswith(("must", "has", "have", "need"))
+    is_predicate = bool(cue["verbed"] or cue["foreign"] or cue["verb"] or is_obligation)
     return is_predicate or bool(_TOGETHER.fullmatch(clause, end, cue.start()))
