@@ -357,6 +357,11 @@ CUES = (
         r"|\b(?:i|we) (?:(?:initially|first|originally) )?thought\b|\b(?:i|we) (?:initially|first|originally) \w+"
         r"|\bat first\b|\binitially\b|\bfirst impression\b|\br o\b"
         r"|\b(?:is|are) (?:considered )?(?:enlarged|abnormal|present|displaced) (?:when|if)\b"
+        r"|\bmakes? (?:the |it )(?:\w+ )?(?:look|appear)\b|\bgives? (?:the|an) impression of\b"
+        r"|\b(?:due to|because of|because|from) (?:the )?(?:patient is rotated|ap\b|supine|portable|rotat\w+"
+        r"|technique|projection"
+        r"|position\w*|magnification|(?:shallow|poor|low) (?:inspiration|lung volumes))"
+        r"|\babout to\b|\ba moment ago\b|\basks? for\b|\btypical (?:\w+ ){1,4}include\b"
         r"|\bpredispos\w+ to\b|\brisk factor\b",
         (
             "you mentioned edema", "the user says there is edema", "i thought there was edema",

@@ -52,6 +52,8 @@ class Target(NamedTuple):
 _LEFT, _RIGHT = frozenset({"left"}), frozenset({"right"})
 _SIDES = {
     **dict.fromkeys(("left", "gauche", "izquierdo", "izquierda", "esquerdo", "esquerda", "links", "linken"), _LEFT),
+    **dict.fromkeys(("leftward", "leftwards"), _LEFT),
+    **dict.fromkeys(("rightward", "rightwards"), _RIGHT),
     **dict.fromkeys(
         ("right", "droit", "droite", "derecho", "derecha", "direito", "direita", "rechts", "rechten"), _RIGHT
     ),
@@ -119,6 +121,11 @@ _SHORT_SIDE = re.compile(
     r"\b([lr])\b(?=\W{0,2}(?:lung|base|apex|sided?|lower|upper|mid|middle|hemithorax|pleural|effusion|pneumothorax|ptx"
     r"|consolidation)\b)|(?<=\w )\s?\b([lr])\b(?=\W*$)"
 )
+_ALSO = re.compile(r"\b(?:also|too|as well|both|bilateral\w*|other)\b")
+_AT_PLACE = re.compile(r"\W*(?:yes\W+)?(?:(?:it is|it's|but|only) )*(?:in|on|at|to) the \w+")
+_EXCEPTS = re.compile(
+    r"\b(?:except|exception|apart from|aside from|other than|otherwise|almost|nearly)\b", re.IGNORECASE
+)
 _NOWHERE_ELSE = re.compile(r"\b(?:only|(?:confined|limited|restricted|localized|localised|isolated) to)\b")
 _NOT_THERE = re.compile(r"\bnot (?:in |on |at )?(?:the )?(left|right)\b")
 _NOT_HERE = re.compile(
@@ -161,6 +168,7 @@ _ENLARGED_HEART = re.compile(
     r"\b(?:heart|cardiac\w*)\b(?:(?!\bno\b|\bwithout\b).){0,60}?\b(?:enlarge\w*|big|bigger|larger?)\b"
     r"|\benlarge\w* (?:heart|cardiac)"
 )
+_IT_IS_ENLARGED = re.compile(r"\bit(?:'s| is| looks| appears)(?: not)?(?: \w+ly)? (?P<enlarged>enlarged)\b")
 _HEALTHY = {  # sentences that deny a disease without naming it
     "Cardiomegaly": re.compile(
         r"\bnormal (?:heart|cardiac) (?:size|silhouette)\b|\b(?:heart|cardiac\w*)\b.{0,40}?\b(?:no"
@@ -256,7 +264,7 @@ def find_sayings(text: str, target: Target) -> set[Saying]:
         clause_sayings: set[Saying] = set(_iterate_sayings(clause, target)) if is_statement else set()
         next_clause = clauses[clause_index + 1].text if clause_index + 1 < len(clauses) else ""
         # "There is an effusion, but it is on the left"
-        if _IT_IS.match(next_clause) and _is_elsewhere(next_clause, target):
+        if (_IT_IS.match(next_clause) or _AT_PLACE.match(next_clause)) and _is_elsewhere(next_clause, target):
             clause_sayings.discard("yes")
         # "There is an effusion, but not on the right", "... but none on the right"
         is_denied_here = _NOT_HERE.match(next_clause) and not _is_elsewhere(next_clause, target)
@@ -267,6 +275,9 @@ def find_sayings(text: str, target: Target) -> set[Saying]:
             _CONCLUDES.match(clause.text) or (clause_index and _CONCLUDES.fullmatch(clauses[clause_index - 1].text))
         ):
             concluding_sayings = clause_sayings
+    # "Normal except for a nodule"
+    if (target.generic or _NORMAL_WORDS & set(target.content)) and _EXCEPTS.search(text):
+        return set()
     sayings = concluding_sayings if len(sayings) > 1 and concluding_sayings else sayings
     return {_CONTRARY[saying] for saying in sayings} if target.denies else sayings
 
@@ -285,7 +296,24 @@ def is_contradicted(text: str, reply: set[Saying], target: Target) -> bool:
     if target.generic or _NORMAL_WORDS & set(target.content):
         return False
     sayings = find_sayings(text, target)
-    return len(sayings) == 1 and sayings != reply
+    return (len(sayings) == 1 and sayings != reply) or (
+        not sayings and reply == {"yes"} and _is_misplaced(text, target)
+    )
+
+
+def _is_misplaced(text: str, target: Target) -> bool:
+    """Whether sentences put the finding elsewhere only: "Yes, it is on the left", asked for the right."""
+    return any(
+        clause.act == "state"
+        and not _ALSO.search(clause.text)
+        and _is_elsewhere(clause.text, target)
+        and (_AT_PLACE.match(clause.text) or "asserted" in _find_name_standings(clause, target))
+        for clause in split_clauses(text)
+    )
+
+
+def _find_name_standings(clause: Clause, target: Target) -> list[Standing]:
+    return _find_clause_standings(clause, list(islice(_iterate_spans(clause.text, target), _MOST)))
 
 
 def _iterate_cjk_clauses(text: str) -> Iterator[Clause]:
@@ -411,6 +439,8 @@ def _iterate_spans(clause: str, target: Target) -> Iterator[tuple[int, int]]:
     if target.labels:
         yield from ((start, end) for label, start, end in find_names(clause) if label in target.labels)
         if "Cardiomegaly" in target.labels:
+            if not _ORGAN.search(clause):
+                yield from (match.span("enlarged") for match in _IT_IS_ENLARGED.finditer(clause))
             yield from (match.span() for match in _ENLARGED_HEART.finditer(clause))
     elif target.generic:
         yield from (match.span() for match in _GENERIC_NAMES.finditer(clause))

@@ -106,7 +106,9 @@ DENIED_BEFORE = re.compile(
     rf"|\b(?:no(?!\s*[,\d])|not(?!\s+(?:be\s+|\w+ly\s+)*{SEEN}\s*,)|cannot|\w+n't|without|absence of|never|"
     r"(?:absent|missing|excluded|ruled out|negatives?)(?: \w+)?\s*:|"
     r"neither|nor|none of|lack(?:s|ing|ed)?(?: of)?|rather than|instead of|unlike|free (?:of|from)|clear of|"
-    r"neg(?:ative)?(?: for)?(?= \w)|w o|nil(?= [a-z])|devoid of|pseudo|den(?:y|ies)|rul(?:es?|ing) out|exclud(?:es?"
+    r"neg(?:ative)?(?: for)?(?= \w)|w o|nil(?= [a-z])|devoid of|pseudo|false(?= (?!negative|positive)[a-z])"
+    r"|(?<!not )(?<!n't )(?:cleared|evacuated|drained|removed)(?= (?:the|all)\b)|den(?:y|ies)|rul(?:es?|ing) out"
+    r"|exclud(?:es?"
     r"|ing)|as opposed to|opposed to|"
     rf"nothing(?!\s+(?:but|other|more|else than))|fail(?:s|ed|ing)? to|(?:un"
     rf"|not )able to(?= (?:\w+ly )?{_PERCEIVE}\b)|(?:inconsistent|incompatible) with|spared (?:of|from|by)|"
@@ -203,7 +205,8 @@ _DENIED_AFTER = re.compile(
     r"|improbable|implausible|untenable|unsupported|unsubstantiated|unfounded|unconvincing|disfavou?red|contradicted"
     r"|refuted|disprove[dn]|rejected|dismissed|(?:inconsistent|incompatible) with"
     r"|nowhere|out of (?:the )?(?:view|frame|sight|picture|question)|off (?:the|my) (?:table|list)"
-    r"|outside (?:of )?(?:the |this )?(?:field of )?(?:view|frame|field|image|picture)|off ?screen|replaced|swapped"
+    r"|outside (?:of )?(?:the |this )?(?:field of )?(?:view|frame|field|image|picture)|off ?screen|drained|evacuated"
+    r"|replaced|swapped"
     r"|exchanged"
     r"|(?:just )?taken out"
     rf"|{_NOT}\s+(?:what (?:the|this|these|is)\b|(?:my|our) (?!only|main|first)|{_NO_FIT})"
@@ -234,8 +237,11 @@ _INNER_DENIAL = re.compile(
     r"|less than(?!\s+(?:\d|a |half|one))|nicht|¬)(?=\W)"
 )
 _NEXT = re.compile(
-    r"\s*[:=,]?\s*(?:(?:visible|present|seen|detected|in use|used|status|probability|likelihood)\s*:\s*)?"
+    r"(?:\s*(?:right|left|upper|lower|lung|side)\b(?=[\w\s]{0,20}[:=\d])){0,3}\s*[:=,]?\s*"
+    r"(?:(?:visible|present|seen|detected|in use|used|status)\s*:\s*|(?:probability|likelihood)\s*:?\s*)?"
 )
+# "Edema, which was present before, is gone"
+_RELATIVE_ASIDE = re.compile(r"\s*,\s*(?:which|that|present|seen|noted|visible|absent)\b[^,]{1,80},\s*")
 _ONE_COLON = re.compile(r"\s*,[^:]*:\s*")
 _REACH = 300  # characters
 _TOGETHER = re.compile(r"\s+(?:and|or)\s+(?:\w+\s+){1,2}")
@@ -441,7 +447,8 @@ def _is_reached(clause: str, end: int, cue: re.Match[str], breaks: list[int], *,
     """
     following = _NEXT.match(clause, end)
     assert following is not None
-    if following.end() >= cue.start():
+    aside = _RELATIVE_ASIDE.match(clause, end)
+    if following.end() >= cue.start() or (aside and aside.end() >= cue.start()):
         return True
     if cue.start() - end < _REACH and _ONE_COLON.fullmatch(clause, end, cue.start()):  # "Hook, bag: absent"
         return True

@@ -5,6 +5,7 @@ affirm, deny, weigh and take back; no model wrote them. To report a misreading, 
 """
 
 import csv
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from tests.support.tiers import choose_size
 
 OPTIONS = ["Pneumonia", "Edema", "Fracture", "Cardiomegaly"]
 NEGATION = ["Edema", "No edema", "Pneumothorax"]
-NAMES = choose_size(["edema"], ["edema", "pneumothorax", "atelectasis", "emphysema", "cardiomegaly"])
+NAMES = choose_size(["emphysema"], ["emphysema", "fibrosis", "pneumoperitoneum"])
 
 
 def read_yes_or_no(text: str, question: str) -> str:
@@ -75,7 +76,7 @@ def test_every_phrasing_is_read_as_a_person_reads_it(reader):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_reading_does_not_depend_on_the_finding(name):
     def rename(text: str) -> str:
-        return text.replace("edema", name).replace("Edema", name.capitalize())
+        return re.sub("o?edema", name, text, flags=re.IGNORECASE)
 
     readings = [
         (rename(text), read_yes_or_no(rename(text), rename(question)), expected)
