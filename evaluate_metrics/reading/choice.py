@@ -55,7 +55,7 @@ from .option_values import find_highest_valued
 from .options import CONFLICT, MOST, Options
 from .outcome import Evidence, Outcome, Reason
 from .reasoning import LIMIT, find_answer_span, is_truncated, remove_unfinished
-from .statements import Statement, fields, find_correction, remove_corrected, statements
+from .statements import Statement, fields, find_correction, remove_corrected, remove_retracted, statements
 from .words import build_word_set, unify_spelling, words
 from .yes_no import ALTERNATIVES, explain_yes_no
 
@@ -85,7 +85,7 @@ _CONTRAST = re.compile(  # "While A shows ..., B ..."
     r"\b[^,]*,",
     re.IGNORECASE,
 )
-_CONDITION = re.compile(r"\bif (?!(?:I|we|you|one|forced|pressed|only)\b)", re.IGNORECASE)
+_CONDITION = re.compile(r"\b(?:had|were) (?:there|it)\b|\bif (?!(?:I|we|you|one|forced|pressed|only)\b)", re.IGNORECASE)
 _PART = re.compile(r"[^?\n]+[?\n]?")
 _EXCLUDED = re.compile(r"\b(?:can ?not|can't|not) be (?:excluded|ruled out)\b", re.IGNORECASE)
 _ASIDE = re.compile(  # sentences about other options, or with a condition
@@ -159,7 +159,7 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
         _get_options(tuple(map(unify_spelling, options))),
     )
     clean = choices.remove_echo(readable(answer_text)[:LIMIT])
-    clean = relate_to_question(clean, question)
+    clean = relate_to_question(remove_retracted(clean), question)
     if choices.are_yes_and_no:
         clean = ALTERNATIVES.sub(" ", clean)
     if not clean or (span_kind == "open reasoning" and _DOUBT.search(clean)):

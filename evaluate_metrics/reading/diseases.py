@@ -18,7 +18,7 @@ from .outcome import Outcome
 from .reasoning import extract_answer, remove_unfinished
 from .scope import NEUTRAL, fill_blanks, find_standings
 from .surgical_names import build_alternatives
-from .words import fold_text
+from .words import fold_text, unify_spelling
 
 
 class Extraction(NamedTuple):
@@ -67,7 +67,7 @@ def extract_labels(text: str | None, vocabulary: Collection[str] = CLASSES, *, c
     asserted: set[str] = set()
     is_normal = bool(_EMPTY_LIST.fullmatch(extract_answer(text or "").strip()))
     is_declined = False
-    for clause in split_clauses(remove_unfinished(text or "", cut=cut)):
+    for clause in split_clauses(remove_unfinished(unify_spelling(text or ""), cut=cut)):
         is_declined |= clause.act == "decline"
         if clause.act not in COUNTED:
             continue

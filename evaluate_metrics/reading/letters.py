@@ -47,7 +47,7 @@ _FORMS = tuple(
 _VERB_OF_CHOICE = (
     r"(?:be|choose|pick|select|take|think|believe|say|feel|suppose|agree with|go with|go for|opt for|going (?:with"
     r"|for)|support|accept"
-    r"|recommend|favou?r|consider|endorse|confirm|justify)"
+    r"|recommend|favou?r|consider|endorse|confirm|justify|match|fit|show|correspond to)"
 )
 _DENIED_BEFORE = re.compile(
     r"\b(?:(?:neither|nor|than|over|except(?: for)?|instead of|rather than|unlike|to"
@@ -84,7 +84,7 @@ _DENYING = (
     r"|(?i:fits|matches|applies|describes it) (?i:worst|least|poorly|badly|less)"
     r"|(?i:isn't|aren't|wasn't|weren't|doesn't|don't|didn't|cannot|can't|(?:do|does|did|can) not))\b"
 )
-DENIED = re.compile(rf"{_JOINED_LETTERS} ?(?:[(\[][^)\]]{{1,60}}[)\]] ?)?{_DENYING}")
+DENIED = re.compile(rf"{_JOINED_LETTERS} ?(?:[(\[][^)\]]{{1,60}}[)\]] ?|, which [^,]{{1,60}}, )?{_DENYING}")
 _DENIED_AFTER = re.compile(
     rf"{DENIED.pattern}|{_JOINED_LETTERS} ?(?:[^.,;\n]{{0,40}}? )?"
     r"(?i:(?:is|are|seems?|can be|was|does|do|would|could|may|might|has|have) (?:both |all |clearly |also )?"

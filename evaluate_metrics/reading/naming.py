@@ -302,6 +302,10 @@ def _add_contradicting(letter: int, following_text: str, choices: Options) -> se
         sentence = sentence if _MORE_TEXT.match(following_words[len(own_words) :]) else ""
     elif (next_letter := _MORE_LETTERS.match(following_text)) and get_letter_index(next_letter["letter"]) != letter:
         return {letter, CONFLICT}
+    if following_words in choices.words and following_words != own_words:  # "A. No" where A is yes
+        return {letter, CONFLICT}
+    if letter in choices.read_prose(sentence).denied:  # "A. No pneumonia is seen."
+        return {letter, CONFLICT}
     other_places = {
         place for place in find_asserted(_extract_choice(sentence), choices) if choices.words[place] != own_words
     }

@@ -28,7 +28,10 @@ _IS_LEAST = re.compile(
     rf"|choice))?(?: (?:to be )?{_SEEN})?",
     re.IGNORECASE,
 )
-_IS_LIKELY = re.compile(rf"{_VERB}(?:the )?(?:most |more |very |quite )?likely(?: (?:to be )?{_SEEN})?", re.IGNORECASE)
+_IS_LIKELY = re.compile(
+    rf"{_VERB}(?:the )?(?:most |more |very |quite )?(?:likely|consistent|compatible)(?: (?:to be )?{_SEEN})?",
+    re.IGNORECASE,
+)
 _NAMES_LIKELY = re.compile(
     r"\b(?:the )?most likely(?: (?:one|finding|diagnosis))?(?: (?:is|are)|:) [^.;,\n]{1,60}", re.IGNORECASE
 )

@@ -16,7 +16,7 @@ _VALUE = re.compile(
     r"|[^\"'\n:=,;{}()\[\]–—]{2,60}?)[\"')\].]{0,2}\s?"
     rf"(?:[:=(|]|(?:(?<=\b[A-Z])|(?<=\b[A-Z][).])) (?={_BARE_VALUE})|[-–—](?= )|->|→)\s?[\"']?"
     r"(?P<value>true|false|yes|no|correct|incorrect|(?:not )?(?:present|seen|visible)|absent|(?:0|1)?\.\d{1,4}"
-    r"|[01](?:\.0+)?(?![\d.])"
+    r"|[01](?:\.0+)?(?![\d.]|\s?%)"
     r"|\d{1,3}(?:\.\d+)?\s?%)(?![\w.])",
     re.IGNORECASE,
 )
@@ -54,7 +54,7 @@ def find_highest_valued(text: str, choices: Options, *, absence: bool) -> Named:
         return NOTHING
     values: dict[int, float] = {}
     for match in islice(_VALUE.finditer(text), MOST):
-        name, value = match["name"].strip(), match["value"].casefold()
+        name, value = match["name"].strip(" -*•"), match["value"].casefold()
         letter, _, text_after_letter = re.sub(r"\A[Oo]ption ", "", name).partition(" ")
         is_letter = re.fullmatch(r"[A-Z][.):]?", letter) and (
             not text_after_letter or words(text_after_letter) in choices.words

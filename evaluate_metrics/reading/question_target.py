@@ -133,6 +133,9 @@ _NOT_HERE = re.compile(
     r"|visible|found))?"
     r" (?:in|on|at|within|there|here)\b"
 )
+_IT_IS_GONE = re.compile(
+    r"\W*(?:but |now )*it(?:'s| is| has)(?: (?:now|since|\w+ly))? (?:gone|resolved|cleared|disappeared)\b"
+)
 _IT_IS = re.compile(r"\W*(?:it|this|that|which)(?:'s| s| is| lies| appears)\b")
 _CONCLUDES = re.compile(
     r"\s*(?:and |so )?(?:therefore|thus|hence|so|consequently|in (?:conclusion|summary)|overall|conclusion|impression"
@@ -267,7 +270,9 @@ def find_sayings(text: str, target: Target) -> set[Saying]:
         if (_IT_IS.match(next_clause) or _AT_PLACE.match(next_clause)) and _is_elsewhere(next_clause, target):
             clause_sayings.discard("yes")
         # "There is an effusion, but not on the right", "... but none on the right"
-        is_denied_here = _NOT_HERE.match(next_clause) and not _is_elsewhere(next_clause, target)
+        is_denied_here = (_NOT_HERE.match(next_clause) or _IT_IS_GONE.match(next_clause)) and not _is_elsewhere(
+            next_clause, target
+        )
         if is_statement and is_denied_here and any(_iterate_spans(clause.text, target)):
             clause_sayings = {"no"}
         sayings |= clause_sayings

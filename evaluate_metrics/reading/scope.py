@@ -46,8 +46,9 @@ NEUTRAL = re.compile(
     r"|\b(?:no|not|without)\s+(?:\w+\s+)?"
     r"(?:changed?|increased?|decreased?|improve(?:ment|d)|worsen(?:ing|ed)|progress\w*)\b"
     r"|\b(?:can ?not|can't) be (?:denied|overlooked|missed|ignored)\b"
+    r"|\b(?:can ?not|can't) deny\b"
     # Two denials assert.
-    r"|\b(?:no|not|never|\w+n't|cannot) (?:\w+ly )?(?:lack(?:s|ing)?(?: of)?|absence of|doubt(?:ing|ed)?)\b"
+    r"|\b(?:no|not|never|\w+n't|cannot) (?:\w+ly )?(?:an? )?(?:lack(?:s|ing)?(?: of)?|absence of|doubt(?:ing|ed)?)\b"
     r"|\b(?:not|\w+n't) (?:any|some)thing (?:but|other than|else than)\b"
 )
 _NOT_NORMAL = re.compile(
@@ -106,7 +107,8 @@ DENIED_BEFORE = re.compile(
     rf"|\b(?:no(?!\s*[,\d])|not(?!\s+(?:be\s+|\w+ly\s+)*{SEEN}\s*,)|cannot|\w+n't|without|absence of|never|"
     r"(?:absent|missing|excluded|ruled out|negatives?)(?: \w+)?\s*:|"
     r"neither|nor|none of|lack(?:s|ing|ed)?(?: of)?|rather than|instead of|unlike|free (?:of|from)|clear of|"
-    r"neg(?:ative)?(?: for)?(?= \w)|w o|nil(?= [a-z])|devoid of|pseudo|false(?= (?!negative|positive)[a-z])"
+    r"neg(?:ative)?(?: for)?(?= \w)|w o|nil(?= [a-z])|devoid of|(?:unlikely|improbable) to (?:be|represent)|pseudo"
+    r"|false(?= (?!negative|positive)[a-z])"
     r"|(?<!not )(?<!n't )(?:cleared|evacuated|drained|removed)(?= (?:the|all)\b)|den(?:y|ies)|rul(?:es?|ing) out"
     r"|exclud(?:es?"
     r"|ing)|as opposed to|opposed to|"
@@ -217,7 +219,7 @@ _DENIED_AFTER = re.compile(
     r"|(?:has|have|had|having)\s+(?:(?:(?!partial|part|incomplete|slight|near|most|large|main|gradual|slow)\w+ly|already|since"
     r"|now|all|also|both)\s+){0,2}"
     r"(?:been\s+(?:removed|withdrawn|taken out|retracted from|excluded|ruled out|resolved|cleared)"
-    r"|resolved|cleared|disappeared|vanished|subsided|gone|left the)\b|can be\s+(?:\w+ly\s+)?"
+    r"|resolved|cleared|disappeared|vanished|subsided|healed|gone|left the)\b|can be\s+(?:\w+ly\s+)?"
     r"(?:excluded|ruled out|dismissed|rejected|discarded|disregarded|eliminated)\b"
     r"|is\s+the\s+(?:\w+\s+){1,3}?that\s+is\s+(?:absent|missing|not\s+(?:present|seen|visible))\b"
     r"|(?:is|are|was|were)\s+(?:removed|withdrawn)\b|fails?\s+to\s+(?:be\s+seen|appear|show)\b|spar(?:es|ing)\b"

@@ -39,7 +39,11 @@ _FIELD = re.compile(
     r"|(?P<bare>\[?[A-Za-z0-9_.-]{1,20}))",
     re.IGNORECASE,
 )
-_SINGLE_PAIR = re.compile(r"\W*(?:json)?\s*\{\s*\"[^\"]{1,80}\"\s*:\s*\"(?P<value>[^\"\n]{1,200})\"\s*\}\W*")
+_SINGLE_PAIR = re.compile(  # any key but one for a wrong option
+    r"\W*(?:json)?\s*\{\s*\"(?![^\"]*(?:incorrect|wrong|reject|exclu|unlikely|absent))[^\"]{1,80}\"\s*:"
+    r"\s*\"(?P<value>[^\"\n]{1,200})\"\s*\}\W*",
+    re.IGNORECASE,
+)
 _TAG = re.compile(r"<(?:final[ _]?)?answer\s*[ :=]\s*[\"']?(?P<value>[^<>\"']{1,60}?)[\"']?\s*/?>", re.IGNORECASE)
 _PRAISE = (
     r"(?:(?:correct|right|best|proper|closest|accurate|appropriate|suitable|likely|probable|plausible|most|chosen"
@@ -110,7 +114,13 @@ _CORRECTS = re.compile(
     r"|\b(?:no|sorry),? (?:i meant |it is |it's |rather )?(?=(?:option )?[(\[]?(?-i:[A-Z])\b)",
     re.IGNORECASE,
 )
-_TAKES_BACK = re.compile(r"\b(?:no, sorry|sorry, no|scratch that|i (?:was|am) (?:wrong|mistaken))\b", re.IGNORECASE)
+_TAKES_BACK = re.compile(
+    r"\b(?:no, sorry|sorry, no|scratch that|wait, no|(?<!if )(?<!unless )i (?:was|am) (?:wrong|mistaken)"
+    r"|(?:no|wait|actually),? (?:actually )?(?:that|this|it)(?: is|'s| might| may) (?:be )?(?:wrong|incorrect"
+    r"|not (?:be )?right)"
+    r"|actually,? i(?: am|'m) not sure)\b",
+    re.IGNORECASE,
+)
 # "If a line is seen, the answer is yes", "The answer is yes if ..."; "If I had to choose" is not a condition.
 _IF_BEFORE = re.compile(r"\b[Ii]f (?!(?:I|we|you|one|forced|pressed|only)\b)[^.!?\n]{0,150}\Z")
 _IF_AFTER = re.compile(r"[^.!?\n]{0,80}\b(?:if|when) (?!(?:I|we|you)\b)")
@@ -192,6 +202,23 @@ def _is_conditional(text: str, match: re.Match[str]) -> bool:
     return "would" in match[0] and bool(_CONDITION.search(preceding_text))
 
 
+def remove_retracted(text: str) -> str:
+    """Remove the part of an answer that it takes back ("The answer is A. No, that is wrong").
+
+    Args:
+        text: The text after `markup.readable`.
+
+    Returns:
+        The text after the last retraction.
+    """
+    return text[_find_retraction(text) :]
+
+
+def _find_retraction(text: str) -> int:
+    *_, last_retraction = [0, *(match.end() for match in _TAKES_BACK.finditer(text))]
+    return last_retraction
+
+
 def find_correction(text: str) -> int:
     """Find the end of the words that announce the last correction of an answer ("wait", "let me correct that").
 
@@ -216,7 +243,7 @@ def remove_corrected(stated: Sequence[Statement], text: str) -> list[Statement]:
         The remaining statements.
     """
     last_correction = find_correction(text)
-    *_, last_retraction = [0, *(match.end() for match in _TAKES_BACK.finditer(text))]
+    last_retraction = _find_retraction(text)
     kinds = {statement.kind for statement in stated if statement.start >= last_correction and statement.kind != "field"}
     return [
         statement

@@ -7,6 +7,10 @@ import unicodedata
 
 _WORD = re.compile(r"[^\W_]+")
 # The signs that American spellings of medical words leave out: oedema, oesophagus, haemothorax, tumour.
+_NO_APOSTROPHE = re.compile(
+    r"(?<=\b(?:do|is|ca))nt\b|(?<=\b(?:did|are|was|has|had))nt\b|(?<=\b(?:does|were|have))nt\b|(?<=\b(?:could|would))nt\b",
+    re.IGNORECASE,
+)
 _BRITISH = re.compile(r"\bo(?=edema|esoph)|(?<=\bh)a(?=em[ao])|(?<=\btumo)u(?=r)", re.IGNORECASE)
 
 
@@ -27,7 +31,7 @@ def fold_text(text: str) -> str:
 
 
 def unify_spelling(text: str) -> str:
-    """Replace British spellings of medical words by the American ones.
+    """Replace British spellings of medical words by the American ones, and add apostrophes that "doesnt" lacks.
 
     Args:
         text: The text.
@@ -35,10 +39,10 @@ def unify_spelling(text: str) -> str:
     Returns:
         The text.
 
-    >>> unify_spelling("A haemothorax, no oedema, no tumour.")
-    'A hemothorax, no edema, no tumor.'
+    >>> unify_spelling("A haemothorax, no oedema. It isnt a tumour.")
+    "A hemothorax, no edema. It isn't a tumor."
     """
-    return _BRITISH.sub("", text)
+    return _NO_APOSTROPHE.sub("n't", _BRITISH.sub("", text))
 
 
 def words(text: str) -> str:

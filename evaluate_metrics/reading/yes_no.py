@@ -69,10 +69,13 @@ ALTERNATIVES = re.compile(  # "Answer yes or no:"
 )
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?\n]*")
 _CONDITION = re.compile(r"\bif (?!(?:i|we|you|one)\b)")  # the yes or no of its sentence is conditional
-_SAYS_YES = re.compile(r"(?<!\ba )(?<!simple )\b(?:yes|yeah|yep)\b")
+_SAYS_YES = re.compile(r"(?<!\ba )(?<!simple )(?<!not )(?<!may say )(?<!might say )(?<!could say )\b(?:yes|yeah|yep)\b")
 _CLAUSE = r"(?:the|there|this|that|these|it|i|he|she|they|we|because|since|as)\b"
 # A reply instead of a determiner: an end, a pause, or the start of a clause follows it.
-_SAYS_NO = re.compile(rf"\b(?:no|nope)\b(?!\s*,\s*or\b)(?=\s*(?:[,.;:!?—–)\]]|-\s|$|\n)|\s+{_CLAUSE})")
+_SAYS_NO = re.compile(
+    r"(?<!wrong to say )(?<!may say )(?<!might say )(?<!could say )\b(?:no|nope)\b(?!\s*,\s*or\b)"
+    rf"(?=\s*(?:[,.;:!?—–)\]]|-\s|$|\n)|\s+{_CLAUSE})"
+)
 _PAUSE = re.compile(rf"\s*(?:[,.;:!?—–()\]\-\n、。，]|$)|\s+(?:{_CLAUSE}|for\b)")
 _CJK_PHRASE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2,}")
 _FIRST = re.compile(r"\W*")

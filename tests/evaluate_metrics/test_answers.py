@@ -222,7 +222,7 @@ OWN_FORM = [  # text, options, question: the choice; or the outcome or the reaso
     ("Let us first look at option A.", OPTIONS, PRESENT, "none"),
     ("Option A cannot be excluded.", OPTIONS, PRESENT, "none"),
     ("I cannot decide between edema and a pleural effusion, although edema is visible.", OPTIONS, PRESENT, "declined"),
-    ("The answer is A. No, sorry, it is C.", OPTIONS, PRESENT, "ambiguous"),
+    ("The answer is A. No, sorry, it is C.", OPTIONS, PRESENT, C),
     # questions for the absent finding
     ("The study shows edema.", OPTIONS, ABSENT, "none"),
     ("Edema: 0.9\nNo edema: 0.1\nPleural effusion: 0.2", OPTIONS, ABSENT, "ambiguous"),
