@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 from .clauses import Clause, split_clauses
 from .cues import classify
 from .diseases import find_names
+from .lung_regions import REGION_WORDS, extract_place, find_levels, find_sides, is_elsewhere
 from .scope import Standing, find_standings
 from .words import build_word_set, words
 
@@ -49,23 +50,6 @@ class Target(NamedTuple):
     organs: frozenset[str] = frozenset()
 
 
-_LEFT, _RIGHT = frozenset({"left"}), frozenset({"right"})
-_SIDES = {
-    **dict.fromkeys(("left", "gauche", "izquierdo", "izquierda", "esquerdo", "esquerda", "links", "linken"), _LEFT),
-    **dict.fromkeys(("leftward", "leftwards"), _LEFT),
-    **dict.fromkeys(("rightward", "rightwards"), _RIGHT),
-    **dict.fromkeys(
-        ("right", "droit", "droite", "derecho", "derecha", "direito", "direita", "rechts", "rechten"), _RIGHT
-    ),
-    **dict.fromkeys(("lt", "lll", "lul"), _LEFT),
-    **dict.fromkeys(("rt", "rll", "rml", "rul"), _RIGHT),
-    **dict.fromkeys(("both", "bilateral", "bilaterally"), _LEFT | _RIGHT),
-}
-_LEVELS = {
-    **dict.fromkeys(("upper", "apical", "apex", "lul", "rul"), frozenset({"upper"})),
-    **dict.fromkeys(("middle", "mid", "rml"), frozenset({"middle"})),
-    **dict.fromkeys(("lower", "basal", "base", "basilar", "lll", "rll"), frozenset({"lower"})),
-}
 _GENERIC = build_word_set(
     """
     abnormal abnormalities abnormality anything disease diseases finding findings lesion lesions pathologic
@@ -117,10 +101,6 @@ _CJK_ASKS = re.compile(r"是否|有没有|是不是|有无|吗|呢|存在|可见
 
 _WORD = re.compile(r"[^\W_]+")
 _IN_SUCH = re.compile(r"(?:^|, ?)in (?:\w+ ){0,2}$")  # "in tension pneumothorax, the trachea is displaced"
-_SHORT_SIDE = re.compile(
-    r"\b([lr])\b(?=\W{0,2}(?:lung|base|apex|sided?|lower|upper|mid|middle|hemithorax|pleural|effusion|pneumothorax|ptx"
-    r"|consolidation)\b)|(?<=\w )\s?\b([lr])\b(?=\W*$)"
-)
 _ALSO = re.compile(r"\b(?:also|too|as well|both|bilateral\w*|other)\b")
 _AT_PLACE = re.compile(r"\W*(?:yes\W+)?(?:(?:it is|it's|but|only) )*(?:in|on|at|to) the \w+")
 _EXCEPTS = re.compile(
@@ -208,7 +188,7 @@ def parse_question(question: str) -> Target | None:
     labels = {label for label, _, _ in find_names(question_words)} | (
         {"Cardiomegaly"} if _ENLARGED_HEART.search(question_words) or _NORMAL_HEART.search(question_words) else set()
     )
-    skipped_words = _SKIPPED_WORDS | set(_SIDES) | set(_LEVELS)
+    skipped_words = _SKIPPED_WORDS | REGION_WORDS
     verb_phrase = _SHOWS.match(question_words)
     content = _extract_content(question_words[verb_phrase.end() :] if verb_phrase else question_words, skipped_words)
     subject_content = (
@@ -233,8 +213,8 @@ def parse_question(question: str) -> Target | None:
         labels=frozenset(labels),
         content=content,
         generic=bool(content) and set(content) <= _GENERIC,
-        sides=_find_region(word_list, _SIDES),
-        levels=_find_region(word_list, _LEVELS),
+        sides=find_sides(" ".join(word_list)),
+        levels=find_levels(" ".join(word_list)),
         denies=denies,
         about_subject=about_subject,
         weighs=classify(question_words) == "weigh",
@@ -327,10 +307,6 @@ def _iterate_cjk_clauses(text: str) -> Iterator[Clause]:
         yield Clause(cjk_clause, 0, "decline" if _CJK_UNKNOWN.search(cjk_clause) else "state")
 
 
-def _find_region(word_list: Collection[str], names: dict[str, frozenset[str]]) -> frozenset[str]:
-    return frozenset[str]().union(*(names[word] for word in names.keys() & set(word_list)))
-
-
 def _iterate_sayings(clause: Clause, target: Target) -> Iterator[Saying]:
     if _NORMAL_WORDS & set(target.content):
         sayings = list(_read_health(clause, target))
@@ -373,7 +349,7 @@ def _read_names(clause: Clause, target: Target) -> Iterator[Saying]:
         denied_side = _NOT_THERE.search(window)
         if denied_side and standing != "denied":
             yield _get_saying(target.sides != {denied_side[1]})
-        elif not _is_elsewhere(_extract_place(clause_text, start, end), target):
+        elif not _is_elsewhere(extract_place(clause_text, start, end), target):
             yield _get_saying(standing != "denied")
         elif standing == "asserted" and _NOWHERE_ELSE.search(window):  # "only on the left"
             yield "no"
@@ -398,7 +374,7 @@ def _read_health(clause: Clause, target: Target) -> Iterator[Saying]:
     if not spans and set(target.content) <= _NORMAL_WORDS:
         spans = [match.span() for match in islice(_NORMAL_STATE.finditer(clause_text), _MOST)]
     # "The right lung is clear"
-    is_one_side = len(_find_region(_WORD.findall(clause_text), _SIDES)) == 1 and not target.sides
+    is_one_side = len(find_sides(clause_text)) == 1 and not target.sides
     is_other_sense = _OTHER_CLEAR.search(clause_text)  # "a clear answer"
     for standing in _find_clause_standings(clause, spans) if not is_other_sense else ():
         if standing == "denied" or (standing == "asserted" and not is_one_side):
@@ -413,30 +389,8 @@ def _find_clause_standings(clause: Clause, spans: Sequence[tuple[int, int]]) -> 
     return find_standings(clause.text, spans, denied=clause.denied)
 
 
-def _extract_place(clause: str, start: int, end: int) -> str:
-    """Extract the part of a clause that says where a finding is: its own part between commas, if this has a side."""
-    next_comma = clause.find(",", end, end + _WINDOW)
-    part = clause[clause.rfind(",", max(start - _WINDOW, 0), start) + 1 : next_comma if next_comma >= 0 else None]
-    return part if _find_sides(part) else clause
-
-
-def _find_sides(clause: str) -> frozenset[str]:
-    return _find_region(_WORD.findall(_expand_sides(clause)), _SIDES)
-
-
-def _expand_sides(clause: str) -> str:
-    """Write the sides out: "L lung", "PTX (R)"."""
-    return _SHORT_SIDE.sub(lambda match: " left" if "l" in match[0] else " right", clause)
-
-
 def _is_elsewhere(clause: str, target: Target) -> bool:
-    """Whether a clause refers to another side or level than the question."""
-    word_list = _WORD.findall(_expand_sides(clause))
-    regions = ((target.sides, _find_region(word_list, _SIDES)), (target.levels, _find_region(word_list, _LEVELS)))
-    return any(
-        target_region and clause_region and not target_region & clause_region
-        for target_region, clause_region in regions
-    )
+    return is_elsewhere(clause, target.sides, target.levels)
 
 
 def _iterate_spans(clause: str, target: Target) -> Iterator[tuple[int, int]]:
