@@ -91,7 +91,7 @@ _SUBORDINATE = re.compile(
     r" (?:to|with))\b[^,:]*,"
 )
 _COMMA = re.compile(",")
-_BOUND = re.compile(rf"\b(?:nothing|last) but\b|{ALL_BUT}\b")  # phrases that do not begin another statement
+_BOUND = re.compile(rf"\b(?:anything|nothing|last) but\b|{ALL_BUT}\b")  # phrases that do not begin another statement
 _ANSWERED = re.compile(r"\s*(?:no|nope),")  # the reply "No, ..."
 _LONGEST = 2_000  # characters of a part that decide its act; a longer part is noise
 _LOOKS_FOR = re.compile(r"\bfor\W*\Z")

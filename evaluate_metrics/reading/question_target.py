@@ -99,7 +99,6 @@ _STARTS_WITH_IS = re.compile(r"(?:is|are|was|were) (?:the|this|that|these|those)
 _PRONOUN = re.compile(r"\b(?:it|this|that|they|these)(?:'s| s| is| are| appears?| looks?| seems?)\b")
 _CJK_ASKS = re.compile(r"是否|有没有|是不是|有无|吗|呢|存在|可见|显示|图像|图中|影像|这张|该|中|有|的")
 
-_WORD = re.compile(r"[^\W_]+")
 _IN_SUCH = re.compile(r"(?:^|, ?)in (?:\w+ ){0,2}$")  # "in tension pneumothorax, the trachea is displaced"
 _ALSO = re.compile(r"\b(?:also|too|as well|both|bilateral\w*|other)\b")
 _AT_PLACE = re.compile(r"\W*(?:yes\W+)?(?:(?:it is|it's|but|only) )*(?:in|on|at|to) the \w+")

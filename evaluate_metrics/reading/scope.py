@@ -90,9 +90,9 @@ _PERCEIVE = (
     r"(?:see|find|identify|detect|visuali[sz]e|locate|observe|appreciate|recogni[sz]e|discern|spot|make out|perceive"
     r"|demonstrate|show)"
 )
-# "All but edema": it is denied, unless a denial follows ("All but edema are absent").
+# "All but edema" leaves edema open: "All but edema are absent" asserts it.
 ALL_BUT = (
-    r"(?:everything|anything|all|any|every|each)(?: (?:of|the|these|those|them|other|listed|findings?|options?|choices?"
+    r"(?:everything|all|any|every|each)(?: (?:of|the|these|those|them|other|listed|findings?|options?|choices?"
     r"|ones?|abnormalit(?:y|ies)|diagnos[ei]s|conditions?)){0,3} (?:but|except|save|bar|apart from|other than)(?: for)?"
 )
 _FOREIGN = (
@@ -107,7 +107,8 @@ DENIED_BEFORE = re.compile(
     rf"|\b(?:no(?!\s*[,\d])|not(?!\s+(?:be\s+|\w+ly\s+)*{SEEN}\s*,)|cannot|\w+n't|without|absence of|never|"
     r"(?:absent|missing|excluded|ruled out|negatives?)(?: \w+)?\s*:|"
     r"neither|nor|none of|lack(?:s|ing|ed)?(?: of)?|rather than|instead of|unlike|free (?:of|from)|clear of|"
-    r"neg(?:ative)?(?: for)?(?= \w)|w o|nil(?= [a-z])|devoid of|(?:unlikely|improbable) to (?:be|represent)|pseudo"
+    r"(?<!gram )neg(?: for)?(?= \w)|negative for|w o|nil(?= [a-z])|devoid of|(?:unlikely|improbable) to (?:be"
+    r"|represent)|pseudo"
     r"|false(?= (?!negative|positive)[a-z])"
     r"|(?<!not )(?<!n't )(?:cleared|evacuated|drained|removed)(?= (?:the|all)\b)|den(?:y|ies)|rul(?:es?|ing) out"
     r"|exclud(?:es?"
@@ -318,8 +319,7 @@ def find_standings(clause: str, spans: Sequence[tuple[int, int]], *, denied: boo
 def _are_marks_leading(clause: str, mark_starts: Sequence[int]) -> bool:
     """Whether ticks and crosses precede their names ("✓ edema ✗ effusion") and do not follow them ("edema ✓")."""
     before_first, after_last = clause[: mark_starts[0]].rstrip(), clause[mark_starts[-1] + 1 :]
-    is_first = not _WORD.search(before_first) or (before_first.endswith(":") and _WORD.search(after_last))
-    return bool(is_first)
+    return not _WORD.search(before_first) or bool(before_first.endswith(":") and _WORD.search(after_last))
 
 
 def _remove_blanks(clause: str, spans: Sequence[tuple[int, int]]) -> tuple[str, Sequence[tuple[int, int]]]:
