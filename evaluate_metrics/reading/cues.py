@@ -106,7 +106,8 @@ CUES = (
     ),
     Cue(
         "decline",
-        r"(?:i am|i'm) (?:sorry|afraid)|\bi apologi[sz]e|as an? (?:ai|artificial|(?:large )?language)|not qualified to"
+        r"(?:i am|i'm) (?:sorry|afraid(?! not$| so$))|\bi apologi[sz]e|as an? (?:ai|artificial|(?:large )?language)"
+        r"|not qualified to"
         r"|(?:not|n't) feel comfortable|(?:would|i'd) (?:prefer|rather) not|(?:must|have to) decline|decline to"
         r"|(?:not|n't) (?:have|possess) (?:the )?(?:ability|access|means|expertise)",
         ("i'm sorry", "as an ai, i do not diagnose", "i would rather not say", "i decline to answer"),
@@ -361,6 +362,8 @@ CUES = (
         r"|\b(?:due to|because of|because|from) (?:the )?(?:patient is rotated|ap\b|supine|portable|rotat\w+"
         r"|technique|projection"
         r"|position\w*|magnification|(?:shallow|poor|low) (?:inspiration|lung volumes))"
+        r"|\b(?:previous|prior|old|earlier) (?:film|study|image|scan|x ray|radiograph|exam\w*) (?:showed|had"
+        r"|demonstrated|revealed)\b"
         r"|\babout to\b|\ba moment ago\b|\basks? for\b|\btypical (?:\w+ ){1,4}include\b"
         r"|\bpredispos\w+ to\b|\brisk factor\b",
         (

@@ -110,14 +110,15 @@ _SHORT_NO = re.compile(
     r"|as far as) i can (?:see|tell)"
     r"|it (?:(?:seems|appears) not|does not (?:seem|appear|look)(?: so| that way| like it)?)|i doubt (?:it|that|so)"
     r"|i (?:do not|can not|ca not|could not) (?:see|find|detect|think so|believe so)(?: (?:it|any|one|that))?(?: here)?"
-    r"|i (?:see|find|found|detect|identify) none"
+    r"|i (?:see|find|found|detect|identify) none|i (?:am|m) afraid not"
 )
 _SHORT_YES = re.compile(
     rf"(?:{_IT} )?(?:does|do|is|are|was|were|has|have|did)(?: {_SURELY})?(?: {_SEEN})?|(?:{_SURELY} )?{_SEEN}"
     r"|positive|correct|true|indeed|affirmative|there (?:is|are)(?: one)?|i (?:do|think so|believe so)"
     r"|(?:that|this|it) is (?:the case|so|correct|true)|it (?:seems|appears|looks) so|(?:apparently|evidently"
-    r"|probably) so"
+    r"|probably|i (?:am|m) afraid) so"
 )
+_OWN_QUESTIONS = re.compile(r"\A(?:[^.!?\n]{0,200}\?\s*)+")  # "Does it show edema? It does not."
 _WHOLE_YES = re.compile(r"certainly|definitely|absolutely|of course|without (?:a )?doubt|undoubtedly")
 
 
@@ -280,6 +281,7 @@ def _find_replies(text: str) -> set[Saying]:
 
 def _read_short(text: str) -> set[Saying]:
     """Read the first sentence, if it is a short one."""
+    text = _OWN_QUESTIONS.sub("", text)
     if _WHOLE_YES.fullmatch(words(text)):  # "Certainly! Let me look" only begins an answer
         return {"yes"}
     sentence_words = words(SENTENCE_END.split(_INTERJECTION.sub("", text), maxsplit=1)[0])
