@@ -37,8 +37,9 @@ _FORMS = tuple(
         r"\b(?:[Oo]ption|[Cc]hoice|[Ll]etter|[Cc]hoose|[Ss]elect|[Pp]ick|go with)s? (?P<letter>[A-Z])\b(?![-'’])",
         r"\b(?:[Oo]ption|[Cc]hoice|[Ll]etter) (?P<letter>[a-z])(?= ?(?:$|[.,;:!])| (?:is|seems|applies)\b)",
         r"(?<![\w.'’-])(?P<letter>[A-Z])(?=[.)](?:\s|$)|\s?(?:\n|$)|\s(?:is|seems|appears|applies|fits|matches"
-        r"|remains|best (?:fits|describes|matches))\b"
+        r"|remains|looks|wins|must be|it is|for sure|alone|best (?:fits|describes|matches))\b"
         r"|,? (?:rather than|instead of|and not|not)\b| (?:and|or) [A-Z]\b(?![-'’]))",
+        r"\b(?:[Ii]t is|[Ii]t's|[Aa]nswer is) (?P<letter>[A-Z])(?=,)",
         r"(?<=[A-Z] and )(?P<letter>[A-Z])\b(?![-'’])",
         r"(?<=[A-Z] or )(?P<letter>[A-Z])\b(?![-'’])",
     )

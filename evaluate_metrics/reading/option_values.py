@@ -12,7 +12,7 @@ from .words import words
 
 _BARE_VALUE = r"(?:0?\.\d|\d{1,3} ?%|(?:[01]|true|false|yes|no|(?:in)?correct)\b)"  # "A 10%, B 70%"
 _VALUE = re.compile(
-    r"[\"'(\[]?(?P<name>(?:option )?[A-Z](?:[.):] ?(?=[A-Za-z])[^|\n:,]{1,60}?)?"
+    r"[\"'(\[]?(?P<name>(?:option )?[A-Z](?:[.):] ?(?=[A-Za-z])[^|\n:,;]{1,60}?)?"
     r"|[^\"'\n:=,;{}()\[\]–—]{2,60}?)[\"')\].]{0,2}\s?"
     rf"(?:[:=(|]|(?:(?<=\b[A-Z])|(?<=\b[A-Z][).])) (?={_BARE_VALUE})|[-–—](?= )|->|→)\s?[\"']?"
     r"(?P<value>true|false|yes|no|correct|incorrect|(?:not )?(?:present|seen|visible)|absent|(?:0|1)?\.\d{1,4}"

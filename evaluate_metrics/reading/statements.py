@@ -82,7 +82,7 @@ _CHOSEN = re.compile(
     r"| am going to|'m going to)?(?: (?:therefore|thus|also|rather|now"
     r"|probably|have)){0,2} "
     r"(?:choos|chose|select|pick|go(?:ing)? with|opt(?:ed|ing)? for|lean(?:ing)?(?: towards?| to)?|settle on|answer|say"
-    r"|think|believe|guess|prefer|favou?r|vote for)"
+    r"|think|believe|guess|prefer|favou?r|vote(?: for)?)"
     r"(?:e|n|ed|ing)?(?: that)?(?: the)?\b"
     r"|\bmost (?:likely|probable|plausible|appropriate|suitable|accurate|fitting|compatible|consistent|likely to be)"
     r"(?: \w+){0,4}? (?:is|are|would be|with|seems to be|appears to be)(?= )"
