@@ -1,7 +1,8 @@
 """Short answers in many phrasings, each with a person's reading (phrasings.tsv), for every reader of answers.
 
-A row has the reader, the question, the expected reading ("-" for none) and the text. The rows are grids of words that
-affirm, deny, weigh and take back; no model wrote them. To report a misreading, add its row.
+A row has the reader, the question, the expected reading ("-" for none) and the text. The texts are made up, to cover
+words that affirm, deny, weigh and take back; none is the answer of a model under test.
+To fix a misreading, add its row.
 """
 
 import csv
