@@ -267,7 +267,7 @@ CUES = (
         r"\b(?:history of|admitted (?:for|with)|presented with|referred for|complain\w* of|no (?:previous|prior)"
         r"|reported in|in such (?:patients|cases)|risk of|treatment (?:of|for)|criteria for|complication of"
         r"|indication (?:for|was)|clinical (?:history|question|indication|information)|leads? to|is called|mimics?"
-        r"|mimicking|simulat\w+|imitat\w+|resembl\w+|artifact|false appearance"
+        r"|mimicking|simulat\w+|imitat\w+|resembl\w+|(?:is|was) an (?:\w+ )?artifact|false appearance"
         r"|what (?:looks|appears) like|previously"
         r"|(?<!than )(?<!since )(?<!with )(?<!from )(?<!to )(?<!than the )(?<!since the )"
         r"(?<!with the )(?<!from the )(?<!to the )prior (?:study|film|image)|(?:last|previous) (?:time|day|week"

@@ -150,10 +150,14 @@ def find_ordinal(answer_words: str, choices: Options) -> int | None:
     Returns:
         The index of the option; None if the answer says anything else.
     """
+    if choices.find_options(answer_words):
+        return None
     ordinal, numbered = _ORDINAL.fullmatch(answer_words), _NUMBERED.fullmatch(answer_words)
     if ordinal:
         return _ORDINALS.get(ordinal["place"].lower()[:3], choices.n - 1)
-    return int(numbered["number"]) - 1 if numbered and not choices.find_options(answer_words) else None
+    # "Option 2" may be the option whose text is 2.
+    is_place = numbered and not choices.find_options(numbered["number"])
+    return int(numbered["number"]) - 1 if numbered and is_place else None
 
 
 def find_asserted(text: str, choices: Options) -> set[int]:

@@ -40,7 +40,7 @@ _FIELD = re.compile(
     re.IGNORECASE,
 )
 _SINGLE_PAIR = re.compile(  # any key but one for a wrong option
-    r"\W*(?:json)?\s*\{\s*\"(?![^\"]*(?:incorrect|wrong|reject|exclu|unlikely|absent))[^\"]{1,80}\"\s*:"
+    r"\W*(?:json)?\s*\{\s*\"(?![^\"]*(?:incorrect|wrong|reject|exclu))[^\"]{1,80}\"\s*:"
     r"\s*\"(?P<value>[^\"\n]{1,200})\"\s*\}\W*",
     re.IGNORECASE,
 )
