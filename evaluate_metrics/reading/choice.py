@@ -57,7 +57,7 @@ from .outcome import Evidence, Outcome, Reason
 from .reasoning import LIMIT, find_answer_span, is_truncated, remove_unfinished
 from .statements import Statement, fields, find_correction, remove_corrected, remove_retracted, statements
 from .words import build_word_set, unify_spelling, words
-from .yes_no import ALTERNATIVES, explain_yes_no
+from .yes_no import ALTERNATIVES, explain_yes_no, remove_politeness
 
 
 class Answer(NamedTuple):
@@ -159,9 +159,10 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
         _get_options(tuple(map(unify_spelling, options))),
     )
     clean = choices.remove_echo(readable(answer_text)[:LIMIT])
+    clean = choices.remove_unfinished_list(clean)
     clean = relate_to_question(remove_retracted(clean), question)
     if choices.are_yes_and_no:
-        clean = ALTERNATIVES.sub(" ", clean)
+        clean = remove_politeness(ALTERNATIVES.sub(" ", clean))
     if not clean or (span_kind == "open reasoning" and _DOUBT.search(clean)):
         return Answer(None, "unread", reason="cut" if is_cut else "none" if clean else "empty")
     stated = remove_corrected([*fields(answer_text), *statements(clean)], clean)

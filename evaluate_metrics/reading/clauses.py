@@ -46,10 +46,15 @@ _TAG = re.compile(r"<\|[^|<>]{1,40}\|>|</?[A-Za-z_]{1,20}\s?>")
 _DASH = re.compile(r"(?<=[^\W_])([*_]{0,2})[^\S\n][-–—]+(?=\s)")
 _WRAPPED = re.compile(r"(?<=[{\[,])[^\S\n]*\n\s*(?=[\"{])|\n(?=[^\S\n]*[\]}])")  # JSON over several lines
 _SIGNS = str.maketrans("✔✅☑🗸✘❌❎✖🚫☐。、Ø∅", "✓✓✓✓✗✗✗✗✗✗.,¬¬")
-_ABBREVIATION = re.compile(r"\b(?:e\.g\.|i\.e\.),?", re.IGNORECASE)
+_ABBREVIATION = re.compile(r"\b(?:e\.g\.|i\.e\.),?|(?<=\b[lr]t)\.(?= \w)", re.IGNORECASE)
 _BOX = re.compile(r"(?<!\S)[\[(][ xX✓✔✗✘][\])](?=\s|$)")
 _SIGN = re.compile(  # "edema (-)", "edema: +", "-ve for edema"
     r"\(\s?[-–−+]\s?\)|(?<=[\w:])[^\S\n][-–−+](?=[^\S\n]*(?:$|[,;]))|(?<!\S)[-–−+]ve\b", re.MULTILINE
+)
+_CHANCE = re.compile(r"(?P<words>(?:probability|likelihood)\W{1,3}(?P<percent>\d{1,2}(?:\.\d+)?)\s?)%", re.IGNORECASE)
+_FALSE_DENIAL = re.compile(  # the field "no_edema": false
+    r"\b(?:no|free of|absence of|without) (?P<name>(?:\w+ ){0,2}\w+)\"?\s?: ?false\b"
+    r"|\b(?P<named>(?:\w+ ){0,2}\w+) absent\"?\s?: ?false\b"
 )
 _WRITTEN_MARK = re.compile(r"\((?P<wrong>in)?correct\)")  # `markup.readable` writes ticks and crosses so
 _LOOSE_QUOTE = re.compile(r"(?<![^\W_])'|'(?![^\W_])")
@@ -79,11 +84,12 @@ _WHETHER = re.compile(r"\b(?:whether|if|unless|assuming|supposing)\b.*", re.DOTA
 _CLAUSE_END = re.compile(
     r"\b(?:but|however|although|though|except(?: for)?|whereas|while|(?<!not )yet|apart from|aside from|other than"
     r"|besides)\b"
-    r"|(?<!\bcan )(?<!\bthe )\b(?:only|just|merely)\b(?!\s*(?:$|(?:in|on|at|within)\b))"
+    r"|(?<!\bcan )(?<!\bthe )\b(?:only|just|merely)\b(?!\s*(?:$|(?:in|on|at|within|because|due)\b))"
     r"|\b(?:instead(?! of)|rather(?! than| not))\b"
     r"|,\s*(?:so\s+)?(?=(?:with|showing|there|the|it|this|that|these|i|we)\b(?!\s+(?:is|are|would|could)\s+\w+\s*$))"
     rf"|(?P<list>,)(?!\s*(?:or|nor|and|{VERB})\b)(?=(?:(?!\b(?:that|which|who)\b)[^,])*\b{VERB}\b)"
-    r"|\b(?P<and>and)\s+(?=(?:there|the|its?|i|we|no|this)\b)"
+    r"|\b(?P<and>and)\s+(?=(?:there|the|its?|i|we|no|none|this)\b)"
+    r"|,\s*(?=none (?:in|on|at)\b)"
 )
 # "While A is possible, B is there": the first clause of such a sentence ends at its comma.
 _SUBORDINATE = re.compile(
@@ -99,6 +105,10 @@ _IN_VAIN = re.compile(  # "I looked for edema and found none"
     r"\b(?P<ask>(?:looked|searched|checked) (?:\w+ ){0,4}?for )(?P<name>[^,;]{1,80}?)"
     r"(?:,? (?:and|but) (?:found|saw|see|did not (?:find|see)|there (?:is|was)) (?:none|nothing|any|one|it)"
     r"| (?:without success|in vain|to no avail|unsuccessfully))\b"
+)
+_PAST_ASIDE = re.compile(  # "Edema, which was absent before, is now present"
+    r", (?:which|that) (?:was|were|had been|has been) (?:\w+ ){1,3}(?:before|previously|earlier|in the past"
+    r"|(?:on|in) (?:the )?(?:prior|previous|earlier|old) \w+),(?= (?:is|are|has|have)\b)"
 )
 _LAST_ITEMS = re.compile(rf"(?:(?!\b{VERB}\b)[^,]){{1,80}}\b(?:or|nor)\b(?:(?!\b{VERB}\b)[^,]){{1,80}}\b{VERB}\b")
 _NONE_OF = re.compile(r"\b(?:none of|neither)\b")
@@ -139,9 +149,16 @@ def plain(text: str) -> str:
     text = _ABBREVIATION.sub(fill_blanks, text)
     text = _BOX.sub(lambda match: " ✗ " if match[0][1] in " ✗✘" else " ✓ ", text)
     text = _WRITTEN_MARK.sub(lambda match: f"{'✗' if match['wrong'] else '✓':<{len(match[0])}}", text)
+    text = _CHANCE.sub(lambda match: f"{match['words']}{'✓' if float(match['percent']) >= 50 else '✗'}", text)
     text = _SIGN.sub(lambda match: f" {'✓' if '+' in match[0] else '✗':<{len(match[0]) - 1}}", text)
     text = _DASH.sub(lambda match: f"{':':<{len(match[0])}}", _WRAPPED.sub(fill_blanks, text.lower()))
-    return _NOISE.sub(" ", _LOOSE_QUOTE.sub('"', text))
+    return _FALSE_DENIAL.sub(_blank_denials, _NOISE.sub(" ", _LOOSE_QUOTE.sub('"', text)))
+
+
+def _blank_denials(match: re.Match[str]) -> str:
+    """Keep only the name of a denied denial, in the same length."""
+    group = "name" if match["name"] else "named"
+    return f"{match[group]:>{match.end(group) - match.start()}}{'':{match.end() - match.end(group)}}"
 
 
 def _normalize_character(character: str) -> str:
@@ -245,7 +262,9 @@ def _split_line(line: str) -> Iterator[tuple[str, int, Act]]:
         is_condition = whether and whether.start() and not STATES.search(sentence[0], 0, whether.start())
         if whether and _find_act(whether[0]) == "decline":  # "Whether it is edema is unclear"
             yield "", sentence.start() + whether.start(), "decline"
-        statement_words = _IN_VAIN.sub(_write_absent, _WHETHER.sub(fill_blanks, sentence[0])).replace('"', " ")
+        statement_words = _PAST_ASIDE.sub(
+            fill_blanks, _IN_VAIN.sub(_write_absent, _WHETHER.sub(fill_blanks, sentence[0])).replace('"', " ")
+        )
         carried_act: Act = "general" if is_condition else "state"  # "Edema, if present, ..."
         opening_reply = _ANSWERED.match(statement_words)
         start = opening_reply.end() if opening_reply else 0

@@ -278,12 +278,16 @@ CUES = (
         r"|choose from|possible (?:labels|diseases|diagnoses|answers|options)|for example|example|(?:common|frequent)"
         r" (?:\w+ )?(?:findings|diseases|complication|causes?)|pertinent negatives|what it (?:looks"
         r"|would look) like)\b|^\W*an? (?:\w+ ){1,3}is (?:air|fluid|blood|gas|pus|water|tissue)\b"
+        r"|^\W*(?:the )?(?:option |letter )?[b-z] (?:stands for|means|denotes|corresponds to)\b"
+        r"|\b(?:is|are|was|were) (?:only )?(?:listed|mentioned|named|given|included) (?:as|in|among) (?:an? "
+        r"|the )?(?:\w+ )?"
+        r"(?:options?|choices?|answers?|questions?)\b"
         r"|\b(?:one of|among) the (?:\w+ )?(?:options|choices|answers|possibilities)\b|\bthe options are\b",
         (
             "history of edema", "edema was seen last week", "patients at risk of edema",
             "what looks like edema is a fold",
             "edema has been reported in such patients", "a cyst is fluid in the lung",
-            "edema is one of the options",
+            "edema is one of the options", "b stands for edema", "edema is listed as option b",
         ),
     ),
     Cue(
@@ -362,6 +366,10 @@ CUES = (
         r"|\b(?:due to|because of|because|from) (?:the )?(?:patient is rotated|ap\b|supine|portable|rotat\w+"
         r"|technique|projection"
         r"|position\w*|magnification|(?:shallow|poor|low) (?:inspiration|lung volumes))"
+        r"|\b(?:apparent(?:ly)?|looks?|seems?|appears?|exaggerated|accentuated|magnified)\b[^,;.]{1,60}?"
+        r" (?:due to|because of|by|from) (?:the )?(?:\w+ )?(?:ap|supine|portable|rotation|technique|projection"
+        r"|position\w*"
+        r"|magnification|inspiration|lung volumes)\b"
         r"|\b(?:previous|prior|old|earlier) (?:film|study|image|scan|x ray|radiograph|exam\w*) (?:showed|had"
         r"|demonstrated|revealed)\b"
         r"|\babout to\b|\ba moment ago\b|\basks? for\b|\btypical (?:\w+ ){1,4}include\b"
@@ -369,7 +377,7 @@ CUES = (
         (
             "you mentioned edema", "the user says there is edema", "i thought there was edema",
             "at first glance this looks like edema", "r o edema",
-            "the heart is enlarged when the ratio is above 0.5",
+            "the heart is enlarged when the ratio is above 0.5", "the heart appears enlarged due to the ap projection",
         ),
         ("i think there is edema",),
     ),

@@ -15,7 +15,8 @@ _BEFORE_LETTER = (
     r"(?:options?|choices?|letters?|answers?|choose|select|pick|chose|is|be|with|and|or|nor|than|not|neither"
     r"|either|both|only"
     r"|so|thus|s|think|say|believe|guess|to|therefore|hence|of|but|for|likely|probably|was|are|diagnosis|correct"
-    r"|maybe|it|definitely|certainly|surely|clearly|just|rather|leaves|leaving|over|prefer|favou?r(?:s|ing)?|lean(?:ing)?|towards?|doubt|doubtful|that)"
+    r"|maybe|it|definitely|certainly|surely|clearly|just|rather|leaves|leaving|over|prefer|favou?r(?:s|ing)?|lean(?:ing)?|towards?|doubt|doubtful|that"
+    r"|suggests?|supports?|indicates?|favou?red)"
 )
 _NAME = re.compile(
     rf"\b(?=[A-Za-z]+ [A-Z])(?!(?i:{_BEFORE_LETTER})\b)[A-Za-z]+ [A-Z](?: ?(?:,|/|\band\b|\bor\b) ?[A-Z])*(?![\w'’-])"
@@ -23,7 +24,7 @@ _NAME = re.compile(
 # "N/A", and phrases that only quote an option.
 _NO_LETTER = re.compile(
     r"\bN/A\b|\be\.g\. [A-Z]\b|\b(?:[Oo]ption|[Cc]hoice) [A-Z](?= (?:states|says|means|claims|describes|refers"
-    r"|reads)\b)"
+    r"|reads|stands for|denotes|corresponds to|would)\b)"
 )
 _ANY = re.compile(r"\b[A-Z]\b|[(\[] ?[a-z] ?[)\]]|\b(?i:option|choice|letter) [a-z]\b")  # most texts have none
 _LIST = re.compile(  # "A, B, C or D" lists the letters and chooses no letter
@@ -38,7 +39,7 @@ _FORMS = tuple(
         r"\b(?:[Oo]ption|[Cc]hoice|[Ll]etter) (?P<letter>[a-z])(?= ?(?:$|[.,;:!])| (?:is|seems|applies)\b)",
         r"(?<![\w.'’-])(?P<letter>[A-Z])(?=[.)](?:\s|$)|\s?(?:\n|$)|\s(?:is|seems|appears|applies|fits|matches"
         r"|remains|looks|wins|must be|it is|for sure|alone|best (?:fits|describes|matches))\b"
-        r"|,? (?:rather than|instead of|and not|not)\b| (?:and|or) [A-Z]\b(?![-'’]))",
+        r"|,? (?:rather than|instead of|and not|not|over)\b| (?:and|or) [A-Z]\b(?![-'’]))",
         r"\b(?:[Ii]t is|[Ii]t's|[Aa]nswer is) (?P<letter>[A-Z])(?=,)",
         r"(?<=[A-Z] and )(?P<letter>[A-Z])\b(?![-'’])",
         r"(?<=[A-Z] or )(?P<letter>[A-Z])\b(?![-'’])",
@@ -60,7 +61,7 @@ _DENIED_BEFORE = re.compile(
     r"|disagree with|(?:hesitat\w+|refus\w+|declin\w+|unable|reluctant|unwilling) to \w+"
     r"|(?:nobody|no one|someone|some|others?|people|one|you|they|he|she|many|students?|users?)"
     r"(?: (?:would|may|might|could|can|will|has|have|had))? (?:choose|chose|chosen|pick|picked|select|selected|say"
-    r"|says|said)"
+    r"|says|said)|(?:prompts?|users?|reports?|question|you|others?) suggest(?:s|ed)?"
     r"|doubt(?:s|ed|ful)?(?: (?:that|if|whether))?(?: (?:it is|it's|this is|the answer is))?"
     r") (?:(?:the )?(?:option|choice|answer)s? )?|(?:not|excluded|eliminated|rejected|ruled out|format) ?: ?|(?:^"
     r"|\n) ?\(incorrect\) ?"

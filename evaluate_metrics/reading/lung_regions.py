@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
+from .words import build_word_set
+
 _LEFT, _RIGHT = frozenset({"left"}), frozenset({"right"})
 _SIDES = {
     **dict.fromkeys(("left", "gauche", "izquierdo", "izquierda", "esquerdo", "esquerda", "links", "linken"), _LEFT),
@@ -23,11 +25,13 @@ _LEVELS = {
     **dict.fromkeys(("lower", "basal", "base", "basilar", "lll", "rll"), frozenset({"lower"})),
 }
 REGION_WORDS = frozenset(_SIDES) | frozenset(_LEVELS)
+_REGION_NOUNS = build_word_set("the in on lung lungs lobe lobes zone field fields side sided hemithorax region base")
 _WORD = re.compile(r"[^\W_]+")
 _SHORT_SIDE = re.compile(
     r"\b([lr])\b(?=\W{0,2}(?:lung|base|apex|sided?|lower|upper|mid|middle|hemithorax|pleural|effusion|pneumothorax|ptx"
     r"|consolidation)\b)|(?<=\w )\s?\b([lr])\b(?=\W*$)"
 )
+_DENIED_SIDE = re.compile(r"\bnot (?:in |on |at )?(?:the )?(?:left|right)\b(?! (?:lung|side) (?:is|has|shows)\b)")
 _WINDOW = 200  # characters around a finding that may say where it is
 
 
@@ -69,8 +73,25 @@ def is_elsewhere(clause: str, sides: Collection[str], levels: Collection[str]) -
     Returns:
         True if the clause names a side, or a level, and none of the question's.
     """
+    clause = _DENIED_SIDE.sub(" ", clause)
     regions = ((sides, find_sides(clause)), (levels, find_levels(clause)))
     return any(asked and named and named.isdisjoint(asked) for asked, named in regions)
+
+
+def is_region(name: str) -> bool:
+    """Whether a name, such as the key of a field, names a region of the lungs and nothing else.
+
+    Args:
+        name: The name.
+
+    Returns:
+        True for "left_lower_lobe" and "Right lung", False for "right effusion".
+
+    >>> is_region("left_lower_lobe"), is_region("Right lung"), is_region("right effusion"), is_region("lung")
+    (True, True, False, False)
+    """
+    name_words = {word.casefold() for word in _WORD.findall(name)}
+    return bool(name_words & REGION_WORDS) and name_words <= REGION_WORDS | _REGION_NOUNS
 
 
 def extract_place(clause: str, start: int, end: int) -> str:

@@ -68,6 +68,11 @@ _AFTER_BARE_A = re.compile(r" \((?:correct|confidence)|[ (\[]*\d{1,3} ?%| (?:whi
 _CONFIDENCE = re.compile(
     r" ?[(\[](?:[^)\]]{0,20}\b(?:confiden\w+|certain\w*|sure|likely|probability)\b|~?\d{1,3} ?%)", re.I
 )
+_ONLY_NAMED = re.compile(  # "Option B (edema) would look white"
+    r"(?: ?[(\[][^)\]]{1,60}[)\]])? (?:would (?!be (?:my|the|a|correct|right|best|most)\b)(?!(?:fit|match|explain"
+    r"|seem|appear)\b)"
+    r"|refers to|stands for|means|corresponds to|is (?:defined|described|listed|characteri[sz]ed)\b)"
+)
 _DECLINED = re.compile(r".{1,6}\bI (?:can ?not|can't|am unable)", re.IGNORECASE)  # "A. I cannot see the image"
 _WRONG_ALONE = re.compile(  # after "A:"
     r" ?(?:very |highly )?(?:wrong|incorrect|false|unlikely|improbable|implausible|less likely|excluded|eliminated"
@@ -190,7 +195,12 @@ def find_opening_letter(line: str, choices: Options) -> set[int]:
     if not match or _is_pronoun(match, choices) or (match["open"] and not match["close"]):
         return set()
     is_denied = any(DENIED.match(tail, end) for end in (match.end("letter"), match.end()))
-    if is_denied or _DECLINED.match(tail) or tail[match.end() :].lstrip().startswith(CROSS):
+    if (
+        is_denied
+        or _ONLY_NAMED.match(tail, match.end("letter"))
+        or _DECLINED.match(tail)
+        or tail[match.end() :].lstrip().startswith(CROSS)
+    ):
         return set()
     letter, following_text, is_capital = (
         get_letter_index(match["letter"]),

@@ -1,7 +1,8 @@
 """What a text says of single options, rewritten so that the words for right and wrong fit the question.
 
-"B is absent" is the choice where a question asks for what is absent, and no choice where it asks for what is present.
-"The least likely is B" names a wrong option, unless the question asks for the least likely one.
+Of a ranking, the most likely option is left. "B is absent" is the choice where a question asks for what is absent, and
+no choice where it asks for what is present. "The least likely is B" names a wrong option, unless the question asks for
+the least likely one.
 """
 
 from __future__ import annotations
@@ -54,6 +55,18 @@ _NAMES_WRONG = re.compile(
     r"|\b(?:(?i:option|choice) )?[(\[]?[A-Z][)\]]? (?i:is|are|seems|appears|would be) (?:\w+ly )?(?i:the |an? )?"
     rf"{_WRONG} (?i:answer|option|choice|one|finding|diagnosis|statement|candidate)s?\b"
 )
+# "60% B, 40% A", "1. B 2. A", "From most to least likely: B, A, C".
+_PERCENT_FIRST = re.compile(
+    r"(?<![\w.])(\d{1,3}(?:\.\d+)?)\s?% (?:for |chance of |likely )?([A-Z])\b(?=[)\]]?(?:[,;.\n]| and\b|\Z))"
+)
+_NUMBERED = re.compile(r"\A\W*1[.)] ?[A-Z]\b(?: \d[.)] ?[A-Z]\b)+\W*\Z")
+_LETTER = re.compile(r"[A-Z]")
+_RANKED = re.compile(
+    r"\b(?P<end>most|least)(?: \w+)? to (?:the )?(?:least"
+    r"|most)(?: \w+)?: ?(?P<first>[A-Z])\b(?:,? ?(?:and )?[A-Z]\b){0,8}?"
+    r",? ?(?:and )?(?P<last>[A-Z])\b(?=\W*(?:\n|\Z))",
+    re.IGNORECASE,
+)
 
 
 def asks_for_absence(question: str) -> bool:
@@ -79,9 +92,22 @@ def relate_to_question(text: str, question: str) -> str:
         The text: "B is absent" is "B is the answer" for a question that asks for what is absent. For other questions,
         parts that name a wrong option ("The least likely is B") are removed.
     """
+    text = _read_rankings(text)
     if _ASKS_LEAST.search(question):
         text = _IS_LEAST.sub(r"\g<verb> absent", _NAMES_LIKELY.sub(" ", text))
         text = _IS_LIKELY.sub(r"\g<verb> present", text)
     if asks_for_absence(question):
         return _IS_PRESENT.sub(r"\g<subject>wrong", _IS_ABSENT.sub(r"\g<subject>the answer", text))
     return text if _ASKS_WRONG.search(question) else _NAMES_WRONG.sub(" ", text)
+
+
+def _read_rankings(text: str) -> str:
+    """Replace rankings of letters by the most likely one."""
+    shares = [(float(match[1]), match[2]) for match in _PERCENT_FIRST.finditer(text)]
+    if len(shares) > 1:
+        highest = [letter for share, letter in shares if share == max(shares)[0]]
+        text = _PERCENT_FIRST.sub(lambda match: match[2] if [match[2]] == highest else " ", text)
+    text = _NUMBERED.sub(lambda ranking: ", ".join(_LETTER.findall(ranking[0])), text)
+    return _RANKED.sub(
+        lambda ranking: f"The answer is {ranking['first' if ranking['end'].casefold() == 'most' else 'last']}", text
+    )

@@ -15,20 +15,21 @@ _VALUE = re.compile(
     r"[\"'(\[]?(?P<name>(?:option )?[A-Z](?:[.):] ?(?=[A-Za-z])[^|\n:,;]{1,60}?)?"
     r"|[^\"'\n:=,;{}()\[\]–—]{2,60}?)[\"')\].]{0,2}\s?"
     rf"(?:[:=(|]|(?:(?<=\b[A-Z])|(?<=\b[A-Z][).])) (?={_BARE_VALUE})|[-–—](?= )|->|→)\s?[\"']?"
-    r"(?P<value>true|false|yes|no|correct|incorrect|(?:not )?(?:present|seen|visible)|absent|(?:0|1)?\.\d{1,4}"
+    r"(?P<value>true|false|yes|no|correct|incorrect|(?:not )?(?:present|seen|visible)|absent|(?:un)?likely|(?:0"
+    r"|1)?\.\d{1,4}"
     r"|[01](?:\.0+)?(?![\d.]|\s?%)"
-    r"|\d{1,3}(?:\.\d+)?\s?%)(?![\w.])",
+    r"|\d{1,3}(?:\.\d+)?\s?%)(?!\w|\.\w)",
     re.IGNORECASE,
 )
 _SIGNED = re.compile(
     rf"(?:[:=(|]|[A-Z][).]?(?= {_BARE_VALUE})|[-–—] |->|→)\s?[\"']?(?:true|false|yes|no|(?:in)?correct"
-    rf"|(?:not )?(?:present|seen|visible)|absent|[\d.])",
+    rf"|(?:not )?(?:present|seen|visible)|absent|(?:un)?likely|[\d.])",
     re.IGNORECASE,
 )
 _TICK, _CROSS = re.compile(r" ?[✓✔✅☑🗸]"), re.compile(r" ?[✗✘❌✖☒❎]")
 _PRESENCE = {
-    **dict.fromkeys(("present", "seen", "visible"), 1.0),
-    **dict.fromkeys(("not present", "not seen", "not visible", "absent"), 0.0),
+    **dict.fromkeys(("present", "seen", "visible", "likely"), 1.0),
+    **dict.fromkeys(("not present", "not seen", "not visible", "absent", "unlikely"), 0.0),
 }
 _TRUTH = {"true": 1.0, "yes": 1.0, "correct": 1.0, "false": 0.0, "no": 0.0, "incorrect": 0.0}
 

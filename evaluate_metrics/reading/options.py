@@ -26,6 +26,14 @@ _BARE_DENIAL = re.compile(r"(?:none|no|not|yes|neither|nothing|absent|negative)(
 
 # Words that are too common in sentences to choose an option everywhere.
 _SIDE = re.compile(r"left|right|both|same|bilateral")
+_OPENING = 600  # characters in which a text announces that it will discuss every option
+_FINISHED = re.compile(r"[.!?)\]]\s*\Z")
+_ANNOUNCES = re.compile(
+    r"\b(?:each|every|all|the|these)(?: of the)?(?: \w+){0,2}? (?:options?|choices?|possibilit(?:y|ies)"
+    r"|findings?)\b[^.:\n]{0,60}"
+    r"[:.]|\b(?:one by one|step by step)\b",
+    re.IGNORECASE,
+)
 
 
 class ProseReading(NamedTuple):
@@ -211,6 +219,27 @@ class Options:
         """
         return self._echo.sub("\n", text) if self._echo else text
 
+    def remove_unfinished_list(self, text: str) -> str:
+        """Remove the items of a list that should discuss every option and ends before the last one.
+
+        Args:
+            text: The text.
+
+        Returns:
+            The remaining text; the same text if its last sentence is finished, or is an option.
+        """
+        announcement = _ANNOUNCES.search(text, 0, _OPENING)
+        last_line = text[text.rfind("\n") + 1 :]
+        if announcement is None or _FINISHED.search(text) or words(last_line)[2:] in self.words:
+            return text
+        remaining_lines, n_items = [text[: announcement.end()]], 0
+        for line in text[announcement.end() :].split("\n"):
+            if n_items < self.n and re.match(rf"[\W_]*{_build_item_pattern(n_items, self.words[n_items])}", line, re.I):
+                n_items += 1
+            else:
+                remaining_lines.append(line)
+        return "\n".join(remaining_lines) if 0 < n_items < self.n else text
+
     def remove_letter_texts(self, text: str) -> str:
         """Remove option texts that contain a separate letter ("E. coli", "A is closer").
 
@@ -256,5 +285,9 @@ def _build_loose_pattern(text: str) -> str:
     return r"[\W_]{1,6}".join(map(re.escape, text.split()))
 
 
+def _build_item_pattern(index: int, text: str) -> str:
+    return rf"[(\[]?{chr(65 + index)} ?[.:)\]] ?{_build_loose_pattern(text)}"
+
+
 def _build_echo_pattern(index: int, text: str) -> str:
-    return rf"(?:^|(?<=\W))[(\[]?{chr(65 + index)} ?[.:)\]] ?{_build_loose_pattern(text)}[\s.,;|/]*(?:(?:and|or)\b\s*)?"
+    return rf"(?:^|(?<=\W)){_build_item_pattern(index, text)}[\s.,;|/]*(?:(?:and|or)\b\s*)?"

@@ -100,20 +100,21 @@ _PRONOUN = re.compile(r"\b(?:it|this|that|they|these)(?:'s| s| is| are| appears?
 _CJK_ASKS = re.compile(r"是否|有没有|是不是|有无|吗|呢|存在|可见|显示|图像|图中|影像|这张|该|中|有|的")
 
 _IN_SUCH = re.compile(r"(?:^|, ?)in (?:\w+ ){0,2}$")  # "in tension pneumothorax, the trachea is displaced"
-_ALSO = re.compile(r"\b(?:also|too|as well|both|bilateral\w*|other)\b")
-_AT_PLACE = re.compile(r"\W*(?:yes\W+)?(?:(?:it is|it's|but|only) )*(?:in|on|at|to) the \w+")
+AT_PLACE = re.compile(r"\W*(?:yes\W+)?(?:(?:it is|it's|but|only) )*(?:in|on|at|to) the \w+")
 _EXCEPTS = re.compile(
     r"\b(?:except|exception|apart from|aside from|other than|otherwise|almost|nearly)\b", re.IGNORECASE
 )
 _NOWHERE_ELSE = re.compile(r"\b(?:only|(?:confined|limited|restricted|localized|localised|isolated) to)\b")
 _NOT_THERE = re.compile(r"\bnot (?:in |on |at )?(?:the )?(left|right)\b")
 _NOT_HERE = re.compile(
-    r"\W*(?:(?:it|this|that|they|which)(?:'s| s| is| are) )?(?:not|none|never)(?: (?:is |are )?(?:seen|present"
+    r"\W*the (?:\w+ ){1,3}(?:does|do|is|has) not\W*\Z"
+    r"|\W*(?:(?:it|this|that|they|which|there)(?:'s| s| is| are) )?(?:not|none|never)(?: (?:is |are )?(?:seen|present"
     r"|visible|found))?"
     r" (?:in|on|at|within|there|here)\b"
 )
 _IT_IS_GONE = re.compile(
     r"\W*(?:but |now )*it(?:'s| is| has)(?: (?:now|since|\w+ly))? (?:gone|resolved|cleared|disappeared)\b"
+    r"|\W*(?:not any ?(?:more|longer)|no longer)\W*\Z"
 )
 _IT_IS = re.compile(r"\W*(?:it|this|that|which)(?:'s| s| is| lies| appears)\b")
 _CONCLUDES = re.compile(
@@ -128,10 +129,14 @@ _GENERIC_NAMES = re.compile(
     r"\b(?:patholog\w+|abnormal\w*|anomal\w+|findings?|diseases?|lesions?|disorders?"
     r"|anything (?:abnormal|wrong|unusual))\b"
 )
-_NORMAL_WORDS = frozenset({"normal", "clear", "healthy", "intact", "unremarkable"})
-_NORMAL_STATE = re.compile(r"\b(?:normal|healthy|unremarkable)\b|(?<=lung is )clear\b|(?<=lungs are )clear\b")
-_ALL_NORMAL = re.compile(  # normality of the full image
-    r"(?:chest|image|x ray|xray|radiograph|film|scan|study|exam\w*|everything) (?:is|looks|appears) (?:\w+ly )?"
+NORMAL_WORDS = frozenset({"normal", "clear", "healthy", "intact", "unremarkable"})
+NORMAL_STATE = re.compile(
+    r"\b(?:normal|healthy|unremarkable)\b|(?:(?<=lung is )|(?<=lobe is )|(?<=zone is )|(?<=lungs are )"
+    r"|(?<=fields are ))clear\b"
+)
+ALL_NORMAL = re.compile(  # normality of the full image
+    r"(?<!\bin the )(?<!\bof the )(?:chest|image|x ray|xray|radiograph|film|scan|study|exam\w*|everything) (?:is"
+    r"|looks|appears) (?:\w+ly )?"
     r"(?:normal|unremarkable)\b|"
     r"\b(?:normal|unremarkable)(?= (?:\w+ ){0,3}?(?:x ray|xray|radiograph|image|scan|film|study|exam\w*)\b)"
 )
@@ -144,6 +149,10 @@ _ORGAN = re.compile(
     r"\b(?:lung|heart|cardi|mediastin|aort|bone|rib|pleura|trachea|diaphragm|liver|kidney|spleen|brain|bowel|abdom"
     r"|vertebra|spine)"
 )
+LUNG_DISEASES = frozenset({
+    "Atelectasis", "Consolidation", "Edema", "Emphysema", "ILD", "Infiltration", "Lung Opacity", "Lung cavity",
+    "Lung cyst", "Nodule/Mass", "Pulmonary fibrosis",
+})  # fmt: skip
 _CONTRARY: dict[Saying, Saying] = {"yes": "no", "no": "yes"}
 _NORMAL_HEART = re.compile(r"\b(?:heart|cardiac)\b.*\bnormal\b|\bnormal (?:heart|cardiac)\b")
 _ENLARGED_HEART = re.compile(
@@ -198,7 +207,7 @@ def parse_question(question: str) -> Target | None:
     # "Is there a stone in the bladder?" asks for the stone.
     if subject_content and not set(subject_content) <= _GENERIC:
         content = subject_content
-    content = content or tuple(sorted(_NORMAL_WORDS & set(word_list)))  # "Is the lung clear?"
+    content = content or tuple(sorted(NORMAL_WORDS & set(word_list)))  # "Is the lung clear?"
     # "Is the effusion bilateral?" asks for the kind of a finding, not its location.
     if _STARTS_WITH_IS.match(question_words) and word_list[-1] in ("bilateral", "unilateral"):
         content, word_list = (*content, word_list[-1]), []
@@ -246,7 +255,7 @@ def find_sayings(text: str, target: Target) -> set[Saying]:
         clause_sayings: set[Saying] = set(_iterate_sayings(clause, target)) if is_statement else set()
         next_clause = clauses[clause_index + 1].text if clause_index + 1 < len(clauses) else ""
         # "There is an effusion, but it is on the left"
-        if (_IT_IS.match(next_clause) or _AT_PLACE.match(next_clause)) and _is_elsewhere(next_clause, target):
+        if (_IT_IS.match(next_clause) or AT_PLACE.match(next_clause)) and _is_elsewhere(next_clause, target):
             clause_sayings.discard("yes")
         # "There is an effusion, but not on the right", "... but none on the right"
         is_denied_here = (_NOT_HERE.match(next_clause) or _IT_IS_GONE.match(next_clause)) and not _is_elsewhere(
@@ -260,44 +269,23 @@ def find_sayings(text: str, target: Target) -> set[Saying]:
         ):
             concluding_sayings = clause_sayings
     # "Normal except for a nodule"
-    if (target.generic or _NORMAL_WORDS & set(target.content)) and _EXCEPTS.search(text):
+    if (target.generic or NORMAL_WORDS & set(target.content)) and _EXCEPTS.search(text):
         return set()
     sayings = concluding_sayings if len(sayings) > 1 and concluding_sayings else sayings
     return {_CONTRARY[saying] for saying in sayings} if target.denies else sayings
 
 
-def is_contradicted(text: str, reply: set[Saying], target: Target) -> bool:
-    """Whether sentences state only the contrary of a reply: "Yes. ... No grasper can be seen".
+def find_name_standings(clause: Clause, target: Target) -> list[Standing]:
+    """Find for each name of the target in a clause whether the clause asserts or denies it.
 
     Args:
-        text: The text.
-        reply: The reply.
-        target: The target of the question.
+        clause: The clause.
+        target: The target.
 
     Returns:
-        True if they contradict the reply.
+        The standings, in the order of the names.
     """
-    if target.generic or _NORMAL_WORDS & set(target.content):
-        return False
-    sayings = find_sayings(text, target)
-    return (len(sayings) == 1 and sayings != reply) or (
-        not sayings and reply == {"yes"} and _is_misplaced(text, target)
-    )
-
-
-def _is_misplaced(text: str, target: Target) -> bool:
-    """Whether sentences put the finding elsewhere only: "Yes, it is on the left", asked for the right."""
-    return any(
-        clause.act == "state"
-        and not _ALSO.search(clause.text)
-        and _is_elsewhere(clause.text, target)
-        and (_AT_PLACE.match(clause.text) or "asserted" in _find_name_standings(clause, target))
-        for clause in split_clauses(text)
-    )
-
-
-def _find_name_standings(clause: Clause, target: Target) -> list[Standing]:
-    return _find_clause_standings(clause, list(islice(_iterate_spans(clause.text, target), _MOST)))
+    return find_clause_standings(clause, list(islice(_iterate_spans(clause.text, target), _MOST)))
 
 
 def _iterate_cjk_clauses(text: str) -> Iterator[Clause]:
@@ -307,7 +295,7 @@ def _iterate_cjk_clauses(text: str) -> Iterator[Clause]:
 
 
 def _iterate_sayings(clause: Clause, target: Target) -> Iterator[Saying]:
-    if _NORMAL_WORDS & set(target.content):
+    if NORMAL_WORDS & set(target.content):
         sayings = list(_read_health(clause, target))
         yield from sayings or [_CONTRARY[saying] for saying in _read_names(clause, target) if target.labels]
     else:
@@ -339,8 +327,10 @@ def _read_names(clause: Clause, target: Target) -> Iterator[Saying]:
         normal_spans = (
             [match.span() for match in islice(_find_normal(clause_text, target), _MOST)] if target.generic else []
         )
-        yield from _iterate_contraries(_find_clause_standings(clause, normal_spans))
-    for (start, end), standing in zip(spans, _find_clause_standings(clause, spans), strict=True):
+        yield from _iterate_contraries(find_clause_standings(clause, normal_spans))
+        if target.generic and _asserts_disease(clause, target):
+            yield "yes"
+    for (start, end), standing in zip(spans, find_clause_standings(clause, spans), strict=True):
         # A window is enough, and keeps the cost of a very long clause linear in its length.
         window = clause_text[max(start - _WINDOW, 0) : end + _WINDOW]
         if standing == "open" or _IN_SUCH.search(clause_text[max(start - _WINDOW, 0) : start]):
@@ -358,9 +348,9 @@ def _find_normal(clause: str, target: Target) -> Iterator[re.Match[str]]:
     """Find the words of a clause that call the full image normal, or an organ that the question names."""
     organs = {organ[0] for organ in _ORGAN.finditer(clause)}
     if target.organs and organs and organs <= target.organs and not _is_elsewhere(clause, target):
-        yield from _NORMAL_STATE.finditer(clause)
+        yield from NORMAL_STATE.finditer(clause)
     else:
-        yield from _ALL_NORMAL.finditer(clause)
+        yield from ALL_NORMAL.finditer(clause)
 
 
 def _read_health(clause: Clause, target: Target) -> Iterator[Saying]:
@@ -370,19 +360,42 @@ def _read_health(clause: Clause, target: Target) -> Iterator[Saying]:
     if (organs and target.organs and not organs & target.organs) or _is_elsewhere(clause_text, target):
         return
     spans = _find_content_spans(clause_text, target)
-    if not spans and set(target.content) <= _NORMAL_WORDS:
-        spans = [match.span() for match in islice(_NORMAL_STATE.finditer(clause_text), _MOST)]
+    if not spans and set(target.content) <= NORMAL_WORDS:
+        spans = [match.span() for match in islice(NORMAL_STATE.finditer(clause_text), _MOST)]
     # "The right lung is clear"
     is_one_side = len(find_sides(clause_text)) == 1 and not target.sides
     is_other_sense = _OTHER_CLEAR.search(clause_text)  # "a clear answer"
-    for standing in _find_clause_standings(clause, spans) if not is_other_sense else ():
+    for standing in find_clause_standings(clause, spans) if not is_other_sense else ():
         if standing == "denied" or (standing == "asserted" and not is_one_side):
             yield _get_saying(standing != "denied")
+    if _asserts_disease(clause, target):
+        yield "no"
     abnormal_spans = [match.span() for match in islice(_ABNORMAL_WORDS.finditer(clause_text), _MOST)]
-    yield from _iterate_contraries(_find_clause_standings(clause, abnormal_spans))
+    yield from _iterate_contraries(find_clause_standings(clause, abnormal_spans))
 
 
-def _find_clause_standings(clause: Clause, spans: Sequence[tuple[int, int]]) -> list[Standing]:
+def _asserts_disease(clause: Clause, target: Target) -> bool:
+    """Whether a clause asserts a disease of the lungs, or any disease if the question names no organ."""
+    if not target.organs <= {"lung"}:
+        return False
+    names = [name for name in find_names(clause.text) if not target.organs or name[0] in LUNG_DISEASES]
+    clause_standings = find_clause_standings(clause, [(start, end) for _, start, end in names])
+    return any(
+        standing == "asserted" and not _is_elsewhere(extract_place(clause.text, start, end), target)
+        for (_, start, end), standing in zip(names, clause_standings, strict=True)
+    )
+
+
+def find_clause_standings(clause: Clause, spans: Sequence[tuple[int, int]]) -> list[Standing]:
+    """Find for each span of a clause whether the clause asserts or denies it; in Chinese and Japanese, too.
+
+    Args:
+        clause: The clause.
+        spans: [start, end) of each name in the clause, in order.
+
+    Returns:
+        The standing of each span.
+    """
     if not clause.text.isascii() and _CJK.search(clause.text):
         return ["denied" if _CJK_DENIAL.search(clause.text) else "asserted"] * len(spans)
     return find_standings(clause.text, spans, denied=clause.denied)
@@ -411,7 +424,7 @@ def _find_content_spans(clause: str, target: Target) -> list[tuple[int, int]]:
     content_words = target.content[-1:] if target.about_subject and _PRONOUN.search(clause) else target.content
     matches = [re.search(_build_form(word), clause) for word in content_words]
     word_matches = [word_match for word_match in matches if word_match]
-    is_any_predicate = not target.about_subject or _NORMAL_WORDS & set(target.content)
+    is_any_predicate = not target.about_subject or NORMAL_WORDS & set(target.content)
     if len(word_matches) < len(matches) or not (is_any_predicate or _COPULA.search(clause[: word_matches[-1].start()])):
         return []
     return [

@@ -29,8 +29,8 @@ _SEEN_WORDS = (
     r"suspected|in use|in sight|in shot|on screen|visibles?|sichtbar|zu sehen|zu erkennen"
 )
 SEEN = (
-    rf"(?:{_SEEN_WORDS}|(?:in|within|among) (?:the |this )?(?:\w+ ){{0,2}}"
-    r"(?:image|picture|frame|view|scene|field|tools|instruments))"
+    rf"(?:{_SEEN_WORDS}|(?:in|within|among|one of|part of) (?:the |this )?(?:\w+ ){{0,2}}"
+    r"(?:image|picture|frame|view|scene|field|tools|instruments|findings|abnormalities))"
 )
 NORMAL = r"(?:normal|clear|healthy|unremarkable|intact|free)"
 STATES = re.compile(rf"\b(?:{VERB}|see|visible|seen)\b")
@@ -44,7 +44,7 @@ NEUTRAL = re.compile(
     rf"|\bnot (?!only|merely)(?:\w+ly )?(?:sure|certain|{NORMAL})\b(?: (?:of|from)\b)?"
     rf"|\bnot (?:fully|completely|entirely) (?=(?:{SEEN}|in view)\b)"
     r"|\b(?:no|not|without)\s+(?:\w+\s+)?"
-    r"(?:changed?|increased?|decreased?|improve(?:ment|d)|worsen(?:ing|ed)|progress\w*)\b"
+    r"(?:changed?|increased?|decreased?|improve(?:ment|d)|worsen(?:ing|ed)|progress\w*(?! to\b))\b"
     r"|\b(?:can ?not|can't) be (?:denied|overlooked|missed|ignored)\b"
     r"|\b(?:can ?not|can't) deny\b"
     # Two denials assert.
@@ -167,7 +167,7 @@ _UNDECIDED = re.compile(
     r"\s*:\s*(?:unclear|unsure|not (?:sure|certain)|inconclusive|undecided|ambiguous|indeterminate|uncertain|unknown"
     r"|undetermined|equivocal|n ?a\b|not (?:assess|evalua"
     r"|applicable|mention)"
-    r"|cannot|can't|possible|possibly|maybe|\?)"
+    r"|cannot|can't|possible|possibly|maybe|\?|\Z)"
 )
 _WRONG = re.compile(r"\s+(?:is|was|seems) (?:\w+ly )?(?:wrong|incorrect|false|not (?:supported|correct|right|true))\b")
 # "The finding which is not present is edema": a denial in a relative clause does not apply to its antecedent.
@@ -175,7 +175,7 @@ _RELATIVE_END = re.compile(
     r"\b(?:which|that|who) (?:(?:is|are|was|were|can|could|do|does|did|has|have) not|\w+n't|can ?not)\b[^,;]{0,60}?"
     r"\b(?P<end>is|are|was|were)\b"
 )
-_FILL = r"(?:be\s+|been\s+|being\s+|yet\s+|currently\s+|all\s+|both\s+|very\s+|quite\s+|\w+ly\s+)"
+_FILL = r"(?:now\s+|be\s+|been\s+|being\s+|yet\s+|currently\s+|all\s+|both\s+|very\s+|quite\s+|\w+ly\s+)"
 _NOT = r"(?:not|never|no longer|pas|nicht)"
 # "is", "seems", "has been", "is considered", "was found to be": a verb between a name and what is said of it.
 COPULA = (
@@ -215,8 +215,8 @@ _DENIED_AFTER = re.compile(
     rf"|{_NOT}\s+(?:what (?:the|this|these|is)\b|(?:my|our) (?!only|main|first)|{_NO_FIT})"
     rf"|{_NOT}\s+(?:to\s+be\s+)?{_FILL}{{0,2}}(?:{_TENABLE}|{SEEN}))\b"
     rf"|(?:is|are|was|were)n't\s+(?:{_FILL}{{0,2}}{_TENABLE}\b|{_NO_FIT})"
-    rf"|(?:do|does|did)(?:n't|\s+{_NOT})\s+(?:(?:seem|appear|look)\s+(?:to\s+be\s+)?{_FILL}{{0,2}}(?:{_TENABLE}|{SEEN})"
-    r"|fit|match|agree|correspond|apply)\b"
+    rf"|(?:do|does|did)(?:n't|\s+{_NOT})\s+(?:(?:seem|appear|look)\s+(?:to\s+be\s+)?{_FILL}{{0,2}}(?:{_TENABLE}|{SEEN}"
+    r"|an? (?:\w+ )?(?:feature|finding|concern|issue))|fit|match|agree|correspond|apply)\b"
     r"|(?:has|have|had|having)\s+(?:(?:(?!partial|part|incomplete|slight|near|most|large|main|gradual|slow)\w+ly|already|since"
     r"|now|all|also|both)\s+){0,2}"
     r"(?:been\s+(?:removed|withdrawn|taken out|retracted from|excluded|ruled out|resolved|cleared)"

@@ -124,6 +124,12 @@ _TAKES_BACK = re.compile(
 # "If a line is seen, the answer is yes", "The answer is yes if ..."; "If I had to choose" is not a condition.
 _IF_BEFORE = re.compile(r"\b[Ii]f (?!(?:I|we|you|one|forced|pressed|only)\b)[^.!?\n]{0,150}\Z")
 _IF_AFTER = re.compile(r"[^.!?\n]{0,80}\b(?:if|when) (?!(?:I|we|you)\b)")
+_OTHERS_SAY = re.compile(
+    r"\b(?:users?|you|others?|someone|some|they|people|prompt|reports?) (?:\w+ ){0,2}?(?:said|says?|claims?|claimed"
+    r"|thinks?|thought"
+    r"|suggests?|suggested|states?|stated|believes?|believed) (?:that )?\Z",
+    re.IGNORECASE,
+)
 _EXAMPLE = re.compile(r"\bexample (?:of an? )?\Z", re.IGNORECASE)
 
 
@@ -197,7 +203,12 @@ def _extract_after(text: str, start: int) -> str:
 
 def _is_conditional(text: str, match: re.Match[str]) -> bool:
     preceding_text = text[max(match.start() - 160, 0) : match.start()]
-    if _EXAMPLE.search(preceding_text) or _IF_BEFORE.search(preceding_text) or _IF_AFTER.match(text, match.end()):
+    if (
+        _EXAMPLE.search(preceding_text)
+        or _OTHERS_SAY.search(preceding_text)
+        or _IF_BEFORE.search(preceding_text)
+        or _IF_AFTER.match(text, match.end())
+    ):
         return True
     return "would" in match[0] and bool(_CONDITION.search(preceding_text))
 

@@ -21,12 +21,14 @@ from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 from .clauses import split_clauses
+from .contradictions import is_contradicted
 from .cues import classify
 from .markup import readable
 from .outcome import Evidence, Outcome, Reason
-from .question_target import SENTENCE_END, Saying, find_sayings, is_contradicted, parse_question
+from .question_target import SENTENCE_END, Saying, find_sayings, parse_question
 from .reasoning import LIMIT, find_answer_span, is_truncated, remove_unfinished
 from .statements import Statement, fields, remove_corrected, statements
+from .structured import write_out_regions
 from .words import fold_text, unify_spelling, words
 
 YesNoOutcome = Literal["yes", "no", "declined", "unread"]
@@ -51,9 +53,9 @@ class YesNo(NamedTuple):
 
 
 _WORD = re.compile(
-    r"(?P<no>(?:no|nope|nah|false|absent|negative|non|nein|nao|não|nie|нет|không)\b|不是|否|没有|沒有|无|無|不存在|不"
+    r"(?P<no>(?:no|nope|nah|false|(?:absent|negative)(?!\"?\s*:)|non|nein|nao|não|nie|нет|không)\b|不是|否|没有|沒有|无|無|不存在|不"
     r"|いいえ|아니요|아니오|아뇨)"
-    r"|(?P<yes>(?:yes|yeah|yep|yup|true|present|positive|affirmative|correct|oui|sim|ja|да|tak|sì|sí|có)\b"
+    r"|(?P<yes>(?:yes|yeah|yep|yup|true|(?:present|positive)(?!\"?\s*:)|affirmative|correct|oui|sim|ja|да|tak|sì|sí|có)\b"
     r"|si\b(?=\s*[,.!]|\s*$)|是的?|有|存在|はい|예(?=[\s,.]|$)|네(?=[\s,.]|$))",
     re.IGNORECASE,
 )
@@ -82,6 +84,17 @@ _FIRST = re.compile(r"\W*")
 _NO_IMAGE = re.compile(
     r"\bplease (?:upload|share|attach|provide (?:the|an|me))\b|\bi do not see (?:any|an|the) image\b"
     r"|(?:没有|无|未)(?:提供|上传|看到|收到|附上)?(?:任何)?(?:图像|图片|影像|照片)"
+)
+_IMAGE = r"(?:chest |medical )?(?:images?|pictures?|photo|x-?\s?rays?|radiographs?|films?|scans?|frames?)"
+_POLITE = re.compile(  # "Yes, I can see the image.": a reply to the request, or to nothing
+    r"\A\W*(?:yes|sure|of course|certainly|absolutely)\b\W*(?:(?:i(?: can|'ll| will|'d be happy to"
+    r"| would be happy to)? "
+    r"(?:see|view|look at|help(?: you)?(?: with| to \w+)?|assist(?: you)? with|analy[sz]e|describe|interpret|read"
+    rf"|examine|review) (?:the|this|these|your|an?) (?:\w+ ){{0,2}}?{_IMAGE}(?: (?:you|for|that) [^.!?\n]{{0,40}})?"
+    r"|i(?: can|'ll| will|'d be happy to| would be happy to) (?:help|assist)(?: you)?(?: with (?:that|this|it))?"
+    rf"|(?:this|it|the (?:\w+ )?{_IMAGE}) (?:is|shows|displays|appears to be) (?:an?|the) (?:\w+ ){{0,2}}?{_IMAGE}"
+    r"(?: of (?:a|the) (?:chest|patient|thorax|person))?))\s*(?:[.!:]|\Z)",
+    re.IGNORECASE,
 )
 _TABLE_LINE = re.compile(r"^ ?\|.*$", re.MULTILINE)  # its cells belong to several rows, and the question is about one
 _LONE_LETTER = re.compile(r"\W*(?P<letter>[yn])\W*", re.IGNORECASE)
@@ -191,7 +204,9 @@ def explain_yes_no(text: str | None, question: str = "", *, cut: bool = False) -
     start, end, span_kind = find_answer_span(response)
     is_cut = cut or is_truncated(response)
     answer_text, target = remove_unfinished(response[start:end], cut=cut), parse_question(question)
-    clean = readable(answer_text)[:LIMIT]
+    if target and (target.sides or target.levels):
+        answer_text = write_out_regions(answer_text)
+    clean = remove_politeness(readable(answer_text)[:LIMIT])
     single_letter = _LONE_LETTER.fullmatch(clean)
     if single_letter:
         return YesNo("yes" if single_letter["letter"] in "yY" else "no", "answered", "reply", evidence="letter")
@@ -240,6 +255,21 @@ def explain_yes_no(text: str | None, question: str = "", *, cut: bool = False) -
         deciding_stage,
         evidence="prose" if deciding_stage in ("short", "described") else "text",
     )
+
+
+def remove_politeness(text: str) -> str:
+    """Remove an opening that only accepts the request, such as "Yes, I can see the image".
+
+    Args:
+        text: The readable text.
+
+    Returns:
+        The text; a full stop stands for the opening.
+
+    >>> remove_politeness("Yes, I can see the image. No edema."), remove_politeness("Yes, I can see edema.")
+    ('. No edema.', 'Yes, I can see edema.')
+    """
+    return _POLITE.sub(".", text)
 
 
 def _build_unread(reason: Reason, stage: str = "") -> YesNo:
