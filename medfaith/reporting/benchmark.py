@@ -126,6 +126,7 @@ class ReportedBenchmark(ABC):
         name: Name on the command line, the same as in `builders.registry`.
         title: Title in tables and on pages.
         score_note: A sentence on the units of its scores and on unread answers, for the introduction of a report.
+        has_paper: Whether its tables follow a paper's.
         task_prefix: Beginning of the names of its tasks.
         task_group: A group or task to run first.
         table_files: Regular expression of the names of its tables, without suffix.
@@ -148,6 +149,7 @@ class ReportedBenchmark(ABC):
     name: str
     title: str
     score_note: str
+    has_paper: bool = True
     task_prefix: str
     task_group: str
     table_files: str

@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
 REPORT = "report.md"
 _OWN_TABLES = r"comparison|decoders|published_\w+"  # names of the tables that belong to no benchmark
+_PAPERS = "Tables are named after those of the paper that they follow."
 _TABLES = (
-    "– is undefined. Tables are named after those of the paper that they follow; the CSV files hold the same values "
-    "unrounded, as fractions. Research only: no result here says anything about clinical use."
+    "– is undefined. The CSV files hold the same values unrounded, as fractions. Research only: no result here says "
+    "anything about clinical use."
 )
 
 
@@ -151,7 +152,7 @@ class Report(NamedTuple):
     def title(self) -> str:
         """Title with the names of the benchmarks."""
         names = self.results.titles
-        return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names) + " results"
+        return "Results: " + " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
     def markdown(self) -> str:
         """Format the report as Markdown."""
@@ -210,8 +211,10 @@ def collect(
             new_figures, left_out = benchmark.draw_figures(of_runs)
             drawn_figures |= new_figures
             notes += left_out
-    score_notes = [benchmark.score_note for benchmark, runs in results.runs.items() if runs]
-    paragraph = ["Computed from lm-eval's sample logs.", *score_notes, _TABLES]
+    reported = [benchmark for benchmark, runs in results.runs.items() if runs]
+    score_notes = [benchmark.score_note for benchmark in reported]
+    papers = [_PAPERS] if any(benchmark.has_paper for benchmark in reported) else []
+    paragraph = ["Computed from lm-eval's sample logs.", *score_notes, *papers, _TABLES]
     return Report(
         all_results, " ".join(paragraph), [section for section in sections if section.tables], notes, drawn_figures
     )

@@ -175,7 +175,7 @@ def test_benchmarks_side_by_side(tmp_path):
     """Each benchmark has its own tables, which do not depend on the other benchmarks."""
     paths = [write(tmp_path / "all") for write in WRITE.values()]
     reports = {benchmark: write_report([path]) for benchmark, path in zip(WRITE, paths, strict=True)}
-    assert [text.split("\n")[0] for text in reports.values()] == [f"# {benchmark} results" for benchmark in WRITE]
+    assert [text.split("\n")[0] for text in reports.values()] == [f"# Results: {benchmark}" for benchmark in WRITE]
     report = write_report([tmp_path / "all"], tmp_path / "out")
     reordered = write_report(paths[::-1], tmp_path / "out")
     assert reordered == report, "the order of files does not matter, and a report's own files are replaced"

@@ -50,6 +50,7 @@ BENCHMARK = _OwnQuestions(
         "Accuracy, F1, exact match and recall are fractions; an answer that could not be read or declines is wrong, "
         "and both are counted (unread, declined)."
     ),
+    has_paper=False,
     task_prefix="medfaith_own",
     task_group="medfaith_own",
     table_files=r"own_(runs|yes_no|choice|open)",
