@@ -189,7 +189,7 @@ def score_answer(text: str, located: Located, box_format: str, input_size: tuple
         row. Both are 0 without a region. boxes: those of the answer, in pixels; a region that it repeats counts once.
     """
     answer = extract_answer(text)
-    stated = read_regions(answer, box_format, located.size, input_size)
+    stated = read_regions(text, box_format, located.size, input_size)
     iou = None if KINDS[box_format].is_point else 0.0
     if stated.outcome != FOUND:
         outcome = _find_outcome(text, answer) if stated.outcome == NONE else UNREAD

@@ -24,6 +24,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
+from .reasoning import extract_answer
+
 FOUND, NONE, UNREADABLE = "found", "none", "unreadable"
 LONGEST = 100_000  # longest part of an answer that is read, in characters
 MOST = 1_000  # most attempts to parse JSON in an answer
@@ -101,7 +103,7 @@ def read_regions(text: str, kind: str, size: tuple[int, int], shown: tuple[int, 
     """Read the regions in an answer.
 
     Args:
-        text: The answer.
+        text: The answer; its reasoning does not count.
         kind: One of `KINDS`.
         size: (height, width) of the image.
         shown: (height, width) of the image that the model received, for kinds in its pixels.
@@ -115,7 +117,7 @@ def read_regions(text: str, kind: str, size: tuple[int, int], shown: tuple[int, 
     form = _get_form(kind)
     extent = _get_extent(kind, shown)
     shapes = []
-    for raw in form.raw(text[:LONGEST]):
+    for raw in form.raw(extract_answer(text)[:LONGEST]):
         shape = _build_shape(raw, extent, form.middle, size)
         if shape is None:
             return Stated(UNREADABLE)

@@ -30,6 +30,14 @@ UNITS = {"paligemma": (1024, 1024), "plain": (1, 1), "qwen2_5_vl": SHOWN[::-1]} 
 
 
 @pytest.mark.parametrize("kind", WRITTEN)
+def test_boxes_in_a_reasoning_do_not_count(kind: str):
+    draft, answer = (WRITTEN[kind].format(*box) for box in [(0, 0, 1, 1), (0, 1, 1, 2)])
+    expected = read_regions(answer, kind, SIZE, SHOWN)
+    assert read_regions(f"<think>{draft}</think>{answer}", kind, SIZE, SHOWN) == expected
+    assert read_regions(f"<think>{draft}", kind, SIZE, SHOWN).outcome == NONE
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
 @given(st.lists(st.floats(0, 0.998), min_size=4, max_size=4, unique=True))
 def test_a_box_that_is_written_is_read_to_within_a_bin(kind: str, numbers: list[float]):
     (x0, x1), (y0, y1) = sorted(numbers[:2]), sorted(numbers[2:])
