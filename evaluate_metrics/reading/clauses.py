@@ -80,7 +80,11 @@ _SENTENCE = re.compile(r"(?:[^.;!?\n]|\.(?=\d))+[.;!?\n]?")
 _REPLY = re.compile(
     r"\?(?=[\s\"]{0,4}(?:yes|yep|yeah|yup|no(?=\s*(?:[,.;:!\"\n]|$))|nope|nah|none|not|absent|present|✓|✗)(?![^\W_]))"
 )
-_WHETHER = re.compile(r"\b(?:whether|if|unless|assuming|supposing)\b.*", re.DOTALL)
+_WHETHER = re.compile(
+    r"\b(?:whether|if(?! (?:(?:i|we|you) (?:had|have|were|must)|forced|pressed|pushed)\b)|unless|assuming"
+    r"|supposing)\b.*",
+    re.DOTALL,
+)
 _CLAUSE_END = re.compile(
     r"\b(?:but|however|although|though|except(?: for)?|whereas|while|(?<!not )yet|apart from|aside from|other than"
     r"|besides)\b"
@@ -105,6 +109,10 @@ _IN_VAIN = re.compile(  # "I looked for edema and found none"
     r"\b(?P<ask>(?:looked|searched|checked) (?:\w+ ){0,4}?for )(?P<name>[^,;]{1,80}?)"
     r"(?:,? (?:and|but) (?:found|saw|see|did not (?:find|see)|there (?:is|was)) (?:none|nothing|any|one|it)"
     r"| (?:without success|in vain|to no avail|unsuccessfully))\b"
+)
+_REPLACED = re.compile(  # "switched from the grasper to the hook", "swapped the clipper for the hook"
+    r"\b(?P<verb>(?:switch|chang|swap|exchang|replac|trad)\w* (?:from )?)(?P<name>(?:the|an?) (?:\w+ )?\w+) (?:to"
+    r"|for|by|with)\b"
 )
 _PAST_ASIDE = re.compile(  # "Edema, which was absent before, is now present"
     r", (?:which|that) (?:was|were|had been|has been) (?:\w+ ){1,3}(?:before|previously|earlier|in the past"
@@ -262,9 +270,9 @@ def _split_line(line: str) -> Iterator[tuple[str, int, Act]]:
         is_condition = whether and whether.start() and not STATES.search(sentence[0], 0, whether.start())
         if whether and _find_act(whether[0]) == "decline":  # "Whether it is edema is unclear"
             yield "", sentence.start() + whether.start(), "decline"
-        statement_words = _PAST_ASIDE.sub(
-            fill_blanks, _IN_VAIN.sub(_write_absent, _WHETHER.sub(fill_blanks, sentence[0])).replace('"', " ")
-        )
+        statement_words = _WHETHER.sub(fill_blanks, sentence[0])
+        statement_words = _REPLACED.sub(_cross_out, _IN_VAIN.sub(_write_absent, statement_words))
+        statement_words = _PAST_ASIDE.sub(fill_blanks, statement_words).replace('"', " ")
         carried_act: Act = "general" if is_condition else "state"  # "Edema, if present, ..."
         opening_reply = _ANSWERED.match(statement_words)
         start = opening_reply.end() if opening_reply else 0
@@ -289,6 +297,12 @@ def _write_absent(match: re.Match[str]) -> str:
     """Rewrite an unsuccessful search as a denial, in the same length."""
     denial = f"{'':{len(match['ask'])}}{match['name']}: absent"
     return f"{denial:{len(match[0])}}"
+
+
+def _cross_out(match: re.Match[str]) -> str:
+    """Rewrite what is replaced as a denial, in the same length."""
+    name = match["name"]
+    return f"{'':{len(match['verb'])}}{name} ✗,".ljust(len(match[0]))[: len(match[0])]
 
 
 def _split_part(sentence_part: str) -> Iterator[tuple[str, int, Act]]:

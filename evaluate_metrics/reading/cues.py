@@ -225,10 +225,11 @@ CUES = (
     # ---- defines, or describes other cases
     Cue(
         "general",
-        r"\b{often}(?: be)?(?: (?:used|seen|found|present|observed|visible|employed|associated))?\b|\bin general\b"
+        r"^\W*(?!scissors)\w+s are used (?:to|for)\b|\b{often}(?: be)?(?: (?:used|seen|found|present|observed"
+        r"|visible|employed|associated))?\b|\bin general\b"
         r"|\b(?:in|during|for) (?:such|these|this (?:type|kind) of) (?:\w+ )?(?:procedures?|operations?|surger(?:y|ies)"
         r"|cases)\b",
-        ("graspers are commonly used", "edema usually blurs the vessels"),
+        ("graspers are commonly used", "graspers are used to hold tissue", "edema usually blurs the vessels"),
         unless_here=True,
     ),
     Cue(

@@ -12,7 +12,12 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
         r"(?:enlargement|dilat(?:at)?ion|widening|aneurysms?|ectasia) of the (?:\w+ )?aort(?:a|ic (?:knob|arch|root))",
         rf"aorta {_IS} (?:enlarged|dilated|widened|ectatic|aneurysmal)",
     ),
-    "Atelectasis": (r"atelect[ae]s[ie]s", r"atelectatic(?: changes?| bands?)?", r"(?:lobar|subsegmental) collapse"),
+    "Atelectasis": (
+        r"atelect[ae]s[ie]s",
+        r"atelectatic(?: changes?| bands?)?",
+        r"(?:lobar|lobe|subsegmental|[lr][lmu]l) collapse",
+        r"collapse of the (?:\w+ ){0,3}?(?:lobe|[lr][lmu]l)",
+    ),
     "Calcification": (r"(?:micro)?calcifications?", r"calcified", r"calcific"),
     "Cardiomegaly": (
         r"cardiomegaly",
@@ -21,6 +26,7 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
         r"enlargement of the (?:heart|cardiac (?:silhouette|shadow))",
         rf"(?:heart|cardiac)(?: silhouette| shadow| contour| size)? {_IS} (?:enlarged|increased)",
         r"increased (?:heart|cardiac) size",
+        r"(?:big|large) heart",
     ),
     "Clavicle fracture": (
         r"(?:clavicle|clavicular|collarbone|collar bone) fractures?",
@@ -48,7 +54,13 @@ SYNONYMS: dict[str, tuple[str, ...]] = {
         rf"mediastinum {_IS} (?:shifted|displaced|deviated|pushed)",
     ),
     "Nodule/Mass": (r"nodules? (?:or |and )?mass(?:es)?", r"(?:micro)?nodules?", r"mass(?:es)?"),
-    "Pleural effusion": (r"pleural (?:effusions?|fluid)", r"effusions?", r"hydrothorax", r"fluid in the pleural space"),
+    "Pleural effusion": (
+        r"pleural (?:effusions?|fluid)",
+        r"effusions?",
+        r"hydrothorax",
+        r"fluid in the (?:(?:left|right) )?pleural space",
+        r"fluid around the (?:\w+ )?lungs?",
+    ),
     "Pleural thickening": (
         r"pleural thickenings?",
         r"thickened pleura",
