@@ -50,6 +50,7 @@ from .naming import (
     find_single_letter,
     merge_places,
 )
+from .option_kinds import is_undetermined, write_out_options
 from .option_predicates import asks_for_absence, relate_to_question
 from .option_values import find_highest_valued
 from .options import CONFLICT, MOST, Options
@@ -105,6 +106,7 @@ _IS = re.compile(
     r"(?:(?P<it>\b(?:it|this|that)(?: is|'s))|\b(?:is|are)) (?:thus |therefore |most likely |probably )?(?:the |an? )?",
     re.IGNORECASE,
 )
+_RANGE = re.compile(r"\w+(?: \w+){0,3}?(?:,? (?:to|or) (?:even )?| ?/ ?)")
 _CHOICE_END = re.compile(r"[,(]| (?:and|or|but|because|as|rather)\b")
 _SMALL_WORDS = build_word_set(
     """
@@ -160,6 +162,7 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
     )
     clean = choices.remove_echo(readable(answer_text)[:LIMIT])
     clean = choices.remove_unfinished_list(clean)
+    clean = write_out_options(clean, choices.kinds, question)
     clean = relate_to_question(remove_retracted(clean), question)
     if choices.are_yes_and_no:
         clean = remove_politeness(ALTERNATIVES.sub(" ", clean))
@@ -192,10 +195,12 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
         if named_options.places or named_options.declined:
             break
     answer = _build_answer(named_options, choices.n, stage)
-    if stage == "mentions" and answer.evidence == "prose" and _is_declined_between(clean, choices):
-        return Answer(None, "declined", "prose")
-    if answer.outcome == "unread" and answer.stage in ("", "mentions", "stated", "conclusion") and _is_declined(clean):
-        return Answer(None, "declined", "prose")
+    if answer.outcome == "declined":
+        return _decline(clean, choices, stage)
+    is_mention = stage == "mentions" and answer.evidence == "prose"
+    is_open = answer.outcome == "unread" and answer.stage in ("", "mentions", "stated", "conclusion")
+    if (is_mention and _is_declined_between(clean, choices)) or (is_open and _is_declined(clean)):
+        return _decline(clean, choices)
     if is_cut and answer.reason in ("none", "ambiguous"):
         return answer._replace(reason="cut")
     return answer
@@ -215,6 +220,13 @@ def _build_answer(named_options: Named, n_options: int, stage: str) -> Answer:
     if choice >= n_options:
         return Answer(None, "unread", stage, "out_of_range")
     return Answer(choice, "answered", stage, evidence=named_options.evidence)
+
+
+def _decline(text: str, choices: Options, stage: str = "prose") -> Answer:
+    """Return the outcome of a text that declines: an answer if an option says that it cannot be told."""
+    if choices.kinds.undetermined is None or not is_undetermined(text):
+        return Answer(None, "declined", stage)
+    return Answer(choices.kinds.undetermined, "answered", stage, evidence="prose")
 
 
 def _merge_named(named_options: Iterator[Named]) -> Named:
@@ -352,9 +364,10 @@ def _read_predicates(text: str, choices: Options, question: str) -> Named:
         for match in islice(_IS.finditer(clause.text), MOST) if clause.act == "state" else ():
             subject = words(clause.text[max(match.start() - 60, 0) : match.start()]).split()[-6:]
             if match["it"] or question_words & set(subject):
-                clause_places |= choices.find_starting(
-                    _CHOICE_END.split(clause.text[match.end() :][:200], maxsplit=1)[0]
-                )
+                predicate = clause.text[match.end() :][:200]
+                clause_places |= choices.find_starting(_CHOICE_END.split(predicate, maxsplit=1)[0])
+                if clause_places and (next_text := _RANGE.match(predicate)):  # "mild to moderate"
+                    clause_places |= choices.find_starting(predicate[next_text.end() :])
         places |= clause_places & find_asserted(clause.text, choices) if clause_places else clause_places
     return Named(places if len(places) == 1 else set(), "text")
 

@@ -62,6 +62,8 @@ _DENIED_BEFORE = re.compile(
     r"|(?:nobody|no one|someone|some|others?|people|one|you|they|he|she|many|students?|users?)"
     r"(?: (?:would|may|might|could|can|will|has|have|had))? (?:choose|chose|chosen|pick|picked|select|selected|say"
     r"|says|said)|(?:prompts?|users?|reports?|question|you|others?) suggest(?:s|ed)?"
+    r"|(?:tempted|going|about) to (?:choose|pick|select|say)"
+    r"|\b[0-4]?\d ?% (?:sure|certain|chance|probability|likelihood)(?: that| of)?(?: (?:it is|it's|this is))?"
     r"|doubt(?:s|ed|ful)?(?: (?:that|if|whether))?(?: (?:it is|it's|this is|the answer is))?"
     r") (?:(?:the )?(?:option|choice|answer)s? )?|(?:not|excluded|eliminated|rejected|ruled out|format) ?: ?|(?:^"
     r"|\n) ?\(incorrect\) ?"

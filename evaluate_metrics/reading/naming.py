@@ -194,7 +194,10 @@ def find_opening_letter(line: str, choices: Options) -> set[int]:
     match = _LETTER.match(tail)
     if not match or _is_pronoun(match, choices) or (match["open"] and not match["close"]):
         return set()
-    is_denied = any(DENIED.match(tail, end) for end in (match.end("letter"), match.end()))
+    own_place = get_letter_index(match["letter"])
+    own_words = choices.words[own_place] if own_place < choices.n else ""
+    is_own_text = own_words and words(tail[match.end() :]).startswith(own_words)  # "C. Cannot be determined"
+    is_denied = not is_own_text and any(DENIED.match(tail, end) for end in (match.end("letter"), match.end()))
     if (
         is_denied
         or _ONLY_NAMED.match(tail, match.end("letter"))
@@ -207,7 +210,6 @@ def find_opening_letter(line: str, choices: Options) -> set[int]:
         tail[match.end() :],
         match["letter"].isupper(),
     )
-    own_words = choices.words[letter] if letter < choices.n else ""
     if match["stop"] and _WRONG_ALONE.match(following_text) and not words(following_text).startswith(own_words or "?"):
         return set()
     if (

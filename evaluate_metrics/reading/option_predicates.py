@@ -92,7 +92,7 @@ def relate_to_question(text: str, question: str) -> str:
         The text: "B is absent" is "B is the answer" for a question that asks for what is absent. For other questions,
         parts that name a wrong option ("The least likely is B") are removed.
     """
-    text = _read_rankings(text)
+    text = _read_rankings(text, is_absence=asks_for_absence(question))
     if _ASKS_LEAST.search(question):
         text = _IS_LEAST.sub(r"\g<verb> absent", _NAMES_LIKELY.sub(" ", text))
         text = _IS_LIKELY.sub(r"\g<verb> present", text)
@@ -101,13 +101,16 @@ def relate_to_question(text: str, question: str) -> str:
     return text if _ASKS_WRONG.search(question) else _NAMES_WRONG.sub(" ", text)
 
 
-def _read_rankings(text: str) -> str:
-    """Replace rankings of letters by the most likely one."""
+def _read_rankings(text: str, *, is_absence: bool) -> str:
+    """Replace rankings of letters by the most likely one, or by the least likely one where that is asked for."""
     shares = [(float(match[1]), match[2]) for match in _PERCENT_FIRST.finditer(text)]
-    if len(shares) > 1:
+    if len(shares) > 1 and not is_absence:
         highest = [letter for share, letter in shares if share == max(shares)[0]]
         text = _PERCENT_FIRST.sub(lambda match: match[2] if [match[2]] == highest else " ", text)
     text = _NUMBERED.sub(lambda ranking: ", ".join(_LETTER.findall(ranking[0])), text)
-    return _RANKED.sub(
-        lambda ranking: f"The answer is {ranking['first' if ranking['end'].casefold() == 'most' else 'last']}", text
-    )
+
+    def write_first(ranking: re.Match[str]) -> str:
+        is_first = (ranking["end"].casefold() == "most") != is_absence
+        return f"The answer is {ranking['first' if is_first else 'last']}"
+
+    return _RANKED.sub(write_first, text)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from .clauses import split_clauses
 from .markup import readable
 from .negation import NEGATION_FORMS
+from .option_kinds import classify_options
 from .scope import find_standings, has_denial
 from .words import words
 
@@ -56,6 +57,7 @@ class Options:
     Attributes:
         words: Each option's words, without its letter.
         n: Number of options.
+        kinds: The special options.
         yes_no: "yes", "no" or None for each.
         are_yes_and_no: Whether one of them is yes and one no.
         findings: Each negated option's finding, "" for the others.
@@ -65,6 +67,7 @@ class Options:
         texts = strip_option_letters(options)
         self.words = [words(readable(text)) for text in texts]
         self.n = len(self.words)
+        self.kinds = classify_options(self.words)
         self.yes_no = [_YES_NO_WORDS.get(text) for text in self.words]
         self.are_yes_and_no = sorted(filter(None, self.yes_no)) == ["no", "yes"]
         self.findings = [

@@ -256,6 +256,7 @@ _DENIED_TOPIC = re.compile(
     r"(?:(?:no|not|none|nope|nah|never|cannot|absent|missing|nothing|without|false|non|nein|\w+n't)\b|✗|¬)"
 )
 _IN_SUCH = re.compile(r"(?:^|[,:])\s*in (?!the\b|this\b|both\b)(?:\w+ ){0,2}\Z")  # "in tension pneumothorax, ..."
+_REGION = re.compile(r"(?:both|left|right)\b")
 _BREAK = re.compile(rf"\b(?:{VERB}|(?!used (?:for|to|in|during|by)\b)(?:{_SEEN_WORDS}))\b")
 _BLANKS = re.compile(r"(?<= ) +")
 _WORD = re.compile(r"\w")
@@ -382,7 +383,8 @@ def fill_blanks(match: re.Match[str]) -> str:
 def _find_standing(clause: str, start: int, end: int, cues: _Cues) -> Standing:
     """Find whether a clause asserts or denies the name in [start, end)."""
     is_general = _TEACHES.match(clause, end) and _ARTICLE.fullmatch(clause, 0, start)
-    if is_general or _IN_SUCH.search(clause, max(start - 40, 0), start) or _UNDECIDED.match(clause, end):
+    is_in_such = _IN_SUCH.search(clause, max(start - 40, 0), start) and not _REGION.match(clause, start)
+    if is_general or is_in_such or _UNDECIDED.match(clause, end):
         return "open"
     if _has_place(cues.within, start, end) or _has_place(cues.not_normal, start + 1, end + 1):
         return "denied"

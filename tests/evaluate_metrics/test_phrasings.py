@@ -6,6 +6,7 @@ To fix a misreading, add its row.
 """
 
 import csv
+import functools
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,6 +21,14 @@ from tests.support.tiers import choose_size
 
 OPTIONS = ["Pneumonia", "Edema", "Fracture", "Cardiomegaly"]
 NEGATION = ["Edema", "No edema", "Pneumothorax"]
+OTHER_OPTIONS = {
+    "negation": NEGATION,
+    "lungs": ["Left lung", "Right lung", "Both lungs", "None of the above"],
+    "degrees": ["Mild", "Moderate", "Severe"],
+    "numbers": ["0", "1", "2", "3"],
+    "undetermined": ["Yes", "No", "Cannot be determined"],
+    "views": ["Frontal view", "Lateral view", "Oblique view"],
+}
 NAMES = choose_size(["emphysema"], ["emphysema", "fibrosis", "pneumoperitoneum"])
 
 
@@ -48,7 +57,7 @@ def read_by_all(text: str, question: str) -> str:
 READERS: dict[str, Callable[[str, str], str]] = {
     "yes_no": read_yes_or_no,
     "choice": read_choice,
-    "negation": lambda text, question: read_choice(text, question, NEGATION),
+    **{name: functools.partial(read_choice, options=options) for name, options in OTHER_OPTIONS.items()},
     "diseases": lambda text, question: ", ".join(sorted(extract_labels(text).labels)) or "-",
     "any": read_by_all,
     "instruments": lambda text, question: ", ".join(sorted(read_instruments(text).names)) or "-",
