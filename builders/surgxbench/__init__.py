@@ -18,7 +18,6 @@ import datasets
 import pyarrow as pa
 
 from ...loaders import cholec80, cholec80_boxes, cholecseg8k, cholect45, cholect50
-from ...loaders.errors import InputError
 from ..benchmark import Benchmark, Repository, Request
 from ..options import group, option, whole
 from ..schemas.surgx import INSTRUMENTS, TRIPLETS
@@ -26,7 +25,7 @@ from ..write import Family, Split
 from .checks import find_instrument_violations, find_segmented_violations, find_triplet_violations
 from .frames import SOURCE, SUCCESSORS, VIDEOS, build_instrument_rows
 from .motion_rows import MotionOptions, add_motion, check_motion
-from .reasons import MISSING, REASONS
+from .reasons import REASONS
 from .seconds import infer_numbering
 from .segmented import SOURCE as SEGMENTED_SOURCE
 from .segmented import build_segmented_rows, select_frames
@@ -144,9 +143,6 @@ def _make_boxed(request: Request, options: Options, configs: Sequence[str]) -> l
             else _make_triplet_builder(config, boxed_frames)
         )
         rows, counted = build_rows(roots, frame_numbering, kind=options.successor, workers=request.workers)
-        if not rows:
-            root = roots[CONFIGS[config]]
-            raise InputError(root, f"none of its {counted[MISSING]} labelled frames is there", action="unpack them")
         if options.motion is not None and config != "instruments":
             rows, motion_counts = add_motion(
                 rows, roots, options.motion, successor=options.successor, workers=request.workers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from .seconds import Numbering, check_seconds, collect_boxed_instruments, compar
 SOURCE, VIDEOS = "cholec80_boxes", "cholec80"
 IMAGES_A_TASK = 100
 SUCCESSORS = ("second", "frame")
+FAR = 0.05  # of a side: boxes that people draw to a frame's edge end a few pixels beyond it
+SHARE_ASTRAY, FEWEST_ASTRAY = 0.05, 10
 
 ImageRef = dict[str, str]
 Box = dict[str, Any]
@@ -120,6 +122,56 @@ def clip_boxes(frame: BoxedFrame, size: tuple[int, int], counted: Counter[str]) 
     return boxes
 
 
+def check_fit(sized_frames: Iterable[tuple[BoxedFrame, tuple[int, int]]], root: Path) -> None:
+    """Check that boxes rarely reach far beyond their frames.
+
+    Otherwise they were drawn on other frames: in a scaled-down copy all boxes would be wrong.
+
+    Args:
+        sized_frames: The frames with their width and height in pixels.
+        root: The folder of the frames, for the message.
+
+    Raises:
+        InputError: Too many boxes reach far beyond their frames.
+    """
+    n_boxes = n_astray = 0
+    for frame, (width, height) in sized_frames:
+        for _, (x, y, box_width, box_height) in frame.boxes:
+            beyond = max(-x / width, (x + box_width) / width - 1, -y / height, (y + box_height) / height - 1)
+            n_boxes += 1
+            n_astray += beyond > FAR
+    if n_astray >= FEWEST_ASTRAY and n_astray > SHARE_ASTRAY * n_boxes:
+        problem = (
+            f"{n_astray} of {n_boxes} boxes reach far beyond its frames, which seem not to be those they belong to"
+        )
+        raise InputError(
+            root,
+            problem,
+            expected="frames of the size on which the boxes were drawn",
+            action="use the frames as they are released, not scaled; or scale the boxes with them",
+        )
+
+
+def build_missing_error(references: Sequence[ImageRef], roots: Mapping[str, Path]) -> InputError:
+    """Build the error about frames of which none is there. It says why the first one cannot be found.
+
+    Args:
+        references: The ImageRefs, at least one.
+        roots: Folder of each source, by source id.
+
+    Returns:
+        The error, to raise.
+    """
+    action = "unpack them"
+    problem = f"none of its {len(references)} labelled frames is there"
+    try:
+        images.locate(references[0], roots)
+    except ImageError as error:
+        cause, *_, action = str(error).splitlines()
+        problem += f"; {cause}"
+    return InputError(roots[references[0]["source"]], problem, action=action.removeprefix("  what to do: "))
+
+
 def build_instrument_rows(
     frames: Sequence[BoxedFrame],
     roots: Mapping[str, Path],
@@ -144,11 +196,13 @@ def build_instrument_rows(
         Rows in the schema INSTRUMENTS, and the counts of skipped or changed items by reason.
 
     Raises:
-        InputError: The frame numbers represent other seconds than Cholec80's.
+        InputError: The frame numbers represent other seconds than Cholec80's, the boxes do not fit the frames, or no
+            frame has an image.
     """
     counted = _check_tools(frames, roots, frame_numbering) if kind == "frame" else Counter()
     references = [build_reference(SOURCE, frame.key) for frame in frames]
     sizes = read_sizes(references, roots, workers=workers)
+    check_fit(((frame, size) for frame, size in zip(frames, sizes, strict=True) if size), roots[SOURCE])
     rows, successors = [], Successors(kind, roots)
     for frame, image, size in zip(frames, references, sizes, strict=True):
         if size is None:
@@ -170,6 +224,8 @@ def build_instrument_rows(
                 "boxes": boxes,
             }
         )
+    if not rows:
+        raise build_missing_error(references, roots)
     return rows, +counted
 
 

@@ -14,7 +14,17 @@ from ...loaders.cholec80_boxes import BoxedFrame
 from ...loaders.cholec_triplets import INSTRUMENTS, TRIPLETS, TripletVideo, parts_of
 from ...loaders.errors import InputError
 from ..parallel import HERE, Workers
-from .frames import SOURCE, Successors, build_reference, clip_boxes, read_sizes, sort_instruments
+from .frames import (
+    SOURCE,
+    ImageRef,
+    Successors,
+    build_missing_error,
+    build_reference,
+    check_fit,
+    clip_boxes,
+    read_sizes,
+    sort_instruments,
+)
 from .reasons import MISSING, OTHER_INSTRUMENTS, OTHER_LABELS, UNLABELLED, WITHOUT_BOX
 from .seconds import FPS, Numbering, check_seconds, collect_boxed_instruments
 
@@ -60,8 +70,8 @@ def build_triplet_rows(
         Rows in the schema TRIPLETS, and the counts of skipped or contradicting items by reason.
 
     Raises:
-        InputError: No video has both triplets and boxes, or the boxes belong to other seconds or to frames of another
-            size.
+        InputError: No video has both triplets and boxes, the boxes belong to other seconds or to frames of another
+            size, or no frame has an image.
     """
     config, source, reader = dataset
     by_second = {(frame.video, frame_numbering.find_second(frame.frame)): frame for frame in boxed_frames}
@@ -83,12 +93,15 @@ def build_triplet_rows(
         roots[SOURCE],
     )
     rows, successors = [], Successors(kind, roots)
+    sized_frames: list[tuple[BoxedFrame, tuple[int, int]]] = []
+    all_references: list[ImageRef] = []
     for labels in labelled_videos:
         video = labels.video
         for component, n_frames in labels.disagreeing.items():
             counted[OTHER_LABELS[component]] += n_frames
         seconds = [int(number) for number in labels.frames]
         references = [build_reference(source, reader.key(video, second_number)) for second_number in seconds]
+        all_references += references
         sizes = read_sizes(references, roots, workers=workers)
         _check_pixels(video, boxed_frames, next((size for size in sizes if size), None), roots)
         counted[UNLABELLED] += len(
@@ -105,6 +118,8 @@ def build_triplet_rows(
                 continue
             frame = by_second.get((video, second_number))
             boxes = clip_boxes(frame, size, counted) if frame else []
+            if frame:
+                sized_frames.append((frame, size))
             triplets = [_build_triplet(int(number)) for number in np.flatnonzero(is_present)]
             instruments = sort_instruments(triplet["instrument"] for triplet in triplets)
             counted[WITHOUT_BOX] += bool(triplets) and not boxes
@@ -128,6 +143,9 @@ def build_triplet_rows(
                     "camera": None,
                 }
             )
+    if not rows:
+        raise build_missing_error(all_references, roots)
+    check_fit(sized_frames, roots[source])
     _check_agreement(rows, counted, roots[source])
     return rows, +counted
 

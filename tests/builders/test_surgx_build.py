@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 
@@ -161,6 +162,49 @@ def test_boxes_without_their_frame_are_counted(tmp_path):
     rows, counted = build_instrument_rows(frames, {"cholec80_boxes": tmp_path}, Numbering(25))
     assert [(row["id"], row["successor"]) for row in rows] == [("instruments/42/000025", None)]
     assert counted == {"labelled frames without their image": 2}
+
+
+@pytest.mark.parametrize(("n_astray", "is_refused"), [(9, False), (10, True)])
+def test_boxes_of_larger_frames_are_refused(tmp_path, n_astray, is_refused):
+    """In frames that were scaled down, each box would be wrong, also those that lie within."""
+    places = [(22.0, 1.0)] * (n_astray - 1) + [(13.0, 6.0)] + [(1.0, 1.0)] * 20 + [(12.0, 1.0)] * 20
+    frames = [
+        BoxedFrame(42, n, cholec80_boxes.key(42, n), (("hook", (*place, 8.4, 4.0)),)) for n, place in enumerate(places)
+    ]
+    (tmp_path / frames[0].key).parent.mkdir(parents=True)
+    for frame in frames:
+        Image.new("RGB", (20, 10)).save(tmp_path / frame.key)
+    refusal = pytest.raises(InputError, match="10 of 50 boxes reach far beyond its frames")
+    with refusal if is_refused else contextlib.nullcontext():
+        build_instrument_rows(frames, {"cholec80_boxes": tmp_path}, Numbering(1))
+
+
+def test_triplets_with_boxes_of_larger_frames_are_refused(phantom_surgx_roots, tmp_path):
+    roots = copied(phantom_surgx_roots, "cholec80_boxes", tmp_path)
+    shutil.rmtree(roots["cholec80_boxes"] / "Images")
+    update_boxes(
+        roots["cholec80_boxes"],
+        lambda header, rows: [
+            header,
+            *([*row[:5], *(str(2 * float(side)) for side in row[5:]), *row[9:]] for row in rows),
+        ],
+    )
+    with pytest.raises(InputError, match=r"boxes reach far beyond its frames(.|\n)*not scaled"):
+        surgxbench.build(roots, tmp_path / "out", configs=["triplets"])
+
+
+def test_frames_that_cannot_be_found_say_why(tmp_path):
+    frame = BoxedFrame(42, 0, cholec80_boxes.key(42, 0), (("hook", (1.0, 1.0, 4.0, 4.0)),))
+    (root := tmp_path / "root").mkdir()
+    (tmp_path / "elsewhere/Video_42").mkdir(parents=True)
+    Image.new("RGB", (20, 10)).save(tmp_path / "elsewhere/Video_42" / frame.key.rpartition("/")[2])
+    for change, message in (
+        (lambda: None, "none of its 1 labelled frames is there; .*looked for Images/Video_42"),
+        (lambda: (root / "Images").symlink_to(tmp_path / "elsewhere"), "a link that leaves the root"),
+    ):
+        change()
+        with pytest.raises(InputError, match=message):
+            build_instrument_rows([frame], {"cholec80_boxes": root}, Numbering(25))
 
 
 def test_boxes_drawn_on_frames_of_another_size_are_refused(phantom_surgx_roots, tmp_path):
