@@ -12,11 +12,14 @@ from pathlib import Path
 
 from . import limits
 from .errors import InputError
-from .sources import Source, has_match, source
+from .sources import LEFTOVERS, Source, has_match, source
 
 PACKED = (".zip", ".tar.gz", ".7z")
-# What a browser or a file manager adds to the name of a copy: "train (1).csv", "train - Copy.csv", "train copy.csv".
-COPY_MARK = re.compile(r"( \(\d{1,3}\)| - copy| copy)(?=\.|$)")
+UNFINISHED = (".crdownload", ".part", ".partial", ".download", ".aria2", ".filepart", ".tmp")
+# What a browser or a file manager adds to the name of a copy: "train (1).csv", "train - Copy.csv", "train copy.csv"; of
+# wget: "train.csv.1".
+COPY_MARK = re.compile(r"( \(\d{1,3}\)| - copy| copy)(?=\.|$)|\.\d{1,2}$")
+PHYSIONET = "physionet.org/files/*/*"  # folders of projects and versions, as wget -r lays them
 # A root that is too high has the copy in one of a few folders. A root that is too low may have 65,000 patients.
 SEARCHED_FOLDERS = 100
 
@@ -33,16 +36,16 @@ def find_label_file(source_id: str, root: Path, kind: str) -> Path | None:
         The path, or None if no layout of the copy has the file.
 
     Raises:
-        InputError: The file is packed. Its name differs from the release's in case, or has the mark of a second
-            download. A folder, a pipe or a link to nothing has its name. In each case a build would lack its rows in
-            silence.
+        InputError: The file is packed, or its download is unfinished. Its name differs from the release's in case, or
+            has the mark of a second download. A folder, a pipe or a link to nothing has its name. In each case a build
+            would lack its rows in silence.
     """
     paths = list(_list_label_paths(source(source_id), root.parent if root.is_file() else root, kind))
     for path in paths:
         if limits.has_file(path):
             return path
     for path in paths:
-        _refuse_similar_name(path)
+        refuse_similar_name(path)
     return None
 
 
@@ -57,7 +60,7 @@ def find_label_files(source_id: str, root: Path) -> dict[str, Path]:
         The paths of the existing files, by kind, in the order of sources.toml.
 
     Raises:
-        InputError: A file is packed, or has almost the name of the release; see `find_label_file`.
+        InputError: A file is packed or unfinished, or has almost the name of the release; see `find_label_file`.
     """
     paths = {kind: find_label_file(source_id, root, kind) for kind in source(source_id).labels}
     return {kind: path for kind, path in paths.items() if path is not None}
@@ -74,9 +77,9 @@ def list_files(folder: Path, suffix: str) -> list[Path]:
         The files, sorted by name.
 
     Raises:
-        InputError: A file is packed and not unpacked, its suffix differs in case, its name has the mark of a second
-            download, or the name is that of a folder, a pipe or a link to nothing. In each case a build would lack its
-            rows in silence.
+        InputError: A file is packed and not unpacked, its download is unfinished, its suffix differs in case, its name
+            has the mark of a second download, or the name is that of a folder, a pipe or a link to nothing. In each
+            case a build would lack its rows in silence.
     """
     try:
         entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
@@ -87,6 +90,8 @@ def list_files(folder: Path, suffix: str) -> list[Path]:
     for path in entries:
         if path.name.endswith(tuple(suffix + ending for ending in PACKED)) and path.name not in unpacked_names:
             raise InputError(path, "is packed", expected=f"a file *{suffix}", action="unpack it")
+        if path.name.endswith(tuple(suffix + ending for ending in UNFINISHED)) and path.with_suffix("") not in files:
+            raise _build_unfinished_error(path, f"a file *{suffix}")
         if path.suffix != suffix and path.suffix.casefold() == suffix:
             action = f"rename it to {path.stem}{suffix}, or move it out of the folder"
             raise InputError(path, f"ends in {path.suffix}", expected=suffix, action=action)
@@ -119,39 +124,65 @@ def list_image_paths(source_id: str, key: str) -> tuple[str, ...]:
 
 
 def check_root(source_id: str, root: Path) -> None:
-    """Raise an error if a folder is not the copy of a source, but one of its subfolders is.
+    """Raise an error if a folder is not the copy of a source, but one of its subfolders, or a folder above it, is.
 
     Args:
         source_id: The id of the source.
         root: The root of the source.
 
     Raises:
-        InputError: The copy is one or two folders deeper; the message names the folder.
+        InputError: The copy is one or two folders deeper or higher, or as deep as wget lays the projects of PhysioNet;
+            the message names the folder.
     """
     entry = source(source_id)
-    if not root.is_dir() or _is_copy(entry, root):
+    if not root.is_dir():
         return
-    children = list(_list_folders(root))
-    for folder in (*children, *(below for child in children for below in _list_folders(child))):
-        if _is_copy(entry, folder):
+    labels = {name for name in entry.files if isinstance(name, str)}
+    files = _find_files(entry, root)
+    if files & labels or (files and not labels):
+        return
+    for folder in _list_deeper_folders(root):
+        if _find_files(entry, folder) > files:
             raise InputError(
                 root,
                 f"holds no copy of {entry.title} itself, but {folder.relative_to(root)} does",
                 expected="the folder of the copy",
                 action=f"name that folder: --root {source_id}={folder}",
             )
+    for folder in root.parents[:2] if labels else ():
+        files_above = _find_files(entry, folder)
+        if files_above > files and files_above & labels:
+            problem = f"is a folder of a copy of {entry.title}, and not the copy itself"
+            action = f"name the folder of the copy: --root {source_id}={folder}"
+            raise InputError(root, problem, expected="the folder of the copy", action=action)
 
 
-def _is_copy(entry: Source, folder: Path) -> bool:
-    """Return whether a folder has any of the expected files."""
-    return any(has_match(entry, folder, alternatives) for alternatives in entry.list_expected_files())
+def _find_files(entry: Source, folder: Path) -> set[str | tuple[str, ...]]:
+    """Find which of the expected files a folder has."""
+    expected = zip(entry.files, entry.list_expected_files(), strict=True)
+    return {name for name, alternatives in expected if has_match(entry, folder, alternatives)}
+
+
+def _list_deeper_folders(root: Path) -> Iterator[Path]:
+    """List the folders that may be the copy if the root is too high."""
+    children = list(_list_folders(root))
+    yield from children
+    for child in children:
+        yield from _list_folders(child)
+    yield from sorted(root.glob(PHYSIONET))
+    if root.name == PHYSIONET.partition("/")[0]:
+        yield from sorted(root.parent.glob(PHYSIONET))
 
 
 def _list_folders(folder: Path) -> Iterator[Path]:
     try:
-        yield from islice((path for path in sorted(folder.iterdir()) if path.is_dir()), SEARCHED_FOLDERS)
+        yield from islice((path for path in sorted(folder.iterdir()) if _is_visible_folder(path)), SEARCHED_FOLDERS)
     except OSError:
         return
+
+
+def _is_visible_folder(path: Path) -> bool:
+    return not path.name.startswith(LEFTOVERS) and path.is_dir()
 
 
 def _list_label_paths(entry: Source, root: Path, kind: str) -> Iterator[Path]:
@@ -160,8 +191,21 @@ def _list_label_paths(entry: Source, root: Path, kind: str) -> Iterator[Path]:
             yield from (folder / name for name in entry.labels[kind])
 
 
-def _refuse_similar_name(path: Path) -> None:
-    """Raise an error if a file has almost the name of an absent one."""
+def _build_unfinished_error(path: Path, expected: str) -> InputError:
+    action = "download it again, or remove it"
+    return InputError(path, "is an unfinished download", expected=expected, action=action)
+
+
+def refuse_similar_name(path: Path) -> None:
+    """Raise an error if a file has almost the name of an absent one.
+
+    Args:
+        path: The absent file.
+
+    Raises:
+        InputError: The file is there packed, unfinished, under a name in another case, or with the mark of a second
+            download.
+    """
     try:
         names = sorted(entry.name for entry in path.parent.iterdir())
     except OSError:
@@ -169,6 +213,8 @@ def _refuse_similar_name(path: Path) -> None:
     for name in names:
         if name in {path.name + suffix for suffix in PACKED}:
             raise InputError(path.parent / name, "is packed", expected=path.name, action="unpack it")
+        if name in {path.name + suffix for suffix in UNFINISHED}:
+            raise _build_unfinished_error(path.parent / name, path.name)
         if COPY_MARK.sub("", name.casefold()) == path.name.casefold():
             action = f"rename it to {path.name}, or move it out of the folder"
             raise InputError(path.parent / name, "is almost a name of the release", expected=path.name, action=action)

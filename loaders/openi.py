@@ -14,7 +14,7 @@ import io
 import re
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -98,6 +98,8 @@ def find_label_files(root: Path) -> list[Path]:
         return [root / ARCHIVE]
     pair = [root / REPORTS_CSV, root / PROJECTIONS_CSV]
     missing = [file.name for file in pair if not limits.has_file(file)]
+    for file in (root / ARCHIVE, *(root / name for name in missing)):
+        layouts.refuse_similar_name(file)
     if len(missing) == len(pair):
         raise InputError(root, "holds no OpenI reports", expected=EXPECTED, action=ACTION)
     if missing:
@@ -121,6 +123,7 @@ def read_reports(root: Path) -> list[Report]:
     if files[0].suffix == ".csv":
         reports, total = _read_kaggle_reports(*files)
     elif files[0].suffix == ".xml":
+        _require_unpacked(root / ARCHIVE, files)
         reports, total = ((file, _parse_report(_read_file(file), file)) for file in files), len(files)
     else:
         documents = _read_archive(files[0])
@@ -197,6 +200,18 @@ def _read_archive(archive: Path) -> list[tuple[str, bytes]]:
     if not documents:
         raise InputError(archive, "holds no XML file", expected="ecgen-radiology/1.xml, ...", action=ACTION)
     return documents
+
+
+def _require_unpacked(archive: Path, files: Sequence[Path]) -> None:
+    """Raise InputError if an archive next to the XML files has more of them: somebody interrupted its unpacking."""
+    try:
+        n_documents = len(_read_archive(archive)) if archive.is_file() else 0
+    except InputError:  # a damaged archive says nothing about the files
+        return
+    if len(files) < n_documents:
+        problem = f"has {len(files):,} of the {n_documents:,} reports of {archive.name}"
+        action = f"unpack {archive.name} again, or move it out of the folder"
+        raise InputError(files[0].parent, problem, expected="all of them", action=action)
 
 
 def _read_file(file: Path) -> bytes:

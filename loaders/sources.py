@@ -25,6 +25,7 @@ from .errors import STILL_THERE, InputError, MedfaithError, MissingSourceError
 
 ENVIRONMENT_PREFIX = "MEDFAITH_ROOT_"
 PACKAGE_DATA = "torchxrayvision"
+LEFTOVERS = (".", "__MACOSX")  # beginnings of the names of hidden files, and of what macOS adds to archives
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,12 +366,13 @@ def has_match(entry: Source, root: Path, patterns: Sequence[str]) -> bool:
         patterns: Glob patterns below one of the source's `folders`.
 
     Returns:
-        True if any pattern matches.
+        True if any pattern matches a name that is not one of LEFTOVERS.
     """
     return any(
-        next(iter(root.glob(f"{folder}/{pattern}" if folder else pattern)), None) is not None
+        not any(name.startswith(LEFTOVERS) for name in path.relative_to(root).parts)
         for folder in entry.folders
         for pattern in patterns
+        for path in root.glob(f"{folder}/{pattern}" if folder else pattern)
     )
 
 

@@ -282,3 +282,13 @@ def test_all_real_reports(tmp_path):
     assert empty == {"findings": 530, "impression": 34, "indication": 90}
     assert Counter(term.split("/")[0] for item in real for term in item.mesh_major)["Pleural Effusion"] == 172
     assert survive_the_kaggle_form(real, tmp_path)
+
+
+def test_an_interrupted_unpacking_is_named(tmp_path):
+    documents = {f"ecgen-radiology/{item.uid[3:]}.xml": format_xml(item) for item in REPORTS}
+    archive = write_tgz(tmp_path / openi.ARCHIVE, documents)
+    write_xml(tmp_path / "ecgen-radiology", REPORTS[:2])
+    with pytest.raises(InputError, match=r"ecgen-radiology: has 2 of the 4 reports of NLMCXR_reports.tgz"):
+        openi.read_reports(tmp_path)
+    archive.write_bytes(archive.read_bytes()[:50])  # says nothing about the files
+    assert len(openi.read_reports(tmp_path)) == 2
