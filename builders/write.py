@@ -6,7 +6,6 @@ The files are `DIR/<benchmark>-<source>/<config>/<split>-00000-of-0000N.parquet`
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import re
@@ -26,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
-from ..loaders import sources
+from ..loaders import csv_table, sources
 from ..loaders.atomic import atomic_folder, is_partial
 from ..loaders.errors import NO_SPACE, STILL_THERE, InputError, MedfaithError
 from .parallel import HERE, Workers, pieces
@@ -234,8 +233,8 @@ def describe_source(source_id: str, files: Sequence[Path], workers: Workers = HE
 def hash_files(files: Sequence[Path], workers: Workers = HERE) -> dict[str, str]:
     """Hash the content of label files.
 
-    The hash of a .gz is the hash of the file inside; each file inside a .tgz has its own hash. If two files have the
-    same name, the name of their folder comes first.
+    The hash of a file that gzip packed is the hash of the file inside; each file inside a .tgz has its own hash. If two
+    files have the same name, the name of their folder comes first.
 
     Args:
         files: The label files.
@@ -267,12 +266,9 @@ def _iterate_unpacked(files: Sequence[tuple[Path, str]]) -> Iterator[tuple[str, 
                 for member in archive:
                     if member.isfile() and (content := archive.extractfile(member)) is not None:
                         yield PurePosixPath(member.name).name, content
-        elif path.suffix == ".gz":
-            with gzip.open(path) as file:
-                yield name.removesuffix(".gz"), file
         else:
-            with path.open("rb") as file:
-                yield name, file
+            with csv_table.open_unpacked(path) as file:
+                yield name.removesuffix(".gz"), file
 
 
 def build_configs_header(

@@ -32,6 +32,7 @@ SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 HEAD_SIZE = 1 << 16  # bytes
 LAST_ROW = "\x02last row\x03"
 ANY_LINE = r"[^\r\n]+"
+GZIP = b"\x1f\x8b"  # the first bytes of its files
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 DOWNLOAD_AGAIN = "download it again and compare its size or checksum with the source's"
 
@@ -57,7 +58,7 @@ def head(path: Path, *, delimiter: str = ",", action: str = "", repair: Repair |
     parsing = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip")
     try:
         limits.require_file(path)
-        with pa.input_stream(path, compression="detect") as stream:
+        with pa.input_stream(path, compression=_detect_compression(path)) as stream:
             start = stream.read(HEAD_SIZE)
         start = repair(start) if repair else start
         first_line = start.split(b"\n", 1)[0]
@@ -156,7 +157,7 @@ def iterate_rows(path: Path, columns: Iterable[str], *, action: str) -> Iterator
     expected = f"a complete csv or csv.gz with the columns {','.join(columns)}"
     try:
         limits.require_file(path)
-        with _open_binary(path) as stream:
+        with open_unpacked(path) as stream:
             records = csv_reader(_iterate_lines(stream, path, action), strict=True)
             names = [name.strip() for name in next(records, [])]
             _check_header(names, dict.fromkeys(columns, pa.string()), path, action, ",")
@@ -177,8 +178,30 @@ def iterate_rows(path: Path, columns: Iterable[str], *, action: str) -> Iterator
         raise InputError(path, "the file has a header and no rows", action=action)
 
 
-def _open_binary(path: Path) -> io.BufferedIOBase:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+def open_unpacked(path: Path) -> io.BufferedIOBase:
+    """Open a file for reading, and unpack it if its content is gzip's, whatever its name.
+
+    Browsers unpack a .gz and keep its name, and people rename .csv.gz to .csv.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The open stream.
+
+    Raises:
+        OSError: The file cannot be opened, or is not a regular file.
+    """
+    return gzip.open(path, "rb") if _detect_compression(path) == "gzip" else path.open("rb")
+
+
+def _detect_compression(path: Path) -> str | None:
+    """Detect gzip by the first bytes, and other kinds by the suffix, as Arrow does. Raise OSError if it is no file."""
+    limits.require_file(path)
+    with path.open("rb") as file:
+        if file.read(len(GZIP)) == GZIP:
+            return "gzip"
+    return None if path.suffix == ".gz" else "detect"
 
 
 def _iterate_lines(stream: io.BufferedIOBase, path: Path, action: str) -> Iterator[str]:
@@ -294,7 +317,7 @@ def _read_cells(  # noqa: PLR0913 (those of `read`)
     """Read the columns as text, followed by LAST_ROW. The file's bytes are freed afterwards."""
     data = b""
     try:
-        with pa.input_stream(path, compression="detect") as stream:
+        with pa.input_stream(path, compression=_detect_compression(path)) as stream:
             data = stream.read(limits.TABLE_BYTES + 1)
         if len(data) > limits.TABLE_BYTES:
             raise InputError(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,12 +19,13 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from . import json_text, limits
+from . import csv_table, json_text, limits
 from .errors import InputError
 
 Record = dict[str, Any]
 DELIMITERS = (",", ";", "\t", "|")
 EXPORT = "export the table as csv in UTF-8, as jsonl or as Parquet"
+SEPARATOR_LINE = re.compile(r"sep=(.)[\r\n]+")  # the first line, which Excel writes and reads
 LINE_BREAKS = "multiline"  # the entry of a mapping that allows line breaks in cells
 
 
@@ -90,27 +92,38 @@ def read_records(path: Path, *, multiline: bool = False) -> list[Record]:
 
 
 def _read_delimited(path: Path, multiline: bool) -> Iterator[Record]:
-    """Read a csv or tsv file, with the delimiter that its header has most often."""
+    """Read a csv or tsv file. A line `sep=;` of Excel names the delimiter; without it, the header has it most often.
+
+    Columns without a name and without content, which spreadsheets leave at the end, are skipped.
+    """
     text = _read_text(path)
-    first_line = text.split("\n", 1)[0]
-    delimiter = max(DELIMITERS, key=first_line.count)
+    separator_line = SEPARATOR_LINE.match(text)
+    text = text[separator_line.end() :] if separator_line else text
+    first_line = re.split("[\r\n]", text, maxsplit=1)[0]
+    delimiter = separator_line[1] if separator_line else max(DELIMITERS, key=first_line.count)
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     names: list[str] = []
-    number = 0
+    n_cells = number = 0
     csv.field_size_limit(limits.TEXT_BYTES)
     try:
         for cells in lines:
             if not names:
-                names = _check_names(path, [cell.strip() for cell in cells])
+                n_cells = len(cells)
+                names = [cell.strip() for cell in cells]
+                has_blank_end = names.count("") > 1  # a single column without a name may be an index
+                while has_blank_end and names and not names[-1]:
+                    names.pop()
+                _check_names(path, names)
                 continue
             if not cells:  # an empty line
                 continue
             number += 1
-            if len(cells) != len(names):
-                expected = f"{len(names)} cells, as the header has"
+            if len(cells) != n_cells or any(map(str.strip, cells[len(names) :])):
+                problem = f"has {len(cells)} cells" if len(cells) != n_cells else "has a cell below no name"
+                expected = f"{n_cells} cells, as the header has"
                 action = 'put a cell that has the separator between quotes, and double the quotes in it ("")'
-                raise InputError(path, f"has {len(cells)} cells", row=number, expected=expected, action=action)
-            record = dict(zip(names, cells, strict=True))
+                raise InputError(path, problem, row=number, expected=expected, action=action)
+            record = dict(zip(names, cells[: len(names)], strict=True))
             if not multiline:
                 _require_single_lines(path, number, record)
             yield record
@@ -132,7 +145,7 @@ def _require_single_lines(path: Path, number: int, record: Mapping[str, str]) ->
 
 def _read_text(path: Path) -> str:
     data = limits.read_bytes(path, limits.TABLE_BYTES)
-    if path.suffix == ".gz":
+    if data.startswith(csv_table.GZIP):
         with gzip.open(io.BytesIO(data)) as stream:
             data = stream.read(limits.TABLE_BYTES + 1)
         if len(data) > limits.TABLE_BYTES:

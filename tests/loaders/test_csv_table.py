@@ -30,6 +30,15 @@ def test_columns_are_read_by_name_and_blank_is_null(tmp_path):
     assert table.schema.types == list(TYPES.values())
 
 
+@pytest.mark.parametrize(("name", "pack"), [("a.csv.gz", bytes), ("a.csv", gzip.compress)])
+def test_the_content_tells_whether_a_file_is_packed(tmp_path, name, pack):
+    """Browsers unpack a .gz and keep its name, and people rename .csv.gz to .csv."""
+    path = tmp_path / name
+    assert read(path, pack((HEAD + GOOD).encode())).num_rows == 1
+    assert csv_table.header(path) == ["text", "id", "other", "share"]
+    assert [*csv_table.iterate_rows(path, ["id"], action="")] == [(1, ["1"])]
+
+
 def test_columns_without_a_header_are_read_in_order(tmp_path):
     table = read(tmp_path / "a.csv", "1,0.5,a\n2,1,b\n", has_header=False)
     assert table.to_pydict() == {"id": [1, 2], "share": [0.5, 1], "text": ["a", "b"]}
