@@ -6,6 +6,7 @@ import json
 import re
 import string
 import sys
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ SPLITS = {
 DEFAULT_SPLIT = "test"
 _SPLIT_BY_TEXT = {text: split for split, texts in SPLITS.items() for text in texts}
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
+_LETTERED = re.compile(r"\(?([A-Za-z])[).:]\s*(\S.*)", re.DOTALL)  # a letter and a text, "A. edema" or "(a) edema"
 _MASK_FILE = ".png"
 PLACEHOLDER = "<image>"  # of an image, which tables for training have in their questions
 _BOX_KEYS = ("xywh", "xyxy", "bbox", "box")
@@ -93,6 +95,8 @@ def build_rows(
     sizes: dict[str, tuple[int, int]] = {}
     row_by_id: dict[str, int] = {}
     for number, record in enumerate(Progress(records, title=f"reading {table.name}", unit="rows"), start=1):
+        if record and all(isinstance(cell, str) and not cell.strip() for cell in record.values()):
+            continue  # spreadsheets write rows below the last one
         if not mapping.is_kept(record):
             skipped[NOT_KEPT] += 1
             continue
@@ -101,6 +105,8 @@ def build_rows(
         row = _build_row(place, record, root, sizes)
         row["id"] = _build_id(place, record, row, split, row_by_id)
         rows_by_split.setdefault(split, []).append(row)
+    if not rows_by_split and not skipped:
+        raise InputError(table, "has blank rows only", action="name a table with at least one question")
     if not rows_by_split:
         action = "correct the columns and texts of keep in the mapping"
         raise InputError(table, "the mapping keeps no row", action=action)
@@ -217,15 +223,27 @@ def _advise_on_image(key: str, root: Path) -> str:
     if (root / key).exists():
         return "replace the file; jpg, png and DICOM are read, so convert other formats to png"
     column = "{COLUMN}"
-    same_name = sorted(path.name for path in (root / key).parent.glob(f"{Path(key).name}.*")) if key else []
-    if same_name:
+    path = root / key
+    names = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
+    if similar_name := next((name for name in names if _fold_name(name) == _fold_name(path.name)), None):
+        is_same_case = unicodedata.normalize("NFC", similar_name) == unicodedata.normalize("NFC", path.name)
+        form = "with its letters in another form of Unicode" if is_same_case else "in another case"
+        return f"write the name as that of the file: {similar_name} is there, {form}"
+    if same_name := [name for name in names if name.startswith(f"{path.name}.")]:
         suffix = Path(same_name[0]).suffix
-        return f'write image = "{column}{suffix}" into the mapping: {same_name[0]} is there'
+        return f'write image = "{column}{suffix}" into the mapping: {" and ".join(same_name)} is there'
     elsewhere = next(iter(sorted(root.glob(f"*/{key}"))), None)
     if elsewhere is not None:
         folder = elsewhere.relative_to(root).parts[0]
         return f'pass --images {root / folder}, or write image = "{folder}/{column}" into the mapping'
+    if (root.parent / key).exists():
+        return f"pass --images {root.parent}: {key} is below it"
     return "correct the path or the folder of images, or leave the row out by keep in the mapping"
+
+
+def _fold_name(name: str) -> str:
+    """Fold the name of a file: case, and the form in which Unicode writes letters such as ü, which macOS changes."""
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _read_options(place: Place, record: Record) -> list[str]:
@@ -244,7 +262,19 @@ def _read_options(place: Place, record: Record) -> list[str]:
         raise place.fail("options", f"option {string.ascii_uppercase[options.index('')]} is blank", action=action)
     if any(PLACEHOLDER in option for option in options):
         raise place.fail("options", f"hold {PLACEHOLDER}", expected="options in words", action="delete it")
-    return options
+    return _strip_letters(place, options)
+
+
+def _strip_letters(place: Place, options: list[str]) -> list[str]:
+    """Remove the letters that all options begin with: the prompt has letters of its own, in their order."""
+    matches = [_LETTERED.fullmatch(option) for option in options]
+    letters = [match[1].upper() for match in matches if match]
+    if sorted(letters) != [*string.ascii_uppercase[: len(options)]]:
+        return options
+    if letters != sorted(letters):
+        action = "sort the options by their letters, or delete the letters and write the text of the answer"
+        raise place.fail("options", f"have the letters {', '.join(letters)}", expected="A, B, C ...", action=action)
+    return [match[2] for match in matches if match]
 
 
 def _list_texts(value: Any, separator: str) -> list[str]:
@@ -292,6 +322,13 @@ def _read_gold(place: Place, options: list[str], answers: list[str]) -> tuple[st
         raise place.fail("answer", f"names {len(answers)} answers", expected="one of the options")
     text = answers[0].casefold()
     letter = _LETTER.fullmatch(answers[0])
+    lettered = _LETTERED.fullmatch(text)
+    if (
+        lettered
+        and text not in names
+        and (lettered[1], lettered[2]) in zip(string.ascii_lowercase, names, strict=False)
+    ):
+        text = lettered[2]
     if text in names:
         answer = names.index(text)
     elif letter and string.ascii_uppercase.index(letter[1].upper()) < len(options):

@@ -37,7 +37,7 @@ def write_table(folder: Path, rows: list[dict[str, Any]]) -> Path:
     """Write a table, and images of SIZE with the names that its rows may use."""
     images = folder / "images"
     (images / "sub").mkdir(parents=True, exist_ok=True)
-    for name in ("a.png", "b.png", "sub/c.png", "image.jpg"):
+    for name in ("a.png", "b.png", "sub/c.png", "image.jpg", "gr\N{LATIN SMALL LETTER O WITH DIAERESIS}.png"):
         Image.new("L", SIZE, 128).save(images / name)
     Image.fromarray(MASK).save(images / "mask.png")
     Image.new("L", (4, 4), 255).save(images / "small.png")
@@ -74,6 +74,12 @@ KINDS = {
     "text before letter": ({"options": ["b", "a"], "answer": "A"}, ("choice", ["b", "a"], 1, ["a"])),
     "an object": ({"options": {"B": "y", "A": "x"}, "answer": "B"}, ("choice", ["x", "y"], 1, ["y"])),
     "blank options at the end": ({"options": ["x", "y", ""], "answer": "B"}, ("choice", ["x", "y"], 1, ["y"])),
+    "letters of its own": ({"options": "A. x|B) y", "answer": "B"}, ("choice", ["x", "y"], 1, ["y"])),
+    "a lettered answer": ({"options": ["(a) x", "(b) y"], "answer": "B. y"}, ("choice", ["x", "y"], 1, ["y"])),
+    "abbreviations": (
+        {"options": "E. coli|C. albicans", "answer": "B"},
+        ("choice", ["E. coli", "C. albicans"], 1, ["C. albicans"]),
+    ),
     "yes as option": ({"options": ["yes", "no"], "answer": "no"}, ("choice", ["yes", "no"], 1, ["no"])),
     "words": ({"answer": "left lung"}, ("open", [], -1, ["left lung"])),
     "several": ({"answer": ["CT", "scan", "CT"]}, ("open", [], -1, ["CT", "scan"])),
@@ -160,6 +166,12 @@ CELLS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "no image": ({"image": ""}, ["column 'image': is blank"]),
     "an absent image": ({"image": "z.png"}, ["column 'image'", "no such file", "correct the path"]),
     "no suffix": ({"image": "image"}, ["column 'image'", '"{COLUMN}.jpg"', "image.jpg is there"]),
+    "another case": ({"image": "sub/C.PNG"}, ["column 'image'", "c.png is there, in another case"]),
+    "another form of Unicode": (
+        {"image": "gro\N{COMBINING DIAERESIS}.png"},
+        ["gr\N{LATIN SMALL LETTER O WITH DIAERESIS}.png is there", "form of Unicode"],
+    ),
+    "a folder more": ({"image": "images/a.png"}, ["column 'image'", "what to do: pass --images "]),
     "a folder less": ({"image": "c.png"}, ["column 'image'", "--images", '"sub/{COLUMN}"']),
     "not below": ({"image": "../a.png"}, ["'../a.png' is no path below the folder of images"]),
     "absolute": ({"image": "/a.png"}, ["'/a.png' is no path below the folder of images"]),
@@ -167,6 +179,8 @@ CELLS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "one option": ({"options": "edema"}, ["column 'options'", "2 to 26 different options", "'|'"]),
     "equal options": ({"options": "A|a"}, ["column 'options'"]),
     "no such option": ({"options": "x|y", "answer": "z"}, ["'z' is no option", "its letter, A to B"]),
+    "letters in another order": ({"options": "B. x|A. y", "answer": "A"}, ["'options': have the letters B, A", "sort"]),
+    "a letter of another option": ({"options": "x|y", "answer": "A. y"}, ["'A. y' is no option"]),
     "no such letter": ({"options": "x|y", "answer": "C"}, ["'C' is no option"]),
     "a blank option": ({"options": "x||y", "answer": "B"}, ["column 'options': option B is blank"]),
     "other names": ({"options": {"1": "x", "2": "y"}, "answer": "x"}, ["have the names ['1', '2']", "letters A, B"]),
@@ -262,6 +276,19 @@ def test_a_mapping_that_cannot_be_used_is_named(name, tmp_path):
 def test_a_table_without_the_needed_columns_says_how_to_name_them(tmp_path):
     with pytest.raises(InputError, match=r'no column is named for the image(?s:.*)write image = "COLUMN"'):
         build(tmp_path, [{"picture": "a.png", "question": "?", "answer": "yes"}])
+
+
+def test_blank_rows_of_a_spreadsheet_are_no_questions(tmp_path):
+    images = write_table(tmp_path, [])
+    (table := tmp_path / "rows.csv").write_text(
+        "sep=;\r\nimage;question;answer;;\r\na.png;Edema?;yes;;\r\n;;;;\r\nz.png;Q?;no;;\r\n"
+    )
+    request = Request({"table": table, "images": images}, (), (own.CONFIG,), 0, own.Options(None), Workers())
+    with pytest.raises(InputError, match="row 3, column 'image'"):
+        [*own.make(request)]
+    Image.new("L", SIZE).save(images / "z.png")
+    (repository,) = own.make(request)
+    assert [split.make().num_rows for split in repository.splits] == [2]
 
 
 def test_columns_of_other_names(tmp_path):

@@ -32,6 +32,13 @@ def write_csv(path: Path, sign: str = ",") -> None:
     path.write_bytes("\r\n".join(lines).encode())
 
 
+def write_lines(path: Path, first: str = "", sign: str = ",", end: str = "") -> None:
+    """Write a csv file with further text: a first line, an end of each line."""
+    write_csv(path, sign)
+    lines = path.read_bytes().decode().split("\r\n")
+    path.write_bytes("\r\n".join([*filter(None, [first]), *(line + end for line in lines)]).encode())
+
+
 def write_gz(path: Path) -> None:
     write_csv(path)
     path.write_bytes(gzip.compress(path.read_bytes()))
@@ -49,6 +56,10 @@ WRITERS = {
     "bars.CSV": lambda path: write_csv(path, "|"),
     "bom.csv": write_bom,
     "packed.csv.gz": write_gz,
+    "unpacked by a browser.csv.gz": write_csv,
+    "packed without a sign.csv": write_gz,
+    "of Excel.csv": lambda path: write_lines(path, "sep=;", ";"),
+    "blank columns.csv": lambda path: write_lines(path, end=",,"),
     "t.jsonl": lambda path: path.write_text("\n".join(json.dumps(record) for record in RECORDS) + "\n\n"),
     "t.json": lambda path: path.write_text(json.dumps(RECORDS)),
     "t.parquet": lambda path: parquet.write_table(pa.Table.from_pylist(RECORDS), path),
@@ -73,6 +84,7 @@ FAULTS = {
     "narrow.csv": (f"{HEAD}a.png,q\n", "row 1: has 2 cells"),
     "wide.csv": (f"{HEAD}a.png,q,yes,more\n", "row 1: has 4 cells"),
     "twice.csv": ("image,image\na,b\n", "column 'image': the header has the column 2 times"),
+    "unnamed.csv": ("image,question,answer,,\na.png,q,yes,,more\n", "row 1: has a cell below no name"),
     "stray.csv": (
         f'{HEAD}a.png,"q,yes\nb.png,q",no\nc.png,q,no\n',
         "row 1, column 'question': the cell has a line break",
@@ -106,6 +118,11 @@ def test_faults_are_named(name, tmp_path):
         read_records(path)
     assert message in str(error.value)
     assert str(path) in str(error.value)
+
+
+def test_the_first_line_of_an_old_mac_gives_the_delimiter(tmp_path):
+    (path := tmp_path / "t.csv").write_text("image;question\ra.png;Is it 1, 2, 3, 4 or 5?\r", newline="")
+    assert read_records(path) == [{"image": "a.png", "question": "Is it 1, 2, 3, 4 or 5?"}]
 
 
 def test_a_packed_table_above_the_limit_is_refused(tmp_path, monkeypatch):
