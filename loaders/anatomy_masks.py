@@ -33,6 +33,7 @@ from . import coco, limits, rle
 from .coco import normalize_label
 from .errors import InputError
 from .rle import Rle
+from .sources import LEFTOVERS
 
 ANATOMIES = (
     "right upper lung",
@@ -277,7 +278,7 @@ def _group_by_kind(entries: Iterable[Path]) -> dict[str, list[Path]]:
     """Group the files with masks by their suffix, and the folders of png files below ".png"; each group is sorted."""
     paths_by_kind: dict[str, list[Path]] = {}
     for path in sorted(entries):
-        if path.name.startswith("."):
+        if path.name.startswith(LEFTOVERS):
             continue
         if path.suffix in (".json", ".npz", ".npy"):
             paths_by_kind.setdefault(path.suffix, []).append(path)
@@ -287,9 +288,9 @@ def _group_by_kind(entries: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def _iterate_tree(root: Path) -> Iterator[Path]:
-    """Iterate over files and folders below a root, at any depth, except for hidden ones."""
+    """Iterate over files and folders below a root, at any depth, except for hidden ones and those of macOS."""
     for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        folders[:] = [name for name in folders if not name.startswith(LEFTOVERS)]
         yield from (Path(folder, name) for name in (*folders, *files) if not name.startswith("."))
 
 

@@ -129,7 +129,7 @@ def list_videos(root: Path, files: str, *, source: str, action: str) -> list[int
     numbers = []
     for path in layouts.list_files(root / folder, Path(pattern).suffix):
         name = re.fullmatch(f"{prefix}([0-9]{{2,3}}){suffix}", path.name)
-        if name:
+        if name and name[1] == f"{int(name[1]):02d}":
             numbers.append(int(name[1]))
         elif re.search("[0-9]", path.stem):
             expected = f"the names of {source}, such as {files.replace('*', '01')}"

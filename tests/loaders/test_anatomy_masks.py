@@ -92,6 +92,15 @@ def write_nested(root, write):
         path.rename(root / f"p1{number}" / "p1234" / "s5678" / path.name)
 
 
+def write_mac_archive(root):
+    """Write what an archive made by macOS unpacks to: the tree, and one of hidden files in __MACOSX."""
+    write_nested(root, write_pictures)
+    for path in [path for path in root.rglob("*.png") if path.is_file()]:
+        hidden = root / "__MACOSX" / path.relative_to(root).with_name(f"._{path.name}")
+        hidden.parent.mkdir(parents=True, exist_ok=True)
+        hidden.write_bytes(b"\0\5\x16\7")
+
+
 LAYOUTS = {
     "png": write_pictures,
     "grey png": write_grey_png,
@@ -100,6 +109,7 @@ LAYOUTS = {
     "coco": write_coco,
     "cxas json": write_cxas_json,
     "nested png": lambda root: write_nested(root, write_pictures),
+    "archive of macOS": write_mac_archive,
     "nested npz": lambda root: write_nested(root, lambda top: write_arrays(top, "npz")),
     "nested cxas json": lambda root: write_nested(root, write_cxas_json),
     "thirds that radiologists marked": lambda root: write_pictures(root, ANATOMIES),

@@ -115,14 +115,15 @@ def test_tables_of_other_frames_are_refused(tmp_path, component, frames, message
     assert message in get_fault(cholect45.read_video, tmp_path, 42, where=path, row=ANY)
 
 
-def test_videos_are_found_by_number(tmp_path):
+@pytest.mark.parametrize("name", ["VID2.txt", "VID042.txt"])
+def test_videos_are_found_by_number(tmp_path, name):
     with pytest.raises(InputError, match=r"holds no triplet/VID\*\.txt"):
         cholect45.videos(tmp_path)
     for video in (42, 2, 79):
         write(tmp_path, make_triplets(RETRACT), video=video)
     (tmp_path / "triplet/notes.txt").touch()
     assert cholect45.videos(tmp_path) == [2, 42, 79]
-    (misnamed := tmp_path / "triplet/VID2.txt").touch()
+    (misnamed := tmp_path / "triplet" / name).touch()
     message = get_fault(cholect45.videos, tmp_path, where=misnamed)
     assert re.search(r"(?s)does not give the number of a video.*triplet/VID01\.txt.*rename it, or move it out", message)
 
