@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..loaders import layouts, sources
+from ..loaders import layouts, limits, sources
 from ..loaders.errors import InputError, MissingSourceError
 from ..loaders.progress import Progress
 from .options import check
@@ -183,6 +183,8 @@ class Benchmark:
         check(options)
         if abs(seed) > LARGEST_SEED:
             raise InputError(f"--seed {seed}", "is out of range", expected="a whole number of at most ten digits")
+        if not limits.is_utf8(out):
+            raise InputError(out, "the path is no UTF-8 text", action="name another folder with --out")
         config_names = self.select_configs(configs, roots)
         worker_pool = Workers(workers, dask)
         worker_pool.check()

@@ -35,10 +35,28 @@ def require_file(path: Path) -> None:
         path: The file.
 
     Raises:
-        OSError: The path is missing, or something other than a regular file.
+        OSError: The path is missing, something other than a regular file, or no UTF-8 text.
     """
+    if not is_utf8(path):
+        raise OSError(errno.EILSEQ, "its path is no UTF-8 text: rename it", str(path))
     if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
+
+
+def is_utf8(path: Path) -> bool:
+    """Return whether a path is UTF-8 text. Old drives and archives have names in other encodings.
+
+    Args:
+        path: The path.
+
+    Returns:
+        False if a byte of the path cannot be decoded: build.json and Arrow cannot hold it.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def has_file(path: Path) -> bool:

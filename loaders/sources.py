@@ -20,7 +20,7 @@ from typing import Any
 
 import platformdirs
 
-from . import toml_text
+from . import limits, toml_text
 from .errors import STILL_THERE, InputError, MedfaithError, MissingSourceError
 
 ENVIRONMENT_PREFIX = "MEDFAITH_ROOT_"
@@ -269,7 +269,7 @@ def require_root(source_id: str, roots: Mapping[str, Path]) -> Path:
 
     Raises:
         MissingSourceError: The root is not known; the message says how to get access.
-        InputError: The root does not exist.
+        InputError: The root does not exist, or its path is no UTF-8 text.
     """
     entry = source(source_id)
     if source_id not in roots:
@@ -279,6 +279,8 @@ def require_root(source_id: str, roots: Mapping[str, Path]) -> Path:
     root = Path(roots[source_id])
     if not root.exists():
         raise _build_missing_root_error(entry, f"root of {source_id}", root)
+    if not limits.is_utf8(root):
+        raise InputError(root, "the path is no UTF-8 text", action="rename it")
     return root
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
-from medfaith.loaders import sources
+from medfaith.builders import cxr_contrabench
+from medfaith.loaders import openi, sources
 from medfaith.loaders.errors import InputError, MedfaithError, MissingSourceError
 
 
@@ -111,3 +113,15 @@ def test_status_names_what_is_missing(tmp_path):
     (tmp_path / "train.csv").touch()
     assert sources.status("chexpert", {"chexpert": tmp_path}).missing == ("valid.csv", "train/patient*")
     assert sources.status("chexpert", {"chexpert": tmp_path / "train.csv"}).state == "incomplete"
+
+
+def test_names_that_are_no_utf8_are_refused(tmp_path):
+    """Neither build.json nor Arrow can hold them. Old drives and archives have names in other encodings."""
+    (folder := tmp_path / os.fsdecode(b"r\xf6")).mkdir()
+    with pytest.raises(InputError, match="the path is no UTF-8 text"):
+        sources.require_root("chexpert", {"chexpert": folder})
+    (tmp_path / os.fsdecode(b"1\xff.xml")).touch()
+    with pytest.raises(InputError, match="its path is no UTF-8 text: rename it"):
+        openi.read_reports(tmp_path)
+    with pytest.raises(InputError, match="the path is no UTF-8 text.*\n.*--out"):
+        cxr_contrabench.build({}, folder)
