@@ -322,13 +322,11 @@ def _read_gold(place: Place, options: list[str], answers: list[str]) -> tuple[st
         raise place.fail("answer", f"names {len(answers)} answers", expected="one of the options")
     text = answers[0].casefold()
     letter = _LETTER.fullmatch(answers[0])
-    lettered = _LETTERED.fullmatch(text)
-    if (
-        lettered
-        and text not in names
-        and (lettered[1], lettered[2]) in zip(string.ascii_lowercase, names, strict=False)
-    ):
-        text = lettered[2]
+    if text not in names:
+        lettered_names = [f"{letter} {name}" for letter, name in zip(string.ascii_lowercase, names, strict=False)]
+        match = _LETTERED.fullmatch(text)
+        if match and f"{match[1]} {match[2]}" in lettered_names:
+            text = match[2]
     if text in names:
         answer = names.index(text)
     elif letter and string.ascii_uppercase.index(letter[1].upper()) < len(options):

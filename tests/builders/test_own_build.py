@@ -288,7 +288,7 @@ def test_blank_rows_of_a_spreadsheet_are_no_questions(tmp_path):
         [*own.make(request)]
     Image.new("L", SIZE).save(images / "z.png")
     (repository,) = own.make(request)
-    assert [split.make().num_rows for split in repository.splits] == [2]
+    assert [cast(pa.Table, split.make()).num_rows for split in repository.splits] == [2]
 
 
 def test_columns_of_other_names(tmp_path):
