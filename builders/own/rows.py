@@ -23,11 +23,12 @@ from ...loaders.own_table import Record
 from ...loaders.progress import Progress
 from ..checks import is_inside
 from .mapping import BOX_FORMS, ColumnMapping, format_cell
-from .reasons import NOT_KEPT
+from .reasons import NOT_KEPT, TRUTH_VALUES
 
 IMAGES = "images"  # the source of all images
 YES_NO, CHOICE, OPEN = "yes_no", "choice", "open"
 YES_NO_OPTIONS = ("Yes", "No")
+_OTHER_YES_NO = {"true", "false", "t", "f", "y", "n"}  # as spreadsheets and JSON write yes and no
 SPLITS = {
     "train": ("train", "training"),
     "validation": ("validation", "valid", "val", "validate", "dev"),
@@ -85,7 +86,7 @@ def build_rows(
         root: The folder of the images.
 
     Returns:
-        The rows of each split, in the order of the table; and how many records were left out, by reason.
+        The rows of each split, in the order of the table; and how many records were left out or counted, by reason.
 
     Raises:
         InputError: A cell cannot be read, an image is missing, a region does not fit its image, or an id is repeated.
@@ -105,12 +106,13 @@ def build_rows(
         row = _build_row(place, record, root, sizes)
         row["id"] = _build_id(place, record, row, split, row_by_id)
         rows_by_split.setdefault(split, []).append(row)
+        skipped[TRUTH_VALUES] += row["kind"] == OPEN and {*map(str.casefold, row["gold"])} <= _OTHER_YES_NO
     if not rows_by_split and not skipped:
         raise InputError(table, "has blank rows only", action="name a table with at least one question")
     if not rows_by_split:
         action = "correct the columns and texts of keep in the mapping"
         raise InputError(table, "the mapping keeps no row", action=action)
-    return {split: rows_by_split[split] for split in SPLITS if split in rows_by_split}, skipped
+    return {split: rows_by_split[split] for split in SPLITS if split in rows_by_split}, +skipped
 
 
 def _build_row(place: Place, record: Record, root: Path, sizes: dict[str, tuple[int, int]]) -> dict[str, Any]:

@@ -278,6 +278,13 @@ def test_a_table_without_the_needed_columns_says_how_to_name_them(tmp_path):
         build(tmp_path, [{"picture": "a.png", "question": "?", "answer": "yes"}])
 
 
+def test_truth_values_are_counted(tmp_path):
+    """Excel writes TRUE for true. Such a question is open, unless a mapping says that it stands for yes."""
+    rows = [ROW | {"answer": True}, ROW | {"image": "b.png", "answer": "FALSE"}, ROW | {"image": "sub/c.png"}]
+    assert [*make(tmp_path, rows, "").skipped().values()] == [2]
+    assert make(tmp_path, rows, 'values.answer = { true = "yes", FALSE = "no" }').skipped() == {}
+
+
 def test_blank_rows_of_a_spreadsheet_are_no_questions(tmp_path):
     images = write_table(tmp_path, [])
     (table := tmp_path / "rows.csv").write_text(
