@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import csv_table, json_text, limits, mimic_cxr
+from . import csv_table, json_text, layouts, limits, mimic_cxr
 from .errors import InputError
 
 FILES = {
@@ -125,9 +125,12 @@ def find_label_files(root: Path) -> dict[str, Path]:
         The existing files, by the names of FILES.
 
     Raises:
-        InputError: A file of REQUIRED is missing.
+        InputError: A file of REQUIRED is missing, or a file is packed or unfinished, or has almost the release's name.
     """
     paths = {kind: root / name for kind, name in FILES.items() if limits.has_file(root / name)}
+    for kind, name in FILES.items():
+        if kind not in paths:
+            layouts.refuse_similar_name(root / name)
     for kind in REQUIRED:
         if kind not in paths:
             raise _build_missing_file_error(root, FILES[kind])

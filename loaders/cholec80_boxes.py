@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from . import csv_table
+from . import csv_table, layouts
 from .cholec_triplets import INSTRUMENTS as TRIPLET_INSTRUMENTS
 from .errors import InputError
 
@@ -103,10 +103,11 @@ def find_label_files(root: Path) -> dict[str, Path]:
         {"boxes": path}.
 
     Raises:
-        InputError: The file is missing.
+        InputError: The file is missing, packed or unfinished, or has almost this name.
     """
     path = root if root.is_file() else root / FILE
     if not path.is_file():
+        layouts.refuse_similar_name(path)
         raise InputError(root, f"holds no {FILE}", expected=f"{FILE} beside the folder Images", action=ACTION)
     return {"boxes": path}
 

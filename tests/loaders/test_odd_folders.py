@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from medfaith.builders import cxr_contrabench
-from medfaith.loaders import cholect45, cholect50, layouts, openi, sources
+from medfaith.loaders import chest_imagenome, cholec80_boxes, cholect45, cholect50, layouts, openi, sources
 from medfaith.loaders.errors import InputError
 from tests.support.loaders.odd_folders import COUNTERS, iterate_odd_folders, nest
 from tests.support.tiers import keep_quick
@@ -51,6 +51,8 @@ def test_a_build_names_the_folder_of_a_copy_that_is_deeper(copied: dict[str, Pat
     ("source_id", "name", "find"),
     [
         ("chexpert", "*/valid.csv", lambda root: layouts.find_label_files("chexpert", root)),
+        ("cholec80_boxes", "ROI_Labels.csv", cholec80_boxes.find_label_files),
+        ("chest_imagenome", "gold_dataset/gold_all*.txt", chest_imagenome.find_label_files),
         ("cholect45", "triplet/*.txt", cholect45.videos),
         ("cholect50", "labels/*.json", cholect50.videos),
         ("openi", "ecgen-radiology/*.xml", openi.find_label_files),
