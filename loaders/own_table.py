@@ -56,7 +56,8 @@ def find_table(root: Path) -> Path:
     if not root.is_dir():
         _get_reader(root)
         return root
-    tables = sorted(path for path in root.iterdir() if _get_suffix(path) in READERS and path.is_file())
+    visible_paths = (path for path in root.iterdir() if not path.name.startswith("."))
+    tables = sorted(path for path in visible_paths if _get_suffix(path) in READERS and path.is_file())
     if len(tables) != 1:
         problem = (
             f"holds {len(tables)} tables ({', '.join(path.name for path in tables)})" if tables else "holds no table"

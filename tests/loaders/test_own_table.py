@@ -141,6 +141,12 @@ def test_a_folder_needs_exactly_one_table(tmp_path):
         find_table(tmp_path)
 
 
+def test_hidden_files_of_macos_are_no_tables(tmp_path):
+    for name in ("a.csv", "._a.csv"):
+        (tmp_path / name).touch()
+    assert find_table(tmp_path) == tmp_path / "a.csv"
+
+
 def test_line_breaks_are_read_where_the_user_says_so(tmp_path):
     (tmp_path / "t.csv").write_text(f'{HEAD}a.png,"one\ntwo",yes\n')
     assert read_records(tmp_path / "t.csv", multiline=True)[0]["question"] == "one\ntwo"
