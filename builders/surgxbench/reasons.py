@@ -22,12 +22,13 @@ OTHER_LABELS = {
     for component in COMPONENTS
 }
 LACKING = f"frames of the release's {FRAMES:,} that this copy lacks"
+LACKING_VIDEOS = "videos with boxes that the release has, and this copy lacks"
 SMALL = "components of an instrument's mask that are too small for a box"
 STILL = "frames in which nothing moves"
 PARTLY_UNKNOWN = "frames with pixels of unknown flow (not in their masks)"
 REASONS = frozenset(
     {
         MISSING, CLIPPED, OUTSIDE, OTHER_TOOLS, *OTHER_SECOND.values(), WITHOUT_BOX, UNLABELLED, OTHER_INSTRUMENTS,
-        *OTHER_LABELS.values(), LACKING, SMALL, STILL, PARTLY_UNKNOWN,
+        *OTHER_LABELS.values(), LACKING, LACKING_VIDEOS, SMALL, STILL, PARTLY_UNKNOWN,
     }
 )  # fmt: skip

@@ -25,9 +25,10 @@ from .frames import (
     read_sizes,
     sort_instruments,
 )
-from .reasons import MISSING, OTHER_INSTRUMENTS, OTHER_LABELS, UNLABELLED, WITHOUT_BOX
+from .reasons import LACKING_VIDEOS, MISSING, OTHER_INSTRUMENTS, OTHER_LABELS, UNLABELLED, WITHOUT_BOX
 from .seconds import FPS, Numbering, check_seconds, collect_boxed_instruments
 
+BOXED_VIDEOS = (42, 43)  # those of both releases that have boxes
 CHECK_NUMBERING = (
     "check --boxes-step and --boxes-first: the frame numbers of Cholec80-Boxes a second, and of the first one"
 )
@@ -92,6 +93,7 @@ def build_triplet_rows(
         frame_numbering,
         roots[SOURCE],
     )
+    counted[LACKING_VIDEOS] += len({*BOXED_VIDEOS} & {frame.video for frame in boxed_frames} - {*shared_videos})
     rows, successors = [], Successors(kind, roots)
     sized_frames: list[tuple[BoxedFrame, tuple[int, int]]] = []
     all_references: list[ImageRef] = []

@@ -14,9 +14,10 @@ from medfaith.builders import surgxbench
 from medfaith.builders.surgxbench import Options
 from medfaith.builders.surgxbench.frames import build_instrument_rows
 from medfaith.builders.surgxbench.motion_rows import MotionOptions
-from medfaith.builders.surgxbench.seconds import Numbering
+from medfaith.builders.surgxbench.seconds import Numbering, infer_numbering
+from medfaith.builders.surgxbench.triplets import TripletDataset, build_triplet_rows
 from medfaith.cli import main
-from medfaith.loaders import cholec80_boxes, images, rle
+from medfaith.loaders import cholec80_boxes, cholect45, images, rle
 from medfaith.loaders.cholec80_boxes import BoxedFrame
 from medfaith.loaders.cholec_triplets import TRIPLETS
 from medfaith.loaders.errors import InputError, MissingSourceError
@@ -191,6 +192,16 @@ def test_triplets_with_boxes_of_larger_frames_are_refused(phantom_surgx_roots, t
     )
     with pytest.raises(InputError, match=r"boxes reach far beyond its frames(.|\n)*not scaled"):
         surgxbench.build(roots, tmp_path / "out", configs=["triplets"])
+
+
+def test_a_video_that_the_copy_lacks_is_counted(phantom_surgx_roots, tmp_path):
+    roots = copied(phantom_surgx_roots, "cholect45", tmp_path)
+    (roots["cholect45"] / "triplet/VID43.txt").unlink()
+    frames = cholec80_boxes.read_frames(roots["cholec80_boxes"])
+    dataset = TripletDataset("triplets", "cholect45", cholect45)
+    rows, counted = build_triplet_rows(dataset, roots, frames, infer_numbering(frames))
+    assert {row["video"] for row in rows} == {42}
+    assert counted == {"videos with boxes that the release has, and this copy lacks": 1}
 
 
 def test_frames_that_cannot_be_found_say_why(tmp_path):
