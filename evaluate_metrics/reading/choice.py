@@ -15,7 +15,8 @@ of these stages with a result decides:
 10. "beginning": the option's text at the beginning of the answer;
 11. "conclusion": the last sentence that begins with "Therefore" or a similar word and names one option;
 12. "mentions": every letter, and every option that clauses assert; for absent findings, the option that they deny;
-13. "yes or no": if the options are yes and no, sentences that state or deny the finding of the question (`yes_no`).
+13. "described": the option whose words a clause asserts in another order;
+14. "yes or no": if the options are yes and no, sentences that state or deny the finding of the question (`yes_no`).
 
 From stage 9 on, only clauses that assert or deny count (`clauses`). Prose chooses a negated option ("No edema") only if
 a clause denies its finding and no clause asserts it. Two different options within the deciding stage, or a letter next
@@ -35,6 +36,7 @@ from typing import NamedTuple
 
 from .clauses import plain, split_clauses
 from .cues import classify
+from .described_options import find_described
 from .letters import find_letters, find_letters_with_texts, get_letter_index, is_denied_before, iterate_letter_places
 from .markup import CROSS, TICK, readable
 from .naming import (
@@ -184,6 +186,7 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
         "beginning": lambda: NOTHING if is_absence else _read_opening_text(clean, choices),
         "conclusion": lambda: _read_conclusion(clean, choices),
         "mentions": lambda: _read_mentions(clean, choices, is_absence=is_absence),
+        "described": lambda: NOTHING if is_absence else find_described(clean, choices),
         "yes or no": lambda: _read_yes_or_no(answer_text, choices, question),
     }
     if span_kind == "open reasoning":

@@ -48,7 +48,7 @@ _NUMBERED = re.compile(r"(?:option|choice|answer|number) (?P<number>[1-9])")
 _ORDINALS = {"fir": 0, "1st": 0, "sec": 1, "2nd": 1, "thi": 2, "3rd": 2, "fou": 3, "4th": 3, "fif": 4, "5th": 4}
 _LETTER = re.compile(
     r"(?P<open>[(\[]?) ?(?P<letter>[A-Za-z])"
-    r"(?:(?P<close> ?[)\]])|(?P<stop> ?[.:,;!](?!\w)| ?[-–—=](?=\s))|(?=\s|$|[.:,;!/&+\-]))"
+    r"(?:(?P<close> ?[)\]])|(?P<stop> ?[.:,;!](?!\w)|[.:](?=[A-Z][a-z]{2})| ?[-–—=](?=\s))|(?=\s|$|[.:,;!/&+\-]))"
 )
 _MORE_LETTERS = re.compile(
     r"(?:[.)\]]?\s?(?:,|/|&|\+|\band\b|\bor\b)\s?|[)\]]?\s(?=[(\[A-Z])|[)\]]?(?=[(\[]))(?:and |or )?"

@@ -24,11 +24,15 @@ NEGATION = ["Edema", "No edema", "Pneumothorax"]
 OTHER_OPTIONS = {
     "negation": NEGATION,
     "lungs": ["Left lung", "Right lung", "Both lungs", "None of the above"],
+    "places": [
+        "Left lower lobe consolidation", "Right lower lobe consolidation", "Normal lungs",
+        "Pleural effusion on the left",
+    ],
     "degrees": ["Mild", "Moderate", "Severe"],
     "numbers": ["0", "1", "2", "3"],
     "undetermined": ["Yes", "No", "Cannot be determined"],
     "views": ["Frontal view", "Lateral view", "Oblique view"],
-}
+}  # fmt: skip
 NAMES = choose_size(["emphysema"], ["emphysema", "fibrosis", "pneumoperitoneum"])
 
 
