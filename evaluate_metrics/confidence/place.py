@@ -223,9 +223,8 @@ def _choose_verdict(
     names: list[Name] = [
         name for name, p_value in p_by_name.items() if p_value < ALPHA and _is_agreed(known_effects, name, margin)
     ]
-    is_below = sum(effect.high < -margin for effect in known_effects) >= N_KINDS and _is_agreed(
-        known_effects, "elsewhere", margin
-    )
+    n_below = sum(effect.high < -margin and effect.effect.n_groups >= FEWEST for effect in known_effects)
+    is_below = n_below >= N_KINDS and _is_agreed(known_effects, "elsewhere", margin)
     if not names and is_below:
         names = ["elsewhere"]
     if len(names) == 1:
@@ -365,14 +364,19 @@ def _compute_net_exceeding_p(effect: _Gap, floor: _Gap | None, margin: float, se
 def _compute_equal_p(effect: _Gap, floor: _Gap | None, margin: float) -> float:
     """Find the smallest alpha at which the interval is within the margin (two one-sided tests).
 
-    Rows without a change count singly (see `reliance.Reliance.p_equal`).
+    If no row changes, (1 - margin) ** patients is the probability of that for a model of which the share `margin` of
+    the patients changes. With fewer than `FEW` groups rows count singly (see `reliance.Reliance.p_equal`). Both the
+    effect and the floor have to be known. Fewer than `FEWEST` groups in which a row changes show nothing.
     """
+    gaps = [effect] if floor is None else [effect, floor]
     if math.isnan(effect.difference.low):
         return math.nan
-    p_value = _find_smallest_alpha(effect, floor, lambda low, high: -margin < low and high < margin)
-    if not effect.values.any() and (floor is None or not floor.values.any()):
-        p_value = min(p_value, (1 - margin) ** effect.difference.n)
-    return p_value
+    if not any(gap.values.any() for gap in gaps):
+        counts = [(gap.difference.n_groups, gap.difference.n) for gap in gaps]
+        return (1 - margin) ** min(n_groups if n_groups >= FEW else n for n_groups, n in counts)
+    if effect.difference.n_groups < FEWEST:
+        return 1.0
+    return _find_smallest_alpha(effect, floor, lambda low, high: -margin < low and high < margin)
 
 
 def _find_smallest_alpha(effect: _Gap, floor: _Gap | None, holds: Callable[[float, float], bool]) -> float:

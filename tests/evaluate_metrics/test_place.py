@@ -92,6 +92,30 @@ def test_without_absent_rows_there_is_no_floor():
     assert (result.net, result.placebo_flips.n) == (pytest.approx(0.3), 0)
 
 
+@pytest.mark.parametrize(
+    ("n_patients", "n_absent", "name"),
+    [(10, 100, "no dependence"), (20, 100, "open"), (50, 100, "open"), (60, 100, "no dependence"), (N, 1, "open")],
+)
+def test_equality_counts_patients_where_nothing_changes(n_patients, n_absent, name):
+    """0.95^60 < 5% < 0.95^50, of the rows with the finding and of those without; see `test_image_use`."""
+    n = 240
+    scores, is_present = np.arange(n) % 2 * 1.0, np.arange(n) >= n_absent
+    outcomes = Edited(scores, scores, np.zeros(n))
+    effect = measure_place_effect({100: outcomes}, is_present, margin=MARGIN, groups=np.arange(n) % n_patients)
+    assert judge_place([{"a": effect, "b": effect}], [True], MARGIN)[0].name == name
+
+
+@pytest.mark.parametrize(("n_patients", "name"), [(2, "open"), (4, "open"), (5, "elsewhere")])
+def test_fewer_than_five_patients_show_no_other_place(n_patients, name):
+    groups = np.repeat(np.arange(n_patients), 400)
+    n = len(groups)
+    at, elsewhere, is_present = np.ones(n), (np.arange(n) % 4 > 1) * 1.0, np.arange(n) % 2 == 0
+    outcomes = Edited(at, elsewhere, (at != elsewhere) * 1.0)
+    effect = measure_place_effect({100: outcomes}, is_present, margin=MARGIN, groups=groups)
+    assert effect.high < -MARGIN
+    assert judge_place([{"a": effect, "b": effect}], [True], MARGIN)[0].name == name
+
+
 def test_without_present_rows_nothing_can_be_told():
     result = measure_effect(0, is_present=np.zeros(N, bool))
     assert math.isnan(result.net)
