@@ -97,11 +97,7 @@ def answer_audit(model: Model, rows: Rows, rng: np.random.Generator, has_place: 
         return model(rows, Picture(make_condition, image, finding, sign, trace, rng))
 
     def make_condition(answers: np.ndarray, is_asked: np.ndarray = everywhere) -> Condition:
-        changed = np.where(
-            _is_missing(answers) | _is_missing(own_answers),
-            np.nan,
-            _select_first_wording(answers) != _select_first_wording(own_answers),
-        )
+        changed = (_select_first_wording(answers) != _select_first_wording(own_answers)).astype(float)  # also declined
         scores = np.where(is_asked, _score(answers, rows.gold), np.nan)
         return Condition(scores, is_asked, np.where(is_asked, changed, np.nan))
 

@@ -202,6 +202,18 @@ def recall(rows: Rows, picture: Picture, share: float = 1.0) -> np.ndarray:
     return np.where(is_known, rows.gold[picture.image], rows.prior)
 
 
+def recall_only(rows: Rows, picture: Picture) -> np.ndarray:
+    """Recall the gold answer of original images, and decline everything else."""
+    is_original = picture.condition in ("own", "other")
+    return recall(rows, picture) if is_original else np.full_like(rows.gold, MISSING)
+
+
+def decline_contradicted(rows: Rows, picture: Picture, p: float = 0.5) -> np.ndarray:
+    """Guess, but decline in a share p of rows if the image contradicts the guess."""
+    is_read = (rows.trait[0] < p) & (picture.image != MISSING)
+    return np.where(is_read & (picture.finding != rows.prior), MISSING, rows.prior)
+
+
 def read_findings(rows: Rows, picture: Picture, n_findings: int = 3) -> np.ndarray:
     """Read the first `n_findings` kinds of findings; guess the others."""
     return np.where(rows.finding < n_findings, read(rows, picture), rows.prior)
@@ -337,6 +349,8 @@ ZOO: dict[str, Known] = {
     "memorised 60%": Known(partial(recall, share=0.6), NEITHER),
     "memorised 30%": Known(partial(recall, share=0.3), NEITHER),
     "memorised, declines blind rows": Known(partial(decline_blind, model=recall), NEITHER),
+    "memorised, declines at any change": Known(recall_only, NEITHER),
+    "declines where contradicted": Known(decline_contradicted, NO_USE, frozenset()),
     "reads 20%": Known(partial(read, p=0.2), NO_USE, INDEPENDENT),
     "reads 3 of 8 findings": Known(read_findings, NO_USE, INDEPENDENT),
     "reads the marker of the view": Known(read_marker, USES),

@@ -47,7 +47,8 @@ class Condition(NamedTuple):
         scores: Shape (n,), in [0, 1]; NaN where the row was not asked or not answered.
         is_asked: Shape (n,), whether the row was asked; an unread or declined answer is asked and has no score.
         is_changed: Shape (n,), 1 where the answer differs from the answer with the own image, 0 where it is the same;
-            NaN where either answer is missing. None if answers are not texts.
+            NaN where either answer is missing. A declined answer may count as an answer here. None if answers are not
+            texts.
     """
 
     scores: np.ndarray
@@ -81,8 +82,8 @@ class Blind(NamedTuple):
             the score, 0 or 1, that hurts the claim most.
         n_unanswered: Rows that the blind condition leaves unread or declined.
         n: Rows that are answered with the image and asked under the blind condition.
-        is_hidden: Whether more rows are unanswered than the margin allows, in which case equality can never be shown,
-            or n is 0.
+        is_hidden: Whether this condition can settle nothing: n is 0, or more rows are unanswered than the margin
+            allows, and the own image is not worse by more than the margin even if each unanswered blind row is wrong.
     """
 
     comparison: Comparison
@@ -98,9 +99,11 @@ class ImageUse(NamedTuple):
         other: Test (a): the own image compared with another patient's image, above the margin; None if not asked.
         p_no_effect: Permutation p-value of "the own image is no better than another one" (margin 0).
         blind: Test (b) for each blind condition, above 0.
-        best: The blind condition with the highest score relative to the score with the image; "" without any.
+        best: The blind condition with the highest score relative to the score with the image, of those that can settle
+            (b) if there are any; "" without any.
         fragility: For each harmless condition, the own image compared with it, above the margin; `p_above` is NaN
-            unless more than `MOST_LOST` of the own image's gain is lost.
+            unless more than `MOST_LOST` of the own image's gain is lost. An answer that is missing under one of the two
+            counts as wrong there.
         p_follows: P-value of "answers change with another image no more often than after a harmless change, plus the
             margin"; NaN where it was not asked.
         share_unanswered: Share of unread and declined answers with the own image.
@@ -248,11 +251,13 @@ def measure_image_use(
         ).p_value
     tests = {name: _compare_blind(own_image, condition, len(blind), options) for name, condition in blind.items()}
     differences = {name: test.comparison.difference.rounded for name, test in tests.items()}
-    best = min(differences, key=lambda name: (math.isnan(differences[name]), differences[name]), default="")
+    ranks = {name: (tests[name].is_hidden, math.isnan(gain), gain) for name, gain in differences.items()}
+    best = min(ranks, key=ranks.__getitem__, default="")
     fragility = {}
     for name, condition in harmless.items():
-        comparison = compare_conditions(own_image.scores, condition.scores, threshold=margin, **options)
-        share_lost = _compute_share_lost(own_image, condition, other_image, tests)
+        own_scores, harmless_scores = _count_missing_as_wrong(own_image, condition)
+        comparison = compare_conditions(own_scores, harmless_scores, threshold=margin, **options)
+        share_lost = _compute_share_lost(own_image, other_image, tests, comparison.difference.rounded)
         fragility[name] = comparison if share_lost > MOST_LOST else comparison._replace(p_above=math.nan)
     return ImageUse(
         against_other, p_no_effect, tests, best, fragility, _compute_following_p(other_image, harmless, options),
@@ -269,7 +274,20 @@ def _compare_blind(own_image: Condition, blind: Condition, n_blind: int, options
     comparison = compare_conditions(
         own_image.scores, blind.scores, threshold=0.0, bounds=bounds, n_tests=n_blind, **options
     )
-    return Blind(comparison, n_unanswered, n, n == 0 or n_unanswered > options["margin"] * n)
+    is_bounded = n_unanswered <= options["margin"] * n or comparison.p_below < ALPHA
+    return Blind(comparison, n_unanswered, n, n == 0 or not is_bounded)
+
+
+def _count_missing_as_wrong(own_image: Condition, harmless: Condition) -> tuple[np.ndarray, np.ndarray]:
+    """Score an answer that is missing under one of two conditions as wrong there; NaN if both are missing.
+
+    A harmless change that takes the answer takes what the image adds. Declines at random cancel out.
+    """
+    is_used = own_image.is_asked & harmless.is_asked & ~(np.isnan(own_image.scores) & np.isnan(harmless.scores))
+    own_scores, harmless_scores = (
+        np.where(is_used, np.nan_to_num(condition.scores), math.nan) for condition in (own_image, harmless)
+    )
+    return own_scores, harmless_scores
 
 
 def _compute_equal_p(after: np.ndarray, before: np.ndarray, margin: float, n_tests: int, **options) -> float:
@@ -293,7 +311,7 @@ def _compute_equal_p(after: np.ndarray, before: np.ndarray, margin: float, n_tes
 
 
 def _compute_share_lost(
-    own_image: Condition, harmless: Condition, other_image: Condition | None, blind: Mapping[str, Blind]
+    own_image: Condition, other_image: Condition | None, blind: Mapping[str, Blind], loss: float
 ) -> float:
     """Compute the share of the own image's gain that is lost under a harmless change; NaN without a gain.
 
@@ -310,7 +328,6 @@ def _compute_share_lost(
         gain = _compute_known_mean(own_image.scores - other_image.scores) / (3 if is_perfect else 2)
     else:
         return math.nan
-    loss = _compute_known_mean(own_image.scores - harmless.scores)
     return loss / gain if gain > 0 else math.nan
 
 

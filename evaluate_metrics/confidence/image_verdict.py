@@ -11,8 +11,8 @@ import numpy as np
 from ..arguments.kinds import instance, sequence
 from ..arguments.schema import check_arguments
 from .image_use import Comparison, ImageUse
-from .paired import apply_benjamini_yekutieli, apply_holm
-from .reliance import ALPHA
+from .paired import Difference, apply_benjamini_yekutieli, apply_holm
+from .reliance import ALPHA, FEWEST
 
 Name = Literal["uses", "recalls", "no use", "reacts", "harmed", "open", "unanswered", "undefined"]
 MOST_UNANSWERED = 0.5  # largest share of unread and declined answers with the image that allows a verdict
@@ -223,10 +223,17 @@ def _choose_robustness_verdict(use: ImageUse, p_uses: float, p_recalls: float) -
 
 
 def _is_below_margin(use: ImageUse) -> bool:
-    """Whether the interval of (a), or each interval of (b), is entirely below minus the margin."""
-    upper_bounds = [blind.comparison.difference.high for blind in use.blind.values() if blind.n]
-    # False if a bound is NaN.
-    return _get_other_test(use).difference.high < -use.margin or bool(np.max(upper_bounds) < -use.margin)
+    """Whether the interval of (a), or each interval of (b), is entirely below minus the margin.
+
+    Like in the tests, fewer than `FEWEST` groups show nothing, nor does a blind condition with too few answers.
+    """
+
+    def is_below(difference: Difference) -> bool:
+        return difference.n_groups >= FEWEST and difference.high < -use.margin
+
+    return is_below(_get_other_test(use).difference) or all(
+        not blind.is_hidden and is_below(blind.comparison.difference) for blind in use.blind.values() if blind.n
+    )
 
 
 def _describe_open(use: ImageUse, p_value: float) -> ImageVerdict:
@@ -238,5 +245,6 @@ def _describe_open(use: ImageUse, p_value: float) -> ImageVerdict:
         return ImageVerdict("open", p_value, "other", other_test.n_enough)
     rank = (lambda name: -settling[name].p_above) if is_above else (lambda name: settling[name].difference.rounded)
     failed = min(settling, key=rank)
-    is_settled = is_above and settling[failed].p_equal < ALPHA  # equal to a blind condition: more rows show no more
+    # equal to a blind condition, or worse: more rows show no more
+    is_settled = is_above and min(settling[failed].p_equal, settling[failed].p_below) < ALPHA
     return ImageVerdict("open", p_value, failed, math.nan if is_settled else settling[failed].n_enough)

@@ -70,6 +70,19 @@ CASES = {
     "a tenth lost": ((make_condition(90), make_condition(40), SAME, {"cropped": make_condition(86)}), "uses", ""),
     "most lost, too few rows": (
         (make_condition(59), make_condition(35), SAME, {"cropped": make_condition(51)}), "open", "cropped"),
+    "declines after a harmless change": (
+        (make_condition(N), make_condition(0), SAME, {"cropped": make_condition(0, n_missing=N)}), "recalls", ""),
+    "declines other rows after a harmless change": (
+        (make_condition(90, n_missing=10), make_condition(0), SAME,
+         {"cropped": Condition(np.repeat([NAN, 1.0], [10, 90]), np.ones(N, bool))}), "uses", ""),
+    "better than another image, worse than the blind answers that are given": (
+        (make_condition(50), make_condition(30), {"none": make_condition(94, n_missing=6)}), "harmed", ""),
+    "the same, and better than another blind condition": (
+        (make_condition(50), make_condition(20),
+         {"none": make_condition(94, n_missing=6), "blank": make_condition(20)}), "open", "none"),
+    "worse than the few blind answers that are given": (
+        (make_condition(10, start=10), make_condition(10, start=10), {"none": make_condition(20, n_missing=80)}),
+        "no use", ""),
     "a little better": ((make_condition(58), make_condition(50), SAME), "open", "other"),
     "half unanswered": ((make_condition(40, n_missing=50), make_condition(10), {"none": make_condition(10)}),
         "uses", ""),
@@ -98,6 +111,27 @@ def test_verdicts(case):
 
 def test_one_group_shows_nothing():
     assert judge(make_condition(80), make_condition(50), SAME, groups=np.zeros(N)).name == "open"
+
+
+@pytest.mark.parametrize(("n_patients", "name"), [(2, "open"), (4, "open"), (5, "harmed")])
+def test_fewer_than_five_patients_show_no_harm(n_patients, name):
+    groups = np.repeat(np.arange(n_patients), 400)
+    full, quarter = np.ones(len(groups), bool), np.arange(len(groups)) % 4
+    own, other = (Condition((quarter < n) * 1.0, full) for n in (1, 3))
+    assert measure(own, other, {"none": own}, groups=groups).other.difference.high < -0.05
+    assert judge(own, other, {"none": own}, groups=groups).name == name
+
+
+def test_a_blind_condition_that_can_settle_is_the_best_one():
+    blind = {"none": make_condition(58, n_missing=10), "blank": make_condition(50)}
+    image_use = measure(make_condition(50), make_condition(50), blind)
+    assert (image_use.blind["none"].is_hidden, image_use.best) == (True, "blank")
+
+
+def test_more_rows_do_not_help_where_the_image_is_worse_than_a_blind_condition():
+    verdict = judge(make_condition(50), make_condition(20), {"none": make_condition(80), "blank": make_condition(20)})
+    assert (verdict.name, verdict.failed) == ("open", "none")
+    assert math.isnan(verdict.n_enough)
 
 
 @pytest.mark.parametrize(("n_patients", "name"), [(10, "no use"), (20, "open"), (50, "open"), (60, "no use")])
