@@ -170,7 +170,7 @@ def _measure_use(
         is_changed = (
             None
             if condition == IMAGE or not any(answers.outcomes)
-            else _compare_readings(by_condition[IMAGE], answers)[rows]
+            else _compare_readings(by_condition[IMAGE], answers, is_declined_kept=True)[rows]
         )
         return Condition(answers.answered[rows], ~np.isnan(answers.values[rows]), is_changed)
 

@@ -9,6 +9,7 @@ from medfaith.evaluate_metrics.confidence.image_use import ImageUse
 from medfaith.evaluate_metrics.confidence.image_verdict import ImageVerdict
 from medfaith.evaluate_metrics.confidence.paired import Difference
 from medfaith.evaluate_metrics.confidence.place import N_KINDS, PlaceEffect, is_contradictory
+from medfaith.evaluate_metrics.confidence.proportion import FEW
 from medfaith.evaluate_metrics.confidence.reliance import FEWEST, Reliance, Share
 from medfaith.evaluate_metrics.reading.outcome import DECLINED, UNREAD
 from medfaith.reporting.tables import paired_interval, percent, points, points_interval, share_of
@@ -103,7 +104,10 @@ def _write_by_rule_2(judged: Judged, margin: float, wordings: Wordings | None) -
         yield "Whether the model uses the image was not asked: rule 2 needs the control other and a blind one."
     for name, fragility in image_use.fragility.items():
         if fragility.difference.n:
-            yield f"Under the harmless change {name} its score changes by {_format_negated(fragility.difference)}."
+            has_missing = fragility.difference.n > judged.audit.under(name).n
+            counted = "; an answer that is missing under one of the two counts as wrong" if has_missing else ""
+            change = _format_negated(fragility.difference)
+            yield f"Under the harmless change {name} its score changes by {change}{counted}."
     yield from _write_place_sentences(judged, margin, within)
     if judged.subjects:
         groups = {
@@ -119,13 +123,16 @@ def _write_by_rule_2(judged: Judged, margin: float, wordings: Wordings | None) -
 
 def _write_image_sentences(judged: Judged, image_use: ImageUse, within: str) -> Iterator[str]:
     is_alone = is_judged_by_other_alone(judged)
+    hidden = [name for name, blind in image_use.blind.items() if blind.n and blind.is_hidden]
+    n_patients = image_use.other.difference.n_groups if image_use.other is not None else 0
     sentence = {
         "uses": f"The model uses the image: it is better with its own image than with another by more than {within}"
-        + ("" if is_alone else ", and better than under every blind control"),
+        + ("" if is_alone else ", and better than under every blind control" + (" that it answers" if hidden else "")),
         "recalls": "The model is right on the images as they are stored only: a harmless change takes most of that "
         "away. It may have memorised them, or a small change breaks its reading",
         "no use": f"The model makes no use of the image: another patient's image does as well, within {within}"
-        + ("" if is_alone else f", and so does {image_use.best}"),
+        + ("" if is_alone else f", and so does {image_use.best}")
+        + (f"; this holds for these {n_patients} patients alone" if n_patients < FEW else ""),
         "reacts": "The model reacts to images but does not read them: another patient's image does as well, within "
         f"{within}, although without an image, or with another one, its answers change",
         "harmed": f"The image harms the model, by more than {within}",
@@ -144,6 +151,11 @@ def _write_image_sentences(judged: Judged, image_use: ImageUse, within: str) -> 
         yield (
             "It leaves so many blind rows unread or declined that the comparison with them cannot be settled; the "
             "comparison with other images alone counts."
+        )
+    elif hidden:
+        yield (
+            f"It leaves so many rows unread or declined under {' and '.join(hidden)} that this comparison cannot be "
+            "settled; it does not count."
         )
 
 
@@ -203,7 +215,9 @@ def _write_place_sentences(judged: Judged, margin: float, within: str) -> Iterat
         "elsewhere": "Its answers are better without the place that is asked about than without another one",
         "open": f"Whether its answers depend on the place that is asked about cannot be told{reason}",
     }[judged.place.name]
-    yield f"{sentence} (net of the artefact floor: {'; '.join(_format_effect(*item) for item in effects.items())})."
+    has_floor = any(effect.floor for effect in effects.values())
+    net = "net of the artefact floor" if has_floor else "no artefact floor, for want of rows where it is absent"
+    yield f"{sentence} ({net}: {'; '.join(_format_effect(*item) for item in effects.items())})."
 
 
 def _format_effect(kind: str, effect: PlaceEffect) -> str:

@@ -392,10 +392,11 @@ def _write_notes(margin: float, rule: int) -> list[str]:
         f"{shares}; in brackets, the answers that the same edit changes where there is nothing to lose. All in per "
         "cent; – is undefined.",
         f"Yes: better with the own image than with another by more than {within}, and better than every blind control "
-        "even if each declined answer there had been right; p below 0.05 after Holm's correction over models and "
-        f"benchmarks. No: the own image is equal to another one, and to the best blind control, within {within} (two "
+        "even if each declined answer there had been right (a control under which more answers are missing than the "
+        "margin is left out); p below 0.05 after Holm's correction over the benchmarks of a model. "
+        f"No: the own image is equal to another one, and to the best blind control, within {within} (two "
         "one-sided tests). Reacts: equal to another image, but better than blind, or answers change with the image. "
-        "Only as stored: as yes, but a harmless crop takes most of it away. Everything else cannot be told; the number "
-        "of rows is that of the test that failed.",
+        "Only as stored: as yes, but a harmless change takes most of it away. Everything else cannot be told; the "
+        "number of rows is that of the test that failed.",
         f"The place: two kinds of edit have to agree on a net effect above {within}. {closing}",
     ]

@@ -161,6 +161,54 @@ def test_a_place_is_not_asked_only_without_edits(
     assert place.startswith(cell)
 
 
+ANSWERS = {  # of 120 rows; "N" where a condition is not named
+    "declines with half of the other images": (
+        {"other": "D" * 60 + "N" * 60}, "reacts", ("although without an image, or with another one",)),
+    "declines under one blind control": (
+        {"image": "Y" * 120, "none": "Y" * 80 + "D" * 40, "cropped": "Y" * 120}, "uses",
+        ("better than under every blind control that it answers.", "blank: +100.00 [", "declined under none that")),
+    "declines after a harmless change": (
+        {"image": "Y" * 120, "cropped": "D" * 120}, "recalls",
+        ("-100.00 [", "]; an answer that is missing under one of the two counts as wrong.")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_declined_answers_and_what_the_sentences_say(case, tmp_path, monkeypatch):
+    patch_declined(monkeypatch)
+    answers_by_condition, name, expected = ANSWERS[case]
+    docs = [question(n, "positive") for n in range(120)]
+    texts = {"Y": "Yes", "N": "No", "D": "No comment."}
+    for condition in ("image", "none", "blank", "other", "cropped"):
+        answers = answers_by_condition.get(condition, "N" * 120)
+        rows = [(doc, texts[letter]) for doc, letter in zip(docs, answers, strict=True)]
+        write_heal(folder(tmp_path, CLOSED, condition) / "m", "closed", rows, model="m", task=CLOSED)
+    tasks = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
+    (judged,) = judge(figures.read_audit(tmp_path, ["m"], tasks, 0.05), 0.05)
+    text = "\n".join(sentences.write_sentences(judged, 0.05))
+    assert judged.image.name == name
+    assert all(part in text for part in expected), text
+
+
+def test_a_place_without_absent_rows_has_no_floor(tmp_path, monkeypatch):
+    judged = judge_same_answers("positive", 120, "Yes", EDITED, tmp_path, monkeypatch)
+    (sentence,) = (line for line in sentences.write_sentences(judged, 0.05) if "depend on the place" in line)
+    assert "(no artefact floor, for want of rows where it is absent: occluded +0.00 [" in sentence
+
+
+@pytest.mark.parametrize(("n_patients", "is_limited"), [(10, True), (60, False)])
+def test_no_use_of_few_patients_holds_for_these_alone(n_patients, is_limited, tmp_path):
+    docs = [question(n, "positive", image=n % n_patients) for n in range(60)]
+    for condition in ("image", "none", "other"):
+        out = folder(tmp_path, CLOSED, condition) / "m"
+        write_heal(out, "closed", [(doc, "Yes") for doc in docs], model="m", task=CLOSED)
+    tasks = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
+    (judged,) = judge(figures.read_audit(tmp_path, ["m"], tasks, 0.05), 0.05)
+    text = "\n".join(sentences.write_sentences(judged, 0.05))
+    assert "The model makes no use of the image" in text
+    assert ("; this holds for these 10 patients alone." in text) == is_limited
+
+
 def test_rows_without_the_finding_leave_the_place_open_and_say_so(tmp_path, monkeypatch):
     judged = judge_same_answers("hallucinated", 30, "No", EDITED, tmp_path, monkeypatch)
     assert judged.place.name == "open"
