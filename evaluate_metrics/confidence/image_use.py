@@ -9,6 +9,7 @@ Rule 1 is `reliance.verdicts`.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -29,14 +30,15 @@ from ..arguments.kinds import (
     record,
 )
 from ..arguments.schema import check_arguments
-from .paired import FEW, Difference, compute_detectable_difference, compute_paired_difference, enough
-from .proportion import compute_mean
+from .paired import POWER, Difference, compute_detectable_difference, compute_paired_difference, enough
+from .proportion import FEW, compute_mean, compute_normal_quantile
 from .reliance import ALPHA, compute_exceeding_p, is_unchanged
 from .score import permutation_test, select_known_pairs
 
 N_PERMUTATIONS = 2000  # permutations of the equality tests, equal to the bootstrap's number of resamples
 N_ADVERSE = 2  # groups that the equality tests add: with one, a model at the margin is called equal in 5.5% of audits
 PERFECT = 0.95  # from this score on, a model may have memorised the images
+MOST_GROUPS = 10**9  # the present difference is at the margin if that many groups are not enough
 MOST_LOST = 0.5  # largest share of the own image's gain that a harmless change may remove
 
 
@@ -184,8 +186,8 @@ def compute_settling_n(difference: Difference, margin: float, threshold: float) 
     """Compute the number of rows that would settle a test with a power of 0.8.
 
     If no group differs, log(0.05) / log(1 - margin) groups of this size show equality. Otherwise the rows detect the
-    distance of the difference from the threshold if that is more than the margin. If the present rows could detect the
-    margin already, they detect the distance of the difference from the margin. Otherwise they detect the margin.
+    distance of the difference from the threshold if that is more than the margin. Otherwise they show equality: if the
+    present rows could detect the margin already, for the present difference, else for a difference of 0.
 
     Args:
         difference: The difference of the present rows.
@@ -201,7 +203,25 @@ def compute_settling_n(difference: Difference, margin: float, threshold: float) 
     could_find = compute_detectable_difference(difference.low, difference.high)
     within = margin - abs(difference.difference)
     target = within if could_find < margin and within > 0 else margin
-    return enough(difference.n, could_find, max(target, difference.difference - threshold))
+    if math.isnan(could_find) or difference.difference - threshold > target:
+        return enough(difference.n, could_find, difference.difference - threshold)
+    n_groups = _count_groups_for_equality(difference, target)
+    return math.ceil(difference.n / difference.n_groups * n_groups) if n_groups < MOST_GROUPS else math.nan
+
+
+def _count_groups_for_equality(difference: Difference, margin: float) -> int:
+    """Count the groups of which both tests of `_compute_equal_p` reject with a power of 0.9, so of 0.8 together.
+
+    The groups vary as the present ones do. The added groups count against the margin and widen the permutations.
+    """
+    spread = (difference.high - difference.low) / 2 / compute_normal_quantile(0.95) * math.sqrt(difference.n_groups)
+    z_alpha, z_power = compute_normal_quantile(1 - 2 * ALPHA), compute_normal_quantile(POWER)
+
+    def is_enough(n: int) -> bool:
+        permuted = math.sqrt(n * (spread**2 + margin**2) + N_ADVERSE * (1 + margin) ** 2)
+        return n * margin - N_ADVERSE * (1 + margin) >= z_alpha * permuted + z_power * spread * math.sqrt(n)
+
+    return bisect_left(range(MOST_GROUPS), True, key=is_enough)
 
 
 @check_arguments(

@@ -21,10 +21,9 @@ from .verdicts import Judged
 from .wordings import Wordings
 
 _UNANSWERED = "There is no verdict: most answers are unread or declined. medfaith report shows some."
-_STRICTER = (
-    "The interval lies above the margin, but the test is stricter: it counts one more patient who speaks against it, "
-    "and corrects for all benchmarks"
-)
+_STRICTER = "The interval lies above the margin, but the test is stricter: it "
+_ONE_AGAINST = "counts one more patient who speaks against it, and "
+_CORRECTED = "corrects for all benchmarks"
 _SUBJECTS = {
     "uses": "it uses the image for", "recalls": "it is right on the images as stored only for",
     "no use": "it makes no use of it for", "open": "it cannot be told for",
@@ -182,9 +181,14 @@ def _explain_open(verdict: ImageVerdict, image_use: ImageUse) -> str:
         more = "more rows would not change that"
     else:
         more = f"{n_enough:,.0f} would do" if n_enough > difference.n else "a few more may do"
-    if verdict.failed == "other" and difference.low > image_use.margin:
-        more += f". {_STRICTER}"
+    if verdict.failed == "other" and difference.low > image_use.margin and difference.n_groups >= FEWEST:
+        more += f". {_describe_stricter(difference.n_groups)}"
     return f"The test that failed is its own image against {against}, {rows}; {more}."
+
+
+def _describe_stricter(n_patients: int) -> str:
+    """Say why an interval above the margin does not suffice; intervals decide alone with few patients."""
+    return _STRICTER + (_ONE_AGAINST if n_patients >= FEW else "") + _CORRECTED
 
 
 def _write_place_sentences(judged: Judged, margin: float, within: str) -> Iterator[str]:
@@ -208,7 +212,7 @@ def _write_place_sentences(judged: Judged, margin: float, within: str) -> Iterat
     elif is_contradictory(effects, margin):
         reason = ": the kinds of edit contradict each other"
     elif sum(effect.low > margin for effect in effects.values()) >= N_KINDS:
-        reason += f". {_STRICTER}"
+        reason += f". {_describe_stricter(min(effect.effect.n_groups for effect in effects.values()))}"
     sentence = {
         "depends": f"Its answers depend on the place that is asked about, by more than {within}",
         "no dependence": f"Its answers do not depend on the place that is asked about, within {within}",

@@ -190,6 +190,19 @@ def test_declined_answers_and_what_the_sentences_say(case, tmp_path, monkeypatch
     assert all(part in text for part in expected), text
 
 
+@pytest.mark.parametrize("n_rows", [4, 5])
+def test_few_patients_have_no_other_patient_who_speaks_against(n_rows, tmp_path):
+    docs = [question(n, "positive") for n in range(n_rows)]
+    for condition, answer in {"image": "Yes", "none": "Yes", "other": "No"}.items():
+        out = folder(tmp_path, CLOSED, condition) / "m"
+        write_heal(out, "closed", [(doc, answer) for doc in docs], model="m", task=CLOSED)
+    tasks = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
+    (judged,) = judge(figures.read_audit(tmp_path, ["m"], tasks, 0.05), 0.05)
+    text = "\n".join(sentences.write_sentences(judged, 0.05))
+    assert judged.image.name == "open"
+    assert "one more patient" not in text
+
+
 def test_a_place_without_absent_rows_has_no_floor(tmp_path, monkeypatch):
     judged = judge_same_answers("positive", 120, "Yes", EDITED, tmp_path, monkeypatch)
     (sentence,) = (line for line in sentences.write_sentences(judged, 0.05) if "depend on the place" in line)

@@ -16,8 +16,8 @@ from tests.support.reporting.report_logs import csv_rows
 
 NAMES = (
     "looks", "reads-half", "says-no", "says-yes", "draws", "decliner", "good-decliner", "shifter", "sees-paint",
-    "sees-paint-there", "memoriser", "refuses-40%", "refuses-60%", "breaks-format", "opposite", "own-wording",
-    "selective",
+    "sees-paint-there", "memoriser", "memoriser-decliner", "refuses-40%", "refuses-60%", "breaks-format", "opposite",
+    "own-wording", "selective",
 )  # fmt: skip
 BLIND_AND_OTHER = ("--controls", "none", "other")
 CROPPED = (*BLIND_AND_OTHER, "cropped")
@@ -71,6 +71,7 @@ def read_verdicts(out: Path) -> tuple[str, str]:
         pytest.param("good-decliner", BLIND_AND_OTHER, "uses", marks=pytest.mark.full),
         pytest.param("shifter", BLIND_AND_OTHER, "open", marks=pytest.mark.full),
         pytest.param("memoriser", CROPPED, "recalls", marks=pytest.mark.full),
+        pytest.param("memoriser-decliner", CROPPED, "recalls", marks=pytest.mark.full),
     ],
 )
 def test_the_verdict_on_the_image_is_right(name, options, verdict, scene, audited):

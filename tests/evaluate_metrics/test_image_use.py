@@ -118,7 +118,7 @@ def test_fewer_than_five_patients_show_no_harm(n_patients, name):
     groups = np.repeat(np.arange(n_patients), 400)
     full, quarter = np.ones(len(groups), bool), np.arange(len(groups)) % 4
     own, other = (Condition((quarter < n) * 1.0, full) for n in (1, 3))
-    assert measure(own, other, {"none": own}, groups=groups).other.difference.high < -0.05
+    assert compare_conditions(own.scores, other.scores, margin=0.05, threshold=0, groups=groups).difference.high < -0.05
     assert judge(own, other, {"none": own}, groups=groups).name == name
 
 
@@ -181,6 +181,21 @@ def test_the_rows_that_would_do_are_enough(n_right, n):
     share, enough = n_right / n, int(1.5 * verdict.n_enough)
     more = [make_condition(round(accuracy * enough), n=enough) for accuracy in (share, 0.5)]
     assert judge(more[0], more[1], {"none": more[1]}).name != "open"
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.1])
+def test_the_rows_that_would_do_settle_equality_four_times_in_five(noise):
+    """Answers change at random, as often for the better as for the worse."""
+
+    def compare(n, seed):
+        rng = np.random.default_rng([seed, n])
+        own, other = ((rng.random(n) < noise) * 1.0 for _ in range(2))
+        return compare_conditions(own, other, margin=0.05, threshold=0.05)
+
+    first = [compare(80, seed) for seed in range(choose_size(20, 100))]
+    n_enough = int(np.median([comparison.n_enough for comparison in first if comparison.p_equal >= 0.05]))
+    settled = [compare(n_enough, seed).p_equal < 0.05 for seed in range(choose_size(60, 300))]
+    assert np.mean(settled) >= 0.75
 
 
 def test_p_of_no_effect_is_scipys():

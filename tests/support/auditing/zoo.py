@@ -113,6 +113,7 @@ def zoo(reference: Known) -> dict[str, Member]:
         "sees-paint": (partial(sees_paint, reference), reacts, nowhere),
         "sees-paint-there": (partial(sees_paint_there, reference), reacts, nowhere),
         "memoriser": (partial(recalls, reference), ("recalls", "open"), nowhere),
+        "memoriser-decliner": (partial(recalls_only, reference), ("recalls", "open"), nowhere),
         "refuses-40%": (partial(refuses, 0.4), ("uses", "open"), somewhere),
         "refuses-60%": (partial(refuses, 0.6), ("unanswered",), ("unanswered",)),
         "breaks-format": (breaks_format, ("unanswered",), ("unanswered",)),
@@ -194,6 +195,13 @@ def recalls(reference: Known, question: str, image: Image.Image | None) -> str:
     """Recall the right answer for images known pixel by pixel; deny for others."""
     gold = None if image is None else reference.gold.get((_pixels(image.convert("L")), question))
     return gold or says_no(question, image)
+
+
+def recalls_only(reference: Known, question: str, image: Image.Image | None) -> str:
+    """Recall the right answer for images known pixel by pixel, or deny; decline for other images."""
+    known = {pixels for pixels, _ in reference.gold}
+    is_known = image is not None and _pixels(image.convert("L")) in known
+    return recalls(reference, question, image) if is_known else _decline(question)
 
 
 def refuses(share: float, question: str, image: Image.Image | None) -> str:
