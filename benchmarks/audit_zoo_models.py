@@ -349,6 +349,9 @@ ZOO: dict[str, Known] = {
     "memorised 60%": Known(partial(recall, share=0.6), NEITHER),
     "memorised 30%": Known(partial(recall, share=0.3), NEITHER),
     "memorised, declines blind rows": Known(partial(decline_blind, model=recall), NEITHER),
+    "memorised 60%, declines blind, easy": Known(
+        partial(decline_blind, model=partial(recall, share=0.6)), NEITHER, rows={"base": 0.85}
+    ),
     "memorised, declines at any change": Known(recall_only, NEITHER),
     "declines where contradicted": Known(decline_contradicted, NO_USE, frozenset()),
     "reads 20%": Known(partial(read, p=0.2), NO_USE, INDEPENDENT),

@@ -335,17 +335,19 @@ def _compute_share_lost(
 ) -> float:
     """Compute the share of the own image's gain that is lost under a harmless change; NaN without a gain.
 
-    The gain is relative to the best blind condition that can settle (b). Without such a condition the gain is half of
-    that over `other`, because a guess is right in about half of the rows. A perfect model on the plain image may recall
-    the answer to the other image, too, and be wrong there. The gain over `other` then includes the right guesses, so
-    the divisor is three.
+    The gain is relative to the best blind condition that can settle (b). Without such a condition the gain is that over
+    `other` times the share of wrong guesses, because a model that follows an image is wrong with another one even where
+    a guess is right. The rows that do not depend on the image are guesses. Their share of wrong answers is used, but at
+    most half. A perfect model has too few of them, so the share is a third.
     """
     gains = [test.comparison.difference.rounded for test in blind.values() if not test.is_hidden]
     if gains:
         gain = float(min(gains))
     elif other_image is not None:
-        is_perfect = _compute_known_mean(own_image.scores) >= PERFECT
-        gain = _compute_known_mean(own_image.scores - other_image.scores) / (3 if is_perfect else 2)
+        own_score = _compute_known_mean(own_image.scores)
+        gain_over_other = _compute_known_mean(own_image.scores - other_image.scores)
+        n_guessed = max(1 - own_score, 1 - gain_over_other)
+        gain = gain_over_other * (1 / 3 if own_score >= PERFECT else min(1 / 2, (1 - own_score) / n_guessed))
     else:
         return math.nan
     return loss / gain if gain > 0 else math.nan

@@ -67,6 +67,12 @@ CASES = {
     "recalled, blind declines all": (
         (make_condition(90), make_condition(20), {"none": make_condition(0, n_missing=N)},
          {"cropped": make_condition(50)}), "recalls", ""),
+    "easy questions, all of the gain lost, blind declines all": (
+        (make_condition(94), make_condition(34), {"none": make_condition(0, n_missing=N)},
+         {"cropped": make_condition(85)}), "open", "cropped"),
+    "easy questions, a fifth of the gain lost, blind declines all": (
+        (make_condition(94), make_condition(34), {"none": make_condition(0, n_missing=N)},
+         {"cropped": make_condition(92)}), "uses", ""),
     "a tenth lost": ((make_condition(90), make_condition(40), SAME, {"cropped": make_condition(86)}), "uses", ""),
     "most lost, too few rows": (
         (make_condition(59), make_condition(35), SAME, {"cropped": make_condition(51)}), "open", "cropped"),
