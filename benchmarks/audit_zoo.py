@@ -76,8 +76,9 @@ class Audit(NamedTuple):
         blind, harmless = (
             {name: _select(condition, used) for name, condition in some.items()} for some in (self.blind, self.harmless)
         )
+        patients, donors = self.rows.patient[used], self.rows.patient[self.rows.donor][used]  # one image each
         return measure_image_use(
-            own, other, blind, harmless, margin=MARGIN, groups=self.rows.patient[used], seed=seed
+            own, other, blind, harmless, margin=MARGIN, groups=patients, donors=donors, seed=seed
         )  # fmt: skip
 
     def measure_place(self, seed: int = 42) -> dict[str, PlaceEffect]:

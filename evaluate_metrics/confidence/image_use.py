@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -231,9 +231,10 @@ def _count_groups_for_equality(difference: Difference, margin: float) -> int:
     harmless=mapping(_CONDITION),
     margin=MARGIN,
     groups=_GROUPS,
+    donors=_GROUPS,
     seed=SEED,
 )
-def measure_image_use(
+def measure_image_use(  # noqa: PLR0913 (conditions and settings of one measurement)
     own_image: Condition,
     other_image: Condition | None,
     blind: Mapping[str, Condition],
@@ -241,6 +242,7 @@ def measure_image_use(
     *,
     margin: float,
     groups: Sequence | np.ndarray | None = None,
+    donors: Sequence | np.ndarray | None = None,
     seed: int = 42,
 ) -> ImageUse:
     """Run the tests of rule 2 on one model and one benchmark.
@@ -252,6 +254,8 @@ def measure_image_use(
         harmless: Changes of the own image that preserve the right answer.
         margin: Equivalence margin, a fraction.
         groups: Shape (n,), one label per row.
+        donors: Shape (n,), the other image of each row. Few images that are shown to many rows are few observations:
+            tests against `other_image` have to hold over the rows' groups and over these.
         seed: Seed of the permutations and resamples.
 
     Returns:
@@ -265,10 +269,13 @@ def measure_image_use(
     n_unanswered = int((own_image.is_asked & np.isnan(own_image.scores)).sum())
     against_other, p_no_effect = None, math.nan
     if other_image is not None:
-        against_other = compare_conditions(own_image.scores, other_image.scores, threshold=margin, **options)
-        p_no_effect = permutation_test(
-            own_image.scores, other_image.scores, alternative="greater", groups=groups, seed=seed
-        ).p_value
+        against_other = _compare_other(own_image, other_image, donors, options)
+        p_no_effect = _take_larger(
+            permutation_test(
+                own_image.scores, other_image.scores, alternative="greater", groups=labels, seed=seed
+            ).p_value
+            for labels in ((groups,) if donors is None else (groups, donors))
+        )
     tests = {name: _compare_blind(own_image, condition, len(blind), options) for name, condition in blind.items()}
     differences = {name: test.comparison.difference.rounded for name, test in tests.items()}
     ranks = {name: (tests[name].is_hidden, math.isnan(gain), gain) for name, gain in differences.items()}
@@ -280,9 +287,41 @@ def measure_image_use(
         share_lost = _compute_share_lost(own_image, other_image, tests, comparison.difference.rounded)
         fragility[name] = comparison if share_lost > MOST_LOST else comparison._replace(p_above=math.nan)
     return ImageUse(
-        against_other, p_no_effect, tests, best, fragility, _compute_following_p(other_image, harmless, options),
+        against_other, p_no_effect, tests, best, fragility,
+        _compute_following_p(other_image, harmless, donors, options),
         n_unanswered / n_asked if n_asked else math.nan, margin,
     )  # fmt: skip
+
+
+def _compare_other(
+    own_image: Condition, other_image: Condition, donors: Sequence | np.ndarray | None, options: Mapping
+) -> Comparison:
+    """Compare the own image with another one, over the rows' groups and over the other images; the wider result counts.
+
+    If no answer differs, the own images alone tell how many images had no effect.
+    """
+    scores, margin = (own_image.scores, other_image.scores), options["margin"]
+    by_group = compare_conditions(*scores, threshold=margin, **options)
+    if donors is None or not by_group.difference.n_differ:
+        return by_group
+    by_donor = compare_conditions(*scores, threshold=margin, **{**options, "groups": donors})
+    widths = [test.difference.high - test.difference.low for test in (by_group, by_donor)]
+    wider = by_group if widths[1] <= widths[0] else by_donor
+    return wider._replace(
+        p_above=_take_larger((by_group.p_above, by_donor.p_above)),
+        p_below=_take_larger((by_group.p_below, by_donor.p_below)),
+        p_equal=_take_larger((by_group.p_equal, by_donor.p_equal)),
+    )
+
+
+def _take_larger(p_values: Iterable[float]) -> float:
+    """Take the larger p-value: NaN if the first one is; a further one that is NaN shows nothing, so it is 1."""
+    first, *further = p_values
+    return (
+        max([first, *(1.0 if math.isnan(p_value) else p_value for p_value in further)])
+        if not math.isnan(first)
+        else first
+    )
 
 
 def _compare_blind(own_image: Condition, blind: Condition, n_blind: int, options: Mapping) -> Blind:
@@ -359,15 +398,25 @@ def _compute_known_mean(values: np.ndarray) -> float:
     return round(compute_mean(known_values), 12) if len(known_values) else 0.0
 
 
-def _compute_following_p(other_image: Condition | None, harmless: Mapping[str, Condition], options: Mapping) -> float:
+def _compute_following_p(
+    other_image: Condition | None,
+    harmless: Mapping[str, Condition],
+    donors: Sequence | np.ndarray | None,
+    options: Mapping,
+) -> float:
     """Compute the p-value of `ImageUse.p_follows`: the largest one over the harmless conditions."""
     if other_image is None or other_image.is_changed is None:
         return math.nan
     harmless_changes = [condition.is_changed for condition in harmless.values() if condition.is_changed is not None]
-    options = {"groups": options["groups"], "seed": options["seed"], "alternative": "greater"} | {
-        "margin": options["margin"]
-    }
+    settings = {"seed": options["seed"], "alternative": "greater", "margin": options["margin"]}
+    all_labels = (options["groups"],) if donors is None else (options["groups"], donors)
     return max(
-        (compute_exceeding_p(other_image.is_changed, is_changed, **options) for is_changed in harmless_changes),
+        (
+            _take_larger(
+                compute_exceeding_p(other_image.is_changed, is_changed, groups=labels, **settings)
+                for labels in all_labels
+            )
+            for is_changed in harmless_changes
+        ),
         default=math.nan,
     )

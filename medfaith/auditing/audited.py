@@ -29,12 +29,14 @@ class ConditionAnswers(NamedTuple):
         right: Whether the answer is right, 1 or 0; NaN for a row that was not asked.
         readings: The reading of each answer; None if it is unread or declined.
         outcomes: "answered", "declined" or "unread"; "" for a row that was not asked, or for attention.
+        other_images: Names of the images of another patient that were shown, or "".
     """
 
     values: np.ndarray
     right: np.ndarray
     readings: Sequence[Hashable]
     outcomes: np.ndarray
+    other_images: np.ndarray
 
     @property
     def is_unanswered(self) -> np.ndarray:

@@ -174,7 +174,14 @@ def _measure_use(
         )
         return Condition(answers.answered[rows], ~np.isnan(answers.values[rows]), is_changed)
 
-    row_options = {**options, "groups": options["groups"][rows]}
+    donors = by_condition[OTHER].other_images[rows] if OTHER in by_condition else np.array([])
+    row_options = {
+        **options,
+        "groups": options["groups"][rows],
+        "donors": np.unique(donors.astype(str), return_inverse=True)[1]
+        if donors.any()
+        else None,  # older logs have none
+    }
     blind, harmless = ({name: select(name) for name in names if name in by_condition} for names in (BLIND, HARMLESS))
     return measure_image_use(
         select(IMAGE), select(OTHER) if OTHER in by_condition else None, blind, harmless, **row_options
@@ -241,17 +248,17 @@ def _collect_answers(
 ) -> ConditionAnswers:
     values, right = np.full(len(positions), np.nan), np.full(len(positions), np.nan)
     readings: list[Hashable] = [None] * len(positions)
-    outcomes = np.full(len(positions), "", dtype=object)
+    outcomes, other_images = (np.full(len(positions), "", dtype=object) for _ in range(2))
     for task, task_answers in answers.items():
         if condition in task_answers:
             run_answers = task_answers[condition]
             row_positions = [positions[task.name, row_id] for row_id in run_answers.ids]
-            values[row_positions] = run_answers.values
+            values[row_positions], other_images[row_positions] = run_answers.values, run_answers.other_images
             if run_answers.metric not in UNRANKED:
                 right[row_positions] = np.where(np.isnan(run_answers.values), np.nan, run_answers.values >= RIGHT)
             for position, answer, outcome in zip(row_positions, run_answers.said, run_answers.outcomes, strict=True):
                 readings[position], outcomes[position] = answer, outcome
-    return ConditionAnswers(values, right, readings, outcomes)
+    return ConditionAnswers(values, right, readings, outcomes, other_images)
 
 
 def _compare_readings(

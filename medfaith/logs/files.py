@@ -67,6 +67,7 @@ class SampleFile(NamedTuple):
         n_cut: Number of answers that reached the limit of tokens, if known.
         n_too_long: Number of answers longer than `reading.reasoning.LIMIT`.
         views: Row id -> views of its images.
+        other_images: Row id -> names of the images of another patient that the control shows.
         decoding: Decoder of the model, or "".
         work: Time and memory; None if unknown.
     """
@@ -87,6 +88,7 @@ class SampleFile(NamedTuple):
     n_cut: int = 0
     n_too_long: int = 0
     views: Mapping[str, str] = MappingProxyType({})
+    other_images: Mapping[str, str] = MappingProxyType({})
     decoding: str = ""
     work: Work | None = None
 

@@ -17,11 +17,13 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from medfaith.evaluate_metrics.reading import reasoning
 from medfaith.loaders import limits
 from medfaith.loaders.errors import InputError
+from medfaith.tasks.controls import DONORS
 from medfaith.tasks.outcomes import OUTCOME, UNANSWERED, is_cut
 from medfaith.tasks.scoring import VIEWS
 
 from .files import SampleFile
 
+IMAGES = "images"  # column of a document: the names of its images
 AGAIN = "copy the file again, or run the task again with --log_samples"
 _Run_co = TypeVar("_Run_co", covariant=True)
 
@@ -111,7 +113,8 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
     unanswered: dict[Any, set[str]] = {}  # each filter repeats a row
     cut: dict[Any, set[str]] = {}
     too_long: dict[Any, set[str]] = {}
-    views: dict[Any, dict[str, str]] = {}
+    has_donors = dict(file.told).get("control") in DONORS
+    texts: dict[str, dict[Any, dict[str, str]]] = {VIEWS: {}} | ({IMAGES: {}} if has_donors else {})
     try:
         limits.require_file(file.path)
     except OSError as error:
@@ -130,8 +133,7 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
                 setting = kind.setting(sample["doc"], file.task)
                 settings.setdefault(setting, kind()).add(sample)
                 response = _get_response(sample)
-                if views_text := sample["doc"].get(VIEWS):
-                    views.setdefault(setting, {})[sample["doc"]["id"]] = sys.intern(str(views_text))
+                _add_texts(texts, setting, sample["doc"])
                 if sample["doc"].get(OUTCOME) == UNANSWERED:
                     unanswered.setdefault(setting, set()).add(sample["doc"]["id"])
                 if is_cut(sample["doc"]):
@@ -153,13 +155,21 @@ def read_lines(file: SampleFile, kind: type[Kept[_Run_co]], progress: Callable[[
             n_unanswered=len(unanswered.get(setting, ())),
             n_cut=len(cut.get(setting, ())),
             n_too_long=len(too_long.get(setting, ())),
-            views=views.get(setting, {}),
+            views=texts[VIEWS].get(setting, {}),
+            other_images=texts.get(IMAGES, {}).get(setting, {}),
         )
         for setting in settings
     }
     return [
         kept_lines.run(setting, files[setting], single=len(settings) == 1) for setting, kept_lines in settings.items()
     ]
+
+
+def _add_texts(texts: Mapping[str, dict[Any, dict[str, str]]], setting: Any, doc: Mapping[str, Any]) -> None:
+    """Add the columns of a document that are texts of few values, by the id of its row."""
+    for column, texts_by_setting in texts.items():
+        if text := doc.get(column):
+            texts_by_setting.setdefault(setting, {})[doc["id"]] = sys.intern(str(text))
 
 
 def _is_selected(doc: Mapping[str, Any], rows: Collection[str]) -> bool:

@@ -32,6 +32,7 @@ class Answers(NamedTuple):
         groups: Patient of each row, or else the study, the image or the video.
         about: Findings, instruments or kinds of each row.
         views: Views of the images of each row, or "".
+        other_images: Names of the images of another patient that each row shows, or "".
         is_present: Whether the image shows the finding or instrument of each row.
         subjects: Findings, anatomies and instruments in the question of each row.
         decoding: Decoder of the model's answers, or "".
@@ -50,6 +51,7 @@ class Answers(NamedTuple):
     groups: Sequence[Hashable]
     about: Sequence[Collection[str]]
     views: Sequence[str]
+    other_images: Sequence[str]
     is_present: Sequence[bool]
     subjects: Sequence[Collection[str]]
     decoding: str = ""
@@ -77,6 +79,7 @@ def build_answers(run: Logged, *, values: Sequence[Any] | np.ndarray, ids: Seque
         ids=ids,
         values=np.array(values, dtype=float),  # None becomes NaN
         views=[run.source.views.get(row_id, "") for row_id in ids],
+        other_images=[run.source.other_images.get(row_id, "") for row_id in ids],
         decoding=run.source.decoding,
         **columns,
     )

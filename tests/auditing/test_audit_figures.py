@@ -203,6 +203,26 @@ def test_few_patients_have_no_other_patient_who_speaks_against(n_rows, tmp_path)
     assert "one more patient" not in text
 
 
+@pytest.mark.parametrize(("n_donors", "name"), [(200, "uses"), (10, "open")])
+def test_the_images_that_other_shows_are_read_from_the_log(n_donors, name, tmp_path):
+    """The model is right in half of the rows, and with another image wrong for seven of ten images."""
+    docs = [question(n, "positive") for n in range(200)]
+    for condition in ("image", "none", "other"):
+        rows = [
+            (
+                doc | {"images": f"vindr_cxr:test/donor{n % n_donors}.dicom"} if condition == "other" else doc,
+                "Yes" if (n % 2 if condition == "image" else n % 10 > 6) else "No",
+            )
+            for n, doc in enumerate(docs)
+        ]
+        out = folder(tmp_path, CLOSED, condition) / "m"
+        control = condition.replace("image", "")
+        write_heal(out, "closed", rows, model="m", task=CLOSED, control=control)
+    tasks = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
+    (judged,) = judge(figures.read_audit(tmp_path, ["m"], tasks, 0.05), 0.05)
+    assert judged.image.name == name
+
+
 def test_a_place_without_absent_rows_has_no_floor(tmp_path, monkeypatch):
     judged = judge_same_answers("positive", 120, "Yes", EDITED, tmp_path, monkeypatch)
     (sentence,) = (line for line in sentences.write_sentences(judged, 0.05) if "depend on the place" in line)

@@ -33,8 +33,8 @@ def make_condition(n_right, *, n=N, n_missing=0, changed=None, start=0):
     return Condition(scores, np.ones(n, bool), None if changed is None else (np.arange(n) < changed) * 1.0)
 
 
-def measure(with_image, with_donor, blind, harmless=None, groups=None, margin=0.05):
-    return measure_image_use(with_image, with_donor, blind, harmless or {}, margin=margin, groups=groups)
+def measure(with_image, with_donor, blind, harmless=None, groups=None, margin=0.05, donors=None):
+    return measure_image_use(with_image, with_donor, blind, harmless or {}, margin=margin, groups=groups, donors=donors)
 
 
 def judge(*arguments, **options):
@@ -126,6 +126,27 @@ def test_fewer_than_five_patients_show_no_harm(n_patients, name):
     own, other = (Condition((quarter < n) * 1.0, full) for n in (1, 3))
     assert compare_conditions(own.scores, other.scores, margin=0.05, threshold=0, groups=groups).difference.high < -0.05
     assert judge(own, other, {"none": own}, groups=groups).name == name
+
+
+@pytest.mark.parametrize(("n_donors", "name"), [(None, "uses"), (100, "uses"), (10, "open"), (1, "open")])
+def test_few_other_images_are_few_observations(n_donors, name):
+    """Each of ten images has one answer, because its brightness decides: seven answers happen to be wrong."""
+    rows = np.arange(N)
+    own, other = (Condition(scores * 1.0, np.ones(N, bool)) for scores in (rows % 2, rows % 10 > 6))
+    donors = None if n_donors is None else rows % n_donors
+    blind = {"none": Condition((rows % 10 > 6) * 1.0, np.ones(N, bool))}
+    assert judge(own, other, blind, donors=donors).name == name
+
+
+@pytest.mark.parametrize("n_donors", [1, 5, 60])
+def test_other_images_that_change_no_answer_need_not_be_many(n_donors):
+    same = make_condition(50)
+    assert judge(same, same, SAME, donors=np.arange(N) % n_donors).name == "no use"
+
+
+@pytest.mark.parametrize("n_donors", [6, 20, 60])
+def test_a_model_that_reads_is_seen_with_few_other_images(n_donors):
+    assert judge(make_condition(95), make_condition(10), SAME, donors=np.arange(N) % n_donors).name == "uses"
 
 
 def test_a_blind_condition_that_can_settle_is_the_best_one():

@@ -103,7 +103,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "confidence.image_use.compute_settling_n": {"difference": DIFFERENCE, "margin": 0.05, "threshold": 0.0},
     "confidence.image_use.measure_image_use": {
         "own_image": CONDITION, "other_image": CONDITION, "blind": {"blank": CONDITION},
-        "harmless": {"cropped": CONDITION}, "margin": 0.05, "groups": GROUPS, "seed": 1,
+        "harmless": {"cropped": CONDITION}, "margin": 0.05, "groups": GROUPS, "donors": GROUPS, "seed": 1,
     },
     "confidence.image_verdict.judge_image_use": {"uses": [USE]},
     "confidence.image_verdict.judge_findings": {"finding_uses": [USE]},
