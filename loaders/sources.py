@@ -321,7 +321,10 @@ def reading(roots: Mapping[str, Path]) -> Iterator[None]:
     except (MedfaithError, OSError) as error:
         for root in readable_roots:
             if not _has_content(root):
-                problem = f"has gone while it was read ({str(error).splitlines()[0]})"
+                cause = str(error).splitlines()[0]
+                if isinstance(error, OSError) and error.filename is not None:
+                    cause = f"{error.filename}: {error.strerror}"
+                problem = f"has gone while it was read ({cause})"
                 raise InputError(root, problem, action=STILL_THERE) from error
         raise
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -304,7 +304,8 @@ def _compare_other(
     by_group = compare_conditions(*scores, threshold=margin, **options)
     if donors is None or not by_group.difference.n_differ:
         return by_group
-    by_donor = compare_conditions(*scores, threshold=margin, **{**options, "groups": donors})
+    donor_options: dict[str, Any] = {**options, "groups": donors}
+    by_donor = compare_conditions(*scores, threshold=margin, **donor_options)
     widths = [test.difference.high - test.difference.low for test in (by_group, by_donor)]
     wider = by_group if widths[1] <= widths[0] else by_donor
     return wider._replace(
@@ -408,7 +409,7 @@ def _compute_following_p(
     if other_image is None or other_image.is_changed is None:
         return math.nan
     harmless_changes = [condition.is_changed for condition in harmless.values() if condition.is_changed is not None]
-    settings = {"seed": options["seed"], "alternative": "greater", "margin": options["margin"]}
+    settings: dict[str, Any] = {"seed": options["seed"], "alternative": "greater", "margin": options["margin"]}
     all_labels = (options["groups"],) if donors is None else (options["groups"], donors)
     return max(
         (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -175,7 +176,7 @@ def _measure_use(
         return Condition(answers.answered[rows], ~np.isnan(answers.values[rows]), is_changed)
 
     donors = by_condition[OTHER].other_images[rows] if OTHER in by_condition else np.array([])
-    row_options = {
+    row_options: dict[str, Any] = {
         **options,
         "groups": options["groups"][rows],
         "donors": np.unique(donors.astype(str), return_inverse=True)[1]

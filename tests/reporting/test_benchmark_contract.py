@@ -115,7 +115,7 @@ def test_a_further_benchmark_is_reported_and_compared(tmp_path: Path, monkeypatc
         re.findall(r"Toy: accuracy +(\w) +([\d.]+) ", capsys.readouterr().out) == [("a", "70.00"), ("b", "30.00")] * 2
     )
     assert csv_rows(out / "toy_accuracy.csv") == [{"model": "a", "accuracy": "0.7"}, {"model": "b", "accuracy": "0.3"}]
-    assert (out / "report.md").read_text(encoding="utf-8").startswith("# Toy results\n")
+    assert (out / "report.md").read_text(encoding="utf-8").startswith("# Results: Toy\n")
     assert "Is it red?" in page.read_text(encoding="utf-8")
     assert main(["compare", *runs]) == 0
     assert re.search(r"Toy +accuracy +10 +10 +70.00 +30.00", capsys.readouterr().out)
