@@ -154,12 +154,13 @@ def measure_place_effect(
     could_find = compute_detectable_difference(low, high)
     within = margin - abs(net)
     target = max(within if could_find < margin and within > 0 else margin, abs(net) - margin)
+    n_enough = enough(effect.difference.n + floor.difference.n, could_find, target)
     return PlaceEffect(
         effect.difference, floor.difference if has_floor else None, net, low, high,
         _compute_net_exceeding_p(effect, used_floor, margin, seed),
         _compute_net_exceeding_p(effect, used_floor, margin, seed, sign=-1),
         _compute_equal_p(effect, used_floor, margin),
-        enough(effect.difference.n + floor.difference.n, could_find, target),
+        _compute_settling_n(effect, used_floor, margin, n_enough),
         share(full_dose.flips[is_present], labels[is_present]),
         share(full_dose.flips[~is_present], labels[~is_present]),
         *slope, by_dose,
@@ -372,11 +373,30 @@ def _compute_equal_p(effect: _Gap, floor: _Gap | None, margin: float) -> float:
     if math.isnan(effect.difference.low):
         return math.nan
     if not any(gap.values.any() for gap in gaps):
-        counts = [(gap.difference.n_groups, gap.difference.n) for gap in gaps]
-        return (1 - margin) ** min(n_groups if n_groups >= FEW else n for n_groups, n in counts)
+        return (1 - margin) ** _count_observations(gaps)
     if effect.difference.n_groups < FEWEST:
         return 1.0
     return _find_smallest_alpha(effect, floor, lambda low, high: -margin < low and high < margin)
+
+
+def _count_observations(gaps: Sequence[_Gap]) -> int:
+    """Count the groups of the effect or of the floor, whichever has fewer; rows with fewer than `FEW` groups."""
+    counts = [(gap.difference.n_groups, gap.difference.n) for gap in gaps]
+    return min(n_groups if n_groups >= FEW else n for n_groups, n in counts)
+
+
+def _compute_settling_n(effect: _Gap, floor: _Gap | None, margin: float, n_enough: float) -> float:
+    """Compute the rows that would settle the test: `n_enough`, unless no row changes.
+
+    Then log(0.025) / log(1 - margin) groups of this size show it (`_compute_equal_p`), because the p-value of two of
+    three kinds of edit is twice that of one (`judge_place`).
+    """
+    gaps = [effect] if floor is None else [effect, floor]
+    n_observations = _count_observations(gaps)
+    if any(gap.values.any() for gap in gaps) or not n_observations or margin <= 0:
+        return n_enough
+    n_needed = math.ceil(math.log(ALPHA / 2) / math.log(1 - margin))
+    return math.ceil(sum(gap.difference.n for gap in gaps) / n_observations * n_needed)
 
 
 def _find_smallest_alpha(effect: _Gap, floor: _Gap | None, holds: Callable[[float, float], bool]) -> float:

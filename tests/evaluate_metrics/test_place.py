@@ -54,6 +54,23 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize(("n_absent", "n_patients"), [(50, 50), (20, 30), (30, 100)])
+def test_the_rows_that_would_do_where_no_edit_changes_an_answer(n_absent, n_patients):
+    """Each patient has two rows; the present or the absent rows, whichever have fewer patients, decide."""
+
+    def judge_unchanged(factor):
+        is_present = np.repeat([True, False], [2 * n_patients, 2 * n_absent]).repeat(factor)
+        scores, groups = np.ones(len(is_present)), np.arange(len(is_present)) // 2
+        unchanged = Edited(scores, scores, np.zeros(len(scores)))
+        effect = measure_place_effect({100: unchanged}, is_present, margin=MARGIN, groups=groups)
+        return judge_place([dict.fromkeys("abc", effect)], [True], MARGIN)[0]
+
+    verdict = judge_unchanged(1)
+    factor = math.ceil(verdict.n_enough / (2 * n_patients + 2 * n_absent))
+    assert (verdict.name, judge_unchanged(factor).name) == ("open", "no dependence")
+    assert factor == math.ceil(72 / min(n_absent, n_patients))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_verdicts(case):
     effects, name = CASES[case]
