@@ -75,6 +75,7 @@ _REFUSES = re.compile(
     r"|consult"
     r"|(?:can ?not|can't|won't|will not|unable to) (?:help|assist|provide|diagnose|comment|speculate|view|see"
     r"|process|analy[sz]e)"
+    r"|(?:can ?not|can't|could not|unable to) (?:\w+ly )?(?:identify|recogni[sz]e|find|detect)"
     r"|no (?:\w+ )?(?:image|picture|x-?ray|scan)|image (?:is|was) (?:not|missing|black|blank))\b",
     re.IGNORECASE,
 )

@@ -1,7 +1,7 @@
-"""Short answers in many phrasings, each with a person's reading (phrasings.tsv), for every reader of answers.
+"""Short answers in many phrasings, each with a person's reading (phrasings/READER.tsv), for every reader of answers.
 
-A row has the reader, the question, the expected reading ("-" for none) and the text. The texts are made up, to cover
-words that affirm, deny, weigh and take back; none is the answer of a model under test.
+A row has the question, the expected reading ("-" for none) and the text. The texts are made up, to cover words that
+affirm, deny, weigh and take back; none is the answer of a model under test.
 To fix a misreading, add its row.
 """
 
@@ -19,6 +19,7 @@ from medfaith.evaluate_metrics.reading.surgery import read_instruments, read_tri
 from medfaith.evaluate_metrics.reading.yes_no import explain_yes_no, read_yes_no
 from tests.support.tiers import choose_size
 
+FOLDER = Path(__file__).parent / "phrasings"
 OPTIONS = ["Pneumonia", "Edema", "Fracture", "Cardiomegaly"]
 NEGATION = ["Edema", "No edema", "Pneumothorax"]
 OTHER_OPTIONS = {
@@ -71,14 +72,13 @@ READERS: dict[str, Callable[[str, str], str]] = {
 
 def read_rows(reader: str) -> list[tuple[str, str, str]]:
     """Return (question, expected, text) of each row of a reader."""
-    with (Path(__file__).parent / "phrasings.tsv").open(encoding="utf-8", newline="") as file:
+    with (FOLDER / f"{reader}.tsv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
-    assert {row["reader"] for row in rows} == set(READERS)
-    return [
-        (row["question"], row["expected"], row["text"].replace("\\n", "\n").replace("\\\\", "\\"))
-        for row in rows
-        if row["reader"] == reader
-    ]
+    return [(row["question"], row["expected"], row["text"].replace("\\n", "\n").replace("\\\\", "\\")) for row in rows]
+
+
+def test_every_reader_has_a_file():
+    assert {path.stem for path in FOLDER.iterdir()} == set(READERS)
 
 
 @pytest.mark.parametrize("reader", READERS)
