@@ -32,7 +32,7 @@ from ..arguments.kinds import (
 from ..arguments.schema import check_arguments
 from .paired import POWER, Difference, compute_detectable_difference, compute_paired_difference, enough
 from .proportion import FEW, compute_mean, compute_normal_quantile
-from .reliance import ALPHA, compute_exceeding_p, is_unchanged
+from .reliance import ALPHA, FEWEST, compute_exceeding_p, is_unchanged
 from .score import permutation_test, select_known_pairs
 
 N_PERMUTATIONS = 2000  # permutations of the equality tests, equal to the bootstrap's number of resamples
@@ -67,6 +67,7 @@ class Comparison(NamedTuple):
         p_below: One-sided p-value of "the first is below the second by no more than the margin".
         p_equal: P-value of "the two differ by the margin or more" (two one-sided tests).
         n_enough: Rows that would settle the test with a power of 0.8 (`compute_settling_n`).
+        is_over_donors: Whether the interval, its groups and `n_enough` are over the other images that the rows show.
     """
 
     difference: Difference
@@ -74,6 +75,7 @@ class Comparison(NamedTuple):
     p_below: float
     p_equal: float
     n_enough: float
+    is_over_donors: bool = False
 
 
 class Blind(NamedTuple):
@@ -298,16 +300,18 @@ def _compare_other(
 ) -> Comparison:
     """Compare the own image with another one, over the rows' groups and over the other images; the wider result counts.
 
-    If no answer differs, the own images alone tell how many images had no effect.
+    Too few other images to show anything are the wider result. If no answer differs, the own images alone tell how many
+    images had no effect.
     """
     scores, margin = (own_image.scores, other_image.scores), options["margin"]
     by_group = compare_conditions(*scores, threshold=margin, **options)
     if donors is None or not by_group.difference.n_differ:
         return by_group
     donor_options: dict[str, Any] = {**options, "groups": donors}
-    by_donor = compare_conditions(*scores, threshold=margin, **donor_options)
-    widths = [test.difference.high - test.difference.low for test in (by_group, by_donor)]
-    wider = by_group if widths[1] <= widths[0] else by_donor
+    by_donor = compare_conditions(*scores, threshold=margin, **donor_options)._replace(is_over_donors=True)
+    group_width, donor_width = (test.difference.high - test.difference.low for test in (by_group, by_donor))
+    has_enough = by_donor.difference.n_groups >= FEWEST or by_group.difference.n_groups < FEWEST
+    wider = by_group if has_enough and donor_width <= group_width else by_donor
     return wider._replace(
         p_above=_take_larger((by_group.p_above, by_donor.p_above)),
         p_below=_take_larger((by_group.p_below, by_donor.p_below)),

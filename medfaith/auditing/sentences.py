@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from medfaith.evaluate_metrics.confidence.image_use import ImageUse
+from medfaith.evaluate_metrics.confidence.image_use import Comparison, ImageUse
 from medfaith.evaluate_metrics.confidence.image_verdict import ImageVerdict
 from medfaith.evaluate_metrics.confidence.paired import Difference
 from medfaith.evaluate_metrics.confidence.place import N_KINDS, PlaceEffect, is_contradictory
@@ -22,8 +22,8 @@ from .wordings import Wordings
 
 _UNANSWERED = "There is no verdict: most answers are unread or declined. medfaith report shows some."
 _STRICTER = "The interval lies above the margin, but the test is stricter: it "
-_ONE_AGAINST = "counts one more patient who speaks against it, and "
 _CORRECTED = "corrects for all benchmarks"
+_UNITS = ("patient", "patients"), ("other image", "other images")  # over which an interval is
 _SUBJECTS = {
     "uses": "it uses the image for", "recalls": "it is right on the images as stored only for",
     "no use": "it makes no use of it for", "open": "it cannot be told for",
@@ -123,7 +123,8 @@ def _write_by_rule_2(judged: Judged, margin: float, wordings: Wordings | None) -
 def _write_image_sentences(judged: Judged, image_use: ImageUse, within: str) -> Iterator[str]:
     is_alone = is_judged_by_other_alone(judged)
     hidden = [name for name, blind in image_use.blind.items() if blind.n and blind.is_hidden]
-    n_patients = image_use.other.difference.n_groups if image_use.other is not None else 0
+    unit_count = _count_units(image_use.other) if image_use.other is not None else ""
+    is_few = image_use.other is not None and image_use.other.difference.n_groups < FEW
     sentence = {
         "uses": f"The model uses the image: it is better with its own image than with another by more than {within}"
         + ("" if is_alone else ", and better than under every blind control" + (" that it answers" if hidden else "")),
@@ -131,7 +132,7 @@ def _write_image_sentences(judged: Judged, image_use: ImageUse, within: str) -> 
         "away. It may have memorised them, or a small change breaks its reading",
         "no use": f"The model makes no use of the image: another patient's image does as well, within {within}"
         + ("" if is_alone else f", and so does {image_use.best}")
-        + (f"; this holds for these {n_patients} patients alone" if n_patients < FEW else ""),
+        + (f"; this holds for these {unit_count} alone" if is_few else ""),
         "reacts": "The model reacts to images but does not read them: another patient's image does as well, within "
         f"{within}, although without an image, or with another one, its answers change",
         "harmed": f"The image harms the model, by more than {within}",
@@ -143,7 +144,9 @@ def _write_image_sentences(judged: Judged, image_use: ImageUse, within: str) -> 
     if judged.image.name == "open":
         yield _explain_open(judged.image, image_use)
     compared = "; against ".join(
-        f"{name}: {_format_interval(difference)}" for name, difference in _get_comparisons(image_use).items()
+        f"{name}: {_format_interval(comparison.difference)}"
+        + (f" (over the {_count_units(comparison)} that the rows show)" if comparison.is_over_donors else "")
+        for name, comparison in _get_comparisons(image_use).items()
     )
     yield f"Its own image against {compared}."
     if is_alone:
@@ -158,12 +161,16 @@ def _write_image_sentences(judged: Judged, image_use: ImageUse, within: str) -> 
         )
 
 
-def _get_comparisons(image_use: ImageUse) -> dict[str, Difference]:
-    """Get the differences between the own image and another one, and the best blind control."""
-    compared = {"another patient's": image_use.other.difference} if image_use.other is not None else {}
-    return compared | (
-        {image_use.best: image_use.blind[image_use.best].comparison.difference} if image_use.best else {}
-    )
+def _get_comparisons(image_use: ImageUse) -> dict[str, Comparison]:
+    """Get the comparisons of the own image with another one, and with the best blind control."""
+    compared = {"another patient's": image_use.other} if image_use.other is not None else {}
+    return compared | ({image_use.best: image_use.blind[image_use.best].comparison} if image_use.best else {})
+
+
+def _count_units(comparison: Comparison) -> str:
+    """Count the units over which a comparison has its interval: "12 patients" or "1 other image"."""
+    one, several = _UNITS[comparison.is_over_donors]
+    return f"{comparison.difference.n_groups:,} {one if comparison.difference.n_groups == 1 else several}"
 
 
 def _explain_open(verdict: ImageVerdict, image_use: ImageUse) -> str:
@@ -171,24 +178,30 @@ def _explain_open(verdict: ImageVerdict, image_use: ImageUse) -> str:
     tests = {name: difference.comparison for name, difference in image_use.blind.items()} | dict(image_use.fragility)
     if image_use.other is not None:
         tests["other"] = image_use.other
-    difference, n_enough = tests[verdict.failed].difference, verdict.n_enough
+    failed, n_enough = tests[verdict.failed], verdict.n_enough
+    difference = failed.difference
     against = "another patient's" if verdict.failed == "other" else verdict.failed
     rows = f"on the {difference.n:,} {'row that has' if difference.n == 1 else 'rows that have'} both"
     if difference.n_groups < FEWEST:
-        n_patients = f"{difference.n_groups} {'patient' if difference.n_groups == 1 else 'patients'}"
-        more = f"they are of {n_patients}, and {FEWEST} are the least"
+        verb = "show" if failed.is_over_donors else "are of"
+        more = f"they {verb} {_count_units(failed)}, and {FEWEST} are the least"
     elif math.isnan(n_enough):
         more = "more rows would not change that"
+    elif failed.is_over_donors:
+        n_images = math.ceil(difference.n_groups * n_enough / difference.n)
+        more = f"they show {_count_units(failed)}, and "
+        more += f"{n_images:,} would do" if n_images > difference.n_groups else "a few more may do"
     else:
         more = f"{n_enough:,.0f} would do" if n_enough > difference.n else "a few more may do"
     if verdict.failed == "other" and difference.low > image_use.margin and difference.n_groups >= FEWEST:
-        more += f". {_describe_stricter(difference.n_groups)}"
+        more += f". {_describe_stricter(difference.n_groups, failed.is_over_donors)}"
     return f"The test that failed is its own image against {against}, {rows}; {more}."
 
 
-def _describe_stricter(n_patients: int) -> str:
-    """Say why an interval above the margin does not suffice; intervals decide alone with few patients."""
-    return _STRICTER + (_ONE_AGAINST if n_patients >= FEW else "") + _CORRECTED
+def _describe_stricter(n_groups: int, is_over_donors: bool = False) -> str:
+    """Say why an interval above the margin does not suffice; intervals decide alone with few groups."""
+    one_against = f"counts one more {_UNITS[is_over_donors][0]} that speaks against it, and "
+    return _STRICTER + (one_against if n_groups >= FEW else "") + _CORRECTED
 
 
 def _write_place_sentences(judged: Judged, margin: float, within: str) -> Iterator[str]:

@@ -363,6 +363,7 @@ def _get_table_name(judged: Judged, end: str) -> str:
 def _write_notes(margin: float, rule: int) -> list[str]:
     within = f"{100 * margin:g} points"
     resampling = f"Intervals draw whole patients, 2,000 resamples, seed {SEED}."
+    donors = "That of Own - other draws whole other images where it is wider so; more rows then need more other images."
     shares = (
         "Mirage: of the right answers, those that stay right without an image (rule 2: of those that are answered so). "
         "Unrelated: of the answers, those that "
@@ -388,7 +389,7 @@ def _write_notes(margin: float, rule: int) -> list[str]:
         "Rule 2. Image, Other, Blind: scores of answered rows with the own image, with another patient's image whose "
         "right answer differs, and under the best blind control (none, blank or noise). Differences are in percentage "
         "points, on the rows that both answer. Unread and declined answers are in no score; Declined is their share "
-        f"with the image, Declined blind without one. {resampling}",
+        f"with the image, Declined blind without one. {resampling} {donors}",
         f"{shares}; in brackets, the answers that the same edit changes where there is nothing to lose. All in per "
         "cent; – is undefined.",
         f"Yes: better with the own image than with another by more than {within}, and better than every blind control "

@@ -203,8 +203,18 @@ def test_few_patients_have_no_other_patient_who_speaks_against(n_rows, tmp_path)
     assert "one more patient" not in text
 
 
-@pytest.mark.parametrize(("n_donors", "name"), [(200, "uses"), (10, "open")])
-def test_the_images_that_other_shows_are_read_from_the_log(n_donors, name, tmp_path):
+@pytest.mark.parametrize(
+    ("n_donors", "name", "sentence"),
+    [
+        (200, "uses", "Its own image against another patient's: +20.00 ["),
+        (10, "open", "; they show 10 other images, and "),
+        (10, "open", "] (over the 10 other images that the rows show); against none: "),
+        (3, "open", "; they show 3 other images, and 5 are the least."),
+        (1, "open", "; they show 1 other image, and 5 are the least."),
+        (1, "open", " another patient's: +20.00 [–, –] (over the 1 other image that the rows show); against none: "),
+    ],
+)
+def test_the_images_that_other_shows_are_read_from_the_log(n_donors, name, sentence, tmp_path):
     """The model is right in half of the rows, and with another image wrong for seven of ten images."""
     docs = [question(n, "positive") for n in range(200)]
     for condition in ("image", "none", "other"):
@@ -221,6 +231,9 @@ def test_the_images_that_other_shows_are_read_from_the_log(n_donors, name, tmp_p
     tasks = [Task(CLOSED, "heal-medvqa", tuple(doc["id"] for doc in docs), "")]
     (judged,) = judge(figures.read_audit(tmp_path, ["m"], tasks, 0.05), 0.05)
     assert judged.image.name == name
+    text = "\n".join(sentences.write_sentences(judged, 0.05))
+    assert sentence in text, text
+    assert "10 patients" not in text
 
 
 def test_a_place_without_absent_rows_has_no_floor(tmp_path, monkeypatch):
