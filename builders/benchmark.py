@@ -79,8 +79,8 @@ class Repository:
         exports: Files next to the Parquet files, by path.
         hashes: Returns the hashes of label files that are not in `files`, by source and name.
         skipped: Returns how many items the build skipped or counted, by reason.
-        absent: The splits (`split` for all configs, or `config/split`) that the source's release gives and this build
-            lacks, with NO_FILE or NO_ROWS.
+        absent: The splits (for all configs) that the source's release gives and this build lacks, with NO_FILE.
+            build.json also lists the splits without rows, as `config/split`.
     """
 
     source: str
@@ -256,15 +256,20 @@ class Benchmark:
                 repository.splits,
                 exports=repository.exports,
                 families=self.family,
-                record=lambda: self._build_record(repository, request, described_sources.result()),
+                record=lambda empty: self._build_record(repository, request, described_sources.result(), empty),
                 card=card(name),
                 workers=request.workers,
             )
 
     def _build_record(
-        self, repository: Repository, request: Request, described_sources: Mapping[str, Any]
+        self,
+        repository: Repository,
+        request: Request,
+        described_sources: Mapping[str, Any],
+        empty: Sequence[Split],
     ) -> dict[str, Any]:
         """Build the part of build.json that does not describe the rows."""
+        _require_named_rows(repository, request, empty)
         source_records = dict(described_sources)
         for source_id, hashes in repository.hashes().items():
             source_records[source_id] |= {"files": source_records[source_id]["files"] | hashes}
@@ -278,8 +283,8 @@ class Benchmark:
         }
         if repository.skipped is not None:
             record["skipped"] = dict(sorted(repository.skipped().items()))
-        if repository.absent:
-            record["absent"] = dict(repository.absent)
+        if absent := dict(repository.absent) | {f"{split.config}/{split.name}": NO_ROWS for split in empty}:
+            record["absent"] = absent
         return record
 
     def verify(self, folder: Path, references: Sequence[Mapping[str, Any]] = ()) -> list[Verdict]:
@@ -301,6 +306,15 @@ class Benchmark:
             v if v.problems else replace(v, problems=tuple(self.check(folder, v.config, v.split, sound)))
             for v in Progress(verdicts, title=f"comparing the splits of {folder.name}", unit="splits")
         ]
+
+
+def _require_named_rows(repository: Repository, request: Request, empty: Sequence[Split]) -> None:
+    """Raise an InputError if a config that the caller named has no row."""
+    filled_configs = {split.config for split in repository.splits if split not in empty}
+    for config in request.named_configs:
+        if config not in filled_configs and any(split.config == config for split in empty):
+            action = f"leave it out, or check that the labels of {repository.source} are complete"
+            raise InputError(f"--config {config}", "no row could be made", action=action)
 
 
 def _describe_sources(repository: Repository, workers: Workers) -> dict[str, Any]:

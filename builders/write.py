@@ -62,7 +62,7 @@ class Split:
     Attributes:
         config: The name of the config.
         name: The name of the split.
-        make: Returns all rows, or, if they need too much memory, an iterator over at least one table of some of them.
+        make: Returns all rows, or, if they need too much memory, an iterator over tables of some of them.
     """
 
     config: str
@@ -76,29 +76,32 @@ def write_repository(  # noqa: PLR0913 (one for each part of a repository)
     splits: Sequence[Split],
     *,
     families: Callable[[str], Family],
-    record: Callable[[], dict[str, Any]],
+    record: Callable[[Sequence[Split]], dict[str, Any]],
     card: str,
     exports: Mapping[str, bytes] | None = None,
     workers: Workers = HERE,
 ) -> Path:
     """Write one repository below `out`. If the write fails or is killed, the old repository stays unchanged.
 
+    A split without rows gets no file: `load_dataset` cannot read it, and fails for the other splits of its config, too.
+
     Args:
         out: The folder for repositories.
         name: Name of folder and repository, `<benchmark>-<source>`.
         splits: The splits.
         families: Returns the row family of a config.
-        record: Returns the provenance for build.json (version, seed, arguments, sources). It is called after the rows
-            are written.
+        record: Takes the splits without rows, and returns the provenance for build.json (version, seed, arguments,
+            sources). It is called after the rows are written.
         card: Body of README.md below the YAML header.
-        exports: Files next to the Parquet files, by path in the repository. build.json lists their hashes.
+        exports: Files next to the Parquet files of a split, by path in the repository, `<config>/<split>.<suffix>`.
+            build.json lists their hashes.
         workers: They make and write several splits at a time. The bytes do not depend on their number.
 
     Returns:
         The folder of the repository.
 
     Raises:
-        InputError: The folder exists and has no build, or it cannot be written.
+        InputError: The folder exists and has no build, it cannot be written, or no split has a row.
     """
     target = (out / name).resolve()  # keeps a link to a folder on another disk
     is_foreign = target.exists() and not (target.is_dir() and not any(target.iterdir()))
@@ -112,17 +115,26 @@ def write_repository(  # noqa: PLR0913 (one for each part of a repository)
             with workers.map(
                 work, pieces(splits, 1), title=title, unit="splits", total=len(splits), small=True
             ) as results:
-                summaries = list(results)
-            keys = (f"{split.config}/{split.name}" for split in splits)
-            full_record = record() | {"splits": dict(zip(keys, summaries, strict=True))}
-            for path, data in (exports or {}).items():
+                summaries = dict(zip(splits, results, strict=True))
+            filled = {split: summary for split, summary in summaries.items() if summary["rows"]}
+            if not filled:
+                action = "check that the labels of its source are complete"
+                raise InputError(target, "was not written, because no row could be made", action=action)
+            keys = [f"{split.config}/{split.name}" for split in filled]
+            full_record = record([split for split in splits if split not in filled])
+            full_record["splits"] = dict(zip(keys, filled.values(), strict=True))
+            filled_exports = {
+                path: data for path, data in sorted((exports or {}).items()) if path.rpartition(".")[0] in keys
+            }
+            for path, data in filled_exports.items():
                 (folder / path).write_bytes(data)
-            if exports:
-                digests = {path: hashlib.sha256(data).hexdigest() for path, data in sorted(exports.items())}
-                full_record["exports"] = digests
+            if filled_exports:
+                full_record["exports"] = {
+                    path: hashlib.sha256(data).hexdigest() for path, data in filled_exports.items()
+                }
             (folder / RECORD).write_text(json.dumps(full_record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
             (folder / "README.md").write_text(
-                _format_readme(name, splits, families, full_record, card), encoding="utf-8"
+                _format_readme(name, list(filled), families, full_record, card), encoding="utf-8"
             )
     except OSError as error:
         raise _make_write_error(error, out) from error
@@ -135,8 +147,11 @@ def _write_split(folder: Path, families: Callable[[str], Family], task: Sequence
     schema, rows = family.features.arrow_schema, split.make()
     write_tables = partial(write_split, folder, split.config, split.name)
     if isinstance(rows, Iterator):
-        return summarise(StoredRows(write_tables(part.cast(schema) for part in rows)), family.counted)
+        paths = write_tables(part.cast(schema) for part in rows)
+        return summarise(StoredRows(paths), family.counted) if paths else {"rows": 0}
     table = rows.cast(schema)
+    if not table.num_rows:
+        return {"rows": 0}
     with ThreadPoolExecutor(1) as executor:  # compressing and hashing both release the GIL
         summary = executor.submit(summarise, table, family.counted)
         write_tables([table])
@@ -155,15 +170,15 @@ def write_split(folder: Path, config: str, split: str, tables: Iterable[pa.Table
         tables: The rows in one or more tables.
 
     Returns:
-        The paths of the files.
+        The paths of the files; none without rows.
     """
-    (folder / config).mkdir(exist_ok=True)
     paths = []
     groups = enumerate(_iterate_row_groups(tables))
     for file_number, numbered_groups in groupby(groups, lambda pair: pair[0] * ROWS_PER_GROUP // ROWS_PER_FILE):
         paths.append(folder / config / f"{split}-{file_number:05d}")
         file_groups = (group for _, group in numbered_groups)
         first_group = next(file_groups)
+        paths[-1].parent.mkdir(exist_ok=True)
         with pq.ParquetWriter(paths[-1], first_group.schema, write_page_index=True) as file:
             for group in chain([first_group], file_groups):
                 file.write_table(group)
@@ -171,7 +186,7 @@ def write_split(folder: Path, config: str, split: str, tables: Iterable[pa.Table
 
 
 def _iterate_row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Regroup the rows, ROWS_PER_GROUP at a time; one empty table for 0 rows.
+    """Regroup the rows, ROWS_PER_GROUP at a time.
 
     Parquet pages end where Arrow's chunks end. The chunks depend on how the rows were assembled, so each column of a
     group becomes one chunk.
@@ -182,7 +197,7 @@ def _iterate_row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         while pending.num_rows > ROWS_PER_GROUP:
             yield pending.slice(0, ROWS_PER_GROUP).combine_chunks()
             pending = pending.slice(ROWS_PER_GROUP)
-    if pending is not None:
+    if pending is not None and pending.num_rows:
         yield pending.combine_chunks()
 
 

@@ -274,8 +274,10 @@ def _build(benchmark: Benchmark, arguments: argparse.Namespace) -> int:
     for folder in folders:
         for reason, count in skipped(folder).items():
             print(f"{folder.name}: left out, or counted: {count} {reason}")
-        for split, reason in read_absent(folder).items():
-            print(f"{folder.name}: WARNING: without {split}: {reason}")
+        absent = read_absent(folder)
+        for reason in dict.fromkeys(absent.values()):
+            names = ", ".join(name for name, split_reason in absent.items() if split_reason == reason)
+            print(f"{folder.name}: WARNING: without {names}: {reason}")
     return 0 if sound else 2
 
 

@@ -21,7 +21,7 @@ from ...loaders import sources
 from ...loaders.errors import InputError
 from ...loaders.images import read_image_size
 from ...loaders.progress import Progress
-from ..benchmark import NO_FILE, NO_ROWS, Repository, Request
+from ..benchmark import NO_FILE, Repository, Request
 from ..write import Split
 from . import chexlocalize, chexpert, chexstruct, openi, rexvqa
 from .exports import FEWSHOT, FEWSHOT_SPLIT, LORA, LORA_SPLIT, fewshot, format_chat_jsonl, sample_lora_rows
@@ -111,7 +111,7 @@ def plan_chexlocalize(request: Request) -> Repository:
             action="name the folder that holds both folders of the download, CheXlocalize and CheXpert, or name your "
             "copy of CheXpert, too: --root chexpert=PATH",
         )
-    splits, skipped = [], Counter[str]()
+    splits, skipped, n_rows = [], Counter[str](), 0
     absent = {split: NO_FILE for split in chexlocalize.SPLITS if split not in files}
 
     @cache
@@ -128,11 +128,9 @@ def plan_chexlocalize(request: Request) -> Repository:
                 seed=request.seed, wording=request.options,
             )  # fmt: skip
             skipped += counts
-            if rows.num_rows:
-                splits.append(Split(config, split, partial(_get_rows, rows)))
-            else:
-                absent[f"{config}/{split}"] = NO_ROWS
-    if not splits:
+            splits.append(Split(config, split, partial(_get_rows, rows)))
+            n_rows += rows.num_rows
+    if not n_rows:
         problem = "; ".join(["gives no question", *(f"{count} {reason}" for reason, count in skipped.items())])
         expected = "studies with findings, and masks of them"
         raise InputError(root, problem, expected=expected, action=chexlocalize_masks.ACTION)

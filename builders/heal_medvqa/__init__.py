@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ...loaders import anatomy_masks, detections, mimic_cxr, nih_cxr14, vindr_cxr
 from ...loaders.errors import InputError
-from ..benchmark import NO_FILE, NO_ROWS, Benchmark, Repository, Request
+from ..benchmark import NO_FILE, Benchmark, Repository, Request
 from ..options import option
 from ..parallel import Workers
 from ..schemas.heal import QUESTION, TPT, VPT
@@ -194,20 +194,18 @@ def _make_repository(config: str, roots: Mapping[str, Path], request: Request) -
         )
         skipped += scene_counts
     n_images = sum(map(len, scenes_by_split.values()))
-    splits, absent = [], {}
+    splits, absent, n_used = [], {}, 0
     if config == "vindr":
         absent = {split: NO_FILE for split in vindr_cxr.SPLITS if split not in scenes_by_split}
     for split in list(scenes_by_split):
-        new_splits, unused_counts = _build_splits(
+        new_splits, n_split_used, unused_counts = _build_splits(
             config, split, scenes_by_split.pop(split), request.seed, options.donor_diagnosis
         )
         splits += new_splits
-        filled = {new_split.config for new_split in new_splits}
-        names = (config, *(f"{config}_{kind}" for kind in PARTNERS))
-        absent |= {f"{name}/{split}": NO_ROWS for name in names if name not in filled}
         skipped += unused_counts
+        n_used += n_split_used
     skipped = +skipped  # drops reasons with a count of 0
-    if not splits:
+    if not n_used:
         raise InputError(
             roots[CONFIGS[config]],
             f"{n_images} images with masks give no question"
@@ -252,8 +250,8 @@ def _read_pictures(
 
 def _build_splits(
     config: str, split: str, scenes: Sequence[Scene], seed: int, donor_diagnosis: str
-) -> tuple[list[Split], Counter[str]]:
-    """Build the splits that have rows (the questions of one split and their partners), with counts of unused items."""
+) -> tuple[list[Split], int, Counter[str]]:
+    """Build the questions of one split and their partners, with the numbers of used images and of unused items."""
     split_questions = questions(scenes, config, split, seed=seed)
     donor_pairs = perturbations.donors(split_questions, donor_diagnosis)
     n_used, n_positive = (
@@ -271,12 +269,11 @@ def _build_splits(
         f"{config}_tpt": partial(perturbations.tpt, split_questions),
         f"{config}_vpt": partial(perturbations.vpt, split_questions, donor_pairs),
     }
-    # A split without rows cannot be loaded, and would make the other splits of its config fail, too.
-    filled_makers = {name: make for name, make in makers.items() if any(True for _ in make())}
-    return [
+    splits = [
         Split(name, split, partial(_iterate_tables, make, select_family(name).features))
-        for name, make in filled_makers.items()
-    ], unused_counts
+        for name, make in makers.items()
+    ]
+    return splits, n_used, unused_counts
 
 
 def _iterate_tables(make: Callable[[], Iterable[dict[str, Any]]], schema: datasets.Features) -> Iterator[pa.Table]:

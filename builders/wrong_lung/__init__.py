@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from ...loaders import chest_imagenome, mimic_cxr
 from ...loaders.errors import InputError
-from ..benchmark import NO_ROWS, Benchmark, Repository, Request
+from ..benchmark import Benchmark, Repository, Request
 from ..options import option
 from ..schemas.wrong_lung import PERTURBED, SENTENCE
 from ..verify import read_split
@@ -126,15 +126,12 @@ def make(request: Request) -> Iterator[Repository]:
     anatomy = {
         row["key"]: anatomy_by_image[image_id] for image_id, row in images.items() if image_id in anatomy_by_image
     }
-    splits, absent = [], {}
+    splits = []
     for config in (config for config in CONFIGS if config in config_names):
         rows, config_counts = _build_rows(config, gold, anatomy, request.seed, options)
         counted += config_counts
         if not rows and config in request.named_configs:
             raise InputError(f"--config {config}", "no sentence has a partner of this kind", action="leave it out")
-        if not rows:  # a split without rows cannot be loaded, and would make the other configs fail, too
-            absent[f"{config}/{SPLIT}"] = NO_ROWS
-            continue
         splits.append(Split(config, SPLIT, partial(_build_table, rows, select_family(config))))
     silver_set = None
     if SILVER in config_names:
@@ -146,7 +143,7 @@ def make(request: Request) -> Iterator[Repository]:
             for split in silver.SPLITS
         ]
     if silver_set is None:
-        yield Repository(SOURCE, splits, _list_files(roots), skipped=lambda: +counted, absent=absent)
+        yield Repository(SOURCE, splits, _list_files(roots), skipped=lambda: +counted)
         return
 
     records = silver_set.records
@@ -161,7 +158,6 @@ def make(request: Request) -> Iterator[Repository]:
         files,
         hashes=collect_graph_hashes,
         skipped=lambda: +counted + silver_set.counted,
-        absent=absent,
     )
 
 

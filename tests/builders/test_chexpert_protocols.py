@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import random
+import shutil
 from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from datasets import load_dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +24,7 @@ from medfaith.builders.cxr_contrabench.wording import (
     format_positive_option,
 )
 from medfaith.builders.hashing import pick
+from medfaith.cli import main
 from medfaith.loaders.errors import InputError
 from tests.support.builders.chexpert_scenes import build_images_table, studies
 from tests.support.builders.files import digests
@@ -145,6 +149,27 @@ def test_images_of_one_study_with_different_labels_are_refused():
     with pytest.raises(InputError, match="differs from that of another image") as error:
         chexpert.studies(table, "train.csv")
     assert (error.value.row, error.value.column) == (2, "Edema")
+
+
+def test_splits_without_rows_are_named_and_make_no_files(phantom_roots, tmp_path, capsys):
+    """A stranger's valid.csv has no labels: rows of it cannot be made, and those of train.csv load."""
+    copied_root = shutil.copytree(
+        phantom_roots["chexpert"], tmp_path / "chexpert", ignore=shutil.ignore_patterns("*.jpg")
+    )
+    (path,) = copied_root.rglob("valid.csv")
+    with path.open(newline="") as file:
+        header, *lines = csv.reader(file)
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *([*line[:5], *[""] * len(line[5:])] for line in lines)])
+    build = ["build", "cxr-contrabench", "--root", f"chexpert={copied_root}", "--out", str(tmp_path / "out")]
+    configs = ["--config", "chexpert_presence", "--config", "chexpert_absence"]
+    assert main([*build, *configs]) == 0
+    names = "chexpert_presence/validation, chexpert_absence/validation"
+    assert f"WARNING: without {names}: no row could be made" in capsys.readouterr().out
+    folder = tmp_path / "out" / "cxr-contrabench-chexpert"
+    assert load_dataset(str(folder), "chexpert_presence").keys() == {"train"}
+    assert main([*build, *configs, "--config", "chexpert_presence_p1"]) == 2
+    assert "--config chexpert_presence_p1: no row could be made" in capsys.readouterr().err
 
 
 def test_a_copy_with_the_test_labels_alone_is_refused(tmp_path):

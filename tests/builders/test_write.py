@@ -77,7 +77,7 @@ def test_bytes_do_not_depend_on_the_number_of_workers(tmp_path):
     assert digests(write(tmp_path / "1", *splits, workers=2)) == once  # in place of an older build
 
 
-@pytest.mark.parametrize("sizes", [(0,), (7,), (3, 0, 4), (1,) * 9, (6, 6), (30, 1)])
+@pytest.mark.parametrize("sizes", [(7,), (3, 0, 4), (1,) * 9, (6, 6), (30, 1)])
 def test_rows_in_parts_give_the_files_and_the_record_of_all_rows_at_once(tmp_path, monkeypatch, sizes):
     monkeypatch.setattr("medfaith.builders.write.ROWS_PER_GROUP", 3)
     monkeypatch.setattr("medfaith.builders.write.ROWS_PER_FILE", 6)
@@ -95,6 +95,20 @@ def test_rows_in_parts_give_the_files_and_the_record_of_all_rows_at_once(tmp_pat
             all_rows.slice(6 * i, 6), separate := tmp_path / "alone", row_group_size=3, write_page_index=True
         )
         assert file.read_bytes() == separate.read_bytes()
+
+
+@pytest.mark.parametrize("no_rows", [lambda: rows(0), lambda: iter([rows(0)]), lambda: iter([])])
+def test_a_split_without_rows_has_no_file_and_the_others_load(tmp_path, no_rows):
+    """With an empty Parquet file, `load_dataset` would fail for all splits of the config."""
+    empty = [Split("c", "test", no_rows), Split("d", "train", no_rows)]
+    folder = write(tmp_path, Split("c", "train", lambda: rows(3)), *empty)
+    assert record_of(folder)["splits"].keys() == {"c/train"}
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "build.json", "c"]
+    assert load_dataset(str(folder), "c").num_rows == {"train": 3}
+    before = digests(folder)
+    with pytest.raises(InputError, match="no row could be made"):
+        write(tmp_path, *empty)
+    assert digests(folder) == before
 
 
 def test_pages_end_where_they_are_full_and_not_where_parts_end(tmp_path, monkeypatch):
@@ -170,9 +184,11 @@ def test_the_name_always_holds_a_whole_build_while_it_is_replaced(folder, tmp_pa
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        for n in range(10):
-            write(tmp_path, Split("c", "train", lambda n=n: rows(n)))
-        (tmp_path / "stop").touch()
+        try:
+            for n in range(1, 11):
+                write(tmp_path, Split("c", "train", lambda n=n: rows(n)))
+        finally:
+            (tmp_path / "stop").touch()
         assert process.stdout.read() == "0\n"
 
 

@@ -29,7 +29,7 @@ def write(out: Path, *splits: Split, workers: int = 1) -> Path:
         "toy-none",
         splits,
         families=lambda config: FAMILY,
-        record=lambda: RECORD,
+        record=lambda empty: {**RECORD},
         card="# toy\n",
         workers=Workers(workers),
     )
