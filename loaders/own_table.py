@@ -184,10 +184,24 @@ def _read_json(path: Path, _: bool) -> Iterator[Record]:
         content = json_text.parse(_read_text(path), json_text.require_unique_names)
     except ValueError as error:
         raise InputError(path, f"cannot be read as JSON ({error})", expected=expected, action=EXPORT) from None
-    if not isinstance(content, list):
+    records = _unwrap_records(content)
+    if not isinstance(records, list):
         raise InputError(path, f"holds a {type(content).__name__}", expected=expected, action=EXPORT)
-    for number, item in enumerate(content, start=1):
+    for number, item in enumerate(records, start=1):
         yield _require_record(path, number, item)
+
+
+def _unwrap_records(content: Any) -> Any:
+    """Unwrap the one list of objects in an object, or the rows of an object of columns, as pandas writes them."""
+    if not isinstance(content, dict):
+        return content
+    lists = [value for value in content.values() if isinstance(value, list) and value and isinstance(value[0], dict)]
+    if len(lists) == 1:
+        return lists[0]
+    columns = [value for value in content.values() if isinstance(value, dict)]
+    if columns and len(columns) == len(content) and all(column.keys() == columns[0].keys() for column in columns):
+        return [{name: column[key] for name, column in content.items()} for key in columns[0]]
+    return content
 
 
 def _require_record(path: Path, number: int, item: Any) -> Record:

@@ -15,10 +15,11 @@ from ..benchmark import Benchmark, Repository, Request
 from ..options import FILE, option
 from ..schemas.own import QUESTION
 from ..write import Family, Split
+from .cells import IMAGES
 from .checks import find_violations
 from .mapping import build_mapping, find_mapping, list_shipped, read_entries
 from .reasons import REASONS
-from .rows import CHOICE, IMAGES, OPEN, YES_NO, build_rows
+from .rows import CHOICE, OPEN, YES_NO, build_rows
 
 NAME = "own"
 TABLE = "table"  # the source of the rows

@@ -5,27 +5,25 @@ from __future__ import annotations
 import json
 import re
 import string
-import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from ...loaders import images, json_text, limits, rle
+from ...loaders import images, rle
 from ...loaders.errors import ImageError, InputError
 from ...loaders.own_table import Record
 from ...loaders.progress import Progress
-from ..checks import is_inside
-from .mapping import BOX_FORMS, ColumnMapping, format_cell
+from .cells import IMAGES, Place, list_texts, parse_literal, split_cell
+from .mapping import ColumnMapping, format_cell
 from .reasons import NOT_KEPT, TRUTH_VALUES
+from .regions import read_boxes, read_mask
 
-IMAGES = "images"  # the source of all images
 YES_NO, CHOICE, OPEN = "yes_no", "choice", "open"
 YES_NO_OPTIONS = ("Yes", "No")
 _OTHER_YES_NO = {"true", "false", "t", "f", "y", "n"}  # as spreadsheets and JSON write yes and no
@@ -38,40 +36,7 @@ DEFAULT_SPLIT = "test"
 _SPLIT_BY_TEXT = {text: split for split, texts in SPLITS.items() for text in texts}
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
 _LETTERED = re.compile(r"\(?([A-Za-z])[).:]\s*(\S.*)", re.DOTALL)  # a letter and a text, "A. edema" or "(a) edema"
-_MASK_FILE = ".png"
 PLACEHOLDER = "<image>"  # of an image, which tables for training have in their questions
-_BOX_KEYS = ("xywh", "xyxy", "bbox", "box")
-
-
-@dataclass(frozen=True)
-class Place:
-    """The place of a value in the table, for messages.
-
-    Attributes:
-        table: The table.
-        row: The number of the row, from 1.
-        mapping: The mapping.
-    """
-
-    table: Path
-    row: int
-    mapping: ColumnMapping
-
-    def fail(self, name: str, problem: str, *, expected: str = "", action: str = "") -> InputError:
-        """Build the error about a field of the row.
-
-        Args:
-            name: The field.
-            problem: The fault.
-            expected: The value that should be there.
-            action: The advice to the user.
-
-        Returns:
-            The error, to raise.
-        """
-        column = self.mapping.fields.get(name, name)
-        column = column if isinstance(column, str) else ", ".join(column)
-        return InputError(self.table, problem, row=self.row, column=column, expected=expected, action=action)
 
 
 def build_rows(
@@ -126,7 +91,7 @@ def _build_row(place: Place, record: Record, root: Path, sizes: dict[str, tuple[
     question = format_cell(mapping.read_value("question", record)).replace(PLACEHOLDER, "").strip()
     if not question:
         raise place.fail("question", "is blank", expected="the text of the question")
-    answers = _list_texts(mapping.read_value("answer", record), mapping.separator)
+    answers = list_texts(place, "answer", mapping.read_value("answer", record))
     if not answers:
         raise place.fail(
             "answer", "is blank", expected="the right answer", action="fill it in, or leave the row out by keep"
@@ -147,8 +112,8 @@ def _build_row(place: Place, record: Record, root: Path, sizes: dict[str, tuple[
         "topic": format_cell(mapping.read_value("topic", record)),
         "anatomy": format_cell(mapping.read_value("anatomy", record)),
     }
-    boxes = _read_boxes(place, record, row, root)
-    region = _read_mask(place, record, row, root)
+    boxes = read_boxes(place, record, row, root)
+    region = read_mask(place, record, row, root)
     if region is None and boxes:
         numbers = np.array([box["xywh"] for box in boxes], dtype=float)
         region = rle.union(rle.encode_boxes(numbers, (height, width)))
@@ -195,7 +160,7 @@ def _read_split(place: Place, record: Record) -> str:
 
 def _read_keys(place: Place, record: Record, root: Path) -> list[str]:
     """Read the images' paths below the folder of images."""
-    texts = _list_texts(place.mapping.read_value("image", record), place.mapping.separator)
+    texts = list_texts(place, "image", place.mapping.read_value("image", record))
     if not texts:
         raise place.fail("image", "is blank", expected="the path of an image below the folder of images")
     keys = []
@@ -251,12 +216,15 @@ def _fold_name(name: str) -> str:
 def _read_options(place: Place, record: Record) -> list[str]:
     """Read the options in the order of their letters. An object has them by letter: {"A": "text", ...}."""
     cell = place.mapping.read_value("options", record)
+    if isinstance(cell, str) and cell.startswith("{"):
+        with suppress(ValueError):  # then it is an option in words
+            cell = parse_literal(cell)
     if isinstance(cell, dict):
         letters = sorted(cell)
         if letters != [*string.ascii_uppercase[: len(letters)]]:
             raise place.fail("options", f"have the names {letters!r:.80}", expected="the letters A, B, C ...")
         cell = [cell[letter] for letter in letters]
-    options = _split_cell(cell, place.mapping.separator)
+    options = split_cell(place, "options", cell)
     while options and not options[-1]:  # tables with a column for each option leave the last ones blank
         options.pop()
     if "" in options:
@@ -277,32 +245,6 @@ def _strip_letters(place: Place, options: list[str]) -> list[str]:
         action = "sort the options by their letters, or delete the letters and write the text of the answer"
         raise place.fail("options", f"have the letters {', '.join(letters)}", expected="A, B, C ...", action=action)
     return [match[2] for match in matches if match]
-
-
-def _list_texts(value: Any, separator: str) -> list[str]:
-    """List the texts of a cell that are not blank."""
-    return [text for text in _split_cell(value, separator) if text]
-
-
-def _split_cell(value: Any, separator: str) -> list[str]:
-    """Split a cell: the items of a list, also in JSON, or the parts between separators. Parts may be blank."""
-    if value is None:
-        return []
-    if isinstance(value, str):
-        parsed = _parse_json_list(value)
-        value = value.split(separator) if parsed is None else parsed
-    return [format_cell(item) for item in value]
-
-
-def _parse_json_list(text: str) -> list[Any] | None:
-    """Parse a list in JSON; None for any other text, which may begin with a bracket, too."""
-    if not text.startswith("["):
-        return None
-    try:
-        parsed = json_text.parse(text)
-    except ValueError:
-        return None
-    return parsed if isinstance(parsed, list) else None
 
 
 def _read_gold(place: Place, options: list[str], answers: list[str]) -> tuple[str, list[str], int, list[str]]:
@@ -339,113 +281,3 @@ def _read_gold(place: Place, options: list[str], answers: list[str]) -> tuple[st
         action = 'translate other values in the mapping, such as values.answer = { 0 = "A", 1 = "B" }'
         raise place.fail("answer", f"{answers[0]!r} is no option", expected=expected, action=action)
     return CHOICE, options, answer, [options[answer]]
-
-
-def _read_boxes(place: Place, record: Record, row: Mapping[str, Any], root: Path) -> list[dict[str, Any]]:
-    """Read the boxes of a row, in pixels from the top left of its image."""
-    name = "boxes_file" if "boxes_file" in place.mapping.fields else "boxes"
-    value = place.mapping.read_value(name, record) if name == "boxes" else _read_boxes_file(place, record, row, root)
-    if isinstance(value, str):
-        try:
-            value = json_text.parse(value)
-        except ValueError:
-            expected = "a list of four numbers, or a list of such lists, in JSON"
-            raise place.fail(name, f"{value[:60]!r} is no JSON", expected=expected) from None
-    return [_read_box(place, name, item, row) for item in _list_boxes(value)]
-
-
-def _list_boxes(value: Any) -> list[Any]:
-    """List boxes: one box or several."""
-    if value is None or value == []:
-        return []
-    return value if isinstance(value, list) and isinstance(value[0], list | dict) else [value]
-
-
-def _read_box(place: Place, name: str, item: Any, row: Mapping[str, Any]) -> dict[str, Any]:
-    label, numbers, form = "", item, place.mapping.boxes_form
-    if isinstance(item, dict):
-        key = next((key for key in _BOX_KEYS if key in item), "")
-        numbers, label = item.get(key), format_cell(item.get("label", item.get("class", "")))
-        form = key + form.removeprefix("xywh").removeprefix("xyxy") if key in BOX_FORMS else form
-    if not isinstance(numbers, list) or len(numbers) != 4 or not all(map(_is_finite, numbers)):
-        expected = 'four numbers, or {"label": text, "xywh": four numbers}'
-        raise place.fail(name, f"{item!r:.80} is no box", expected=expected)
-    xywh = [float(number) for number in numbers]
-    if form.endswith("_relative"):
-        xywh = [number * (row["width"], row["height"])[position % 2] for position, number in enumerate(xywh)]
-    if form.startswith("xyxy"):
-        xywh[2:] = [xywh[2] - xywh[0], xywh[3] - xywh[1]]
-    if not is_inside(xywh, row):
-        expected = f"{form}, inside of an image of {row['width']} x {row['height']} pixels"
-        action = "write boxes_form into the mapping if the numbers mean something else"
-        raise place.fail(name, f"the box {numbers} is not inside of the image", expected=expected, action=action)
-    return {"label": label or row["anatomy"] or row["topic"], "xywh": xywh}
-
-
-def _is_finite(number: Any) -> bool:
-    is_number = isinstance(number, int | float) and not isinstance(number, bool)
-    return is_number and abs(number) <= sys.float_info.max  # an integer may be larger
-
-
-def _read_boxes_file(place: Place, record: Record, row: Mapping[str, Any], root: Path) -> list[dict[str, Any]]:
-    """Read the boxes that the question or the answer names from the image's own file, [{label: four numbers}, ...]."""
-    given = str(place.mapping.fields["boxes_file"])
-    if "{" in given:
-        path = root / str(place.mapping.read_value("boxes_file", record))
-    else:
-        path = (root / row["images"][0]["key"]).parent / given
-    if not limits.has_file(path):
-        return []
-    expected = "a list of objects, each label: four numbers"
-    content = json_text.read(path, expected=expected, action="correct boxes_file in the mapping")
-    text = " ".join([row["question"], *(row["gold"] if row["kind"] == OPEN else [])]).casefold()
-    boxes = []
-    for item in content if isinstance(content, list) else [content]:
-        if not isinstance(item, dict):
-            raise InputError(path, f"holds {item!r:.60}", expected=expected, action="correct boxes_file in the mapping")
-        for label, numbers in item.items():
-            if re.search(rf"\b{re.escape(label.casefold())}s?\b", text):
-                boxes.append({"label": label, "xywh": numbers})
-    return boxes
-
-
-def _read_mask(place: Place, record: Record, row: Mapping[str, Any], root: Path) -> rle.Rle | None:
-    """Read the mask of a row: RLE, polygons, or a png whose pixels other than 0 are the mask."""
-    value = place.mapping.read_value("mask", record)
-    if value is None:
-        return None
-    size = row["height"], row["width"]
-    if isinstance(value, str) and value.lower().endswith(_MASK_FILE):
-        mask = rle.encode(_read_mask_file(place, value, root))
-    else:
-        try:
-            content = json_text.parse(value) if isinstance(value, str) else value
-            polygons = (
-                [content] if isinstance(content, list) and content and not isinstance(content[0], list) else content
-            )
-            mask = rle.validate_rle(content) if isinstance(content, dict) else rle.encode_polygons(polygons, size)
-        except ValueError as error:
-            expected = f"RLE ({{size, counts}}), polygons ([[x1, y1, x2, y2, ...]]), or the path of a {_MASK_FILE}"
-            raise place.fail("mask", f"is no mask ({error})", expected=expected) from None
-    if tuple(mask["size"]) != size:
-        height, width = mask["size"]
-        expected = f"{size[1]} x {size[0]} pixels, the size of its image"
-        raise place.fail("mask", f"has {width} x {height} pixels", expected=expected)
-    return mask if rle.area(mask) else None
-
-
-def _read_mask_file(place: Place, text: str, root: Path) -> np.ndarray:
-    """Read a png as a bool mask (h, w)."""
-    path = root / text.replace("\\", "/")
-    try:
-        images.check_key(text.replace("\\", "/"), IMAGES)
-        limits.require_file(path)
-        with Image.open(path, formats=("PNG",)) as image:
-            if image.width * image.height > limits.IMAGE_PIXELS:
-                raise ValueError("it is too large")
-            pixels = np.asarray(image)
-    except (ImageError, OSError, ValueError) as error:
-        problem = f"{text!r} cannot be read ({str(error).splitlines()[0]})"
-        raise place.fail("mask", problem, expected="the path of a png below the folder of images") from None
-    colours = pixels[..., : 3 if pixels.shape[-1] >= 3 else 1] if pixels.ndim == 3 else pixels[..., None]
-    return (colours != 0).any(axis=-1)

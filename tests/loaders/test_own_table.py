@@ -9,6 +9,7 @@ import io
 import json
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import example, given
@@ -62,6 +63,9 @@ WRITERS = {
     "blank columns.csv": lambda path: write_lines(path, end=",,"),
     "t.jsonl": lambda path: path.write_text("\n".join(json.dumps(record) for record in RECORDS) + "\n\n"),
     "t.json": lambda path: path.write_text(json.dumps(RECORDS)),
+    "within an object.json": lambda path: path.write_text(json.dumps({"version": "1", "ids": [1], "data": RECORDS})),
+    "of pandas.json": lambda path: pd.DataFrame(RECORDS).to_json(path),
+    "a table of pandas.json": lambda path: pd.DataFrame(RECORDS).to_json(path, orient="table", index=False),
     "t.parquet": lambda path: parquet.write_table(pa.Table.from_pylist(RECORDS), path),
 }
 
@@ -97,6 +101,8 @@ FAULTS = {
     "list.jsonl": ("[1]\n", "row 1: is a list"),
     "twice.jsonl": ('{"a": 1, "a": 2}\n', "the name 'a' twice"),
     "object.json": ("{}", "holds a dict"),
+    "two lists.json": ('{"train": [{"a": 1}], "test": [{"a": 1}]}', "holds a dict"),
+    "uneven columns.json": ('{"a": {"0": 1}, "b": {"1": 1}}', "holds a dict"),
     "number.json": ("[1]", "row 1: is a int"),
     "broken.json": ("[", "cannot be read as JSON"),
     "broken.parquet": ("PAR1", "cannot be read"),
