@@ -58,6 +58,7 @@ from .option_values import find_highest_valued
 from .options import CONFLICT, MOST, Options
 from .outcome import Evidence, Outcome, Reason
 from .reasoning import LIMIT, find_answer_span, is_truncated, remove_unfinished
+from .shared_ends import write_out_shared_ends
 from .statements import Statement, fields, find_correction, remove_corrected, remove_retracted, statements
 from .words import build_word_set, unify_spelling, words
 from .yes_no import ALTERNATIVES, explain_yes_no, remove_politeness
@@ -108,7 +109,7 @@ _IS = re.compile(
     r"(?:(?P<it>\b(?:it|this|that)(?: is|'s))|\b(?:is|are)) (?:thus |therefore |most likely |probably )?(?:the |an? )?",
     re.IGNORECASE,
 )
-_RANGE = re.compile(r"\w+(?: \w+){0,3}?(?:,? (?:to|or) (?:even )?| ?/ ?)")
+_RANGE = re.compile(r"\w+(?: \w+){0,3}?(?:,? (?:to|or) (?:even )?(?:an? |the )?| ?/ ?)")
 _CHOICE_END = re.compile(r"[,(]| (?:and|or|but|because|as|rather)\b")
 _SMALL_WORDS = build_word_set(
     """
@@ -165,6 +166,7 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
     clean = choices.remove_echo(readable(answer_text)[:LIMIT])
     clean = choices.remove_unfinished_list(clean)
     clean = write_out_options(clean, choices.kinds, question)
+    clean = write_out_shared_ends(clean, choices.shared_ends)
     clean = relate_to_question(remove_retracted(clean), question)
     if choices.are_yes_and_no:
         clean = remove_politeness(ALTERNATIVES.sub(" ", clean))

@@ -34,14 +34,20 @@ def find_described(text: str, choices: Options) -> Named:
     """
     content = [frozenset() if has_denial(own_words) else _extract_content(own_words) for own_words in choices.words]
     places: set[int] = set()
+    described_words: frozenset[str] = frozenset()  # of the last piece that describes an option
     for clause in islice(split_clauses(text), MOST):
         if clause.act != "state" or clause.denied or has_denial(clause.text):
             continue
         for piece in islice(_PIECE.finditer(clause.text), MOST):
             piece_words = _extract_content(words(piece[0]))
-            places |= {
-                place for place, wanted in enumerate(content) if len(wanted) >= _FEWEST and wanted <= piece_words
-            }
+            described = {place for place, own in enumerate(content) if len(own) >= _FEWEST and own <= piece_words}
+            if described:
+                described_words = piece_words
+            elif piece_words:  # "effusions on the left and right" also describes the option on the right
+                described = {
+                    place for place, own in enumerate(content) if piece_words < own <= described_words | piece_words
+                }
+            places |= described
     return Named(places, "prose") if len(places) == 1 else NOTHING
 
 

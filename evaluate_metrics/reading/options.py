@@ -12,6 +12,7 @@ from .markup import readable
 from .negation import NEGATION_FORMS
 from .option_kinds import classify_options
 from .scope import find_standings, has_denial
+from .shared_ends import build_shared_ends
 from .words import words
 
 CONFLICT = -1  # among the indices of options: "more than one reading"
@@ -58,6 +59,7 @@ class Options:
         words: Each option's words, without its letter.
         n: Number of options.
         kinds: The special options.
+        shared_ends: Expressions of the ends that several options have.
         yes_no: "yes", "no" or None for each.
         are_yes_and_no: Whether one of them is yes and one no.
         findings: Each negated option's finding, "" for the others.
@@ -74,6 +76,9 @@ class Options:
             "" if _REPLY.match(text) else _find_negated(own_words)
             for text, own_words in zip(texts, self.words, strict=True)
         ]
+        self.shared_ends = build_shared_ends(
+            [text for text, finding in zip(self.words, self.findings, strict=True) if not finding]
+        )
         longest_first = sorted({*filter(None, self.words)}, key=len, reverse=True)
         names_pattern = "|".join(
             re.escape(name) if _CJK.search(name) else rf"\b{re.escape(name)}(?=(?:e?s)?\b)" for name in longest_first

@@ -29,6 +29,7 @@ OTHER_OPTIONS = {
         "Left lower lobe consolidation", "Right lower lobe consolidation", "Normal lungs",
         "Pleural effusion on the left",
     ],
+    "shared_ends": ["Bacterial pneumonia", "Viral pneumonia", "Fungal pneumonia", "Edema"],
     "degrees": ["Mild", "Moderate", "Severe"],
     "numbers": ["0", "1", "2", "3"],
     "undetermined": ["Yes", "No", "Cannot be determined"],
