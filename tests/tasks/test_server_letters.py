@@ -81,6 +81,21 @@ def test_letters_are_scored_by_the_tokens_that_a_server_lists(tmp_path, capsys):
     assert "of 7 rows, 4 list no letter of an option, and 2 only some letters of theirs; a model that thinks" in error
 
 
+def test_tokens_that_a_server_shows_as_one_text_add_up():
+    """vLLM shows "▁A" and "A" as "A". The third "A" is listed twice, and -800 is too low for `exp`."""
+    tokens = [("A", -0.7), ("B", -800.0), ("A", -1.2), ("A", -1.2), ("C", -math.inf), ("D", NAN)]
+    with serving(lambda messages: make_choice(*tokens)) as server:
+        scores = server.lm().loglikelihood(make_requests("ABCD"))
+    assert [score for score, _ in scores] == pytest.approx([np.logaddexp(-0.7, -1.2), -800, NAN, NAN], nan_ok=True)
+    assert [likeliest for _, likeliest in scores] == [True, False, False, False]
+
+
+def test_probabilities_are_no_log_probabilities(capsys):
+    with serving(lambda messages: make_choice(("A", 0.9), ("B", 0.1))) as server:
+        assert all(math.isnan(score) for score, _ in server.lm().loglikelihood(make_requests("AB")))
+    assert "the logprob 0.9 of 'A' is no logarithm of a probability" in capsys.readouterr().err
+
+
 def test_an_endpoint_without_probabilities_says_what_to_do():
     """The endpoint omits them, refuses the request, or lists fewer tokens than requested."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import string
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ...outcomes import ANSWERED, EMPTY, FILTERED, REFUSED
@@ -18,6 +18,7 @@ from ..chat_form import Reply
 from .access import make_logprobs_error
 
 LEAST = -9999.0  # value that endpoints list for very unlikely tokens
+TOLERANCE = 1e-3  # rounding above 0, the logarithm of a certain token
 MARKS = string.whitespace + "▁Ġ"  # prefixes of a word in a token, including a vocabulary's symbols for a space
 
 
@@ -77,15 +78,38 @@ def read(body: Any, base_url: str) -> Reply:
 def list_likeliest(logprobs: Mapping[str, Any] | None) -> dict[str, float]:
     """List the likeliest first tokens of an answer.
 
+    Some servers show several tokens as the same text, such as "▁A" and "A" as "A": their probabilities add up. The same
+    text with the same log-probability is one token that is listed twice.
+
     Args:
         logprobs: The `logprobs` of a choice of a chat completion, or None.
 
     Returns:
         Log-probability in nats by token; empty if no token is listed.
+
+    Raises:
+        ValueError: A number is no log-probability.
+
+    >>> listed = [{"token": "A", "logprob": -0.5}, {"token": "A", "logprob": -2.5}, {"token": "B", "logprob": -3}]
+    >>> {token: round(logprob, 3) for token, logprob in list_likeliest({"content": [{"top_logprobs": listed}]}).items()}
+    {'A': -0.373, 'B': -3.0}
     """
     content = (logprobs or {}).get("content") or [{}]
     tokens = content[0].get("top_logprobs") or ([content[0]] if content[0] else [])
-    return {str(token["token"]): float(token["logprob"]) for token in tokens}
+    logprobs: dict[str, set[float]] = {}
+    for token in tokens:
+        logprob = float(token["logprob"])
+        if logprob > TOLERANCE:
+            raise ValueError(f"the logprob {logprob:g} of {token['token']!r} is no logarithm of a probability")
+        logprobs.setdefault(str(token["token"]), set()).add(min(logprob, 0.0))
+    return {token: _add_logprobs(values) for token, values in logprobs.items()}
+
+
+def _add_logprobs(logprobs: Iterable[float]) -> float:
+    """Compute the log-probability of any of several tokens; NaN and numbers up to `LEAST` count as impossible."""
+    possible = [logprob for logprob in logprobs if logprob > LEAST]
+    highest = max(possible, default=LEAST)
+    return highest + math.log(math.fsum(math.exp(logprob - highest) for logprob in possible) or 1)
 
 
 def read_likeliest(reply: Reply, likeliest: Mapping[str, float], engine: str) -> Reply:
@@ -138,11 +162,11 @@ def score_letters(likeliest: Mapping[str, float], letters: Sequence[str]) -> lis
     >>> [round(score, 3) for score in score_letters({"A": -0.5, " A": -2.5, "The": -3.0}, ["A", "B"])]
     [-0.373, nan]
     """
-    probabilities: dict[str, list[float]] = {}
+    logprobs: dict[str, list[float]] = {}
     for token, logprob in likeliest.items():
         if logprob > LEAST:
-            probabilities.setdefault(token.strip(MARKS), []).append(math.exp(logprob))
-    return [math.log(math.fsum(probabilities[letter])) if letter in probabilities else math.nan for letter in letters]
+            logprobs.setdefault(token.strip(MARKS), []).append(logprob)
+    return [_add_logprobs(logprobs[letter]) if letter in logprobs else math.nan for letter in letters]
 
 
 def describe_missing(rows: Sequence[Sequence[float]]) -> str:
