@@ -10,6 +10,7 @@ IF_SAME = (
     "see whether the chat template is applied (--apply_chat_template), whether the model gets enough tokens "
     "(--gen_kwargs max_gen_toks=N), and whether its images are blank"
 )
+IF_UNANSWERED = "look at the server's own log; a run that is stopped asks only what is missing, where answers are kept"
 IF_UNREAD = (
     f"if answers are cut, {MORE_TOKENS}; if a person can read them, measure our reading with medfaith read, or let a "
     "language model read them, too (medfaith report --extractor-model)"

@@ -62,8 +62,13 @@ class Encoding(NamedTuple):
 ENDS = {
     ANSWERED: ("", "stop", "eos", "eos_token", "end_turn", "stop_sequence", "complete", "completed", "tool_calls"),
     CUT: ("length", "max_tokens", "model_length"),
-    FILTERED: ("content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii"),
-}
+    FILTERED: (
+        "content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii",
+        "image_safety", "image_recitation", "image_prohibited_content",
+    ),
+    REFUSED: ("refusal",),
+}  # fmt: skip
+ANSWER_PARTS = ("text", "output_text")  # types of the parts of a message that hold its answer
 
 
 LONGEST_END = 100  # characters of a reason in a sample log
@@ -92,6 +97,7 @@ class Reply(NamedTuple):
         version: Version of the model that the server reports (`system_fingerprint`).
         prompt_tokens: Number of prompt tokens, if counted.
         answer_tokens: Number of answer tokens, if counted.
+        model: Name of the model that the server reports, which may be another one than the request names.
     """
 
     outcome: str
@@ -101,6 +107,7 @@ class Reply(NamedTuple):
     version: str = ""
     prompt_tokens: int | None = None
     answer_tokens: int | None = None
+    model: str = ""
 
     @property
     def scored(self) -> str:
@@ -252,35 +259,85 @@ def read(body: Any, stops: Sequence[str] = ()) -> Reply:
 
     try:
         choice = body["choices"][0]
-        message = choice["message"]
-        content, refusal = _join_content(message.get("content")), str(message.get("refusal") or "")
-        text = postprocess_generated_text(content, list(stops), None)
-        finish, usage = str(choice.get("finish_reason") or ""), body.get("usage") or {}
+        finish, usage = str(choice.get("finish_reason") or ""), body.get("usage")
+        is_stopped = choice.get("message") is None and _find_end(finish) == FILTERED  # nothing is left to send
+        message = {} if is_stopped else choice["message"]
+        content = _split_content(message.get("content"))
+        refusal = replace_surrogates(str(message.get("refusal") or "") or content.refusal)
+        text = postprocess_generated_text(content.text, list(stops), None)
+        reasoning = message.get("reasoning_content") or message.get("reasoning") or content.reasoning
+        usage = usage if isinstance(usage, Mapping) else {}
         return Reply(
-            outcome=_compute_outcome(text, refusal, "stop" if len(text) < len(content) else finish),
+            outcome=_compute_outcome(text, refusal, "stop" if len(text) < len(content.text) else finish),
             text=text or refusal,
-            reasoning=str(message.get("reasoning_content") or message.get("reasoning") or ""),
-            reason=finish,
-            version=str(body.get("system_fingerprint") or ""),
-            prompt_tokens=usage.get("prompt_tokens"),
-            answer_tokens=usage.get("completion_tokens"),
+            reasoning=replace_surrogates(str(reasoning)),
+            reason=replace_surrogates(finish),
+            version=replace_surrogates(str(body.get("system_fingerprint") or "")),
+            prompt_tokens=_parse_count(usage.get("prompt_tokens")),
+            answer_tokens=_parse_count(usage.get("completion_tokens")),
+            model=replace_surrogates(str(body.get("model") or "")),
         )
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError(f"{str(body)[:200]!r} is no chat completion") from error
 
 
-def _join_content(content: Any) -> str:
-    """Join a message's text, which some servers send in parts."""
-    if isinstance(content, list):
-        return "".join(str(entry.get("text") or "") for entry in content)
-    return str(content or "")
+class _Content(NamedTuple):
+    """The content of a message: the text of its answer, its reasoning and its refusal."""
+
+    text: str = ""
+    reasoning: str = ""
+    refusal: str = ""
+
+
+def _split_content(content: Any) -> _Content:
+    """Split the content of a message, which some servers send in parts. Other parts than `ANSWER_PARTS` are no answer.
+
+    Raises AttributeError or TypeError for content that is neither a text nor a list of parts.
+    """
+    if content is None or isinstance(content, str):
+        return _Content(replace_surrogates(content or ""))
+    texts: dict[str, list[str]] = {name: [] for name in _Content._fields}
+    for part in content:
+        kind = part.get("type") or "text"
+        name = "text" if kind in ANSWER_PARTS else "refusal" if kind == "refusal" else "reasoning"
+        texts[name].append(str(part.get("text") or part.get(kind) or ""))
+    return _Content(**{name: replace_surrogates("".join(parts)) for name, parts in texts.items()})
+
+
+def replace_surrogates(text: str) -> str:
+    """Replace halves of surrogate pairs, which JSON can spell and no file in UTF-8 can hold.
+
+    Args:
+        text: A text that was parsed from JSON.
+
+    Returns:
+        The text with U+FFFD for each half.
+
+    >>> replace_surrogates("\\ud83dA") == "\ufffdA", replace_surrogates("A") == "A"
+    (True, True)
+    """
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _parse_count(value: Any) -> int | None:
+    """Parse a number of tokens, which some gateways write as a text; None if it is no number."""
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _find_end(finish: str) -> str:
+    """Find the outcome of a reason. Some servers add a detail, such as "content_filter: RECITATION"."""
+    reason = finish.lower().partition(":")[0].strip()
+    return next((outcome for outcome, reasons in ENDS.items() if reason in reasons), UNANSWERED)
 
 
 def _compute_outcome(text: str, refusal: str, finish: str) -> str:
     """Compute the outcome. An answer that ends for another reason than those known, such as an error, is none."""
     if refusal:
         return REFUSED
-    outcome = next((outcome for outcome, ends in ENDS.items() if finish.lower() in ends), UNANSWERED)
+    outcome = _find_end(finish)
     return EMPTY if outcome == ANSWERED and not text.strip() else outcome
 
 

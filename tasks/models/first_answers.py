@@ -18,7 +18,7 @@ from ...evaluate_metrics.reading.surgery import read_instruments, read_triplets
 from ...evaluate_metrics.reading.yes_no import explain_yes_no
 from ...loaders.progress import say
 from ..outcomes import CUT, EMPTY, IF_DECLINED, UNANSWERED
-from .advice import FEW, IF_SAME, IF_UNREAD, MORE_TOKENS, join_lines, shortened
+from .advice import FEW, IF_SAME, IF_UNANSWERED, IF_UNREAD, MORE_TOKENS, join_lines, shortened
 from .chat_form import Reply
 
 
@@ -30,11 +30,13 @@ class _AnsweredDocument(NamedTuple):
 class FirstAnswers:
     """Collects the first answers of a run, and warns on stderr if all of them have the same problem.
 
-    Only the first `FEW` answers of a model count. Rows that a server left unanswered are not answers.
+    Only the first `FEW` answers of a model count. Rows that a server left unanswered are not answers; if there are
+    `FEW` of them before the first answer, the warning has the reason of the last one.
     """
 
     def __init__(self) -> None:
         self._answers: list[_AnsweredDocument] = []
+        self._n_unanswered = 0
 
     def add(self, doc: Any, reply: Reply) -> None:
         """Add an answer.
@@ -43,7 +45,12 @@ class FirstAnswers:
             doc: The document of lm-eval.
             reply: The reply to its question.
         """
-        if len(self._answers) < FEW and reply.outcome != UNANSWERED:
+        if reply.outcome == UNANSWERED:
+            self._n_unanswered += 1
+            if self._n_unanswered == FEW and not self._answers:
+                fault = f"the first {FEW} rows have no answer ({reply.end})"
+                say(f"medfaith: WARNING: {fault}. What to do: {IF_UNANSWERED}")
+        elif len(self._answers) < FEW:
             self._answers.append(_AnsweredDocument(doc if isinstance(doc, Mapping) else {}, reply))
             if len(self._answers) == FEW and (fault := _describe_problem(self._answers)):
                 say(f"medfaith: WARNING: {fault}")

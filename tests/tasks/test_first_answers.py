@@ -104,7 +104,9 @@ def make_replies(*texts: str, outcome: str = ANSWERED) -> list[Reply]:
         ([*make_replies("I see.", "Well")[1:], Reply(ANSWERED, "B")], None),
         ([*make_replies("A", outcome=CUT)[1:], Reply(ANSWERED, "B")], None),
         (make_replies("A")[1:], None),
-        ([*make_replies("", outcome=UNANSWERED), *make_replies("A")[1:]], None),
+        ([*make_replies("", outcome=UNANSWERED)[1:], *make_replies("A")[1:]], None),
+        ([Reply(UNANSWERED, reason="400: too large")] * FEW, ["the first 20 rows have no answer (400: too large)"]),
+        ([Reply(ANSWERED, "B"), *make_replies("", outcome=UNANSWERED)], None),
     ],
 )
 def test_what_is_wrong_with_all_is_said_once(answers: list[Reply], phrases: list[str] | None, capsys):

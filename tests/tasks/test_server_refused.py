@@ -20,6 +20,9 @@ WRONG_LUNG = "medfaith_wrong_lung_gold"
 
 REFUSED = [  # the model's options, and the expected message
     ({"base_url": "http://127.0.0.1:9/v1"}, "does not answer"),
+    ({"model": "loading"}, r"does not answer a short question \(503: Loading model\)(.|\n)*wait until it has"),
+    ({"model": "page"}, r"does not answer \(ValueError: '<html>' is no chat completion"),
+    ({"model": "error"}, r"has no model 'error' \(404: no such model"),
     ({"model": "nosuch"}, r"has no model 'nosuch' \(404: (.|\n)*expected: one of m, other"),
     ({"base_url": "URL/not-here"}, r"has no model 'm' \(404: "),
     ({"base_url": "LOCKED"}, r"refuses the key \(401: (.|\n)*set OPENAI_API_KEY"),
@@ -49,8 +52,16 @@ REFUSED = [  # the model's options, and the expected message
 def test_what_cannot_be_asked_is_refused_when_the_model_is_loaded(tmp_path):
     (tmp_path / "broken").write_text("no database" * 100)
 
+    odd = {  # responses by the name of the model
+        "loading": lambda handler: handler.send(503, {"error": {"message": "Loading model"}}, Retry_After="0.01"),
+        "page": lambda handler: handler.send(200, "<html>"),
+        "error": lambda handler: handler.send(200, {"error": {"message": "no such model", "code": 404}}),
+    }
+
     def choose_fault(request):
         good = request["path"] == "/v1/chat/completions" and request["model"] == "m"
+        if request["model"] in odd:
+            return odd[request["model"]]
         return None if good else lambda handler: handler.send(404, {"error": {"message": "no such model or page"}})
 
     with serving(fault=choose_fault) as server, serving(models=None, status_of=lambda n: 401) as closed:

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 from ....loaders import sources
 from ....loaders.errors import InputError, MedfaithError
 from ....loaders.secrets import KEY, refuse_url_secret
-from .client import build_request_options, connect, describe_error, get_status
+from ..chat_form import read
+from .client import build_request_options, connect, describe_error, get_status, read_error
 
 _OWN_NETWORKS = tuple(
     map(
@@ -281,6 +282,8 @@ def look_up(base_url: str, key: str, model: str, tokens_name: str, max_retries: 
             if error.status_code in REFUSALS:
                 refuse_key(error, base_url, key, model)
             response = None
+        except ValueError:  # a page that says that it is JSON
+            response = None
         except openai.APIConnectionError as error:
             raise _make_connection_error(base_url, describe_error(error, key)) from error
         entries = response.get("data") if isinstance(response, dict) else None
@@ -290,13 +293,18 @@ def look_up(base_url: str, key: str, model: str, tokens_name: str, max_retries: 
         body: Any = {"model": model, "messages": [{"role": "user", "content": "Say Yes."}], tokens_name: 16}
         retrying_client = client.with_options(max_retries=max_retries)
         try:
-            retrying_client.post("/chat/completions", body=body, cast_to=object, options=options)
-        except openai.APIStatusError as error:
-            if error.status_code in REFUSALS:
-                refuse_key(error, base_url, key, model)
-            raise _make_model_error(base_url, model, describe_error(error, key), [*names]) from error
-        except openai.APIConnectionError as error:
+            reply = retrying_client.post("/chat/completions", body=body, cast_to=object, options=options)
+            if (stated_error := read_error(reply)) is not None:
+                raise stated_error
+            read(reply)
+        except (openai.APIConnectionError, ValueError) as error:
             raise _make_connection_error(base_url, describe_error(error, key)) from error
+        except openai.APIError as error:
+            if get_status(error) in REFUSALS:
+                refuse_key(error, base_url, key, model)
+            if get_status(error) == 429 or get_status(error) >= 500:
+                raise _make_readiness_error(base_url, describe_error(error, key)) from error
+            raise _make_model_error(base_url, model, describe_error(error, key), [*names]) from error
     return {}
 
 
@@ -327,6 +335,15 @@ def _make_model_error(base_url: str, model: str, reason: str, names: list[str]) 
     expected = f"one of {', '.join(names[:20])}" if names else "the name under which the server serves it"
     return InputError(
         base_url, f"has no model {model!r} ({reason})", expected=expected, action="correct model=NAME in --model_args"
+    )
+
+
+def _make_readiness_error(base_url: str, reason: str) -> InputError:
+    return InputError(
+        base_url,
+        f"does not answer a short question ({reason})",
+        expected="a server that has loaded the model and takes requests",
+        action="wait until it has, and run the same command again; its own log may say more",
     )
 
 

@@ -74,9 +74,10 @@ class BatchLM(ChatLM):
             raise InputError(BATCH, "has neither requests nor answers", action="add --write-requests or --answers")
         encoding = Encoding(image_format, image_quality, image_max_side)
         super().__init__(ChatOptions(encoding, max_tokens_name, seed, top_logprobs), send_images_to, i_have_permission)
-        self._model, self._host, self._shard = str(model), send_images_to, shard
+        self.engine_model, self._host, self._shard = str(model), send_images_to, shard
         self._answers = AnswerFiles([Path(path).expanduser() for path in answers])
         self._reasons: Counter[str] = Counter()  # of requests without an answer
+        self._mismatch = ""  # set if no answer belongs to the requests
         self._contents: dict[str, Counter[str]] = {}  # task -> condition -> number of its requests
         self._sources: set[str] = set()
         self._writer = None
@@ -89,10 +90,14 @@ class BatchLM(ChatLM):
 
     def _take_replies(self, questions: Sequence[Question], take: Callable[[int, Question, Reply | None], None]) -> str:
         """Read the answers, or write the requests that have none."""
+        n_missing = 0
         for place, question in enumerate(questions):
             pictures = pictures_of(question, self._options.encoding)
-            key = compute_key({"model": self._model}, question, pictures)
-            reply = self._answers.read(key, question.read_reply) or Reply(UNANSWERED, reason=_MISSING)
+            key = compute_key({"model": self.engine_model}, question, pictures)
+            reply = self._answers.read(key, question.read_reply)
+            if reply is None:
+                n_missing += 1
+                reply = Reply(UNANSWERED, reason=_MISSING)
             if reply.outcome == UNANSWERED:
                 self._reasons[reply.reason] += 1
             if self._writer is None:
@@ -102,10 +107,15 @@ class BatchLM(ChatLM):
                 self._writer.add(key, partial(self._build_body, question), pictures)
                 self._record(question)
             take(place, question, None)
+        if questions and n_missing == len(questions) and len(self._answers):
+            self._mismatch = (
+                f"the files answer {len(self._answers):,} other requests, and none of these: they were written with "
+                "another model=NAME, setting, wording, control or data"
+            )
         return "" if self._writer is not None else self.format_reasons()
 
     def _build_body(self, question: Question, urls: Sequence[str]) -> dict[str, Any]:
-        return {"model": self._model, "messages": build_messages(question.turns, urls), **question.settings}
+        return {"model": self.engine_model, "messages": build_messages(question.turns, urls), **question.settings}
 
     def _record(self, question: Question) -> None:
         """Record the task, the condition and the sources of a written request."""
@@ -118,7 +128,8 @@ class BatchLM(ChatLM):
         """Format why requests have no answer since the last call, the most frequent reasons first; "" if all have."""
         reasons, self._reasons = self._reasons, Counter()
         texts = [f"{n:,}: {reason}" for reason, n in reasons.most_common(5)]
-        notes = self._answers.format_notes()
+        notes = "; ".join(filter(None, (self._mismatch, self._answers.format_notes())))
+        self._mismatch = ""
         if not reasons:
             return notes
         text = f"{reasons.total():,} rows without an answer ({'; '.join(texts)})"
@@ -138,7 +149,7 @@ class BatchLM(ChatLM):
             for entry in [sources.source(source_id)]
         }
         facts = {
-            "model": self._model,
+            "model": self.engine_model,
             "shard": self._shard,
             "image_encoding": self._options.encoding._asdict(),
             "may_go_to": self._host or "machines of your own",

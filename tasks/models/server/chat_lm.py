@@ -69,6 +69,7 @@ class ChatLM(ImageLM):
     name: str  # the model type
     activity: str  # title of the progress bar
     engine: str  # address or file of the engine, for messages
+    engine_model: str  # name of the model in requests
 
     def __init__(self, options: ChatOptions, third_party: str | None, permitted: str) -> None:
         super().__init__()
@@ -79,6 +80,8 @@ class ChatLM(ImageLM):
         self._permitted = set(str(permitted).split("+"))
         self._first = FirstAnswers()
         self._outcomes, self._ends = Counter[str](), Counter[str]()  # since the last call of `used`
+        self._models = Counter[str]()  # names in replies, since then
+        self._reported_models: set[str] = set()
         self._scores_nothing = False  # set if no question is answered, as in a dry run
 
     @classmethod
@@ -197,6 +200,8 @@ class ChatLM(ImageLM):
                 return
             scored[place] = reply.scored
             outcomes[reply.outcome] += 1
+            if reply.model:
+                self._models[reply.model] += 1
             if reply.end:
                 ends[f"{reply.outcome}: {reply.end}"] += 1
             if not question.repeat:  # filters read the first copy of a row
@@ -208,21 +213,35 @@ class ChatLM(ImageLM):
         answer_counts.count(outcomes)
         self._outcomes += outcomes
         self._ends += ends
-        for message in (fault, answer_counts.format_counts(outcomes, ends)):
+        for message in (fault, answer_counts.format_counts(outcomes, ends), self._describe_models()):
             if message:
                 print(f"{self.name}: {message}", file=sys.stderr)
         return scored
+
+    def _describe_models(self) -> str:
+        """Describe answers of models that have another name than the requested one; "" if there is no new name."""
+        names = [name for name in self._models if name != self.engine_model]
+        if {*names} <= self._reported_models:
+            return ""
+        self._reported_models.update(names)
+        counts = ", ".join(f"{name} ({self._models[name]:,})" for name in names)
+        return (
+            f"the engine names another model than {self.engine_model} in {sum(self._models[name] for name in names):,} "
+            f"of {self._models.total():,} answers: {counts}; tables show one name for all of them"
+        )
 
     def used(self) -> dict[str, Any]:
         """Return the counts of the results since the last call, since a model may serve several runs.
 
         Returns:
-            Number of rows, number of each outcome, and of each reason of answers that did not end regularly.
+            Number of rows, number of each outcome, of each reason of answers that did not end regularly, and, if the
+            engine names another model than the requested one, of the answers of each model.
         """
-        outcomes, ends = self._outcomes, self._ends
-        self._outcomes, self._ends = Counter(), Counter()
+        outcomes, ends, models = self._outcomes, self._ends, self._models
+        self._outcomes, self._ends, self._models = Counter(), Counter(), Counter()
         counts: dict[str, Any] = {"rows": outcomes.total(), "outcomes": dict(outcomes)}
-        return counts | ({"reasons": answer_counts.limit_ends(ends)} if ends else {})
+        counts |= {"reasons": answer_counts.limit_ends(ends)} if ends else {}
+        return counts | ({"models": dict(models)} if {*models} - {self.engine_model} else {})
 
     @abstractmethod
     def _take_replies(self, questions: Sequence[Question], take: Callable[[int, Question, Reply | None], None]) -> str:

@@ -14,7 +14,7 @@ from ....loaders.errors import MedfaithError
 from ....loaders.retry_after import parse_pause
 from ... import SERVER
 from ...model_types import KINDS
-from ..chat_form import read
+from ..chat_form import read, replace_surrogates
 
 if TYPE_CHECKING:
     import openai
@@ -192,7 +192,7 @@ def describe_error(error: Exception, key: str) -> str:
         text = f"{type(cause).__name__}: {str(cause) or error}"
     for form in filter(None, (key, repr(key)[1:-1])):  # escaped in the error of a header that cannot hold it
         text = text.replace(form, "***")
-    return text[:LONGEST_REASON]
+    return replace_surrogates(text)[:LONGEST_REASON]
 
 
 def ask_chats(  # noqa: PLR0913 (one for each option of a request)

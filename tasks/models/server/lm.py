@@ -105,7 +105,7 @@ class ServerLM(ChatLM):
         self._answers = Path(answers).expanduser() if answers else None
         self._usage, self.estimate, self._scores_nothing = Usage(), Estimate(), dry_run
         url, model = base_url.rstrip("/"), str(model)
-        self.engine = url
+        self.engine, self.engine_model = url, model
         key = os.environ.get(access.KEY, "")
         version = {} if dry_run else access.look_up(url, key, model, max_tokens_name, max_retries)
         identity = {"endpoint": url, "model": model, "version": version}
