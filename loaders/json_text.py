@@ -35,12 +35,18 @@ def read(path: Path, *, expected: str, action: str, repeats: bool = True) -> Any
         raise InputError(path, f"cannot be read as JSON ({error})", expected=expected, action=action) from None
 
 
-def parse(data: str | bytes, object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+def parse(
+    data: str | bytes,
+    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
+    *,
+    allow_surrogates: bool = False,
+) -> Any:
     """Parse a JSON text, like `json.loads`, but refuse content that Parquet cannot hold.
 
     Args:
         data: The text, or its bytes in UTF-8, UTF-16 or UTF-32.
         object_pairs_hook: Passed on to `json.loads`.
+        allow_surrogates: Whether to allow half of a surrogate pair. The caller has to replace it.
 
     Returns:
         The decoded content.
@@ -52,7 +58,7 @@ def parse(data: str | bytes, object_pairs_hook: Callable[[list[tuple[str, Any]]]
     try:
         text = data if isinstance(data, str) else data.decode(json.detect_encoding(data))
         content = json.loads(text, object_pairs_hook=object_pairs_hook)
-        if _SURROGATE.search(text):
+        if not allow_surrogates and _SURROGATE.search(text):
             json.dumps(content, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"half a character: \\u{ord(error.object[error.start]):x}") from None

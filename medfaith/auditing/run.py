@@ -20,6 +20,7 @@ from medfaith.loaders.atomic import atomic_file, atomic_folder, remove_lock
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.secrets import mask_arguments
 from medfaith.logs.files import safe_name
+from medfaith.tasks import BATCH, NO_MATTER
 from medfaith.tasks.controls import UnsupportedControlError, in_order
 from medfaith.tasks.models.answer_counts import LIMIT, advise, tally
 from medfaith.tasks.outcomes import UNANSWERED
@@ -124,6 +125,8 @@ def ask(
 ) -> None:
     """Ask every model all questions that `out` has no answer to.
 
+    Answers of batch engines are read again: reading them is cheap, and the files may hold other answers than before.
+
     Args:
         models: Folder of logs -> model.
         tasks: Tasks and rows.
@@ -138,7 +141,8 @@ def ask(
         MedfaithError: A server leaves more than 1% of the rows of a task without an answer.
     """
     task_metadata = begin(models, tasks, metadata, out, rule)
-    for step in unanswered(models, tasks, conditions, out):
+    reads_files = any(model.name == BATCH for model in models.values())
+    for step in unanswered(models, tasks, conditions, out, reads_files=reads_files):
         take(step, models=models, task_metadata=task_metadata, out=out, say=say)
 
 
@@ -212,7 +216,9 @@ def join_tasks(earlier: Sequence[Task], tasks: Sequence[Task]) -> list[Task]:
     return sorted([*earlier, *tasks], key=lambda task: order[task.benchmark]) if earlier else [*tasks]
 
 
-def unanswered(models: Collection[str], tasks: Sequence[Task], conditions: Sequence[str], out: Path) -> list[Step]:
+def unanswered(
+    models: Collection[str], tasks: Sequence[Task], conditions: Sequence[str], out: Path, *, reads_files: bool = False
+) -> list[Step]:
     """List the steps that have no answers in `out`, and remove stale locks of the others.
 
     The steps can be taken in any order.
@@ -222,6 +228,7 @@ def unanswered(models: Collection[str], tasks: Sequence[Task], conditions: Seque
         tasks: Tasks and rows.
         conditions: Controls and wordings.
         out: Folder of the audit.
+        reads_files: Whether answers come from files: then all steps are open.
 
     Returns:
         The open steps.
@@ -229,7 +236,7 @@ def unanswered(models: Collection[str], tasks: Sequence[Task], conditions: Seque
     pairs = [(task, condition) for task in tasks for condition in (None, *conditions)]
     n_left, steps = 0, []
     for position, (task, condition) in reversed([*enumerate(pairs, start=1)]):
-        if (logs := folder(out, task.name, condition)).is_dir():
+        if not reads_files and (logs := folder(out, task.name, condition)).is_dir():
             remove_lock(logs)
         else:
             n = len(task.ids) * len(models)
@@ -385,7 +392,7 @@ def _record(
 
 
 def _described(model: Model) -> dict[str, Any]:
-    arguments = {name: value for name, value in model.arguments.items() if name not in ("store", "answers")}
+    arguments = {name: value for name, value in model.arguments.items() if name not in ("store", *NO_MATTER)}
     arguments = mask_arguments(arguments)
     seeds, generation = list(model.seeds), dict(model.generation)
     return {"model": model.name, "arguments": arguments, **model.options, "generation": generation, "seeds": seeds}

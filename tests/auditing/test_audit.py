@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from medfaith.auditing import figures
-from medfaith.auditing.plan import plan
+from medfaith.auditing import figures, run
+from medfaith.auditing.plan import Task, plan
 from medfaith.auditing.run import ask, folder, read_earlier_tasks
 from medfaith.cli import main
-from medfaith.loaders.errors import MedfaithError
+from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.loaders.row_ids import read_ids
 from medfaith.tasks.models.answer_counts import count
 from medfaith.tasks.run import Model
@@ -104,6 +104,31 @@ def test_the_summary_has_the_verdicts_and_the_scores_of_other_runs(finished_audi
     left_out = f"not in the Hub's files: {N_CONDITIONS} of reference models, which have no repository"
     assert left_out in scores.replace("\n  ", " ")
     assert [path.name for path in (tmp_path / "hub").iterdir()] == ["other"]
+
+
+ONE_ROW = Task("medfaith_heal_vindr_closed", "heal-medvqa", ("1",), digest="")
+
+
+def test_an_audit_resumes_with_other_limits_of_its_requests(tmp_path):
+    """A server that is too slow for 32 requests at a time needs fewer, and its answers stay the same."""
+
+    def begin(**arguments):
+        run.begin({"m": Model("medfaith-server", arguments, dict)}, [ONE_ROW], {}, tmp_path)
+
+    begin(model="m", concurrency=32)
+    begin(model="m", concurrency=4, timeout=9, max_retries=9)
+    with pytest.raises(InputError, match="holds an audit of something else: models was"):
+        begin(model="other", concurrency=32)
+
+
+@pytest.mark.parametrize(("model_type", "n_steps"), [("medfaith-batch", 2), ("medfaith-server", 1)])
+def test_answers_in_files_are_read_again(model_type, n_steps, tmp_path, monkeypatch):
+    """The same command may name other files, or the same names with other answers in them."""
+    steps = []
+    monkeypatch.setattr(run, "take", lambda step, **_: steps.append(step.condition))
+    run.folder(tmp_path, "medfaith_heal_vindr_closed", None).mkdir(parents=True)
+    run.ask({"m": Model(model_type, {"model": "m"}, dict)}, [ONE_ROW], ["other"], {}, tmp_path)
+    assert len(steps) == n_steps
 
 
 @pytest.mark.parametrize(

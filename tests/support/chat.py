@@ -50,7 +50,10 @@ def chat_server(say, status_of=lambda n: 200, reply=None, models=None, fault=lam
             return {"id": "1", "object": "chat.completion", "model": body["model"], "choices": [choice], **usage_entry}
 
         def send(self, status, content, **headers):
-            sent = json.dumps(content).encode()
+            self.send_text(status, json.dumps(content), **headers)
+
+        def send_text(self, status, text, **headers):
+            sent = text.encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(sent)))

@@ -163,6 +163,32 @@ def test_missing_and_failed_requests_are_listed_and_written_again(tmp_path, caps
     assert (tmp_path / "none.jsonl").read_text(encoding="utf-8") == ""
 
 
+def test_an_aborted_answer_is_a_failure_and_another_one_replaces_it(tmp_path):
+    """Its text is smaller than that of the answer, and would count."""
+    aborted = succeed(KEYS[0], {"message": {"content": "A"}, "finish_reason": "abort"})
+    empty = succeed(KEYS[1], "") | {"response": {"status_code": "200", "body": {"choices": [{"message": None}]}}}
+    files = [write_lines(tmp_path / "a", [aborted, empty]),
+             write_lines(tmp_path / "b", [succeed(KEYS[0], "No"), succeed(KEYS[1], "No")])]  # fmt: skip
+    assert [*AnswerFiles(files[:1]).list_answered()] == []
+    answers = AnswerFiles(files)
+    assert [getattr(answers.read(key, read), "text", None) for key in KEYS[:2]] == ["No", "No"]
+    assert sorted(answers.list_answered()) == sorted(KEYS[:2])
+    assert answers.format_notes() == ""
+
+
+def test_half_a_character_does_not_end_the_run(tmp_path):
+    file = write_lines(tmp_path / "a", [succeed(KEYS[0], "B \ud83d"), fail(KEYS[1], message="no \ud83d")])
+    answers = AnswerFiles([file])
+    replies = [answers.read(key, read) for key in KEYS[:2]]
+    assert [reply and (reply.text, reply.reason) for reply in replies] == [("B \ufffd", "stop"), ("", "400: no \ufffd")]
+
+
+def test_files_that_answer_other_requests_say_so(tmp_path, capsys):
+    file = write_lines(tmp_path / "a", [succeed(key, "Yes") for key in KEYS])
+    assert read_answers([file], questions(2)) == ["", ""]
+    assert "the files answer 5 other requests, and none of these: they were written with" in capsys.readouterr().err
+
+
 LINES = [
     *(succeed(key, text) for key in KEYS[:3] for text in ("Yes", "No")),
     *(fail(key) for key in KEYS[:4]),

@@ -74,6 +74,35 @@ def test_failures_are_kept_with_the_servers_words_and_asked_again(requests, caps
     assert "" not in BatchLM("m", answers=["answers.jsonl"]).generate_until(questions(12))
 
 
+NO_ANSWERS = {
+    "a page": lambda handler: handler.send(200, "<html>"),
+    "an aborted answer": lambda handler: handler.send(
+        200, {"choices": [{"message": {"content": "Y"}, "finish_reason": "abort"}]}
+    ),
+    "half a body": lambda handler: handler.send_text(200, '{"choices": ['),
+}
+
+
+@pytest.mark.parametrize("fault", NO_ANSWERS.values(), ids=NO_ANSWERS)
+def test_a_response_without_an_answer_is_a_failure_and_asked_again(fault, requests, capsys):
+    with serving(fault=lambda request: fault) as server:
+        assert run_answer(server.url, "--max-retries", "0") == 3
+    assert "answers.jsonl: 12 failed" in capsys.readouterr().out
+    with serving() as server:
+        assert run_answer(server.url) == 0
+        assert len(server.requests) == 12
+    assert "" not in BatchLM("m", answers=["answers.jsonl"]).generate_until(questions(12))
+
+
+def test_requests_that_were_edited_are_refused(requests, capsys):
+    text = requests.read_text(encoding="utf-8")
+    requests.write_text(text.replace('"temperature": 0.0', '"temperature": 0.5'), encoding="utf-8")
+    with serving() as server:
+        assert run_answer(server.url) == 2
+        assert server.requests == []
+    assert "was changed after it was written: requests.about.json has another SHA-256" in capsys.readouterr().err
+
+
 def test_an_outage_ends_the_run_and_says_so(requests, capsys):
     with serving() as server:
         url = server.url

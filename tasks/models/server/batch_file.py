@@ -21,7 +21,8 @@ from ....loaders.atomic import atomic_file
 from ....loaders.errors import InputError
 from ....loaders.progress import Progress
 from ...outcomes import FILTERED, UNANSWERED
-from ..chat_form import FILTERS, Picture, Reply
+from ..chat_form import FILTERS, Picture, Reply, replace_surrogates
+from ..chat_form import read as read_chat
 
 URL = "/v1/chat/completions"
 _ID = re.compile("[0-9a-f]{64}")  # a SHA-256
@@ -137,8 +138,8 @@ class _Place(NamedTuple):
 class AnswerFiles:
     """Answers of an engine by the id of their request. Only the places of the lines are in memory.
 
-    An answer replaces an earlier or later failure. Among different answers to one request, the line with the smallest
-    text counts. Thus the order of files and lines has no influence.
+    An answer (`is_answer`) replaces an earlier or later failure. Among different answers to one request, the line with
+    the smallest text counts. Thus the order of files and lines has no influence.
 
     Args:
         paths: The files of answers.
@@ -181,7 +182,7 @@ class AnswerFiles:
         try:
             return read_body(body)
         except ValueError as error:
-            return Reply(UNANSWERED, reason=str(error)[:_LONGEST_REASON])
+            return Reply(UNANSWERED, reason=replace_surrogates(str(error))[:_LONGEST_REASON])
 
     def list_answered(self) -> Iterator[str]:
         """List the ids of the answered requests. Failed requests are omitted.
@@ -190,7 +191,7 @@ class AnswerFiles:
             The ids.
         """
         for digest, place in self._places.items():
-            if _get_body(self._read_line(place)) is not None:
+            if is_answer(self._read_line(place)):
                 yield digest.hex()
 
     def format_notes(self) -> str:
@@ -223,7 +224,7 @@ class AnswerFiles:
         if not line.strip():
             return None
         try:
-            entry = json_text.parse(line)
+            entry = json_text.parse(line, allow_surrogates=True)
         except ValueError:
             if not line.endswith(b"\n"):
                 self._n_cut += 1
@@ -231,7 +232,8 @@ class AnswerFiles:
             entry = None
         if not isinstance(entry, dict) or not isinstance(entry.get("custom_id"), str):
             expected = 'an answer such as {"custom_id": ..., "response": {...}, "error": null}'
-            raise InputError(path, "is no answer of a batch", row=row, expected=expected)
+            action = "name a file of JSON lines in UTF-8; unpack or convert any other first"
+            raise InputError(path, "is no answer of a batch", row=row, expected=expected, action=action)
         return entry
 
     def _keep(self, digest: bytes, place: _Place, entry: Any) -> None:
@@ -249,7 +251,7 @@ class AnswerFiles:
     def _read_line(self, place: _Place) -> Any:
         with self._paths[place.file].open("rb") as file:
             file.seek(place.offset)
-            return json_text.parse(file.readline())
+            return json_text.parse(file.readline(), allow_surrogates=True)
 
 
 def _get_response(entry: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
@@ -264,13 +266,30 @@ def _get_response(entry: Mapping[str, Any]) -> tuple[Any, Mapping[str, Any]]:
 def _get_body(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Get the body of a successful response; None for a failure."""
     status, body = _get_response(entry)
-    return body if status == 200 and body.get("choices") and not entry.get("error") else None
+    return body if str(status) == "200" and body.get("choices") and not entry.get("error") else None
+
+
+def is_answer(entry: Mapping[str, Any]) -> bool:
+    """Check whether a line answers its request. A failure, and an answer that an engine aborted, do not.
+
+    Args:
+        entry: The line.
+
+    Returns:
+        True if a row has an answer with it, which may be empty, cut, filtered or a refusal.
+    """
+    body = _get_body(entry)
+    try:
+        return body is not None and read_chat(body).outcome != UNANSWERED
+    except ValueError:
+        return False
 
 
 def _rank(entry: Mapping[str, Any]) -> tuple[int, str]:
     """Rank a line: answers before failures, then by the choices alone, since ids and times differ between copies."""
-    body = _get_body(entry)
-    return (0, json.dumps(body["choices"], sort_keys=True)) if body else (1, json.dumps(entry, sort_keys=True))
+    if is_answer(entry):
+        return 0, json.dumps(entry["response"]["body"]["choices"], sort_keys=True)
+    return 1, json.dumps(entry, sort_keys=True)
 
 
 def _describe_failure(entry: Mapping[str, Any]) -> Reply:
@@ -281,4 +300,4 @@ def _describe_failure(entry: Mapping[str, Any]) -> Reply:
         error = error["error"]  # vLLM's run-batch writes the body of the failure here
     code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, None)
     reason = ": ".join(str(text) for text in (status, message or error) if text)
-    return Reply(FILTERED if code in FILTERS else UNANSWERED, reason=reason[:_LONGEST_REASON])
+    return Reply(FILTERED if code in FILTERS else UNANSWERED, reason=replace_surrogates(reason)[:_LONGEST_REASON])

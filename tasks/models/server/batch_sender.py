@@ -22,11 +22,12 @@ from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from ....loaders import json_text
+from ....loaders import json_text, limits
 from ....loaders.errors import InputError
 from ....loaders.progress import Progress
+from ..chat_form import read
 from .access import Outage
-from .batch_file import AnswerFiles
+from .batch_file import AnswerFiles, describe_path, is_answer
 from .client import connect_async, describe_error, post_chat
 
 ANSWERED, FAILED, BEFORE, LEFT = "answered", "failed", "answered before", "left"
@@ -67,18 +68,20 @@ def answer_file(requests: Path, out: Path, server: Server, ray: str | None = Non
         The number of requests by result, and the description of an outage, or "".
 
     Raises:
-        InputError: A line is not a request, or an image is missing or differs from the image of the request.
+        InputError: A line is not a request, the file was changed after it was written, or an image is missing or
+            differs from the image of the request.
         OSError: A file cannot be read or written.
     """
     folder = out.absolute().with_name(f"{out.name}.ray")
     done, n = {*_list_answered(out)}, sum(1 for _ in _read_requests(requests))
+    _require_unchanged(requests)
     counts, outage = Counter[str](), Outage(server.concurrency)
     with out.open("a", encoding="utf-8") as file, Progress(title="asking the server", total=n, unit="requests") as bar:
 
         def keep(entry: Mapping[str, Any]) -> None:
             file.write(json.dumps(entry) + "\n")
             file.flush()
-            counts[ANSWERED if entry["response"]["status_code"] == 200 else FAILED] += 1
+            counts[ANSWERED if is_answer(entry) else FAILED] += 1
             bar.update()
 
         done |= _recover_answers(folder, file, done)
@@ -166,6 +169,27 @@ def _read_requests(path: Path) -> Iterator[Mapping[str, Any]]:
             yield request
 
 
+def _require_unchanged(requests: Path) -> None:
+    """Refuse requests that were edited: their answers would count for the requests that `--write-requests` wrote.
+
+    A part of a file, such as one of `split`, has no description and is not checked.
+    """
+    description = describe_path(requests)
+    try:
+        digest = json_text.parse(limits.read_bytes(description, limits.JSON_BYTES))["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    with requests.open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() == digest:
+            return
+    raise InputError(
+        requests,
+        f"was changed after it was written: {description.name} has another SHA-256",
+        expected="the requests as --write-requests wrote them, since an answer finds its row by their ids",
+        action="write them again with the options that you want, such as --gen_kwargs or model=NAME",
+    )
+
+
 async def _ask_all(
     requests: Iterable[Mapping[str, Any]], server: Server, keep: Callable[[Mapping[str, Any]], None], outage: Outage
 ) -> None:
@@ -189,7 +213,8 @@ async def _post(client: Any, body: Mapping[str, Any], key: str, outage: Outage) 
 
     try:
         reply = await post_chat(client, body, key)
-    except openai.OpenAIError as error:
+        read(reply)
+    except (openai.OpenAIError, ValueError) as error:
         reason = describe_error(error, key)
         outage.update(error, reason)
         status, code = getattr(error, "status_code", 0), getattr(error, "code", None)
@@ -269,10 +294,10 @@ def _open_batch(folder: Path, requests: Sequence[Mapping[str, Any]]) -> IO[bytes
 
 
 def _read_batch(file: IO[bytes]) -> list[Mapping[str, Any]]:
-    """Read the answers in the file of a batch, after removal of an incomplete last line; failures are omitted."""
+    """Read the answers in the file of a batch, after removal of an incomplete last line; failures are left out."""
     file.truncate(_find_line_end(file))
     file.seek(0)
-    return [entry for entry in map(json.loads, file) if entry["response"]["status_code"] == 200]
+    return [entry for entry in map(json.loads, file) if is_answer(entry)]
 
 
 def _ask_with_ray(
