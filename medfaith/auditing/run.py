@@ -32,6 +32,7 @@ from .plan import ROWS, Task, write_rows
 
 IMAGE = "image"  # the folder of the answers without a control
 RECORD = "audit.json"
+_FINGERPRINTS = "fingerprints"  # entry of RECORD: folder of logs -> fingerprint of its model
 _WORDING = "wording_"  # begins the name of a condition that asks in another wording
 
 
@@ -137,12 +138,16 @@ def ask(
         rule: Version of the rule that will judge the answers; it is recorded.
 
     Raises:
-        InputError: `out` holds an audit of other models, rows, options or another rule, or the tasks refuse the data.
+        InputError: `out` holds an audit of other models, weights, rows, options or another rule, or the tasks refuse
+            the data.
         MedfaithError: A server leaves more than 1% of the rows of a task without an answer.
     """
     task_metadata = begin(models, tasks, metadata, out, rule)
     reads_files = any(model.name == BATCH for model in models.values())
-    for step in unanswered(models, tasks, conditions, out, reads_files=reads_files):
+    steps = unanswered(models, tasks, conditions, out, reads_files=reads_files)
+    if steps:
+        _record_fingerprints(models, out)
+    for step in steps:
         take(step, models=models, task_metadata=task_metadata, out=out, say=say)
 
 
@@ -387,6 +392,28 @@ def _record(
                 action="resume it with what it was begun with, or choose another --out",
             )  # fmt: skip
         record["rows"] = earlier["rows"] | record["rows"]
+        record |= {_FINGERPRINTS: earlier[_FINGERPRINTS]} if _FINGERPRINTS in earlier else {}
+    _write_record(out, record)
+
+
+def _record_fingerprints(models: Mapping[str, Model], out: Path) -> None:
+    """Record the fingerprint of each model that has one; raise InputError if an earlier run had another.
+
+    The name of a folder or of a served model stays if its weights change, and steps of both would make one table.
+    """
+    record = read_record(out)
+    earlier = record.get(_FINGERPRINTS, {})
+    fingerprints = {name: getattr(model.answering, "fingerprint", None) for name, model in models.items()}
+    for name, fingerprint in fingerprints.items():
+        if fingerprint and earlier.get(name, fingerprint) != fingerprint:
+            raise InputError(
+                out, f"holds answers of {name} with other weights, or another configuration or version of it",
+                expected="the same model", action="restore it, or choose another --out",
+            )  # fmt: skip
+    _write_record(out, record | {_FINGERPRINTS: earlier | fingerprints})
+
+
+def _write_record(out: Path, record: Mapping[str, Any]) -> None:
     with atomic_file(out / RECORD) as partial:
         partial.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 

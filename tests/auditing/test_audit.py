@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -119,6 +120,25 @@ def test_an_audit_resumes_with_other_limits_of_its_requests(tmp_path):
     begin(model="m", concurrency=4, timeout=9, max_retries=9)
     with pytest.raises(InputError, match="holds an audit of something else: models was"):
         begin(model="other", concurrency=32)
+
+
+def test_an_audit_does_not_resume_with_other_weights_of_the_same_name(tmp_path, monkeypatch):
+    """Otherwise the steps before and after the change would make one table."""
+    taken = []
+    monkeypatch.setattr(run, "take", lambda step, **_: taken.append(step.condition))
+
+    def resume(fingerprint):
+        loaded = SimpleNamespace(fingerprint=fingerprint)
+        run.ask({"m": Model("medfaith-server", {"model": "m"}, lambda: loaded)}, [ONE_ROW], ["other"], {}, tmp_path)
+
+    resume("first")
+    resume("first")
+    with pytest.raises(InputError, match="holds answers of m with other weights"):
+        resume("second")
+    assert taken == [None, "other"] * 2
+    for condition in (None, "other"):  # a finished audit is judged again without its model
+        run.folder(tmp_path, ONE_ROW.name, condition).mkdir(parents=True)
+    resume("second")
 
 
 @pytest.mark.parametrize(("model_type", "n_steps"), [("medfaith-batch", 2), ("medfaith-server", 1)])

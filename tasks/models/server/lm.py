@@ -16,7 +16,7 @@ from typing import Any
 from ....loaders.errors import InputError
 from ... import SERVER
 from ...model_types import MOST_CONCURRENT
-from ..answer_store import AnswerStore
+from ..answer_store import AnswerStore, hash_facts
 from ..chat_form import (
     Encoding,
     Reply,
@@ -117,6 +117,11 @@ class ServerLM(ChatLM):
                 "medfaith-server: answers are not kept; name a file with answers=FILE, or a killed run starts anew",
                 file=sys.stderr,
             )
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the address, the model's name and its version, as far as the server lists one."""
+        return hash_facts(**self._endpoint.identity)
 
     def _take_replies(self, questions: Sequence[Question], take: Callable[[int, Question, Reply | None], None]) -> str:
         """Ask the server; in a dry run only estimate the resources."""

@@ -358,7 +358,7 @@ class AnsweringVLM(HFMultimodalLM):
         context, settings, auxiliary = cast(Any, request.args)
         sampled = isinstance(settings, Mapping) and (settings.get("do_sample") or settings.get("temperature"))
         return hash_facts(
-            model=self._fingerprint,
+            model=self.fingerprint,
             prompt=context,
             tokens=self.tokenizer(context)["input_ids"],  # another tokenizer makes another prompt
             images=[hash_pixels(image) for image in auxiliary["visual"]],
@@ -378,7 +378,7 @@ class AnsweringVLM(HFMultimodalLM):
         }
 
     @cached_property
-    def _fingerprint(self) -> str:
+    def fingerprint(self) -> str:
         """Hash of the facts and of everything else that an answer depends on other than the question."""
         saved = {
             "configuration": self.model.config.to_json_string(use_diff=False),
