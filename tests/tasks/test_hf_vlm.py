@@ -192,6 +192,25 @@ def test_a_generation_request_whose_images_would_be_cut_is_refused(vlms, max_ima
         lm.generate_until([request], disable_tqdm=True)
 
 
+def test_a_prompt_that_leaves_no_room_for_its_answer_is_refused(vlms):
+    """hf-multimodal would cut its beginning, such as the instruction, without a word."""
+    lm = load(vlms["llava"], max_length=60)
+    texts = "<image>Edema?", "Say A, B, C, D or E, and no more than that. <image>Edema?"
+    short, long = (asked(text, [noise()], number, max_gen_toks=20) for number, text in enumerate(texts))
+    assert len(lm.generate_until([short], disable_tqdm=True)) == 1
+    with pytest.raises(InputError, match=r"task, row row 1: \d\d tokens .* and 20 of an answer do not fit into 60"):
+        lm.generate_until([short, long], disable_tqdm=True)
+    longest = asked("<image>Edema?", [noise()], max_gen_toks=61)  # lm-eval would cut the first token
+    with pytest.raises(InputError, match="and 61 of an answer do not fit into 60"):
+        lm.generate_until([longest], disable_tqdm=True)
+
+
+def test_an_image_that_the_processor_refuses_is_named_by_its_row(vlms):
+    request = asked("<image>Edema?", [noise((1000, 4))], number=3, max_gen_toks=2)
+    with pytest.raises(InputError, match=r"task, row row 3: .* an image of 1000 x 4 pixels \(absolute aspect ratio"):
+        load(vlms["qwen2_5_vl"]).generate_until([request], disable_tqdm=True)
+
+
 @pytest.mark.parametrize("batch_size", [pytest.param(1, marks=pytest.mark.full), 8])
 def test_an_image_is_encoded_once_or_else_pixels_are_given_and_the_scores_are_the_same(folder, direct, batch_size):
     expected = [score for score, _, _ in direct[False]]

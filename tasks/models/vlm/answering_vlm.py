@@ -84,6 +84,7 @@ class AnsweringVLM(HFMultimodalLM):
         self._first, self._work = FirstAnswers(), Work(torch.device(cast(Any, self).device))
         self._outcomes: Counter[str] = Counter()  # outcomes since the last report
         self._last_batch: tuple[int, list[list[int]]] = 0, []  # the last batch: its token limit, and its tokens
+        self._batch_in_work: Sequence[Instance] = ()
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """Generate hf-multimodal's answers for requests that keep all their images. Text-only tasks go to lm-eval.
@@ -176,6 +177,8 @@ class AnsweringVLM(HFMultimodalLM):
     ) -> Any:
         """Encode prompts with images by lm-eval, which fails if no prompt has an image (control `none`), or as text.
 
+        lm-eval would cut the beginning of a prompt that leaves no room for the answer, where its images often are.
+
         Args:
             strings: The prompts.
             images: The images of each prompt.
@@ -186,8 +189,10 @@ class AnsweringVLM(HFMultimodalLM):
             Inputs of the model; input_ids and attention_mask have shape (n, tokens), padded on the left.
 
         Raises:
+            InputError: A prompt with its answer is longer than `max_length`, or the processor refuses an image.
             MedfaithError: The processor takes no images of different shapes together (PerceptionLM).
         """
+        limit = options.pop("left_truncate_len", None)
         has_images = any(len(row_images) for row_images in images)
         if self._is_encoder_decoder:  # its positions count from the left, and the answer takes none of them
             strings, arguments = write_prompts(strings, self.tokenizer, has_images=has_images), ()
@@ -201,16 +206,38 @@ class AnsweringVLM(HFMultimodalLM):
             ).to(self.device)
         if self._is_encoder_decoder:
             check_length(encoded["input_ids"].shape[1], self.model.config)
+        elif limit is not None:
+            self._check_length(strings, encoded["attention_mask"].sum(dim=1).tolist(), limit)
         return encoded
 
+    def _check_length(self, strings: Sequence[str], lengths: Sequence[int], limit: int) -> None:
+        """Raise InputError for a prompt that lm-eval would cut."""
+        for string, length in zip(strings, lengths, strict=True):
+            if length > limit:
+                raise self._make_row_error(
+                    [string],
+                    f"{length} tokens with the images' and {self.max_length - limit} of an answer do not fit into "
+                    f"{self.max_length}",
+                    "raise max_length in --model_args if the model takes more; or send smaller or fewer images, or "
+                    "lower max_gen_toks in --gen_kwargs",
+                )
+
+    def _make_row_error(self, strings: Sequence[str], problem: str, action: str) -> InputError:
+        """Build an error that names the rows of the batch with these prompts."""
+        requests = [request for request in self._batch_in_work if cast(Any, request.args)[0] in strings]
+        where = (requests[0].task_name if requests else None) or "request"
+        return InputError(where, problem, action=action, row=" or ".join(map(row_id, requests)) or None)
+
     def _encode_with_images(self, strings: list[str], images: list[list], *arguments: Any, **options: Any) -> Any:
-        """Encode prompts with images by lm-eval. Raise MedfaithError if the processor cannot batch the images."""
+        """Encode prompts with images by lm-eval. Raise MedfaithError if the processor cannot take the images."""
         try:
             return cast(Any, super()).tok_batch_multimodal_encode(strings, images, *arguments, **options)
         except ValueError as error:
-            if "Unable to convert output" not in str(error):
-                raise
             sizes = ", ".join(f"{image.width} x {image.height}" for row_images in images for image in row_images)
+            if "Unable to convert output" not in str(error):
+                name, action = type(self.processor).__name__, "leave the row out (--rows), or use another model"
+                problem = f"{name} refuses a prompt or an image of {sizes} pixels ({error})"
+                raise self._make_row_error(strings, problem, action) from error
             raise MedfaithError(
                 f"{type(self.processor).__name__}: cannot put these images into one batch: {sizes} pixels\n"
                 "  what to do: add batch_size=1 to --model_args; for rows of several images, use another model"
@@ -317,6 +344,7 @@ class AnsweringVLM(HFMultimodalLM):
 
     def _generated(self, batch: Sequence[Instance]) -> list[Generated]:
         """Generate the answers to a batch of `_iterate_batches`, or to a part of it."""
+        self._batch_in_work = batch
         with self._work.busy(len(batch)):
             texts = super().generate_until(list(batch), True)
         limit, token_lists = self._last_batch
