@@ -12,7 +12,9 @@ _SIGNS = str.maketrans(
     | dict.fromkeys("✓✔✅☑🗸", f" {TICK} ")
     | dict.fromkeys("✗✘❌✖☒❎", f" {CROSS} ")
     | dict.fromkeys('*`"“”„«»$', " ")
-    | dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\ufe0e\ufe0f", "")
+    | dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\ufe0e\ufe0f\xad\x7f", "")
+    | dict.fromkeys(range(9), "")  # control characters, such as NUL at the end of an answer; others are blanks
+    | dict.fromkeys(range(14, 28), "")
 )
 _FRACTION = re.compile(r"\\[dt]?frac ?\{ ?([^{}]{1,40}) ?\} ?\{ ?([^{}]{1,40}) ?\}")
 _BOX = re.compile(r"\\(?:f?boxed|fbox)\b\s?\{?")

@@ -67,6 +67,8 @@ READABLE = {
     "👉 B": "B",
     "<b>B</b>": "B",
     "a\u200bb": "ab",
+    "A\x00\x00": "A",
+    "\x1bede\xadma": "edema",
 }
 
 
