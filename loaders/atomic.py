@@ -41,7 +41,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     require_replaceable(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = _build_partial_path(path)
-    with _exclusive_access(path, wait=True):
+    with exclusive_access(path, wait=True):
         try:
             yield partial
             _copy_permissions(path, partial)
@@ -71,7 +71,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     require_elsewhere(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial, old = _build_partial_path(path), _build_old_path(path)
-    with _exclusive_access(path, wait=False):
+    with exclusive_access(path, wait=False):
         if old.exists() and not path.exists():  # killed between two renames
             old.rename(path)
         for leftover in (partial, old):
@@ -124,7 +124,7 @@ def remove_lock(path: Path) -> None:
         path: The file or folder that the lock protects.
     """
     if _build_lock_path(path).exists():
-        with suppress(InputError), _exclusive_access(path, wait=False):
+        with suppress(InputError), exclusive_access(path, wait=False):
             pass
 
 
@@ -249,8 +249,19 @@ def _is_owned(folder: Path) -> bool:
 
 
 @contextmanager
-def _exclusive_access(path: Path, *, wait: bool) -> Iterator[None]:
-    """Let one process at a time work on a path. The lock is free as soon as its process has ended, killed or not."""
+def exclusive_access(path: Path, *, wait: bool) -> Iterator[None]:
+    """Let one process at a time work on a path. The lock is free as soon as its process has ended, killed or not.
+
+    Args:
+        path: The file or folder.
+        wait: Whether to wait for another process.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        InputError: Another process works on the path, and `wait` is false.
+    """
     from filelock import FileLock, Timeout
 
     lock = FileLock(_build_lock_path(path), timeout=-1 if wait else 0)

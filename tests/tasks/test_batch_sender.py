@@ -94,6 +94,22 @@ def test_a_response_without_an_answer_is_a_failure_and_asked_again(fault, reques
     assert "" not in BatchLM("m", answers=["answers.jsonl"]).generate_until(questions(12))
 
 
+def test_one_run_at_a_time_writes_a_file(requests, capsys):
+    """Two would ask everything twice."""
+    statuses = []
+
+    def answer_and_run_again(messages):
+        if not statuses:
+            statuses.append(run_answer(server.url))
+        return echo(messages)
+
+    with serving(answer_and_run_again) as server:
+        assert run_answer(server.url, "--concurrency", "1") == 0
+        assert len(server.requests) == 12
+    assert statuses == [2]
+    assert "answers.jsonl: is being written by another process" in capsys.readouterr().err
+
+
 def test_requests_that_were_edited_are_refused(requests, capsys):
     text = requests.read_text(encoding="utf-8")
     requests.write_text(text.replace('"temperature": 0.0', '"temperature": 0.5'), encoding="utf-8")

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from ....loaders import json_text, limits
+from ....loaders.atomic import exclusive_access
 from ....loaders.errors import InputError
 from ....loaders.progress import Progress
 from ..chat_form import read
@@ -69,9 +70,15 @@ def answer_file(requests: Path, out: Path, server: Server, ray: str | None = Non
 
     Raises:
         InputError: A line is not a request, the file was changed after it was written, or an image is missing or
-            differs from the image of the request.
+            differs from the image of the request; or another process writes the file of answers.
         OSError: A file cannot be read or written.
     """
+    with exclusive_access(out.absolute(), wait=False):  # two runs would ask everything twice
+        return _answer_file(requests, out, server, ray)
+
+
+def _answer_file(requests: Path, out: Path, server: Server, ray: str | None) -> tuple[Counter[str], str]:
+    """Answer a file of requests, as `answer_file` does."""
     folder = out.absolute().with_name(f"{out.name}.ray")
     done, n = {*_list_answered(out)}, sum(1 for _ in _read_requests(requests))
     _require_unchanged(requests)
