@@ -96,13 +96,13 @@ def list_likeliest(logprobs: Mapping[str, Any] | None) -> dict[str, float]:
     """
     content = (logprobs or {}).get("content") or [{}]
     tokens = content[0].get("top_logprobs") or ([content[0]] if content[0] else [])
-    logprobs: dict[str, set[float]] = {}
+    logprobs_by_token: dict[str, set[float]] = {}
     for token in tokens:
         logprob = float(token["logprob"])
         if logprob > TOLERANCE:
             raise ValueError(f"the logprob {logprob:g} of {token['token']!r} is no logarithm of a probability")
-        logprobs.setdefault(str(token["token"]), set()).add(min(logprob, 0.0))
-    return {token: _add_logprobs(values) for token, values in logprobs.items()}
+        logprobs_by_token.setdefault(str(token["token"]), set()).add(min(logprob, 0.0))
+    return {token: _add_logprobs(values) for token, values in logprobs_by_token.items()}
 
 
 def _add_logprobs(logprobs: Iterable[float]) -> float:
