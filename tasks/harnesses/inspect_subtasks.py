@@ -195,8 +195,7 @@ def read_answer(subtask: Subtask, row: int, output: ModelOutput) -> dict[str, An
     reply = Reply(find_outcome(output), output.completion, reason=output.stop_reason if output.choices else "")
     if subtask.scores_letters and reply.outcome not in (FILTERED, REFUSED):
         logprobs = output.choices[0].logprobs if output.choices else None
-        likeliest = letter_scores.list_likeliest(logprobs.model_dump() if logprobs else None)
-        reply = letter_scores.read_likeliest(reply, likeliest, output.model)
+        reply = letter_scores.read_likeliest(reply, logprobs.model_dump() if logprobs else None, output.model)
     response, outcome = reply.scored, reply.outcome
     subtask.task.test_docs()[row]["images"].tell_outcome(outcome, reply.end)
     doc, config = subtask.task.test_docs()[row], subtask.task.config  # read again: its columns hold the outcome now

@@ -90,12 +90,6 @@ def test_tokens_that_a_server_shows_as_one_text_add_up():
     assert [likeliest for _, likeliest in scores] == [True, False, False, False]
 
 
-def test_probabilities_are_no_log_probabilities(capsys):
-    with serving(lambda messages: make_choice(("A", 0.9), ("B", 0.1))) as server:
-        assert all(math.isnan(score) for score, _ in server.lm().loglikelihood(make_requests("AB")))
-    assert "the logprob 0.9 of 'A' is no logarithm of a probability" in capsys.readouterr().err
-
-
 def test_an_endpoint_without_probabilities_says_what_to_do():
     """The endpoint omits them, refuses the request, or lists fewer tokens than requested."""
 
@@ -104,6 +98,7 @@ def test_an_endpoint_without_probabilities_says_what_to_do():
 
     for options, reason in (
         ({}, "the answer 'A' has none"),
+        ({"reply": {"choices": [make_choice(("A", 0.9))]}}, "the logprob 0.9 of 'A' is no logarithm of a probability"),
         ({"fault": refuse("This model does not support it", param="logprobs")}, "This model does not"),
         ({"fault": refuse("top_logprobs must be at most 5")}, "at most 5(.|\n)*lower top_logprobs"),
     ):

@@ -62,17 +62,16 @@ def read(body: Any, base_url: str) -> Reply:
         The reply; its outcome is EMPTY if no token is listed.
 
     Raises:
-        InputError: The answer has text but no log-probabilities.
+        InputError: The answer has text but no log-probabilities, or other numbers in their place.
         ValueError: The body is not a chat completion.
     """
     reply = chat_form.read(body)
     if reply.outcome in (FILTERED, REFUSED):
         return reply
     try:
-        logprobs = list_likeliest(body["choices"][0].get("logprobs"))
+        return read_likeliest(reply, body["choices"][0].get("logprobs"), base_url)
     except (KeyError, IndexError, TypeError, AttributeError) as error:
         raise ValueError(f"{str(body)[:200]!r} is no chat completion with logprobs") from error
-    return read_likeliest(reply, logprobs, base_url)
 
 
 def list_likeliest(logprobs: Mapping[str, Any] | None) -> dict[str, float]:
@@ -112,20 +111,24 @@ def _add_logprobs(logprobs: Iterable[float]) -> float:
     return highest + math.log(math.fsum(math.exp(logprob - highest) for logprob in possible) or 1)
 
 
-def read_likeliest(reply: Reply, likeliest: Mapping[str, float], engine: str) -> Reply:
+def read_likeliest(reply: Reply, logprobs: Mapping[str, Any] | None, engine: str) -> Reply:
     """Replace the text of a reply by the likeliest first tokens.
 
     Args:
         reply: The reply; neither filtered nor a refusal.
-        likeliest: Log-probability by token.
+        logprobs: The `logprobs` of the choice, or None.
         engine: Name of the endpoint, for the message.
 
     Returns:
         The reply with JSON as its text; its outcome is EMPTY if no token is listed.
 
     Raises:
-        InputError: The answer has text but no log-probabilities.
+        InputError: The answer has text but no log-probabilities, or other numbers in their place.
     """
+    try:
+        likeliest = list_likeliest(logprobs)
+    except ValueError as error:
+        raise make_logprobs_error(engine, str(error)) from error
     if not likeliest and reply.text.strip():
         raise make_logprobs_error(engine, f"the answer {reply.text[:50]!r} has none")
     return reply._replace(outcome=ANSWERED if likeliest else EMPTY, text=json.dumps(likeliest))
