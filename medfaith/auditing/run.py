@@ -18,6 +18,7 @@ import pyarrow as pa
 from medfaith.loaders import csv_table, json_text, limits
 from medfaith.loaders.atomic import atomic_file, atomic_folder, remove_lock
 from medfaith.loaders.errors import InputError, MedfaithError
+from medfaith.loaders.progress import say
 from medfaith.loaders.secrets import mask_arguments
 from medfaith.logs.files import safe_name
 from medfaith.tasks import BATCH, NO_MATTER
@@ -32,6 +33,7 @@ from .plan import ROWS, Task, write_rows
 
 IMAGE = "image"  # the folder of the answers without a control
 RECORD = "audit.json"
+_ROOTS = "roots"  # entry of RECORD: source -> folder of its images
 _FINGERPRINTS = "fingerprints"  # entry of RECORD: folder of logs -> fingerprint of its model
 _WORDING = "wording_"  # begins the name of a condition that asks in another wording
 
@@ -370,6 +372,7 @@ def _record(
         "models": {name: _described(model) for name, model in models.items()},
         "asked": {name: metadata[name] for name in recorded if name in metadata},
         "rows": {task.name: {"n": len(task.ids), "digest": task.digest} for task in tasks},
+        _ROOTS: {source: str(Path(root).resolve()) for source, root in metadata.get("roots", {}).items()},
     }
     record = json.loads(json.dumps(record, default=str))
     if (out / RECORD).exists():
@@ -393,7 +396,19 @@ def _record(
             )  # fmt: skip
         record["rows"] = earlier["rows"] | record["rows"]
         record |= {_FINGERPRINTS: earlier[_FINGERPRINTS]} if _FINGERPRINTS in earlier else {}
+        _warn_of_other_images(earlier.get(_ROOTS, {}), record[_ROOTS], out)
+        record[_ROOTS] = earlier.get(_ROOTS, {}) | record[_ROOTS]
     _write_record(out, record)
+
+
+def _warn_of_other_images(earlier_roots: Mapping[str, str], roots: Mapping[str, str], out: Path) -> None:
+    """Warn of images that come from another folder than before: a copy is the same, a smaller version is not."""
+    for source, root in roots.items():
+        if (earlier_root := earlier_roots.get(source, root)) != root:
+            say(
+                f"medfaith: WARNING: {out}: the images of {source} came from {earlier_root}, and now come from {root}. "
+                "Finished steps keep their answers. What to do: if the images differ, choose another --out"
+            )
 
 
 def _record_fingerprints(models: Mapping[str, Model], out: Path) -> None:

@@ -141,6 +141,15 @@ def test_an_audit_does_not_resume_with_other_weights_of_the_same_name(tmp_path, 
     resume("second")
 
 
+def test_images_from_another_folder_are_named(tmp_path, capsys):
+    """The folder may be a copy on another machine, or hold the same images in another size."""
+    for folder_name in ("full", "full", "small"):
+        roots = {"vindr_cxr": str(tmp_path / folder_name)}
+        run.begin({"m": Model("medfaith-server", {"model": "m"}, dict)}, [ONE_ROW], {"roots": roots}, tmp_path / "out")
+    (warning,) = capsys.readouterr().err.splitlines()
+    assert f"images of vindr_cxr came from {tmp_path / 'full'}, and now come from {tmp_path / 'small'}" in warning
+
+
 @pytest.mark.parametrize(("model_type", "n_steps"), [("medfaith-batch", 2), ("medfaith-server", 1)])
 def test_answers_in_files_are_read_again(model_type, n_steps, tmp_path, monkeypatch):
     """The same command may name other files, or the same names with other answers in them."""
