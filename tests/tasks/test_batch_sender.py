@@ -74,20 +74,22 @@ def test_failures_are_kept_with_the_servers_words_and_asked_again(requests, caps
     assert "" not in BatchLM("m", answers=["answers.jsonl"]).generate_until(questions(12))
 
 
-NO_ANSWERS = {
-    "a page": lambda handler: handler.send(200, "<html>"),
-    "an aborted answer": lambda handler: handler.send(
-        200, {"choices": [{"message": {"content": "Y"}, "finish_reason": "abort"}]}
-    ),
-    "half a body": lambda handler: handler.send_text(200, '{"choices": ['),
+ABORTED = {"choices": [{"message": {"content": "Y"}, "finish_reason": "abort"}]}
+NO_ANSWERS = {  # reason -> response
+    "ValueError: '<html>' is no chat completion": lambda handler: handler.send(200, "<html>"),
+    "abort": lambda handler: handler.send(200, ABORTED),
+    "JSONDecodeError: Expecting value": lambda handler: handler.send_text(200, '{"choices": ['),
+    "the model is lost": lambda handler: handler.send(400, {"error": {"message": "the model\nis lost"}}),
 }
 
 
-@pytest.mark.parametrize("fault", NO_ANSWERS.values(), ids=NO_ANSWERS)
-def test_a_response_without_an_answer_is_a_failure_and_asked_again(fault, requests, capsys):
-    with serving(fault=lambda request: fault) as server:
+@pytest.mark.parametrize("reason", NO_ANSWERS)
+def test_a_response_without_an_answer_is_a_failure_and_asked_again(reason, requests, capsys):
+    with serving(fault=lambda request: NO_ANSWERS[reason]) as server:
         assert run_answer(server.url, "--max-retries", "0") == 3
-    assert "answers.jsonl: 12 failed" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "answers.jsonl: 12 failed" in printed.out
+    assert f"12 requests failed: {reason}" in re.sub(r": \d+: ", ": ", printed.err)
     with serving() as server:
         assert run_answer(server.url) == 0
         assert len(server.requests) == 12

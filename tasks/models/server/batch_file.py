@@ -178,7 +178,7 @@ class AnswerFiles:
         entry = self._read_line(place)
         body = _get_body(entry)
         if body is None:
-            return _describe_failure(entry)
+            return _read_failure(entry)
         try:
             return read_body(body)
         except ValueError as error:
@@ -285,6 +285,22 @@ def is_answer(entry: Mapping[str, Any]) -> bool:
         return False
 
 
+def describe_failure(entry: Mapping[str, Any]) -> str:
+    """Describe why a line does not answer its request.
+
+    Args:
+        entry: The line, of which `is_answer` is false.
+
+    Returns:
+        The engine's reason.
+    """
+    body = _get_body(entry)
+    try:
+        return _read_failure(entry).reason if body is None else read_chat(body).reason
+    except ValueError as error:
+        return str(error)
+
+
 def _rank(entry: Mapping[str, Any]) -> tuple[int, str]:
     """Rank a line: answers before failures, then by the choices alone, since ids and times differ between copies."""
     if is_answer(entry):
@@ -292,8 +308,8 @@ def _rank(entry: Mapping[str, Any]) -> tuple[int, str]:
     return 1, json.dumps(entry, sort_keys=True)
 
 
-def _describe_failure(entry: Mapping[str, Any]) -> Reply:
-    """Describe a failed request by the engine's message."""
+def _read_failure(entry: Mapping[str, Any]) -> Reply:
+    """Read the reply of a failed request, with the engine's message."""
     status, body = _get_response(entry)
     error = entry.get("error") or body.get("error") or body or "no response"
     if isinstance(error, dict) and isinstance(error.get("error"), dict):

@@ -25,15 +25,17 @@ from urllib.request import url2pathname
 from ....loaders import json_text, limits
 from ....loaders.atomic import exclusive_access
 from ....loaders.errors import InputError
-from ....loaders.progress import Progress
+from ....loaders.escaping import escape_controls
+from ....loaders.progress import Progress, say
 from ..chat_form import read
 from .access import Outage
-from .batch_file import AnswerFiles, describe_path, is_answer
+from .batch_file import AnswerFiles, describe_failure, describe_path, is_answer
 from .client import connect_async, describe_error, post_chat
 
 ANSWERED, FAILED, BEFORE, LEFT = "answered", "failed", "answered before", "left"
 _BEGINNING = b'{"custom_id": "'  # of each line of answers
 _BATCH_SUFFIX = ".batch.jsonl"
+_MOST_REASONS = 5  # of failures, that are printed
 _REQUESTS_A_TASK = 4  # of a worker of Ray, for each of its concurrent requests
 _REQUESTS_IN_MEMORY = 10_000  # with Ray, which keeps the rows of a data set in memory
 
@@ -82,13 +84,17 @@ def _answer_file(requests: Path, out: Path, server: Server, ray: str | None) -> 
     folder = out.absolute().with_name(f"{out.name}.ray")
     done, n = {*_list_answered(out)}, sum(1 for _ in _read_requests(requests))
     _require_unchanged(requests)
-    counts, outage = Counter[str](), Outage(server.concurrency)
+    counts, reasons, outage = Counter[str](), Counter[str](), Outage(server.concurrency)
     with out.open("a", encoding="utf-8") as file, Progress(title="asking the server", total=n, unit="requests") as bar:
 
         def keep(entry: Mapping[str, Any]) -> None:
             file.write(json.dumps(entry) + "\n")
             file.flush()
-            counts[ANSWERED if is_answer(entry) else FAILED] += 1
+            if is_answer(entry):
+                counts[ANSWERED] += 1
+            else:
+                counts[FAILED] += 1
+                reasons[describe_failure(entry)] += 1
             bar.update()
 
         done |= _recover_answers(folder, file, done)
@@ -100,6 +106,8 @@ def _answer_file(requests: Path, out: Path, server: Server, ray: str | None) -> 
             for entry in _ask_with_ray(pending, server, ray, folder):
                 keep(entry)
             _remove(folder, _list_batches(folder))
+    for reason, n_failed in reasons.most_common(_MOST_REASONS):
+        say(f"medfaith: {n_failed:,} requests failed: {escape_controls(' '.join(reason.split()))}")
     counts[BEFORE] = len(done)
     counts[LEFT] = n - counts.total()
     return counts, outage.describe(server.url)
