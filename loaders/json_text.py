@@ -14,7 +14,7 @@ from .errors import InputError
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-def read(path: Path, *, expected: str, action: str, repeats: bool = True) -> Any:
+def read(path: Path, *, expected: str, action: str, repeats: bool = True, allow_surrogates: bool = False) -> Any:
     """Read a JSON file.
 
     Args:
@@ -22,6 +22,7 @@ def read(path: Path, *, expected: str, action: str, repeats: bool = True) -> Any
         expected: What the error message says was expected.
         action: What the error message tells the user to do.
         repeats: False refuses an object that has the same name twice. JSON readers keep the last value.
+        allow_surrogates: As in `parse`.
 
     Returns:
         The decoded content.
@@ -30,7 +31,8 @@ def read(path: Path, *, expected: str, action: str, repeats: bool = True) -> Any
         InputError: The file cannot be read, or `parse` refuses its content.
     """
     try:
-        return parse(limits.read_bytes(path, limits.JSON_BYTES), None if repeats else require_unique_names)
+        data, hook = limits.read_bytes(path, limits.JSON_BYTES), None if repeats else require_unique_names
+        return parse(data, hook, allow_surrogates=allow_surrogates)
     except (ValueError, OSError) as error:
         raise InputError(path, f"cannot be read as JSON ({error})", expected=expected, action=action) from None
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ...evaluate_metrics.reading.choice import parse_answer
 from ...loaders import json_text, limits
 from ...loaders.errors import InputError
+from ..models.chat_form import replace_surrogates
 from . import questions
 
 LMMS_EVAL, VLMEVALKIT = "lmms-eval", "VLMEvalKit"
@@ -145,7 +146,7 @@ def _read_samples(path: Path) -> Iterator[HarnessAnswer]:
             if not line.strip():
                 continue
             try:
-                sample = json_text.parse(line)
+                sample = json_text.parse(line, allow_surrogates=True)
                 # Newer versions leave the row out and keep its place alone.
                 row_id = str((sample.get("doc") or {}).get("id") or "")
                 text = sample["filtered_resps"]
@@ -158,7 +159,7 @@ def _read_samples(path: Path) -> Iterator[HarnessAnswer]:
                     raise ValueError("holds neither the row nor its input, so its question is unknown")
                 if not isinstance(place := sample["doc_id"], int):
                     raise ValueError(f"has doc_id {place!r:.60}; expected a whole number")
-                yield HarnessAnswer(number, row_id, place, asked, text)
+                yield HarnessAnswer(number, row_id, place, asked, replace_surrogates(text))
             except (ValueError, TypeError, AttributeError, KeyError) as error:
                 problem = f"lacks {error}" if isinstance(error, KeyError) else str(error)
                 raise InputError(path, problem, row=number, expected=_EXPECTED[LMMS_EVAL]) from None
@@ -171,7 +172,7 @@ def _read_predictions(path: Path) -> Iterator[HarnessAnswer]:
             raise InputError(path, problem, row=number, expected=_EXPECTED[VLMEVALKIT])
         asked = {name: value for name, value in record.items() if name in ("question", "answer") or len(name) == 1}
         text = record["prediction"]
-        given = None if text.startswith(FAILED) else text
+        given = None if text.startswith(FAILED) else replace_surrogates(text)
         yield HarnessAnswer(
             number, record["id"], -1, {name: str(value) for name, value in asked.items() if value}, given
         )
@@ -184,7 +185,8 @@ def _read_records(path: Path) -> list[dict[str, Any]]:
     as_text: Any = {"dtype": str, "keep_default_na": False}
     limits.require_file(path)
     if path.suffix == ".json":
-        content = json_text.read(path, expected=_EXPECTED[VLMEVALKIT], action="name another file")
+        expected, action = _EXPECTED[VLMEVALKIT], "name another file"
+        content = json_text.read(path, expected=expected, action=action, allow_surrogates=True)
         if not all(isinstance(record, dict) for record in content):
             raise InputError(path, "is no list of objects", expected=_EXPECTED[VLMEVALKIT])
         return content

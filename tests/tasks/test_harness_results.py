@@ -204,6 +204,19 @@ def test_vlmevalkits_answers_to_other_questions_are_refused(
 
 
 @pytest.mark.parametrize(
+    ("name", "harness", "record"),
+    [
+        ("a.jsonl", results.LMMS_EVAL, {"doc_id": 0, "input": "?", "filtered_resps": ["A \ud83d"]}),
+        ("a.json", results.VLMEVALKIT, {"id": "a", "question": "?", "answer": "A", "prediction": "A \ud83d"}),
+    ],
+)
+def test_half_a_character_of_an_answer_is_replaced(name, harness, record, tmp_path):
+    (tmp_path / name).write_text(json.dumps(record if harness == results.LMMS_EVAL else [record]), encoding="utf-8")
+    (answer,) = results.read_answers(tmp_path / name, harness)
+    assert answer.text == "A \ufffd"
+
+
+@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("a.jsonl", "{", "row 1"),
