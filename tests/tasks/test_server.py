@@ -20,7 +20,7 @@ from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.lazy_images import LazyImages
 from medfaith.tasks.models import answer_counts
 from medfaith.tasks.models.answer_counts import tally, warn_unanswered
-from medfaith.tasks.models.chat_form import LONGEST_END, Reply, read
+from medfaith.tasks.models.chat_form import LONGEST_END, Reply
 from medfaith.tasks.models.server import client
 from tests.support.builders.files import root_words
 from tests.support.tasks.asking import asked, shade
@@ -186,45 +186,6 @@ def test_an_answer_counts_by_the_reason_for_its_end(finish, outcome, tmp_path, c
     assert replies == ["The answer is A" if outcome in ("answered", "cut") else ""]
     assert set(outcomes) == {outcome}
     assert len(server.requests) == (2 if outcome == "unanswered" else 1)
-
-
-BODIES = [  # fields of the body of a response -> outcome, text and number of prompt tokens
-    ({"usage": {"prompt_tokens": "12", "completion_tokens": 3.0}}, ("answered", "B", 12)),
-    ({"usage": {"prompt_tokens": "many", "completion_tokens": None}}, ("answered", "B", None)),
-    ({"usage": [1]}, ("answered", "B", None)),
-    ({"choices": [{"message": None, "finish_reason": "content_filter"}]}, ("filtered", "", None)),
-]
-NO_CHATS = ({"choices": []}, {"choices": [{"message": None}]}, {"choices": [{"message": {"content": {"answer": "B"}}}]})
-
-
-@pytest.mark.parametrize(("fields", "expected"), BODIES)
-def test_odd_fields_of_a_response_lose_no_answer(fields, expected):
-    reply = read({"choices": [{"message": {"content": "B"}}], **fields})
-    assert (reply.outcome, reply.text, reply.prompt_tokens) == expected
-
-
-@pytest.mark.parametrize("body", [*NO_CHATS, "<html>", None])
-def test_a_body_without_a_message_is_no_answer(body):
-    with pytest.raises(ValueError, match="is no chat completion"):
-        read(body)
-
-
-def test_answers_of_another_model_are_counted(capsys):
-    """llama.cpp and LM Studio answer as the model that is loaded, and a router may answer as another one."""
-    names = ["m", "other", "other"]
-
-    def answer_as(request):
-        choice = {"message": {"content": "A"}, "finish_reason": "stop"}
-        body = {"choices": [choice], "model": names[len(server.requests) - 1]}
-        return lambda handler: handler.send(200, body)
-
-    with serving(fault=answer_as) as server:
-        lm = server.lm(concurrency=1)
-        lm.generate_until(questions(1))
-        assert "models" not in lm.used()
-        lm.generate_until(questions(2))
-        assert lm.used()["models"] == {"other": 2}
-    assert "names another model than m in 2 of 2 answers: other (2)" in capsys.readouterr().err
 
 
 def test_a_reason_in_a_log_is_one_short_line_without_control_characters():

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from medfaith.tasks.models.chat_form import read
 from medfaith.tasks.models.server.client import ask_chats
 from tests.support.chat import chat_server
 
@@ -97,3 +98,24 @@ def test_several_prompts_are_asked_at_a_time_and_a_failure_loses_no_reply():
         ask_chats(url, "llama", "", prompts, replies.__setitem__, concurrency=4)
     assert replies == {number: str(number) for number in (0, 1, 3)}
     assert len(requests) == 4
+
+
+BODIES = [  # fields of the body of a response -> outcome, text and number of prompt tokens
+    ({"usage": {"prompt_tokens": "12", "completion_tokens": 3.0}}, ("answered", "B", 12)),
+    ({"usage": {"prompt_tokens": "many", "completion_tokens": None}}, ("answered", "B", None)),
+    ({"usage": [1]}, ("answered", "B", None)),
+    ({"choices": [{"message": None, "finish_reason": "content_filter"}]}, ("filtered", "", None)),
+]
+NO_CHATS = ({"choices": []}, {"choices": [{"message": None}]}, {"choices": [{"message": {"content": {"answer": "B"}}}]})
+
+
+@pytest.mark.parametrize(("fields", "expected"), BODIES)
+def test_odd_fields_of_a_response_lose_no_answer(fields, expected):
+    reply = read({"choices": [{"message": {"content": "B"}}], **fields})
+    assert (reply.outcome, reply.text, reply.prompt_tokens) == expected
+
+
+@pytest.mark.parametrize("body", [*NO_CHATS, "<html>", None])
+def test_a_body_without_a_message_is_no_answer(body):
+    with pytest.raises(ValueError, match="is no chat completion"):
+        read(body)

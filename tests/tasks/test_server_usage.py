@@ -12,7 +12,7 @@ from tests.support.builders.files import root_words
 from tests.support.reporting.report_logs import rows_of, write_report
 from tests.support.tasks.asking import asked, shade
 from tests.support.tasks.evaluating import samples_of
-from tests.support.tasks.server_scene import serving
+from tests.support.tasks.server_scene import questions, serving
 
 TASK = "medfaith_contrabench_chexpert_presence"
 COUNTED = {"prompt_tokens": 300, "completion_tokens": 2}
@@ -118,3 +118,21 @@ def test_only_a_server_has_a_dry_run(phantom_build, capsys):
     command = ["eval", "--data", str(phantom_build), "--model", "oracle", "--tasks", TASK, "--dry-run"]
     assert main(command) == 2
     assert "--dry-run: the model type oracle sends nothing to a server" in capsys.readouterr().err
+
+
+def test_answers_of_another_model_are_counted(capsys):
+    """llama.cpp and LM Studio answer as the model that is loaded, and a router may answer as another one."""
+    names = ["m", "other", "other"]
+
+    def answer_as(request):
+        choice = {"message": {"content": "A"}, "finish_reason": "stop"}
+        body = {"choices": [choice], "model": names[len(server.requests) - 1]}
+        return lambda handler: handler.send(200, body)
+
+    with serving(fault=answer_as) as server:
+        lm = server.lm(concurrency=1)
+        lm.generate_until(questions(1))
+        assert "models" not in lm.used()
+        lm.generate_until(questions(2))
+        assert lm.used()["models"] == {"other": 2}
+    assert "names another model than m in 2 of 2 answers: other (2)" in capsys.readouterr().err
