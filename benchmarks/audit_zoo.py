@@ -25,8 +25,8 @@ from joblib import Parallel, delayed
 
 from medfaith.evaluate_metrics.confidence.image_use import Condition, ImageUse, measure_image_use
 from medfaith.evaluate_metrics.confidence.image_verdict import MOST_UNANSWERED, judge_findings, judge_image_use
-from medfaith.evaluate_metrics.confidence.paired import compute_wilson_interval
 from medfaith.evaluate_metrics.confidence.place import Edited, PlaceEffect, judge_place, measure_place_effect
+from medfaith.evaluate_metrics.confidence.proportion import compute_wilson_interval
 from medfaith.evaluate_metrics.confidence.reliance import reliance, verdicts
 from medfaith.evaluate_metrics.confidence.score import permutation_test
 from medfaith.loaders.progress import Progress

@@ -33,17 +33,16 @@ from ..arguments.kinds import (
 from ..arguments.schema import check_arguments
 from .proportion import (
     FEW,
-    compute_effective_n,
     compute_mean,
     compute_normal_quantile,
     compute_student_quantile,
-    compute_wilson_interval,
     keep_mean_inside,
     quantise,
     sum_by_group,
 )
 from .resampling import compute_percentiles, resample_means
 from .score import select_known_pairs
+from .wilson_difference import compute_few_differing_interval
 
 POWER = 0.8
 
@@ -107,8 +106,8 @@ def compute_paired_difference(
         confidence_level: See `score.bootstrap_mean`.
 
     Returns:
-        The difference. Its interval is the expanded percentile one (`compute_expanded_level`). It is Newcombe's
-        (`compute_wilson_difference`) if fewer than FEW groups differ, or differ less than fully. Newcombe's has a width
+        The difference. Its interval is the expanded percentile one (`compute_expanded_level`). It is from Wilson scores
+        (`compute_few_differing_interval`) if fewer than FEW groups differ, or differ less than fully. That has a width
         even if all groups agree, and is too wide for numbers between 0 and 1. low and high are NaN with fewer than two
         groups.
 
@@ -244,47 +243,6 @@ def _find_smallest_alpha(
     alphas = np.geomspace(smallest, 0.5, 1 + math.ceil(math.log(0.5 / smallest) / math.log(1.01)))
     index = bisect_left(alphas, True, key=lambda alpha: holds(*interval(level(alpha=alpha))))
     return float(alphas[index]) if index < len(alphas) else 1.0
-
-
-@check_arguments(after=UNIT, before=UNIT, labels=_GROUPS, confidence_level=INNER_LEVEL)
-def compute_wilson_difference(
-    after: np.ndarray, before: np.ndarray, labels: np.ndarray | None, confidence_level: float = 0.95
-) -> tuple[float, float]:
-    """Compute Newcombe's interval of a paired difference (Statistics in Medicine 17, 1998, method 10).
-
-    It joins the two means' Wilson intervals by their correlation. Numbers between 0 and 1 vary less than zeros and ones
-    of the same mean, so the interval is too wide for them. With groups, n is the effective one
-    (`proportion.compute_effective_n`).
-
-    Args:
-        after: Shape (n,), the second system's numbers in [0, 1] without NaN.
-        before: Shape (n,), the first system's numbers.
-        labels: Shape (n,), the group of each pair, or None.
-        confidence_level: Level of the interval.
-
-    Returns:
-        low and high; NaN with fewer than two groups.
-    """
-    n = compute_effective_n(after - before, labels)
-    if not n > 0:
-        return math.nan, math.nan
-    mean_after, mean_before = compute_mean(after), compute_mean(before)
-    (after_low, after_high), (before_low, before_high) = (
-        compute_wilson_interval(mean, n, confidence_level) for mean in (mean_after, mean_before)
-    )
-    covariance = compute_mean(after * before) - mean_after * mean_before
-    if covariance > 0:  # the continuity correction of method 10
-        covariance = max(0.0, covariance - 1 / (2 * n))
-    spread = math.sqrt(max(0.0, (mean_after * (1 - mean_after)) * (mean_before * (1 - mean_before))))
-    phi = covariance / spread if spread else 0.0
-
-    def join_distances(distance: float, other_distance: float) -> float:
-        # In this order of operations the systems may be exchanged without a change in the last bit.
-        return math.sqrt(max(0.0, distance**2 + other_distance**2 - 2 * phi * (distance * other_distance)))
-
-    return mean_after - mean_before - join_distances(
-        mean_after - after_low, before_high - mean_before
-    ), mean_after - mean_before + join_distances(after_high - mean_after, mean_before - before_low)
 
 
 @check_arguments(p_values=UNIT)
@@ -435,7 +393,7 @@ def choose_difference_interval(
     after, before = quantise(after, 1), quantise(before, 1)
     sums, sizes = sum_by_group(after - before, labels)
     if min(_count_differing(sums - bound * sizes) for bound in (-1, 0, 1)) < FEW:
-        return "wilson", lambda level: compute_wilson_difference(after, before, labels, level)
+        return "wilson", lambda level: compute_few_differing_interval(after, before, labels, level)
     means = np.sort(resample_means(sums, sizes, n_resamples, np.random.default_rng(seed)))
     return "bootstrap", lambda level: compute_percentiles(means, compute_expanded_level(level, len(sums)))
 

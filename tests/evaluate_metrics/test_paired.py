@@ -11,6 +11,11 @@ from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import ttost_paired
 
 from medfaith.evaluate_metrics.confidence import paired
+from medfaith.evaluate_metrics.confidence.proportion import compute_wilson_interval
+from medfaith.evaluate_metrics.confidence.wilson_difference import (
+    compute_few_differing_interval,
+    compute_wilson_difference,
+)
 from tests.support.tiers import keep_quick
 
 NAN = math.nan
@@ -33,7 +38,7 @@ def make_clustered(seed, n_groups, shift=0.0, size=4):
 @pytest.mark.parametrize(("mean", "n"), [(0.5, 20), (0.0, 7), (1.0, 300), (0.9, 10), (0.31, 12.7)])
 def test_wilson_agrees_with_statsmodels(mean, n):
     expected = [proportion_confint(mean * n, n, alpha=alpha, method="wilson") for alpha in (0.05, 0.1)]
-    assert [paired.compute_wilson_interval(mean, n, level) for level in (0.95, 0.9)] == [
+    assert [compute_wilson_interval(mean, n, level) for level in (0.95, 0.9)] == [
         pytest.approx(bounds, abs=1e-9) for bounds in expected
     ]
 
@@ -41,7 +46,25 @@ def test_wilson_agrees_with_statsmodels(mean, n):
 @pytest.mark.parametrize(("table", "printed"), [((14, 5, 0, 22), (0.011, 0.226)), ((14, 0, 5, 22), (-0.226, -0.011))])
 def test_newcombes_interval_is_the_published_one(table, printed):
     """Altman et al., Statistics with Confidence (2000), Table 6.2, and the same with the systems exchanged."""
-    assert tuple(round(bound, 3) for bound in paired.compute_wilson_difference(*expand_table(*table), None)) == printed
+    assert tuple(round(bound, 3) for bound in compute_wilson_difference(*expand_table(*table), None)) == printed
+
+
+@pytest.mark.parametrize("n", [50, 90, 100, 150, 250])
+def test_a_rare_loss_is_rarely_called_equal(n):
+    """A system loses 2 points, and gains nothing: in at most 7% of samples two one-sided tests of 5% say otherwise."""
+    before, n_lost = np.repeat([1.0, 0.0], [n // 2, n - n // 2]), np.arange(n // 2)
+    after = [np.where(np.arange(n) < lost, 0.0, before) for lost in n_lost]
+    is_equal = [paired.compute_paired_difference(values, before, confidence_level=0.9).low > -0.02 for values in after]
+    assert stats.binom.pmf(n_lost, n, 0.02) @ is_equal < 0.07
+
+
+@pytest.mark.parametrize("level", [0.9, 0.95])
+def test_pairs_that_agree_have_no_part_in_the_interval_of_rare_differences(level):
+    """Without a difference both ends are Wilson's of 0 of n, whatever the share of right answers."""
+    for n_right in (0, 50, 97):
+        same = np.repeat([1.0, 0.0], [n_right, 97 - n_right])
+        low, high = compute_few_differing_interval(same, same, None, level)
+        assert -low == high == pytest.approx(proportion_confint(0, 97, 1 - level, "wilson")[1])
 
 
 @pytest.mark.parametrize(
@@ -55,7 +78,7 @@ def test_the_interval_of_few_groups_covers_the_truth(p, q, n_groups, size):
         shared = rng.normal(size=(n_groups, 1)) * 0.7
         after, before = (shared + rng.normal(size=(n_groups, size)) * math.sqrt(0.51) for _ in range(2))
         after, before = (after < stats.norm.ppf(p)).ravel() * 1.0, (before < stats.norm.ppf(q)).ravel() * 1.0
-        low, high = paired.compute_wilson_difference(after, before, labels)
+        low, high = compute_wilson_difference(after, before, labels)
         hits += low <= p - q <= high
     assert hits >= 0.92 * 300  # 2.5 standard errors below 95%
 
@@ -85,7 +108,7 @@ def test_wilson_and_bootstrap_meet_where_enough_groups_differ():
 def test_where_nothing_differs_the_interval_has_a_width():
     for n in (5, 50):
         difference = paired.compute_paired_difference(np.ones(n), np.ones(n))
-        assert difference.low == pytest.approx(-difference.high) == paired.compute_wilson_interval(1, n)[0] - 1
+        assert difference.low == pytest.approx(-difference.high) == compute_wilson_interval(1, n)[0] - 1
     many = paired.compute_paired_difference(np.ones(20), np.ones(20), groups=np.repeat(np.arange(5), 4))
     assert (
         many.high > paired.compute_paired_difference(np.ones(5), np.ones(5)).high * 0.99

@@ -116,9 +116,6 @@ CALLS: dict[str, dict[str, Any]] = {
     },
     "confidence.paired.compute_equivalence_p": {**PAIRED, "margin": 0.05},
     "confidence.paired.compute_superiority_p": {**PAIRED, "margin": 0.05},
-    "confidence.paired.compute_wilson_difference": {
-        "after": np.array(ONES), "before": np.array(ZEROS), "labels": np.arange(4), "confidence_level": 0.9,
-    },
     "confidence.paired.apply_holm": {"p_values": [0.5, 0.25]},
     "confidence.paired.apply_benjamini_yekutieli": {"p_values": [0.5, 0.25]},
     "confidence.paired.compute_equivalence_level": {"n_tests": 2, "alpha": 0.05},
@@ -163,6 +160,12 @@ CALLS: dict[str, dict[str, Any]] = {
         "alternative": "less", "permutation": "paired", "bounds": (0, 1),
     },
     "confidence.score.select_known_pairs": {"after": ONES, "before": ZEROS, "groups": GROUPS},
+    "confidence.wilson_difference.compute_wilson_difference": {
+        "after": np.array(ONES), "before": np.array(ZEROS), "labels": np.arange(4), "confidence_level": 0.9,
+    },
+    "confidence.wilson_difference.compute_few_differing_interval": {
+        "after": np.array(ONES), "before": np.array(ZEROS), "labels": np.arange(4), "confidence_level": 0.9,
+    },
     "ivt.score.instrument_scores": {
         "predicted": [{"hook"}], "gold": [{"hook"}], "classes": ["hook"], "outcomes": ["answered"], "groups": ["a"],
     },
