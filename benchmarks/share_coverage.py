@@ -1,10 +1,11 @@
-"""Coverage of the 95% interval of a share near 1: percentiles alone, and with Wilson's interval near the bound.
+"""Coverage of the 95% interval of a share near 1 and of few graded groups: percentiles alone, and with Wilson's.
 
     python -m benchmarks.share_coverage [REPETITIONS]
 
-Simulates right and wrong answers as in audit_coverage.py: single rows, patients of 1 to 4 rows, videos of 20. `few` is
-an argument of `bootstrap_mean`. The value 1 replaces percentiles only if all answers are right or all are wrong; the
-default is 15. Required: 93 to 97%. A higher coverage means a wide interval, which is safe.
+Simulates right and wrong answers as in audit_coverage.py: single rows, patients of 1 to 4 rows, videos of 20. Videos
+also have graded scores, as F1 of a frame. `few` is an argument of `bootstrap_mean`. The value 1 replaces percentiles
+only if all answers are right or all are wrong; the default is 15. Required: 93 to 97%. A higher coverage means a wide
+interval, which is safe.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ from benchmarks.audit_coverage import FRAMES, SIZES, VIDEOS, draw_answers, draw_
 from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 
 SHARES = (0.9, 0.97, 0.99, 0.995)
+MEANS = (0.5, 0.8)  # of graded scores
 WAYS: dict[str, dict[str, Any]] = {"percentiles": {}} | {
     f"few = {few}": {"bounds": (0, 1), "few": few} for few in (1, 5, 10, 15)
 }
 
 
 def compute_coverage(
-    groups_of: Callable[[np.random.Generator], np.ndarray], share: float, repetitions: int
+    groups_of: Callable[[np.random.Generator], np.ndarray], share: float, repetitions: int, graded: bool = False
 ) -> tuple[list[float], list[float]]:
     """Compute coverage and mean length of the interval of each of WAYS, both in percent."""
     rng = np.random.default_rng(1)
     held, length = np.zeros(len(WAYS)), np.zeros(len(WAYS))
     for repetition in range(repetitions):
         groups = groups_of(rng)
-        (right,) = draw_answers(rng, groups, [share], 0.0, graded=False)
+        (right,) = draw_answers(rng, groups, [share], 0.0, graded=graded)
         for number, options in enumerate(WAYS.values()):
             interval = bootstrap_mean(right, groups=groups, seed=repetition, **options)
             held[number] += interval.low <= share <= interval.high
@@ -57,6 +59,11 @@ def main() -> None:
         for share in SHARES:
             held, length = compute_coverage(groups_of, share, repetitions)
             print(f"{name:>16}{share:7}{_format_cells(held)}{_format_cells(length)}", flush=True)
+    for n in VIDEOS:
+        for mean in MEANS:
+            videos = np.repeat(np.arange(n), FRAMES)
+            held, length = compute_coverage(lambda _, videos=videos: videos, mean, repetitions, graded=True)
+            print(f"{f'{n} graded videos':>16}{mean:7}{_format_cells(held)}{_format_cells(length)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -124,6 +124,38 @@ def compute_bounded_interval(
     return lowest + low * (highest - lowest), lowest + high * (highest - lowest)
 
 
+@check_arguments(like="values", values=VALUES, labels=_GROUPS, bounds=BOUNDS, confidence_level=INNER_LEVEL)
+def compute_few_groups_interval(
+    values: np.ndarray, labels: np.ndarray | None, bounds: Sequence[float], confidence_level: float
+) -> tuple[float, float]:
+    """Compute Wilson's interval of a mean of few groups whose values are anywhere between the bounds.
+
+    The means of 3 or 5 groups that are drawn again are too rarely far from their mean. Wilson's n is here the number of
+    zeros and ones whose mean has the variance that the groups' sums show, with Student's quantile for their number.
+
+    Args:
+        values: Shape (n,), without NaN, not all equal.
+        labels: Shape (n,), the group of each value, or None.
+        bounds: The lowest and the highest possible value.
+        confidence_level: Level of the interval.
+
+    Returns:
+        low and high.
+    """
+    lowest, highest = bounds
+    shares = (values - lowest) / (highest - lowest)
+    n, mean = len(shares), compute_mean(shares)
+    sums, sizes = sum_by_group(shares - mean, labels)
+    n_groups = len(sizes)
+    # Groups that agree by chance tell no more than as many single values.
+    variance = (
+        max(n_groups / (n_groups - 1) * compute_mean(sums**2) * n_groups / n, compute_mean((shares - mean) ** 2)) / n
+    )
+    student = compute_student_quantile(confidence_level, n_groups - 1) / compute_normal_quantile(confidence_level)
+    low, high = compute_wilson_interval(mean, mean * (1 - mean) / variance / student**2, confidence_level)
+    return lowest + low * (highest - lowest), lowest + high * (highest - lowest)
+
+
 @check_arguments(values=VALUES, scale=FLOAT)
 def quantise(values: np.ndarray, scale: float = 0.0) -> np.ndarray:
     """Round values to a binary grid, so that the last bits of a value and the order of sums decide nothing.

@@ -31,6 +31,7 @@ from ..arguments.schema import check_arguments
 from .proportion import (
     FEW,
     compute_bounded_interval,
+    compute_few_groups_interval,
     compute_mean,
     is_near_bound,
     keep_mean_inside,
@@ -100,11 +101,12 @@ def bootstrap_mean(
     bounds: Sequence[float] | None = None,
     few: int = FEW,
 ) -> Interval:
-    """Compute the percentile bootstrap interval of a mean, or Wilson's interval of a share near 0 or 1.
+    """Compute the percentile bootstrap interval of a mean, or Wilson's if there are few groups or few values differ.
 
-    Percentiles have no width if all values are equal, and cover the truth too rarely if few values differ
-    (benchmarks/share_coverage.py). With `bounds` the interval is then Wilson's with the effective n of the groups
-    (`proportion.compute_bounded_interval`). Differences and other unbounded numbers have no bounds.
+    Percentiles have no width if all values are equal, and cover the truth too rarely if few values differ or there are
+    few groups (benchmarks/share_coverage.py). With `bounds` the interval is then Wilson's with an effective n
+    (`proportion.compute_bounded_interval`, `proportion.compute_few_groups_interval`). Differences and other unbounded
+    numbers have no bounds.
 
     Args:
         values: Shape (n,), one number per example; NaN, None and masked entries (undefined for that example) are left
@@ -116,9 +118,9 @@ def bootstrap_mean(
         seed: Seed of the generator.
         confidence_level: Level of the interval, between 0 and 1.
         bounds: The lowest and the highest possible value, (0, 1) for shares and scores; None if there are no bounds.
-        few: Wilson's interval is used if all values are at the bounds and fewer groups than this differ from the
-            commoner bound. 1 restricts it to values without any difference, for figures that a paper computes by
-            percentiles.
+        few: Wilson's interval is used if there are fewer groups than this, or if all values are at the bounds and fewer
+            groups than this differ from the commoner bound. 1 restricts it to values without any difference, for
+            figures that a paper computes by percentiles.
 
     Returns:
         The interval. low and high are NaN with fewer than two groups, because a resample cannot show their spread.
@@ -144,6 +146,8 @@ def bootstrap_mean(
     low = high = float("nan")
     if bounds is not None and len(sums) >= 2 and is_near_bound(values, labels, ends, few):
         low, high = compute_bounded_interval(values, labels, ends, confidence_level)
+    elif bounds is not None and 2 <= len(sums) < few:
+        low, high = compute_few_groups_interval(values, labels, ends, confidence_level)
     elif len(sums) >= 2:
         means = resample_means(sums, sizes, n_resamples, np.random.default_rng(seed))
         low, high = compute_percentiles(means, confidence_level)

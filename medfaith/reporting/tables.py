@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from medfaith.evaluate_metrics.confidence.proportion import FEW
 from medfaith.loaders.escaping import escape_controls, escape_markdown
 
 UNDEFINED = "–"
@@ -226,8 +227,8 @@ def format_interval_note(units: str) -> str:
         The note.
     """
     return (
-        f"95% intervals: bootstrap over {units}, 2,000 resamples, seed {SEED}; Wilson's where nearly all values are "
-        "the least or the greatest that there can be."
+        f"95% intervals: bootstrap over {units}, 2,000 resamples, seed {SEED}; of values within bounds, Wilson's if "
+        f"there are fewer than {FEW} {units}, or nearly all values are at a bound."
     )
 
 

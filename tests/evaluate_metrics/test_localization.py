@@ -207,7 +207,7 @@ def test_intervals_draw_whole_patients():
         make_row(str(n), {"auroc": float(v)}, cluster=p) for n, (v, p) in enumerate(zip(values, patients, strict=True))
     ]
     summary = pairs.summarise(rows, n_resamples=300, seed=3, confidence_level=0.9)
-    expected = bootstrap_mean(values, groups=patients, n_resamples=300, seed=3, confidence_level=0.9)
+    expected = bootstrap_mean(values, groups=patients, n_resamples=300, seed=3, confidence_level=0.9, bounds=(0, 1))
     assert (summary["auroc"], summary["auroc_ci_low"], summary["auroc_ci_high"]) == expected[:3]
 
 

@@ -149,7 +149,7 @@ def forests(answers: Sequence[Answers]) -> list[Forest]:
     """Build a plot for each task and metric; lines by model, first with the image and then by control.
 
     The 95% intervals resample whole patients, studies, images or videos 2,000 times; they are Wilson's if
-    nearly all rows are right or wrong. Rows without a score are left out.
+    there are fewer than 15 of them, or nearly all rows are right or wrong. Rows without a score are left out.
 
     Args:
         answers: The answers of all runs.

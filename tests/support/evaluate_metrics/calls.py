@@ -134,6 +134,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "confidence.proportion.compute_effective_n": LABELLED,
     "confidence.proportion.is_near_bound": {**LABELLED, "bounds": (0, 1), "few": 2},
     "confidence.proportion.compute_bounded_interval": {**LABELLED, "bounds": (0, 1), "confidence_level": 0.9},
+    "confidence.proportion.compute_few_groups_interval": {**LABELLED, "bounds": (0, 1), "confidence_level": 0.9},
     "confidence.proportion.sum_by_group": LABELLED,
     "confidence.proportion.quantise": {"values": np.array(ONES), "scale": 1.0},
     "confidence.proportion.compute_mean": {"values": np.array(ONES)},
