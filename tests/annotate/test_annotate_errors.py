@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 from statsmodels.stats.proportion import proportion_confint
 
-from medfaith.annotate.answers import open_answers, read_errors
+from medfaith.annotate.answers import ErrorJudgement, open_answers, read_errors
 from medfaith.annotate.errors import ErrorSession, failures
 from medfaith.annotate.errors_case import format_case
+from medfaith.annotate.wording import CATEGORIES
 from medfaith.cli import main
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.reporting.benchmark import ReportSources
+from medfaith.reporting.contrabench.audit import build_audit_tables
 from medfaith.reporting.page.cases import collect_cases
 from medfaith.reporting.results import read_results
 from tests.support.browser import browser
@@ -73,6 +75,20 @@ def test_what_is_said_is_kept_and_becomes_a_table(logs: Path, tmp_path: Path):
     assert rows["It takes another wrong option"][2:] == ["0", "2", "0"]
     assert rows["It cannot be read, or is not a choice"][2:] == ["0", "0", "1"]
     assert rows["All"][0] == "6"
+
+
+def test_a_second_judge_who_agrees_adds_no_question():
+    """Two people judge the same 40 answers alike: the interval is that of 40 questions, not of 80."""
+    judgements = [
+        ErrorJudgement(person, "t", str(row), "m", "distractor" if row % 2 else "unread", "image", 1.0, "1")
+        for person in ("a", "b")
+        for row in range(40)
+    ]
+    rows = {row["category"]: row for row in build_audit_tables(judgements)[0].records()}
+    distractors = rows[CATEGORIES["distractor"]]
+    width = distractors["share_high"] - distractors["share_low"]
+    assert (distractors["n"], width) == (40, pytest.approx(2 * 1.96 * 0.5 / 40**0.5, abs=0.03))
+    assert rows["All"]["share_low"] is None, "all are always 100%"
 
 
 @pytest.mark.parametrize("arguments", [

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from scipy.stats import binomtest
-
 from medfaith.annotate.answers import ErrorJudgement
 from medfaith.annotate.wording import CATEGORIES, FIXES
+from medfaith.evaluate_metrics.confidence.score import bootstrap_mean
 
-from ..tables import Column, Table, count, interval
+from ..tables import SEED, Column, Table, count, format_interval_note, interval
 
 _NOTE = (
     "Failed answers, drawn by chance among the wrong, the declined and the unread ones with the image; each judgement "
-    "counts, also of two people on one answer. 95% intervals: Wilson's. The paper's own categories stand in its figure "
-    "alone."
+    f"counts, also of two people on one answer. {format_interval_note('questions')} The paper's own categories stand "
+    "in its figure alone."
 )
 
 
@@ -33,15 +32,18 @@ def build_audit_tables(judgements: Sequence[ErrorJudgement]) -> list[Table]:
     n, fixes = len(judgements), list(FIXES)
     n_by_category = Counter(judgement.category for judgement in judgements)
     n_by_category_and_fix = Counter((judgement.category, judgement.fix) for judgement in judgements)
+    questions = [f"{judgement.task}\n{judgement.row_id}" for judgement in judgements]
     rows = []
     for category, label in (*CATEGORIES.items(), ("all", "All")):
         n_of_category = n if category == "all" else n_by_category[category]
-        interval_ends = binomtest(n_of_category, n).proportion_ci(method="wilson")
+        is_category = [float(judgement.category == category) for judgement in judgements]
+        share = bootstrap_mean(is_category, groups=questions, seed=SEED, bounds=(0, 1))
+        ends = (None, None) if category == "all" else (share.low, share.high)  # all of them are always 100%
         by_fix = [
             sum(n_by_category_and_fix[judgement, fix] for judgement in CATEGORIES if category in (judgement, "all"))
             for fix in fixes
         ]
-        rows.append([label, n_of_category, n_of_category / n, interval_ends.low, interval_ends.high, *by_fix])
+        rows.append([label, n_of_category, n_of_category / n, *ends, *by_fix])
     columns = [
         Column("What went wrong", ("category",)), Column("n", ("n",), count),
         Column("Share [95% CI]", ("share", "share_low", "share_high"), interval),
