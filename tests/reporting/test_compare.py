@@ -7,7 +7,7 @@ import json
 import pytest
 
 from medfaith.cli import main
-from medfaith.evaluate_metrics.confidence.paired import compute_paired_difference
+from medfaith.evaluate_metrics.confidence.paired import apply_holm, compute_paired_difference
 from medfaith.evaluate_metrics.confidence.score import permutation_test
 from medfaith.reporting.compare.tables import compare
 from tests.support.reporting.heal_logs import CLOSED, OPEN, TPT_PAIRS, write_heal
@@ -148,6 +148,9 @@ def test_several_models_are_compared_with_the_first_each_by_itself(tmp_path):
         ("b", ABSENCE): "same, within ±5", ("c", ABSENCE): "worse", ("c", PRESENCE): "undecided",
     }  # fmt: skip
     assert comparison.notes == [f"{PRESENCE} (accuracy) is left out: only {tmp_path / 'a'} has it"]
+    assert [line.p_holm for line in comparison.lines] == pytest.approx(
+        apply_holm([line.p for line in comparison.lines])
+    ), "the lines of all models are one family"
     (pair_line,) = compare([tmp_path / "a", tmp_path / "b"]).lines
     assert pair_line.p_holm == comparison.lines[0].p_holm  # a third model changes nothing
     assert [row[0] for row in comparison.table().cells()[1]] == ["b", "c", "c"]

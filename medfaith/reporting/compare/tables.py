@@ -36,7 +36,7 @@ class Compared(NamedTuple):
         metric: Name of the figure.
         found: The difference with its interval.
         p: P-value of the permutation test.
-        p_holm: The same, corrected over the tasks of this model.
+        p_holm: The same, corrected over all lines of the comparison.
         equal: Whether the equivalence test shows a difference below the margin.
         could_find: Minimum detectable effect at a power of 80%.
         n_enough: Number of rows that detect a difference of the margin at a power of 80%.
@@ -157,12 +157,20 @@ class Comparison(NamedTuple):
         return [
             f"The difference is that model less {self.first}, in percentage points, on the rows for which both have a "
             f"value. Its interval draws whole groups (patients, or else studies, images or videos), 2,000 resamples, "
-            f"seed {SEED}; where fewer than {FEW} groups differ, it is Newcombe's from Wilson scores.",
-            "p: a permutation test that exchanges whole groups, two-sided; Holm: corrected over the tasks of a model. "
-            f"Better and worse: the corrected p is below {ALPHA}. Same: two one-sided tests find the difference to be "
-            f"within {points}. Undecided: neither. Could find: the difference that one test of this many rows "
-            "shows 4 times in 5, without Holm's correction.",
-            *([f"Rows that would show a difference of {points} 4 times in 5: {'; '.join(needed)}."] if open_ else []),
+            f"seed {SEED}; where fewer than {FEW} groups differ, it is Newcombe's from Wilson scores, or that of "
+            "rare gains and losses where it is wider.",
+            "p: a permutation test that exchanges whole groups, two-sided; Holm: corrected over all lines here. "
+            f"Better and worse: the corrected p is below {ALPHA}. Same: two one-sided tests, corrected by Bonferroni, "
+            f"find the difference to be within {points}. Undecided: neither. Could find: the difference that one test "
+            "of this many rows shows 4 times in 5. Neither it nor the interval is corrected.",
+            *(
+                [
+                    f"Rows that would show a difference of {points} 4 times in 5, in groups of the same size: "
+                    f"{'; '.join(needed)}."
+                ]
+                if open_
+                else []
+            ),
         ]
 
 
@@ -190,12 +198,12 @@ def compare(
             "  what to do: name two runs or more, first the one that the others are compared with"
         )
     first_side, *other_sides = _make_names_distinct([read_side(path, rows) for path in paths])
-    lines, notes = [], list(first_side.notes)
+    pairs, notes = [], list(first_side.notes)
     for other_side in other_sides:
-        pairs, left_out = match(first_side, other_side, common=common)
-        lines += _compare_pairs(other_side.name, pairs, margin)
+        side_pairs, left_out = match(first_side, other_side, common=common)
+        pairs += [(other_side.name, pair) for pair in side_pairs]
         notes += [*left_out, *other_side.notes]
-    return Comparison(first_side.name, lines, list(dict.fromkeys(notes)), margin)
+    return Comparison(first_side.name, _compare_pairs(pairs, margin), list(dict.fromkeys(notes)), margin)
 
 
 def _format_detectable(value: float) -> str:
@@ -208,12 +216,13 @@ def _make_names_distinct(sides: Sequence[Side]) -> list[Side]:
     return [side._replace(name=f"{side.name} [{side.path}]") if names.count(side.name) > 1 else side for side in sides]
 
 
-def _compare_pairs(model: str, pairs: Sequence[Pair], margin: float) -> list[Compared]:
-    p_values = [permutation_test(p.after, p.before, groups=p.groups, seed=SEED).p_value for p in pairs]
+def _compare_pairs(pairs: Sequence[tuple[str, Pair]], margin: float) -> list[Compared]:
+    """Compare the pairs of all models, which are one family of tests: a reader picks the best of all lines."""
+    p_values = [permutation_test(p.after, p.before, groups=p.groups, seed=SEED).p_value for _, p in pairs]
     adjusted = apply_holm(p_values)
     level = compute_equivalence_level(sum(p > 0 for p in p_values) or 1)  # NaN does not count as a test
     lines = []
-    for pair, p, p_holm in zip(pairs, p_values, adjusted, strict=True):
+    for (model, pair), p, p_holm in zip(pairs, p_values, adjusted, strict=True):
         difference = compute_paired_difference(pair.after, pair.before, groups=pair.groups, seed=SEED)
         within = compute_paired_difference(
             pair.after, pair.before, groups=pair.groups, seed=SEED, confidence_level=level
