@@ -10,6 +10,7 @@ from medfaith.cli import main
 from medfaith.evaluate_metrics.confidence.paired import apply_holm, compute_paired_difference
 from medfaith.evaluate_metrics.confidence.score import permutation_test
 from medfaith.reporting.compare.tables import compare
+from tests.support.declined import CANNOT_TELL
 from tests.support.reporting.heal_logs import CLOSED, OPEN, TPT_PAIRS, write_heal
 from tests.support.reporting.own_logs import CHOICES, OPENED, write_own
 from tests.support.reporting.own_logs import CLOSED as OWN_CLOSED
@@ -119,6 +120,19 @@ def test_the_command_prints_the_table_and_is_a_gate(runs, capsys):
     assert main(["compare", *paths, "--fail-below", "20"]) == 0  # it is worse by 20 points, and not by more
     assert "Worse by more than 20 points: none" in capsys.readouterr().out
     assert main(["compare", *reversed(paths), "--fail-below", "0"]) == 0
+
+
+def test_a_model_that_declines_is_worse_with_a_warning(tmp_path, capsys):
+    """Declined answers count as wrong, so the difference says nothing of the others."""
+    answers = answered("chexpert_absence", 40, 20, 0)
+    for name, declined in (("old", 0), ("new", 20)):
+        write_log(tmp_path / name, name, [*replace_answers(answers[:declined], CANNOT_TELL), *answers[declined:]])
+    assert main(["compare", str(tmp_path / "old"), str(tmp_path / "new")]) == 0
+    out = capsys.readouterr().out
+    assert "worse" in out
+    assert "- WARNING: 20 of 40 answers (50.0%) of new in " in out
+    assert "decline to answer" in out
+    assert out.count("WARNING") == 1
 
 
 @pytest.mark.usefixtures("tables_alone")

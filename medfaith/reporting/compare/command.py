@@ -79,8 +79,8 @@ def _run_compare(arguments: argparse.Namespace, _: Sequence[str]) -> int:
     printed = comparison.table()
     notes = (textwrap.fill(note, 120) for note in printed.notes)
     print(escape_controls("\n\n".join([printed.title, table(*printed.cells()), *notes])))
-    if comparison.notes:
-        print(escape_controls("\n" + "\n".join(f"- {note}" for note in comparison.notes)))
+    if remarks := [*comparison.warnings, *comparison.notes]:
+        print(escape_controls("\n" + "\n".join(f"- {remark}" for remark in remarks)))
     return 0 if arguments.fail_below is None else _print_gate(comparison, arguments.fail_below)
 
 

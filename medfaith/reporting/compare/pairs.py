@@ -13,6 +13,7 @@ from medfaith.logs.inspect_logs import converted_logs
 
 from ..answers import Answers
 from ..results import read_results
+from ..unread import collect_run_notes
 
 _COMMON = "--common compares the rows that both have"
 
@@ -25,12 +26,14 @@ class Side(NamedTuple):
         name: Name of the model.
         answers: Answers by task.
         notes: Notes on runs that are left out.
+        warnings: Warnings of unread, declined and cut answers, which count as wrong.
     """
 
     path: Path
     name: str
     answers: list[Answers]
     notes: list[str]
+    warnings: list[str]
 
 
 class Pair(NamedTuple):
@@ -82,7 +85,7 @@ def read_side(path: Path, rows: Path | None = None) -> Side:
             variants = f"{earlier.variant or 'no arguments'} and {answers_of_task.variant or 'none'}"
             fault = f"holds {answers_of_task.task} twice, with {variants}"
             raise InputError(path, fault, expected="one run of a task", action="name the folder of each run")
-    return Side(path, models[0], answers, notes + results.notes)
+    return Side(path, models[0], answers, notes + results.notes, collect_run_notes(results.in_words))
 
 
 def match(first_side: Side, other_side: Side, *, common: bool = False) -> tuple[list[Pair], list[str]]:

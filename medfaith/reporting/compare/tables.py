@@ -82,12 +82,14 @@ class Comparison(NamedTuple):
         lines: One task of one model each.
         notes: Notes on what is left out.
         margin: Equivalence margin, a fraction.
+        warnings: Warnings of unread, declined and cut answers; a report has its own.
     """
 
     first: str
     lines: list[Compared]
     notes: list[str]
     margin: float
+    warnings: list[str]
 
     def table(self) -> Table:
         """Make the table, in per cent and points; notes name undefined values and rows that are left out."""
@@ -203,7 +205,14 @@ def compare(
         side_pairs, left_out = match(first_side, other_side, common=common)
         pairs += [(other_side.name, pair) for pair in side_pairs]
         notes += [*left_out, *other_side.notes]
-    return Comparison(first_side.name, _compare_pairs(pairs, margin), list(dict.fromkeys(notes)), margin)
+    warnings = [warning for side in (first_side, *other_sides) for warning in side.warnings]
+    return Comparison(
+        first_side.name,
+        _compare_pairs(pairs, margin),
+        list(dict.fromkeys(notes)),
+        margin,
+        list(dict.fromkeys(warnings)),
+    )
 
 
 def _format_detectable(value: float) -> str:
