@@ -47,7 +47,7 @@ def compute_wilson_interval(mean: float, n: float, confidence_level: float = 0.9
 def compute_effective_n(values: np.ndarray, labels: np.ndarray | None) -> float:
     """Compute the number of independent examples with the information of the clustered ones.
 
-    The method is that of Korn and Graubard (Survey Methodology 24, 1998).
+    The method is that of Korn and Graubard (Survey Methodology 24, 1998), with residuals of the jackknife.
 
     Args:
         values: Shape (n,), without NaN.
@@ -64,8 +64,10 @@ def compute_effective_n(values: np.ndarray, labels: np.ndarray | None) -> float:
     if len(sums) == n:
         return n
     mean = compute_mean(values)
-    value_variance, group_variance = compute_mean((values - mean) ** 2), compute_mean((sums - sizes * mean) ** 2)
     n_per_group = n / len(sums)
+    # A group of many rows draws the mean towards its own, so its residual is too small by its share (the jackknife).
+    residuals = (sums - sizes * mean) * (1 - 1 / len(sums)) / (1 - sizes / n)
+    value_variance, group_variance = compute_mean((values - mean) ** 2), compute_mean(residuals**2)
     design_effect = max(1.0, group_variance / value_variance / n_per_group) if value_variance > 0 else n_per_group
     return float(
         n / design_effect * (compute_student_quantile(0.95, n - 1) / compute_student_quantile(0.95, len(sums) - 1)) ** 2
@@ -147,10 +149,10 @@ def compute_few_groups_interval(
     n, mean = len(shares), compute_mean(shares)
     sums, sizes = sum_by_group(shares - mean, labels)
     n_groups = len(sizes)
+    residuals = sums * (1 - 1 / n_groups) / (1 - sizes / n)  # as in `compute_effective_n`
+    clustered_variance = n_groups / (n_groups - 1) * n_groups * compute_mean(residuals**2) / n
     # Groups that agree by chance tell no more than as many single values.
-    variance = (
-        max(n_groups / (n_groups - 1) * compute_mean(sums**2) * n_groups / n, compute_mean((shares - mean) ** 2)) / n
-    )
+    variance = max(clustered_variance, compute_mean((shares - mean) ** 2)) / n
     student = compute_student_quantile(confidence_level, n_groups - 1) / compute_normal_quantile(confidence_level)
     low, high = compute_wilson_interval(mean, mean * (1 - mean) / variance / student**2, confidence_level)
     return lowest + low * (highest - lowest), lowest + high * (highest - lowest)

@@ -140,6 +140,18 @@ def test_the_interval_of_few_groups_of_graded_values_covers_the_truth(n_groups, 
     assert held >= 0.915 * 300  # 2.8 standard errors below 95%
 
 
+@pytest.mark.parametrize("graded", [False, True])
+def test_a_patient_with_most_rows_decides_little(graded):
+    """One of 10 patients has 60% of the rows or more: residuals alone cover the truth 73 and 70 times in 100."""
+    rng, held = np.random.default_rng(5), 0
+    for _ in range(300):
+        groups = np.repeat(np.arange(10), [30, *rng.geometric(0.5, size=9)])
+        z = 0.7 * (rng.normal(size=10)[groups] + rng.normal(size=len(groups)))
+        interval = bootstrap_mean(1 / (1 + np.exp(-2 * z)) if graded else z > 0, groups=groups, bounds=SHARE)
+        held += interval.low <= 0.5 <= interval.high
+    assert held >= 0.87 * 300
+
+
 def test_values_that_are_all_equal_have_a_width_on_any_scale():
     for value in (0.0, 0.25, 1.0):
         interval, ratings = (
