@@ -204,7 +204,7 @@ def change_interval(before: Any, low: Any, high: Any, after: Any) -> str:
 
 
 def p_value(value: Any) -> str:
-    """Format a p-value.
+    """Format a p-value, so that a text of 0.050 is not below 0.05, at which verdicts are decided.
 
     Args:
         value: The p-value.
@@ -214,7 +214,9 @@ def p_value(value: Any) -> str:
     """
     if _is_undefined(value):
         return UNDEFINED
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+    if value < 0.001:
+        return "< 0.001"
+    return "< 0.050" if value < 0.05 and f"{value:.3f}" == "0.050" else f"{value:.3f}"
 
 
 def format_interval_note(units: str) -> str:

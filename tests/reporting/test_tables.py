@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from medfaith.reporting.tables import MODEL, Column, Table, count, count_of, paired_interval, percent
+from medfaith.reporting.tables import MODEL, Column, Table, count, count_of, p_value, paired_interval, percent
 
 SCORE = Column("Acc. %", ("accuracy",), percent)
 
@@ -99,3 +99,14 @@ def test_a_difference_needs_rows(difference, cell):
 )
 def test_a_part_names_its_total_if_it_is_known_and_differs(value, total, text):
     assert count_of(value, total) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        (1 / 10_001, "< 0.001"), (0.001, "0.001"), (0.0494, "0.049"), (500 / 10_001, "< 0.050"), (0.05, "0.050"),
+        (0.0502, "0.050"), (1.0, "1.000"), (float("nan"), "–"),
+    ],
+)  # fmt: skip
+def test_a_p_value_is_below_5_percent_as_its_text_says(value, cell):
+    assert p_value(value) == cell

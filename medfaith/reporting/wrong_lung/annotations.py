@@ -70,7 +70,8 @@ def _build_agreement_tables(judgements: Sequence[Judgement]) -> list[Table]:
     ]
     note = (
         "kappa: Cohen's, with quadratic weights; alpha: Krippendorff's, ordinal. Heatmaps: those of report sentences "
-        "that two annotators or more judged; each chooses a sentence of an image, so not all are shared."
+        "that two annotators or more judged; each chooses a sentence of an image, so not all are shared. Where all "
+        "points are equal, the agreement is undefined: it cannot be told from chance."
     )
     rows = [list(item) for item in agreement(judgements)]
     title = "Wrong Lung: agreement between annotators"
