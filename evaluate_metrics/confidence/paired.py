@@ -107,9 +107,9 @@ def compute_paired_difference(
 
     Returns:
         The difference. Its interval is the expanded percentile one (`compute_expanded_level`). It is from Wilson scores
-        (`compute_few_differing_interval`) if fewer than FEW groups differ, or differ less than fully. That has a width
-        even if all groups agree, and is too wide for numbers between 0 and 1. low and high are NaN with fewer than two
-        groups.
+        (`compute_few_differing_interval`) if fewer than FEW groups differ, or differ less than fully, or if all differ
+        by the same. That has a width even if all groups agree, and is too wide for numbers between 0 and 1. low and
+        high are NaN with fewer than two groups.
 
     Raises:
         ValueError: See `score.permutation_test`; or a number outside [0, 1].
@@ -392,7 +392,9 @@ def choose_difference_interval(
     """
     after, before = quantise(after, 1), quantise(before, 1)
     sums, sizes = sum_by_group(after - before, labels)
-    if min(_count_differing(sums - bound * sizes) for bound in (-1, 0, 1)) < FEW:
+    common = sums.sum() / sizes.sum() if len(sums) else 0.0  # a difference that all groups share has no percentiles
+    is_few = min(_count_differing(sums - bound * sizes) for bound in (-1, 0, 1)) < FEW
+    if is_few or not _count_differing(sums - common * sizes):
         return "wilson", lambda level: compute_few_differing_interval(after, before, labels, level)
     means = np.sort(resample_means(sums, sizes, n_resamples, np.random.default_rng(seed)))
     return "bootstrap", lambda level: compute_percentiles(means, compute_expanded_level(level, len(sums)))

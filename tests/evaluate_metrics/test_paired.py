@@ -109,6 +109,10 @@ def test_where_nothing_differs_the_interval_has_a_width():
     for n in (5, 50):
         difference = paired.compute_paired_difference(np.ones(n), np.ones(n))
         assert difference.low == pytest.approx(-difference.high) == compute_wilson_interval(1, n)[0] - 1
+    shared = paired.compute_paired_difference(np.full(25, 0.8), np.full(25, 0.1))  # [0.7, 0.7] would be certain
+    assert shared.way == "wilson"
+    assert shared.low < 0.65
+    assert shared.high > 0.75
     many = paired.compute_paired_difference(np.ones(20), np.ones(20), groups=np.repeat(np.arange(5), 4))
     assert (
         many.high > paired.compute_paired_difference(np.ones(5), np.ones(5)).high * 0.99
