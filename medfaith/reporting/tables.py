@@ -350,11 +350,11 @@ class Table:
         return "\n".join(lines) + "\n"
 
     def csv(self) -> str:
-        """Format all rows as CSV, unrounded."""
+        """Format all rows as CSV, unrounded; a value that several columns print is written once."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(_format_csv_cell(name) for column in self.columns for name in column.names)
-        writer.writerows(map(_format_csv_cell, row) for row in self.rows)
+        writer.writerow(map(_format_csv_cell, dict.fromkeys(name for column in self.columns for name in column.names)))
+        writer.writerows(map(_format_csv_cell, record.values()) for record in self.records())
         return file.getvalue()
 
     def _list_notes(self) -> list[str]:

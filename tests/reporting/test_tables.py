@@ -16,6 +16,14 @@ def make_table(*rows: list, **changes) -> Table:
     return Table("runs_a", "Runs", [MODEL, SCORE, Column(None, ("task",))], rows, **changes)
 
 
+def test_csv_has_each_value_once():
+    shares = [
+        Column(title, (name, "n"), count_of) for title, name in (("unread", "n_unread"), ("declined", "n_declined"))
+    ]
+    saved = Table("t", "T", [MODEL, *shares], [["m", 1, 9, 2, 9]]).csv()
+    assert saved == "model,n_unread,n,n_declined\nm,1,9,2\n"
+
+
 def test_latex_shows_what_markdown_shows():
     score_table = make_table(
         ["m", 0.5, "t"], ["n", float("nan"), "t"], ["o", 1.0, "t"], notes=["A 95% interval."], n_printed=2
