@@ -34,7 +34,7 @@ def find_described(text: str, choices: Options) -> Named:
     """
     content = [frozenset() if has_denial(own_words) else _extract_content(own_words) for own_words in choices.words]
     places: set[int] = set()
-    described_words: frozenset[str] = frozenset()  # of the last piece that describes an option
+    described_words = other_words = frozenset[str]()  # of the last piece that describes an option, and that does not
     for clause in islice(split_clauses(text), MOST):
         if clause.act != "state" or clause.denied or has_denial(clause.text):
             continue
@@ -43,10 +43,11 @@ def find_described(text: str, choices: Options) -> Named:
             described = {place for place, own in enumerate(content) if len(own) >= _FEWEST and own <= piece_words}
             if described:
                 described_words = piece_words
-            elif piece_words:  # "effusions on the left and right" also describes the option on the right
-                described = {
-                    place for place, own in enumerate(content) if piece_words < own <= described_words | piece_words
-                }
+            else:
+                other_words = piece_words
+            if described_words and other_words:  # "effusions on the left and right" describes both options
+                both = described_words | other_words
+                described |= {place for place, own in enumerate(content) if other_words < own <= both}
             places |= described
     return Named(places, "prose") if len(places) == 1 else NOTHING
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 _LINK = (  # between two options with one end
-    r"(?:,? ?\b(?:or|and|and/or|to|vs\.?|versus|nor|if not|(?:and |but )?not|rather than|instead of|as opposed to)\b\.?"
-    r"(?: rather)? ?|, ?| ?/ ?)(?:(?:an?|the|on the|in the)\b ?)?"
+    r"-?(?:,? ?\(?\b(?:or|and|and/or|to|on|vs\.?|versus|nor|if not|(?:and |but )?not|rather than|instead of"
+    r"|as opposed to)\b\.? ?|, ?| ?/ ?)(?:(?:an?|the|on the|in the)\b ?)?"
 )
 
 
@@ -28,7 +28,7 @@ def build_shared_ends(option_words: Sequence[str]) -> list[tuple[re.Pattern[str]
         beginnings = sorted(beginnings_by_end[end], key=len, reverse=True)
         if len(beginnings) > 1:
             either = "|".join(map(_build_words_pattern, beginnings))
-            full = rf"(?:{either})[ -]{_build_words_pattern(end)}(?:e?s)?\b"
+            full = rf"(?:{either})[),]{{0,2}}[ -]{_build_words_pattern(end)}(?:e?s)?\b"
             patterns.append((re.compile(rf"\b({either})(?={_LINK}{full})", re.IGNORECASE), end))
     return patterns
 
