@@ -353,8 +353,10 @@ class Table:
         """Format all rows as CSV, unrounded; a value that several columns print is written once."""
         file = io.StringIO()
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(map(_format_csv_cell, dict.fromkeys(name for column in self.columns for name in column.names)))
-        writer.writerows(map(_format_csv_cell, record.values()) for record in self.records())
+        names = [name for column in self.columns for name in column.names]
+        lines = [[*map(_format_csv_cell, line)] for line in (names, *self.rows)]
+        first_by_values = {values: position for position, values in reversed([*enumerate(zip(*lines, strict=True))])}
+        writer.writerows([line[position] for position in sorted(first_by_values.values())] for line in lines)
         return file.getvalue()
 
     def _list_notes(self) -> list[str]:

@@ -22,6 +22,8 @@ def test_csv_has_each_value_once():
     ]
     saved = Table("t", "T", [MODEL, *shares], [["m", 1, 9, 2, 9]]).csv()
     assert saved == "model,n_unread,n,n_declined\nm,1,9,2\n"
+    named_alike = Table("t", "T", [MODEL, Column("n", ("n",)), Column("n", ("n",))], [["m", 1, 2]])  # by finding
+    assert named_alike.csv() == "model,n,n\nm,1,2\n"
 
 
 def test_latex_shows_what_markdown_shows():
