@@ -40,14 +40,16 @@ def find_described(text: str, choices: Options) -> Named:
             continue
         for piece in islice(_PIECE.finditer(clause.text), MOST):
             piece_words = _extract_content(words(piece[0]))
-            described = {place for place, own in enumerate(content) if len(own) >= _FEWEST and own <= piece_words}
+            described = {
+                place for place, wanted in enumerate(content) if len(wanted) >= _FEWEST and wanted <= piece_words
+            }
             if described:
                 described_words = piece_words
             else:
                 other_words = piece_words
             if described_words and other_words:  # "effusions on the left and right" describes both options
-                both = described_words | other_words
-                described |= {place for place, own in enumerate(content) if other_words < own <= both}
+                joined_words = described_words | other_words
+                described |= {place for place, wanted in enumerate(content) if other_words < wanted <= joined_words}
             places |= described
     return Named(places, "prose") if len(places) == 1 else NOTHING
 
