@@ -138,6 +138,17 @@ def test_few_other_images_are_few_observations(n_donors, name):
     assert judge(own, other, blind, donors=donors).name == name
 
 
+@pytest.mark.parametrize(("n_donors", "is_over_donors"), [(1, True), (4, True), (5, False)])
+def test_too_few_other_images_are_named_even_if_they_agree(n_donors, is_over_donors):
+    """With each of the other images the loss is alike, so that the interval over them is the narrower one."""
+    rows = np.arange(N)
+    patients, donors = rows // (N // 5), rows % n_donors
+    full = np.ones(N, bool)
+    other = Condition(patients % 2 * 1.0, full)
+    against_other = measure(make_condition(N), other, SAME, groups=patients, donors=donors).other
+    assert against_other.is_over_donors == is_over_donors
+
+
 @pytest.mark.parametrize("n_donors", [1, 5, 60])
 def test_other_images_that_change_no_answer_need_not_be_many(n_donors):
     same = make_condition(50)
