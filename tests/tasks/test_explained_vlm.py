@@ -25,13 +25,9 @@ from medfaith.tasks.explain.tiles import CHANNELS
 from medfaith.tasks.explain.token_cam import token_cam
 from medfaith.tasks.explain.token_relevancy import parse_relevancy
 from medfaith.tasks.heal.localization import read_reply as read_localized
-from medfaith.tasks.models.vlm.explained_vlm import (
-    ExplainedVLM,
-    compute_token_offsets,
-    find_class_spans,
-    find_span_tokens,
-)
+from medfaith.tasks.models.vlm.explained_vlm import ExplainedVLM
 from medfaith.tasks.models.vlm.families import image_tokens
+from medfaith.tasks.models.vlm.token_spans import compute_token_offsets, find_class_spans, find_span_tokens
 from medfaith.tasks.models.vlm.weights import hash_weights
 from medfaith.tasks.wrong_lung.adapter import ATTENTION
 from medfaith.tasks.wrong_lung.adapter import read_reply as read_sentence_reply
