@@ -18,12 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from .chest import box
+from .surgical_tissue import STILL, Similarity, Tissue, compute_points, draw_tissue
 from .surgical_tools import HALF_WIDTH, INSTRUMENTS, inside, look
 
 SIZE = (120, 214)  # height, width; about 1/4 of Cholec80's 480 x 854
@@ -31,9 +31,7 @@ FPS = 25
 SECONDS = 14
 N_FRAMES = SECONDS * FPS
 PHASES = 7  # phases of the operation, an equal part of the clip each
-MEAN, LIGHT, HUE = (164, 84, 74), (40, 27, 24), (4, 20, 12)  # RGB of the tissue, and how it changes
 UNIT = 1.25  # frame heights to one unit of a tool's plane
-STRIP = 8  # rows of the tissue that one product of matrices computes
 SLIDE = 12  # frames in which a tool comes in before its first second, and goes out after its last
 
 Deed = tuple[str, str]  # verb, target
@@ -52,40 +50,6 @@ DEEDS: dict[str, tuple[Deed, ...]] = {
 FREQUENT = ("grasper", "grasper", "grasper", "hook", "hook", "bipolar", "irrigator")  # dealt once each has had its turn
 
 
-class Similarity(NamedTuple):
-    """The map p -> factor * p + shift of the plane of complex numbers.
-
-    Attributes:
-        factor: Zoom and turn.
-        shift: Shift.
-    """
-
-    factor: complex
-    shift: complex
-
-    def __call__(self, points: np.ndarray) -> np.ndarray:
-        """Map points of the scene to points of the frame."""
-        return self.factor * points + self.shift
-
-    def then(self, later: Similarity) -> Similarity:
-        """Compose this map with a later one.
-
-        Args:
-            later: The map to apply after this one.
-
-        Returns:
-            The composition.
-        """
-        return Similarity(later.factor * self.factor, later.factor * self.shift + later.shift)
-
-    def inverse(self) -> Similarity:
-        """Compute the inverse map."""
-        return Similarity(1 / self.factor, -self.shift / self.factor)
-
-
-STILL = Similarity(1, 0)
-
-
 class Seen(NamedTuple):
     """A tool in a frame.
 
@@ -98,45 +62,6 @@ class Seen(NamedTuple):
     instrument: str
     xywh: tuple[int, int, int, int]
     deed: Deed | None
-
-
-@dataclass(frozen=True, eq=False)
-class Tissue:
-    """A smooth texture without a period or a border: two sums of waves, displayed in light and hue.
-
-    Attributes:
-        waves: Complex wave vectors of shape (2, n), radians a pixel.
-        weights: Complex amplitudes and phases of shape (2, n).
-    """
-
-    waves: np.ndarray
-    weights: np.ndarray
-
-    def seen(self, frame_to_tissue: Similarity, size: tuple[int, int]) -> np.ndarray:
-        """Compute the colours of the tissue in a frame.
-
-        Args:
-            frame_to_tissue: The map of positions.
-            size: (height, width) of the frame.
-
-        Returns:
-            RGB, float of shape (h, w, 3), 0..255.
-        """
-        factor, shift = frame_to_tissue
-        x, y = _axes(size)
-        # Re(conj(wave) * (factor * (x + iy) + shift)) has a part of x and a part of y: a wave is an outer product.
-        turned = np.conj(self.waves) * factor
-        weights = self.weights * np.exp(1j * (np.conj(self.waves) * shift).real)
-        columns = _sample_waves(np.real(turned), x, weights)
-        rows = _sample_waves(-np.imag(turned), y, np.ones_like(weights))
-        # The real part of rows @ columns, in strips of rows so small that BLAS takes one thread for each: its threads
-        # get in each other's way where cores are shared.
-        left = np.concatenate([np.real(rows), -np.imag(rows)], axis=1).swapaxes(1, 2)
-        right = np.concatenate([np.real(columns), np.imag(columns)], axis=1)
-        strips = [left[:, start : start + STRIP] @ right for start in range(0, len(y), STRIP)]
-        light, hue = np.tanh(np.concatenate(strips, axis=1))
-        channels = zip(MEAN, LIGHT, HUE, strict=True)
-        return np.stack([mean + light * by_light + hue * by_hue for mean, by_light, by_hue in channels], axis=-1)
 
 
 @dataclass(frozen=True)
@@ -227,7 +152,7 @@ class Clip:
         for number, tool in enumerate(self.tools):
             mine = owner == number
             if mine.any():
-                points = tool.pose(t).inverse()(_points(self.size)[mine]) / (UNIT * self.size[0])
+                points = tool.pose(t).inverse()(compute_points(self.size)[mine]) / (UNIT * self.size[0])
                 pixels[mine] = look(tool.instrument, points.real, points.imag, tool.phases[0])
         return np.rint(np.clip(pixels, 0, 255)).astype(np.uint8)
 
@@ -328,7 +253,7 @@ class Clip:
         Returns:
             Float32 of shape (2, h, w): u (to the right) and v (down), in pixels.
         """
-        points = _points(self.size)
+        points = compute_points(self.size)
         moved = self._view_change(t, t2)(points)
         if not (self.is_black(t) or self.is_black(t2)):
             owner = self._owner(t)
@@ -350,7 +275,7 @@ class Clip:
             return owner
         for number, tool in enumerate(self.tools):
             if tool.withdrawn(t) < 1:
-                points = tool.pose(t).inverse()(_points(self.size)) / (UNIT * self.size[0])
+                points = tool.pose(t).inverse()(compute_points(self.size)) / (UNIT * self.size[0])
                 near = np.abs(points.imag) <= HALF_WIDTH
                 a, c = points[near].real, points[near].imag
                 owner[near] = np.where(inside(tool.instrument, a, c), number, owner[near])
@@ -377,39 +302,9 @@ def clip(video: int, *, seed: int) -> Clip:
     rng = np.random.default_rng([seed, video, *b"tools"])
     quiet = int(rng.integers(3, SECONDS - 2))
     black = int(rng.choice([time for time in range(3, SECONDS - 2) if abs(time - quiet) > 1]))
-    tissue = _tissue(np.random.default_rng([seed, video, *b"tissue"]), SIZE[0])
+    tissue = draw_tissue(np.random.default_rng([seed, video, *b"tissue"]), SIZE[0])
     views = _views(np.random.default_rng([seed, video, *b"camera"]), SIZE[0])
     return Clip(SIZE, views, _tools(rng, SIZE, quiet, black), tissue, frozenset({black}))
-
-
-def _axes(size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Compute x (w,) and y (h,) of the pixels' centres, from the frame's centre."""
-    height, width = size
-    return np.arange(width) - (width - 1) / 2, np.arange(height) - (height - 1) / 2
-
-
-@lru_cache(maxsize=1)
-def _points(size: tuple[int, int]) -> np.ndarray:
-    """The pixels' positions, complex (h, w), read-only."""
-    x, y = _axes(size)
-    points = x + 1j * y[:, None]
-    points.flags.writeable = False
-    return points
-
-
-def _sample_waves(frequencies: np.ndarray, positions: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Compute weight * exp(i frequency position), complex (2, n, p): a geometric series of p terms."""
-    terms = np.repeat(np.exp(1j * frequencies)[..., None], len(positions), axis=2)
-    terms[..., 0] = weights * np.exp(1j * frequencies * positions[0])
-    return np.multiply.accumulate(terms, axis=2)
-
-
-def _tissue(rng: np.random.Generator, height: int, n_waves: int = 48) -> Tissue:
-    lengths = height * np.exp(rng.uniform(math.log(0.08), math.log(0.6), (2, n_waves)))
-    waves = 2 * np.pi / lengths * np.exp(1j * rng.uniform(0, 2 * np.pi, (2, n_waves)))
-    strength = np.sqrt(lengths)
-    strength *= np.sqrt(2) * 0.8 / np.linalg.norm(strength, axis=1, keepdims=True)  # the sum's standard deviation: 0.8
-    return Tissue(waves, strength * np.exp(1j * rng.uniform(0, 2 * np.pi, (2, n_waves))))
 
 
 def _views(rng: np.random.Generator, height: int) -> list[Similarity]:

@@ -21,7 +21,17 @@ from medfaith.annotate.answers import read_files
 from medfaith.auditing.run import read_record
 from medfaith.builders.verify import verify_repository
 from medfaith.cli import main
-from medfaith.loaders import anatomy_masks, csv_table, detections, images, json_text, limits, mimic_cxr, openi
+from medfaith.loaders import (
+    anatomy_masks,
+    csv_table,
+    detections,
+    images,
+    json_text,
+    limits,
+    mask_layouts,
+    mimic_cxr,
+    openi,
+)
 from medfaith.loaders.errors import InputError, MedfaithError
 from medfaith.tasks import row_store, rows
 from medfaith.tasks.explain.store import Store
@@ -132,7 +142,7 @@ ARRAYS = {
 
 
 def test_arrays_of_masks(tmp_path):
-    np.savez(tmp_path / "image.npz", np.ones((anatomy_masks.CXAS_MASKS, 2, 2), np.uint8))
+    np.savez(tmp_path / "image.npz", np.ones((mask_layouts.CXAS_MASKS, 2, 2), np.uint8))
     assert anatomy_masks.open_masks(tmp_path).read("image", (2, 2))
     for name, member in product(ARRAYS, ["a.npy", "a.txt"]):
         write_npz(tmp_path, *ARRAYS[name], name=member)
