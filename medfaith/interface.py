@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from medfaith.interface_arguments import PathLike, Roots, collect_metadata, make_model, name_type, resolve_roots
 from medfaith.loaders.errors import InputError, MedfaithError
 
 if TYPE_CHECKING:
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
     from medfaith.reporting.write import Report
     from medfaith.tasks.models.function_lm import AnswerFunction
-    from medfaith.tasks.run import Model
-
-PathLike = str | os.PathLike[str]
-Roots = Mapping[str, PathLike]
 
 
 class AuditVerdict(NamedTuple):
@@ -94,7 +90,7 @@ def build(
         raise InputError(f"option {unknown[0]}", f"{benchmark} has none", expected=f"one of {', '.join(names)}")
     instance = build_command.read_options(options, chosen.options, folder)
     check(instance)
-    source_roots = _resolve_roots(roots)
+    source_roots = resolve_roots(roots)
     with sources.reading(source_roots):
         folders = chosen.build(
             source_roots, folder, configs=configs, seed=seed, options=instance, workers=workers, card=cards.read_body
@@ -154,7 +150,7 @@ def open_images(row: Mapping[str, Any], roots: Roots | None = None) -> list[Imag
         action = "of a partner in HEAL-MedVQA pass original | partner; original_id names the original"
         raise InputError(f"row {row.get('id')}", "names no image", expected="a column images or image", action=action)
     edit = partial(TRANSPLANT.apply, row) if "donor" in row else None
-    return list(LazyImages(row["id"], references, _resolve_roots(roots), edit, hint=""))
+    return list(LazyImages(row["id"], references, resolve_roots(roots), edit, hint=""))
 
 
 def evaluate(  # noqa: PLR0913 (one for each option of `medfaith eval`)
@@ -223,12 +219,12 @@ def evaluate(  # noqa: PLR0913 (one for each option of `medfaith eval`)
     folder = None if out is None else Path(out)
     if control is not None:
         split_dose(control)
-    metadata, lm_eval_options = _collect_metadata("evaluate", model, model_args, data, roots, settings, lm_eval_options)
+    metadata, lm_eval_options = collect_metadata("evaluate", model, model_args, data, roots, settings, lm_eval_options)
     if unknown := [name for name in names if not select_tasks([name])]:
         raise MedfaithError(f"{unknown[0]}: medfaith has no such task\n  what to do: medfaith tasks --list")
     # A function that was changed keeps its name, so only an audit, which continues, keeps the answers of a function.
     answers = folder if isinstance(model, str) else None
-    lm_eval_model = _make_model(model, model_args, lm_eval_options, names, metadata, settings["heatmaps"], answers)
+    lm_eval_model = make_model(model, model_args, lm_eval_options, names, metadata, settings["heatmaps"], answers)
     with tally() as outcomes:
         results = answer(load_tasks(names, metadata), lm_eval_model, folder, limit)
     warn_unanswered(outcomes)
@@ -296,19 +292,19 @@ def audit(  # noqa: PLR0913 (one for each option of `medfaith audit`)
 
     if isinstance(margin, bool) or not isinstance(margin, int | float):
         raise InputError("margin", f"is {margin!r:.100}", expected="percentage points, as 5.0")
-    folder, model_type = Path(out), _name_type(model)
+    folder, model_type = Path(out), name_type(model)
     store = find_store(folder, model_type)
     settings = {
         "rows": rows, "model_name": model_name, "heatmaps": store, "images": images,
         "skip_missing_images": skip_missing_images,
     }  # fmt: skip
-    metadata, lm_eval_options = _collect_metadata("audit", model, model_args, data, roots, settings, lm_eval_options)
+    metadata, lm_eval_options = collect_metadata("audit", model, model_args, data, roots, settings, lm_eval_options)
     request = Request(
         folder, benchmarks, controls, thorough, wordings, rule, limit, margin / 100, [Path(path) for path in also]
     )
     audit_plan = plan_audit(request, model_type, metadata)
     names = [task.name for task in audit_plan.tasks]
-    lm_eval_model = _make_model(model, model_args, lm_eval_options, names, metadata, store, folder)
+    lm_eval_model = make_model(model, model_args, lm_eval_options, names, metadata, store, folder)
     result = run_audit(request, audit_plan, lm_eval_model, metadata)
     return [
         AuditVerdict(
@@ -367,7 +363,7 @@ def report(  # noqa: PLR0913 (one for each option of `medfaith report`)
         if data is None or not (html or out):
             action = "give data=, and out= or html="
             raise MedfaithError(f"with_images needs the rows, and a folder or a page\n  what to do: {action}")
-        pixels = Pixels(str(data), _resolve_roots(roots), None if heatmaps is None else Path(heatmaps), max_cases)
+        pixels = Pixels(str(data), resolve_roots(roots), None if heatmaps is None else Path(heatmaps), max_cases)
     with converted_logs([Path(path) for path in paths]) as converted:
         return make_report(
             converted,
@@ -378,97 +374,3 @@ def report(  # noqa: PLR0913 (one for each option of `medfaith report`)
             compared=compare,
             rows=None if rows is None else Path(rows),
         )
-
-
-def _resolve_roots(roots: Roots | None) -> dict[str, Path]:
-    """Resolve the folders of all sources: those named here, the environment's, and the user's settings."""
-    from medfaith.loaders import sources
-
-    named_roots = {source_id: os.fspath(root) for source_id, root in (roots or {}).items()}
-    return sources.resolve_roots(named_roots, environ=os.environ, config=sources.find_user_config())
-
-
-def _collect_metadata(
-    function: str,
-    model: str | LM | AnswerFunction,
-    model_args: str | Mapping[str, Any],
-    data: PathLike,
-    roots: Roots | None,
-    settings: Mapping[str, Any],
-    lm_eval_options: Mapping[str, Any],
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Collect the metadata of the tasks, and split further options of medfaith from those of lm-eval.
-
-    The metadata record the call. It has the arguments of a model in the command line's form, in which secrets are
-    masked.
-    """
-    from medfaith import eval as evaluation
-
-    further = {name: value for name, value in lm_eval_options.items() if name in evaluation.FURTHER}
-    options = {**settings, **further, "data": os.fspath(data)}
-    given = {name: value for name, value in options.items() if value not in (None, False, "all")}
-    call = ", ".join(f"{name}={value!r}" for name, value in given.items())
-    arguments = f", model_args='{_format_arguments(model_args)}'" if model_args else ""
-    command = f"medfaith.{function}({_name_type(model)!r}{arguments}, {call})"
-    named_roots = {source_id: os.fspath(root) for source_id, root in (roots or {}).items()}
-    metadata = evaluation.collect_metadata(options, named_roots, command)
-    return metadata, {name: value for name, value in lm_eval_options.items() if name not in further}
-
-
-def _format_arguments(model_args: str | Mapping[str, Any]) -> str:
-    if isinstance(model_args, str):
-        return model_args
-    return ",".join(f"{name}={value}" for name, value in model_args.items())
-
-
-def _name_type(model: str | LM | AnswerFunction) -> str:
-    return model if isinstance(model, str) else getattr(model, "__name__", type(model).__name__)
-
-
-def _make_model(
-    model: str | LM | AnswerFunction,
-    model_args: str | Mapping[str, Any],
-    lm_eval_options: Mapping[str, Any],
-    tasks: Sequence[str],
-    metadata: Mapping[str, Any],
-    store: str | None,
-    answers: Path | None,
-) -> Model:
-    """Make the model that answers, or wrap an instance.
-
-    Args:
-        model: A model type, an instance or a function.
-        model_args: Arguments of a model type.
-        lm_eval_options: Options of `lm_eval run`.
-        tasks: Tasks that the model will answer.
-        metadata: Their metadata.
-        store: Folder for heatmaps.
-        answers: Folder for kept answers.
-
-    Raises:
-        MedfaithError: An option is unknown or does not fit.
-    """
-    from medfaith import eval as evaluation
-    from medfaith.tasks.run import MODEL_OPTIONS, build_model, wrap_model
-
-    if not isinstance(model, str):
-        if model_args:
-            action = "leave model_args out, or name the type of the model"
-            raise MedfaithError(f"model_args: the model exists already\n  what to do: {action}")
-        path = None if answers is None else answers / "answers.sqlite"
-        return wrap_model(model, metadata.get("model_name"), path, **lm_eval_options)
-    if unknown := sorted({*lm_eval_options} - {*MODEL_OPTIONS}):
-        raise InputError(f"option {unknown[0]}", "is unknown", expected=f"one of {', '.join(MODEL_OPTIONS)}")
-    arguments = ["--model", model, *_iterate_arguments({"model_args": model_args or None, **lm_eval_options})]
-    arguments = evaluation.with_host(evaluation.with_store(arguments, store, answers), metadata)
-    return build_model(arguments, tasks, metadata)
-
-
-def _iterate_arguments(options: Mapping[str, Any]) -> Iterator[str]:
-    """Iterate over options in the form of lm-eval's command line. None and False leave an option out."""
-    for name, value in options.items():
-        if value is None or value is False:
-            continue
-        yield f"--{name}"
-        if value is not True:
-            yield json.dumps(dict(value)) if isinstance(value, Mapping) else str(value)
