@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import functools
-import hashlib
 import io
 import itertools
 import math
 import os
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -24,18 +22,15 @@ from inspect_ai.log import EvalLog, read_eval_log
 from inspect_ai.model import ModelOutput, ModelUsage, get_model
 from PIL import Image
 
-from medfaith.cli import main
 from medfaith.logs.inspect_logs import converted_logs
 from medfaith.tasks.contrabench import prompts
 from medfaith.tasks.harnesses import questions
 from medfaith.tasks.harnesses.inspect_score import answers
-from medfaith.tasks.harnesses.inspect_subtasks import Subtask, build_content, find_third_party
-from medfaith.tasks.harnesses.inspect_task import cxr_contrabench, heal_medvqa, lm_eval, surgxbench
+from medfaith.tasks.harnesses.inspect_subtasks import Subtask, build_content
+from medfaith.tasks.harnesses.inspect_task import cxr_contrabench, heal_medvqa, lm_eval
 from medfaith.tasks.heal import adapter
-from tests.support.builders.files import root_words
-from tests.support.tasks.evaluating import ANSWERS, by_filter, evaluate, load, results_of
-from tests.support.tasks.server_scene import answer_by_messages, serving, texts_of
-from tests.support.tiers import choose_size, keep_quick
+from tests.support.tasks.evaluating import ANSWERS, by_filter, read_metrics, results_of
+from tests.support.tiers import keep_quick
 
 pytestmark = pytest.mark.usefixtures("tables_alone")
 
@@ -92,12 +87,6 @@ def evaluated(arguments, tmp_path_factory):
         return log
 
     return evaluate
-
-
-def read_metrics(log: EvalLog) -> dict[str, float]:
-    assert log.results
-    (score,) = log.results.scores
-    return {name: metric.value for name, metric in score.metrics.items()}
 
 
 @pytest.mark.parametrize(("name", "filter"), CASES)
@@ -293,108 +282,6 @@ def test_stated_boxes_are_read_in_their_form(arguments, tmp_path):
     assert (figures["n_unparsed"], figures["n_empty"]) == (1, 1)
 
 
-HEAL, CONTRABENCH, SURGX = "medfaith_heal_vindr_", "medfaith_contrabench_", "medfaith_surgx_"
-SERVED = [  # the task of Inspect, the fixtures of its rows, a condition and its name, and tasks of lm-eval
-    (heal_medvqa, "_heal", {}, "", [CLOSED, OPEN, HEAL + "tpt", VPT]),
-    (heal_medvqa, "_heal", {"control": "flipped"}, "flipped", [CLOSED, "medfaith_heal_mimic_closed"]),
-    (cxr_contrabench, "", {"wording": 1}, "wording_1", [PRESENCE, CONTRABENCH + "openi_report_absence"]),
-    (cxr_contrabench, "", {"control": "none"}, "none", [PRESENCE, CONTRABENCH + "chexpert_absence"]),
-    (
-        surgxbench,
-        "_surgx",
-        {"control": "blank"},
-        "blank",
-        [SURGX + name for name in ("instruments", "triplets", "stated_boxes")],
-    ),
-    (surgxbench, "_surgx", {"control": "occluded"}, "occluded", [SURGX + "instruments", SURGX + "triplets"]),
-]
-
-
-@pytest.mark.parametrize(
-    ("build", "fixture", "condition", "label", "names"),
-    keep_quick(SERVED, lambda case: case[3] == "flipped"),
-)
-def test_a_server_gives_the_figures_of_lm_eval(build, fixture, condition, label, names, request, tmp_path):
-    """The same server answers medfaith-server and Inspect. Rows, messages, readings and intervals are the same."""
-    data, roots = (request.getfixturevalue(f"phantom{fixture}_{kind}") for kind in ("build", "roots"))
-    loaded = load(names, data, roots, **condition)["tasks"]
-    ids = [row_id for task in loaded.values() for row_id in task.test_docs().with_format(None)["id"][:4]]
-    (rows := tmp_path / "rows.csv").write_text("\n".join(["id", *ids]))
-    with serving(answer_by_messages) as scene:
-        model = get_model("openai-api/local/m", base_url=scene.url, api_key="none")
-        roots = {key: str(path) for key, path in roots.items()}
-        task = build(str(data), roots, ",".join(names), rows=str(rows), **condition)
-        (log,) = run(task, model=model, log_dir=str(tmp_path), display="log", score_display=False, log_images=False)
-        assert log.status == "success", log.error
-        results = evaluate(scene.lm(), load(names, data, roots, row_ids=rows, **condition))
-    scores = read_metrics(read_eval_log(log.location))
-    for name in names:
-        expected = {
-            metric.removesuffix(",b0"): value
-            for metric, value in results[name]["scores"].items()
-            if metric.partition(",")[2] in ("", "b0") and not re.match(r"alias|name|sample_len|.*_stderr", metric)
-        }
-        mine = {metric: scores["/".join(filter(None, [name, label, metric]))] for metric in expected}
-        assert len(expected) > 5
-        assert mine == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
-
-
-@pytest.mark.full  # two more runs
-@pytest.mark.usefixtures("png_only")
-def test_letter_scores_are_lm_evals(phantom_build, phantom_roots, tmp_path, capsys):
-    """The same lists of likeliest tokens give the same figures, and the same report; some letters are not listed."""
-    name = "medfaith_contrabench_letter_scores"
-    roots = {key: str(path) for key, path in phantom_roots.items()}
-
-    def list_tokens(messages):
-        digest = hashlib.sha256(texts_of(messages).encode()).digest()
-        top = [
-            {"token": token, "logprob": -0.3 - byte / 50, "bytes": None}
-            for token, byte in zip(("A", " B", "B", "C", "The"), digest, strict=False)
-            if byte % 5
-        ]
-        content = [{**top[0], "top_logprobs": top}] if top else []
-        return {"message": {"content": "A"}, "finish_reason": "length", "logprobs": {"content": content}}
-
-    loaded = load([name], phantom_build, phantom_roots)["tasks"]
-    ids = [
-        row_id for task in loaded.values() for row_id in task.test_docs().with_format(None)["id"][: choose_size(6, 12)]
-    ]
-    (rows := tmp_path / "rows.csv").write_text("\n".join(["id", *ids]))
-    command = ["eval", "--data", str(phantom_build), *root_words(phantom_roots), "--tasks", name, "--rows", str(rows)]
-    with serving(list_tokens) as scene:
-        model = get_model("openai-api/local/m", base_url=scene.url, api_key="none")
-        task = cxr_contrabench(str(phantom_build), roots, name, rows=str(rows))
-        (log,) = run(
-            task, model=model, log_dir=str(tmp_path / "inspect"), display="log", score_display=False, log_images=False
-        )
-        assert log.status == "success", log.error
-        sent = {setting: scene.requests[0][setting] for setting in ("max_tokens", "logprobs", "top_logprobs")}
-        assert sent == {"max_tokens": 1, "logprobs": True, "top_logprobs": 20}
-        command += ["--model", "medfaith-server", "--model_args", f"base_url={scene.url},model=m"]
-        assert (
-            main([*command, "--apply_chat_template", "--log_samples", "--output_path", str(tmp_path / "lm-eval")]) == 0
-        )
-    expected = {
-        f"{task}/{metric.removesuffix(',none')}": value
-        for task, figures in results_of(tmp_path / "lm-eval").items()
-        for metric, value in figures.items()
-        if metric.endswith(",none") and "_stderr" not in metric
-    }
-    figures = read_metrics(read_eval_log(log.location))
-    assert figures == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
-    assert any(figures[f"{task}/n_pairs_unlisted"] for task in loaded)
-    letters = [(sample.scores or {})["answers"].answer for sample in log.samples or []]
-    assert {"A", "B", "C"} <= {*letters}
-    reports = []
-    for results in ("lm-eval", "inspect"):
-        assert main(["report", str(tmp_path / results), "--out", str(tmp_path / f"{results}-report")]) == 0
-        reports.append({path.name: path.read_text() for path in (tmp_path / f"{results}-report").glob("*.csv")})
-    assert reports[0]
-    assert [*reports[0]] == [*reports[1]]
-    capsys.readouterr()
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -442,34 +329,3 @@ def test_by_default_a_benchmark_asks_the_tasks_that_the_data_have(arguments, cap
     assert left_out.count("medfaith: left out: ") == 8
     with pytest.raises(PrerequisiteError, match="mimic_cxr"):
         heal_medvqa(named["data"], None, "medfaith_heal_mimic")
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({}, "-T send_images_to=8.8.8.8"),
-        ({"send_images_to": "8.8.8.8"}, "-T i_have_permission=chexpert"),
-    ],
-)
-def test_images_go_to_no_third_party_without_permission(options, message, arguments, tmp_path):
-    """Nothing is sent: the permission is checked first."""
-    model = get_model("openai-api/elsewhere/m", base_url="http://8.8.8.8/v1", api_key="none")
-    task = cxr_contrabench(*list(arguments(PRESENCE).values())[1:3], tasks=PRESENCE, **options)
-    (log,) = run(task, model=model, limit=1, log_dir=str(tmp_path), display="log", log_images=False)
-    assert log.status == "error"
-    assert message in str(log.error and log.error.message)
-    assert "lm_eval" not in str(log.error and log.error.message)
-
-
-@pytest.mark.parametrize(
-    ("provider", "url", "expected"),
-    [
-        ("openai", None, "openai"),
-        ("openai", "http://127.0.0.1:8000/v1", None),
-        ("openai-api", "http://8.8.8.8/v1", "8.8.8.8"),
-        ("vllm", None, None),
-        ("hf", None, None),
-    ],
-)
-def test_a_third_party_is_whoever_serves_elsewhere(provider, url, expected):
-    assert find_third_party(provider, url) == expected

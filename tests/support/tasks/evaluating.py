@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lm_eval
 import pytest
@@ -19,6 +19,9 @@ from PIL import Image
 from medfaith import tasks
 from medfaith.tasks import lm_eval_internals
 from medfaith.tasks.models.reference.baselines import Oracle
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog
 
 # Right, wrong and unread answers for each kind of task, and the polarity reversal for multiple choice: in the
 # published layout the first option is the target and, on the presence side, the second its negation.
@@ -148,3 +151,10 @@ def figures(metric_list: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str
         if values:
             scores[metric["metric"]] = function(values)
     return scores
+
+
+def read_metrics(log: EvalLog) -> dict[str, float]:
+    """Read the metrics of a log of Inspect: name -> value."""
+    assert log.results
+    (score,) = log.results.scores
+    return {name: metric.value for name, metric in score.metrics.items()}
