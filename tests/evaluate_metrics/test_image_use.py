@@ -146,6 +146,7 @@ def test_too_few_other_images_are_named_even_if_they_agree(n_donors, is_over_don
     full = np.ones(N, bool)
     other = Condition(patients % 2 * 1.0, full)
     against_other = measure(make_condition(N), other, SAME, groups=patients, donors=donors).other
+    assert against_other is not None
     assert against_other.is_over_donors == is_over_donors
 
 
