@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from markupsafe import Markup, escape
+
 from medfaith.loaders.escaping import escape_controls
 
 LONGEST = 2000  # characters of an answer that the page shows
@@ -28,6 +30,21 @@ def shown(text: str, longest: int = LONGEST) -> str:
         f" … ({len(text):,} characters; the first {longest:,} are shown)" if len(text) > longest else ""
     )
     return escape_controls(cut)
+
+
+def show_name(name: str) -> Markup:
+    """Escape a name, as the page shows it, with places where its line may break.
+
+    >>> show_name("org/model_7b <i>")
+    Markup('org/<wbr>model_<wbr>7b &lt;i&gt;')
+
+    Args:
+        name: The name of a model, a task or a benchmark.
+
+    Returns:
+        The markup: a line may break after each `_` and `/` that is followed by a letter or a number.
+    """
+    return Markup(re.sub(r"(?<=[_/])(?=\w)", "<wbr>", str(escape(shown(name, 120)))))  # noqa: S704 (escaped)
 
 
 def without_paths(text: str) -> str:

@@ -23,7 +23,7 @@ from .cases import Cases, collect_cases
 from .forest import by_kind, by_view, forests
 from .pictures import Pixels, pack_pictures, pictures
 from .plots import plot_changes, plot_doses, plot_kind, plot_scores
-from .text import shown, without_paths
+from .text import show_name, shown, without_paths
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,7 +56,7 @@ def render_page(report: Report, paths: Sequence[Path], command: str, pixels: Pix
         loader=PackageLoader("medfaith.reporting", "page"), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters["shown"] = shown
+    environment.filters |= {"shown": shown, "name": show_name}
     style, script = (
         files("medfaith.reporting.page").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
     )
