@@ -293,7 +293,7 @@ def test_a_similarity_without_gradient_attends_to_nothing(arguments, tmp_path):
 
 
 @pytest.mark.full  # several whole encoders
-def test_what_changes_an_alignment_changes_its_identity(arguments, tmp_path):
+def test_what_changes_an_alignment_changes_its_fingerprint(arguments, tmp_path):
     base = {**arguments["gloria"], "attention": "paper"}
     other_checkpoint = tiny_gloria.save(tmp_path, no_attn=True, seed=1)[0]
     changes = [
@@ -302,11 +302,12 @@ def test_what_changes_an_alignment_changes_its_identity(arguments, tmp_path):
         {"tau": 0.5},
         {"text_model": tiny_gloria.save_tokenizer(tmp_path / "other", tiny_gloria.VOCABULARY[::-1])},
     ]
-    identity, repeated_identity, *changed_identities = (
-        load_aligner(**base | change, device="cpu").identity for change in ({}, {}, *changes)
+    fingerprint, repeated_fingerprint, *changed_fingerprints = (
+        AlignmentLM(**base | change, store=str(tmp_path / "maps"), device="cpu").fingerprint
+        for change in ({}, {}, *changes)
     )
-    assert identity == repeated_identity
-    assert identity not in changed_identities
+    assert fingerprint == repeated_fingerprint
+    assert fingerprint not in changed_fingerprints
 
 
 def test_a_model_of_the_other_kind_or_explainer(arguments):

@@ -247,6 +247,19 @@ def test_models_prompts_and_weights_have_stores_of_their_own(families, tmp_path)
     assert n_stores == [1, 1, 2, 3]
 
 
+def test_other_weights_of_the_same_name_have_another_fingerprint(families, tmp_path):
+    """An audit does not resume with them."""
+    copy, other_folder = (
+        str(tiny_contrastive.save_clip(tmp_path / name / "clip", seed)) for name, seed in (("copy", 0), ("b", 1))
+    )
+    fingerprint, *same, other = (
+        ContrastiveLM(folder, device="cpu").fingerprint
+        for folder in (families["clip"]["pretrained"], families["clip"]["pretrained"], copy, other_folder)
+    )
+    assert same == [fingerprint] * 2
+    assert other != fingerprint
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64])
 def test_weights_of_every_number_type_have_a_digest(dtype):
     network, changed = torch.nn.Module(), torch.nn.Module()

@@ -18,6 +18,7 @@ from PIL import Image
 from ....loaders.errors import InputError, MedfaithError
 from ....loaders.progress import Progress, say
 from ...explain.store import ATTENTION, REGIONS, Entry, HeatmapStore, check_readers, digest_of
+from ..answer_store import hash_facts
 from ..contrastive.encoders import choose_device
 from ..image_lm import ImageLM, get_images, parse_batch_size
 from .aligners import Aligner, Alignment, GradientAligner
@@ -149,6 +150,11 @@ class AlignmentLM(ImageLM):
             message = f"{n_cut} sentences were longer than the model takes; their ends were left out"
             say(f"medfaith-alignment: {message}")
         return replies
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that a reply depends on other than the document; the model's folder does not matter."""
+        return hash_facts(**self._aligner.identity)
 
     @property
     def tokenizer_name(self) -> str:

@@ -23,6 +23,7 @@ from ....loaders.errors import InputError, MedfaithError
 from ...explain.geometry import Geometry, to_frame
 from ...explain.occlusion import attended, compute_box_share, occluded
 from ...explain.store import HeatmapStore, check_readers
+from ..answer_store import hash_facts
 from ..image_lm import ImageLM, parse_batch_size
 from ..model_names import strip_folder
 from .clinical_bert import TEXT_MODEL
@@ -118,6 +119,11 @@ class ContrastiveLM(ImageLM):
                 replies[number] = reply
         return replies
 
+    @property
+    def fingerprint(self) -> str:
+        """Hash of everything that a reply depends on other than the document; the model's folder does not matter."""
+        return hash_facts(**self._model_identity, percentile=self._percentile, threshold=self._threshold)
+
     def scores(self, images: Sequence[Image.Image], prompts: Sequence[str]) -> np.ndarray:
         """Compute the similarity of every image to every prompt, 100 x cosine.
 
@@ -188,13 +194,19 @@ class ContrastiveLM(ImageLM):
         """Return everything that a heatmap depends on other than the frame."""
         tokens = json.dumps(self._encoder.tokens(prompts)).encode()
         return {
+            **self._model_identity,
+            "classes": list(classes),
+            "prompts": list(prompts),
+            "tokens": blake2b(tokens, digest_size=16).hexdigest(),
+        }
+
+    @property
+    def _model_identity(self) -> dict[str, Any]:
+        return {
             "model": strip_folder(self._encoder.name),
             "weights": self._encoder.weights,
             "preprocessing": self._encoder.preprocessing,
             "explainer": self._explainer,
-            "classes": list(classes),
-            "prompts": list(prompts),
-            "tokens": blake2b(tokens, digest_size=16).hexdigest(),
         }
 
     def _answer(self, job: Job, quiet: bool) -> list[str]:
