@@ -7,7 +7,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 @contextmanager
-def chat_server(say, status_of=lambda n: 200, reply=None, models=None, fault=lambda request: None, usage=None):
+def chat_server(
+    say, status_of=lambda n: 200, reply=None, models=None, fault=lambda request: None, usage=None, tags=None
+):
     """Serve chat completions on 127.0.0.1; yield the URL and the growing list of requests.
 
     Args:
@@ -17,15 +19,18 @@ def chat_server(say, status_of=lambda n: 200, reply=None, models=None, fault=lam
         models: Entries of the model list; None disables the list.
         fault: Maps a request to None, or to a function of the handler that sends another response.
         usage: Token counts of each completion.
+        tags: Entries of Ollama's own list; None disables the list.
     """
     requests = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            if self.path != "/v1/models" or models is None:
-                self.send(404, {"error": {"message": "there is no such page"}})
-            else:
+            if self.path == "/v1/models" and models is not None:
                 self.send(200, {"object": "list", "data": models})
+            elif self.path == "/api/tags" and tags is not None:
+                self.send(200, {"models": tags})
+            else:
+                self.send(404, {"error": {"message": "there is no such page"}})
 
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

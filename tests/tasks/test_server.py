@@ -389,6 +389,17 @@ def test_only_the_same_question_gets_a_stored_answer(tmp_path):
         assert len(another.requests) == 1
 
 
+@pytest.mark.parametrize("name", ["m:4b", "m"])  # without a tag the name means the tag `latest`
+def test_a_tag_of_ollama_with_other_weights_is_another_model(name, tmp_path):
+    listed = {"id": "m:4b" if name == "m:4b" else "m:latest", "created": 1, "owned_by": "library"}
+    tags = [{"name": listed["id"], "digest": "first"}]
+    with serving(models=[listed], tags=tags) as server:
+        for n_asked, digest in enumerate(("first", "first", "second", "second")):
+            tags[0]["digest"] = digest
+            server.lm(model=name, answers=str(tmp_path / "a")).generate_until(questions(1))
+            assert len(server.requests) == 1 + n_asked // 2
+
+
 def test_medfaith_eval_asks_what_an_earlier_run_has_not_been_answered(
     phantom_build, phantom_roots, tmp_path, capsys, monkeypatch
 ):

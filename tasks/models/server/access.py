@@ -288,8 +288,10 @@ def look_up(base_url: str, key: str, model: str, tokens_name: str, max_retries: 
             raise _make_connection_error(base_url, describe_error(error, key)) from error
         entries = response.get("data") if isinstance(response, dict) else None
         names = {str(entry["id"]): entry for entry in entries or () if isinstance(entry, dict) and "id" in entry}
-        if model in names:
-            return {name: names[model][name] for name in VERSION if names[model].get(name) is not None}
+        listed = names.get(model) or names.get(f"{model}:latest")  # Ollama adds the tag
+        if listed is not None:
+            version = {name: listed[name] for name in VERSION if listed.get(name) is not None}
+            return version or _fetch_digest(client, base_url, str(listed["id"]), options)
         body: Any = {"model": model, "messages": [{"role": "user", "content": "Say Yes."}], tokens_name: 16}
         retrying_client = client.with_options(max_retries=max_retries)
         try:
@@ -305,6 +307,26 @@ def look_up(base_url: str, key: str, model: str, tokens_name: str, max_retries: 
             if get_status(error) == 429 or get_status(error) >= 500:
                 raise _make_readiness_error(base_url, describe_error(error, key)) from error
             raise _make_model_error(base_url, model, describe_error(error, key), [*names]) from error
+    return {}
+
+
+def _fetch_digest(client: Any, base_url: str, model: str, options: Any) -> dict[str, Any]:
+    """Fetch the digest of a model from Ollama, whose list for OpenAI's clients has none: a tag may get other weights.
+
+    Only Ollama's names of models have a tag, so that no other server is asked.
+    """
+    import openai
+
+    if ":" not in model:
+        return {}
+    try:
+        response = client.get(base_url.rstrip("/").removesuffix("/v1") + "/api/tags", cast_to=object, options=options)
+    except (openai.APIError, ValueError):  # another server; or a page that says that it is JSON
+        return {}
+    entries = response.get("models") if isinstance(response, dict) else None
+    for entry in entries or ():
+        if isinstance(entry, dict) and model in (entry.get("name"), entry.get("model")) and entry.get("digest"):
+            return {"digest": entry["digest"]}
     return {}
 
 
