@@ -1,1 +1,1 @@
-"""The metrics: one folder each, `score.py` (pure functions) beside `<name>.py` (the evaluate module) and its card."""
+"""The metrics: one folder each, `score.py` (pure functions) next to `<name>.py` (the evaluate module) and its card."""

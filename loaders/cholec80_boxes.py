@@ -108,7 +108,7 @@ def find_label_files(root: Path) -> dict[str, Path]:
     path = root if root.is_file() else root / FILE
     if not path.is_file():
         layouts.refuse_similar_name(path)
-        raise InputError(root, f"holds no {FILE}", expected=f"{FILE} beside the folder Images", action=ACTION)
+        raise InputError(root, f"holds no {FILE}", expected=f"{FILE} next to the folder Images", action=ACTION)
     return {"boxes": path}
 
 

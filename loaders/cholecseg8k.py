@@ -49,7 +49,7 @@ CLIP = re.compile(r"(video\d\d)/\1_(\d{5})")
 FILE = re.compile(r"video(\d\d)/video\1_(\d{5})/frame_(0|[1-9]\d{0,8})_endo(|_mask|_color_mask|_watershed_mask)\.png")
 SUSPECT = re.compile(r"endo|frame|mask|\.(png|jpe?g|bmp|tiff?)$", re.IGNORECASE)  # may be a renamed file of a clip
 ACTION = "unpack CholecSeg8k.zip again, and leave its names unchanged"
-LAYOUT = "video01/video01_00080/frame_80_endo.png, beside it frame_80_endo_watershed_mask.png"
+LAYOUT = "video01/video01_00080/frame_80_endo.png, next to it frame_80_endo_watershed_mask.png"
 
 Box = tuple[str, tuple[int, int, int, int]]
 
@@ -292,7 +292,7 @@ def _iterate_tree(folder: Path) -> Iterator[tuple[Path, bool]]:
         is_folder = entry.is_dir(follow_symlinks=False)
         if not is_folder and not entry.is_file():
             problem = "is a link to a folder" if entry.is_dir() else "is a link to nothing, or no regular file"
-            raise InputError(path, problem, expected="a file or a folder", action="replace it by what it stands for")
+            raise InputError(path, problem, expected="a file or a folder", action="replace it by its target")
         yield path, is_folder
         if is_folder:
             yield from _iterate_tree(path)

@@ -274,7 +274,7 @@ def _parse_class_number(text: str) -> int | str:
 def _read_yolo_classes(path: Path | None, folder: Path) -> dict[int, str]:
     if path is None:
         raise InputError(
-            folder, "has no class names", expected=f"{CLASSES_TXT} or {DATA_YAML} beside it", action=ACTION
+            folder, "has no class names", expected=f"{CLASSES_TXT} or {DATA_YAML} next to it", action=ACTION
         )
     if path.suffix == ".txt":
         return _read_class_list(path)
@@ -305,7 +305,9 @@ def _read_coco(path: Path, names: Path | None, sizes: Mapping[str, tuple[int, in
     if isinstance(content, dict):
         place, description = path, content
     elif names is None:
-        raise InputError(path, "has no class names", expected=f"{CATEGORIES} or {CLASSES_TXT} beside it", action=ACTION)
+        raise InputError(
+            path, "has no class names", expected=f"{CATEGORIES} or {CLASSES_TXT} next to it", action=ACTION
+        )
     else:
         place, description = names, _read_description(names)
     classes = _read_class_list(place) if description is None else _read_coco_classes(description, place)
@@ -327,7 +329,7 @@ def _read_description(names: Path) -> Any:
     """Read categories.json; a bare list becomes its `categories`. Return None for a file with one name a line."""
     if names.suffix != ".json":
         return None
-    content = json_text.read(names, expected="categories, and images where numbers stand for them", action=ACTION)
+    content = json_text.read(names, expected="categories, and images if the ids are numbers", action=ACTION)
     return {"categories": content} if isinstance(content, list) else content
 
 

@@ -204,7 +204,7 @@ def _build_keys(subject_id: pa.ChunkedArray, study_id: pa.ChunkedArray, dicom_id
 def _build_missing_file_error(root: Path, kind: str) -> InputError:
     name = f"mimic-cxr-2.0.0-{kind}.csv.gz"
     action = "name the folder of MIMIC-CXR-JPG that holds it, or complete the copy"
-    return InputError(root, f"holds no {name}", expected=f"{name} (or .csv) beside the folder files", action=action)
+    return InputError(root, f"holds no {name}", expected=f"{name} (or .csv) next to the folder files", action=action)
 
 
 def _check_number(table: pa.Table, path: Path, column: str) -> None:

@@ -72,7 +72,7 @@ def encode_polygons(polygons: Any, size: Size) -> Rle:
             raise ValueError("a corner of a polygon is no number")
         corners = np.array(polygon, dtype=float).reshape(-1, 2)
         if not ((corners >= -1) & (corners <= np.array([width, height]) + 1)).all():  # false for NaN, too
-            raise ValueError(f"a corner of a polygon lies outside its image of {width} x {height} pixels")
+            raise ValueError(f"a corner of a polygon is outside its image of {width} x {height} pixels")
     return _convert_to_text(coco.merge(coco.frPyObjects(polygons, height, width)))
 
 

@@ -145,7 +145,7 @@ def find(folders: Sequence[Path]) -> list[Ended]:
 def _list_common_settings(shard: Ended) -> dict[str, Any]:
     """List the settings that must be equal in all shards of a run."""
     rows = {
-        f"what is known of {task}": f"{rows_of_task.n} rows, digest {rows_of_task.digest}"
+        f"the set of rows of {task}": f"{rows_of_task.n} rows, digest {rows_of_task.digest}"
         for task, rows_of_task in shard.rows.items()
     }
     return {"the number of shards": shard.shard[1], **shard.asked, **rows}

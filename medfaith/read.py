@@ -299,7 +299,7 @@ def tables(results: Sequence[Result], model: str | None = None) -> str:
     if model:
         sections[-1] += (
             f"\nLM: as {model} reads it. κ: Cohen's, of both readings; unread is a reading of its own. It is undefined "
-            "where\nanswers of two kinds stand together, and where all readings are the same one."
+            "where\nanswers of two kinds are counted together, and where all readings are equal."
         )
     return "\n\n".join(sections)
 

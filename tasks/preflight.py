@@ -176,7 +176,7 @@ def _check_client(config: Any, kind: Kind, model_args: Mapping[str, Any]) -> Non
             raise MedfaithError(f"{where}: names no server\n  what to do: {action}")
         return
     if config.model.startswith("local-") and str(url).rstrip("/").endswith("/v1"):
-        action = f"name the whole address: base_url={str(url).rstrip('/')}/chat/completions"
+        action = f"name the full address: base_url={str(url).rstrip('/')}/chat/completions"
         raise MedfaithError(f"{where}: base_url={url} is not where chats are answered\n  what to do: {action}")
     check_server(str(url))
 

@@ -94,7 +94,7 @@ def list_patients(task: Any) -> list[str]:
     # A control may remove the image or show another patient's, which facts would take for the row's own.
     originals = load_rows(**{**settings, "control": None, "skip_missing_images": True})["test"].with_format(None)
     patients = {row["id"]: facts(row).patient for row in originals}
-    return [patients.get(row_id, row_id) for row_id in rows["id"]]  # a row whose image is missing stands alone
+    return [patients.get(row_id, row_id) for row_id in rows["id"]]  # its image is missing: a patient of its own
 
 
 def refuse(config: Any, metadata: Mapping[str, Any], shard: Shard, *, ours: bool) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("loaders", "builders", "evaluate_metrics", "tasks", "cards")
-BESIDE = ("tests", "benchmarks", "docs")
+ALLOWED_BEFORE = ("tests", "benchmarks", "docs")
 
 
 def main(*arguments: str) -> int:
@@ -32,7 +32,7 @@ def copy_sources(folder: Path) -> None:
     for source, target in (
         ("medfaith", "medfaith"),
         *((room, f"medfaith/{room}") for room in ROOMS),
-        *((name, name) for name in BESIDE),
+        *((name, name) for name in ALLOWED_BEFORE),
     ):
         shutil.copytree(ROOT / source, folder / target, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(ROOT / "pyproject.toml", folder / "pyproject.toml")

@@ -215,7 +215,7 @@ def build_mapping(entries: Mapping[str, Any], where: Path, table: Path, columns:
 
 
 def _list_columns(entry: str, value: str | Sequence[str]) -> list[str]:
-    """List the columns that an entry names. A file of boxes without braces has a fixed name, beside each image."""
+    """List the columns that an entry names. A file of boxes without braces has a fixed name, next to each image."""
     if not isinstance(value, str):
         return [*value]
     if "{" in value:
@@ -247,6 +247,6 @@ _TYPES = {
         lambda value: (
             isinstance(value, dict) and value.keys() <= {*FIELDS} and all(map(_is_text_table, value.values()))
         ),
-        "fields, each with a table: text of a cell = the value that it stands for",
+        "fields, each with a table: text of a cell = its value",
     ),
 }

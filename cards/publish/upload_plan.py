@@ -23,7 +23,7 @@ from .hub_client import build_page_address, reachable, retry
 from .hub_content import ForeignError, format_title, get_title, list_remote_files, read_published_record
 from .spaces import CARD, TAG
 
-BESIDE = (".gitignore", "eval.yaml")  # files that a repository may have before its first upload
+ALLOWED_BEFORE = (".gitignore", "eval.yaml")  # files that a repository may have before its first upload
 FIRST = "initial commit"  # title of the Hub's own commit to a new repository
 NEW, CHANGED, SAME, GONE, KEPT, UNKNOWN = "new", "changed", "same", "deleted", "kept", "not compared"
 
@@ -176,7 +176,7 @@ def _compute_digest(path: Path, *, lfs: bool) -> str:
 
 def _is_ours(file: RepoFile, staged: Iterable[str]) -> bool:
     """Return whether an unstaged file is medfaith's: medfaith wrote it, or load_dataset would read it as our rows."""
-    if file.path in BESIDE:
+    if file.path in ALLOWED_BEFORE:
         return False
     folders = {name.rpartition("/")[0] for name in staged if name.endswith(".parquet")}
     beside_rows = file.path.endswith(".parquet") and file.path.rpartition("/")[0] in folders
@@ -196,7 +196,9 @@ def _find_obstacles(
     name, problems = repo_id.rsplit("/", 1)[-1], []
     ours_only = re.compile(format_title(r"\S+", re.escape(name)))
     begun = [
-        file for path, file in remote_files.items() if path not in BESIDE and (path, get_title(file)) != (CARD, FIRST)
+        file
+        for path, file in remote_files.items()
+        if path not in ALLOWED_BEFORE and (path, get_title(file)) != (CARD, FIRST)
     ]
     if RECORD not in remote_files and all(
         ours_only.fullmatch(get_title(file)) for file in begun

@@ -60,7 +60,7 @@ QUESTIONS = (
         "precision",
         "2. How many percent of the heatmap lie on a region that matters?",
         "0–20: it is scattered, or covers a large part of the image. 40–60: it is on the right places and on wrong "
-        "ones beside or elsewhere. 80–100: it is on the right places and hardly anywhere else.",
+        "ones nearby or elsewhere. 80–100: it is on the right places and hardly anywhere else.",
         BINS,
     ),
     Question(

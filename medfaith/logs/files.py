@@ -25,7 +25,7 @@ _RESULTS = re.compile(rf".*{_DATE}\.json")
 _SAMPLES = re.compile(rf"samples_(?P<task>.+){_DATE}\.jsonl")
 # A path on a machine, after the kind of the model if there is one (gloria:PATH); NAME and ORG/NAME do not match.
 _PATH = re.compile(r"(?P<kind>\w{2,}:)?(?P<path>(?:[/~.\\]|[A-Za-z]:[/\\]).*|[^/:]+/[^/]+/.+)")
-_EXPECTED = "results_<date>.json with samples_<task>_<date>.jsonl beside it"
+_EXPECTED = "results_<date>.json with samples_<task>_<date>.jsonl next to it"
 _ACTION = "run lm-eval again with --output_path DIR --log_samples"
 
 
@@ -128,7 +128,7 @@ def find_sample_files(paths: Sequence[Path]) -> tuple[list[SampleFile], list[str
         run_samples = set(file.parent.glob(f"samples_*_{_get_date(file)}.jsonl"))
         samples |= run_samples
         if not run_samples:
-            notes.append(f"{file.name} has no samples beside it and is left out; {_ACTION}")
+            notes.append(f"{file.name} has no samples next to it and is left out; {_ACTION}")
     if not samples:
         where = ", ".join(str(path) for path in paths) or "no path"
         raise InputError(where, "no sample log of lm-eval is there", expected=_EXPECTED, action=_ACTION)
@@ -212,7 +212,7 @@ def _read_sample_file(path: Path, results_by_path: dict[Path, dict[str, Any]]) -
     assert name_match
     results = sorted(file for file in path.parent.glob(f"*_{name_match['date']}.json") if _RESULTS.fullmatch(file.name))
     if not results:
-        expected = f"results_{name_match['date']}.json beside it, which names the model"
+        expected = f"results_{name_match['date']}.json next to it, which names the model"
         raise InputError(path, "its results file is missing", expected=expected, action="put it back, or run it again")
     if len(results) > 1 and len({file.read_bytes() for file in results}) > 1:
         problem = f"has several results files of its date: {', '.join(file.name for file in results)}"

@@ -29,7 +29,7 @@ _NOTES = (
     "Yes %: of the answers that could be read. Each difference is that of the decoder's score, row by row. To greedy: "
     "to the model without a decoder. To the yes bias: to the run with decoding=yes_bias whose share of yes is that of "
     f"the decoder, or at most {100 * NEAR:g} points off; – where there is none: run it with yes_share=S, the share "
-    "of yes that stands here, as a fraction. A decoder that is not better than its yes bias has only shifted to yes.",
+    "of yes that is given here, as a fraction. A decoder that is not better than its yes bias has only shifted to yes.",
     format_interval_note("patients, studies or images"),
 )
 

@@ -71,12 +71,12 @@ def add_published_tables(benchmark: ReportedBenchmark, tables: Sequence[Table]) 
             for table in tables
         ]
     note = (
-        "Difference: here less published. How many rows were asked here stands in the tables above. The paper asked "
+        "Difference: here less published. The tables above say how many rows were asked here. The paper asked "
         "whole splits, with checkpoints and code of its time."
     )
     paper_notes = [figures["note"]] if "note" in figures else []
     notes = [note, *paper_notes, *dict.fromkeys(notes), *unmatched_notes]
-    title, name = f"{benchmark.title}, beside the paper", f"published_{benchmark.title}"
+    title, name = f"{benchmark.title}, next to the paper", f"published_{benchmark.title}"
     endings = [("", ""), (": other units", "_other_units")]
     return [
         *tables,

@@ -23,7 +23,7 @@ Point = tuple[float, float]
 End = tuple[Point, str, float]  # place of a node, mark of the edge, and gap between edge and node in points
 GREEN, TARGET, EDGE = "#2ecc40", "#ffdc00", "#ff851b"
 WIDTH = 11  # width of the picture in inches
-ACROSS = 1.75  # width of the picture in frames: text stands next to the frame
+ACROSS = 1.75  # width of the picture in frames: text is next to the frame
 CLEAR = {"image": 6.0, "text": 15.0}
 
 

@@ -28,7 +28,7 @@ def refuse_output(out: Path, *, new: bool = False) -> None:
         for record in (folder / "build.json", *folder.glob("*/build.json")):
             if record.is_file() and '"medfaith"' in record.read_text(encoding="utf-8", errors="replace"):
                 problem = (
-                    f"lies in the build {folder}, which may be published, and would hold licensed pixels or your paths"
+                    f"is in the build {folder}, which may be published, and would hold licensed pixels or your paths"
                 )
                 raise InputError(out, problem, action="choose a folder outside of it")
 

@@ -57,7 +57,7 @@ def limit_ends(ends: Counter[str]) -> dict[str, int]:
 
 
 def format_counts(outcomes: Counter[str], ends: Counter[str] | None = None) -> str:
-    """Format the number of answers that are not complete, such as "5 of 90 answers are not whole: 3 cut, 2 unanswered".
+    """Format the number of incomplete answers, such as "5 of 90 answers are incomplete: 3 cut, 2 unanswered".
 
     Args:
         outcomes: Number of requests by outcome.
@@ -73,7 +73,7 @@ def format_counts(outcomes: Counter[str], ends: Counter[str] | None = None) -> s
     reasons = "; ".join(f"{count:,} {end}" for end, count in (ends or Counter()).most_common(_MOST_PRINTED))
     why = f" (reasons: {reasons})" if reasons else ""
     return (
-        f"{n - n_answered:,} of {n:,} answers are not whole: {', '.join(listed)}{note}{why}" if n_answered < n else ""
+        f"{n - n_answered:,} of {n:,} answers are incomplete: {', '.join(listed)}{note}{why}" if n_answered < n else ""
     )
 
 

@@ -1,11 +1,13 @@
-"""Few bindings have vague names.
+"""Few bindings have vague names, and messages and pages say "next to", not "beside".
 
-CONTRIBUTING asks for nouns of the field. This test counts names that say nothing by themselves.
+CONTRIBUTING asks for nouns of the field and for plain English. These tests count names that say nothing by themselves,
+and look for idioms that readers had to read twice.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,9 @@ VAGUE = {
     *("other", "others", "own", "part", "parts", "read", "rest", "said", "second", "seen", "shown"),
     *("taken", "that", "there", "those", "told", "wanted", "what", "whole", "words"),
 }
+
+
+IDIOM = re.compile(r"\b(?:beside|mended|stands? (?:in|here|there|next|alone|together))\b", re.IGNORECASE)
 
 
 def find_bound_names(tree: ast.AST) -> list[tuple[int, str]]:
@@ -52,3 +57,17 @@ def test_few_names_of_a_room_are_vague(room):
     ]
     vague = [place for place, name in names if is_vague(name)]
     assert len(vague) <= MOST * len(names), "\n".join([f"{len(vague)} of {len(names)} names are vague:", *vague])
+
+
+@pytest.mark.parametrize("room", [*ROOMS, "docs"])
+def test_texts_of_a_room_have_no_idioms(room):
+    paths = sorted(path for suffix in ("py", "md", "toml", "html") for path in (ROOT / room).rglob(f"*.{suffix}"))
+    paths = [path for path in paths if "reading" not in path.parts]  # it holds the words of models
+    assert paths
+    lines = (
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in paths
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if IDIOM.search(line)
+    )
+    assert "\n".join(lines) == ""

@@ -106,7 +106,7 @@ def test_each_run_has_its_row_of_the_paper_or_is_named(
         write(tmp_path / str(number), model_args=named)
     report = write_report([tmp_path])
     assert {
-        row[0]: row[4] for row in rows_of(report, f"{title}, beside the paper") if row[1] in paper and row[3] == score
+        row[0]: row[4] for row in rows_of(report, f"{title}, next to the paper") if row[1] in paper and row[3] == score
     } == {name: figure for name, (_, figure) in cases.items() if figure}
     (note,) = {line for line in report.split("\n") if line.startswith("The paper has no figure for: ")}
     unmatched = {name for name, (_, figure) in cases.items() if figure is None}
@@ -135,8 +135,8 @@ def test_a_figure_stands_next_to_that_of_the_same_setting_and_unit(tmp_path: Pat
     report = write_report([tmp_path])
     figures = {
         tuple(row[:4]): row[4:]
-        for title in ("That's the Wrong Lung!", "That's the Wrong Lung!, beside the paper: other", "SurgXBench")
-        for row in rows_of(report, title if ":" in title else f"{title}, beside the paper")
+        for title in ("That's the Wrong Lung!", "That's the Wrong Lung!, next to the paper: other", "SurgXBench")
+        for row in rows_of(report, title if ":" in title else f"{title}, next to the paper")
     }
     assert figures["GLoRIA", "Table 1", "", "IOU@10"] == ["6.69", "25.00", "+18.31"]
     assert figures["GLoRIA", "Table 2", "One Lung", "AUROC"] == ["65.48", "75.00", "+9.52"]
@@ -160,7 +160,7 @@ def test_a_run_without_any_row_is_named_under_the_first_table_that_could_have_on
     (table,) = (section for section in report.split("\n## ") if "The paper has no figure for: " in section)
     assert table.startswith("HEAL Table 2")
     assert f"The paper has no figure for: {model}.\n" in table
-    assert "beside the paper" not in report
+    assert "next to the paper" not in report
 
 
 TABLES = {  # folder of the report's benchmark -> its name, and the number of the paper's tables

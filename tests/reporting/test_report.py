@@ -55,7 +55,7 @@ def external_report(tmp_path_factory) -> str:
 
 def test_the_papers_figures_stand_beside_those_of_its_models(external_report):
     """The logs have the paper's counts, so every difference is at most the paper's rounding."""
-    rows = rows_of(external_report, "CXR-ContraBench, beside the paper")
+    rows = rows_of(external_report, "CXR-ContraBench, next to the paper")
     assert {row[0] for row in rows} == {"MedGemma", "MedGemma-27B", "LLaVA-Med"}
     check_published(external_report, "Table 9", 4 * 15)
     check_published(external_report, "Table 4", 6 * 10, noise=(3, 0.85))  # resampling noise of an interval's ends
@@ -145,7 +145,7 @@ def test_table_10(tmp_path):
         ["Report-style absence train", "MedGemma", "B0", "2,000", "50.00", "90.00", "900 → 0", "45.00", "0.00", "0.00"],
     ]
     assert [row[3] for row in rows_of(report, "Table 9")] == ["94.00", "100.00"], "train rows have no place in Table 9"
-    figures = [row[2:5] for row in rows_of(report, "CXR-ContraBench, beside the paper") if row[1] == "Table 10"]
+    figures = [row[2:5] for row in rows_of(report, "CXR-ContraBench, next to the paper") if row[1] == "Table 10"]
     assert [figure for figure in figures if figure[1] in ("base errors", "base error rate")] == [
         ["Report-style absence val., B0", "base errors", "351"],
         ["Report-style absence val., B0", "base error rate", "69.23"],
@@ -284,7 +284,7 @@ def test_the_papers_table_15_stands_beside_a_mean_of_as_many_variants(tmp_path):
     for n in range(8):
         write_log(tmp_path / f"{n}", f"m{n}", answered("chexpert_absence", 10, 0, n + 2, finding="pleural effusion"))
     report = write_report([tmp_path])
-    assert rows_of(report, "CXR-ContraBench, beside the paper") == [
+    assert rows_of(report, "CXR-ContraBench, next to the paper") == [
         ["–", "Table 15", "Pleural effusion", "mean rate of 8 variants", "64.52", "55.00", "-9.52"],
         ["–", "Table 15", "Pleural effusion", "least rate of 8 variants", "5.88", "20.00", "+14.12"],
         ["–", "Table 15", "Pleural effusion", "greatest rate of 8 variants", "100.00", "90.00", "-10.00"],

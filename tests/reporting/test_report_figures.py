@@ -84,7 +84,7 @@ def test_gaps_of_both_subsets_and_similarities(tmp_path):
     assert get_texts(similarity) == ["2", "2", *["n/a", "0"] * 2]
     assert [label.get_text() for label in gap.get_xticklabels()] == ["m", "n"]
     (gap,) = figure_5(select_runs(read_results([tmp_path / "absence"]), ScoredRun)).axes
-    assert get_texts(gap)[-1] == "no right “X” stands beside its “No X”"
+    assert get_texts(gap)[-1] == "no right “X” is next to its “No X”"
 
 
 def test_f1_and_perturbations_by_source(tmp_path):

@@ -128,7 +128,7 @@ def test_results_without_samples(tmp_path):
     with pytest.raises(InputError, match="--log_samples"):
         write_report([tmp_path])
     write_log(tmp_path / "y", "m", CHEXPERT)
-    assert "- results_2026-01-01T00-00-00.json has no samples beside it" in write_report([tmp_path])
+    assert "- results_2026-01-01T00-00-00.json has no samples next to it" in write_report([tmp_path])
 
 
 def test_foreign_tasks(tmp_path):

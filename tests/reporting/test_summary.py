@@ -79,7 +79,7 @@ def test_a_folder_of_mixed_runs_is_grouped_by_task(mixed, capsys):
     assert "Unread: " in text
     assert "2 of 40 answers (5.00%) of" not in text, "the worst run is named, and no other"
     assert "1 sample logs of other tasks are left out: arc_easy" in text
-    assert f"results_{LATER}.json has no samples beside it and is left out" in text.replace("\n  ", " ")
+    assert f"results_{LATER}.json has no samples next to it and is left out" in text.replace("\n  ", " ")
     assert "WARNING: 2 of 40 answers (5.0%) of org/model-a in" in text
     assert f"medfaith report {mixed} --html report.html" in lines[-2]
 

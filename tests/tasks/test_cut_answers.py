@@ -153,7 +153,7 @@ def test_every_road_scores_the_same_texts_and_says_which_are_cut(
                     name,
                     when,
                 )
-                assert "are not whole: 3 empty, 5 cut; a cut answer is read by its" in capsys.readouterr().err
+                assert "are incomplete: 3 empty, 5 cut; a cut answer is read by its" in capsys.readouterr().err
                 runs[name, when] = scores, [(sample["doc_hash"], sample["filtered_resps"]) for sample in samples]
             assert len(requests) == (ROWS if name == "medfaith-server" else 4)
     expected_run = runs["medfaith-hf-vlm", "new"]

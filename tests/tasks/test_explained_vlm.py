@@ -366,7 +366,7 @@ def test_documents_say_which_answers_are_cut_also_of_rows_in_the_store(llava: Pa
         return [images.outcome for images in visuals]
 
     assert list_outcomes() == ["answered", "cut", "cut"]
-    assert "medfaith: 1 of 2 answers are not whole: 1 cut; a cut answer is read by its" in capsys.readouterr().err
+    assert "medfaith: 1 of 2 answers are incomplete: 1 cut; a cut answer is read by its" in capsys.readouterr().err
     assert list_outcomes() == ["answered", "cut", "cut"]
     write = HeatmapStore.write  # entries of an earlier version have no outcome
     for path in tmp_path.rglob("*.npz"):

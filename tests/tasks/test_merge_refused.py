@@ -58,7 +58,7 @@ REFUSED = [  # damage to two shards, and the expected messages
     ),
     (
         change_marker("rows", "another", to=[1, "0"]),
-        ["/2: is of", "what is known of another is '1 rows, digest 0' here"],
+        ["/2: is of", "the set of rows of another is '1 rows, digest 0' here"],
     ),
     (change_marker("shard", to=[0, 2]), ["shard.json: ", BROKEN]),
     (change_marker("shard", to="x"), ["shard.json: ", BROKEN]),

@@ -107,7 +107,7 @@ def test_answers_are_scored_cut_ones_too_and_the_store_keeps_the_others(tmp_path
         for field in choice["message"].values():
             assert not isinstance(field, str) or field.replace("\ud83d", "\ufffd") in stored[f"row {number}"]
     assert outcomes == {"answered": 5, "empty": 2, "cut": 1, "filtered": 1, "refused": 3}
-    assert "7 of 12 answers are not whole: 2 empty, 1 cut, 1 filtered, 3 refused" in capsys.readouterr().err
+    assert "7 of 12 answers are incomplete: 2 empty, 1 cut, 1 filtered, 3 refused" in capsys.readouterr().err
 
 
 def test_pauses_that_the_server_names_are_no_tries(capsys):
@@ -158,7 +158,7 @@ def test_a_failing_request_is_tried_again_and_ends_no_run(tmp_path, capsys, monk
     assert outcomes == {"answered": 13, "unanswered": 3, "filtered": 2}
     assert 0.05 in pauses, "the server's pause, not one of the client's own"
     error = capsys.readouterr().err
-    assert "4 of 9 answers are not whole: 1 filtered, 3 unanswered" in error
+    assert "4 of 9 answers are incomplete: 1 filtered, 3 unanswered" in error
     assert "3 of 9 rows (33.3%) have no answer, more than 1%" in error
 
 

@@ -334,7 +334,7 @@ def test_the_report_stars_the_model_and_finds_its_row_of_the_paper(scored, tmp_p
     report = capsys.readouterr().out
     localization, paper = (
         next(part for part in report.split("\n## ") if part.startswith(title))
-        for title in ("Wrong Lung Tables 1 and 3", "That's the Wrong Lung!, beside the paper")
+        for title in ("Wrong Lung Tables 1 and 3", "That's the Wrong Lung!, next to the paper")
     )
     assert "| uniter:uniter.ckpt (held-out patients)★ |" in localization
     assert "★: the input of this model has the reference boxes of all anatomies" in localization

@@ -142,7 +142,7 @@ BENCHMARK = _CXRContraBench(
     title="CXR-ContraBench",
     score_note=(
         "Accuracies and rates are percentages of all questions asked: a response that could not be read or declines "
-        "to answer is wrong, and the rates of both stand next to the scores (unread, declined)."
+        "to answer is wrong, and the rates of both are next to the scores (unread, declined)."
     ),
     task_prefix="medfaith_contrabench",
     task_group="medfaith_contrabench",

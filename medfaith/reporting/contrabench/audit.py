@@ -13,7 +13,7 @@ from ..tables import SEED, Column, Table, count, format_interval_note, interval
 
 _NOTE = (
     "Failed answers, drawn by chance among the wrong, the declined and the unread ones with the image; each judgement "
-    f"counts, also of two people on one answer. {format_interval_note('questions')} The paper's own categories stand "
+    f"counts, also of two people on one answer. {format_interval_note('questions')} The paper's own categories are "
     "in its figure alone."
 )
 
@@ -47,7 +47,7 @@ def build_audit_tables(judgements: Sequence[ErrorJudgement]) -> list[Table]:
     columns = [
         Column("What went wrong", ("category",)), Column("n", ("n",), count),
         Column("Share [95% CI]", ("share", "share_low", "share_high"), interval),
-        *(Column(f"Mended by: {label.lower()}", (fix,), count) for fix, label in FIXES.items()),
+        *(Column(f"Fixed by: {label.lower()}", (fix,), count) for fix, label in FIXES.items()),
     ]  # fmt: skip
     people = ", ".join(
         f"{name} ({n_of_annotator:,})"

@@ -16,8 +16,8 @@ from .runs import Run
 _TITLES = {"letter": "From a letter %", "text": "From an option's text %", "prose": "From sentences %"}
 _NOTE = (
     "Shares of all questions asked. Polarity errors in the other tables are those read from a letter or an option's "
-    "text; errors read from sentences stand here, and the verifier leaves these answers as they are. Declined: the "
-    "model says that it cannot or will not answer. Cut: of the unread answers, those that end before they answer."
+    "text; errors read from sentences are counted here, and the verifier leaves these answers as they are. Declined: "
+    "the model says that it cannot or will not answer. Cut: of the unread answers, those that end before they answer."
 )
 _UNKNOWN = (
     "Not recorded: the log is of an earlier version, which did not keep what an answer was read from. Its polarity "

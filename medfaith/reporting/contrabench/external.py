@@ -325,5 +325,5 @@ def _build_control_table(runs: Sequence[Run]) -> Table:
         Column("Direct “No X” rate", ("direct_reversal_rate",), percent),
         *build_outcome_columns("direct", "Direct"), *build_outcome_columns("control", "Control"),
     ]  # fmt: skip
-    notes = ["Both accuracies are over the questions that stand in both protocols, paired by study and finding."]
+    notes = ["Both accuracies are over the questions of both protocols, paired by study and finding."]
     return Table("table_16_control", "Table 16: matched positive-only control", columns, rows, notes)

@@ -216,7 +216,7 @@ def figure_5(runs: Sequence[ScoredRun]) -> Figure:
             panel_runs,
             [_compute_gaps(run) for run in panel_runs],
             SUBSETS,
-            "no right “X” stands beside its “No X”",
+            "no right “X” is next to its “No X”",
             n_characters,
         )
         row_axes[0].axhline(0, color="black", linewidth=0.8)

@@ -100,7 +100,7 @@ def _build_table_4(rows: list[list]) -> Table:
                ("base_errors", "errors_low", "errors_high", "verified_errors"), change_interval),
         Column("Perm. p", ("p_value",), p_value), *OUTCOMES,
     ]  # fmt: skip
-    notes = [f"Percentile bootstrap over examples, 2,000 resamples, seed {SEED}. {_ALL_ALIKE} B0 stands for the "
+    notes = [f"Percentile bootstrap over examples, 2,000 resamples, seed {SEED}. {_ALL_ALIKE} B0 is the "
              "output under the prompt named. The paper reports the presence protocols as point estimates.",
              _P_NOTE]  # fmt: skip
     return Table("table_04_intervals", "Table 4: bootstrap intervals and permutation tests", columns, rows, notes)

@@ -184,7 +184,7 @@ def _build_loba_tables(runs: Sequence[HealRun]) -> list[Table]:
     perturbed = [(ask, _build_score_column(f"{ask.upper()} [95% CI]", ask)) for ask in ("tpt", "vpt")]
     note = (
         "The model alone; greedy with regions=loba:..., which localizes only (the paper's LobA w/o self-prompt); and "
-        f"LobA, whose highlighter acts on that region, or on the one that stands there. {INTERVALS}"
+        f"LobA, whose highlighter acts on that region, or on the one that is named there. {INTERVALS}"
     )
     tables = [_build_table("heal_table_05_parts", "HEAL Table 5: LobA's parts", [*perturbed, *f1], part_runs, [note])]
     weights = f"A row for each weight that is added to the attention logits of the region's patches. {INTERVALS}"

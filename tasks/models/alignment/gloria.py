@@ -356,7 +356,7 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
         ):
             content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        problem = "cannot be loaded (beside its weights it holds objects that only its training code can read)"
+        problem = "cannot be loaded (next to its weights it holds objects that only its training code can read)"
         raise InputError(path, problem, expected=EXPECTED, action=CONVERT) from error
     except (OSError, RuntimeError, EOFError, ValueError) as error:
         action = CONVERT if isinstance(error, ValueError) else ""  # a file of torch before 1.6, or no file of torch

@@ -186,7 +186,7 @@ def check_published(
         title: Title of the benchmark.
         noise: The largest difference of a count, and of another figure in percentage points.
     """
-    rows = [row for row in rows_of(report, f"{title}, beside the paper") if row[1] == paper]
+    rows = [row for row in rows_of(report, f"{title}, next to the paper") if row[1] == paper]
     assert len(rows) == n_figures, [row[2:] for row in rows]
     for row in rows:
         assert abs(float(row[-1].replace(",", ""))) <= noise["." in row[-1]], row
