@@ -320,6 +320,9 @@ def _ask_with_ray(
 ) -> Iterator[Mapping[str, Any]]:
     """Ask with the workers of a Ray cluster. Ray repeats the batch of a worker that was killed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that we start reports to no one
+    # Under `uv run`, Ray would send the current folder to all workers, and start each in a fresh environment of its
+    # project, which has no extras: without `ray` there, no worker ever starts.
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     import ray
 
     where: dict[str, Any] = (
