@@ -19,6 +19,7 @@ from medfaith.auditing import audit as auditing
 from medfaith.auditing import edit_detection
 from medfaith.cli import main
 from medfaith.inspect_tasks import audit, lm_eval
+from medfaith.loaders.errors import InputError
 from medfaith.logs.inspect_logs import converted_logs
 from medfaith.tasks.harnesses.inspect_subtasks import AUDIT
 from tests.support.builders.files import root_words
@@ -245,6 +246,16 @@ def test_undefined_values_survive_a_log(closed_log, tmp_path):
             assert len(set(_read_ids(samples))) == 12
             assert samples.read_text(encoding="utf-8").count('"dice": NaN') == 12
         assert not folder.exists()
+
+
+def test_a_folder_with_logs_of_lm_eval_and_inspect_is_refused(tmp_path):
+    for name in ("2026-01-01T00-00-00+00-00_task_abc.eval", "results_2026-01-01T00-00-00.000000.json"):
+        (tmp_path / name).touch()
+    with (
+        pytest.raises(InputError, match=f"{tmp_path}: holds logs of lm-eval and of Inspect(.|\n)*one by one"),
+        converted_logs([tmp_path]),
+    ):
+        pass
 
 
 def _read_ids(samples: Path) -> Sequence[str]:

@@ -247,6 +247,11 @@ def test_a_mapping_of_no_such_name_is_refused(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_table_of_blank_rows_is_refused(tmp_path):
+    with pytest.raises(InputError, match=r"rows\.jsonl: has blank rows only"):
+        build(tmp_path, [dict.fromkeys(ROW, " ")] * 2)
+
+
 def test_repeated_rows_are_named(tmp_path):
     with pytest.raises(InputError, match=r"row 2, column 'question': the row repeats row 1"):
         build(tmp_path, [ROW, ROW])

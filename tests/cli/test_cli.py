@@ -31,6 +31,8 @@ def test_sources_lists_every_source_and_how_to_get_the_missing_ones(phantom_root
         ("verify .", ["holds no build"]),
         ("quickstart --out .", ["choose another --out"]),
         ("quickstart --out file", ["file"]),
+        ("answer absent --base-url http://127.0.0.1:9/v1 --out new", ["absent: is no file", "--write-requests"]),
+        ("report phantom --out file", ["file: is not a folder", "choose another --out"]),
         ("phantom phantom", ["phantom: is not an empty folder", "name a new folder"]),
         ("phantom file", ["file: is not an empty folder"]),
         ("phantom new --studies 3", ["--studies: changes none of the sources", "chest_imagenome"]),

@@ -206,9 +206,13 @@ def test_sheets_show_vpt_before_and_after_and_where_models_look(scene: Scene, tm
             lambda arguments: [word for word in arguments if word != "--html"][:-1],
             "--with-images needs a page or a folder",
         ),
+        (
+            lambda arguments: [*arguments[:4], "--root", "openi=.", *arguments[-3:]],
+            "--with-images: no run can have pictures; ",
+        ),
         pytest.param(lambda arguments: [*arguments, "--max-cases", "0"], "--max-cases", marks=pytest.mark.full),
     ],
-    ids=["no page", "no case"],
+    ids=["no page", "no root", "no case"],
 )
 def test_what_cannot_be_shown_is_refused(change: Any, expected: str, scene: Scene, tmp_path: Path, capsys: Any):
     arguments = change([*scene.command, "--html", str(tmp_path / "page.html")])

@@ -284,6 +284,8 @@ def test_rows_and_arguments_that_a_decoder_cannot_take_are_refused_before_the_fi
             lm.generate_until(requests[::-1])
     with pytest.raises(InputError, match="is 'stated:plain' without a decoder"):
         cast(Any, HFVisionLM)(folder, regions="stated:plain", **options)
+    with pytest.raises(InputError, match="is 'nowhere', which is not there"):
+        cast(Any, HFVisionLM)(folder, decoding="crg", regions="nowhere", **options)
     with pytest.raises(InputError, match="decoding: changes answers, not scores"):
         lm.loglikelihood([])
     two = make_requests()[:1]

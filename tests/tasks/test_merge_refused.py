@@ -72,6 +72,10 @@ REFUSED = [  # damage to two shards, and the expected messages
         ["/2: the shards' results"],
     ),
     (
+        forged("results_*", lambda text: "{}"),
+        ["results_", "holds no results of lm-eval"],
+    ),
+    (
         forged("samples_*", lambda text: text.replace('"n_improved": ', '"n_improved": "x", "": ')),
         ["cannot be put together"],
     ),

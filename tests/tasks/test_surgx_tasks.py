@@ -288,6 +288,11 @@ def test_an_unknown_heatmap_is_refused_with_and_without_a_folder(tmp_path):
             baseline("oracle", heatmap="nose", **options)
 
 
+def test_a_heatmap_of_sentences_is_refused_for_a_frame(ask, tmp_path):
+    with pytest.raises(InputError, match=r"heatmap=mirror: is none of a frame(.|\n)*box, uniform, centre, corner"):
+        ask(baseline("oracle", store=str(tmp_path), heatmap="mirror"), ASKED[0], heatmaps=tmp_path)
+
+
 @pytest.mark.full  # two more runs
 def test_rows_of_two_sources_and_seeds_keep_their_own_heatmaps(ask, runs_by_heatmap, tmp_path):
     ids = [{doc["id"] for doc in runs_by_heatmap["box"][task]["docs"]} for task in ("triplets", "triplets_t50")]
