@@ -40,7 +40,7 @@ class Scene(NamedTuple):
     answer: Callable[[Sequence[Image.Image], str, int], tuple[str, bool]]  # images, text, limit -> reply, whether cut
     url: str  # of a server that answers by `answer`
     data: dict[str, Any]
-    words: list[str]  # of `medfaith audit`, without the model
+    arguments: list[str]  # of `medfaith audit`, without the model
     asked: list[int]  # number of requests that the server got
 
 
@@ -69,7 +69,7 @@ def scene(request, phantom_heal_build, phantom_heal_roots, tmp_path_factory) -> 
     answer = make_answer(folder)
     (rows := tmp_path_factory.mktemp("rows") / "rows.csv").write_text("\n".join(["id", *(doc["id"] for doc in docs)]))
     limits = ["--controls", *CONTROLS, "--limit", str(LIMIT), "--rows", str(rows)]
-    words = ["audit", "--data", str(phantom_heal_build), *root_words(phantom_heal_roots), *limits]
+    arguments = ["audit", "--data", str(phantom_heal_build), *root_words(phantom_heal_roots), *limits]
     data = {
         "data": str(phantom_heal_build),
         "roots": {source: str(path) for source, path in phantom_heal_roots.items()},
@@ -88,7 +88,7 @@ def scene(request, phantom_heal_build, phantom_heal_roots, tmp_path_factory) -> 
         return lambda handler: handler.send(200, completion)
 
     with serving(fault=respond) as server:
-        yield Scene(folder, answer, server.url, data, words, n_asked)
+        yield Scene(folder, answer, server.url, data, arguments, n_asked)
 
 
 def read_named_tables(folder: Path) -> dict[str, str]:
@@ -102,13 +102,13 @@ def by_lm_eval(scene: Scene, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("lm-eval") / "audit"
     model = ["--model", "medfaith-hf-vlm", "--model_args", f"pretrained={scene.folder},dtype=float32"]
     options = ["--device", "cpu", "--batch_size", "1", "--apply_chat_template", "--model_name", "m"]
-    assert main([*scene.words, *model, *options, "--out", str(out)]) == 0
+    assert main([*scene.arguments, *model, *options, "--out", str(out)]) == 0
     return out
 
 
 def take_batch(scene: Scene, folder: Path, *options: str) -> None:
     """Write the requests, let `medfaith answer` ask the server, and judge the answers."""
-    job = [*scene.words, "--apply_chat_template", "--model_args", "model=m", "--out", str(folder / "audit")]
+    job = [*scene.arguments, "--apply_chat_template", "--model_args", "model=m", "--out", str(folder / "audit")]
     requests, answers = (str(folder / name) for name in ("requests.jsonl", "answers.jsonl"))
     assert main([*job, "--write-requests", requests]) == 0
     assert main(["answer", requests, "--base-url", scene.url, "--out", answers, *options]) == 0

@@ -65,7 +65,7 @@ sys.exit(main(sys.argv[2:]))
 class Scene(NamedTuple):
     """The options of the audit, as words, and for Python; and the folder of a model."""
 
-    words: list[str]
+    arguments: list[str]
     options: dict[str, Any]
     model: Path
 
@@ -75,11 +75,11 @@ def scene(phantom_heal_build, phantom_heal_roots, tmp_path_factory) -> Scene:
     task = load([TASK], phantom_heal_build, phantom_heal_roots)["tasks"][TASK]
     rows = tmp_path_factory.mktemp("rows") / "rows.csv"
     rows.write_text("\n".join(["id", *task.test_docs().with_format(None)["id"]]))
-    words = ["--data", str(phantom_heal_build), *root_words(phantom_heal_roots), "--rows", str(rows)]
+    arguments = ["--data", str(phantom_heal_build), *root_words(phantom_heal_roots), "--rows", str(rows)]
     roots = {source: str(path) for source, path in phantom_heal_roots.items()}
     options = {"data": str(phantom_heal_build), "roots": roots, "rows": str(rows)}
     return Scene(
-        ["audit", *words, "--controls", *CONTROLS, "--limit", str(LIMIT), "--out", "audit"],
+        ["audit", *arguments, "--controls", *CONTROLS, "--limit", str(LIMIT), "--out", "audit"],
         {**options, "controls": CONTROLS, "limit": LIMIT},
         tiny_models.SAVE["llava"](tmp_path_factory.mktemp("model") / "llava"),
     )
@@ -87,9 +87,9 @@ def scene(phantom_heal_build, phantom_heal_roots, tmp_path_factory) -> Scene:
 
 def command_client(scene: Scene, url: str) -> list[str]:
     if not Path("requests.jsonl").exists():
-        assert main([*scene.words, "--model_args", "model=m", "--write-requests", "requests.jsonl"]) == 0
-    words = ["answer", "requests.jsonl", "--base-url", url, "--out", "answers.jsonl", "--concurrency", "1"]
-    return [sys.executable, "-m", "medfaith", *words]
+        assert main([*scene.arguments, "--model_args", "model=m", "--write-requests", "requests.jsonl"]) == 0
+    arguments = ["answer", "requests.jsonl", "--base-url", url, "--out", "answers.jsonl", "--concurrency", "1"]
+    return [sys.executable, "-m", "medfaith", *arguments]
 
 
 def command_ray(scene: Scene, url: str) -> list[str]:
@@ -98,7 +98,7 @@ def command_ray(scene: Scene, url: str) -> list[str]:
 
 def command_lm_eval(scene: Scene, url: str) -> list[str]:
     model = ["--model", "medfaith-server", "--model_args", f"base_url={url},model=m,concurrency=1"]
-    return [sys.executable, "-m", "medfaith", *scene.words, *model]
+    return [sys.executable, "-m", "medfaith", *scene.arguments, *model]
 
 
 def command_python(scene: Scene, url: str) -> list[str]:
@@ -119,7 +119,7 @@ def command_inspect(scene: Scene, url: str) -> list[str]:
 def command_weights(scene: Scene, url: str) -> list[str]:
     model = ["--model", "medfaith-hf-vlm", "--model_args", f"pretrained={scene.model},dtype=float32", "--device", "cpu"]
     options = ["--batch_size", "1", "--apply_chat_template", "--gen_kwargs", "max_gen_toks=8"]
-    return [sys.executable, "-c", WEIGHTS, url, *scene.words, *model, *options]
+    return [sys.executable, "-c", WEIGHTS, url, *scene.arguments, *model, *options]
 
 
 N_KILLS = 10
@@ -170,8 +170,8 @@ def test_the_next_start_asks_nothing_twice(road, scene, tmp_path, monkeypatch):
         command: Callable[[Scene, str], list[str]] = ROADS[road]
         for number in range(N_KILLS + 1):
             is_killing = number < N_KILLS
-            words = command(scene, server.url)
-            processes.append(subprocess.Popen(words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
+            job = command(scene, server.url)
+            processes.append(subprocess.Popen(job, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE))
             _, warned = processes[-1].communicate(timeout=300)
             assert (processes[-1].returncode == -9) == is_killing, warned.decode()[-3000:]
     assert processes[-1].returncode == 0

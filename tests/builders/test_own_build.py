@@ -158,8 +158,8 @@ def test_ids_do_not_depend_on_the_order_of_rows(tmp_path):
     rows = [ROW, ROW | {"image": "b.png"}]
     forward = {row["id"]: row["images"] for row in build(tmp_path, rows)}
     assert {row["id"]: row["images"] for row in build(tmp_path, rows[::-1])} == forward
-    named = build(tmp_path, [ROW | {"id": 5}, ROW | {"id": "x"}])
-    assert [row["id"] for row in named] == ["rows/test/5", "rows/test/x"]
+    rows = build(tmp_path, [ROW | {"id": 5}, ROW | {"id": "x"}])
+    assert [row["id"] for row in rows] == ["rows/test/5", "rows/test/x"]
 
 
 CELLS: dict[str, tuple[dict[str, Any], list[str]]] = {
@@ -240,8 +240,8 @@ def test_a_file_of_boxes_without_labels_is_named(content, tmp_path):
 
 def test_a_mapping_of_no_such_name_is_refused(tmp_path, capsys):
     images = write_table(tmp_path, [ROW])
-    words = ["--table", str(tmp_path / "rows.jsonl"), "--images", str(images), "--mapping", "slaek"]
-    assert main(["build", "own", *words, "--out", str(tmp_path / "out")]) == 2
+    arguments = ["--table", str(tmp_path / "rows.jsonl"), "--images", str(images), "--mapping", "slaek"]
+    assert main(["build", "own", *arguments, "--out", str(tmp_path / "out")]) == 2
     expected = "medfaith: --mapping slaek: there is no such file\n  expected: a TOML file, or one of slake, vqa-rad\n"
     assert capsys.readouterr().err == expected
     assert not (tmp_path / "out").exists()
@@ -342,17 +342,17 @@ def write_public(name: str, folder: Path) -> tuple[list[str], Mapping[str, int]]
 
 @pytest.mark.parametrize("name", ["vqa-rad", "slake"])
 def test_public_data_sets_are_built_by_their_shipped_mappings(name, tmp_path, capsys):
-    words, counts = write_public(name, tmp_path / "phantom")
+    arguments, counts = write_public(name, tmp_path / "phantom")
     assert len((SHIPPED / f"{name}.toml").read_text().splitlines()) <= 15
-    assert main(["build", "own", *words, "--out", str(tmp_path / "out")]) == 0
+    assert main(["build", "own", *arguments, "--out", str(tmp_path / "out")]) == 0
     record = json.loads((tmp_path / "out" / "own-table" / "build.json").read_text())
     assert {key: split["rows"] for key, split in record["splits"].items()} == counts
     assert str(tmp_path) not in json.dumps(record)
     assert main(["verify", str(tmp_path / "out")]) == 0
     rows = rows_of(tmp_path / "out" / "own-table", "rows", "test")
-    named = [row["region"] is not None for row in rows]
-    assert any(named) == (name == "slake")
-    assert not all(named)
+    are_located = [row["region"] is not None for row in rows]
+    assert any(are_located) == (name == "slake")
+    assert not all(are_located)
 
 
 def test_a_dry_run_counts_what_each_control_could_ask(tmp_path, capsys, monkeypatch):
@@ -365,8 +365,8 @@ def test_a_dry_run_counts_what_each_control_could_ask(tmp_path, capsys, monkeypa
     roots["images"] = phantom_images.write(tmp_path / "i", seed=0, n=12)
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    words = [word for source, root in roots.items() for word in (f"--{source}", str(root))]
-    assert main(["build", "own", *words, "--dry-run"]) == 0
+    arguments = [word for source, root in roots.items() for word in (f"--{source}", str(root))]
+    assert main(["build", "own", *arguments, "--dry-run"]) == 0
     lines = {line.split("  ")[0]: line.split()[-3:] for line in capsys.readouterr().out.splitlines()}
     assert lines["with the image"] == lines["none"] == ["21", "9", "12"]
     assert lines["occluded"] == lines["only_target"] == ["9", "9", "9"]

@@ -67,7 +67,7 @@ class Quickstart(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def whole(once) -> Quickstart:
+def quickstart_of_all(once) -> Quickstart:
     folder = once("quickstart", partial(run_quickstart, LIGHT + COMMAND))
     return Quickstart(folder / "out", (folder / "printed.txt").read_text(encoding="utf-8"), AUDITED, 4, 6)
 
@@ -79,7 +79,7 @@ def small(once) -> Quickstart:
     return Quickstart(folder / "out", printed, ("looks", "always_yes"), 1, 1)
 
 
-@pytest.fixture(params=["small", pytest.param("whole", marks=pytest.mark.full)])
+@pytest.fixture(params=["small", pytest.param("quickstart_of_all", marks=pytest.mark.full)])
 def quick(request) -> Quickstart:
     return request.getfixturevalue(request.param)
 
@@ -111,8 +111,8 @@ def read_scores(quick: Quickstart, group: str) -> dict[str, dict[str, dict[str, 
 
 
 @pytest.mark.full  # tests/tasks/test_adapter.py derives the scores of this group
-def test_figures_of_cxr_contrabench_can_be_derived_by_hand(whole):
-    scores = read_scores(whole, "medfaith_contrabench")
+def test_figures_of_cxr_contrabench_can_be_derived_by_hand(quickstart_of_all):
+    scores = read_scores(quickstart_of_all, "medfaith_contrabench")
     accuracy = {model: scores[model]["medfaith_contrabench_chexpert_presence"]["accuracy,b0"] for model in scores}
     assert (accuracy["oracle"], accuracy["negation_attracted"]) == (1, 0)
     assert 0.2 < accuracy["always_yes"] < 0.5  # about a third of so few questions; 1 where the target comes first
@@ -126,12 +126,12 @@ def test_figures_of_heal_medvqa_can_be_derived_by_hand(quick):
 
 
 @pytest.mark.full  # tests/auditing/test_zoo.py and test_nih_audit.py have verdicts
-def test_the_audit_finds_what_is_known_of_each_model(whole):
+def test_the_audit_finds_what_is_known_of_each_model(quickstart_of_all):
     """The last three never look, mirage does in half of the rows, looks_elsewhere at another place than asked about.
 
     CXR-ContraBench does not know where a finding lies. SurgXBench has 28 rows with a free place, of five videos.
     """
-    rows = {(row["model"], row["benchmark"]): row for row in csv_rows(whole.out / "audit.csv")}
+    rows = {(row["model"], row["benchmark"]): row for row in csv_rows(quickstart_of_all.out / "audit.csv")}
     verdicts = {
         model: [(row["uses_image"], row["depends_on_place"]) for (name, _), row in rows.items() if name == model]
         for model, _ in rows
@@ -162,9 +162,9 @@ def test_it_leaves_nothing_of_an_earlier_one(quick):
 
 
 @pytest.mark.full  # tests/reporting/test_report_real_logs.py has reports of reference models
-def test_the_report_of_its_folder_has_every_model_in_the_tables_of_every_benchmark(whole, capsys):
-    results = json.loads((whole.out / "results.json").read_text(encoding="utf-8"))
-    assert main(["report", str(whole.out), "--markdown"]) == 0
+def test_the_report_of_its_folder_has_every_model_in_the_tables_of_every_benchmark(quickstart_of_all, capsys):
+    results = json.loads((quickstart_of_all.out / "results.json").read_text(encoding="utf-8"))
+    assert main(["report", str(quickstart_of_all.out), "--markdown"]) == 0
     printed = capsys.readouterr().out
     assert (
         set(re.findall(r"^\| ((?:\w+|\w+ \(heatmap=\w+\))) \| .* \| medfaith_\w+ \|", printed, re.MULTILINE))
@@ -199,11 +199,11 @@ def test_synthetic_sources_are_written_with_the_command_that_builds_from_them(tm
 
 
 @pytest.mark.full
-def test_the_table_of_the_readme_is_what_it_prints(whole):
+def test_the_table_of_the_readme_is_what_it_prints(quickstart_of_all):
     (table,) = (ROOT / "README.md").read_text(encoding="utf-8").split("```text\n")[1:]
     lines = table.split("```")[0].splitlines()
     assert len(lines) > 4
-    assert [line for line in lines if line not in whole.printed.splitlines()] == []
+    assert [line for line in lines if line not in quickstart_of_all.printed.splitlines()] == []
 
 
 def test_the_command_starts_without_heavy_libraries():

@@ -304,10 +304,15 @@ def test_a_group_has_its_own_prompt_and_settings(arguments, tmp_path):
         return make_output("A")
 
     names = "medfaith_contrabench_cot,medfaith_contrabench_original::chexpert_absence"
-    named = arguments("medfaith_contrabench_cot")
+    data = arguments("medfaith_contrabench_cot")
     options = {"display": "log", "score_display": False, "log_images": False, "limit": 2}
     model = get_model("mockllm/model", custom_outputs=answer)
-    (log,) = run(cxr_contrabench(named["data"], named["roots"], names), model=model, log_dir=str(tmp_path), **options)
+    (log,) = run(
+        cxr_contrabench(data["data"], data["roots"], names),
+        model=model,
+        log_dir=str(tmp_path),
+        **options,
+    )
     assert log.status == "success", log.error
     assert all("Which option names the finding concept itself?" in text and n == 512 for text, n in requests)
     scores, first = read_metrics(log), "medfaith_contrabench_cot::chexpert_presence"
@@ -320,12 +325,12 @@ def test_a_group_has_its_own_prompt_and_settings(arguments, tmp_path):
 @pytest.mark.full  # another run
 def test_by_default_a_benchmark_asks_the_tasks_that_the_data_have(arguments, capsys):
     """The build has rows of both sources, and the root of one is known."""
-    named = arguments(CLOSED)
-    task = heal_medvqa(named["data"], {"vindr_cxr": named["roots"]["vindr_cxr"]})
+    data = arguments(CLOSED)
+    task = heal_medvqa(data["data"], {"vindr_cxr": data["roots"]["vindr_cxr"]})
     asked = [part["task"] for part in (task.metadata or {})["medfaith_parts"]]
     assert asked == [CLOSED, OPEN, CLOSED.replace("closed", "tpt"), VPT]
     left_out = capsys.readouterr().err
     assert left_out.count("holds no heal-medvqa-nih_cxr14") == 4
     assert left_out.count("medfaith: left out: ") == 8
     with pytest.raises(PrerequisiteError, match="mimic_cxr"):
-        heal_medvqa(named["data"], None, "medfaith_heal_mimic")
+        heal_medvqa(data["data"], None, "medfaith_heal_mimic")

@@ -100,8 +100,8 @@ def write_predictions(read_asked_table, tmp_path):
 
 
 def read_results(file: Path, task: str, data: Path, out: Path, *options: str) -> int:
-    words = ["--task", task, "--data", str(data), "--model", "Model", "--out", str(out), *options]
-    return main(["read-results", str(file), *words])
+    arguments = ["--task", task, "--data", str(data), "--model", "Model", "--out", str(out), *options]
+    return main(["read-results", str(file), *arguments])
 
 
 def get_scores(run: Path) -> dict[str, float]:
@@ -147,10 +147,10 @@ def test_an_answer_of_a_workbook_that_looks_like_a_formula_is_read(tmp_path):
 @pytest.mark.full  # eval of all questions
 def test_letters_of_yes_and_no_become_words(write_predictions, places, tmp_path):
     """VLMEvalKit asks for a letter where our task asks for Yes or No."""
-    words = {"A": "Yes", "B. No": "No", "(B)": "No", "The answer is A": "Yes"}
+    meanings = {"A": "Yes", "B. No": "No", "(B)": "No", "The answer is A": "Yes"}
     file, answers = write_predictions(VPT, ".tsv")
     assert read_results(file, VPT, places(VPT)[0], tmp_path / "run") == 0
-    assert_scores_equal(tmp_path / "run", VPT, places, lambda doc: words.get(text := answers[doc["id"]], text))
+    assert_scores_equal(tmp_path / "run", VPT, places, lambda doc: meanings.get(text := answers[doc["id"]], text))
 
 
 def test_rows_without_an_answer_are_counted(write_predictions, places, tmp_path, capsys):
@@ -257,8 +257,8 @@ def test_a_broken_file_is_refused(name, content, message, places, tmp_path, caps
 def test_what_is_needed_is_named(options, message, places, tmp_path, capsys):
     file = tmp_path / "a.jsonl"
     file.write_text('{"doc_id": 0, "filtered_resps": "A"}')
-    words = [str(places(PRESENCE)[0]) if word == "BUILD" else word for word in options]
-    assert main(["read-results", str(file), *words, "--out", str(tmp_path / "run")]) == 2
+    arguments = [str(places(PRESENCE)[0]) if word == "BUILD" else word for word in options]
+    assert main(["read-results", str(file), *arguments, "--out", str(tmp_path / "run")]) == 2
     assert message in capsys.readouterr().err
 
 

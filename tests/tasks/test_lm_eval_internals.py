@@ -51,11 +51,11 @@ SIGNATURES = {
 @pytest.mark.parametrize("target", SIGNATURES)
 def test_lm_eval_has_what_the_door_uses(target: str):
     module, _, path = target.partition(":")
-    found: Any = importlib.import_module(module)
+    attribute: Any = importlib.import_module(module)
     for name in path.split("."):
-        assert hasattr(found, name), f"lm-eval {lm_eval.__version__} has no {name} in {module}"
-        found = getattr(found, name)
-    parameters = inspect.signature(found).parameters
+        assert hasattr(attribute, name), f"lm-eval {lm_eval.__version__} has no {name} in {module}"
+        attribute = getattr(attribute, name)
+    parameters = inspect.signature(attribute).parameters
     missing = [name for name in SIGNATURES[target] if name not in parameters]
     assert not missing, f"{target} of lm-eval {lm_eval.__version__} takes {[*parameters]}"
 

@@ -48,15 +48,15 @@ def answer(requests: Iterable[Mapping[str, Any]], say: Say) -> list[dict[str, An
 def inline_images(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Replace file:// addresses of images by the data URLs that a server would get."""
     return [
-        turn if isinstance(turn["content"], str) else {**turn, "content": [_inline(part) for part in turn["content"]]}
+        turn if isinstance(turn["content"], str) else {**turn, "content": [_inline(block) for block in turn["content"]]}
         for turn in messages
     ]
 
 
-def _inline(part: dict[str, Any]) -> dict[str, Any]:
-    url = part.get("image_url", {}).get("url", "")
+def _inline(block: dict[str, Any]) -> dict[str, Any]:
+    url = block.get("image_url", {}).get("url", "")
     if not url.startswith("file:"):
-        return part
+        return block
     path = Path(url2pathname(urlsplit(url).path))
     content = base64.b64encode(path.read_bytes()).decode()
     return {"type": "image_url", "image_url": {"url": f"data:image/{path.suffix[1:]};base64,{content}"}}
