@@ -6,7 +6,7 @@ images" (Scientific Data, 2024), PhysioNet. The masks are the output of HybridGN
 gzip.
 
 A mask is a text of pairs "start length", separated by blanks. Starts count from 1 along the rows of the mask, which has
-`Height` rows of `Width` pixels. Left and right are the patient's: the left lung lies in the right half of an image.
+`Height` rows of `Width` pixels. Left and right are the patient's: the left lung is in the right half of an image.
 These facts are from the functions and the example of the official repository (ngaggion/CheXmask-Database). The database
 advises to use masks with a mean Dice coefficient (RCA) of at least 0.7; the others are left out here and counted.
 """

@@ -1,4 +1,4 @@
-"""The classes of CholecT45 and CholecT50: instruments, verbs, targets, and the 100 action triplets made of them.
+"""The classes of CholecT45 and CholecT50: instruments, verbs, targets, and the 100 action triplets of these.
 
 Source: Nwoye et al., "Rendezvous: attention mechanisms for the recognition of surgical action triplets in endoscopic
 videos" (Medical Image Analysis, 2022); ids from the data sets' own dict/maps.txt. Of the 900 combinations 100 are

@@ -46,7 +46,7 @@ def escape_markdown(text: str) -> str:
 
 
 def escape_unencodable() -> None:
-    r"""Let stdout and stderr escape what their encoding lacks, such as "–" in ASCII, which is then printed as \u2013.
+    r"""Let stdout and stderr escape the characters that are not in their encoding, such as "–" in ASCII (\u2013).
 
     Otherwise a print ends in UnicodeEncodeError. A choice by PYTHONIOENCODING, such as ascii:replace, is kept.
     """

@@ -1,4 +1,4 @@
-"""Access to the Hub: whether it can be reached, and what is in its cache. Nothing is downloaded."""
+"""Access to the Hub: whether it can be reached, and the content of its cache. Nothing is downloaded."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def is_complete(names: str | Sequence[str], own_tasks: Path | None = None) -> bo
 
 
 def _has_members(name: str, index: Mapping[str, Any]) -> bool:
-    """Return whether an index has a name, and each task and group that the name stands for."""
+    """Return whether an index has a name, and each task and group that the name means."""
     if name not in index:
         return False
     config = index[name].cfg

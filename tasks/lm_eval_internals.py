@@ -75,7 +75,7 @@ def run_command(options: argparse.Namespace) -> None:
 
 
 def read_task_file(path: Path | str, *, resolve_functions: bool = True) -> dict[str, Any]:
-    """Read the YAML file of a task or group, with what it includes.
+    """Read the YAML file of a task or group, with the files that it includes.
 
     Args:
         path: The file.

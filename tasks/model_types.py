@@ -1,4 +1,4 @@
-"""The model types of `--model`: what each needs, and what it can do."""
+"""The model types of `--model`: the needs and the abilities of each."""
 
 from __future__ import annotations
 

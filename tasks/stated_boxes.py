@@ -216,7 +216,7 @@ def _compute_extent(shape: Shape) -> tuple[float, float, float, float]:
 
 
 def _compute_hit_share(stated: np.ndarray, boxes: np.ndarray) -> float:
-    """Compute the share of the stated boxes, (n, 4), whose middle lies in one of the row's boxes, (k, 4)."""
+    """Compute the share of the stated boxes, (n, 4), whose middle is in one of the row's boxes, (k, 4)."""
     middles = stated[:, None, :2] + stated[:, None, 2:] / 2
     is_inside = (middles >= boxes[:, :2]) & (middles <= boxes[:, :2] + boxes[:, 2:])
     return float(is_inside.all(-1).any(-1).mean())

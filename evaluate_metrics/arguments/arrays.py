@@ -20,7 +20,7 @@ def refuse(value: Any, place: str, expected: str) -> NoReturn:
     Args:
         value: The value.
         place: Name of the argument, or argument, row and column.
-        expected: What the value has to be.
+        expected: The required value.
 
     Raises:
         ValueError: Always.
@@ -211,7 +211,7 @@ def read_grid(grid: Any, place: str, word: str = "a heatmap") -> np.ndarray:
     Args:
         grid: Shape (height, width).
         place: Beginning of messages, "" or the name of the sample with a colon and a blank.
-        word: What the grid is called in messages.
+        word: Name of the grid in messages.
 
     Returns:
         The array, whose masked entries are NaN.

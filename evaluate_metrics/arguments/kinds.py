@@ -88,7 +88,7 @@ def one(name: str, expected: str, accepts: Callable[[Any], bool]) -> Kind:
 
     Args:
         name: Name of the kind.
-        expected: What the value has to be, for the message.
+        expected: The required value, for the message.
         accepts: Whether a value is of the kind.
 
     Returns:
@@ -119,7 +119,7 @@ def real(expected: str, accepts: Callable[[float], bool]) -> Kind:
     """Build the kind of a finite number.
 
     Args:
-        expected: What the number has to be, for the message.
+        expected: The required number, for the message.
         accepts: Whether a number is in its range.
 
     Returns:
@@ -218,7 +218,7 @@ def indices(lowest: int = -1, *, is_column: bool = False) -> Kind:
     """Build the kind of whole numbers, one or an array of shape (n,); masked entries are refused.
 
     Args:
-        lowest: The smallest number; -1 stands for none.
+        lowest: The smallest number; -1 means none.
         is_column: See `Kind`.
 
     Returns:
@@ -290,7 +290,7 @@ def sequence(kind: Kind, *, is_column: bool = False, word: str = "row") -> Kind:
     Args:
         kind: The kind of the entries.
         is_column: See `Kind`.
-        word: What an entry is called in messages.
+        word: Name of an entry in messages.
 
     Returns:
         The kind.
@@ -310,7 +310,7 @@ def texts(expected: str = "a list of texts") -> Kind:
     """Build the kind of a list or set of texts, such as options or classes.
 
     Args:
-        expected: What the value has to be, for the message.
+        expected: The required value, for the message.
 
     Returns:
         The kind.
@@ -350,7 +350,7 @@ def rows_of(kinds: Mapping[str, Kind], *, is_column: bool = True, word: str = "r
     Args:
         kinds: The kind of each column; each is required.
         is_column: See `Kind`.
-        word: What an entry is called in messages.
+        word: Name of an entry in messages.
 
     Returns:
         The kind.

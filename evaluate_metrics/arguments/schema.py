@@ -18,7 +18,7 @@ def check_arguments(*, like: str = "", noun: str = "", prefix: str = "", **kinds
 
     Args:
         like: Name of the argument that has one entry per row; columns must have as many.
-        noun: What the entries are called in messages; by default the name `like`.
+        noun: Name of the entries in messages; by default the name `like`.
         prefix: Name of the argument that names the row or sample; messages begin with it.
         kinds: The kind of each argument.
 

@@ -345,7 +345,7 @@ def _compare_blind(own_image: Condition, blind: Condition, n_blind: int, options
 def _count_missing_as_wrong(own_image: Condition, harmless: Condition) -> tuple[np.ndarray, np.ndarray]:
     """Score an answer that is missing under one of two conditions as wrong there; NaN if both are missing.
 
-    A harmless change that takes the answer takes what the image adds. Declines at random cancel out.
+    A harmless change that takes the answer takes the gain from the image. Declines at random cancel out.
     """
     is_used = own_image.is_asked & harmless.is_asked & ~(np.isnan(own_image.scores) & np.isnan(harmless.scores))
     own_scores, harmless_scores = (

@@ -270,7 +270,7 @@ def apply_holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
 def apply_benjamini_yekutieli(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Adjust the p-values of one family for the false discovery rate under any dependence.
 
-    The method is that of Benjamini and Yekutieli (Annals of Statistics 29, 2001).
+    The method is by Benjamini and Yekutieli (Annals of Statistics 29, 2001).
 
     Args:
         p_values: Shape (m,); NaN stays NaN and does not count as a test.

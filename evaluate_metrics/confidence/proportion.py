@@ -47,7 +47,7 @@ def compute_wilson_interval(mean: float, n: float, confidence_level: float = 0.9
 def compute_effective_n(values: np.ndarray, labels: np.ndarray | None) -> float:
     """Compute the number of independent examples with the information of the clustered ones.
 
-    The method is that of Korn and Graubard (Survey Methodology 24, 1998), with residuals of the jackknife.
+    The method is by Korn and Graubard (Survey Methodology 24, 1998), with residuals of the jackknife.
 
     Args:
         values: Shape (n,), without NaN.
@@ -197,7 +197,7 @@ def compute_mean(values: np.ndarray) -> float:
     """
     if not len(values):
         return math.nan
-    rounded = quantise(values)  # their sum is exact, and the sum of what is left is too small for its order to count
+    rounded = quantise(values)  # their sum is exact, and the sum of the remainders is too small for its order to count
     return float((rounded.sum() + (values - rounded).sum()) / len(values))
 
 

@@ -15,7 +15,7 @@ class Reading(NamedTuple):
         before: Option before the verifier; None for none.
         outcome: See `reading.outcome`.
         reason: Why the answer could not be read; see `reading.outcome`.
-        evidence: What the option was read from; see `reading.outcome`.
+        evidence: The words that the option was read from; see `reading.outcome`.
         verifier: The verifier's reason.
     """
 

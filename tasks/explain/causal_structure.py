@@ -48,7 +48,7 @@ class PartialCorrelation:
 
     Args:
         correlation: Shape (k, k), with a unit diagonal.
-        n_samples: Number of samples behind the correlations.
+        n_samples: Number of samples of the correlations.
         alpha: A higher p-value means independence.
     """
 

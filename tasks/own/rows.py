@@ -129,7 +129,7 @@ def build_facts(doc: Mapping[str, Any]) -> Facts:
 
 
 def _fold_question(doc: Mapping[str, Any]) -> str:
-    """Fold what a row asks: topic, place and options, without case, spaces and the mark at the end."""
+    """Fold the question of a row: topic, place and options, without case, spaces and the mark at the end."""
     parts = [doc["topic"], doc["location"], *(doc["options"] if doc["answer_kind"] == CHOICE else ())]
     return "/".join(" ".join(part.casefold().rstrip("?. ").split()) for part in parts)
 

@@ -59,7 +59,7 @@ def read_reply(text: str) -> Reply:
         text: The reply.
 
     Returns:
-        The reference to the attention, both similarities and the relevancy; None for what the reply does not have.
+        The reference to the attention, both similarities and the relevancy; None if the reply does not have them.
 
     >>> read_reply('{"heatmaps": "a/b", "local": 0.5, "global": null}')
     Reply(heatmaps='a/b', local=0.5, overall=None, relevancy=None)

@@ -84,7 +84,7 @@ def predicted(
     A class that ties with an excluded class is excluded, too, because the order of classes has no meaning. See
     `tied`.
 
-    Appendix C.1: "a class is predicted if its similarity score exceeds the 90th percentile". It does not say of which
+    Appendix C.1: "a class is predicted if its similarity score exceeds the 90th percentile". It does not name the
     scores. `per_frame` takes the frame's own scores, which means the arg-max for seven classes (one prediction per
     frame) and the top ten for a hundred. `per_class` takes the class's scores over all frames, so that every class is
     predicted in a tenth of the frames. The paper's figures support per_frame: a class that is present in a share p of

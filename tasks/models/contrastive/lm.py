@@ -3,8 +3,8 @@
 A document names its classes and one prompt per class. The reply has the classes that the similarities of the prompts to
 the frame predict. If `store` is set, a heatmap of each predicted class is stored.
 
-**Interrupted runs.** Frames are scored, explained and stored batch by batch, and a repeated run computes what is
-missing. A threshold per class needs the scores of all frames first: a first pass stores them without heatmaps, and a
+**Interrupted runs.** Frames are scored, explained and stored batch by batch, and a repeated run computes the missing
+ones. A threshold per class needs the scores of all frames first: a first pass stores them without heatmaps, and a
 second pass explains. No file records that it has all heatmaps; missing heatmaps are computed when they are needed.
 """
 

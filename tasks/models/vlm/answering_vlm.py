@@ -121,7 +121,7 @@ class AnsweringVLM(HFMultimodalLM):
         model's image placeholders.
 
         Args:
-            chat_history: Messages with `role` and `content`; `<image>` in a content stands for an image.
+            chat_history: Messages with `role` and `content`; `<image>` in a content means an image.
             add_generation_prompt: Whether the prompt ends where the model's answer begins.
 
         Returns:

@@ -204,7 +204,7 @@ class ExplainedVLM(HFVisionLM):
         }
 
     def _read_stored(self, request: Instance, digest: str) -> dict[str, Any] | None:
-        """Read what the store has of a row next to its heatmaps; None without the row or its causal graphs."""
+        """Read the further content of a row's entry in the store; None without the row or its causal graphs."""
         store, row = self._store(request), str(request.doc["id"])
         path = self._get_graph_path(request, digest)
         if not store.has(row, digest) or (path and not path.is_file()):
