@@ -233,6 +233,13 @@ def test_an_audit_of_the_first_questions_only_is_refused(audit_log, tmp_path, ca
     assert not (tmp_path / "out").exists()
 
 
+def test_compare_reads_a_log_and_its_warnings(closed_log, capsys):
+    assert main(["compare", str(closed_log), str(closed_log.parent)]) == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"accuracy +12 .* \+0\.00 ", printed)
+    assert "medfaith read" in printed  # the warning of unread answers
+
+
 def test_undefined_values_survive_a_log(closed_log, tmp_path):
     """A log of Inspect is JSON, and so is a sample log: NaN stays NaN in both."""
     log = read_eval_log(str(closed_log))

@@ -69,6 +69,7 @@ def read_side(path: Path, rows: Path | None = None) -> Side:
     """
     with converted_logs([path]) as converted:
         results = read_results(converted, rows)
+        warnings = collect_run_notes(results.in_words)  # reads answers again
     answers, notes = results.collect_answers()
     if not answers:
         raise InputError(path, "holds no run that can be compared", expected="a task in which more is better")
@@ -85,7 +86,7 @@ def read_side(path: Path, rows: Path | None = None) -> Side:
             variants = f"{earlier.variant or 'no arguments'} and {answers_of_task.variant or 'none'}"
             fault = f"holds {answers_of_task.task} twice, with {variants}"
             raise InputError(path, fault, expected="one run of a task", action="name the folder of each run")
-    return Side(path, models[0], answers, notes + results.notes, collect_run_notes(results.in_words))
+    return Side(path, models[0], answers, notes + results.notes, warnings)
 
 
 def match(first_side: Side, other_side: Side, *, common: bool = False) -> tuple[list[Pair], list[str]]:
