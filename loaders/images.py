@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import TypeVar
@@ -128,7 +128,11 @@ def locate(ref: Mapping[str, str], roots: Mapping[str, Path]) -> Path:
     folders = [(root if root.is_dir() else root.parent).resolve() for root in possible_roots]
     reader = sources.reader(source)
     candidates = reader.list_image_paths(key) if reader is not None else (key,)
-    for folder, candidate in itertools.product(folders, candidates):
+    paths = itertools.chain(
+        itertools.product(folders, candidates),
+        _list_converted(source, folders, candidates),
+    )
+    for folder, candidate in paths:
         try:
             status = (folder / candidate).stat()  # most candidates are missing: to resolve them takes much longer
             path = (folder / candidate).resolve(strict=True)
@@ -151,6 +155,16 @@ def locate(ref: Mapping[str, str], roots: Mapping[str, Path]) -> Path:
         f"no such file below {' or '.join(map(str, folders))}; looked for {_format_paths(candidates)}",
         f"complete the copy of the source, or correct --root {source}=PATH",
     )
+
+
+def _list_converted(source: str, folders: Sequence[Path], candidates: Sequence[str]) -> Iterator[tuple[Path, str]]:
+    """List the paths, each with its root, that an image has in a copy with other suffixes."""
+    suffixes = sources.source(source).suffixes
+    for folder, candidate in itertools.product(folders if suffixes else (), candidates):
+        parent, _, name = candidate.rpartition("/")
+        if (folder / parent).is_dir():  # most are missing
+            stem = candidate.removesuffix(PurePosixPath(name).suffix)
+            yield from ((folder, stem + suffix) for suffix in suffixes)
 
 
 def _format_paths(paths: Sequence[str]) -> str:

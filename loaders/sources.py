@@ -48,6 +48,7 @@ class Source:
     folders: tuple[str, ...] = ("",)
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    suffixes: tuple[str, ...] = ()
     also_in: tuple[str, ...] = ()
 
     def instructions(self) -> str:

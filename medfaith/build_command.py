@@ -253,6 +253,7 @@ def _build(benchmark: Benchmark, arguments: argparse.Namespace) -> int:
     """Build below `arguments.out`, verify, and print what was left out; return the status."""
     from medfaith import cards
     from medfaith.builders.verify import read_absent, skipped
+    from medfaith.image_check import find_image_problems
 
     options = options_of(arguments, benchmark.options)
     check(options)
@@ -278,6 +279,8 @@ def _build(benchmark: Benchmark, arguments: argparse.Namespace) -> int:
         for reason in dict.fromkeys(absent.values()):
             names = ", ".join(name for name, split_reason in absent.items() if split_reason == reason)
             print(f"{folder.name}: WARNING: without {names}: {reason}")
+        for problem in find_image_problems(folder, source_roots):
+            print(f"{folder.name}: WARNING: {problem}")
     return 0 if sound else 2
 
 

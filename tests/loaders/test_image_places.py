@@ -37,6 +37,29 @@ def test_chexpert_layouts(tmp_path, split, folder):
     assert images.locate({"source": "chexpert", "key": key}, {"chexpert": label_file}) == path.resolve()
 
 
+@pytest.mark.parametrize(
+    ("source", "key", "path"),
+    [
+        ("chexpert", f"train/{IMAGE}", "CheXpert-v1.0/train/patient00001/study1/view1_frontal.png"),
+        ("mimic_cxr", "files/p10/p10000032/s1/a.jpg", "files/p10/p10000032/s1/a.JPG"),
+        ("nih_cxr14", "images/00000001_000.png", "images/00000001_000.jpeg"),
+        (SOURCE, "a.png", None),  # names of other files may differ in their suffix only
+    ],
+)
+def test_a_copy_in_another_format_is_read(tmp_path, source, key, path):
+    converted = tmp_path / (path or "a.jpg")
+    converted.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(RAMP_8).save(converted)
+    if path is None:
+        with pytest.raises(ImageError, match="no such file"):
+            open_key(tmp_path, key, source)
+        return
+    assert images.locate({"source": source, "key": key}, {source: tmp_path}) == converted.resolve()
+    released = converted.with_suffix(Path(key).suffix)
+    Image.fromarray(RAMP_8).save(released)
+    assert images.locate({"source": source, "key": key}, {source: tmp_path}) == released.resolve()
+
+
 def test_a_missing_file_names_what_was_tried(tmp_path):
     with pytest.raises(ImageError) as caught:
         open_key(tmp_path, "train/patient1/study1/view1_frontal.jpg", "chexpert")

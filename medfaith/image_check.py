@@ -1,0 +1,81 @@
+"""A check after a build: whether the images of the rows exist, and have the size that the rows state.
+
+The build itself needs no image. An evaluation does, and often runs later and on another machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from medfaith.loaders import images
+from medfaith.loaders.errors import ImageError
+
+CHECKED = 100  # images of each source: a network drive may need a second for them, and hours for all
+
+
+def find_image_problems(folder: Path, roots: Mapping[str, Path]) -> list[str]:
+    """Find missing, unreadable and resized images among CHECKED images of each source, spread over all rows.
+
+    Args:
+        folder: The folder of a repository.
+        roots: The root of each source, by source id.
+
+    Returns:
+        At most two texts for each source, with the number of such images and the first of them.
+    """
+    problems = []
+    for source_id, stated_sizes in _collect_sizes(folder).items():
+        if source_id not in roots:
+            continue
+        keys = sorted(stated_sizes)
+        chosen = keys if len(keys) <= CHECKED else [keys[n * len(keys) // CHECKED] for n in range(CHECKED)]
+        unusable, resized = [], []
+        for key in chosen:
+            try:
+                size = images.read_image_size({"source": source_id, "key": key, "view": ""}, roots)
+            except ImageError as error:
+                unusable.append(str(error).splitlines()[0])
+                continue
+            stated = stated_sizes[key]
+            if stated is not None and size != stated:
+                resized.append(f"{key} has {size[0]} x {size[1]} pixels, in the rows {stated[0]} x {stated[1]}")
+        total = f"{len(chosen)} images of {source_id} that were looked for"
+        if unusable:
+            problems.append(
+                f"{len(unusable)} of {total} are missing or broken; build and verify need none, an evaluation all; "
+                f"first: {unusable[0]}"
+            )
+        if resized:
+            problems.append(
+                f"{len(resized)} of {total} have another size than in the rows; models can be asked about them, but "
+                f"edited images (VPT, control occluded) need the original ones; first: {resized[0]}"
+            )
+    return problems
+
+
+def _collect_sizes(folder: Path) -> dict[str, dict[str, tuple[int, int] | None]]:
+    """Collect the images of all rows: source -> key -> (width, height) as the rows state it, or None."""
+    sizes: dict[str, dict[str, tuple[int, int] | None]] = {}
+    for path in sorted(folder.glob("*/*.parquet")):
+        for reference, size in _iterate_images(pq.ParquetFile(path)):
+            keys = sizes.setdefault(reference["source"], {})
+            keys[reference["key"]] = keys.get(reference["key"]) or size
+    return sizes
+
+
+def _iterate_images(file: pq.ParquetFile) -> Iterator[tuple[Mapping[str, str], tuple[int, int] | None]]:
+    """Iterate over the images of rows; a row states the size of its first image."""
+    names = file.schema_arrow.names
+    column = next((name for name in ("image", "images") if name in names), None)
+    if column is None:
+        return
+    columns = [column, *(name for name in ("width", "height") if name in names)]
+    for batch in file.iter_batches(columns=columns):
+        for row in batch.to_pylist():
+            references = row[column] if column == "images" else [row[column]]
+            size = (row["width"], row["height"]) if "width" in row else None
+            for position, reference in enumerate(references):
+                yield reference, None if position else size
