@@ -141,20 +141,31 @@ def check_root(source_id: str, root: Path) -> None:
     files = _find_files(entry, root)
     if files & labels or (files and not labels):
         return
-    for folder in _list_deeper_folders(root):
-        if _find_files(entry, folder) > files:
-            raise InputError(
-                root,
-                f"holds no copy of {entry.title} itself, but {folder.relative_to(root)} does",
-                expected="the folder of the copy",
-                action=f"name that folder: --root {source_id}={folder}",
-            )
+    if copies := _find_copies(entry, root, files):
+        names = ", ".join(str(folder.relative_to(root)) for folder in copies)
+        raise InputError(
+            root,
+            f"holds no copy of {entry.title} itself, but {names} {'does' if len(copies) == 1 else 'do'}",
+            expected="the folder of the copy",
+            action=f"name {'that folder' if len(copies) == 1 else 'one of them'}: --root {source_id}={copies[0]}",
+        )
     for folder in root.parents[:2] if labels else ():
         files_above = _find_files(entry, folder)
         if files_above > files and files_above & labels:
             problem = f"is a folder of a copy of {entry.title}, and not the copy itself"
             action = f"name the folder of the copy: --root {source_id}={folder}"
             raise InputError(root, problem, expected="the folder of the copy", action=action)
+
+
+def _find_copies(entry: Source, root: Path, files: set[str | tuple[str, ...]]) -> list[Path]:
+    """Find the folders below a root with the most files of a copy, and more than the root's own `files`.
+
+    A folder may have some of them only: the project mimic-cxr next to mimic-cxr-jpg has the reports.
+    """
+    files_by_folder = {folder: _find_files(entry, folder) for folder in _list_deeper_folders(root)}
+    larger = {folder: len(names) for folder, names in files_by_folder.items() if names > files}
+    copies = [folder for folder, n_files in larger.items() if n_files == max(larger.values())]
+    return [folder for folder in copies if not any(parent in copies for parent in folder.parents)]
 
 
 def _find_files(entry: Source, folder: Path) -> set[str | tuple[str, ...]]:

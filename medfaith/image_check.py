@@ -6,12 +6,15 @@ The build itself needs no image. An evaluation does, and often runs later and on
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from medfaith.loaders import images
 from medfaith.loaders.errors import ImageError
+from medfaith.loaders.layouts import SEARCHED_FOLDERS
 
 CHECKED = 100  # images of each source: a network drive may need a second for them, and hours for all
 
@@ -34,10 +37,12 @@ def find_image_problems(folder: Path, roots: Mapping[str, Path]) -> list[str]:
         chosen = keys if len(keys) <= CHECKED else [keys[n * len(keys) // CHECKED] for n in range(CHECKED)]
         unusable, resized = [], []
         for key in chosen:
+            reference = {"source": source_id, "key": key, "view": ""}
             try:
-                size = images.read_image_size({"source": source_id, "key": key, "view": ""}, roots)
+                size = images.read_image_size(reference, roots)
             except ImageError as error:
-                unusable.append(str(error).splitlines()[0])
+                advice = "" if unusable else _advise_on_root(reference, roots[source_id])
+                unusable.append(f"{str(error).splitlines()[0]}{advice}")
                 continue
             stated = stated_sizes[key]
             if stated is not None and size != stated:
@@ -54,6 +59,19 @@ def find_image_problems(folder: Path, roots: Mapping[str, Path]) -> list[str]:
                 f"edited images (VPT, control occluded) need the original ones; first: {resized[0]}"
             )
     return problems
+
+
+def _advise_on_root(reference: Mapping[str, str], root: Path) -> str:
+    """Name the folder near a root that has the image, if there is any."""
+    try:
+        below = islice((path for path in sorted(root.iterdir()) if path.is_dir()), SEARCHED_FOLDERS)
+    except OSError:  # a label file, or a folder without permission
+        below = iter(())
+    for folder in (*below, *root.parents[:2]):
+        with suppress(ImageError):
+            images.locate(reference, {reference["source"]: folder})
+            return f"; it is there with --root {reference['source']}={folder}"
+    return ""
 
 
 def _collect_sizes(folder: Path) -> dict[str, dict[str, tuple[int, int] | None]]:

@@ -45,6 +45,15 @@ def test_missing_broken_and_resized_images_are_counted(repository, root):
     assert re.match(r"1 of 12 images .* another size.*d\.png has 8 x 6 pixels, in the rows 4 x 3", resized)
 
 
+@pytest.mark.parametrize("named", ["..", "below"])
+def test_the_root_that_has_the_images_is_named(repository, root, named):
+    (root / "below").mkdir()
+    wrong, right = (root.parent, root) if named == ".." else (root / "below", root)
+    (problem,) = find_image_problems(repository, {"cholect45": wrong})
+    assert problem.startswith("12 of 12")
+    assert problem.endswith(f"--root cholect45={right}")
+
+
 def test_images_of_a_large_source_are_spread(repository, root, monkeypatch):
     monkeypatch.setattr(image_check, "CHECKED", 4)
     for letter in "jkl":  # the last archive of four was not unpacked

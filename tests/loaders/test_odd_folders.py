@@ -89,6 +89,7 @@ DEEP = "physionet.org/files/mimic-cxr-jpg/2.1.0"
         (["c/mimic-cxr-2.0.0-split.csv.gz", "__MACOSX/._mimic-cxr-2.0.0-split.csv.gz"], "", "c"),
         (["c/mimic-cxr-2.0.0-split.csv.gz", "__MACOSX/mimic-cxr-2.0.0-split.csv.gz"], "", "c"),
         (["c/mimic-cxr-2.0.0-split.csv.gz", "c/files/p10/s.txt"], "c/files", "c"),
+        (["a/files/p10/s.txt", "c/mimic-cxr-2.0.0-split.csv.gz", "c/files/p10/s.txt"], "", "c"),  # a: the reports
         (["c/mimic-cxr-2.0.0-split.csv.gz", "c/files/p10/p100/s.txt"], "c/files/p10", "c"),
     ],
 )
@@ -98,6 +99,16 @@ def test_the_folder_of_the_copy_is_named_wherever_it_is(tmp_path: Path, files: l
         (tmp_path / name).touch()
     with pytest.raises(InputError, match=f"--root mimic_cxr={re.escape(str(tmp_path / named))}$"):
         layouts.check_root("mimic_cxr", tmp_path / root)
+
+
+def test_all_copies_below_the_root_are_named(tmp_path: Path):
+    for version in ("2.0.0", "2.1.0"):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "mimic-cxr-2.0.0-split.csv.gz").touch()
+    with pytest.raises(
+        InputError, match=r"but 2\.0\.0, 2\.1\.0 do\n[\s\S]*name one of them: --root mimic_cxr=.*2\.0\.0$"
+    ):
+        layouts.check_root("mimic_cxr", tmp_path)
 
 
 @pytest.mark.parametrize(
