@@ -60,7 +60,7 @@ def read_sizes(
 
 
 def _read_sizes(references: Sequence[ImageRef], roots: Mapping[str, Path]) -> list[tuple[int, int] | None]:
-    return [images.read_image_size(ref, roots) if _has_image(ref, roots) else None for ref in references]
+    return [images.read_image_size(ref, roots) if has_image(ref, roots) else None for ref in references]
 
 
 class Successors:
@@ -89,7 +89,7 @@ class Successors:
         """
         if self._kind == "second":
             successor = build_reference(source, key)
-            return successor if _has_image(successor, self._roots) else None
+            return successor if has_image(successor, self._roots) else None
         if video_frame is None:
             return None
         number = video_frame + 1
@@ -257,7 +257,16 @@ def sort_instruments(labels: Iterator[str]) -> list[str]:
     return sorted(set(labels), key=cholec80_boxes.INSTRUMENTS.index)
 
 
-def _has_image(ref: ImageRef, roots: Mapping[str, Path]) -> bool:
+def has_image(ref: ImageRef, roots: Mapping[str, Path]) -> bool:
+    """Return whether the file of an image exists.
+
+    Args:
+        ref: The ImageRef.
+        roots: Folder of each source, by source id.
+
+    Returns:
+        False if it is missing or empty.
+    """
     try:
         images.locate(ref, roots)
     except ImageError:

@@ -22,6 +22,7 @@ from .frames import (
     build_reference,
     check_fit,
     clip_boxes,
+    has_image,
     read_sizes,
     sort_instruments,
 )
@@ -105,6 +106,8 @@ def build_triplet_rows(
         references = [build_reference(source, reader.key(video, second_number)) for second_number in seconds]
         all_references += references
         sizes = read_sizes(references, roots, workers=workers)
+        if seconds[0] == 0 and sizes[0] is None:
+            _refuse_frames_from_1(references[0], build_reference(source, reader.key(video, seconds[-1] + 1)), roots)
         _check_pixels(video, boxed_frames, next((size for size in sizes if size), None), roots)
         counted[UNLABELLED] += len(
             {
@@ -161,6 +164,25 @@ def _collect_instruments(labelled_videos: Sequence[TripletVideo]) -> dict[tuple[
         for labels in labelled_videos
         for second_number, is_present in zip(labels.frames.tolist(), parts_of(labels.triplets)[0], strict=True)
     }
+
+
+def _refuse_frames_from_1(first: ImageRef, after_last: ImageRef, roots: Mapping[str, Path]) -> None:
+    """Refuse the frames of a video whose first frame is missing, if one follows the last labelled one.
+
+    ffmpeg numbers frames from 1. The labels of a frame would be those of the next one.
+
+    Raises:
+        InputError: The frames are numbered from 1.
+    """
+    if has_image(after_last, roots):
+        folder, _, name = first["key"].rpartition("/")
+        last_name = after_last["key"].rpartition("/")[2]
+        raise InputError(
+            roots[first["source"]] / folder,
+            f"its frames are numbered from 1, as {name} is missing and {last_name} is after the last label",
+            expected=f"frames numbered from 0, as the labels: {name} is the first",
+            action="subtract 1 from the numbers of the frames, or unpack the release again",
+        )
 
 
 def _check_pixels(

@@ -204,6 +204,15 @@ def test_a_video_that_the_copy_lacks_is_counted(phantom_surgx_roots, tmp_path):
     assert counted == {"videos with boxes that the release has, and this copy lacks": 1}
 
 
+def test_frames_numbered_from_1_are_refused(phantom_surgx_roots, tmp_path):
+    roots = copied(phantom_surgx_roots, "cholect45", tmp_path)
+    for path in sorted(roots["cholect45"].glob("data/VID42/*.png"), reverse=True):
+        path.rename(path.with_name(f"{int(path.stem) + 1:06d}.png"))
+    frames = cholec80_boxes.read_frames(roots["cholec80_boxes"])
+    with pytest.raises(InputError, match=r"VID42: its frames are numbered from 1, as 000000\.png is missing"):
+        build_triplet_rows(TripletDataset("triplets", "cholect45", cholect45), roots, frames, infer_numbering(frames))
+
+
 def test_frames_that_cannot_be_found_say_why(tmp_path):
     frame = BoxedFrame(42, 0, cholec80_boxes.key(42, 0), (("hook", (1.0, 1.0, 4.0, 4.0)),))
     (root := tmp_path / "root").mkdir()

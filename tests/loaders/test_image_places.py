@@ -43,6 +43,7 @@ def test_chexpert_layouts(tmp_path, split, folder):
         ("chexpert", f"train/{IMAGE}", "CheXpert-v1.0/train/patient00001/study1/view1_frontal.png"),
         ("mimic_cxr", "files/p10/p10000032/s1/a.jpg", "files/p10/p10000032/s1/a.JPG"),
         ("nih_cxr14", "images/00000001_000.png", "images/00000001_000.jpeg"),
+        ("cholect45", "data/VID42/000000.png", "data/VID42/000000.jpg"),
         (SOURCE, "a.png", None),  # names of other files may differ in their suffix only
     ],
 )
