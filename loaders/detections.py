@@ -42,9 +42,15 @@ CATEGORIES, CLASSES_TXT, DATA_YAML = "categories.json", "classes.txt", "data.yam
 # Shares of a side go a little beyond 1 at an image's edge; pixels go far beyond.
 LARGEST_SHARE = 2.0
 _CLASS_NUMBER = re.compile(r"[0-9]{1,9}")
+_NUMBER = re.compile(r"-?[0-9.]+(e[+-]?[0-9]+)?")
 _WRITTEN_CLASS_NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{0,20})?(e[+-]?[0-9]{1,2})?")
 RESULTS = "COCO results: [{image_id, category_id, bbox, score}, ...], or an object with annotations"
 ACTION = "write the detector's boxes again: COCO results JSON, or YOLO text files with their class names"
+ORIGINAL = "boxes in pixels of the original images"
+SCALE = "scale the boxes and sizes to the original images, or write YOLO text files, which hold shares"
+FEWEST_ENDS = 50  # fewer boxes may all be in the upper left by chance
+UPPER_LEFT = 0.6  # share of the width and height: lungs reach further
+BEYOND, SHARE_BEYOND = 1.01, 0.05
 SCHEMA = pa.schema(
     [("image", pa.int32()), ("label", pa.string())]
     + [(name, pa.float64()) for name in ("x", "y", "width", "height", "score")]
@@ -142,8 +148,10 @@ def read_detections(
     selected = frozenset(classes)
     position = {image_id: n for n, image_id in enumerate(image_ids)}
     skipped: Counter[str] = Counter()
-    rows = []
+    rows, ends = [], []
     for box in detected:
+        if box.image in position and box.unit == "pixel":
+            ends.append(_compute_end(box, sizes[box.image]))
         if box.image not in position:
             skipped[UNKNOWN_IMAGE] += 1
         elif box.label not in selected:
@@ -154,10 +162,38 @@ def read_detections(
             skipped[OUTSIDE_IMAGE] += 1
         else:
             rows.append((position[box.image], box.label, *xywh, box.score))
+    _check_ends(ends, boxes[0])
     rows.sort(key=lambda row: row[0])
     columns = zip(*rows, strict=True) if rows else [()] * len(SCHEMA)
     table = pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
     return Detections(table, dict(skipped))
+
+
+def _compute_end(box: _Box, size: tuple[int, int]) -> tuple[float, float]:
+    """Compute where a box in pixels ends, as shares of the image's (width, height)."""
+    x, y, width, height = box.xywh
+    return (x + width) / size[0], (y + height) / size[1]
+
+
+def _check_ends(ends: Sequence[tuple[float, float]], path: Path) -> None:
+    """Check boxes in pixels that many images have.
+
+    Raises:
+        InputError: All boxes end in the upper left of their images, or many beyond them: the detector saw copies of
+            another size.
+    """
+    if len(ends) < FEWEST_ENDS:
+        return
+    columns = list(zip(*ends, strict=True))
+    right, bottom = map(max, columns)
+    beyond = sum(max(end) > BEYOND for end in ends)
+    if max(right, bottom) < UPPER_LEFT:
+        problem = f"all {len(ends)} boxes end within the first {right:.0%} of the width and {bottom:.0%} of the height"
+    elif beyond > SHARE_BEYOND * len(ends):
+        problem = f"{beyond} of {len(ends)} boxes reach beyond their images"
+    else:
+        return
+    raise InputError(path, f"{problem}: they belong to copies of another size", expected=ORIGINAL, action=SCALE)
 
 
 def _clip_to_image(box: _Box, size: tuple[int, int]) -> tuple[float, float, float, float] | None:
@@ -176,7 +212,12 @@ def _find_files(root: Path) -> tuple[list[Path], Path | None]:
         folders, texts, jsons = (root.parent,), [], [root] if root.suffix == ".json" else []
     else:
         folders = (root / "labels", root)
-        texts = _list_text_files(folders[0]) or _list_text_files(folders[1])
+        texts, texts_at_top = map(_list_text_files, folders)
+        if texts and any(map(_has_yolo_line, texts_at_top)):
+            problem = f"holds text files with boxes in {folders[0].name}/ and at its top"
+            expected = "those of one run, in one folder"
+            raise InputError(root, problem, expected=expected, action="move the others out of the folder")
+        texts = texts or texts_at_top
         jsons = sorted(path for path in root.glob("*.json") if path.name != CATEGORIES)
     if len(jsons) + bool(texts) != 1:
         found = ", ".join([path.name for path in jsons] + ([f"{len(texts)} text files"] if texts else [])) or "no boxes"
@@ -189,6 +230,12 @@ def _find_files(root: Path) -> tuple[list[Path], Path | None]:
 
 def _list_text_files(folder: Path) -> list[Path]:
     return [path for path in layouts.list_files(folder, ".txt") if path.name != CLASSES_TXT]
+
+
+def _has_yolo_line(path: Path) -> bool:
+    """Return whether a text begins with a line of numbers, as the texts with boxes do and a README does not."""
+    first_line = next(iter(_read_text(path).strip().splitlines()), "").split()
+    return len(first_line) in (5, 6) and all(_NUMBER.fullmatch(field) for field in first_line)
 
 
 def _map_classes(listed: Mapping[int, Any], path: Path) -> dict[int, str]:
@@ -353,8 +400,8 @@ def _check_sizes(
             raise InputError(
                 path,
                 f"image {image_id} is {stated[0]} x {stated[1]} pixels, in the source {size[0]} x {size[1]}",
-                expected="boxes in pixels of the original images",
-                action="scale the boxes and sizes to the original images, or write YOLO text files, which hold shares",
+                expected=ORIGINAL,
+                action=SCALE,
             )
 
 

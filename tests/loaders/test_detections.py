@@ -275,3 +275,27 @@ def test_coco_boxes_of_a_scaled_copy_are_refused(tmp_path, stated, fits):
     else:
         with pytest.raises(InputError, match=f"{A} is 100 x 50 pixels, in the source 200 x 100"):
             read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("scale", "message"),
+    [(1, ""), (0.5, "60 boxes end within the first 50% of the width"), (2, "of 60 boxes reach beyond their images")],
+)
+def test_coco_boxes_of_a_copy_whose_size_is_not_stated_are_refused(tmp_path, scale, message):
+    n_boxes = 60
+    boxes = [tuple(scale * number for number in (3 * n, n, 200 - 3 * n, 100 - n)) for n in range(n_boxes)]
+    write_coco(tmp_path, [make_entry(A, bbox=box) for box in boxes])
+    if not message:
+        assert read(tmp_path).boxes.num_rows == n_boxes
+        return
+    with pytest.raises(InputError, match=message):
+        read(tmp_path)
+
+
+def test_boxes_of_two_runs_are_refused(tmp_path):
+    write_yolo(tmp_path / "labels", {A: f"0 {SHARES} 0.9"})
+    write_yolo(tmp_path, {"README": "Boxes of run 3."})
+    assert read(tmp_path).boxes.num_rows == 1
+    write_yolo(tmp_path, {B: f"0 {SHARES} 0.9"})
+    with pytest.raises(InputError, match="in labels/ and at its top"):
+        read(tmp_path)
