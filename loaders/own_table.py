@@ -180,9 +180,13 @@ def _read_jsonl(path: Path, _: bool) -> Iterator[Record]:
 
 def _read_json(path: Path, _: bool) -> Iterator[Record]:
     expected = "a list of objects, one for each question"
+    text = _read_text(path)
     try:
-        content = json_text.parse(_read_text(path), json_text.require_unique_names)
+        content = json_text.parse(text, json_text.require_unique_names)
     except ValueError as error:
+        if text.partition("\n")[0].rstrip().endswith("}"):  # many name JSON lines .json
+            yield from _read_jsonl(path, False)
+            return
         raise InputError(path, f"cannot be read as JSON ({error})", expected=expected, action=EXPORT) from None
     records = _unwrap_records(content)
     if not isinstance(records, list):
@@ -214,7 +218,7 @@ def _read_parquet(path: Path, _: bool) -> Iterator[Record]:
     file = parquet.ParquetFile(path)
     _check_names(path, file.schema_arrow.names)
     for field in file.schema_arrow:
-        if pa.types.is_struct(field.type) and field.type.get_field_index("bytes") >= 0:
+        if _holds_bytes(field.type):
             action = (
                 "save the images as files of a folder, and write their names into the column: rows refer to images, "
                 "and never hold them"
@@ -222,6 +226,13 @@ def _read_parquet(path: Path, _: bool) -> Iterator[Record]:
             raise InputError(path, "the cells hold images", column=field.name, expected="names of files", action=action)
     for batch in file.iter_batches(batch_size=5_000):
         yield from batch.to_pylist()
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    """Return whether the cells of a column hold bytes, also within lists and structs."""
+    if pa.types.is_nested(kind):
+        return any(_holds_bytes(kind.field(n).type) for n in range(kind.num_fields))
+    return pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
 
 
 Reader = Callable[[Path, bool], Iterator[Record]]

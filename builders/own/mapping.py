@@ -191,7 +191,8 @@ def build_mapping(entries: Mapping[str, Any], where: Path, table: Path, columns:
     Raises:
         InputError: A column is missing, a needed field has none, or the name cannot begin an id.
     """
-    fields = {name: entries.get(name, name) for name in FIELDS if name in entries or name in columns}
+    own_columns = {name: _find_own_column(name, columns) for name in FIELDS if name not in entries}
+    fields = {name: entries.get(name) or own_columns.get(name) for name in FIELDS}
     fields = {name: value for name, value in fields.items() if value}
     for name in NEEDED:
         if name not in fields:
@@ -212,6 +213,14 @@ def build_mapping(entries: Mapping[str, Any], where: Path, table: Path, columns:
         raise InputError(where, f"{data_set!r:.80}", column="name", expected=expected)
     further = {name: entries[name] for name in ("values", "separator", "boxes_form", LINE_BREAKS) if name in entries}
     return ColumnMapping(data_set, fields, keep=keep, **further)
+
+
+def _find_own_column(name: str, columns: Collection[str]) -> str | None:
+    """Find the column of a field's own name, also in another case, such as `Patient`, if there is only one."""
+    if name in columns:
+        return name
+    similar_columns = [column for column in columns if column.casefold() == name]
+    return similar_columns[0] if len(similar_columns) == 1 else None
 
 
 def _list_columns(entry: str, value: str | Sequence[str]) -> list[str]:

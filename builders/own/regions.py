@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,9 @@ def _read_box(place: Place, name: str, item: Any, row: Mapping[str, Any]) -> dic
         expected = 'four numbers, or {"label": text, "xywh": four numbers}'
         raise place.fail(name, f"{item!r:.80} is no box", expected=expected)
     xywh = [float(number) for number in numbers]
+    if form in ("xywh", "xyxy") and _are_fractions(numbers):
+        action = f'write boxes_form = "{form}_relative" into the mapping, or xywh_relative, xyxy_relative'
+        raise place.fail(name, f"the box {numbers} has fractions", expected=f"{form} in pixels", action=action)
     if form.endswith("_relative"):
         xywh = [number * (row["width"], row["height"])[position % 2] for position, number in enumerate(xywh)]
     if form.startswith("xyxy"):
@@ -79,6 +82,11 @@ def _read_box(place: Place, name: str, item: Any, row: Mapping[str, Any]) -> dic
 def _is_finite(number: Any) -> bool:
     is_number = isinstance(number, int | float) and not isinstance(number, bool)
     return is_number and abs(number) <= sys.float_info.max  # an integer may be larger
+
+
+def _are_fractions(numbers: Sequence[float]) -> bool:
+    """Return whether numbers seem to be shares of width and height: no pixel of an image is that near its corner."""
+    return max(numbers) <= 1 and any(number % 1 for number in numbers)
 
 
 def _read_boxes_file(place: Place, record: Record, row: Mapping[str, Any], root: Path) -> list[dict[str, Any]]:
@@ -131,6 +139,8 @@ def read_mask(place: Place, record: Record, row: Mapping[str, Any], root: Path) 
                 [content] if isinstance(content, list) and content and not isinstance(content[0], list) else content
             )
             mask = rle.validate_rle(content) if isinstance(content, dict) else rle.encode_polygons(polygons, size)
+            if not isinstance(content, dict) and polygons and all(map(_are_fractions, polygons)):
+                raise ValueError("its polygons have fractions; multiply them by width and height")
         except ValueError as error:
             expected = f"RLE ({{size, counts}}), polygons ([[x1, y1, x2, y2, ...]]), or the path of a {_MASK_FILE}"
             raise place.fail("mask", f"is no mask ({error})", expected=expected) from None

@@ -160,7 +160,7 @@ def _read_split(place: Place, record: Record) -> str:
 
 def _read_keys(place: Place, record: Record, root: Path) -> list[str]:
     """Read the images' paths below the folder of images."""
-    texts = list_texts(place, "image", place.mapping.read_value("image", record))
+    texts = list_texts(place, "image", _unwrap_paths(place, place.mapping.read_value("image", record)))
     if not texts:
         raise place.fail("image", "is blank", expected="the path of an image below the folder of images")
     keys = []
@@ -177,6 +177,21 @@ def _read_keys(place: Place, record: Record, root: Path) -> list[str]:
     return keys
 
 
+def _unwrap_paths(place: Place, value: Any) -> Any:
+    """Take the paths out of what `datasets` writes for images, {"bytes": null, "path": "a.png"}."""
+    if isinstance(value, str) and value.startswith(("{", "[{")):
+        with suppress(ValueError):  # then it is a name with a brace
+            value = parse_literal(value)
+    cells = value if isinstance(value, list) else [value]
+    if not any(isinstance(cell, dict) for cell in cells):
+        return value
+    paths = [cell.get("path") if isinstance(cell, dict) and not cell.get("bytes") else None for cell in cells]
+    if not all(isinstance(path, str) for path in paths):
+        action = "save the images as files of a folder, and write their names into the column"
+        raise place.fail("image", f"is {value!r:.60}", expected="the path of an image, or several", action=action)
+    return paths
+
+
 def _read_size(place: Place, reference: Mapping[str, str], root: Path) -> tuple[int, int]:
     """Read (width, height) of an image from its header."""
     try:
@@ -189,23 +204,33 @@ def _advise_on_image(key: str, root: Path) -> str:
     """Say what may be wrong with the path of an image that cannot be opened."""
     if (root / key).exists():
         return "replace the file; jpg, png and DICOM are read, so convert other formats to png"
-    column = "{COLUMN}"
     path = root / key
     names = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
+    if advice := _advise_on_name(path, names):
+        return advice
+    if sign := next((sign for sign in (",", ";") if (root / key.partition(sign)[0].strip()).is_file()), None):
+        return f'write separator = "{sign}" into the mapping, if the cell names several images'
+    elsewhere = next(iter(sorted(root.glob(f"*/{key}"))), None)
+    if elsewhere is not None:
+        folder = elsewhere.relative_to(root).parts[0]
+        return f'pass --images {root / folder}, or write image = "{folder}/{{COLUMN}}" into the mapping'
+    if (root.parent / key).exists():
+        return f"pass --images {root.parent}: {key} is below it"
+    return "correct the path or the folder of images, or leave the row out by keep in the mapping"
+
+
+def _advise_on_name(path: Path, names: Sequence[str]) -> str | None:
+    """Name a file in the folder of a missing one whose name is almost that of the missing one."""
     if similar_name := next((name for name in names if _fold_name(name) == _fold_name(path.name)), None):
         is_same_case = unicodedata.normalize("NFC", similar_name) == unicodedata.normalize("NFC", path.name)
         form = "with its letters in another form of Unicode" if is_same_case else "in another case"
         return f"write the name as that of the file: {similar_name} is there, {form}"
     if same_name := [name for name in names if name.startswith(f"{path.name}.")]:
         suffix = Path(same_name[0]).suffix
-        return f'write image = "{column}{suffix}" into the mapping: {" and ".join(same_name)} is there'
-    elsewhere = next(iter(sorted(root.glob(f"*/{key}"))), None)
-    if elsewhere is not None:
-        folder = elsewhere.relative_to(root).parts[0]
-        return f'pass --images {root / folder}, or write image = "{folder}/{column}" into the mapping'
-    if (root.parent / key).exists():
-        return f"pass --images {root.parent}: {key} is below it"
-    return "correct the path or the folder of images, or leave the row out by keep in the mapping"
+        return f'write image = "{{COLUMN}}{suffix}" into the mapping: {" and ".join(same_name)} is there'
+    if same_stem := [name for name in names if Path(name).stem == path.stem]:
+        return f"write the name as that of the file: {' and '.join(same_stem)} is there"
+    return None
 
 
 def _fold_name(name: str) -> str:

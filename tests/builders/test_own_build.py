@@ -139,12 +139,15 @@ def test_images_patients_and_splits(tmp_path):
         ROW | {"image": ["a.png", "b.png"], "split": "testing"},
         ROW | {"image": ".\\sub\\c.png", "split": "test"},
         ROW | {"image": str(tmp_path / "images" / "b.png"), "split": "test"},
+        ROW | {"image": {"bytes": None, "path": "a.png"}, "split": "test"},
+        ROW | {"image": "[{'bytes': None, 'path': 'sub/c.png'}]", "split": "test", "question": "Mass?"},
         ROW | {"split": "val"},
     ]
     built = build(tmp_path, rows)
     keys = [[reference["key"] for reference in row["images"]] for row in built]
-    assert keys == [["a.png", "sub/c.png"], ["a.png", "b.png"], ["sub/c.png"], ["b.png"]]
-    assert [row["patient_id"] for row in built] == ["7", "a.png", "sub/c.png", "b.png"]
+    single_images = ["sub/c.png", "b.png", "a.png", "sub/c.png"]
+    assert keys == [["a.png", "sub/c.png"], ["a.png", "b.png"], *([key] for key in single_images)]
+    assert [row["patient_id"] for row in built] == ["7", "a.png", *single_images]
     assert [split.name for split in make(tmp_path, rows, "").splits] == ["validation", "test"]
 
 
@@ -173,6 +176,12 @@ CELLS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "another form of Unicode": (
         {"image": "gro\N{COMBINING DIAERESIS}.png"},
         ["gr\N{LATIN SMALL LETTER O WITH DIAERESIS}.png is there", "form of Unicode"],
+    ),
+    "another suffix": ({"image": "a.jpg"}, ["column 'image'", "write the name as that of the file: a.png is there"]),
+    "a comma": ({"image": "a.png, b.png"}, ["column 'image'", 'separator = ","']),
+    "bytes of an image": (
+        {"image": {"bytes": "x", "path": "a.png"}},
+        ["is {'bytes'", "save the images"],
     ),
     "a folder more": ({"image": "images/a.png"}, ["column 'image'", "what to do: pass --images "]),
     "a folder less": ({"image": "c.png"}, ["column 'image'", "--images", '"sub/{COLUMN}"']),
@@ -206,6 +215,8 @@ CELLS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a table for a box": ({"boxes": {"label": "heart"}}, ["is no box"]),
     "words for a box": ({"boxes": "left"}, ["is no JSON"]),
     "NaN": ({"boxes": "[NaN, 1, 1, 1]"}, ["is no box"]),
+    "fractions for pixels": ({"boxes": [0.1, 0, 0.5, 1]}, ["has fractions", 'boxes_form = "xywh_relative"']),
+    "fractions of a polygon": ({"mask": [[0.1, 0.1, 0.5, 0.1, 0.5, 0.5]]}, ["column 'mask'", "have fractions"]),
     "a small mask": ({"mask": "small.png"}, ["column 'mask': has 4 x 4 pixels", "8 x 6 pixels"]),
     "an absent mask": ({"mask": "z.png"}, ["column 'mask': 'z.png' cannot be read"]),
     "no mask": ({"mask": {"size": [6, 8]}}, ["column 'mask': is no mask"]),
@@ -324,6 +335,12 @@ keep = { lang = ["en", "fr"] }
     skipped = make(tmp_path, [record, record | {"lang": "zh"}], mapping).skipped
     assert skipped is not None
     assert skipped() == {"rows that the mapping does not keep": 1}
+
+
+def test_the_case_of_a_column_s_name_does_not_count(tmp_path):
+    record = {"Image": "a.png", "QUESTION": "Edema?", "answer": "yes", "Patient": 7, "Topic": "x", "TOPIC": "y"}
+    (row,) = build(tmp_path, [record])
+    assert (row["patient_id"], row["topic"]) == ("7", "")
 
 
 def write_public(name: str, folder: Path) -> tuple[list[str], Mapping[str, int]]:

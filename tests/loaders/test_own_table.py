@@ -66,6 +66,7 @@ WRITERS = {
     "within an object.json": lambda path: path.write_text(json.dumps({"version": "1", "ids": [1], "data": RECORDS})),
     "of pandas.json": lambda path: pd.DataFrame(RECORDS).to_json(path),
     "a table of pandas.json": lambda path: pd.DataFrame(RECORDS).to_json(path, orient="table", index=False),
+    "lines.json": lambda path: path.write_text("\n".join(map(json.dumps, RECORDS))),
     "t.parquet": lambda path: parquet.write_table(pa.Table.from_pylist(RECORDS), path),
 }
 
@@ -79,6 +80,10 @@ def test_each_format_gives_the_same_records(name, tmp_path):
 
 def write_images(path: Path) -> None:
     parquet.write_table(pa.table({"image": [{"bytes": b"x", "path": "a.png"}]}), path)
+
+
+def write_image_lists(path: Path) -> None:
+    parquet.write_table(pa.table({"images": [[{"bytes": b"x", "path": "a.png"}]]}), path)
 
 
 HEAD = "image,question,answer\n"
@@ -107,6 +112,8 @@ FAULTS = {
     "broken.json": ("[", "cannot be read as JSON"),
     "broken.parquet": ("PAR1", "cannot be read"),
     "images.parquet": (write_images, "column 'image': the cells hold images"),
+    "lists of images.parquet": (write_image_lists, "column 'images': the cells hold images"),
+    "cut.json": ('{"image": "a.png"}\n{"image": ', "row 2: is no JSON"),
     "sheet.xlsx": ("PK", "is a .xlsx file"),
     "plain": ("", "has no suffix"),
 }
