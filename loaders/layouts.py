@@ -38,11 +38,12 @@ def find_label_file(source_id: str, root: Path, kind: str) -> Path | None:
     Raises:
         InputError: The file is packed, or its download is unfinished. Its name differs from the release's in case, or
             has the mark of a second download. A folder, a pipe or a link to nothing has its name. In each case a build
-            would lack its rows in silence.
+            would lack its rows in silence. It is there packed by gzip, too, and has another size.
     """
     paths = list(_list_label_paths(source(source_id), root.parent if root.is_file() else root, kind))
     for path in paths:
         if limits.has_file(path):
+            _require_same_size(path)
             return path
     for path in paths:
         refuse_similar_name(path)
@@ -194,6 +195,28 @@ def _list_folders(folder: Path) -> Iterator[Path]:
 
 def _is_visible_folder(path: Path) -> bool:
     return not path.name.startswith(LEFTOVERS) and path.is_dir()
+
+
+def _require_same_size(path: Path) -> None:
+    """Require that a file and its packed copy have the same size: `gunzip -k` may have been interrupted.
+
+    Raises:
+        InputError: The sizes differ.
+    """
+    packed = path if path.suffix == ".gz" else path.with_name(f"{path.name}.gz")
+    plain = packed.with_suffix("")
+    if not (limits.has_file(packed) and limits.has_file(plain)):
+        return
+    with packed.open("rb") as file:
+        if file.read(2) != b"\x1f\x8b":  # a browser unpacked it, and left its name
+            return
+        file.seek(max(2, packed.stat().st_size - 4))
+        size = int.from_bytes(file.read(4), "little")  # of the unpacked file, modulo 2**32
+    if size != plain.stat().st_size % 2**32:
+        problem = f"is there unpacked, too, and {plain.name} has another size than its content"
+        raise InputError(
+            packed, problem, expected="one of the two", action="remove the one that is incomplete or changed"
+        )
 
 
 def _list_label_paths(entry: Source, root: Path, kind: str) -> Iterator[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import re
 from pathlib import Path
 
@@ -69,6 +70,25 @@ def test_an_unfinished_download_is_not_taken_for_a_missing_file(
             find(copied[source_id])
     finally:
         partial.rename(file)
+
+
+@pytest.mark.parametrize(
+    ("packed", "is_refused"),
+    [
+        (gzip.compress(b"a,b\n1,2\n"), False),
+        (gzip.compress(b"a,b\n1,2\n3,4\n"), True),
+        (b"\x1f\x8b", True),
+        (b"a,b", False),
+    ],
+    ids=["equal", "larger", "cut", "unpacked by a browser"],
+)
+@pytest.mark.parametrize(("source_id", "name"), [("chexpert", "train.csv"), ("mimic_cxr", "mimic-cxr-2.0.0-split.csv")])
+def test_a_table_and_its_packed_copy_are_equal(tmp_path: Path, source_id: str, name: str, packed: bytes, is_refused):
+    (tmp_path / name).write_bytes(b"a,b\n1,2\n")
+    (tmp_path / f"{name}.gz").write_bytes(packed)
+    refusal = pytest.raises(InputError, match=rf"{re.escape(name)}\.gz: is there unpacked, too")
+    with refusal if is_refused else contextlib.nullcontext():
+        assert layouts.find_label_files(source_id, tmp_path)
 
 
 @pytest.mark.parametrize("name", ["NLMCXR_reports.tgz.crdownload", "NLMCXR_reports (1).tgz", "indiana_reports.csv.1"])
