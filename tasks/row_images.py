@@ -13,7 +13,7 @@ from PIL import Image
 from ..loaders import images
 from ..loaders.errors import ImageError
 from ..loaders.progress import Progress
-from .controls import DONORS, TARGET
+from .controls import DONORS, TARGET, needs_region
 from .controls.donors import DONOR
 from .controls.rows import PLACE, Opener, change, list_donor_references
 from .lazy_images import LEAVE_OUT, AnswerState, LazyImages, Reference
@@ -58,13 +58,15 @@ def select_usable(
         The usable rows, and the number of the other rows.
 
     Raises:
-        ImageError: No row is usable. Without `skip`: an image is missing, or does not fit its edit.
+        ImageError: No row is usable. Without `skip`: an image is missing. An image does not fit its edit, or the region
+            that a control changes.
     """
     broken: dict[tuple[str, str], ImageError] = {}
     checked: set[tuple[str, str]] = set()
     check = images.open_image if skip else images.locate
     usable = []
-    columns = [name for name in ("id", "images", "edit", "control", DONOR) if name in rows.column_names]
+    names = ("id", "images", "edit", "control", DONOR, "width", "height")
+    columns = [name for name in names if name in rows.column_names]
     chosen = iterate_rows(rows.select_columns(columns))  # pyrefly: ignore[bad-argument-type] (datasets' decorator hides the type)
     bar = Progress(chosen, title="looking for images", unit="rows", total=len(rows))
     for number, row in enumerate(bar):
@@ -87,6 +89,8 @@ def select_usable(
         if not any((r["source"], r["key"]) in broken for r in references):
             if edited and references:
                 edited.check(row, roots)
+            if references and row.get("width") and needs_region(row.get("control")):
+                require_size(row["id"], row["images"][0], (row["width"], row["height"]), roots)
             usable.append(number)
     if not usable:
         raise ImageError(
@@ -94,6 +98,32 @@ def select_usable(
         )
     n_skipped = len(rows) - len(usable)
     return rows.select(usable) if n_skipped else rows, n_skipped  # pyrefly: ignore[bad-return] (datasets' decorator hides the type)
+
+
+def require_size(row_id: str, reference: Reference, size: tuple[int, int], roots: Mapping[str, Path]) -> None:
+    """Require that an image has the size of its region.
+
+    Without this check, a resized copy would stop the run at its first edited image, possibly after hours.
+
+    Args:
+        row_id: The id of the row.
+        reference: The image.
+        size: (width, height) of the region, in pixels.
+        roots: Source id -> folder of the images.
+
+    Raises:
+        ImageError: The image has another size, or cannot be read.
+    """
+    try:
+        width, height = images.read_image_size(reference, roots)
+    except ImageError as error:
+        raise ImageError(f"row {row_id}: {error}{LEAVE_OUT}") from error
+    if (width, height) != size:
+        raise ImageError(
+            f"row {row_id}: image {reference['key']!r} of source {reference['source']!r}: "
+            f"{width} x {height} pixels; expected {size[0]} x {size[1]}, the size of its mask\n"
+            "  what to do: use the source's original images: masks and boxes are in their pixels"
+        )
 
 
 class ImageOpening:

@@ -12,16 +12,16 @@ import numpy as np
 from PIL import Image
 
 from medfaith.evaluate_metrics.reading.disease_names import list_classes
-from medfaith.loaders import images, rle
-from medfaith.loaders.errors import ImageError, InputError
+from medfaith.loaders import rle
+from medfaith.loaders.errors import InputError
 from medfaith.loaders.nih_cxr14 import get_patient
 from medfaith.tasks import row_store, rows, stated_boxes, wordings
 from medfaith.tasks.controls import TARGET, Facts
 from medfaith.tasks.controls.rows import Opener
 from medfaith.tasks.controls.transplant import transplant
 from medfaith.tasks.explain.reader import HeatmapReader
-from medfaith.tasks.lazy_images import LEAVE_OUT, Reference
-from medfaith.tasks.row_images import Edit
+from medfaith.tasks.lazy_images import Reference
+from medfaith.tasks.row_images import Edit, require_size
 from medfaith.tasks.row_iteration import iterate_rows
 from medfaith.tasks.row_tables import build_dataset
 from medfaith.tasks.unlogged_fields import UnloggedMask
@@ -253,26 +253,11 @@ def _apply_transplant(edit: Mapping[str, Any], image: Image.Image, open_image: O
 
 
 def _check_sizes(row: Mapping[str, Any], roots: Mapping[str, Path]) -> None:
-    """Require that a row's image and its donor have the sizes of their masks.
-
-    Without this check, a resized copy would stop the run at its first edited image, possibly after hours.
-
-    Raises:
-        ImageError: An image has another size.
-    """
+    """Require that a row's image and its donor have the sizes of their masks."""
     edit = row["edit"]
     for reference, region in ((row["images"][0], edit["region"]), (edit["donor"], edit["donor_region"])):
-        try:
-            width, height = images.read_image_size(reference, roots)
-        except ImageError as error:
-            raise ImageError(f"row {row['id']}: {error}{LEAVE_OUT}") from error
-        if [height, width] != list(region["size"]):
-            masked = " x ".join(str(side) for side in reversed(region["size"]))
-            raise ImageError(
-                f"row {row['id']}: image {reference['key']!r} of source {reference['source']!r}: "
-                f"{width} x {height} pixels; expected {masked}, the size of its mask\n"
-                "  what to do: use the source's original images: masks and boxes are in their pixels"
-            )
+        height, width = region["size"]
+        require_size(row["id"], reference, (width, height), roots)
 
 
 def _list_donors(edit: Mapping[str, Any]) -> list[Reference]:

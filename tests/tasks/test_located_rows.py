@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from datasets import Dataset
+from PIL import Image
 
 from medfaith.builders.cxr_contrabench.chexpert import FINDINGS, TARGETS
 from medfaith.loaders import chexpert, rle
+from medfaith.loaders.errors import ImageError
 from medfaith.tasks.contrabench import rows as contrabench
 from medfaith.tasks.controls import REGIONS, TARGET, UnsupportedControlError
 from medfaith.tasks.controls.donors import DONOR
@@ -52,6 +54,23 @@ def test_an_edit_changes_its_place(control, phantom_chexlocalize_build, phantom_
         else:
             assert is_changed[mask].mean() > 0.5
             assert is_changed[mask].mean() > is_changed[~mask].mean()
+
+
+def test_a_resized_image_is_refused_before_the_first_answer(
+    phantom_chexlocalize_build, phantom_chexlocalize_roots, tmp_path
+):
+    row = rows_of(phantom_chexlocalize_build / NAME, CONFIG, "validation")[-1]
+    key = row["images"][0]["key"]
+    roots = phantom_chexlocalize_roots | {"chexlocalize": tmp_path}
+    for each in rows_of(phantom_chexlocalize_build / NAME, CONFIG, "validation"):
+        path = tmp_path / each["images"][0]["key"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        size = (each["width"], each["height"])
+        Image.new("L", (10, 10) if path == tmp_path / key else size).save(path)
+    assert load(phantom_chexlocalize_build, roots)  # plain questions can be asked
+    for control in ("occluded", "transplanted@50"):
+        with pytest.raises(ImageError, match=f"image '{key}' .*: 10 x 10 pixels; expected {row['width']} x"):
+            load(phantom_chexlocalize_build, roots, control=control)
 
 
 def test_a_log_has_no_mask(phantom_chexlocalize_build, phantom_chexlocalize_roots):
