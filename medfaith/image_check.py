@@ -41,7 +41,7 @@ def find_image_problems(folder: Path, roots: Mapping[str, Path]) -> list[str]:
             try:
                 size = images.read_image_size(reference, roots)
             except ImageError as error:
-                advice = "" if unusable else _advise_on_root(reference, roots[source_id])
+                advice = "" if unusable else _advise_on_root(reference, roots)
                 unusable.append(f"{str(error).splitlines()[0]}{advice}")
                 continue
             stated = stated_sizes[key]
@@ -61,8 +61,12 @@ def find_image_problems(folder: Path, roots: Mapping[str, Path]) -> list[str]:
     return problems
 
 
-def _advise_on_root(reference: Mapping[str, str], root: Path) -> str:
-    """Name the folder near a root that has the image, if there is any."""
+def _advise_on_root(reference: Mapping[str, str], roots: Mapping[str, Path]) -> str:
+    """Name the folder near the root that has a missing image, if there is any."""
+    with suppress(ImageError):
+        images.locate(reference, roots)
+        return ""  # it is broken
+    root = roots[reference["source"]]
     try:
         below = islice((path for path in sorted(root.iterdir()) if path.is_dir()), SEARCHED_FOLDERS)
     except OSError:  # a label file, or a folder without permission

@@ -54,6 +54,14 @@ def test_the_root_that_has_the_images_is_named(repository, root, named):
     assert problem.endswith(f"--root cholect45={right}")
 
 
+def test_no_other_root_is_named_for_a_broken_image(repository, root):
+    (root / "below").mkdir()
+    (root / "a.png").rename(root / "below/a.png")
+    (root / "a.png").write_text("an html page of an error")
+    (problem,) = find_image_problems(repository, {"cholect45": root})
+    assert problem.endswith("neither jpg, png nor DICOM, or damaged at its start")
+
+
 def test_images_of_a_large_source_are_spread(repository, root, monkeypatch):
     monkeypatch.setattr(image_check, "CHECKED", 4)
     for letter in "jkl":  # the last archive of four was not unpacked
