@@ -153,7 +153,8 @@ MORE_MEMORY = (
 STILL_THERE = "check that its disk or share is still there, and run it again"
 _AWAY = (errno.EIO, errno.ENODEV, errno.ENOTCONN, errno.ESTALE, errno.EHOSTDOWN)
 
-_KINDS = {  # error number of a path of another kind -> what to do
+_KINDS = {  # error number of a path that cannot be used -> what to do
+    errno.EACCES: "ask its owner for permission to read it, or to write to it if it is an output",
     errno.EISDIR: "name a file: there is a folder of this name",
     errno.ENOTDIR: "name another path: one of its folders is a file",
     errno.EEXIST: "name another path: there is something of this name, or one of its folders is a file",

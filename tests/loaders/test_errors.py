@@ -37,7 +37,7 @@ SERVER, MODEL, FOLDER = "that the server runs and answers", "name or folder of w
         (OfflineModeIsEnabled("offline"), "offline", SERVER),
         (OSError("x is not a local folder and is not a valid model identifier"), "x is not a local folder", MODEL),
         (OSError(28, "No space left on device"), "No space left on device", FOLDER),
-        (PermissionError(13, "Permission denied", "out/x"), "out/x: Permission denied", FOLDER),
+        (PermissionError(13, "Permission denied", "out/x"), "out/x: Permission denied", "permission to read it"),
         (MedfaithError("row 3: wrong"), "row 3: wrong", ""),
     ],
 )
