@@ -12,6 +12,7 @@ import numpy as np
 
 from ...loaders import images
 from ...loaders.anatomy_masks import AnatomyMasks
+from ...loaders.detections import FEWEST_ENDS, UPPER_LEFT
 from ...loaders.errors import ImageError, InputError
 from ..parallel import HERE, Workers, pieces
 from .reasons import CUT, NO_MASKS, NO_SIZE, OUTSIDE, UNREADABLE
@@ -73,21 +74,32 @@ def scenes(
 
 
 def _check_fit(built: Sequence[Scene], skipped: Counter[str], roots: Mapping[str, Path]) -> None:
-    """Check that boxes rarely reach beyond their images.
+    """Check that boxes rarely reach beyond their images, and that not all are in the upper left of them.
 
     Otherwise they were drawn on other images: in a scaled-down copy all boxes would be wrong.
     """
     astray = skipped[OUTSIDE] + skipped[CUT]
     n_boxes = sum(len(scene.picture.boxes.labels) for scene in built) + skipped[OUTSIDE]
     if astray >= FEWEST_ASTRAY and astray > SHARE_ASTRAY * n_boxes:
-        source = built[0].picture.source
-        raise InputError(
-            roots.get(source, source),
-            f"{astray} of {n_boxes} boxes reach beyond their images, which seem not to be those they were drawn on",
-            expected="images of the original size",
-            action="use the original images; or put a train_meta.csv of the original sizes next to a scaled-down copy "
-            "(image_id,dim0,dim1)",
-        )
+        problem = f"{astray} of {n_boxes} boxes reach beyond their images"
+    elif not astray and n_boxes >= FEWEST_ENDS and (end := max(map(_compute_end, built))) < UPPER_LEFT:
+        problem = f"all {n_boxes} boxes end within the first {end:.0%} of their images' width and height"
+    else:
+        return
+    source = built[0].picture.source
+    raise InputError(
+        roots.get(source, source),
+        f"{problem}, which seem not to be those they were drawn on",
+        expected="images of the original size",
+        action="use the original images; or put a train_meta.csv of the original sizes next to a scaled-down copy "
+        "(image_id,dim0,dim1)",
+    )
+
+
+def _compute_end(scene: Scene) -> float:
+    """Compute how far the boxes of a scene reach, as the larger share of the width and the height; 0 without boxes."""
+    xywh = scene.picture.boxes.xywh.reshape(-1, 4)
+    return float(((xywh[:, :2] + xywh[:, 2:]) / (scene.width, scene.height)).max(initial=0))
 
 
 def _build_scenes(

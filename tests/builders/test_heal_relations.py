@@ -182,6 +182,9 @@ STRAY_BOXES = {
     "10 of 199 lie outside": ([INSIDE_BOX] * 189 + [OUTSIDE_BOX] * 10, "10 of 199 boxes reach beyond their images"),
     "10 of 200 are cut": ([INSIDE_BOX] * 190 + [CUT_BOX] * 10, None),
     "10 of 199 are cut": ([INSIDE_BOX] * 189 + [CUT_BOX] * 10, "10 of 199 boxes reach beyond their images"),
+    "50 of 50 are in the upper left": ([INSIDE_BOX] * 50, "all 50 boxes end within the first 25% of their images"),
+    "49 of 49 are in the upper left": ([INSIDE_BOX] * 49, None),
+    "49 of 50 are in the upper left": ([INSIDE_BOX] * 49 + [(P, (20, 5, 5, 5))], None),
     "9 of 9 lie outside": ([OUTSIDE_BOX] * 9, None),
 }
 
