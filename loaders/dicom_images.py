@@ -60,9 +60,12 @@ def read_dicom_size(path: Path) -> tuple[int, int]:
         Width and height in pixels.
 
     Raises:
-        CannotOpenError: The file has too many pixels, or none.
+        CannotOpenError: The file has too many pixels, none, or several frames.
     """
-    dataset = _read_dataset(path, stop_before_pixels=True, specific_tags=["Columns", "Rows"])
+    dataset = _read_dataset(path, stop_before_pixels=True, specific_tags=["Columns", "NumberOfFrames", "Rows"])
+    _require_single_frame(dataset)
+    if "Columns" not in dataset or "Rows" not in dataset:
+        raise CannotOpenError("a DICOM without an image", "name an image: a report or an annotation is no picture")
     size = int(dataset.Columns), int(dataset.Rows)
     check_size(*size)
     return size
@@ -84,9 +87,7 @@ def read_dicom(path: Path) -> Image.Image:
     from pydicom.pixels import apply_color_lut, pixel_array
 
     dataset = _read_dataset(path)
-    if int(dataset.get("NumberOfFrames") or 1) > 1:
-        problem = f"a DICOM of {dataset.NumberOfFrames} frames"
-        raise CannotOpenError(problem, "reference single-frame images: which frame a row means is not recorded")
+    _require_single_frame(dataset)
     if int(dataset.BitsAllocated) > 16:
         problem = f"a DICOM of {dataset.BitsAllocated} bits a pixel"
         raise CannotOpenError(problem, "radiographs have at most 16: check that the file is one")
@@ -102,6 +103,12 @@ def read_dicom(path: Path) -> Image.Image:
     if dataset.PhotometricInterpretation == "MONOCHROME1":
         return Image.fromarray(map_levels(stored, lambda levels: 1 - _compute_displayed_levels(levels, dataset)))
     return Image.fromarray(map_levels(stored, lambda levels: _compute_displayed_levels(levels, dataset)))
+
+
+def _require_single_frame(dataset: Dataset) -> None:
+    if int(dataset.get("NumberOfFrames") or 1) > 1:
+        problem = f"a DICOM of {dataset.NumberOfFrames} frames"
+        raise CannotOpenError(problem, "reference single-frame images: which frame a row means is not recorded")
 
 
 def _drop_unused_bits(stored: np.ndarray, dataset: Dataset) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from ...loaders import own_table
+from ...loaders.escaping import escape_controls
 from ..benchmark import Benchmark, Repository, Request
 from ..options import FILE, option
 from ..schemas.own import QUESTION
@@ -24,6 +26,7 @@ from .rows import CHOICE, OPEN, YES_NO, build_rows
 NAME = "own"
 TABLE = "table"  # the source of the rows
 CONFIG = "rows"
+SHOWN_COLUMNS = 20
 NEEDS = {CONFIG: (TABLE, IMAGES)}
 FAMILY = Family(QUESTION, {"kind": frozenset((YES_NO, CHOICE, OPEN))}, find_violations)
 
@@ -81,6 +84,10 @@ def make(request: Request) -> Iterator[Repository]:
     records = own_table.read_records(table, multiline=entries.get(own_table.LINE_BREAKS, False))
     columns = list(dict.fromkeys(name for record in records for name in record))
     mapping = build_mapping(entries, path or table, table, columns)
+    unread = [name for name in columns if name not in mapping.fields.values()]
+    if unread and path is None:  # a mapping leaves columns out knowingly
+        names = escape_controls(", ".join(unread[:SHOWN_COLUMNS]))
+        print(f"{table.name}: no field reads these columns: {names} (a mapping can: --mapping)", file=sys.stderr)
     rows_by_split, skipped = build_rows(records, mapping, table, root)
     yield Repository(
         TABLE,

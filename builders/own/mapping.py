@@ -29,6 +29,9 @@ FIELDS = (
     "id", "image", "question", "answer", "options", "patient", "topic", "anatomy", "split", "boxes", "boxes_file",
     "mask",
 )  # fmt: skip
+MISSING = frozenset({"nan", "NaN", "<NA>", "NULL", "#N/A"})  # blank cells as pandas, databases and Excel write them
+MISSING_NAMES = frozenset({"None", "null"})  # the same; in a question or an answer, these are words
+IN_WORDS = ("question", "answer", "options")
 NEEDED = ("image", "question", "answer")
 BOX_FORMS = ("xywh", "xyxy", "xywh_relative", "xyxy_relative")
 _COLUMN = re.compile(r"\{([^{}]+)\}")
@@ -74,7 +77,8 @@ class ColumnMapping:
         if columns is None:
             return None
         if not isinstance(columns, str):
-            texts = [format_cell(record.get(column)) for column in columns]
+            cells = [format_cell(record.get(column)) for column in columns]
+            texts = ["" if text in MISSING else text for text in cells]
             return texts if any(texts) else None
         if "{" in columns:
             cell: Any = _COLUMN.sub(lambda match: format_cell(record.get(match[1])), columns)
@@ -83,6 +87,8 @@ class ColumnMapping:
         if isinstance(cell, list | dict):
             return cell or None
         text = format_cell(cell)
+        if text in MISSING or (text in MISSING_NAMES and name not in IN_WORDS):
+            return self.values.get(name, {}).get(text) or None
         return self.values.get(name, {}).get(text, text) or None
 
     def is_kept(self, record: Record) -> bool:

@@ -337,6 +337,32 @@ keep = { lang = ["en", "fr"] }
     assert skipped() == {"rows that the mapping does not keep": 1}
 
 
+@pytest.mark.parametrize("text", ["nan", "<NA>", "NULL", "None"])
+def test_words_for_a_missing_value_are_blank(text, tmp_path):
+    """pandas, databases and Excel write them: two images without a patient are not one patient's."""
+    blank = dict.fromkeys(("patient", "topic", "anatomy", "mask", "boxes"), text)
+    rows = build(tmp_path, [ROW | blank, ROW | blank | {"image": "b.png", "answer": "None"}])
+    assert [row["patient_id"] for row in rows] == ["a.png", "b.png"]
+    assert {(row["topic"], row["anatomy"], row["region"]) for row in rows} == {("", "", None)}
+    assert rows[1]["gold"] == ["None"]
+    options = 'options = ["o1", "o2", "o3"]'
+    (row,) = build(tmp_path, [ROW | {"o1": "x", "o2": "y", "o3": "nan", "answer": "B"}], options)
+    assert row["options"] == ["x", "y"]
+    (row,) = build(tmp_path, [ROW | {"patient": text}], f'values.patient = {{ "{text}" = "p1" }}')
+    assert row["patient_id"] == "p1"
+    with pytest.raises(InputError, match="column 'answer': is blank"):
+        build(tmp_path, [ROW | {"answer": "nan"}])
+
+
+def test_columns_that_no_field_reads_are_named(tmp_path, capsys):
+    build(tmp_path, [ROW | {"subject_id": 3, "Boxes": [1, 1, 2, 2]}])
+    assert (
+        capsys.readouterr().err == "rows.jsonl: no field reads these columns: subject_id (a mapping can: --mapping)\n"
+    )
+    build(tmp_path, [ROW | {"subject_id": 3}], 'patient = "subject_id"')
+    assert capsys.readouterr().err == ""
+
+
 def test_the_case_of_a_column_s_name_does_not_count(tmp_path):
     record = {"Image": "a.png", "QUESTION": "Edema?", "answer": "yes", "Patient": 7, "Topic": "x", "TOPIC": "y"}
     (row,) = build(tmp_path, [record])

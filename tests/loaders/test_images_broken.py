@@ -65,6 +65,18 @@ def test_a_dicom_without_pixels_is_refused(tmp_path):
         open_key(tmp_path, "a.dcm")
 
 
+def test_the_size_of_a_dicom_without_one_image_is_refused(tmp_path):
+    reference = {"source": SOURCE, "key": "a.dcm", "view": ""}
+    dataset = write_dicom(tmp_path / "a.dcm", np.stack([RAMP_8] * 2), NumberOfFrames=2)
+    with pytest.raises(ImageError, match="a DICOM of 2 frames"):
+        images.read_image_size(reference, {SOURCE: tmp_path})
+    for name in ("PixelData", "NumberOfFrames", "Columns"):
+        del dataset[name]
+    dataset.save_as(tmp_path / "a.dcm", enforce_file_format=True)
+    with pytest.raises(ImageError, match="a DICOM without an image"):
+        images.read_image_size(reference, {SOURCE: tmp_path})
+
+
 @pytest.mark.parametrize("syntax", [ExplicitVRLittleEndian, DeflatedExplicitVRLittleEndian])
 def test_a_dicom_that_holds_more_than_an_image_is_not_unpacked(tmp_path, monkeypatch, syntax):
     write_dicom(tmp_path / "a.dcm", RAMP_8, syntax=syntax, DataSetTrailingPadding=bytes(70_000))
