@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from . import limits
+from . import limits, placeholders
 from .errors import InputError
 
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -196,11 +196,18 @@ def open_unpacked(path: Path) -> io.BufferedIOBase:
 
 
 def _detect_compression(path: Path) -> str | None:
-    """Detect gzip by the first bytes, and other kinds by the suffix, as Arrow does. Raise OSError if it is no file."""
+    """Detect gzip by the first bytes, and other kinds by the suffix, as Arrow does.
+
+    Raises:
+        OSError: It is no file.
+        InputError: It stands in for another file.
+    """
     limits.require_file(path)
     with path.open("rb") as file:
-        if file.read(len(GZIP)) == GZIP:
-            return "gzip"
+        head = file.read(placeholders.HEAD_BYTES)
+    if head.startswith(GZIP):
+        return "gzip"
+    placeholders.refuse_placeholder(path, head)
     return None if path.suffix == ".gz" else "detect"
 
 

@@ -21,7 +21,7 @@ from typing import TypeVar
 import numpy as np
 from PIL import Image
 
-from . import limits, sources
+from . import limits, placeholders, sources
 from .dicom_images import DICOM_MAGIC, read_dicom, read_dicom_size
 from .errors import ImageError, InputError, MedfaithError
 from .image_pixels import (
@@ -216,7 +216,10 @@ def _open_picture(path: Path) -> Image.Image:
     try:
         image = Image.open(path, formats=("JPEG", "PNG"))
     except Image.UnidentifiedImageError:
-        raise CannotOpenError("neither jpg, png nor DICOM, or damaged at its start", DOWNLOAD_AGAIN) from None
+        with path.open("rb") as file:
+            kind = placeholders.find_placeholder(file.read(placeholders.HEAD_BYTES))
+        problem, action = kind or ("neither jpg, png nor DICOM, or damaged at its start", DOWNLOAD_AGAIN)
+        raise CannotOpenError(problem, action) from None
     try:
         check_size(*image.size)
     except CannotOpenError:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import limits
+from . import limits, placeholders
 from .errors import InputError
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -28,10 +28,11 @@ def read(path: Path, *, expected: str, action: str, repeats: bool = True, allow_
         The decoded content.
 
     Raises:
-        InputError: The file cannot be read, or `parse` refuses its content.
+        InputError: The file cannot be read, stands in for another, or `parse` refuses its content.
     """
     try:
         data, hook = limits.read_bytes(path, limits.JSON_BYTES), None if repeats else require_unique_names
+        placeholders.refuse_placeholder(path, data[: placeholders.HEAD_BYTES])
         return parse(data, hook, allow_surrogates=allow_surrogates)
     except (ValueError, OSError) as error:
         raise InputError(path, f"cannot be read as JSON ({error})", expected=expected, action=action) from None

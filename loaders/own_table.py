@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from . import csv_table, json_text, limits
+from . import csv_table, json_text, limits, placeholders
 from .errors import InputError
 
 Record = dict[str, Any]
@@ -83,6 +83,8 @@ def read_records(path: Path, *, multiline: bool = False) -> list[Record]:
     reader = _get_reader(path)
     try:
         limits.require_file(path)
+        with path.open("rb") as file:
+            placeholders.refuse_placeholder(path, file.read(placeholders.HEAD_BYTES))
         records = list(reader(path, multiline))
     except (OSError, EOFError, pa.ArrowException) as error:
         problem = f"cannot be read ({str(error).splitlines()[0]})"
