@@ -196,12 +196,7 @@ def open_unpacked(path: Path) -> io.BufferedIOBase:
 
 
 def _detect_compression(path: Path) -> str | None:
-    """Detect gzip by the first bytes, and other kinds by the suffix, as Arrow does.
-
-    Raises:
-        OSError: It is no file.
-        InputError: It stands in for another file.
-    """
+    """Detect gzip by the first bytes, and other kinds by the suffix, as Arrow does. Raise OSError if it is no file."""
     limits.require_file(path)
     with path.open("rb") as file:
         head = file.read(placeholders.HEAD_BYTES)

@@ -11,7 +11,7 @@ from tests.support.loaders.image_files import SOURCE, open_key
 
 READERS = {
     "a.csv": lambda path: csv_table.read(path, {"a": pa.string(), "b": pa.string()}, action=""),
-    "a.csv.gz": lambda path: csv_table.header(path),
+    "a.csv.gz": csv_table.header,
     "a.json": lambda path: json_text.read(path, expected="", action=""),
     "a.jsonl": own_table.read_records,
     "a.parquet": own_table.read_records,
