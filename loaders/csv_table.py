@@ -199,9 +199,8 @@ def _detect_compression(path: Path) -> str | None:
     """Detect gzip by the first bytes, and other kinds by the suffix, as Arrow does. Raise OSError if it is no file."""
     limits.require_file(path)
     with path.open("rb") as file:
-        head = file.read(placeholders.HEAD_BYTES)
-    if head.startswith(GZIP):
-        return "gzip"
+        if (head := file.read(placeholders.HEAD_BYTES)).startswith(GZIP):
+            return "gzip"
     placeholders.refuse_placeholder(path, head)
     return None if path.suffix == ".gz" else "detect"
 
@@ -243,7 +242,7 @@ def require(
     if bad.size:
         row = int(bad[0])
         value = values[row].as_py()
-        problem = "is blank" if value is None else f"{value!r}"
+        problem = "is blank" if value is None else f"{value!r:.200}"
         raise InputError(path, problem, row=row + 1, column=column, expected=expected, action=action)
 
 

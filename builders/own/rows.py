@@ -68,7 +68,18 @@ def build_rows(
             continue
         place = Place(table, number, mapping)
         split = _read_split(place, record)
-        row = _build_row(place, record, root, sizes)
+        try:
+            row = _build_row(place, record, root, sizes)
+        except InputError as error:
+            n_missing = _lacks_image(place, record, root) and sum(
+                mapping.is_kept(later_record) and _lacks_image(Place(table, later, mapping), later_record, root)
+                for later, later_record in enumerate(records[number:], start=number + 1)
+            )
+            if not n_missing:
+                raise
+            problem = f"{error.found}; {n_missing} more rows have no such image"
+            texts = {"expected": error.expected, "action": error.action, "row": error.row, "column": error.column}
+            raise InputError(error.where, problem, **texts) from None
         row["id"] = _build_id(place, record, row, split, row_by_id)
         rows_by_split.setdefault(split, []).append(row)
         skipped[TRUTH_VALUES] += row["kind"] == OPEN and {*map(str.casefold, row["gold"])} <= _OTHER_YES_NO
@@ -175,6 +186,16 @@ def _read_keys(place: Place, record: Record, root: Path) -> list[str]:
             raise place.fail("image", f"{text!r} is no path below the folder of images", action=action) from None
         keys.append(key)
     return keys
+
+
+def _lacks_image(place: Place, record: Record, root: Path) -> bool:
+    """Return whether an image of a row is missing, or its path cannot be used."""
+    try:
+        for key in _read_keys(place, record, root):
+            images.locate({"source": IMAGES, "key": key, "view": ""}, {IMAGES: root})
+    except (InputError, ImageError):
+        return True
+    return False
 
 
 def _unwrap_paths(place: Place, value: Any) -> Any:

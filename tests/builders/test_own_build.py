@@ -337,6 +337,14 @@ keep = { lang = ["en", "fr"] }
     assert skipped() == {"rows that the mapping does not keep": 1}
 
 
+def test_rows_without_their_image_are_counted(tmp_path):
+    rows = [ROW, *(ROW | {"image": name} for name in ("x.png", "b.png", "/y.png", "z.png")), ROW | {"answer": ""}]
+    with pytest.raises(InputError, match=r"row 2, column 'image': .*looked for x\.png; 2 more rows have no such image"):
+        build(tmp_path, rows)
+    with pytest.raises(InputError, match=r"row 1, column 'answer': is blank\n"):
+        build(tmp_path, rows[::-1])
+
+
 @pytest.mark.parametrize("text", ["nan", "<NA>", "NULL", "None"])
 def test_words_for_a_missing_value_are_blank(text, tmp_path):
     """pandas, databases and Excel write them: two images without a patient are not one patient's."""

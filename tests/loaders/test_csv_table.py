@@ -147,6 +147,9 @@ def test_a_rule_names_the_first_row_that_breaks_it(tmp_path):
     table = pa.table({"a": ["x", None, "x"], "b": ["y", "z", None]})
     with pytest.raises(InputError, match=r"f.csv, row 2, column 'a': is blank"):
         csv_table.require_filled(table, ["a", "b"], tmp_path / "f.csv", action="")
+    long_text = pa.chunked_array([["x" * 10_000]])
+    with pytest.raises(InputError, match=r"row 1, column 'a': 'x{199}\n"):
+        csv_table.require(pa.array([False]), long_text, tmp_path / "f.csv", "a", expected="a", action="")
     with pytest.raises(InputError, match=r"row 3, column 'a': 'x' repeats row 1"):
         csv_table.require_once(table["a"], tmp_path / "f.csv", "a", action="")
     with pytest.raises(InputError, match=r"row 2, column 'b': 'z'\n  expected: y"):
