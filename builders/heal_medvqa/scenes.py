@@ -21,6 +21,7 @@ from .spool import Spool
 
 PICTURES_A_TASK = 250
 SHARE_ASTRAY, FEWEST_ASTRAY = 0.05, 10
+WHOLE, FEWEST_MASKS = 0.99, 20  # share of an image's width and height
 ROUNDING = 1.0  # pixels: sources often write the end of a box at the image's edge one pixel beyond it
 
 
@@ -52,7 +53,7 @@ def scenes(
         The scenes, in the order of the pictures, and the counts of skipped items by reason.
 
     Raises:
-        InputError: Too many boxes reach beyond their images.
+        InputError: Too many boxes reach beyond their images, all are in the upper left, or masks seem to be inverted.
     """
     built: list[Scene] = []
     skipped: Counter[str] = Counter()
@@ -70,6 +71,7 @@ def scenes(
             built += stored
             skipped += task_skipped
     _check_fit(built, skipped, roots)
+    _check_masks(built, masks)
     return built, skipped
 
 
@@ -94,6 +96,16 @@ def _check_fit(built: Sequence[Scene], skipped: Counter[str], roots: Mapping[str
         action="use the original images; or put a train_meta.csv of the original sizes next to a scaled-down copy "
         "(image_id,dim0,dim1)",
     )
+
+
+def _check_masks(built: Sequence[Scene], masks: AnatomyMasks) -> None:
+    """Check that most masks do not reach from edge to edge: an inverted mask holds all but its anatomy."""
+    extents = [extent for scene in built for extent in scene.extents.values()]
+    n_full = sum(min(extent) >= WHOLE for extent in extents)
+    if len(extents) >= FEWEST_MASKS and n_full > len(extents) / 2:
+        problem = f"{n_full} of {len(extents)} masks reach from edge to edge of their images"
+        action = "invert the masks, if the pixels of the anatomy are 0"
+        raise InputError(masks.files[0].parent, problem, expected="masks of anatomies", action=action)
 
 
 def _compute_end(scene: Scene) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -199,6 +200,16 @@ def test_boxes_of_other_images_are_refused(boxes, message, tmp_path):
         return
     with pytest.raises(InputError, match=f"(?s)vindr_cxr: {message}.*images of the original size.*train_meta.csv"):
         scenes([picture], masks, Rule(), {})
+
+
+@pytest.mark.parametrize(("n_images", "is_refused"), [(20, True), (19, False)])
+def test_inverted_masks_are_refused(n_images, is_refused, tmp_path):
+    for number in range(n_images):
+        (tmp_path / str(number)).mkdir()
+        Image.fromarray(~MASKS[HEART]).save(tmp_path / str(number) / "heart.png")
+    pictures = [replace(make_picture([]), image_id=str(number), size=(40, 20)) for number in range(n_images)]
+    with pytest.raises(InputError, match=r"20 of 20 masks reach") if is_refused else nullcontext():
+        assert len(scenes(pictures, open_masks(tmp_path, ["heart"]), Rule(), {})[0]) == n_images
 
 
 @pytest.mark.parametrize(
