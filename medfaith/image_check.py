@@ -5,11 +5,14 @@ The build itself needs no image. An evaluation does, and often runs later and on
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from medfaith.loaders import images
@@ -80,24 +83,34 @@ def _advise_on_root(reference: Mapping[str, str], roots: Mapping[str, Path]) -> 
 
 def _collect_sizes(folder: Path) -> dict[str, dict[str, tuple[int, int] | None]]:
     """Collect the images of all rows: source -> key -> (width, height) as the rows state it, or None."""
+    tables = [table for path in sorted(folder.glob("*/*.parquet")) if (table := _read_images(path)) is not None]
+    if not tables:
+        return {}
+    images_once = pa.concat_tables(tables).group_by(["source", "key"]).aggregate([("width", "max"), ("height", "max")])
     sizes: dict[str, dict[str, tuple[int, int] | None]] = {}
-    for path in sorted(folder.glob("*/*.parquet")):
-        for reference, size in _iterate_images(pq.ParquetFile(path)):
-            keys = sizes.setdefault(reference["source"], {})
-            keys[reference["key"]] = keys.get(reference["key"]) or size
+    for row in images_once.to_pylist():
+        size = None if row["width_max"] is None else (row["width_max"], row["height_max"])
+        sizes.setdefault(row["source"], {})[row["key"]] = size
     return sizes
 
 
-def _iterate_images(file: pq.ParquetFile) -> Iterator[tuple[Mapping[str, str], tuple[int, int] | None]]:
-    """Iterate over the images of rows; a row states the size of its first image."""
+def _read_images(path: Path) -> pa.Table | None:
+    """Read source, key, width and height of all images in a file; a row states the size of its first image."""
+    file = pq.ParquetFile(path)
     names = file.schema_arrow.names
     column = next((name for name in ("image", "images") if name in names), None)
     if column is None:
-        return
-    columns = [column, *(name for name in ("width", "height") if name in names)]
-    for batch in file.iter_batches(columns=columns):
-        for row in batch.to_pylist():
-            references = row[column] if column == "images" else [row[column]]
-            size = (row["width"], row["height"]) if "width" in row else None
-            for position, reference in enumerate(references):
-                yield reference, None if position else size
+        return None
+    sides = [name for name in ("width", "height") if name in names]
+    table = file.read([column, *sides])
+    references = table[column].combine_chunks()
+    rows = np.arange(len(references))
+    if pa.types.is_list(references.type):
+        rows = pc.call_function("list_parent_indices", [references]).to_numpy()
+        references = references.flatten()
+    is_first = pa.array(np.diff(rows, prepend=-1) != 0)
+    columns = {name: references.field(name) for name in ("source", "key")}
+    for name in ("width", "height"):
+        stated = table[name].combine_chunks().take(pa.array(rows)) if name in sides else pa.nulls(len(rows), pa.int32())
+        columns[name] = pc.if_else(is_first, stated, pa.scalar(None, stated.type))
+    return pa.table(columns)
