@@ -65,7 +65,8 @@ def read_dicom_size(path: Path) -> tuple[int, int]:
     dataset = _read_dataset(path, stop_before_pixels=True, specific_tags=["Columns", "NumberOfFrames", "Rows"])
     _require_single_frame(dataset)
     if "Columns" not in dataset or "Rows" not in dataset:
-        raise CannotOpenError("a DICOM without an image", "name an image: a report or an annotation is no picture")
+        action = "name an image, not a report or an annotation; or download the file again"
+        raise CannotOpenError("a DICOM without an image, or truncated", action)
     size = int(dataset.Columns), int(dataset.Rows)
     check_size(*size)
     return size
