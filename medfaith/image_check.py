@@ -58,8 +58,9 @@ def find_image_problems(folder: Path, roots: Mapping[str, Path]) -> list[str]:
             )
         if resized:
             problems.append(
-                f"{len(resized)} of {total} have another size than in the rows; models can be asked about them, but "
-                f"edited images (VPT, control occluded) need the original ones; first: {resized[0]}"
+                f"{len(resized)} of {total} have another size than in the rows; models can be asked about resized "
+                "copies, but edited images (VPT, control occluded) need the original ones; if these are the original "
+                f"ones, the sizes in the tables are wrong, and boxes misplaced; first: {resized[0]}"
             )
     return problems
 
