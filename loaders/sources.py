@@ -25,6 +25,7 @@ from .errors import STILL_THERE, InputError, MedfaithError, MissingSourceError
 
 ENVIRONMENT_PREFIX = "MEDFAITH_ROOT_"
 PACKAGE_DATA = "torchxrayvision"
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".7z", ".rar")  # OpenI's reports, a .tgz, are read as they are
 LEFTOVERS = (".", "__MACOSX")  # beginnings of the names of hidden files, and of what macOS adds to archives
 
 
@@ -270,7 +271,7 @@ def require_root(source_id: str, roots: Mapping[str, Path]) -> Path:
 
     Raises:
         MissingSourceError: The root is not known; the message says how to get access.
-        InputError: The root does not exist, or its path is no UTF-8 text.
+        InputError: The root does not exist, is an archive, or its path is no UTF-8 text.
     """
     entry = source(source_id)
     if source_id not in roots:
@@ -280,6 +281,8 @@ def require_root(source_id: str, roots: Mapping[str, Path]) -> Path:
     root = Path(roots[source_id])
     if not root.exists():
         raise _build_missing_root_error(entry, f"root of {source_id}", root)
+    if root.name.lower().endswith(ARCHIVES) and root.is_file():
+        raise InputError(root, "is packed", expected="a folder", action=f"unpack it: --root {source_id}=FOLDER")
     if not limits.is_utf8(root):
         raise InputError(root, "the path is no UTF-8 text", action="rename it")
     return root

@@ -125,3 +125,12 @@ def test_names_that_are_no_utf8_are_refused(tmp_path):
         openi.read_reports(tmp_path)
     with pytest.raises(InputError, match=r"the path is no UTF-8 text[\s\S]*--out"):
         cxr_contrabench.build({}, folder)
+
+
+@pytest.mark.parametrize("name", ["CheXpert-v1.0-small.zip", "images.tar.gz"])
+def test_an_archive_is_no_root(tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(InputError, match=rf"{name}: is packed\n(?s:.*)unpack it: --root chexpert=FOLDER"):
+        sources.require_root("chexpert", {"chexpert": tmp_path / name})
+    (tmp_path / "folder.zip").mkdir()
+    assert sources.require_root("chexpert", {"chexpert": tmp_path / "folder.zip"}) == tmp_path / "folder.zip"
