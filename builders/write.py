@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
-from ..loaders import csv_table, sources
+from ..loaders import sources, unpacking
 from ..loaders.atomic import atomic_folder, is_partial
 from ..loaders.errors import NO_SPACE, STILL_THERE, InputError, MedfaithError
 from .parallel import HERE, Workers, pieces
@@ -282,7 +282,7 @@ def _iterate_unpacked(files: Sequence[tuple[Path, str]]) -> Iterator[tuple[str, 
                     if member.isfile() and (content := archive.extractfile(member)) is not None:
                         yield PurePosixPath(member.name).name, content
         else:
-            with csv_table.open_unpacked(path) as file:
+            with unpacking.open_unpacked(path) as file:
                 yield name.removesuffix(".gz"), file
 
 

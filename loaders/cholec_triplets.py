@@ -115,7 +115,7 @@ def list_videos(root: Path, files: str, *, source: str, action: str) -> list[int
         root: The folder of the data set.
         files: A pattern like `labels/VID*.json`.
         source: The name of the data set, for the message.
-        action: What the error message tells the user to do.
+        action: Advice of the error message.
 
     Returns:
         The numbers, ascending.

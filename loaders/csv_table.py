@@ -8,7 +8,6 @@ file if the table has fewer.
 
 from __future__ import annotations
 
-import gzip
 import io
 import re
 import zlib
@@ -23,8 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from . import limits, placeholders
+from . import limits
 from .errors import InputError
+from .unpacking import detect_compression, open_unpacked
 
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 WHOLE_NUMBER = r"^[+-]?[0-9]{1,9}$"
@@ -32,7 +32,6 @@ SIGNS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 HEAD_SIZE = 1 << 16  # bytes
 LAST_ROW = "\x02last row\x03"
 ANY_LINE = r"[^\r\n]+"
-GZIP = b"\x1f\x8b"  # the first bytes of its files
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 DOWNLOAD_AGAIN = "download it again and compare its size or checksum with the source's"
 
@@ -46,7 +45,7 @@ def head(path: Path, *, delimiter: str = ",", action: str = "", repair: Repair |
     Args:
         path: The file.
         delimiter: The separator of the cells.
-        action: What the error message tells the user to do.
+        action: Advice of the error message.
         repair: As for `read`.
 
     Returns:
@@ -58,7 +57,7 @@ def head(path: Path, *, delimiter: str = ",", action: str = "", repair: Repair |
     parsing = csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=lambda row: "skip")
     try:
         limits.require_file(path)
-        with pa.input_stream(path, compression=_detect_compression(path)) as stream:
+        with pa.input_stream(path, compression=detect_compression(path)) as stream:
             start = stream.read(HEAD_SIZE)
         start = repair(start) if repair else start
         first_line = start.split(b"\n", 1)[0]
@@ -79,7 +78,7 @@ def header(path: Path, *, delimiter: str = ",", action: str = "", repair: Repair
     Args:
         path: The file.
         delimiter: The separator of the cells.
-        action: What the error message tells the user to do.
+        action: Advice of the error message.
         repair: As for `read`.
 
     Returns:
@@ -108,7 +107,7 @@ def read(
     Args:
         path: The file.
         types: The type of each column to read: string, float64 (finite) or int32. Other columns are skipped.
-        action: What the error message tells the user to do.
+        action: Advice of the error message.
         delimiter: The separator of the cells.
         has_header: False if the file has no header; its columns are then `types`, in their order.
         first_line: Regular expression that matches the first line of each row, and no other line of a row. By default,
@@ -144,7 +143,7 @@ def iterate_rows(path: Path, columns: Iterable[str], *, action: str) -> Iterator
     Args:
         path: The file.
         columns: The columns to read. Other columns are skipped.
-        action: What the error message tells the user to do.
+        action: Advice of the error message.
 
     Yields:
         The 1-based row, and its cells in the order of `columns`.
@@ -178,33 +177,6 @@ def iterate_rows(path: Path, columns: Iterable[str], *, action: str) -> Iterator
         raise InputError(path, "the file has a header and no rows", action=action)
 
 
-def open_unpacked(path: Path) -> io.BufferedIOBase:
-    """Open a file for reading, and unpack it if its content is gzip's, whatever its name.
-
-    Browsers unpack a .gz and keep its name, and people rename .csv.gz to .csv.
-
-    Args:
-        path: The file.
-
-    Returns:
-        The open stream.
-
-    Raises:
-        OSError: The file cannot be opened, or is not a regular file.
-    """
-    return gzip.open(path, "rb") if _detect_compression(path) == "gzip" else path.open("rb")
-
-
-def _detect_compression(path: Path) -> str | None:
-    """Detect gzip by the first bytes, and other kinds by the suffix, as Arrow does. Raise OSError if it is no file."""
-    limits.require_file(path)
-    with path.open("rb") as file:
-        if (head := file.read(placeholders.HEAD_BYTES)).startswith(GZIP):
-            return "gzip"
-    placeholders.refuse_placeholder(path, head)
-    return None if path.suffix == ".gz" else "detect"
-
-
 def _iterate_lines(stream: io.BufferedIOBase, path: Path, action: str) -> Iterator[str]:
     """Yield the lines of a text without its byte order mark. Blank lines at the end do not count."""
     n_bytes, n_blank = 0, 0
@@ -232,8 +204,8 @@ def require(
         values: The values of the column, to quote in the message.
         path: The file.
         column: The name of the column.
-        expected: What the error message says was expected.
-        action: What the error message tells the user to do.
+        expected: The expectation in the error message.
+        action: Advice of the error message.
 
     Raises:
         InputError: A row fails the check.
@@ -253,7 +225,7 @@ def require_filled(table: pa.Table, columns: Iterable[str], path: Path, *, actio
         table: The rows of the file.
         columns: The names of the columns that must have a value in each row.
         path: The file.
-        action: What the error message tells the user to do.
+        action: Advice of the error message.
 
     Raises:
         InputError: A cell is blank.
@@ -272,7 +244,7 @@ def require_once(
         values: The values of the column.
         path: The file.
         column: The name of the column.
-        action: What the error message tells the user to do.
+        action: Advice of the error message.
         codes: Numbers of shape (n,) that are equal if the values count as equal; by default, the values decide.
 
     Raises:
@@ -318,7 +290,7 @@ def _read_cells(  # noqa: PLR0913 (those of `read`)
     """Read the columns as text, followed by LAST_ROW. The file's bytes are freed afterwards."""
     data = b""
     try:
-        with pa.input_stream(path, compression=_detect_compression(path)) as stream:
+        with pa.input_stream(path, compression=detect_compression(path)) as stream:
             data = stream.read(limits.TABLE_BYTES + 1)
         if len(data) > limits.TABLE_BYTES:
             raise InputError(
@@ -346,7 +318,7 @@ def _require_all_rows(
         n_rows: Number of rows that Arrow found, with LAST_ROW.
         delimiter: The separator of the cells.
         first_line: Regular expression for the first line of a row.
-        action: What the error message tells the user to do.
+        action: Advice of the error message.
         has_header: Whether the file has a header.
 
     Raises:

@@ -19,8 +19,8 @@ def read(path: Path, *, expected: str, action: str, repeats: bool = True, allow_
 
     Args:
         path: The file.
-        expected: What the error message says was expected.
-        action: What the error message tells the user to do.
+        expected: The expectation in the error message.
+        action: Advice of the error message.
         repeats: False refuses an object that has the same name twice. JSON readers keep the last value.
         allow_surrogates: As in `parse`.
 
@@ -28,7 +28,7 @@ def read(path: Path, *, expected: str, action: str, repeats: bool = True, allow_
         The decoded content.
 
     Raises:
-        InputError: The file cannot be read, stands in for another, or `parse` refuses its content.
+        InputError: The file cannot be read, is a placeholder of another, or `parse` refuses its content.
     """
     try:
         data, hook = limits.read_bytes(path, limits.JSON_BYTES), None if repeats else require_unique_names

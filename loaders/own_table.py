@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from . import csv_table, json_text, limits, placeholders
+from . import json_text, limits, placeholders, unpacking
 from .errors import InputError
 
 Record = dict[str, Any]
@@ -148,7 +148,7 @@ def _require_single_lines(path: Path, number: int, record: Mapping[str, str]) ->
 
 def _read_text(path: Path) -> str:
     data = limits.read_bytes(path, limits.TABLE_BYTES)
-    if data.startswith(csv_table.GZIP):
+    if data.startswith(unpacking.GZIP):
         with gzip.open(io.BytesIO(data)) as stream:
             data = stream.read(limits.TABLE_BYTES + 1)
         if len(data) > limits.TABLE_BYTES:

@@ -1,4 +1,4 @@
-"""Files that stand in for others: pointers of Git LFS, and web pages that were saved under the name of a file."""
+"""Placeholders of files: pointers of Git LFS, and web pages that were saved under the name of a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KINDS = {
 
 
 def find_placeholder(head: bytes) -> tuple[str, str] | None:
-    """Find out whether a file stands in for another.
+    """Find out whether a file is a placeholder of another.
 
     Args:
         head: Its first bytes, HEAD_BYTES at least if it has them.
@@ -30,14 +30,14 @@ def find_placeholder(head: bytes) -> tuple[str, str] | None:
 
 
 def refuse_placeholder(path: Path, head: bytes) -> None:
-    """Raise an error if a file stands in for another.
+    """Raise an error if a file is a placeholder of another.
 
     Args:
         path: The file.
         head: Its first bytes.
 
     Raises:
-        InputError: It does.
+        InputError: It is one.
     """
     if kind := find_placeholder(head):
         problem, action = kind
