@@ -179,7 +179,7 @@ def test_benchmarks_side_by_side(tmp_path):
     report = write_report([tmp_path / "all"], tmp_path / "out")
     reordered = write_report(paths[::-1], tmp_path / "out")
     assert reordered == report, "the order of files does not matter, and a report's own files are replaced"
-    assert report.startswith("# CXR-ContraBench, HEAL-MedVQA, SurgXBench and That's the Wrong Lung! results\n")
+    assert report.startswith("# Results: CXR-ContraBench, HEAL-MedVQA, SurgXBench and That's the Wrong Lung!\n")
     assert max(map(len, report.split("\n\n")[1].splitlines())) <= 120
     for text in reports.values():
         sections = text.split("\n## Notes")[0].split("\n## ")[1:]
