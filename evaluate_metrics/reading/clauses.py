@@ -46,7 +46,7 @@ _TAG = re.compile(r"<\|[^|<>]{1,40}\|>|</?[A-Za-z_]{1,20}\s?>")
 _DASH = re.compile(r"(?<=[^\W_])([*_]{0,2})[^\S\n][-–—]+(?=\s)")
 _WRAPPED = re.compile(r"(?<=[{\[,])[^\S\n]*\n\s*(?=[\"{])|\n(?=[^\S\n]*[\]}])")  # JSON over several lines
 _SIGNS = str.maketrans("✔✅☑🗸✘❌❎✖🚫☐。、Ø∅", "✓✓✓✓✗✗✗✗✗✗.,¬¬")
-_ABBREVIATION = re.compile(r"\b(?:e\.g\.|i\.e\.),?|(?<=\b[lr]t)\.(?= \w)", re.IGNORECASE)
+_ABBREVIATION = re.compile(r"\b(?:e\.g\.|i\.e\.),?|(?<=\b(?:[lr]t|vs))\.(?=[^\S\n]\w)", re.IGNORECASE)
 _BOX = re.compile(r"(?<!\S)[\[(][ xX✓✔✗✘][\])](?=\s|$)")
 _SIGN = re.compile(  # "edema (-)", "edema: +", "-ve for edema"
     r"\(\s?[-–−+]\s?\)|(?<=[\w:])[^\S\n][-–−+](?=[^\S\n]*(?:$|[,;]))|(?<!\S)[-–−+]ve\b", re.MULTILINE

@@ -67,6 +67,16 @@ _NONE_WORDS = re.compile(
     re.IGNORECASE,
 )
 _BOTH_WORD = re.compile(r"\bbilateral(?:ly)?\b", re.IGNORECASE)
+_TWO_SIDES = re.compile(  # "left and right", "the left lung and the right lung"
+    r"\b(?:both )?(?:the )?(?P<first>left|right)(?: lungs?| sides?)?(?:,| and|,? as well as| &|\+)"
+    r"(?: (?:in|on|also))?(?: the)? (?!(?P=first))(?:left|right)(?: lungs?| sides?)?(?=\W*(?:\Z|[.,;]))",
+    re.IGNORECASE,
+)
+_SIDE_NOUN = re.compile(r"\b(?P<side>left|right) (?:lung|hemithorax|chest)(?=\W*(?:\Z|[.,;]))", re.IGNORECASE)
+_BOTH_NOUN = re.compile(
+    r"\bboth (?:lungs|sides)(?: (?:are|seem|appear) (?:affected|involved|abnormal|diseased))?(?=\W*(?:\Z|[.,;]))",
+    re.IGNORECASE,
+)
 _UNKNOWN_WORD = re.compile(
     r"\W*(?:undetermined|not determined|indeterminate|unknown|unclear|uncertain)\W*", re.IGNORECASE
 )
@@ -135,6 +145,8 @@ def write_out_options(text: str, kinds: OptionKinds, question: str) -> str:
         text = _BOTH_WORD.sub(kinds.both, text)
     if len(kinds.firsts) > 1:
         text = _write_out_regions(text, kinds)
+    elif {"left", "right"} <= set(kinds.regions):
+        text = _write_out_sides(text, kinds)
     if kinds.regions and not re.search(r"\b(?:normal|clear|healthy|unaffected|spared|not)\b", question, re.IGNORECASE):
         text = _build_cleared_pattern(kinds.regions).sub(" ", text)  # "The left lung is clear", asked where it is
     return text
@@ -150,6 +162,13 @@ def is_undetermined(text: str) -> bool:
         True if it does.
     """
     return not (_REFUSES.search(text) or _REPLIES.match(text))
+
+
+def _write_out_sides(text: str, kinds: OptionKinds) -> str:
+    """Write sides as the options "left", "right" and "both" name them: "the left lung", "left and right"."""
+    if kinds.both == "both":
+        text = _BOTH_NOUN.sub("both", _TWO_SIDES.sub("both", text))
+    return _SIDE_NOUN.sub(r"\g<side> side", text)
 
 
 def _write_out_regions(text: str, kinds: OptionKinds) -> str:
@@ -186,8 +205,9 @@ def _build_region_patterns(
 @lru_cache(maxsize=64)
 def _build_cleared_pattern(regions: tuple[str, ...]) -> re.Pattern[str]:
     names = "|".join(map(re.escape, sorted(regions, key=len, reverse=True)))
+    cleared = r"(?:clear|normal|unremarkable|unaffected|spared|healthy|uninvolved|free)"
     return re.compile(
-        rf"\b(?:the )?(?:{names}) (?:is|appears|looks|seems|remains) (?:\w+ly )?"
-        r"(?:clear|normal|unremarkable|unaffected|spared|healthy|uninvolved|free)\b",
+        rf"\b(?:the )?(?:{names})(?: side| lung)?(?: (?:is|appears|looks|seems|remains)| ?:) (?:\w+ly )?{cleared}\b"
+        rf"|\b{cleared} (?:{names})(?: side| lung)?(?=\W*(?:\Z|[.,;]))",
         re.IGNORECASE,
     )

@@ -28,6 +28,9 @@ _BARE_DENIAL = re.compile(r"(?:none|no|not|yes|neither|nothing|absent|negative)(
 
 # Words that are too common in sentences to choose an option everywhere.
 _SIDE = re.compile(r"left|right|both|same|bilateral")
+# A side counts at the end of a clause, before "side", and before another side ("left or right").
+_JOINED_SIDE = r"(?:(?:and|or|not|versus|vs|instead\s+of)\b\s*)?(?:(?:in|on)\s+)?(?:the\s+)?(?:left|right)\b"
+_AFTER_SIDE = rf"(?=\s+side\b|\s*$|[\s,]*{_JOINED_SIDE})"
 _OPENING = 600  # characters in which a text announces that it will discuss every option
 _FINISHED = re.compile(r"[.!?)\]]\s*\Z")
 _ANNOUNCES = re.compile(
@@ -94,7 +97,7 @@ class Options:
         in_prose = {text for text, finding in zip(self.words, self.findings, strict=True) if text and not finding}
         in_prose = sorted({*in_prose, *filter(None, self.findings)}, key=len, reverse=True)
         prose_pattern = "|".join(
-            rf"{text}(?=\s+side\b|\s*$)" if _SIDE.fullmatch(text) else _build_loose_pattern(text)
+            text + _AFTER_SIDE if _SIDE.fullmatch(text) else _build_loose_pattern(text)
             for text in in_prose
             if not _BARE_DENIAL.fullmatch(text)
         )

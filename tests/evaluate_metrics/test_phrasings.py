@@ -24,6 +24,7 @@ OPTIONS = ["Pneumonia", "Edema", "Fracture", "Cardiomegaly"]
 NEGATION = ["Edema", "No edema", "Pneumothorax"]
 OTHER_OPTIONS = {
     "negation": NEGATION,
+    "sides": ["Left", "Right", "Both", "Neither"],
     "lungs": ["Left lung", "Right lung", "Both lungs", "None of the above"],
     "places": [
         "Left lower lobe consolidation", "Right lower lobe consolidation", "Normal lungs",
