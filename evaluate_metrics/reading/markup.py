@@ -26,6 +26,7 @@ _CHECKBOX = re.compile(r"^[^\S\n]*(?:[-*+•] ?)?\[(?P<mark>[ xX])\](?= ?\w)", r
 _SIGN = re.compile(r"\(\s?(?P<sign>[-–−+])\s?\)|(?<=: )(?P<alone>[-–−+])(?= ?(?:$|[,;]))", re.MULTILINE)  # "edema (-)"
 _EMPHASIS = re.compile(r"(?<!\w)_+|(?<!_)_++(?!\w)")
 _QUOTE = re.compile(r"(?<!\w)['‘’]|['‘’](?!\w)")  # an apostrophe within a word stays
+_STRUCK = re.compile(r"~~(?=\S)[^~\n]{1,200}(?<=\S)~~")  # "~~B~~ A"
 _BLANKS = re.compile(r"[^\S\n]+")
 _LINES = re.compile(r" ?\n ?")
 BOX = "\x02"  # marks the beginning of a box
@@ -45,6 +46,7 @@ def readable(text: str) -> str:
     >>> readable(r"It is $45 \mathrm{~cm}$.")
     'It is 45 cm .'
     """
+    text = _STRUCK.sub(" ", text)
     text = _SIGN.sub(lambda match: f" {TICK if '+' in match[0] else CROSS} ", text)
     text = _CHECKBOX.sub(lambda box: CROSS if box["mark"] == " " else TICK, text)
     text = _TAG.sub("\n", unicodedata.normalize("NFKC", text.replace(BOX, "")).translate(_SIGNS))

@@ -55,7 +55,8 @@ _IS = (
 )
 _ASIDE = r"(?:,? (?:here|to|for|among|from|of|given|based|in|that|which|about|as|regarding)\b[^.;:!?\n]{0,80}?,?)?"
 _ANSWER = re.compile(
-    rf"\b(?P<final>(?:my )?final )?(?:answer|{_PRAISE}(?:answer|option|choice|response|selection|statement)"
+    rf"\b(?P<final>(?:my )?(?:(?:final|corrected|revised|updated|amended) ){{1,2}})?(?:answer"
+    rf"|{_PRAISE}(?:answer|option|choice|response|selection|statement)"
     r"|(?:my|the) (?:answer|choice|selection|pick|guess|vote))"
     rf"(?P<aside>{_ASIDE}) ?(?P<is>{_IS}(?=[\s\W])\s?:?)",
     re.IGNORECASE,
@@ -64,6 +65,8 @@ _CHANGED = re.compile(r"\b(?:chang(?:e|ing)|revis(?:e|ing)|correct(?:ing)?) (?:m
 _FINAL_BARE = re.compile(
     r"\bfinal (?:answer|choice)\b(?! (?:is|was|would|should|must|will)\b)(?=[\s(\[])", re.IGNORECASE
 )
+# "Correction: B", not "Correction: no effusion is seen"
+_CORRECTION = re.compile(r"(?:(?<=\bcorrection)|(?<=\bedit)|(?<=\berratum)) ?:(?!\W*no \w)(?=\W*\w)", re.IGNORECASE)
 _HEADING = re.compile(r"^[#> ]*(?:final )?(?:answer|conclusion) ?:?\n\s*", re.IGNORECASE | re.MULTILINE)
 _AT_START = re.compile(r"\A\W*answer\s", re.IGNORECASE)
 _OTHER_LANGUAGES = re.compile(
@@ -106,11 +109,13 @@ _CONDITION = re.compile(r"\b(?:if|were|had|unless|suppose|supposing)\b[^.!?\n]{0
 
 
 _CORRECTS = re.compile(
-    r"\b(?:correction|correct (?:this|that|my|myself)|i (?:was|am) (?:wrong|mistaken)|i made (?:a mistake|an error)"
+    r"\b(?:correction|(?:edit|erratum)(?= ?:)|(?:i mean|or rather)(?=,? (?:option )?[(\[]?(?-i:[A-Z])\b)"
+    r"|correct (?:this|that|my|myself)|i (?:was|am) (?:wrong|mistaken)|i made (?:a mistake|an error)"
     r"|on (?:second|closer) (?:thoughts?|look)|on (?:reflection|reconsideration)|(?:re-?(?:consider|evaluat|examin"
     r"|check"
-    r"|assess|vis)|revis|chang)(?:e|es|ed|ing|it) (?:my|this|the|that|it)|wait|scratch that)\b"
+    r"|assess|vis)|revis|chang)(?:e|es|ed|ing|it) (?:my|this|the|that|it)|wait|hmm+,? no|scratch that)\b"
     r"|(?:(?<!\.)\.{2,}+|…|[—–]|--| -) ?(?:no|sorry|oops|actually|or rather)\b(?=\W)"
+    r"|\b(?<!my )(?=(?:my )?(?:corrected|revised|updated|amended) (?:final )?(?:answer|choice|option)\b)"
     r"|\b(?:no|sorry),? (?:i meant |it is |it's |rather )?(?=(?:option )?[(\[]?(?-i:[A-Z])\b)",
     re.IGNORECASE,
 )
@@ -118,7 +123,19 @@ _TAKES_BACK = re.compile(
     r"\b(?:no, sorry|sorry, no|scratch that|wait, no|(?<!if )(?<!unless )i (?:was|am) (?:wrong|mistaken)"
     r"|(?:no|wait|actually),? (?:actually )?(?:that|this|it)(?: is|'s| might| may) (?:be )?(?:wrong|incorrect"
     r"|not (?:be )?right)"
-    r"|actually,? i(?: am|'m) not sure)\b",
+    r"|actually,? i(?: am|'m) not sure"
+    r"|i (?:take (?:that|this|it) back|(?:retract|withdraw) (?:that|this|it|my|the))"
+    r"|(?:disregard|ignore) (?:the|my|this|that) (?:(?:above|previous|last|earlier|first) )?(?:answer|response|choice)"
+    r"|i (?:can ?not|can't|won't) commit to (?:it|that|this|an answer|any|either)"
+    r"|i(?: am|'m) (?:\w+ )?(?:undecided|torn|in two minds|on the fence)(?=\s*(?:[.!]|\Z)))\b",
+    re.IGNORECASE,
+)
+_CANNOT_TELL = re.compile(  # after a correction: "On second thoughts, I can't tell"
+    r"\W*(?:(?:actually|overall|now|no|but|that)\W+){0,2}"
+    r"(?:i(?:'m| am)? (?:really |actually |honestly )?(?:not (?:able|sure|certain)|unable|unsure"
+    r"|undecided|can ?not|can't|do(?:n't| not) know)\b"
+    r"|(?:it|this|that) (?:can ?not|can't) be (?:\w+ )?(?:determined|told|assessed|judged|answered)\b"
+    r"|(?:it is|it's|this is) (?:unclear|uncertain|impossible|not possible)\b)",
     re.IGNORECASE,
 )
 # "If a line is seen, the answer is yes", "The answer is yes if ..."; "If I had to choose" is not a condition.
@@ -156,6 +173,7 @@ def statements(text: str) -> Iterator[Statement]:
     marked_patterns: tuple[tuple[re.Pattern[str], Kind], ...] = (
         (_CHANGED, "final"),
         (_FINAL_BARE, "final"),
+        (_CORRECTION, "final"),
         (_HEADING, "answer"),
         (_AT_START, "answer"),
         (_OTHER_LANGUAGES, "answer"),
@@ -214,7 +232,7 @@ def _is_conditional(text: str, match: re.Match[str]) -> bool:
 
 
 def remove_retracted(text: str) -> str:
-    """Remove the part of an answer that it takes back ("The answer is A. No, that is wrong").
+    """Remove the part of an answer that it takes back ("The answer is A. No, that is wrong", "A. Wait, I can't tell").
 
     Args:
         text: The text after `markup.readable`.
@@ -222,7 +240,9 @@ def remove_retracted(text: str) -> str:
     Returns:
         The text after the last retraction.
     """
-    return text[_find_retraction(text) :]
+    text = text[_find_retraction(text) :]
+    correction = find_correction(text)
+    return text[correction:] if correction and _CANNOT_TELL.match(text, correction) else text
 
 
 def _find_retraction(text: str) -> int:

@@ -27,7 +27,7 @@ from .markup import readable
 from .outcome import Evidence, Outcome, Reason
 from .question_target import SENTENCE_END, Saying, find_sayings, parse_question
 from .reasoning import LIMIT, find_answer_span, is_truncated, remove_unfinished
-from .statements import Statement, fields, remove_corrected, statements
+from .statements import Statement, fields, remove_corrected, remove_retracted, statements
 from .structured import write_out_regions
 from .words import fold_text, unify_spelling, words
 
@@ -203,7 +203,8 @@ def explain_yes_no(text: str | None, question: str = "", *, cut: bool = False) -
     response, question = unify_spelling(text or ""), unify_spelling(question)
     start, end, span_kind = find_answer_span(response)
     is_cut = cut or is_truncated(response)
-    answer_text, target = remove_unfinished(response[start:end], cut=cut), parse_question(question)
+    answer_text = remove_retracted(remove_unfinished(response[start:end], cut=cut))
+    target = parse_question(question)
     if target and (target.sides or target.levels):
         answer_text = write_out_regions(answer_text)
     clean = remove_politeness(readable(answer_text)[:LIMIT])
