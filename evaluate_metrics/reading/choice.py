@@ -35,8 +35,10 @@ from operator import or_
 from typing import NamedTuple
 
 from .clauses import plain, split_clauses
+from .comparisons import keep_preferred
 from .cues import classify
 from .described_options import find_described
+from .empty_replies import remove_politeness
 from .letters import find_letters, find_letters_with_texts, get_letter_index, is_denied_before, iterate_letter_places
 from .markup import CROSS, TICK, readable
 from .naming import (
@@ -61,7 +63,7 @@ from .reasoning import LIMIT, find_answer_span, is_truncated, remove_unfinished
 from .shared_ends import write_out_shared_ends
 from .statements import Statement, fields, find_correction, remove_corrected, remove_retracted, statements
 from .words import build_word_set, unify_spelling, words
-from .yes_no import ALTERNATIVES, explain_yes_no, remove_politeness
+from .yes_no import ALTERNATIVES, explain_yes_no
 
 
 class Answer(NamedTuple):
@@ -92,6 +94,7 @@ _CONTRAST = re.compile(  # "While A shows ..., B ..."
 _CONDITION = re.compile(r"\b(?:had|were) (?:there|it)\b|\bif (?!(?:I|we|you|one|forced|pressed|only)\b)", re.IGNORECASE)
 _PART = re.compile(r"[^?\n]+[?\n]?")
 _EXCLUDED = re.compile(r"\b(?:can ?not|can't|not) be (?:excluded|ruled out)\b", re.IGNORECASE)
+_ASKED = re.compile(r"\A\W*\?|\?\W*\Z")  # "?edema", "Edema (?)"
 _ASIDE = re.compile(  # sentences about other options, or with a condition
     r"\W*(?:in contrast|by contrast|conversely|on the other hand|if|when|the (?:other|remaining) (?:options?"
     r"|choices?))\b",
@@ -167,7 +170,7 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
     clean = choices.remove_unfinished_list(clean)
     clean = write_out_options(clean, choices.kinds, question)
     clean = write_out_shared_ends(clean, choices.shared_ends)
-    clean = relate_to_question(remove_retracted(clean), question)
+    clean = relate_to_question(keep_preferred(remove_retracted(clean)), question)
     if choices.are_yes_and_no:
         clean = remove_politeness(ALTERNATIVES.sub(" ", clean))
     if not clean or (span_kind == "open reasoning" and _DOUBT.search(clean)):
@@ -251,7 +254,7 @@ def _is_declined_between(text: str, choices: Options) -> bool:
 
 def _read_full_text(text: str, choices: Options) -> Named:
     """Read the option whose text, or its beginning, is the full answer; with a letter after it, both."""
-    if NO.search(text) or text.endswith("?"):
+    if NO.search(text) or _ASKED.search(text):
         return NOTHING
     answer_words = words(text)
     ordinal = find_ordinal(answer_words, choices)
@@ -380,7 +383,7 @@ def _read_predicates(text: str, choices: Options, question: str) -> Named:
 def _read_opening_text(text: str, choices: Options) -> Named:
     """Read the option that begins the first sentence, which asserts it, and options that are full sentences."""
     first_sentence, *later_sentences = [sentence for sentence in SENTENCE_END.split(text) if sentence.strip()] or [""]
-    if text.lstrip()[len(first_sentence.lstrip()) :].startswith("?"):
+    if text.startswith("?") or text.lstrip()[len(first_sentence.lstrip()) :].startswith("?"):
         return NOTHING
     article = _ARTICLE.match(first_sentence)
     initial_places = choices.find_starting(first_sentence[article.end() :] if article else first_sentence)

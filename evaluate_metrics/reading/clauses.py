@@ -56,6 +56,7 @@ _FALSE_DENIAL = re.compile(  # the field "no_edema": false
     r"\b(?:no|free of|absence of|without) (?P<name>(?:\w+ ){0,2}\w+)\"?\s?: ?false\b"
     r"|\b(?P<named>(?:\w+ ){0,2}\w+) absent\"?\s?: ?false\b"
 )
+_QUERY = re.compile(r"(?:(?<=\s)|\A)\?(?=[^\W\d])[^.;,?!\n]*")  # "?edema"
 _WRITTEN_MARK = re.compile(r"\((?P<wrong>in)?correct\)")  # `markup.readable` writes ticks and crosses so
 _LOOSE_QUOTE = re.compile(r"(?<![^\W_])'|'(?![^\W_])")
 _NOISE = re.compile(r"[^\w\s.,;:!?'\"✓✗¬]|_")
@@ -154,7 +155,7 @@ def plain(text: str) -> str:
     if not text.isascii():
         text = "".join(map(_normalize_character, text.translate(_SIGNS)))
         text = _CJK.sub(" ", _CJK_DENIAL.sub(lambda match: f"{'¬':<{len(match[0])}}", text))
-    text = _ABBREVIATION.sub(fill_blanks, text)
+    text = _QUERY.sub(fill_blanks, _ABBREVIATION.sub(fill_blanks, text))
     text = _BOX.sub(lambda match: " ✗ " if match[0][1] in " ✗✘" else " ✓ ", text)
     text = _WRITTEN_MARK.sub(lambda match: f"{'✗' if match['wrong'] else '✓':<{len(match[0])}}", text)
     text = _CHANCE.sub(lambda match: f"{match['words']}{'✓' if float(match['percent']) >= 50 else '✗'}", text)

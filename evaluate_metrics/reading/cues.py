@@ -283,12 +283,21 @@ CUES = (
         r"|\b(?:is|are|was|were) (?:only )?(?:listed|mentioned|named|given|included) (?:as|in|among) (?:an? "
         r"|the )?(?:\w+ )?"
         r"(?:options?|choices?|answers?|questions?)\b"
-        r"|\b(?:one of|among) the (?:\w+ )?(?:options|choices|answers|possibilities)\b|\bthe options are\b",
+        r"|\b(?:one of|among) the (?:\w+ )?(?:options|choices|answers|possibilities)\b|\bthe options are\b"
+        r"|\bon the list of (?:options|choices|answers)\b"
+        r"|\b(?:first|second|third|fourth|last) (?:option|choice) (?:is|says|reads)\b"
+        r"|^\W*(?:history|indications?|comparison|technique|reason for (?:the )?(?:exam\w*|study|request)) ?:"
+        r"|^\W*query \w"
+        r"|\b(?:is|are) (?:\w+ly )?(?:common|frequent|rare) (?:in|among|after)\b|^\W*prior (?:\w+ )?\w+$"
+        r"|\b(?:some|others?|many|one|radiologists?|doctors?|physicians?|people|someone) (?:would|might|may|could)"
+        r" (?:\w+ )?(?:call|say|read|label|describe|diagnose|interpret|classify)\b",
         (
             "history of edema", "edema was seen last week", "patients at risk of edema",
             "what looks like edema is a fold",
             "edema has been reported in such patients", "a cyst is fluid in the lung",
             "edema is one of the options", "b stands for edema", "edema is listed as option b",
+            "indication: edema", "prior edema", "query edema", "some would call this edema",
+            "edema is common in intensive care", "the first option is edema", "edema is on the list of options",
         ),
     ),
     Cue(
@@ -371,7 +380,7 @@ CUES = (
         r" (?:due to|because of|by|from) (?:the )?(?:\w+ )?(?:ap|supine|portable|rotation|technique|projection"
         r"|position\w*"
         r"|magnification|inspiration|lung volumes)\b"
-        r"|\b(?:previous|prior|old|earlier) (?:film|study|image|scan|x ray|radiograph|exam\w*) (?:showed|had"
+        r"|\b(?:previous|prior|old|earlier|comparison) (?:film|study|image|scan|x ray|radiograph|exam\w*) (?:showed|had"
         r"|demonstrated|revealed)\b"
         r"|\babout to\b|\ba moment ago\b|\basks? for\b|\btypical (?:\w+ ){1,4}include\b"
         r"|\bpredispos\w+ to\b|\brisk factor\b",
@@ -385,7 +394,8 @@ CUES = (
     # ---- leaves open
     Cue(
         "weigh",
-        r"\b(?:may|might)\b|\bcould\b(?! not| be (?:\w+ly )?{seen}\b| have been)|(?<!not )\bpossibl[ey]\b"
+        r"^\W*so (?:is|are) \w+$"
+        r"|\b(?:may|might)\b|\bcould\b(?! not| be (?:\w+ly )?{seen}\b| have been)|(?<!not )\bpossibl[ey]\b"
         r"|\bpossibility\b"
         r"|\b(?:perhaps|maybe|potential|potentially|presumabl[ey]|questionable|concern"
         r"|concerns|concerned|border|borderline|differentials?|hypothetical|conceivabl[ey]|plausible|equivocal)\b|可能",

@@ -102,7 +102,9 @@ _CJK_ASKS = re.compile(r"是否|有没有|是不是|有无|吗|呢|存在|可见
 _IN_SUCH = re.compile(r"(?:^|, ?)in (?:\w+ ){0,2}$")  # "in tension pneumothorax, the trachea is displaced"
 AT_PLACE = re.compile(r"\W*(?:yes\W+)?(?:(?:it is|it's|but|only) )*(?:in|on|at|to) the \w+")
 _EXCEPTS = re.compile(
-    r"\b(?:except|exception|apart from|aside from|other than|otherwise|almost|nearly)\b", re.IGNORECASE
+    r"\b(?:except|exception|apart from|aside from|other than|otherwise|almost|nearly)\b"
+    r"|\bbut (?:it )?(?:has|have|shows?|contains?|demonstrates?) (?!no\b|neither\b|not\b)",
+    re.IGNORECASE,
 )
 _NOWHERE_ELSE = re.compile(r"\b(?:only|(?:confined|limited|restricted|localized|localised|isolated) to)\b")
 _NOT_THERE = re.compile(r"\bnot (?:in |on |at )?(?:the )?(left|right)\b")

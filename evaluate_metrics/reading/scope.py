@@ -255,7 +255,11 @@ _DENIED_TOPIC = re.compile(
     r"\s*:\s*(?:(?:i|we|it|they|there|this|that|one)\s+)?(?:(?:is|are|was|were|has|have|does|do|did|can|could)\s+)?"
     r"(?:(?:no|not|none|nope|nah|never|cannot|absent|missing|nothing|without|false|non|nein|\w+n't)\b|✗|¬)"
 )
-_IN_SUCH = re.compile(r"(?:^|[,:])\s*in (?!the\b|this\b|both\b)(?:\w+ ){0,2}\Z")  # "in tension pneumothorax, ..."
+_IN_SUCH = re.compile(  # "in tension pneumothorax, ...", "which can be seen in pneumonia", "symptoms of pneumonia"
+    r"(?:^|[,:])\s*in (?!the\b|this\b|both\b)(?:\w+ ){0,2}\Z"
+    r"|\b(?:can|may) (?:also )?be (?:seen|found|present|observed) (?:in|with) (?:acute |chronic |early |cases of )?\Z"
+    r"|\bsymptoms? of (?:acute |chronic )?\Z"
+)
 _REGION = re.compile(r"(?:both|left|right)\b")
 _BREAK = re.compile(rf"\b(?:{VERB}|(?!used (?:for|to|in|during|by)\b)(?:{_SEEN_WORDS}))\b")
 _BLANKS = re.compile(r"(?<= ) +")

@@ -21,8 +21,10 @@ from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple
 
 from .clauses import split_clauses
+from .comparisons import keep_preferred
 from .contradictions import is_contradicted
 from .cues import classify
+from .empty_replies import remove_disowned, remove_politeness
 from .markup import readable
 from .outcome import Evidence, Outcome, Reason
 from .question_target import SENTENCE_END, Saying, find_sayings, parse_question
@@ -69,6 +71,7 @@ ALTERNATIVES = re.compile(  # "Answer yes or no:"
     r"\b(?:yes|yeah)[\s\"'.]*(?:/|\bor\b|,|\|)\s*\(?(?:no|nope)\b(?!\s*,|\s+(?:doubt|question)\b)|\b(?:no|nope)\s*(?:/|\bor\b)\s*(?:yes|yeah)\b",
     re.IGNORECASE,
 )
+_OPENING_ANSWER = re.compile(r"\A[\W_]*(?:(?:final|short|direct) )?answer[\W_]*(?=yes|no)", re.IGNORECASE)
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?\n]*")
 _CONDITION = re.compile(r"\bif (?!(?:i|we|you|one)\b)")  # the yes or no of its sentence is conditional
 _SAYS_YES = re.compile(r"(?<!\ba )(?<!simple )(?<!not )(?<!may say )(?<!might say )(?<!could say )\b(?:yes|yeah|yep)\b")
@@ -84,17 +87,6 @@ _FIRST = re.compile(r"\W*")
 _NO_IMAGE = re.compile(
     r"\bplease (?:upload|share|attach|provide (?:the|an|me))\b|\bi do not see (?:any|an|the) image\b"
     r"|(?:没有|无|未)(?:提供|上传|看到|收到|附上)?(?:任何)?(?:图像|图片|影像|照片)"
-)
-_IMAGE = r"(?:chest |medical )?(?:images?|pictures?|photo|x-?\s?rays?|radiographs?|films?|scans?|frames?)"
-_POLITE = re.compile(  # "Yes, I can see the image.": a reply to the request, or to nothing
-    r"\A\W*(?:yes|sure|of course|certainly|absolutely)\b\W*(?:(?:i(?: can|'ll| will|'d be happy to"
-    r"| would be happy to)? "
-    r"(?:see|view|look at|help(?: you)?(?: with| to \w+)?|assist(?: you)? with|analy[sz]e|describe|interpret|read"
-    rf"|examine|review) (?:the|this|these|your|an?) (?:\w+ ){{0,2}}?{_IMAGE}(?: (?:you|for|that) [^.!?\n]{{0,40}})?"
-    r"|i(?: can|'ll| will|'d be happy to| would be happy to) (?:help|assist)(?: you)?(?: with (?:that|this|it))?"
-    rf"|(?:this|it|the (?:\w+ )?{_IMAGE}) (?:is|shows|displays|appears to be) (?:an?|the) (?:\w+ ){{0,2}}?{_IMAGE}"
-    r"(?: of (?:a|the) (?:chest|patient|thorax|person))?))\s*(?:[.!:]|\Z)",
-    re.IGNORECASE,
 )
 _TABLE_LINE = re.compile(r"^ ?\|.*$", re.MULTILINE)  # its cells belong to several rows, and the question is about one
 _LONE_LETTER = re.compile(r"\W*(?P<letter>[yn])\W*", re.IGNORECASE)
@@ -203,7 +195,8 @@ def explain_yes_no(text: str | None, question: str = "", *, cut: bool = False) -
     response, question = unify_spelling(text or ""), unify_spelling(question)
     start, end, span_kind = find_answer_span(response)
     is_cut = cut or is_truncated(response)
-    answer_text = remove_retracted(remove_unfinished(response[start:end], cut=cut))
+    answer_text = remove_politeness(remove_retracted(remove_unfinished(response[start:end], cut=cut)))
+    answer_text = keep_preferred(remove_disowned(answer_text))
     target = parse_question(question)
     if target and (target.sides or target.levels):
         answer_text = write_out_regions(answer_text)
@@ -241,7 +234,10 @@ def explain_yes_no(text: str | None, question: str = "", *, cut: bool = False) -
         and len(stage_answers := find_sayings(answer_text, target)) == 1
     ):
         deciding_stage, answers = "described", stage_answers  # "Edema: Yes. Effusion: No."
-    if len(answers) > 1 or (deciding_stage == "reply" and target and is_contradicted(answer_text, answers, target)):
+    is_opening = deciding_stage == "reply" or bool(_OPENING_ANSWER.match(clean))
+    if len(answers) > 1 or (
+        is_opening and answers and target and is_contradicted(_OPENING_ANSWER.sub("", answer_text), answers, target)
+    ):
         return _build_unread("ambiguous", deciding_stage)
     acts = [clause.act for clause in split_clauses(answer_text)] if not answers or deciding_stage == "reply" else []
     # "No, I cannot tell": a reply to the request, unless other text answers the question.
@@ -256,21 +252,6 @@ def explain_yes_no(text: str | None, question: str = "", *, cut: bool = False) -
         deciding_stage,
         evidence="prose" if deciding_stage in ("short", "described") else "text",
     )
-
-
-def remove_politeness(text: str) -> str:
-    """Remove an opening that only accepts the request, such as "Yes, I can see the image".
-
-    Args:
-        text: The readable text.
-
-    Returns:
-        The text; a full stop stands for the opening.
-
-    >>> remove_politeness("Yes, I can see the image. No edema."), remove_politeness("Yes, I can see edema.")
-    ('. No edema.', 'Yes, I can see edema.')
-    """
-    return _POLITE.sub(".", text)
 
 
 def _build_unread(reason: Reason, stage: str = "") -> YesNo:
