@@ -61,6 +61,7 @@ from .options import CONFLICT, MOST, Options
 from .outcome import Evidence, Outcome, Reason
 from .reasoning import LIMIT, find_answer_span, is_truncated, remove_unfinished
 from .shared_ends import write_out_shared_ends
+from .spelling import correct_spelling
 from .statements import Statement, fields, find_correction, remove_corrected, remove_retracted, statements
 from .words import build_word_set, unify_spelling, words
 from .yes_no import ALTERNATIVES, explain_yes_no
@@ -168,7 +169,7 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
     )
     clean = choices.remove_echo(readable(answer_text)[:LIMIT])
     clean = choices.remove_unfinished_list(clean)
-    clean = write_out_options(clean, choices.kinds, question)
+    clean = write_out_options(correct_spelling(clean, choices.words), choices.kinds, question)
     clean = write_out_shared_ends(clean, choices.shared_ends)
     clean = relate_to_question(keep_preferred(remove_retracted(clean)), question)
     if choices.are_yes_and_no:

@@ -15,6 +15,7 @@ _SMALL_WORDS = build_word_set(
     "a an the of on in at to is are and or with there this that it its seen present sided side small large mild"
 )
 _PIECE = re.compile(r"[^,]+?(?=,|\band\b|\bor\b|\Z)")
+_ENDING = re.compile(r"(?<=\w{5})(?:e?ment|ion|ed|al|a)$")
 _FEWEST = 2  # content words; one word alone is found in its own right
 
 
@@ -55,5 +56,5 @@ def find_described(text: str, choices: Options) -> Named:
 
 
 def _extract_content(own_words: str) -> frozenset[str]:
-    """Extract the content words, in the singular."""
-    return frozenset(word.removesuffix("s") for word in own_words.split() if word not in _SMALL_WORDS)
+    """Extract the stems of the content words: "trache" for "tracheal", "enlarg" for "enlarged" and "enlargement"."""
+    return frozenset(_ENDING.sub("", word.removesuffix("s")) for word in own_words.split() if word not in _SMALL_WORDS)

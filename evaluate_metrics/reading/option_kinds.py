@@ -26,6 +26,7 @@ class OptionKinds(NamedTuple):
         noun: The last word that options of two words share ("lung" for "left lung" and "right lung").
         firsts: Their first words, if they name a side, a level or a view.
         regions: The words of the options that name a side or a level.
+        quadrant_noun: The noun that follows side and level in options ("lobe" for "left lower lobe consolidation").
     """
 
     none_of_them: str
@@ -35,6 +36,7 @@ class OptionKinds(NamedTuple):
     noun: str
     firsts: tuple[str, ...]
     regions: tuple[str, ...]
+    quadrant_noun: str
 
 
 _NONE_OF_THEM = re.compile(
@@ -77,6 +79,21 @@ _BOTH_NOUN = re.compile(
     r"\bboth (?:lungs|sides)(?: (?:are|seem|appear) (?:affected|involved|abnormal|diseased))?(?=\W*(?:\Z|[.,;]))",
     re.IGNORECASE,
 )
+_LOBES = {"lul": "left upper", "lll": "left lower", "rul": "right upper", "rml": "right middle", "rll": "right lower"}
+_SHORT_LOBE = re.compile(r"\b(?:[LR][UL]L|RML)(?: lobe)?\b")  # "LLL", in capital letters
+# The noun, unless another level follows ("left upper and lower lobes").
+_AFTER_REGION = (
+    r"(?: (?:lung (?:zones?|fields?)|lungs?|lobes?|zones?|fields?)\b"
+    r"|(?! ?(?:and|or|to|lungs?|lobes?|zones?)\b| ?[/&]))"
+)
+_REGION = re.compile(  # "lower left lung", "right base", "left lower zone"
+    rf"\b(?:(?P<level>upper|middle|mid|lower) (?P<side>left|right)\b{_AFTER_REGION}"
+    rf"|(?P<side2>left|right) (?P<level2>upper|middle|mid|lower)\b{_AFTER_REGION}"
+    r"|(?P<side3>left|right)(?: lung)? (?P<level3>apex|apical|base|basal|basilar)\b(?: region| zone)?)",
+    re.IGNORECASE,
+)
+_QUADRANT = re.compile(r"\b(?:left|right) (?:upper|middle|lower) (?P<noun>lung|lobe|zone)\b")
+_LEVEL = {"mid": "middle", "apex": "upper", "apical": "upper", "base": "lower", "basal": "lower", "basilar": "lower"}
 _UNKNOWN_WORD = re.compile(
     r"\W*(?:undetermined|not determined|indeterminate|unknown|unclear|uncertain)\W*", re.IGNORECASE
 )
@@ -113,6 +130,7 @@ def classify_options(option_words: Sequence[str]) -> OptionKinds:
         noun,
         tuple(first for first, second in pairs if first in _FIRSTS and second == noun),
         tuple(text for text in option_words if (find_sides(text) or find_levels(text)) and not _BOTH.fullmatch(text)),
+        _find_quadrant_noun(option_words),
     )
 
 
@@ -141,6 +159,8 @@ def write_out_options(text: str, kinds: OptionKinds, question: str) -> str:
         text = _NO_NUMBER.sub("0", text)
         text = _NUMBER_WORD.sub(lambda match: _DIGITS[match["word"].lower()] if match["word"] else "1", text)
         text = _COUNTED.sub(r"\g<total>", _COMPARED_NUMBER.sub(" ", text))
+    if kinds.quadrant_noun:
+        text = _write_out_quadrants(text, kinds.quadrant_noun)
     if kinds.both:
         text = _BOTH_WORD.sub(kinds.both, text)
     if len(kinds.firsts) > 1:
@@ -162,6 +182,24 @@ def is_undetermined(text: str) -> bool:
         True if it does.
     """
     return not (_REFUSES.search(text) or _REPLIES.match(text))
+
+
+def _find_quadrant_noun(option_words: Sequence[str]) -> str:
+    """Find the noun after side and level in the options; "" if there is none, or several."""
+    matches = [_QUADRANT.search(text) for text in option_words]
+    nouns = {match["noun"] for match in matches if match}
+    return nouns.pop() if len(nouns) == 1 else ""
+
+
+def _write_out_quadrants(text: str, noun: str) -> str:
+    """Write a region of the lungs as the options name it: "LLL", "lower left lung", "right base"."""
+
+    def write(match: re.Match[str]) -> str:
+        side = match["side"] or match["side2"] or match["side3"]
+        level = match["level"] or match["level2"] or match["level3"]
+        return f"{side} {_LEVEL.get(level.lower(), level)} {noun}"
+
+    return _REGION.sub(write, _SHORT_LOBE.sub(lambda match: f"{_LOBES[match[0][:3].lower()]} {noun}", text))
 
 
 def _write_out_sides(text: str, kinds: OptionKinds) -> str:

@@ -30,6 +30,8 @@ OTHER_OPTIONS = {
         "Left lower lobe consolidation", "Right lower lobe consolidation", "Normal lungs",
         "Pleural effusion on the left",
     ],
+    "quadrants": ["Left upper lung", "Left lower lung", "Right upper lung", "Right lower lung"],
+    "word_forms": ["Aortic knob enlargement", "No aortic knob enlargement", "Tracheal deviation"],
     "shared_ends": ["Bacterial pneumonia", "Viral pneumonia", "Fungal pneumonia", "Edema"],
     "degrees": ["Mild", "Moderate", "Severe"],
     "numbers": ["0", "1", "2", "3"],
