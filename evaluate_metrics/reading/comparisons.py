@@ -9,14 +9,15 @@ _NAME = (  # a few words, none of which begins a condition, a denial or a genera
     r"|less|equally|usually|often|generally|typically|is|are|seems?|appears?|looks?)\b)[\w/-]+ ){1,5}?"
 )
 _LEAD = (
-    r"(?P<lead>(?:^|(?<=[.;!?\n]))[\s*_>-]*(?:(?:overall|therefore|thus|so|hence|here|in (?:this|the) (?:image|case)"
+    r"(?P<lead>(?:^|(?<=[.;!?\n]))[\s*_>-]{0,9}"
+    r"(?:(?:overall|therefore|thus|so|hence|here|in (?:this|the) (?:image|case)"
     r"|i (?:think|believe|would say)(?: that)?),? )?)"
 )
 _LIKELY = r"(?:likely|probable|plausible|convincing|consistent|compatible|in keeping)"
 _BETTER = rf"(?:more {_LIKELY}|likelier|(?:a )?better (?:fit|supported))"
 _IS = r"(?:is|are|seems|appears|looks) (?:(?:much|far|somewhat|slightly|therefore|clearly|considerably) ){0,2}"
 _END = r"(?: here| in this (?:image|case))?(?=[^\S\n]*(?:[.;!,\n]|\Z))"
-_OTHER = r"(?P<other>[\w/ -]{2,60}?)"
+_OTHER = r"(?P<other>[\w/ -]{1,60}?)"
 _FLAGS = re.IGNORECASE
 _PREFERRED = tuple(
     (re.compile(pattern, _FLAGS), kept)

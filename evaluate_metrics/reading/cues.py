@@ -288,7 +288,7 @@ CUES = (
         r"|\b(?:first|second|third|fourth|last) (?:option|choice) (?:is|says|reads)\b"
         r"|^\W*(?:history|indications?|comparison|technique|reason for (?:the )?(?:exam\w*|study|request)) ?:"
         r"|^\W*query \w"
-        r"|\b(?:is|are) (?:\w+ly )?(?:common|frequent|rare) (?:in|among|after)\b|^\W*prior (?:\w+ )?\w+$"
+        r"|\b(?:is|are) (?:\w+ly )?(?:common|frequent|rare) (?:in|among|after)\b|^\W*prior (?:pleural |pulmonary )?\w+$"
         r"|\b(?:some|others?|many|one|radiologists?|doctors?|physicians?|people|someone) (?:would|might|may|could)"
         r" (?:\w+ )?(?:call|say|read|label|describe|diagnose|interpret|classify)\b",
         (

@@ -24,7 +24,8 @@ _TALK = re.compile(
     r"|instructions?)"
     r"|(?:that|this|it)(?: is|'s) an? (?:\w+ ){0,3}?question"
     r"|(?:(?:we|you|one|i) can|it(?: is|'s) possible to) (?:check|look|screen|test) for"
-    r"|(?!there|this|that|it)(?:\w+ ){1,3}is an? (?:\w+ ){0,3}?(?:disease|condition|infection|disorder|illness))"
+    r"|(?!there|this|that|it)(?:\w+ ){1,3}is an? (?:\w+ ){0,3}?(?:disease|condition|infection|disorder|illness)"
+    r"(?! (?:\w+ )?(?:here|present|seen|visible|shown|found)\b))"
     r"\b[^.!?\n,]{0,120}(?:[.!]|\Z)"
     r"|\A\W*no, i(?: am|'m) (?:not|only|just) an? (?:\w+ ){0,2}?(?:doctor|radiologist|physician|clinician|surgeon|ai"
     r"|model|assistant)\b\s*(?:[.!]|\Z)",

@@ -127,7 +127,7 @@ _TAKES_BACK = re.compile(
     r"|i (?:take (?:that|this|it) back|(?:retract|withdraw) (?:that|this|it|my|the))"
     r"|(?:disregard|ignore) (?:the|my|this|that) (?:(?:above|previous|last|earlier|first) )?(?:answer|response|choice)"
     r"|i (?:can ?not|can't|won't) commit to (?:it|that|this|an answer|any|either)"
-    r"|i(?: am|'m) (?:\w+ )?(?:undecided|torn|in two minds|on the fence)(?=\s*(?:[.!]|\Z)))\b",
+    r"|i(?: am|'m) (?:(?!not|no)\w+ )?(?:undecided|torn|in two minds|on the fence)(?=\s*(?:[.!]|\Z)))\b",
     re.IGNORECASE,
 )
 _CANNOT_TELL = re.compile(  # after a correction: "On second thoughts, I can't tell"
