@@ -163,10 +163,8 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
     start, end, span_kind = find_answer_span(response)
     is_absence = asks_for_absence(question)
     is_cut = cut or is_truncated(response)
-    answer_text, choices = (
-        remove_unfinished(response[start:end], cut=cut),
-        _get_options(tuple(map(unify_spelling, options))),
-    )
+    answer_text = remove_unfinished(response[start:end], cut=cut)
+    choices = _get_options(tuple(map(unify_spelling, options)))
     clean = choices.remove_echo(readable(answer_text)[:LIMIT])
     clean = choices.remove_unfinished_list(clean)
     clean = write_out_options(correct_spelling(clean, choices.words), choices.kinds, question)
