@@ -19,6 +19,7 @@ _IS = r"(?:is|are|seems|appears|looks) (?:(?:much|far|somewhat|slightly|therefor
 _END = r"(?: here| in this (?:image|case))?(?=[^\S\n]*(?:[.;!,\n]|\Z))"
 _OTHER = r"(?P<other>[\w/ -]{1,60}?)"
 _FLAGS = re.IGNORECASE
+_COMPARES = re.compile(r"\b(?:than|over|as)\b", re.IGNORECASE)
 _PREFERRED = tuple(
     (re.compile(pattern, _FLAGS), kept)
     for pattern, kept in (
@@ -53,6 +54,6 @@ def keep_preferred(text: str) -> str:
     >>> keep_preferred("Pneumonia is no more likely than edema.")
     'Pneumonia is no more likely than edema.'
     """
-    for pattern, kept in _PREFERRED:
+    for pattern, kept in _PREFERRED if _COMPARES.search(text) else ():
         text = pattern.sub(lambda match, kept=kept: f"{match['lead']}It is {match[kept].strip()}", text)
     return text
