@@ -47,7 +47,7 @@ def keep_preferred(text: str) -> str:
         text: The text.
 
     Returns:
-        The text, in which "It is pneumonia" stands for "Pneumonia is more likely than edema".
+        The text, in which "It is pneumonia" replaces "Pneumonia is more likely than edema".
 
     >>> keep_preferred("Pneumonia is more likely than edema."), keep_preferred("Edema is less likely than pneumonia.")
     ('It is Pneumonia.', 'It is pneumonia.')
