@@ -18,9 +18,11 @@ from functools import lru_cache
 from itertools import takewhile
 from typing import NamedTuple
 
-from .cues import HERE, Act, find_cue
+from .cue import Act
+from .cues import HERE, find_cue
+from .denial_words import ALL_BUT, NEUTRAL, SEEN, STATES, VERB
 from .reasoning import find_answer_span
-from .scope import ALL_BUT, DENIED_BEFORE, NEUTRAL, SEEN, STATES, VERB, Standing, fill_blanks, read_heading
+from .scope import DENIED_BEFORE, Standing, fill_blanks, read_heading
 
 
 class Clause(NamedTuple):

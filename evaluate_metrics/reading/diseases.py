@@ -13,10 +13,11 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .clauses import split_clauses
+from .denial_words import NEUTRAL
 from .disease_names import CLASSES, OTHERS, SYNONYMS
 from .outcome import Outcome
 from .reasoning import extract_answer, remove_unfinished
-from .scope import NEUTRAL, fill_blanks, find_standings
+from .scope import fill_blanks, find_standings
 from .surgical_names import build_alternatives
 from .words import fold_text, unify_spelling
 

@@ -16,91 +16,24 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from .denial_words import (
+    ALL_BUT,
+    FOREIGN,
+    NEUTRAL,
+    NOT_NORMAL,
+    PERCEIVE,
+    SEEN,
+    SEEN_WORDS,
+    STATES,
+    TURNED,
+    UNKNOWN,
+    VERB,
+)
+
 Standing = Literal["asserted", "denied", "open"]  # open: neither, like "compared with X"
 
-VERB = (
-    r"(?:is|are|was|were|has|have|can|could|may|might|shows?|shown|contains?|i see|i can see|appears?|seems?|looks?|"
-    r"reveals|demonstrates|exhibits|suffers|suggests|indicates|"
-    r"(?:is|are|was|were|do|does|did|has|have|could|should|would|ca)n't)"
-)
-_SEEN_WORDS = (
-    r"seen|present|visible|visuali[sz]ed|identified|noted|observed|evident|detected|demonstrated|appreciated|found|"
-    r"apparent|there|shown|used|employed|needed|required|introduced|inserted|recogni[sz]able|discernible|likely|"
-    r"suspected|in use|in sight|in shot|on screen|visibles?|sichtbar|zu sehen|zu erkennen"
-)
-SEEN = (
-    rf"(?:{_SEEN_WORDS}|(?:in|within|among|one of|part of) (?:the |this )?(?:\w+ ){{0,2}}"
-    r"(?:image|picture|frame|view|scene|field|tools|instruments|findings|abnormalities))"
-)
-NORMAL = r"(?:normal|clear|healthy|unremarkable|intact|free)"
-STATES = re.compile(rf"\b(?:{VERB}|see|visible|seen)\b")
-
-# Words that resemble denials and deny nothing after them. "Not clear" denies "clear" itself, see `find_standings`.
-NEUTRAL = re.compile(
-    r"\bno (?:question|wonder|mistaking|hesitation|denying|other (?:\w+ )?(?:choice|explanation|diagnosis)(?: than)?)\b"
-    r"|\b(?:can ?not|can't|hard to|impossible to) (?:be )?(?:miss(?:ed)?|overlook(?:ed)?)\b|\bhard not to\b|"
-    r"\bnot (?:only|just|merely|a lot of|much of)\b|\bno doubt\b|\bwithout (?:a |any )?doubt\b|\bnot without\b"
-    r"|\bnot uncommon\w*"
-    rf"|\bnot (?!only|merely)(?:\w+ly )?(?:sure|certain|{NORMAL})\b(?: (?:of|from)\b)?"
-    rf"|\bnot (?:fully|completely|entirely) (?=(?:{SEEN}|in view)\b)"
-    r"|\b(?:no|not|without)\s+(?:\w+\s+)?"
-    r"(?:changed?|increased?|decreased?|improve(?:ment|d)|worsen(?:ing|ed)|progress\w*(?! to\b))\b"
-    r"|\b(?:can ?not|can't) be (?:denied|overlooked|missed|ignored)\b"
-    r"|\b(?:can ?not|can't) deny\b"
-    # Two denials assert.
-    r"|\b(?:no|not|never|\w+n't|cannot) (?:\w+ly )?(?:an? )?(?:lack(?:s|ing)?(?: of)?|absence of|doubt(?:ing|ed)?)\b"
-    r"|\b(?:not|\w+n't) (?:any|some)thing (?:but|other than|else than)\b"
-)
-_NOT_NORMAL = re.compile(
-    rf"\bnot (?!only|merely)(?:\w+ly )?{NORMAL}\b"
-    r"|\b(?:than|above|outside|beyond|exceeds?|at odds with|from|off|(?:left|right) of) (?:the |an? )?(?:\w+ ){0,3}?"
-    r"(?:normal|midline)\b"
-)
-# "A low probability of", "the chance of ... is close to zero"
-_ODDS = r"(?:probability|likelihood|chances?|odds) (?:of|for|that)"
-_LOW = (
-    r"(?:(?:\w+ly |very |quite |rather |too |near |close to |about |only |less than |below |under |an? ){0,3}"
-    r"(?:low|little|poor|small|slim|remote|negligible|minimal|nil|zero|0?\.[0-4]\d*|(?:[1-4]\d|[02-9])(?![\d.])|1(?= ))"
-    r"(?: percent)?)"
-)
-# A denial of a full statement.
-_TURNED = re.compile(
-    r"\b(?:it is|it's|this is|that is) (?:not|untrue|false|incorrect|wrong)(?: (?:the case|true|correct|so))?"
-    r"(?: to say)? that\b"
-    r"|\b(?:do|does|did|would)(?:n't| not) (?:\w+ly )?(?:think|believe|suggest|indicate|mean|imply|feel|support)\b"
-    r"|\b(?:disagree|(?:can ?not|can't|(?:do|does|would) not|\w+n't) agree) (?:that|with)\b|\bmyth that\b"
-    r"|\bnothing (?:\w+ ){0,4}?(?:suggests?|indicates?|points to|supports?|shows?)\b"
-    r"|\bno (?:evidence|indication|reason|sign|suggestion) (?:that|to (?:suggest|think|believe|indicate))\b"
-    r"|\b(?:neither|none|no)(?: (?:of|the|these|them|two|one|upper|lower|middle|lungs?|sides?|hemithorax|fields?"
-    r"|zones?|lobes?"
-    r"|bases?|views?|images?|films?)){1,4} (?:shows?|contains?|reveals?|demonstrates?|exhibits?|suggests?|indicates?"
-    r"|has|have)\b"
-    r"|\b(?:unlikely|improbable|implausible|inconceivable|doubtful) that\b|(?<!no )(?<!not )(?<!n't )\bdoubt (?:that"
-    r"|there (?:is|are|was)|it is|it's)\b"
-    rf"|\b{_LOW} {_ODDS}\b|\b{_ODDS}\b(?=[^,;:]{{1,80}}?(?:\s*:| is| are| was| seems?| appears?| remains?"
-    rf"| at) {_LOW}\s*(?:$|[,;]))"
-)
-
-_UNKNOWN = (
-    r"(?:can ?not|can't|could not|couldn't|not|unable to|(?:difficult|hard|impossible|not possible) to)\s+"
-    r"(?:be\s+|been\s+)?"
-    r"(?:\w+ly\s+)?(?:rule out|ruled out|excluded?|assess(?:ed)?|evaluated?|determined?|confirm(?:ed)?|judged?)"
-)
-_PERCEIVE = (
-    r"(?:see|find|identify|detect|visuali[sz]e|locate|observe|appreciate|recogni[sz]e|discern|spot|make out|perceive"
-    r"|demonstrate|show)"
-)
-# "All but edema" leaves edema open: "All but edema are absent" asserts it.
-ALL_BUT = (
-    r"(?:everything|all|any|every|each)(?: (?:of|the|these|those|them|other|listed|findings?|options?|choices?"
-    r"|ones?|abnormalit(?:y|ies)|diagnos[ei]s|conditions?)){0,3} (?:but|except|save|bar|apart from|other than)(?: for)?"
-)
-_FOREIGN = (
-    r"pas de?|aucune?s?|sans|ni|sin|ning[uú]n[oa]?|tampoco|keine?[nrms]?|weder|ohne|sem|nenhum\w*|não|nessun\w*|senza"
-    r"|không|non(?= (?:c'|ci\b|si\b|è\b|sono\b|mostra\b|vedo\b|presenta\b))"
-)
 DENIED_BEFORE = re.compile(
-    rf"\b(?P<open>{_UNKNOWN}|{ALL_BUT}|(?:favou?r|prefer)\w*(?: \w+){{0,4}}? over|(?:i|we) considered|to exclude"
+    rf"\b(?P<open>{UNKNOWN}|{ALL_BUT}|(?:favou?r|prefer)\w*(?: \w+){{0,4}}? over|(?:i|we) considered|to exclude"
     rf"|to rule out|compared (?:to|with)"
     r"|in (?:contrast|comparison) (?:to|with)|versus"
     rf"|vs|(?<!less )(?<!rather )(?<!other )(?<!or )(?:(?<!more )than|than(?! (?:one|two|an?|\d)\b)))\b"
@@ -115,7 +48,7 @@ DENIED_BEFORE = re.compile(
     r"|exclud(?:es?"
     r"|ing)|as opposed to|opposed to|"
     rf"nothing(?!\s+(?:but|other|more|else than))|fail(?:s|ed|ing)? to|(?:un"
-    rf"|not )able to(?= (?:\w+ly )?{_PERCEIVE}\b)|(?:inconsistent|incompatible) with|spared (?:of|from|by)|"
+    rf"|not )able to(?= (?:\w+ly )?{PERCEIVE}\b)|(?:inconsistent|incompatible) with|spared (?:of|from|by)|"
     r"(?<!partial )(?<!incomplete )(?<!near complete )(?<!slow )(?<!gradual )(?<!image )"
     r"(?:resolution|clearing|disappearance) of(?! (?:the |this )?(?:image|picture|film|scan))|"
     r"(?:having|(?:i|we)(?:'ve| have)?|(?:has|have|had)) (?:\w+ly |already )?(?:ruled out|excluded|eliminated)|"
@@ -128,7 +61,7 @@ DENIED_BEFORE = re.compile(
     r"|clearly )?against|"
     r"absent(?=\s+(?!in\b|on\b|from\b|at\b|and\b|or\b|with\b)\w)|"
     r"eliminat(?:es?|ing)|far from|anything but|by no means|"
-    rf"less than(?!\s+(?:\d|a |half|one))|hardly|scarcely|{_FOREIGN})"
+    rf"less than(?!\s+(?:\d|a |half|one))|hardly|scarcely|{FOREIGN})"
     r"(?=\W|$)|¬(?=\s*\w)"
 )
 # A denial before one of these words does not apply to the text after it.
@@ -196,7 +129,7 @@ _TENABLE = (
     r"|plausible|credible|tenable|suggested|favou?red|convincing|suspected)"
 )
 _DENIED_AFTER = re.compile(
-    rf"\b(?P<open>(?:(?P<verb>is|are|was|were|has|have)\s+)?{_UNKNOWN}"
+    rf"\b(?P<open>(?:(?P<verb>is|are|was|were|has|have)\s+)?{UNKNOWN}"
     r"|(?:must|(?:has|have|needs?)\s+to)\s+be\s+(?:\w+ly\s+)?(?:excluded|ruled out|considered)"
     r"|(?:was|were)\s+(?:\w+ly\s+)?considered(?=\s*(?:$|[,;]|and\b|but\b|then\b)))\b"
     r"|\b(?P<verbed>"
@@ -261,7 +194,7 @@ _IN_SUCH = re.compile(  # "in tension pneumothorax, ...", "which can be seen in 
     r"|\bsymptoms? of (?:acute |chronic )?\Z"
 )
 _REGION = re.compile(r"(?:both|left|right)\b")
-_BREAK = re.compile(rf"\b(?:{VERB}|(?!used (?:for|to|in|during|by)\b)(?:{_SEEN_WORDS}))\b")
+_BREAK = re.compile(rf"\b(?:{VERB}|(?!used (?:for|to|in|during|by)\b)(?:{SEEN_WORDS}))\b")
 _BLANKS = re.compile(r"(?<= ) +")
 _WORD = re.compile(r"\w")
 _MARK = re.compile(r"[✓✗]")
@@ -408,10 +341,10 @@ def _find_standing(clause: str, start: int, end: int, cues: _Cues) -> Standing:
 @lru_cache(maxsize=64)
 def _find_cues(clause: str) -> _Cues:
     """Find the denials of a clause and the ends of their scopes."""
-    turned_matches = list(_TURNED.finditer(clause))
-    clause = _TURNED.sub(fill_blanks, clause)
+    turned_matches = list(TURNED.finditer(clause))
+    clause = TURNED.sub(fill_blanks, clause)
     # "Not clear" denies "clear" and nothing after it.
-    not_normal_ends = [match.end() for match in _NOT_NORMAL.finditer(clause)]
+    not_normal_ends = [match.end() for match in NOT_NORMAL.finditer(clause)]
     neutral_clause = NEUTRAL.sub(fill_blanks, clause)
     denials_before, denials_after, marks = (
         list(cue.finditer(neutral_clause)) for cue in (DENIED_BEFORE, _DENIED_AFTER, _MARK)
