@@ -17,7 +17,6 @@ from ..arguments.kinds import (
     COUNT,
     DIFFERENCE,
     FLOAT,
-    INNER_LEVEL,
     LABELS,
     LEVEL,
     MARGIN,
@@ -28,14 +27,13 @@ from ..arguments.kinds import (
     one,
     optional,
     real,
-    whole,
 )
 from ..arguments.schema import check_arguments
 from .proportion import (
     FEW,
+    compute_expanded_level,
     compute_mean,
     compute_normal_quantile,
-    compute_student_quantile,
     keep_mean_inside,
     quantise,
     sum_by_group,
@@ -307,24 +305,6 @@ def compute_equivalence_level(n_tests: int = 1, alpha: float = 0.05) -> float:
     0.9
     """
     return 1 - 2 * alpha / n_tests
-
-
-@check_arguments(confidence_level=INNER_LEVEL, n_groups=whole(2))
-def compute_expanded_level(confidence_level: float, n_groups: int) -> float:
-    """Compute the level of bootstrap percentiles that cover the mean as often as Student's interval of n_groups.
-
-    Plain percentiles are as narrow as the normal distribution with the variance of the sample (Hesterberg, American
-    Statistician 69, 2015, section 5.3), which matters below about 100 groups.
-
-    Args:
-        confidence_level: The nominal level.
-        n_groups: Number of groups, at least 2.
-
-    Returns:
-        The level of the percentiles.
-    """
-    student = compute_student_quantile(confidence_level, n_groups - 1) * math.sqrt(n_groups / (n_groups - 1))
-    return 2 * NormalDist().cdf(student) - 1
 
 
 @check_arguments(low=FLOAT, high=FLOAT, confidence_level=LEVEL, power=LEVEL)

@@ -9,10 +9,11 @@ from statistics import NormalDist
 
 import numpy as np
 
-from ..arguments.kinds import BOUNDS, COUNT, FLOAT, INNER_LEVEL, LABELS, VALUES, optional
+from ..arguments.kinds import BOUNDS, COUNT, FLOAT, INNER_LEVEL, LABELS, VALUES, optional, whole
 from ..arguments.schema import check_arguments
 
 FEW = 15  # the bootstrap's percentiles are too narrow if fewer groups differ
+MANY = 100  # with fewer groups, percentiles are expanded
 _BITS = 36  # bits of a value that count: about 11 significant digits
 _ROUNDING = 1e-9  # a difference, relative to the largest value, that may be due to `quantise`
 
@@ -126,35 +127,40 @@ def compute_bounded_interval(
     return lowest + low * (highest - lowest), lowest + high * (highest - lowest)
 
 
-@check_arguments(like="values", values=VALUES, labels=_GROUPS, bounds=BOUNDS, confidence_level=INNER_LEVEL)
+@check_arguments(like="values", values=VALUES, labels=_GROUPS, bounds=optional(BOUNDS), confidence_level=INNER_LEVEL)
 def compute_few_groups_interval(
-    values: np.ndarray, labels: np.ndarray | None, bounds: Sequence[float], confidence_level: float
+    values: np.ndarray, labels: np.ndarray | None, bounds: Sequence[float] | None, confidence_level: float
 ) -> tuple[float, float]:
-    """Compute Wilson's interval of a mean of few groups whose values are anywhere between the bounds.
+    """Compute the interval of a mean of few groups: Student's without bounds, Wilson's within bounds.
 
-    The means of 3 or 5 groups that are drawn again are too rarely far from their mean. Wilson's n is here the number of
-    zeros and ones whose mean has the variance that the groups' sums show, with Student's quantile for their number.
+    The means of 3 or 5 groups that are drawn again are too rarely far from their mean. Student's interval takes the
+    variance that the groups' sums show. Wilson's n is the number of zeros and ones whose mean has that variance, with
+    Student's quantile for the number of groups.
 
     Args:
-        values: Shape (n,), without NaN, not all equal.
+        values: Shape (n,), without NaN; within bounds not all equal.
         labels: Shape (n,), the group of each value, or None.
-        bounds: The lowest and the highest possible value.
+        bounds: The lowest and the highest possible value; None if there are no bounds.
         confidence_level: Level of the interval.
 
     Returns:
         low and high.
     """
-    lowest, highest = bounds
+    lowest, highest = bounds or (0.0, 1.0)
     shares = (values - lowest) / (highest - lowest)
     n, mean = len(shares), compute_mean(shares)
-    sums, sizes = sum_by_group(shares - mean, labels)
+    sums, sizes = sum_by_group(shares, labels)
     n_groups = len(sizes)
-    residuals = sums * (1 - 1 / n_groups) / (1 - sizes / n)  # as in `compute_effective_n`
+    residuals = (sums - sizes * mean) * (1 - 1 / n_groups) / (1 - sizes / n)  # as in `compute_effective_n`
     clustered_variance = n_groups / (n_groups - 1) * n_groups * compute_mean(residuals**2) / n
     # Groups that agree by chance tell no more than as many single values.
     variance = max(clustered_variance, compute_mean((shares - mean) ** 2)) / n
-    student = compute_student_quantile(confidence_level, n_groups - 1) / compute_normal_quantile(confidence_level)
-    low, high = compute_wilson_interval(mean, mean * (1 - mean) / variance / student**2, confidence_level)
+    student = compute_student_quantile(confidence_level, n_groups - 1)
+    if bounds is None:
+        half_width = student * math.sqrt(variance)
+        return mean - half_width, mean + half_width
+    wilson_n = mean * (1 - mean) / variance / (student / compute_normal_quantile(confidence_level)) ** 2
+    low, high = compute_wilson_interval(mean, wilson_n, confidence_level)
     return lowest + low * (highest - lowest), lowest + high * (highest - lowest)
 
 
@@ -275,3 +281,21 @@ def compute_student_quantile(confidence_level: float, degrees: int) -> float:
         integral = angle / 2 * float(weights @ np.cos(angle / 2 * (1 + nodes)) ** (degrees - 1))
         angle += (target_integral - integral) / math.cos(angle) ** (degrees - 1)
     return math.sqrt(degrees) * math.tan(angle)
+
+
+@check_arguments(confidence_level=INNER_LEVEL, n_groups=whole(2))
+def compute_expanded_level(confidence_level: float, n_groups: int) -> float:
+    """Compute the level of bootstrap percentiles that cover the mean as often as Student's interval of n_groups.
+
+    Plain percentiles are as narrow as the normal distribution with the variance of the sample (Hesterberg, American
+    Statistician 69, 2015, section 5.3), which matters below about 100 groups.
+
+    Args:
+        confidence_level: The nominal level.
+        n_groups: Number of groups, at least 2.
+
+    Returns:
+        The level of the percentiles.
+    """
+    student = compute_student_quantile(confidence_level, n_groups - 1) * math.sqrt(n_groups / (n_groups - 1))
+    return 2 * NormalDist().cdf(student) - 1

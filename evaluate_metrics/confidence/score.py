@@ -30,7 +30,9 @@ from ..arguments.kinds import (
 from ..arguments.schema import check_arguments
 from .proportion import (
     FEW,
+    MANY,
     compute_bounded_interval,
+    compute_expanded_level,
     compute_few_groups_interval,
     compute_mean,
     is_near_bound,
@@ -101,12 +103,13 @@ def bootstrap_mean(
     bounds: Sequence[float] | None = None,
     few: int = FEW,
 ) -> Interval:
-    """Compute the percentile bootstrap interval of a mean, or Wilson's if there are few groups or few values differ.
+    """Compute the percentile bootstrap interval of a mean, or one by formula if there are few groups.
 
     Percentiles have no width if all values are equal, and cover the truth too rarely if few values differ or there are
     few groups (benchmarks/share_coverage.py). With `bounds` the interval is then Wilson's with an effective n
-    (`proportion.compute_bounded_interval`, `proportion.compute_few_groups_interval`). Differences and other unbounded
-    numbers have no bounds.
+    (`proportion.compute_bounded_interval`, `proportion.compute_few_groups_interval`). Without bounds the interval of
+    few groups is Student's, which may reach beyond all values. From `few` to 99 groups the percentiles are expanded to
+    Student's quantile (`proportion.compute_expanded_level`).
 
     Args:
         values: Shape (n,), one number per example; NaN, None and masked entries (undefined for that example) are left
@@ -119,8 +122,8 @@ def bootstrap_mean(
         confidence_level: Level of the interval, between 0 and 1.
         bounds: The lowest and the highest possible value, (0, 1) for shares and scores; None if there are no bounds.
         few: Wilson's interval is used if there are fewer groups than this, or if all values are at the bounds and fewer
-            groups than this differ from the commoner bound. 1 restricts it to values without any difference, for
-            figures that a paper computes by percentiles.
+            groups than this differ from the commoner bound. Without bounds Student's takes its place. 1 restricts it
+            to values without any difference, and percentiles are not expanded, for figures that a paper computes so.
 
     Returns:
         The interval. low and high are NaN with fewer than two groups, because a resample cannot show their spread.
@@ -146,11 +149,13 @@ def bootstrap_mean(
     low = high = float("nan")
     if bounds is not None and len(sums) >= 2 and is_near_bound(values, labels, ends, few):
         low, high = compute_bounded_interval(values, labels, ends, confidence_level)
-    elif bounds is not None and 2 <= len(sums) < few:
-        low, high = compute_few_groups_interval(values, labels, ends, confidence_level)
+    elif 2 <= len(sums) < few:
+        low, high = compute_few_groups_interval(values, labels, ends or None, confidence_level)
     elif len(sums) >= 2:
         means = resample_means(sums, sizes, n_resamples, np.random.default_rng(seed))
-        low, high = compute_percentiles(means, confidence_level)
+        is_expanded = few > 1 and len(sums) < MANY
+        level = compute_expanded_level(confidence_level, len(sums)) if is_expanded else confidence_level
+        low, high = compute_percentiles(means, level)
     low, high = keep_mean_inside(mean, low, high, float(np.abs(values).max(initial=0.0)))
     return Interval(mean, low, high, len(values), int(np.sum(~has_value)), len(sums))
 

@@ -35,6 +35,7 @@ from .score import METRICS, RANKED, STATES
 SIMILARITIES = ("local", "global")
 VALUES = (*METRICS, *SIMILARITIES)
 SHARES = (*RANKED, "no_attn")  # values in [0, 1]
+NOT_NEGATIVE = ("entropy", "kl")  # Student's interval of few patients may begin below 0
 ALL = "all"
 SUBSETS = (ALL, "abnormal", "one_lung", "mdrb")
 RANDOM_SENTENCES = "random_sentences"
@@ -219,7 +220,7 @@ def _compute_deltas(
             f"delta_{name}",
             [_compute_difference(row, original, name) for row, original in complete_pairs],
             perturbed_rows,
-            options,
+            {**options, "bounds": (-1, 1) if name in SHARES else None},
         )
     if any("kl" in row["values"] for row in perturbed_rows):
         result |= _compute_mean("kl", [row["values"].get("kl") for row in perturbed_rows], perturbed_rows, options)
@@ -236,9 +237,8 @@ def _compute_mean(
     interval = bootstrap_mean(
         [_convert_missing(value) for value in values], groups=[row["cluster"] for row in rows], **options
     )
-    return {name: interval.mean, f"{name}_ci_low": interval.low, f"{name}_ci_high": interval.high} | {
-        f"n_{name}": interval.n
-    }
+    low = max(interval.low, 0.0) if name in NOT_NEGATIVE else interval.low
+    return {name: interval.mean, f"{name}_ci_low": low, f"{name}_ci_high": interval.high, f"n_{name}": interval.n}
 
 
 def _convert_missing(value: float | None) -> float:

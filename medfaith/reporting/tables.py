@@ -220,7 +220,7 @@ def p_value(value: Any) -> str:
 
 
 def format_interval_note(units: str) -> str:
-    """Format the note on intervals that `bootstrap_mean` computes with bounds.
+    """Format the note on intervals that `bootstrap_mean` computes.
 
     Args:
         units: The units that are resampled whole.
@@ -229,8 +229,8 @@ def format_interval_note(units: str) -> str:
         The note.
     """
     return (
-        f"95% intervals: bootstrap over {units}, 2,000 resamples, seed {SEED}; of values within bounds, Wilson's if "
-        f"there are fewer than {FEW} {units}, or nearly all values are at a bound."
+        f"95% intervals: bootstrap over {units}, 2,000 resamples, seed {SEED}; with fewer than {FEW} {units}, "
+        "Student's or, of values within bounds, Wilson's; Wilson's also if nearly all values are at a bound."
     )
 
 

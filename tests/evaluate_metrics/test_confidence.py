@@ -109,7 +109,7 @@ def test_percentiles_begin_where_enough_groups_differ():
         values = make_ones(500 - n_wrong, 500)
         percentiles, interval = bootstrap_mean(values), bootstrap_mean(values, bounds=SHARE)
         assert (interval == percentiles) is (n_wrong == FEW)
-        assert bootstrap_mean(values, bounds=SHARE, few=1) == percentiles
+        assert bootstrap_mean(values, bounds=SHARE, few=1) == bootstrap_mean(values, few=1)
         assert interval[1:3] == pytest.approx(percentiles[1:3], abs=0.011)
     assert bootstrap_mean(np.ones(500), bounds=SHARE, few=1).low == pytest.approx(compute_wilson_interval(1, 500)[0])
     graded = np.linspace(0.2, 0.9, FEW)
@@ -124,9 +124,33 @@ def test_few_groups_of_graded_values_have_students_interval_within_the_bounds():
     assert bootstrap_mean(values, groups=groups, bounds=SHARE)[1:3] == pytest.approx(students, abs=0.002)
     ratings = bootstrap_mean(1 + 4 * values, groups=groups, bounds=(1, 5))
     assert ratings[1:3] == pytest.approx([1 + 4 * end for end in students], abs=0.008)
-    assert bootstrap_mean(values, groups=groups, bounds=SHARE, few=1) == bootstrap_mean(values, groups=groups)
+    assert bootstrap_mean(values, groups=groups, bounds=SHARE, few=1) == bootstrap_mean(values, groups=groups, few=1)
     alike = bootstrap_mean(np.tile([0.2, 0.8], 10), groups=np.repeat(np.arange(5), 4), bounds=SHARE)
     assert alike[1:3] == pytest.approx(stats.t.interval(0.95, 4, 0.5, 0.3 / math.sqrt(20)), abs=0.03)
+
+
+def test_few_groups_of_unbounded_values_have_students_interval():
+    """Entropies, gaps and drops of similarity; `few=1` keeps the percentiles of the papers."""
+    means = np.array([-3.0, 1.0, 2.0, 7.5])
+    values, groups = np.repeat(means, 5), np.repeat(np.arange(4), 5)
+    students = stats.t.interval(0.95, 3, means.mean(), stats.sem(means))
+    assert bootstrap_mean(values, groups=groups)[1:3] == pytest.approx(students)
+    assert bootstrap_mean(values, groups=groups, few=1).low > students[0]
+    assert bootstrap_mean(means, confidence_level=0.8)[1:3] == pytest.approx(
+        stats.t.interval(0.8, 3, means.mean(), stats.sem(means))
+    )
+
+
+@pytest.mark.parametrize("bounds", [None, (-4, 4)])
+@pytest.mark.parametrize("n_groups", [15, 30])
+def test_percentiles_are_expanded_unless_published(n_groups, bounds):
+    """Normal numbers: the expanded percentiles are Student's interval, the plain ones are narrower."""
+    values = stats.norm.ppf((np.arange(n_groups) + 0.5) / n_groups)
+    student = float(stats.t.ppf(0.975, n_groups - 1) * stats.sem(values))
+    interval = bootstrap_mean(values, bounds=bounds, n_resamples=20_000)
+    assert (interval.high - interval.low) / 2 == pytest.approx(student, rel=0.03)
+    published = bootstrap_mean(values, bounds=bounds, n_resamples=20_000, few=1)
+    assert (published.high - published.low) / 2 == pytest.approx(1.96 * values.std() / math.sqrt(n_groups), rel=0.03)
 
 
 @pytest.mark.parametrize(("n_groups", "size"), [(3, 20), (5, 20)])
@@ -388,7 +412,8 @@ def test_interval_invariants(values, seed, data):
     defined = [value for value in values if not math.isnan(value)]
     assert interval.n + interval.n_nan == len(values)
     if not math.isnan(interval.low):
-        assert min(defined) - 1e-9 <= interval.low <= interval.high <= max(defined) + 1e-9
+        percentiles = bootstrap_mean(values, groups=groups, few=1, **options)
+        assert min(defined) - 1e-9 <= percentiles.low <= percentiles.high <= max(defined) + 1e-9
     singletons = bootstrap_mean(values, groups=range(len(values)), **options)
     assert str(singletons) == str(bootstrap_mean(values, **options))  # singleton groups equal no groups
     wider = bootstrap_mean(values, groups=groups, confidence_level=0.99, **options)

@@ -211,6 +211,20 @@ def test_intervals_draw_whole_patients():
     assert (summary["auroc"], summary["auroc_ci_low"], summary["auroc_ci_high"]) == expected[:3]
 
 
+def test_intervals_of_two_patients_keep_to_what_is_possible():
+    """Student's of 10 and 50 points would be -224 to 284 points; entropy and divergence are not below 0."""
+    rows = [make_row(name, {"auroc": 0.4, "entropy": 2.0 * (name == "a")}, cluster=name) for name in "ab"]
+    rows += [
+        make_row("a:x", {"auroc": 0.5, "kl": 0.1}, "a", "x", "a"),
+        make_row("b:x", {"auroc": 0.9, "kl": 3.0}, "b", "x", "b"),
+    ]
+    change, summary = pairs.deltas(rows)["x"]["all"], pairs.summarise(rows[:2])
+    expected = bootstrap_mean([0.1, 0.5], groups=list("ab"), bounds=(-1, 1))
+    assert (change["delta_auroc_ci_low"], change["delta_auroc_ci_high"]) == pytest.approx(expected[1:3])
+    assert -1 <= change["delta_auroc_ci_low"] < 0.3 < change["delta_auroc_ci_high"] <= 1
+    assert change["kl_ci_low"] == summary["entropy_ci_low"] == 0
+
+
 @given(st.integers(0, 30), st.integers(0, 2**32 - 1))
 def test_correlations_are_those_of_scipy_over_what_both_have(n, seed):
     rng = np.random.default_rng(seed)

@@ -63,10 +63,10 @@ def test_gold_by_hand(tmp_path):
     assert row[:5] == ["m", "no", *gold_cells[:2], "2 of 5"]
     assert row[5:8] == ["75.00 [–, –]", format_mean([0.5, 1.0], [1, 2]), "1 of 2"]
     assert row[11:] == ["25.00 [–, –]", "12.50 [–, –]", "1 of 2"]
-    entropy = [2.0, 1.0, 0.5, 0.0]
-    assert rows_of(report, ENTROPY)[0][1:5] == [
-        format_mean(entropy, [1, 1, 2, 3], 1, 3, None), "4 of 5", format_mean([2.0, 0.5], [1, 2], 1, 3, None), "2",
-    ]  # fmt: skip
+    # Student's intervals of 3 and 2 patients begin below 0, and no entropy does.
+    all_entropy = format_mean([2.0, 1.0, 0.5, 0.0], [1, 1, 2, 3], 1, 3, None)
+    assert [all_entropy, rows_of(report, ENTROPY)[0][1]] == ["0.875 [-1.587, 3.337]", "0.875 [0.000, 3.337]"]
+    assert rows_of(report, ENTROPY)[0][2:5] == ["4 of 5", "1.250 [0.000, 10.780]", "2"]
     assert rows_of(report, PRECISION) == [
         ["m", "no", "50.00/50.00/31.25", "1/2/2 of 5", "50.00/25.00/12.50", "1 of 2", "50.00/25.00/12.50", "1",
          "–/75.00/50.00", "0/1/1 of 2"]

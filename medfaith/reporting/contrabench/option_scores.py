@@ -35,7 +35,18 @@ from medfaith.logs.files import SampleFile
 from medfaith.logs.lines import SampleError, read_lines
 from medfaith.tasks.contrabench.option_scores import choices, split_scores
 
-from ..tables import MODEL, PROTOCOL, SEED, UNDEFINED, Column, Table, count, count_of, percent
+from ..tables import (
+    MODEL,
+    PROTOCOL,
+    SEED,
+    UNDEFINED,
+    Column,
+    Table,
+    count,
+    count_of,
+    format_interval_note,
+    percent,
+)
 from .logs import Lines, Reading, is_ours
 from .names import protocol_name, sort_runs
 from .runs import Run, Setting
@@ -307,7 +318,7 @@ def build_polarity_gap_table(runs: Sequence[ScoredRun]) -> Table:
         "Gap: log p(“No X”) - log p(“X”) after the same prompt and images, in nats. Of the questions whose gold is the "
         "“X” of such a pair (gold-positive), safe are those where “No X” has the highest score of all options, control "
         "those where the gold has it. The paper's safe subset is where its verifier fires on the generated answer. "
-        f"Intervals: 95% bootstrap over studies, 2,000 resamples, seed {SEED}.",
+        f"{format_interval_note('studies')}",
         "Concept-only difference: how much likelier the words of X are after the negated context than after the "
         "positive one, (log p(“B. No X”) - log p(“B. No”)) - (log p(“A. X”) - log p(“A.”)), in nats. The paper does "
         "not print its contexts. cos: similarity of the last layer's states at the last token of two options.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -11,20 +12,21 @@ import numpy as np
 
 from medfaith.annotate.agreement import NAMES
 from medfaith.annotate.answers import Judgement
-from medfaith.evaluate_metrics.confidence.proportion import quantise
+from medfaith.evaluate_metrics.confidence.proportion import compute_student_quantile, quantise
 from medfaith.evaluate_metrics.localization.pairs import Row, correlations
 
-from ..tables import MODEL, SEED, UNDEFINED, Column, Table, count
+from ..tables import MODEL, UNDEFINED, Column, Table, count
 from .scores import COMPARED, ModelScores, add_abnormal, mark_scoring
 from .tables import TITLES
 
 _MIN_N = 3  # minimum n: two points are always on a line
 _MIN_VARIANCE = 1e-12  # values scaled to variance 1 differ by rounding alone below this variance
+_MAX_R = 1 - 1e-9  # Fisher's z of 1 is infinite
 _NOTE = (
     "Pearson's r over original sentences whose heatmap was judged and whose value is known (n). 95% intervals: "
-    f"bootstrap over patients, 2,000 resamples, seed {SEED}, of which those without r do not count. A judgement "
-    "belongs to the sentence whose answer names the judged heatmap. Where several annotators judged a heatmap, their "
-    "mean counts. Annotators' own prompts have no value. r is undefined where one of the two never varies, or n is "
+    "jackknife of Fisher's z over patients, with Student's quantile. A judgement belongs to the sentence whose answer "
+    "names the judged heatmap. Where several annotators judged a heatmap, their mean counts. Annotators' own prompts "
+    "have no value. r is undefined where one of the two never varies, or n is "
     f"below {_MIN_N}. No Attn: annotators see it as a number and a square in the corner, and the heatmap is as much "
     "fainter; its r may come from that display. Abnormal: 1 where the sentence is, else 0."
 )
@@ -121,23 +123,20 @@ def judged(rows: Sequence[Row], points: Points) -> list[Row]:
     ]
 
 
-def compute_r_interval(
-    x: np.ndarray, y: np.ndarray, clusters: Sequence[str], *, n_resamples: int = 2000, seed: int = SEED
-) -> tuple[float, float]:
-    """Compute the 95% percentile bootstrap interval of Pearson's r by resampling whole clusters.
+def compute_r_interval(x: np.ndarray, y: np.ndarray, clusters: Sequence[str]) -> tuple[float, float]:
+    """Compute the 95% interval of Pearson's r from the jackknife over whole clusters.
 
-    The draws number the clusters by their contents, so the order of the rows, the labels and the last bits of a value
-    have no effect.
+    Fisher's z of r has nearly the same spread for every r. Its standard error is that of the z without each cluster
+    in turn, and Student's quantile allows for few clusters. Percentiles of drawn clusters are much too narrow there.
+    The order of the rows, the labels and the last bits of a value have no effect.
 
     Args:
         x: Shape (n,), finite, not constant.
         y: Shape (n,), finite, not constant.
         clusters: n labels.
-        n_resamples: Number of resamples.
-        seed: Seed of the resampling.
 
     Returns:
-        (low, high); NaN with fewer than two clusters. A resample with constant x or y has no r and does not count.
+        (low, high); NaN with fewer than two clusters. (-1, 1) if one cluster alone makes x or y vary.
     """
     rows_by_cluster: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for cluster, *row in zip(clusters, quantise(x).tolist(), quantise(y).tolist(), strict=True):
@@ -149,15 +148,18 @@ def compute_r_interval(
     group = np.repeat(np.arange(n_groups), [len(rows) for rows in sorted_rows])
     x, y = np.concatenate(sorted_rows).T
     x, y = ((values - values.mean()) / values.std() for values in (x, y))
-    counts = np.random.default_rng(seed).multinomial(n_groups, np.full(n_groups, 1 / n_groups), size=n_resamples)
-    weights = counts[:, group] / counts[:, group].sum(axis=1, keepdims=True)
-    # Each resample is centred on its own mean, because plain sums of squares lose digits.
+    weights = np.stack([group != left_out for left_out in range(-1, n_groups)]).astype(float)  # -1 leaves out none
+    weights /= weights.sum(axis=1, keepdims=True)
+    # Each mean is taken off first, because plain sums of squares lose digits.
     x, y = (values - (weights @ values)[:, None] for values in (x, y))
     variances = np.stack([(weights * values * values).sum(axis=1) for values in (x, y)])
-    varied = (variances > _MIN_VARIANCE).all(axis=0)
-    r = (weights * x * y).sum(axis=1)[varied] / np.sqrt(variances[:, varied].prod(axis=0))
-    low, high = np.quantile(r.clip(-1, 1), [0.025, 0.975]) if len(r) else (np.nan, np.nan)
-    return float(low), float(high)
+    if not (variances > _MIN_VARIANCE).all():
+        return -1.0, 1.0
+    r = (weights * x * y).sum(axis=1) / np.sqrt(variances.prod(axis=0))
+    z, *others = np.arctanh(r.clip(-_MAX_R, _MAX_R))
+    standard_error = math.sqrt((n_groups - 1) * np.var(others))
+    half_width = compute_student_quantile(0.95, n_groups - 1) * standard_error
+    return float(np.tanh(z - half_width)), float(np.tanh(z + half_width))
 
 
 def _get_originals(model: ModelScores) -> list[Row]:

@@ -119,7 +119,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "confidence.paired.apply_holm": {"p_values": [0.5, 0.25]},
     "confidence.paired.apply_benjamini_yekutieli": {"p_values": [0.5, 0.25]},
     "confidence.paired.compute_equivalence_level": {"n_tests": 2, "alpha": 0.05},
-    "confidence.paired.compute_expanded_level": {"confidence_level": 0.9, "n_groups": 3},
+    "confidence.proportion.compute_expanded_level": {"confidence_level": 0.9, "n_groups": 3},
     "confidence.paired.compute_detectable_difference": {"low": 0.0, "high": 0.5, "confidence_level": 0.9, "power": 0.8},
     "confidence.paired.enough": {"n": 5, "detectable_difference": 0.5, "target_difference": 0.25},
     "confidence.paired.choose_difference_interval": {
