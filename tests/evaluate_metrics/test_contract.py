@@ -129,8 +129,16 @@ def test_a_metric_needs_no_evaluate(metric, example):
     name = names.get(metric.name, "score_predictions")
     module = "predictions" if metric.name == "localization" else "score"
     function = getattr(importlib.import_module(f"medfaith.evaluate_metrics.{metric.name}.{module}"), name)
-    expected = evaluate.load(str(metric), *([config] if config else [])).compute(**inputs)
-    np.testing.assert_equal(function(**inputs), expected)
+    metric_module = evaluate.load(str(metric), *([config] if config else []))
+    np.testing.assert_equal(function(**inputs), metric_module.compute(**inputs))
+    missing = inputs | {"predictions": [None, *inputs["predictions"][1:]]}  # evaluate checks the first row alone
+    try:
+        expected = function(**missing)
+    except ValueError:
+        with pytest.raises(ValueError, match="row 1"):
+            metric_module.compute(**missing)
+    else:
+        np.testing.assert_equal(metric_module.compute(**missing), expected)
 
 
 def test_every_metric_has_an_example():
