@@ -54,7 +54,7 @@ class CheckedRows:
                 _read(kinds[name], values, name)
 
     def _enforce_nested_string_type(self, schema: Any, value: Any) -> None:
-        """Let a missing text pass. Evaluate looks at the first row alone, and refuses a None there, not in later rows."""
+        """Let a missing text pass: evaluate refuses None in the first row, and does not look at later rows."""
         if value is not None:
             super()._enforce_nested_string_type(schema, value)  # pyrefly: ignore[missing-attribute] (a mixin)
 
