@@ -121,9 +121,9 @@ def bootstrap_mean(
         seed: Seed of the generator.
         confidence_level: Level of the interval, between 0 and 1.
         bounds: The lowest and the highest possible value, (0, 1) for shares and scores; None if there are no bounds.
-        few: Wilson's interval is used if there are fewer groups than this, or if all values are at the bounds and fewer
-            groups than this differ from the commoner bound. Without bounds Student's takes its place. 1 restricts it
-            to values without any difference, and percentiles are not expanded, for figures that a paper computes so.
+        few: Wilson's interval is used if there are fewer groups than this, or if fewer groups than this differ from one
+            of the bounds. Without bounds Student's takes its place. 1 restricts it to values without any difference,
+            and percentiles are not expanded, for figures that a paper computes so.
 
     Returns:
         The interval. low and high are NaN with fewer than two groups, because a resample cannot show their spread.
@@ -147,9 +147,10 @@ def bootstrap_mean(
     values, ends = rounded[: len(values)], rounded[len(values) :].tolist()
     sums, sizes = sum_by_group(values, labels)
     low = high = float("nan")
+    n_differ = min([len(sums), *(np.count_nonzero(sums - end * sizes) for end in ends)])  # groups away from each bound
     if bounds is not None and len(sums) >= 2 and is_near_bound(values, labels, ends, few):
         low, high = compute_bounded_interval(values, labels, ends, confidence_level)
-    elif 2 <= len(sums) < few:
+    elif len(sums) >= 2 and n_differ < few:
         low, high = compute_few_groups_interval(values, labels, ends or None, confidence_level)
     elif len(sums) >= 2:
         means = resample_means(sums, sizes, n_resamples, np.random.default_rng(seed))

@@ -304,8 +304,9 @@ def _build_delta_table(models: Sequence[ModelScores]) -> Table:
     first_columns = [MODEL, Column("Perturbation", ("perturbation",)), Column("Subset", ("subset",))]
     notes = [
         "Changed sentence less its original, in percentage points, averaged over pairs: attention that follows the "
-        "text loses. *: the subset that the perturbation should affect most (Figures 3 and 5). pairs: “a of b”, those "
-        f"with an AUROC on both sides. {_INTERVALS}"
+        "text loses. Where nothing changes, the interval is Wilson's: a change that is too rare to be seen in these "
+        "rows could go in either direction. *: the subset that the perturbation should affect most (Figures 3 and 5). "
+        f"pairs: “a of b”, those with an AUROC on both sides. {_INTERVALS}"
     ]
     title = "Wrong Lung Figures 3, 5, 14 and 15: what a perturbation changes"
     return _build_table("wrong_lung_figures_03_05_14_15_deltas", title, first_columns, columns, entries, notes)
