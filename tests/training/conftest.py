@@ -17,12 +17,10 @@ from medfaith.training.data import Data
 from tests.support.tiers import choose_size
 from tests.support.training.training_scene import SIDE, Scene, make_scene
 
-N_STUDIES = choose_size(45, 50)
-
 
 @pytest.fixture(scope="session")
 def scene(tmp_path_factory) -> Scene:
-    return make_scene(tmp_path_factory.mktemp("training"), N_STUDIES)
+    return make_scene(tmp_path_factory.mktemp("training"), choose_size(45, 50))
 
 
 @pytest.fixture(scope="session")
