@@ -126,7 +126,7 @@ def test_the_model_gets_the_same_images_and_prompt(name, reading, tasks, places)
     ("arguments", "message"),
     [
         (["--task", "nothing", "--data", "BUILD", "--out", "OUT"], "no such task"),
-        (["--task", PRESENCE, "--data", "BUILD", "--out", "BUILD/tasks"], "lies in the build"),
+        (["--task", PRESENCE, "--data", "BUILD", "--out", "BUILD/tasks"], "is in the build"),
         (["--task", PRESENCE, "--data", "BUILD", "--out", "BUILD/../."], "exists"),
         (["--task", PRESENCE, "--data", "BUILD", "--out", "OUT"], "how to get it"),
         (["--task", "medfaith_contrabench_rexvqa", "--data", "BUILD", "--out", "OUT"], "holds no"),

@@ -102,7 +102,7 @@ def test_yes_and_no_are_options_and_edited_images_are_embedded(arguments, places
         ("medfaith_heal_vindr", [], ["one of medfaith_heal_vindr_closed"]),
         ("medfaith_contrabench_cot::chexpert_absence", ["--root", "openi=OPENI"], ["asks with its own"]),
         (TASK, ["--out", "OUT"], ["name a file in it"]),
-        (TASK, ["--out", "BUILD"], ["lies in the build"]),
+        (TASK, ["--out", "BUILD"], ["is in the build"]),
     ],
     ids=["no options", "edited image without --embed", "a group", "another prompt", "a folder", "in the build"],
 )

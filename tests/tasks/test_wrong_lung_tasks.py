@@ -103,7 +103,8 @@ def test_a_model_that_ignores_the_text_does_not_move(runs, perturbation):
     scores = runs["image_only"][perturbation]["scores"]
     for subset in ("", "_abnormal", "_one_lung", "_mdrb"):
         assert scores[f"delta_auroc{subset}"] == scores[f"delta_average_precision{subset}"] == 0
-        assert scores[f"delta_auroc{subset}_ci_low"] == scores[f"delta_auroc{subset}_ci_high"] == 0
+        low, high = (scores[f"delta_auroc{subset}_ci_{end}"] for end in ("low", "high"))
+        assert -low == high > 0  # a change could be too rare to be seen in these rows
     if perturbation == "random_sentences":
         assert scores["kl"] == 0
         assert math.isnan(scores["local_accuracy"])  # this model has no similarity
