@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import gc
-import importlib
+import importlib.util
 import logging
 import os
 import shutil
@@ -247,7 +247,6 @@ def quick_lm_eval() -> Iterator[None]:
     from datasets import arrow_dataset, fingerprint
     from huggingface_hub import DatasetCard
     from lm_eval.tasks._index import TaskIndex
-    from torch.utils import collect_env
 
     from medfaith.tasks import include_path
 
@@ -276,7 +275,10 @@ def quick_lm_eval() -> Iterator[None]:
         for module in (arrow_dataset, fingerprint):
             for name in ("generate_fingerprint", "update_fingerprint"):
                 patch.setattr(module, name, lambda *arguments: fingerprint.generate_random_fingerprint())
-        patch.setattr(collect_env, "get_pretty_env_info", functools.cache(collect_env.get_pretty_env_info))
+        if importlib.util.find_spec("torch"):  # without torch, lm-eval does not describe the environment
+            from torch.utils import collect_env
+
+            patch.setattr(collect_env, "get_pretty_env_info", functools.cache(collect_env.get_pretty_env_info))
         yield
 
 
