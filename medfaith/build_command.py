@@ -252,8 +252,7 @@ def _run_build(benchmark: Benchmark, arguments: argparse.Namespace, _: Sequence[
 def _build(benchmark: Benchmark, arguments: argparse.Namespace) -> int:
     """Build below `arguments.out`, verify, and print what was left out; return the status."""
     from medfaith import cards
-    from medfaith.builders.verify import read_absent, skipped
-    from medfaith.image_check import find_image_problems
+    from medfaith.builders.verify import skipped
 
     options = options_of(arguments, benchmark.options)
     check(options)
@@ -275,13 +274,30 @@ def _build(benchmark: Benchmark, arguments: argparse.Namespace) -> int:
     for folder in folders:
         for reason, count in skipped(folder).items():
             print(f"{folder.name}: left out, or counted: {count} {reason}")
-        absent = read_absent(folder)
-        for reason in dict.fromkeys(absent.values()):
-            names = ", ".join(name for name, split_reason in absent.items() if split_reason == reason)
-            print(f"{folder.name}: WARNING: without {names}: {reason}")
-        for problem in find_image_problems(folder, source_roots):
-            print(f"{folder.name}: WARNING: {problem}")
+        for warning in find_missing_parts(folder, source_roots):
+            print(f"{folder.name}: WARNING: {warning}")
     return 0 if sound else 2
+
+
+def find_missing_parts(folder: Path, roots: Mapping[str, Path]) -> list[str]:
+    """Find the splits that a build lacks, and missing, unreadable and resized images.
+
+    Args:
+        folder: The folder of a repository.
+        roots: The root of each source, by source id.
+
+    Returns:
+        A sentence for each reason why splits are absent, and for each problem of the images.
+    """
+    from medfaith.builders.verify import read_absent
+    from medfaith.image_check import find_image_problems
+
+    absent = read_absent(folder)
+    missing = []
+    for reason in dict.fromkeys(absent.values()):
+        names = ", ".join(name for name, split_reason in absent.items() if split_reason == reason)
+        missing.append(f"without {names}: {reason}")
+    return missing + find_image_problems(folder, roots)
 
 
 def print_verdicts(folders: Sequence[Path], *, official: bool = True) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -53,7 +54,8 @@ def build(
 ) -> list[Path]:
     """Build a benchmark's splits from licensed sources, and verify them.
 
-    The bytes written do not depend on `workers`.
+    The bytes written do not depend on `workers`. A `UserWarning` names splits without rows, and images that are
+    missing, broken or resized.
 
     Args:
         benchmark: "cxr-contrabench", "heal-medvqa", "surgxbench" or "wrong-lung".
@@ -100,6 +102,9 @@ def build(
     if faulty:
         action = f"medfaith verify {folder} shows what is wrong"
         raise MedfaithError(f"{', '.join(faulty)}: not sound\n  what to do: {action}")
+    for repository in folders:
+        for warning in build_command.find_missing_parts(repository, source_roots):
+            warnings.warn(f"{repository.name}: {warning}", stacklevel=2)
     return folders
 
 

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+import medfaith
 from medfaith import image_check
 from medfaith.cli import main
 from medfaith.image_check import find_image_problems
@@ -70,10 +71,16 @@ def test_images_of_a_large_source_are_spread(repository, root, monkeypatch):
     assert problem.startswith("1 of 4 images")
 
 
-def test_a_build_warns_of_images(phantom_roots, tmp_path, capsys):
+def test_a_build_warns_of_images(phantom_roots, tmp_path, capsys, recwarn):
     (tmp_path / "labels").mkdir()
     (path,) = phantom_roots["chexpert"].rglob("valid.csv")
     (tmp_path / "labels/valid.csv").write_bytes(path.read_bytes())
     arguments = ["--config", "chexpert_presence", "--root", f"chexpert={tmp_path}/labels", "--out", f"{tmp_path}/out"]
     assert main(["build", "cxr-contrabench", *arguments]) == 0
-    assert re.search(r"chexpert: WARNING: (\d+) of \1 images of chexpert .* missing", capsys.readouterr().out)
+    printed = re.findall(r"(\S+-chexpert: )WARNING: (.*)", capsys.readouterr().out)
+    assert any(re.match(r"(\d+) of \1 images of chexpert .* missing", text) for _, text in printed)
+    medfaith.build(
+        "cxr-contrabench", tmp_path / "out", configs=["chexpert_presence"], roots={"chexpert": tmp_path / "labels"}
+    )
+    shown = [str(warning.message) for warning in recwarn if warning.filename == __file__]
+    assert shown == ["".join(line) for line in printed]
