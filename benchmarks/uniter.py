@@ -74,7 +74,7 @@ def main() -> None:
             torch.manual_seed(seed)
             model = UniterModel(Sizes(len(tokenizer), layers=2, heads=2, hidden=64), options.dropout)
             before = auroc(model, tokenizer, data, test)
-            train(model, tokenizer, data, parts, options, Path(folder) / f"state{seed}.pt")
+            train(model, tokenizer, data, parts, options)
             after = auroc(model, tokenizer, data, test)
             shuffled = auroc(model, tokenizer, data, shuffle_sentences(test))
             rises["after less before"].append(after - before)

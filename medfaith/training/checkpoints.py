@@ -85,17 +85,17 @@ class ShowProgress(transformers.TrainerCallback):
 
 
 def open_checkpoints(checkpoints: Path, arguments: Mapping[str, object]) -> None:
-    """Create the folder of checkpoints, or require that it belongs to a training with the same arguments.
+    """Create the folder of checkpoints, or require that its checkpoints are of a training with the same arguments.
 
     Args:
         checkpoints: The folder.
         arguments: The arguments of the training.
 
     Raises:
-        InputError: The folder belongs to a training with other arguments.
+        InputError: The checkpoints are of a training with other arguments.
     """
     file = checkpoints / ARGUMENTS
-    if file.exists():
+    if file.exists() and any(path.name != ARGUMENTS for path in checkpoints.iterdir()):
         expected, action = "the arguments of a training", "remove this folder, and train from the start"
         previous = json_text.read(file, expected=expected, action=action)
         if not isinstance(previous, dict):

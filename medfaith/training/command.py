@@ -63,7 +63,8 @@ def _add_recipe(recipes: Any, name: str, summary: str) -> None:
         "The paper trains on the silver sentences of a build, which have splits of their own. The gold sentences are "
         "split by patient: 60% training, 20% validation, 20% held out; --limit moves no patient to another part. The "
         "command writes the checkpoint FILE and the record FILE.json: the patients of each part, the gold patients "
-        "that the model has seen, the losses, and AUROC on the held-out sentences before and after training.",
+        "that the model has seen, the losses, and AUROC on the held-out sentences before and after training. To resume "
+        "a stopped training after its last complete epoch, run the same command again.",
         epilog=f"Example: medfaith train {name} --data medfaith-data --root mimic_cxr=PATH --out {name}.ckpt. Then "
         f"run medfaith eval --model medfaith-alignment --model_args pretrained=gloria:{name}.ckpt --patients "
         f"{name}.ckpt.json ..., which asks only about patients that neither the model nor the model that it started "

@@ -19,9 +19,11 @@ from medfaith.loaders.errors import InputError
 from medfaith.tasks.models.alignment.gloria import GloriaModel, load_gloria, load_tokenizer
 from medfaith.tasks.wrong_lung.held_out_patients import digest_of, read_seen
 
+from .checkpoints import open_checkpoints
 from .data import Example, read
 from .encoders import load_bert, load_resnet
 from .recipes import GOLD, RECIPES, Options
+from .rounds import remove_state
 from .train import auroc, settle, train
 
 VOCABULARY = 28996  # size of Bio_ClinicalBERT's vocabulary
@@ -46,6 +48,8 @@ def run(  # noqa: PLR0913 (one for each option of `medfaith train`)
 ) -> None:
     """Train a model, write the checkpoint and its record, and print AUROC before and after.
 
+    A state is kept in `<out>.checkpoints` until the training has ended. A later call with the same arguments resumes.
+
     Args:
         name: The name of the recipe.
         data: As in `data.read`.
@@ -63,8 +67,8 @@ def run(  # noqa: PLR0913 (one for each option of `medfaith train`)
         options: The options of the training.
 
     Raises:
-        InputError: The device is unknown, the initial model has seen held-out patients, or as in `data.read`, `start`
-            and `train`.
+        InputError: The device is unknown, the initial model has seen held-out patients, or as in `data.read`, `start`,
+            `open_checkpoints` and `train`.
     """
     check_device(options.device)
     recipe = RECIPES[name]
@@ -75,27 +79,30 @@ def run(  # noqa: PLR0913 (one for each option of `medfaith train`)
     seen_earlier = read_seen_before(init)
     if config == GOLD:
         _check_held_out(partition["test"], seen_earlier, init)
-    if init is None:
-        settle(model, examples, partition["train"], options)
-    auroc_before = auroc(model, tokenizer, examples, partition["test"], options.device)
-    history = train(model, tokenizer, examples, partition, recipe, options)
-    auroc_after = auroc(model, tokenizer, examples, partition["test"], options.device)
-    means = compare_auroc(partition["test"], auroc_before, auroc_after)
-    record = {
+    record: dict[str, Any] = {
         "recipe": {"name": name, **asdict(recipe)},
         "options": asdict(options),
         "init": None if init is None else init.name,
+        "init_sha256": None if init is None else digest_of(init),
         **{which: None if name is None else remove_folder(name) for which, name in encoders.items()},
+        "text_model": remove_folder(text_model),
         "config": config,
         "limit": limit,
         "n_without_words": examples.n_without_words,
         "patients": {name_of_part: describe_patients(members, config) for name_of_part, members in partition.items()},
         "seen": sorted(seen_earlier | list_seen(partition, config)),
-        "loss": asdict(history),
-        "auroc": means,
     }
-    with atomic_file(out) as checkpoint:
-        write(model, record, checkpoint, out)
+    checkpoints = out.with_name(f"{out.name}.checkpoints")
+    with atomic_file(out) as checkpoint:  # a second training of the same checkpoint waits
+        open_checkpoints(checkpoints, record | {"tiny": tiny})
+        if init is None:
+            settle(model, examples, partition["train"], options)
+        auroc_before = auroc(model, tokenizer, examples, partition["test"], options.device)
+        history = train(model, tokenizer, examples, partition, recipe, options, checkpoints)
+        auroc_after = auroc(model, tokenizer, examples, partition["test"], options.device)
+        means = compare_auroc(partition["test"], auroc_before, auroc_after)
+        write(model, record | {"loss": asdict(history), "auroc": means}, checkpoint, out)
+    remove_state(checkpoints)
     print_summary(name, len(history.train), out, means)
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,6 @@ from torch import nn
 
 from medfaith.evaluate_metrics.localization.input_view import window
 from medfaith.evaluate_metrics.localization.score import score_row
-from medfaith.loaders.errors import InputError
 from medfaith.loaders.progress import Progress
 from medfaith.tasks.models.alignment.gloria import GloriaModel
 from medfaith.tasks.models.alignment.gloria_text import tokenize
@@ -22,17 +21,10 @@ from medfaith.tasks.models.alignment.gloria_text import tokenize
 from . import losses, texts
 from .data import Data, Example, regions, select
 from .recipes import Options, Recipe
+from .rounds import History, Schedule, train_rounds
 
 WEIGHT_DECAY, CLIP = 1e-6, 0.25  # values of GLoRIA's released configuration, like batch_size and lr
 AT_ONCE = 32  # sentences of an evaluation batch
-
-
-@dataclass
-class History:
-    """The mean loss of each round."""
-
-    train: list[float] = field(default_factory=list)
-    validation: list[float] = field(default_factory=list)
 
 
 class Batch(NamedTuple):
@@ -136,11 +128,13 @@ def train(
     partition: dict[str, list[Example]],
     recipe: Recipe,
     options: Options,
+    checkpoints: Path | None = None,
 ) -> History:
     """Train the model in place. Its weights are those of the last round (footnote 10), and it ends in eval mode.
 
     A round of a supervised recipe is one step with its 30 examples. A round of another recipe is one epoch: every image
-    once, with one of its sentences, sampled anew. The optimizer is Adam. On the CPU, equal seeds give equal losses.
+    once, with one of its sentences, sampled anew. The optimizer is Adam. On the CPU, equal seeds give equal losses,
+    even if the training was stopped and resumed.
 
     Args:
         model: The model.
@@ -149,33 +143,41 @@ def train(
         partition: Part -> examples.
         recipe: The recipe.
         options: The options.
+        checkpoints: As in `train_rounds`.
 
     Returns:
         The mean loss of each round, of training and of validation.
 
     Raises:
-        InputError: As in `data.select`, or the loss is not finite.
+        InputError: As in `data.select` and `train_rounds`.
     """
     train_examples, validation_examples = select(recipe, partition, options.seed)
     rng, hidden = (np.random.default_rng([options.seed, stream]) for stream in range(2))
     trainer = Trainer(model, tokenizer, data, recipe, options, hidden)
-    history, rounds = History(), options.rounds or recipe.rounds
-    with torch.random.fork_rng(), Progress(title="training", total=rounds, unit="rounds") as bar:
+    n_rounds = options.rounds or recipe.rounds
+    schedule = Schedule(n_rounds, recipe.patience)
+    if recipe.supervised:  # a state is written more slowly than one step is done
+        schedule = Schedule(n_rounds, recipe.patience, unit="round", save_every=recipe.patience)
+    with torch.random.fork_rng():
         torch.manual_seed(options.seed)
         if recipe.no_attn and model.no_attn_vec is None:
             model.no_attn_vec = nn.Parameter(torch.randn(model.text_encoder.model.config.hidden_size))
         model.to(options.device)
         optimizer = torch.optim.Adam(model.parameters(), lr=options.lr, weight_decay=WEIGHT_DECAY)
         validation_batches = trainer.batches(validation_examples, rng)  # the same sentences in every round
-        while len(history.train) < rounds and not stopped(history.validation, recipe.patience):
-            history.train.append(trainer.learn(trainer.batches(train_examples, rng), optimizer))
-            history.validation.append(trainer.check(validation_batches))
-            if not math.isfinite(history.train[-1] + history.validation[-1]):
-                problem = f"the loss is no number in round {len(history.train)}"
-                raise InputError(f"--lr {options.lr}", problem, action="choose a lower one")
-            bar.set_postfix(train=history.train[-1], validation=history.validation[-1], refresh=False)
-            bar.update()
-    return history
+
+        def run_round(_: int) -> tuple[float, float]:
+            return trainer.learn(trainer.batches(train_examples, rng), optimizer), trainer.check(validation_batches)
+
+        return train_rounds(
+            run_round,
+            model,
+            optimizer,
+            schedule,
+            lr=options.lr,
+            checkpoints=checkpoints,
+            generators={"sentences": rng, "masks": hidden},
+        )
 
 
 def settle(model: GloriaModel, data: Data, examples: Iterable[Example], options: Options) -> None:
@@ -205,23 +207,6 @@ def settle(model: GloriaModel, data: Data, examples: Iterable[Example], options:
     for norm, momentum in zip(norms, momenta, strict=True):
         norm.momentum = momentum
     model.eval()
-
-
-def stopped(losses_so_far: Sequence[float], patience: int) -> bool:
-    """Return whether the last `patience` losses are not below the lowest loss before them.
-
-    Args:
-        losses_so_far: The validation loss of each round.
-        patience: The number of rounds.
-
-    Returns:
-        True if training should stop; False before `patience` + 1 rounds.
-
-    >>> stopped([3, 2, 2, 2], 2), stopped([3, 2, 2, 1], 2), stopped([3, 3], 2)
-    (True, False, False)
-    """
-    earlier, latest = losses_so_far[:-patience], losses_so_far[-patience:]
-    return bool(earlier) and min(latest) >= min(earlier)
 
 
 def auroc(

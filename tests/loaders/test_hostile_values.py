@@ -119,6 +119,7 @@ def test_toml_of_users_has_a_largest_size(tmp_path, monkeypatch):
 @pytest.mark.parametrize("text", [NESTED, '{"epochs": ' + DIGITS + "}", "[]", "", '"\\ud800"'])
 def test_arguments_of_a_training(text, tmp_path):
     (tmp_path / ARGUMENTS).write_text(text)
+    (tmp_path / "checkpoint-1").mkdir()
     with pytest.raises(InputError, match=ARGUMENTS):
         open_checkpoints(tmp_path, {"epochs": 1})
 

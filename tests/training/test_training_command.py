@@ -19,6 +19,7 @@ from medfaith.builders.parallel import MOST_WORKERS
 from medfaith.tasks import row_store
 from medfaith.tasks.models.alignment.gloria import GloriaAligner, load_gloria
 from medfaith.training.data import GOLD, REPOSITORY, SILVER, SPLITS
+from medfaith.training.train import Trainer
 from tests.support.tiers import choose_size
 
 LIMIT = choose_size(60, 80)
@@ -64,6 +65,34 @@ def test_the_command_writes_what_medfaith_alignment_reads(scene, limited):
     aligner = GloriaAligner(str(limited), "cpu", scene.text_model)
     (aligned,) = aligner.align([Image.new("RGB", (200, 220), "gray")], ["There is a mass in the left lung."])
     assert 0 < aligned.attention.sum() < 0.999  # the rest is on the "No Attn" vector
+
+
+def test_a_killed_training_resumes_and_ends_as_if_it_had_not_been(command, tmp_path, monkeypatch, capsys):
+    learn = Trainer.learn
+    n_learnt: list[int] = []
+
+    def kill_second(trainer: Trainer, *batches: Any) -> float:
+        if len(n_learnt) == 1:
+            raise KeyboardInterrupt
+        n_learnt.append(1)
+        return learn(trainer, *batches)
+
+    options = ("--limit", LIMIT, "--epochs", 2)
+    whole, killed = tmp_path / "whole.ckpt", tmp_path / "killed.ckpt"
+    assert command("word_masking", whole, *options) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "learn", kill_second)
+        with pytest.raises(SystemExit, match="130"):
+            command("word_masking", killed, *options)
+    assert not killed.exists()
+    capsys.readouterr()
+    assert command("word_masking", killed, *options, "--seed", 1) == 2
+    assert "is of a training with another options" in capsys.readouterr().err
+    assert command("word_masking", killed, *options) == 0
+    assert read_record(killed)["loss"] == read_record(whole)["loss"]
+    weights, resumed_weights = (load_gloria(checkpoint).state_dict() for checkpoint in (whole, killed))
+    assert all(torch.equal(tensor, resumed_weights[name]) for name, tensor in weights.items())
+    assert not list(tmp_path.glob("*.checkpoints"))
 
 
 @pytest.mark.full  # two trainings

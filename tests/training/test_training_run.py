@@ -11,8 +11,9 @@ import torch
 from medfaith.loaders.errors import InputError
 from medfaith.training.data import SILVER, Data
 from medfaith.training.recipes import RECIPES, Options
+from medfaith.training.rounds import History
 from medfaith.training.run import start
-from medfaith.training.train import History, auroc, settle, train
+from medfaith.training.train import auroc, settle, train
 from tests.support.tiers import choose_size, is_full_run
 from tests.support.training.training_scene import SIDE, make_scene
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -19,6 +18,7 @@ from medfaith.tasks.models.alignment.uniter import Sizes, UniterModel
 from ..checkpoints import open_checkpoints
 from ..data import read
 from ..recipes import GOLD
+from ..rounds import remove_state
 from ..run import (
     check_device,
     compare_auroc,
@@ -32,8 +32,6 @@ from .command import SOURCE
 from .crops import Crops
 from .settings import UniterOptions
 from .train import auroc, train
-
-STATE = "state.pt"
 
 
 def run(  # noqa: PLR0913 (one for each option of `medfaith train uniter`)
@@ -91,14 +89,12 @@ def run(  # noqa: PLR0913 (one for each option of `medfaith train uniter`)
         "seen": sorted(list_seen(partition, config)),
     }
     checkpoints = out.with_name(f"{out.name}.checkpoints")
-    state = checkpoints / STATE
     with atomic_file(out) as checkpoint:  # a second training of the same checkpoint waits
         open_checkpoints(checkpoints, record)
         auroc_before = auroc(model, tokenizer, examples, partition["test"], options.device)
-        history = train(model, tokenizer, examples, partition, options, state)
+        history = train(model, tokenizer, examples, partition, options, checkpoints)
         auroc_after = auroc(model, tokenizer, examples, partition["test"], options.device)
         means = compare_auroc(partition["test"], auroc_before, auroc_after)
         write(model, record | {"loss": asdict(history), "auroc": means}, checkpoint, out)
-    state.unlink()  # first: without it, nothing resumes
-    shutil.rmtree(checkpoints)
+    remove_state(checkpoints)
     print_summary("uniter", len(history.train), out, means)

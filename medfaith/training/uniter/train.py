@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from torch import nn
 
 from medfaith.evaluate_metrics.localization.input_view import window
 from medfaith.evaluate_metrics.localization.score import score_row
-from medfaith.loaders.atomic import atomic_file
 from medfaith.loaders.errors import InputError
 from medfaith.loaders.progress import Progress
 from medfaith.tasks.models.alignment.gloria_text import tokenize
@@ -22,7 +19,8 @@ from medfaith.tasks.models.alignment.uniter import RegionBatch, UniterModel, com
 from medfaith.tasks.models.alignment.uniter_regions import draw_attention
 
 from ..data import Data, Example
-from ..train import AT_ONCE, History, stopped
+from ..rounds import History, Schedule, train_rounds
+from ..train import AT_ONCE
 from . import losses
 from .settings import ROUNDS, UniterOptions
 
@@ -135,7 +133,7 @@ def train(
     data: Data,
     partition: dict[str, list[Example]],
     options: UniterOptions,
-    state: Path,
+    checkpoints: Path | None = None,
 ) -> History:
     """Train the model in place. Its weights are those of the last epoch, and it ends in eval mode.
 
@@ -148,33 +146,30 @@ def train(
         data: The data, whose views are `Crops`.
         partition: Part -> examples.
         options: The options.
-        state: The file of the state after the last complete epoch. If it exists, the training resumes from it.
+        checkpoints: As in `train_rounds`.
 
     Returns:
         The mean loss of each epoch, of training and of validation.
 
     Raises:
-        InputError: Too few patients, the loss is not finite, or the state cannot be written.
+        InputError: Too few patients, or as in `train_rounds`.
     """
     pool, validation = (select_sentences(partition[name], options) for name in ("train", "validation"))
     trainer = UniterTrainer(model, tokenizer, data, pool, options)
-    history, n_epochs = History(), options.rounds or ROUNDS
-    if state.exists():
-        content = torch.load(state, map_location=options.device, weights_only=True)
-        model.load_state_dict(content["model"])
-        trainer.optimizer.load_state_dict(content["optimizer"])
-        history = History(**content["history"])
-    done = len(history.train)
-    with torch.random.fork_rng(), Progress(title="training", total=n_epochs, unit="epochs", done=done) as bar:
-        while len(history.train) < n_epochs and not stopped(history.validation, options.patience):
-            history.train.append(trainer.learn(len(history.train), n_epochs))
-            history.validation.append(trainer.check(validation))
-            if not math.isfinite(history.train[-1] + history.validation[-1]):
-                problem = f"the loss is no number in epoch {len(history.train)}"
-                raise InputError(f"--lr {options.lr}", problem, action="choose a lower one")
-            _save_state(trainer, history, state)
-            bar.set_postfix(train=history.train[-1], validation=history.validation[-1], refresh=False)
-            bar.update()
+    n_epochs = options.rounds or ROUNDS
+
+    def run_epoch(epoch: int) -> tuple[float, float]:
+        return trainer.learn(epoch, n_epochs), trainer.check(validation)
+
+    with torch.random.fork_rng():
+        history = train_rounds(
+            run_epoch,
+            model,
+            trainer.optimizer,
+            Schedule(n_epochs, options.patience),
+            lr=options.lr,
+            checkpoints=checkpoints,
+        )
     model.eval()
     return history
 
@@ -258,15 +253,3 @@ def load_regions(data: Data, examples: Sequence[Example]) -> RegionBatch:
         The regions, on the CPU.
     """
     return stack_regions(data.views.load([example.image for example in examples]))
-
-
-def _save_state(trainer: UniterTrainer, history: History, state: Path) -> None:
-    content = {
-        "model": trainer.model.state_dict(), "optimizer": trainer.optimizer.state_dict(), "history": asdict(history),
-    }  # fmt: skip
-    with atomic_file(state) as partial:
-        try:
-            torch.save(content, partial)
-        except RuntimeError as error:  # torch's error for a full disk
-            action = "make space, and run the same command again: it resumes"
-            raise InputError(state, f"cannot be written ({error})", action=action) from error
