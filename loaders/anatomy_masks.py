@@ -186,7 +186,10 @@ def _load_definitions() -> tuple[dict[str, dict], dict[str, dict]]:
 
 
 def _select_anatomy(anatomy: str, stored: Mapping[str, Rle]) -> Rle | None:
-    """Select the stored mask of an anatomy, or its third of a stored structure; None if neither is stored."""
+    """Select the stored mask of an anatomy, or cut its third out of the stored mask of a structure, such as a lung.
+
+    The thirds are of equal height. Return None if neither mask is stored.
+    """
     _, thirds = _load_definitions()
     rule = thirds.get(anatomy)
     if anatomy in stored or rule is None:

@@ -93,7 +93,8 @@ def open_masks(root: Path, image_ids: Collection[str], anatomies: Sequence[str])
         anatomies: The anatomies to read: the structures, or thirds of a lung (anatomies.toml).
 
     Returns:
-        The masks, to be decoded image by image, and the images that were left out because their masks are poor.
+        The masks, to be decoded image by image; and the images that were left out because the quality that CheXmask
+        estimates for their masks is below LOWEST_QUALITY.
 
     Raises:
         InputError: The file is malformed, an image occurs twice, or a cell is no number.
@@ -148,7 +149,7 @@ def decode_runs(text: str, size: Size) -> np.ndarray:
 
 
 class _Rows(Layout):
-    """The masks of the images that were asked for, as text."""
+    """The layout of rows that `open_masks` has read: compressed texts, decoded when an image is read."""
 
     def __init__(self, path: Path, rows: Mapping[str, MaskRow]) -> None:
         super().__init__(dict.fromkeys(rows, path))

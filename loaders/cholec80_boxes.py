@@ -113,7 +113,7 @@ def find_label_files(root: Path) -> dict[str, Path]:
 
 
 def find_instrument(name: str) -> str | None:
-    """Find the instrument of a name, whatever its case and separators.
+    """Return the instrument that a tool's name means, whatever the name's case and separators.
 
     >>> find_instrument("SpecimenBag"), find_instrument("Bag"), find_instrument("Trocar")
     ('specimen_bag', 'specimen_bag', None)

@@ -209,7 +209,11 @@ def find_boxes(mask: np.ndarray) -> tuple[list[Box], int]:
 
 
 def _find_videos(root: Path) -> Path:
-    """Find the folder of the videos."""
+    """Find the one folder, at the root or one level below it, that has the folders of videos (video01, ...).
+
+    Raises:
+        InputError: No folder has videos, or several ones have.
+    """
     if not root.is_dir():
         raise InputError(root, "is no folder", expected=f"a folder with {LAYOUT}", action="unpack CholecSeg8k.zip")
     entries = {path.name: path for path in root.iterdir()}
@@ -259,7 +263,11 @@ def _group_files(base: Path) -> dict[str, dict[int, set[str]]]:
 
 
 def _list_clip(base: Path, clip: str, kinds: Mapping[int, set[str]]) -> Iterator[LabelledFrame]:
-    """Yield the frames of a clip, which have consecutive numbers, an image and a mask."""
+    """Yield the frames of a clip, from the number in its name to its last frame.
+
+    Raises:
+        InputError: A number between them lacks an image or a watershed mask, or a frame comes before the first one.
+    """
     video, first_frame = (int(number) for number in re.findall(r"\d+", clip.split("/")[1]))
     for frame in range(first_frame, max(first_frame, *kinds) + 1):
         found_kinds = kinds.get(frame, set())

@@ -156,7 +156,7 @@ def _check_header(data: dict, video: int, path: Path) -> None:
 
 
 def _read_annotations(data: dict, path: Path) -> list[tuple[int, list]]:
-    """Read the vectors of each frame, ordered by frame number."""
+    """Read (frame number, its vectors), ordered by frame number. Raise InputError for numbers that cannot be."""
     total = data.get("num_frames")
     if total is not None and (not isinstance(total, int) or total < 0):
         raise InputError(path, repr(total), column="num_frames", expected="a count", action=ACTION)

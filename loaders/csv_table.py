@@ -287,7 +287,10 @@ def _read_cells(  # noqa: PLR0913 (those of `read`)
     *,
     has_header: bool,
 ) -> pa.Table:
-    """Read the columns as text, followed by LAST_ROW. The file's bytes are freed afterwards."""
+    """Read the columns as text, and append a row of LAST_ROW, by which an unclosed quote is noticed.
+
+    The bytes of the file are local to this function, so they are freed when it returns.
+    """
     data = b""
     try:
         with pa.input_stream(path, compression=detect_compression(path)) as stream:

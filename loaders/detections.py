@@ -176,11 +176,15 @@ def _compute_end(box: _Box, size: tuple[int, int]) -> tuple[float, float]:
 
 
 def _check_ends(ends: Sequence[tuple[float, float]], path: Path) -> None:
-    """Check boxes in pixels that many images have.
+    """Check that boxes, if there are many, fit the sizes of their images.
+
+    Args:
+        ends: The right and the lower end of each box, as shares of its image's width and height.
+        path: The file, for the message.
 
     Raises:
-        InputError: All boxes end in the upper left of their images, or many beyond them: the detector saw copies of
-            another size.
+        InputError: All boxes end in the upper left of their images, or many end beyond them: the detector saw copies
+            of another size.
     """
     if len(ends) < FEWEST_ENDS:
         return
@@ -239,7 +243,7 @@ def _has_yolo_line(path: Path) -> bool:
 
 
 def _map_classes(listed: Mapping[int, Any], path: Path) -> dict[int, str]:
-    """Map the class numbers of a detector to classes; raise InputError for an unknown name."""
+    """Map the class numbers of a detector to classes of VinDr-CXR; raise InputError for an unknown name."""
     classes = {}
     for number, name in listed.items():
         label = find_class(name) if isinstance(name, str) else None

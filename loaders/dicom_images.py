@@ -20,10 +20,10 @@ DICOM_MAGIC = slice(128, 132)
 
 
 def _read_dataset(path: Path, **options: Any) -> Dataset:
-    """Read a DICOM file, or only its header, as `options` say.
+    """Read a DICOM file; `options` are those of `pydicom.dcmread`, which can stop after the header.
 
-    A file that unpacks to more than an image is refused:
-    pydicom would inflate all of a deflated file, even for its header.
+    A file that is larger than an image can be, also after it is inflated, is refused first: pydicom would inflate all
+    of a deflated file, even for its header.
     """
     import pydicom
     from pydicom.filereader import read_file_meta_info
@@ -113,9 +113,10 @@ def _require_single_frame(dataset: Dataset) -> None:
 
 
 def _drop_unused_bits(stored: np.ndarray, dataset: Dataset) -> np.ndarray:
-    """Drop the bits above BitsStored, which are no part of a pixel (DICOM PS3.5 8.1.1): old files keep overlays there.
+    """Drop the bits above BitsStored, and extend the sign of signed pixels (PixelRepresentation) over them.
 
-    pydicom does this for uncompressed pixels only.
+    These bits are no part of a pixel (DICOM PS3.5 8.1.1): old files keep overlays there. pydicom does this for
+    uncompressed pixels only.
     """
     n_bits = int(dataset.BitsStored)
     if n_bits >= int(dataset.BitsAllocated):
@@ -141,7 +142,10 @@ def _check_decoder(dataset: Dataset) -> None:
 
 
 def _check_compressed_data(dataset: Dataset, path: Path) -> None:
-    """Check the size or scans of the compressed data: JPEG 2000 has a size of its own, which its decoder obeys."""
+    """Check the limits of compressed pixels: the size that a JPEG 2000 states, or the number of a JPEG's scans.
+
+    The decoder of JPEG 2000 obeys this size, whatever the DICOM header says.
+    """
     from pydicom.encaps import get_frame
     from pydicom.uid import JPEG2000TransferSyntaxes, JPEGTransferSyntaxes
 

@@ -112,7 +112,10 @@ def exit_status(job: Callable[[], int | None]) -> int:
 
 
 def _has_lost_reader() -> bool:
-    """Return whether the reader of stdout or stderr has gone. Otherwise a connection or a worker's pipe broke."""
+    """Return whether stdout or stderr is a pipe that nobody reads any more, such as that of `| head`.
+
+    If it is not, a BrokenPipeError comes from a connection or from the pipe of a worker.
+    """
     if not hasattr(select, "poll"):  # Windows
         return True
     poll = select.poll()

@@ -80,7 +80,10 @@ def map_levels(stored: np.ndarray, display: Callable[[np.ndarray], np.ndarray]) 
 
 
 def find_range(values: np.ndarray) -> tuple[int, int]:
-    """Find the range of values of unknown depth, by the module's rule; it is signed only if a value is negative.
+    """Compute the range of grey levels of unknown depth: 0 to 2^k - 1, with the smallest k >= 8 that holds all levels.
+
+    If a level is negative, the range is that of signed numbers, -2^(k-1) to 2^(k-1) - 1. The module's docstring says
+    why.
 
     Args:
         values: Integer grey levels.

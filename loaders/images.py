@@ -158,7 +158,10 @@ def locate(ref: Mapping[str, str], roots: Mapping[str, Path]) -> Path:
 
 
 def _list_converted(source: str, folders: Sequence[Path], candidates: Sequence[str]) -> Iterator[tuple[Path, str]]:
-    """List the paths, each with its root, that an image has in a copy with other suffixes."""
+    """Yield (folder, path) of an image under the source's other `suffixes`, for copies in another file format.
+
+    Only paths whose parent folder exists are listed; the files themselves may be missing.
+    """
     suffixes = sources.source(source).suffixes
     for folder, candidate in itertools.product(folders if suffixes else (), candidates):
         parent, _, name = candidate.rpartition("/")

@@ -159,9 +159,11 @@ def check_root(source_id: str, root: Path) -> None:
 
 
 def _find_copies(entry: Source, root: Path, files: set[str | tuple[str, ...]]) -> list[Path]:
-    """Find the folders below a root with the most files of a copy, and more than the root's own `files`.
+    """Find the folders below a root that have the most of the files that the source's copy should have.
 
-    A folder may have some of them only: the project mimic-cxr next to mimic-cxr-jpg has the reports.
+    A folder counts only if it has all of `files`, those of the root itself, and others. Several folders are returned on
+    a tie, without the subfolders of one another. Not every folder has all files: the project mimic-cxr next to
+    mimic-cxr-jpg has only the reports.
     """
     files_by_folder = {folder: _find_files(entry, folder) for folder in _list_deeper_folders(root)}
     larger = {folder: len(names) for folder, names in files_by_folder.items() if names > files}
@@ -170,13 +172,16 @@ def _find_copies(entry: Source, root: Path, files: set[str | tuple[str, ...]]) -
 
 
 def _find_files(entry: Source, folder: Path) -> set[str | tuple[str, ...]]:
-    """Find which of the expected files a folder has."""
+    """Return those of `entry.files` of which a folder has a file, in any of the accepted places and names."""
     expected = zip(entry.files, entry.list_expected_files(), strict=True)
     return {name for name, alternatives in expected if has_match(entry, folder, alternatives)}
 
 
 def _list_deeper_folders(root: Path) -> Iterator[Path]:
-    """List the folders that may be the copy if the root is too high."""
+    """Yield the folders below a root that may be the copy itself: one level deeper, two levels, and wget's.
+
+    wget lays a project of PhysioNet into physionet.org/files/PROJECT/VERSION.
+    """
     children = list(_list_folders(root))
     yield from children
     for child in children:

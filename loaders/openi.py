@@ -203,7 +203,11 @@ def _read_archive(archive: Path) -> list[tuple[str, bytes]]:
 
 
 def _require_unpacked(archive: Path, files: Sequence[Path]) -> None:
-    """Raise InputError if an archive next to the XML files has more of them: somebody interrupted its unpacking."""
+    """Raise InputError if an archive has more reports than the XML files that were unpacked from it.
+
+    Its unpacking was interrupted then, and a build would lack reports in silence. A missing or damaged archive is no
+    error.
+    """
     try:
         n_documents = len(_read_archive(archive)) if archive.is_file() else 0
     except InputError:  # a damaged archive says nothing about the files

@@ -198,7 +198,10 @@ def _read_json(path: Path, _: bool) -> Iterator[Record]:
 
 
 def _unwrap_records(content: Any) -> Any:
-    """Unwrap the one list of objects in an object, or the rows of an object of columns, as pandas writes them."""
+    """Unwrap the one list of objects in an object, or the rows of an object of columns, as pandas writes them.
+
+    Any other content is returned unchanged.
+    """
     if not isinstance(content, dict):
         return content
     lists = [value for value in content.values() if isinstance(value, list) and value and isinstance(value[0], dict)]

@@ -17,20 +17,20 @@ _KINDS = {
 
 
 def find_placeholder(head: bytes) -> tuple[str, str] | None:
-    """Find out whether a file is a placeholder of another.
+    """Return what placeholder a file is, if it is one: a pointer of Git LFS, or a web page saved under the file's name.
 
     Args:
-        head: Its first bytes, HEAD_BYTES at least if it has them.
+        head: The first HEAD_BYTES of the file, or more; all bytes of a shorter file.
 
     Returns:
-        What it is, and what to do; None for any other file.
+        What the file is, and what to do, as texts for a message; None for any other file.
     """
     start = head.lstrip().lower()
     return next((kind for beginning, kind in _KINDS.items() if start.startswith(beginning)), None)
 
 
 def refuse_placeholder(path: Path, head: bytes) -> None:
-    """Raise an error if a file is a placeholder of another.
+    """Raise an error if a file is a pointer of Git LFS, or a web page saved under the file's name.
 
     Args:
         path: The file.

@@ -299,7 +299,7 @@ def _require_one_size(rles: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _prepare_for_library(rle: Mapping[str, Any]) -> Any:
-    """Validate an RLE for the library, whose types say bytes for the counts but which accepts text as well."""
+    """Validate an RLE for pycocotools, whose types say bytes for the counts but which accepts text as well."""
     return validate_rle(rle)
 
 

@@ -157,7 +157,7 @@ def read_declared_sizes(root: Path) -> dict[str, tuple[int, int]]:
 
 
 def find_class(name: str) -> str | None:
-    """Find the class of a name, local or global, whatever its case and separators.
+    """Return the class, local or global, that a finding's name means, whatever the name's case and separators.
 
     >>> find_class("nodule-mass"), find_class("Other diseases"), find_class("Pneumonitis")
     ('Nodule/Mass', 'Other disease', None)
@@ -301,10 +301,15 @@ def agree(annotations: Annotations, rule: str = "majority", iou: float = 0.5) ->
 
 
 def _group_boxes(group: np.ndarray, xywh: np.ndarray, iou: float) -> np.ndarray:
-    """Assign each box to a finding: int of shape (boxes,), from 0.
+    """Assign each box to a finding: boxes are one finding if a chain of overlaps connects them.
 
-    Boxes of different `group`s, int of shape (boxes,) and
-    ascending, are never merged.
+    Args:
+        group: Ascending numbers of shape (boxes,), one for each image and class. Boxes of two groups never merge.
+        xywh: The boxes, shape (boxes, 4).
+        iou: The smallest intersection over union of an overlap.
+
+    Returns:
+        The number of each box's finding, from 0, shape (boxes,).
     """
     links = list(_iterate_links(group, xywh, iou))
     start, end = np.concatenate(links, axis=1) if links else np.empty((2, 0), dtype=np.int64)
@@ -313,7 +318,11 @@ def _group_boxes(group: np.ndarray, xywh: np.ndarray, iou: float) -> np.ndarray:
 
 
 def _iterate_links(group: np.ndarray, xywh: np.ndarray, iou: float) -> Iterator[np.ndarray]:
-    """Yield positions (2, n) of boxes of one group that overlap by `iou`, an array per step between positions."""
+    """Yield the pairs of boxes of one group whose intersection over union is at least `iou`.
+
+    Each array, of shape (2, n), has the indices of both boxes of n pairs. The first array has pairs of neighbours (i,
+    i + 1), the next one pairs (i, i + 2), and so on.
+    """
     for step in range(1, group.size):
         index = np.flatnonzero(group[step:] == group[:-step])
         if not index.size:

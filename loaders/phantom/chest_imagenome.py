@@ -89,7 +89,7 @@ def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
 
 
 def _plan(seed: int, n: int) -> tuple[list[Annotated], list[Annotated], dict[str, list[tuple[object, ...]]]]:
-    """Plan the gold images, those with a scene graph, and the rows of the splits by file."""
+    """Plan the images of the gold dataset, the images with a scene graph, and the rows of each file of a split."""
     planned = studies(seed, n)
     subjects = list(dict.fromkeys(study.subject for study in planned))
     gold: list[Annotated] = []
@@ -136,7 +136,10 @@ def _all_sentences(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
 
 
 def _attribute_rows(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
-    """Yield the rows of gold, and the labels of anatomies without a box and of no anatomy."""
+    """Yield a row for each label of each sentence, also for anatomies without a box.
+
+    A sentence without labels has one row, whose anatomy is that of NOWHERE.
+    """
     for annotated_image in gold:
         for number, text, labels in annotated_image.said:
             for place, category, label, context in labels or (NOWHERE,):
@@ -212,7 +215,7 @@ def _anatomy_rows(gold: Sequence[Annotated]) -> Iterable[Sequence[object]]:
 
 
 def _scaling(size: tuple[int, int]) -> tuple[int, int, int, int, float]:
-    """Compute top, bottom, left, right and ratio of the square that an image is padded to."""
+    """Compute the borders (top, bottom, left, right) that pad a scaled image to a square, and the scale."""
     height, width = size
     ratio = SQUARE / max(size)
     down, across = SQUARE - round(height * ratio), SQUARE - round(width * ratio)
@@ -220,7 +223,7 @@ def _scaling(size: tuple[int, int]) -> tuple[int, int, int, int, float]:
 
 
 def _small(corners: Corners, size: tuple[int, int]) -> list[int]:
-    """Convert the corners to pixels of the square."""
+    """Convert corners in an image to pixels of the square that the image is scaled and padded to (`_scaling`)."""
     y_pad, _, x_pad, _, ratio = _scaling(size)
     return [round(value * ratio + shift) for value, shift in zip(corners, (x_pad, y_pad, x_pad, y_pad), strict=True)]
 

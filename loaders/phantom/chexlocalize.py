@@ -69,7 +69,7 @@ def write(root: Path, *, seed: int, n_valid: int = 45, n_test: int = 80) -> Path
 
 
 def _encode(picture: Chest, finding: str) -> rle.Rle:
-    """Encode the mask of a finding on both sides; it is empty if the finding is not picture."""
+    """Encode the mask of a finding, on both sides together; the mask is empty if the chest lacks the finding."""
     mask = np.zeros(picture.pixels.shape, dtype=bool)
     for name, region in picture.findings.items():
         if name.removeprefix("left ").removeprefix("right ") == finding:

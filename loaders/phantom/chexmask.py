@@ -22,7 +22,7 @@ WITHOUT_MASKS, POOR, EMPTY_HEART = 1, 6, 8  # positions of images in the test li
 
 
 def write(root: Path, *, seed: int, n_train: int = 10, n_test: int = 110) -> Path:
-    """Write the csv file; the numbers of images are those of the images' phantom.
+    """Write the csv file. Numbers of images must equal those of `nih_cxr14.write`, which writes the images.
 
     Args:
         root: The folder to write to.

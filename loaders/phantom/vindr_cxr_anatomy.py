@@ -22,7 +22,7 @@ EMPTY = ("test", 1, "trachea")
 
 
 def write(root: Path, *, seed: int, n_train: int = 60, n_test: int = 40) -> Path:
-    """Write the COCO file; the numbers of images are those of the images' phantom.
+    """Write the COCO file. Numbers of images must equal those of `vindr_cxr.write`, which writes the images.
 
     Args:
         root: The folder to write to.
