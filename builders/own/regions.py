@@ -49,7 +49,7 @@ def read_boxes(place: Place, record: Record, row: Mapping[str, Any], root: Path)
 
 
 def _list_boxes(value: Any) -> list[Any]:
-    """List boxes: one box or several."""
+    """Return a list of boxes for a cell's content: none, one box (four numbers or an object), or a list of boxes."""
     if value is None or value == []:
         return []
     return value if isinstance(value, list) and isinstance(value[0], list | dict) else [value]
@@ -66,7 +66,8 @@ def _read_box(place: Place, name: str, item: Any, row: Mapping[str, Any]) -> dic
         raise place.fail(name, f"{item!r:.80} is no box", expected=expected)
     xywh = [float(number) for number in numbers]
     if form in ("xywh", "xyxy") and _are_fractions(numbers):
-        action = f'write boxes_form = "{form}_relative" into the mapping, or xywh_relative, xyxy_relative'
+        other_form = "xyxy" if form == "xywh" else "xywh"
+        action = f'write boxes_form = "{form}_relative" or "{other_form}_relative" into the mapping'
         raise place.fail(name, f"the box {numbers} has fractions", expected=f"{form} in pixels", action=action)
     if form.endswith("_relative"):
         xywh = [number * (row["width"], row["height"])[position % 2] for position, number in enumerate(xywh)]
@@ -85,7 +86,10 @@ def _is_finite(number: Any) -> bool:
 
 
 def _are_fractions(numbers: Sequence[float]) -> bool:
-    """Return whether numbers seem to be shares of width and height: no pixel of an image is that near its corner."""
+    """Return whether the numbers of a box seem to be shares of width and height: at most 1, and not all whole.
+
+    In pixels, such a box would be one pixel in the upper left corner.
+    """
     return max(numbers) <= 1 and any(number % 1 for number in numbers)
 
 

@@ -215,7 +215,7 @@ CELLS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a table for a box": ({"boxes": {"label": "heart"}}, ["is no box"]),
     "words for a box": ({"boxes": "left"}, ["is no JSON"]),
     "NaN": ({"boxes": "[NaN, 1, 1, 1]"}, ["is no box"]),
-    "fractions for pixels": ({"boxes": [0.1, 0, 0.5, 1]}, ["has fractions", 'boxes_form = "xywh_relative"']),
+    "fractions for pixels": ({"boxes": [0.1, 0, 0.5, 1]}, ["has fractions", '"xywh_relative" or "xyxy_relative" into']),
     "fractions of a polygon": ({"mask": [[0.1, 0.1, 0.5, 0.1, 0.5, 0.5]]}, ["column 'mask'", "have fractions"]),
     "a small mask": ({"mask": "small.png"}, ["column 'mask': has 4 x 4 pixels", "8 x 6 pixels"]),
     "an absent mask": ({"mask": "z.png"}, ["column 'mask': 'z.png' cannot be read"]),
