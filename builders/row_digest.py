@@ -210,7 +210,7 @@ def _encode_numbers(kind: pa.DataType, values: pa.Array) -> bytes:
 
 
 def _encode_text(values: Any) -> Any:
-    """Return the bytes of all texts that are not null."""
+    """Return the UTF-8 bytes of an array's texts, joined without a separator. A null counts as an empty text."""
     values = pc.fill_null(values, "")
     _, offsets, data = values.buffers()
     if not len(values) or data is None:

@@ -39,14 +39,17 @@ def questions(
     seed: int = 0,
     wording: Wording | None = None,
 ) -> tuple[pa.Table, Counter[str]]:
-    """Build the rows of one config.
+    """Build the CheXpert questions of one config, each with one image and the mask of its finding in that image.
+
+    Of a study's images, the first one with a mask that is not empty counts. Questions without such an image are left
+    out.
 
     Args:
         studies: The result of `chexpert.studies` for the images of CheXlocalize.
         masks: The result of `loaders.chexlocalize.read_masks`.
         read_size: Returns (width, height) of an image.
         config: The name of the config.
-        split: The name of the split.
+        split: The name of the split, for the ids and the reasons of the counts.
         seed: The seed of the build.
         wording: The wording and layout of the questions.
 
@@ -81,7 +84,7 @@ def questions(
 
 
 def _iterate_drawn(row: Mapping[str, Any], masks: Masks) -> Iterator[tuple[dict[str, str], rle.Rle]]:
-    """Iterate over the images of a row in which its finding is drawn, with the mask."""
+    """Yield (image, mask) for each image of a row in which the mask of the row's finding is not empty."""
     for image in row["images"]:
         mask = masks.get(image["key"].rpartition(".")[0], {}).get(chexpert.TARGETS[row["finding"]])
         if mask is not None and rle.area(mask):

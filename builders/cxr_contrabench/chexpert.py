@@ -85,12 +85,12 @@ def studies(images: pa.Table, path: Path | str, source: str = "chexpert") -> pa.
 
 
 def questions(table: pa.Table, config: str, split: str, *, seed: int = 0, wording: Wording | None = None) -> pa.Table:
-    """Build the rows of one config.
+    """Build a question for each study and finding that the protocol of a config asks about (listed above).
 
     Args:
-        table: The result of `studies`.
-        config: The name of the config.
-        split: The name of the split.
+        table: The result of `studies` for one split.
+        config: The name of the config, which decides the protocol: presence, absence or positive_only.
+        split: The name of the split, which becomes a part of the ids.
         seed: The seed of the build.
         wording: The wording and layout of the questions.
 

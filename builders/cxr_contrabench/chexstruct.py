@@ -44,11 +44,13 @@ FINDINGS = tuple(TARGETS)
 def questions(
     labels: Mapping[str, Mapping[str, int]], config: str, *, seed: int = 0, wording: Wording | None = None
 ) -> pa.Table:
-    """Build the rows of one config.
+    """Build a question for each image and each of its findings that are present (or absent, as the config says).
+
+    The distractor is a finding of the opposite kind: one of these has to be known for the image.
 
     Args:
         labels: The result of `loaders.chexstruct.read_labels`.
-        config: The name of the config.
+        config: The name of the config, which decides whether the answer is a present or an absent finding.
         seed: The seed of the build.
         wording: The wording and layout of the questions.
 

@@ -73,9 +73,10 @@ class AbsenceItem:
 
 
 def find_report_absences(reports: Iterable[Report], seed: int = 0) -> list[AbsenceItem]:
-    """Find the records of each report, in the order of the reports and of TARGETS.
+    """Find the findings that reports deny, each with a finding that the same report states as its distractor.
 
-    No record depends on another report.
+    Reports without an image or without a stated finding give no record. The records are in the order of the reports
+    and of TARGETS. No record depends on another report.
 
     Args:
         reports: The reports.
@@ -88,7 +89,7 @@ def find_report_absences(reports: Iterable[Report], seed: int = 0) -> list[Absen
 
 
 def questions(items: Sequence[AbsenceItem], *, wording: Wording | None = None) -> pa.Table:
-    """Build the rows of the records.
+    """Build an absence question of each record of `find_report_absences`.
 
     Args:
         items: The records.

@@ -37,7 +37,9 @@ FORM = "source"
 
 
 def questions(items: Sequence[Item], config: str, *, seed: int = 0) -> pa.Table:
-    """Build the rows of one slice, in the order of its permutation.
+    """Build the rows of one slice: the first items of a seeded permutation, in its order.
+
+    A slice with a seed of its own (SLICES) does not depend on `seed`.
 
     Args:
         items: The items of the test split.

@@ -117,7 +117,7 @@ CONTEXT_PARAGRAPHS = re.compile(
 
 
 def confirmed(labels: Mapping[str, float | None] | None, report: str | None) -> frozenset[str] | None:
-    """Select the classes that a study's labels or report confirm.
+    """Select the classes that a study's labels call present, or its report for classes that no label covers.
 
     Args:
         labels: The row of the labeler, by its label names; None if the study has no labels.
@@ -133,7 +133,7 @@ def confirmed(labels: Mapping[str, float | None] | None, report: str | None) -> 
 
 
 def denied(labels: Mapping[str, float | None] | None, report: str | None) -> frozenset[str]:
-    """Select the classes that a study's labels or report call absent, with the same priority.
+    """Select the classes that a study's labels call absent, or its report for classes that no label covers.
 
     Args:
         labels: The row of the labeler, by its label names; None if the study has no labels.
@@ -149,7 +149,7 @@ def denied(labels: Mapping[str, float | None] | None, report: str | None) -> fro
 
 
 def doubtful(labels: Mapping[str, float | None] | None, report: str | None) -> frozenset[str]:
-    """Select the classes that a study's labels or report call uncertain, with the same priority.
+    """Select the classes that a study's labels call uncertain, or its report for classes that no label covers.
 
     Args:
         labels: The row of the labeler, by its label names; None if the study has no labels.
@@ -167,9 +167,10 @@ def doubtful(labels: Mapping[str, float | None] | None, report: str | None) -> f
 def _select_classes(
     labels: Mapping[str, float | None] | None, report: str | None, value: float, status: str
 ) -> frozenset[str]:
-    """Select the classes whose label has this value.
+    """Select the classes whose label has a value; without a label, the classes that the report mentions with a status.
 
-    If no label covers a class, a mention with this status selects it.
+    The report decides for the classes without a label in LABELS, and for all classes if the study has no labels. One
+    label covers both fractures: it selects both, or only those that the report mentions with the status, if any.
     """
     mentioned = {finding for finding, mention_status in _find_statements(report or "") if mention_status == status}
     classes = {
@@ -185,7 +186,7 @@ def _select_classes(
 
 @lru_cache(maxsize=1)  # each report is needed three times
 def _find_statements(report: str) -> frozenset[tuple[str, str]]:
-    """Find the findings of a report with the status of each mention."""
+    """Return (class, status) of the mentions in a report, except in paragraphs on the indication and the history."""
     return frozenset(
         (mention.finding, mention.status) for mention in find_mentions(CONTEXT_PARAGRAPHS.sub("", report), PHRASES)
     )

@@ -145,13 +145,13 @@ def _group_boxes(rows: Sequence[dict]) -> dict[str, Boxes]:
 
 
 def _find_unlocated(labels: Sequence[str], boxes: Boxes) -> tuple[str, ...]:
-    """Find the diseases that an image has without a box, with other readings of them."""
+    """List the diseases that an image may have somewhere without a box: labels without a box, and their _READINGS."""
     diseases = {NAMES[label] for label in labels} - {*boxes.labels}
     return tuple(sorted(diseases.union(*(_READINGS.get(disease, ()) for disease in diseases)) - {*boxes.labels}))
 
 
 def _repeat_boxes(boxes: Boxes) -> Boxes:
-    """Repeat each box for the other readings of its shadow, unless such a box was drawn as well."""
+    """Copy each box under the names of its disease's _READINGS, except those of which the image has a box."""
     repeated = [
         (reading, place)
         for place, disease in enumerate(boxes.labels)

@@ -65,7 +65,7 @@ def tpt(questions: Questions) -> Iterator[dict[str, Any]]:
 
 
 def vpt(questions: Questions, donor_pairs: Iterable[tuple[QuestionKey, Scene]]) -> Iterator[dict[str, Any]]:
-    """Build the rows of positive questions with a donor.
+    """Build a row for each positive question with a donor: the region to replace, and the donor's image and region.
 
     Args:
         questions: The questions of a split.
@@ -87,7 +87,7 @@ def vpt(questions: Questions, donor_pairs: Iterable[tuple[QuestionKey, Scene]]) 
 
 
 def donors(questions: Questions, donor_diagnosis: str = "image") -> list[tuple[QuestionKey, Scene]]:
-    """Choose a donor image for each positive question.
+    """Choose a donor image of another patient for each positive question (`Donors.choose`).
 
     Args:
         questions: The questions of a split.
@@ -127,7 +127,7 @@ def _format_vpt_id(question_id: str) -> str:
 
 
 class Donors:
-    """The images with one anatomy. Their order decides between equally near images.
+    """The images that have one anatomy, as candidates for donors. Their order decides between equally near images.
 
     Args:
         scenes: The images.
@@ -150,9 +150,11 @@ class Donors:
         self._disease, self._groups = "", dict[tuple[bool, str | None], Places]()
 
     def choose(self, scene: Scene, disease: str, row_id: str, seed: int) -> Scene | None:
-        """Choose the donor for one question.
+        """Choose the donor for one question: another patient's image without the disease.
 
-        Only the groups of one disease are cached, so call it for one disease after another.
+        Images in which no disease touches the anatomy are preferred, then images of the same view. Of the NEAREST ones
+        in the size of the anatomy, a hash of `row_id` chooses one. Only the groups of one disease are cached, so call
+        this for one disease after another.
 
         Args:
             scene: The image of the question.
@@ -173,9 +175,14 @@ class Donors:
         return None
 
     def _get_group(self, clean: bool, view: str | None) -> Places:
-        """Get the images without the disease.
+        """Get the images without the question's disease.
 
-        If `clean`, no disease touches the anatomy. If `view` is not None, the images have this view.
+        Args:
+            clean: Whether to get only images in which no disease touches the anatomy.
+            view: The view of the images; None for any.
+
+        Returns:
+            The images, for a search by size.
         """
         if (clean, view) not in self._groups:
             is_member = self._free & self._clean if clean else self._free

@@ -72,7 +72,7 @@ def count_cooccurring(scenes: Sequence[Scene]) -> Counter[Pair]:
 
 
 def list_asked_pairs(scene: Scene) -> list[Pair]:
-    """List the relations of an image that questions may be about.
+    """List the pairs of anatomy and disease that hold in an image, except for diseases that are never asked (UNASKED).
 
     Args:
         scene: The image.
@@ -191,7 +191,10 @@ class Questions:
 
 
 def questions(scenes: Sequence[Scene], config: str, split: str, *, seed: int) -> Questions:
-    """Choose the questions of one split.
+    """Choose the questions of one split by hash: FEWEST to MOST for each image in which a pair holds.
+
+    Images without any pair then get an absent disease and a normal anatomy, until there are as many hallucinated
+    questions as positive ones.
 
     Args:
         scenes: The images.

@@ -112,7 +112,7 @@ class Picture:
 
     @property
     def diseases(self) -> frozenset[str]:
-        """The diseases that the image may show at any anatomy: boxes of any reader, related readings, the report."""
+        """The diseases that the image may show anywhere, by any reader's box, its RELATED_READINGS or the report."""
         labels = (*self.boxes.labels, *self.contested.labels)
         return frozenset(
             (*labels, *self.unlocated, *(reading for label in labels for reading in RELATED_READINGS.get(label, ())))
@@ -230,7 +230,7 @@ class Scene:
 
 
 def locate(picture: Picture, size: tuple[int, int], regions: Mapping[str, rle.Rle], rule: Rule) -> Scene:
-    """Find the relations of an image.
+    """Decide which diseases an image has at which anatomies, by the overlap of their boxes and masks.
 
     Args:
         picture: The image.

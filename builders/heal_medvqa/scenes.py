@@ -78,7 +78,9 @@ def scenes(
 def _check_fit(built: Sequence[Scene], skipped: Counter[str], roots: Mapping[str, Path]) -> None:
     """Check that boxes rarely reach beyond their images, and that not all are in the upper left of them.
 
-    Otherwise they were drawn on other images: in a scaled-down copy all boxes would be wrong.
+    Raises:
+        InputError: Many reach beyond, or all are in the upper left, so they were drawn on images of another size: in a
+            scaled-down copy all boxes would be wrong.
     """
     astray = skipped[OUTSIDE] + skipped[CUT]
     n_boxes = sum(len(scene.picture.boxes.labels) for scene in built) + skipped[OUTSIDE]
@@ -99,7 +101,7 @@ def _check_fit(built: Sequence[Scene], skipped: Counter[str], roots: Mapping[str
 
 
 def _check_masks(built: Sequence[Scene], masks: AnatomyMasks) -> None:
-    """Check that most masks do not reach from edge to edge: an inverted mask holds all but its anatomy."""
+    """Raise InputError if most masks reach from edge to edge of their images, as inverted masks do."""
     extents = [extent for scene in built for extent in scene.extents.values()]
     n_full = sum(min(extent) >= WHOLE for extent in extents)
     if len(extents) >= FEWEST_MASKS and n_full > len(extents) / 2:

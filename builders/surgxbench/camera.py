@@ -175,7 +175,10 @@ def _fit_closed_form(measured: _Measured) -> Camera:
 
 
 def _fit_trimmed(measured: _Measured, camera: Camera, trim: float) -> Camera:
-    """Refit to the vectors nearest to the last fit until none changes. The sum over them falls with each refit."""
+    """Refit to the vectors nearest to the last fit until the camera hardly changes, at most MAX_REFITS times.
+
+    The sum of their squared residuals falls with each refit.
+    """
     for _ in range(MAX_REFITS):
         nearest = _select_nearest(measured, _compute_residual(measured, camera), trim)
         previous, camera = camera, _fit_closed_form(measured._replace(weight=measured.weight * nearest))
@@ -199,16 +202,17 @@ def _compute_residual(measured: _Measured, camera: Camera) -> np.ndarray:
 
 
 def _select_nearest(measured: _Measured, residual: np.ndarray, trim: float) -> np.ndarray:
-    """Select the vectors that are not trimmed: bool (directions, h, w)."""
+    """Select the vectors with the smallest residuals, all but the share `trim`: bool (directions, h, w)."""
     n = int(np.count_nonzero(measured.weight))
     n_kept = min(n, max(MIN_VECTORS, n - int(trim * n)))
     return residual <= np.partition(residual, n_kept - 1, axis=None)[n_kept - 1]
 
 
 def _find_start(measured: _Measured, plain: Camera, trim: float) -> Camera:
-    """Find the start with the least sum.
+    """Choose the camera from which the trimmed fit starts: the one with the least sum of squared residuals.
 
-    The candidates are the plain fit and the fits to parts of the frame, each refitted on a coarse grid.
+    The candidates are the plain fit and the fits to parts of the frame, each refitted on a coarse grid. Trimmed vectors
+    do not count in the sum.
     """
     step = max(1, round((measured.x.size * measured.y.size / COARSE) ** 0.5))
     coarse = measured.crop(slice(None, None, step), slice(None, None, step))

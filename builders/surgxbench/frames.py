@@ -85,7 +85,8 @@ class Successors:
             key: The key of the source's next frame.
 
         Returns:
-            The ImageRef of the successor; None at a video's end.
+            The ImageRef of the successor; None if the video ends before it, the source's next frame has no file, or the
+            frame has no number in the video.
         """
         if self._kind == "second":
             successor = build_reference(source, key)

@@ -45,25 +45,25 @@ class Numbering:
     is_stated: bool = field(default=False, compare=False)
 
     def find_second(self, number: int) -> int | None:
-        """Find the second that a frame shows.
+        """Convert a frame number to the second of the video at which the frame begins.
 
         Args:
             number: The frame number.
 
         Returns:
-            The second; None for a number between two seconds.
+            The second, from 0; None for a number between two seconds or before the first one.
         """
         k, remainder = divmod(number - self.first_number, self.step)
         return None if remainder or k < 0 else k
 
     def find_video_frame(self, number: int) -> int | None:
-        """Find the same frame in the 25-fps video.
+        """Convert a frame number of this numbering to the number of the same frame in Cholec80's 25-fps video.
 
         Args:
             number: The frame number.
 
         Returns:
-            Its number in the video; None if the video does not have the frame.
+            Its number in the video, from 0; None for a number between two frames of the video or before its first one.
         """
         video_frame, remainder = divmod(FPS * (number - self.first_number), self.step)
         return None if remainder or video_frame < 0 else video_frame

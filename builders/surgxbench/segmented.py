@@ -19,7 +19,7 @@ NEXT = {"second": FPS, "frame": 1}  # frames to the successor
 
 
 def select_frames(frames: Sequence[LabelledFrame]) -> list[LabelledFrame]:
-    """Select the first frame of each second of a clip. The frames between are nearly the same picture.
+    """Select one frame in FPS of each clip, from the clip's first one. The frames between are nearly the same picture.
 
     Args:
         frames: The frames.

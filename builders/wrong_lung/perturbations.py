@@ -36,9 +36,10 @@ Anatomy = Mapping[str, Mapping[str, Corners]]  # by image key and name
 
 
 def make_partner(row: Mapping[str, Any], perturbation: str, **changes: Any) -> Row:
-    """Make the partner of a row.
+    """Make the perturbed copy of a row, its partner, with an id of its own and the original's id.
 
-    Unless `changes` contain `described`, the text of the partner describes the boxes that the row's text describes.
+    `described` has the boxes that the partner's text describes. Unless `changes` contain it, these are the boxes that
+    the row's text describes.
 
     Args:
         row: The original.

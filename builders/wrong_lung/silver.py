@@ -148,7 +148,7 @@ def read_silver(root: Path, images: pa.Table, gold: Collection[str], workers: Wo
 
 
 def _filter_others(table: pa.Table, patients: pa.Array, images: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Find the rows of a list that belong to other patients and images."""
+    """Return whether each row of a list is neither of one of the patients nor one of the images: bool (rows,)."""
     is_patient = pc.is_in(table["subject_id"], value_set=patients)
     return pc.invert(pc.or_(is_patient, pc.is_in(table["dicom_id"], value_set=images)))
 
