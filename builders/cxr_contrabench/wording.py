@@ -136,8 +136,7 @@ def read_question_polarity(question: str) -> tuple[str, str]:
     """Read the polarity and the negation cue of a question from its wording.
 
     The cue is the first negating phrase. A question with a cue is still `other` if it does not plainly ask for an
-    absent
-    finding: "least likely present".
+    absent finding: "least likely present".
 
     Args:
         question: The question.

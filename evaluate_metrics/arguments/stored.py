@@ -60,7 +60,7 @@ class CheckedRows:
 
 
 def _read(kind: Kind, value: Any, place: str) -> None:
-    """Read the values whose kinds leave the reading to the function, because it names them more closely."""
+    """Read the values that the scorer would read later (`Kind.read`), at any depth, so that bad ones raise now."""
     if value is None:
         return
     if kind.read:

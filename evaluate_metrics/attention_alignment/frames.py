@@ -190,7 +190,12 @@ def _iterate_pairs(
 def _find_places(
     pixels: int, start: float, extent: float, cells: int
 ) -> tuple[slice, np.ndarray, np.ndarray, np.ndarray]:
-    """Find, along one side, the pixels centred in the window, the cells before and after each, and the weight."""
+    """Compute the interpolation along one side of a frame.
+
+    Returns:
+        The pixels whose centre is in the window, as a slice; for each of them the cells before and after its centre;
+        and the distance from the first cell, in cells, which is the weight of the second.
+    """
     first_pixel = max(math.ceil(start - 0.5), 0)
     stop_pixel = max(min(math.ceil(start + extent - 0.5), pixels), first_pixel)
     positions = ((np.arange(first_pixel, stop_pixel) + 0.5 - start) * (cells / extent) - 0.5).clip(0, cells - 1)

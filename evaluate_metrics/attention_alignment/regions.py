@@ -135,7 +135,10 @@ def _build_slices(rectangle: Rectangle) -> tuple[slice, slice]:
 
 
 def _find_bound(heatmap: np.ndarray, top_fraction: float, name: str) -> tuple[Any, int]:
-    """Find the number that exactly the pixels of the region exceed, and their count; infinity and 0 without any."""
+    """Compute a bound such that the attention region is the pixels above it, and the number of these pixels.
+
+    For a degenerate map, which has no region, the result is infinity and 0.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         return _find_bound_and_area(
             np.ascontiguousarray(heatmap).reshape(-1), _sample_sorted(heatmap), top_fraction, name
@@ -165,11 +168,20 @@ def _sample_sorted(heatmap: np.ndarray) -> np.ndarray:
 
 
 def _find_enclosed(values: np.ndarray, sample: np.ndarray, rank: int, name: str) -> tuple[int, np.ndarray]:
-    """Find the sorted values from position `start` on, which include the values at rank and rank + 1.
+    """Sort a part of the values that has those of rank and rank + 1, without a sort of all values.
 
     The sample proposes two numbers, and only the values between them are sorted. Counting over all values proves that
-    both positions are among these, so the result is independent of the sample. If the sample misleads, all values are
+    both ranks are among these, so the result is independent of the sample. If the sample misleads, all values are
     sorted.
+
+    Args:
+        values: The values of a map, shape (p,).
+        sample: Some of them, sorted.
+        rank: Position of the first of the two among all values in ascending order.
+        name: Name of the map, for errors.
+
+    Returns:
+        The rank of the first value in the sorted part, and the sorted part.
     """
     centre = rank * len(sample) / len(values)
     for margin in _MARGINS:

@@ -15,7 +15,7 @@ from ..confidence.score import bootstrap_mean
 
 @check_arguments(like="values", name=TEXT, values=UNIT, groups=LABELS)
 def spread(name: str, values: Sequence[float], groups: Sequence[str], **options: Any) -> dict[str, float]:
-    """Compute the mean of the known values, shares of pixels, with its interval and box plot.
+    """Compute the mean of shares of pixels, with its interval and the numbers of a box plot.
 
     Args:
         name: Name of the score, the prefix of its keys.

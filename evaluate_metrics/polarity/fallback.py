@@ -155,7 +155,7 @@ def read_confidence(stated: Any) -> Confidence:
 
 @check_arguments(response=instance(PacketResponse), below=SHARE, margin=SHARE)
 def fall_back(response: PacketResponse, *, below: float = BASELINE_BELOW, margin: float = MARGIN) -> Verdict:
-    """Apply Y0 to a response.
+    """Replace the baseline answer by the packet's if the baseline is unsure and the packet is surer (the rule Y0).
 
     Args:
         response: The result of `read_packet`. A baseline answer that could not be read stays unread.

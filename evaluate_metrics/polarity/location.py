@@ -87,10 +87,12 @@ _DENIAL = re.compile(
 
 @check_arguments(question=TEXT, options=TEXTS, choice=optional(INDEX))
 def verify_location(question: str, options: Sequence[str], choice: int | None) -> Verdict:
-    """Apply the location repair to a prediction.
+    """Replace a predicted option with the opposite side or level of the question's by the one option that fits.
 
-    An option matches if it agrees with every location that the question asks for, and names the pole on the axes in
-    conflict. The one matching option replaces the prediction, unless only one of the two denies something.
+    The axes are side (left or right) and level (upper or lower), and each has two poles. An axis is in conflict if the
+    prediction names only the opposite pole. An option fits if it names the asked pole, and no other, on the axes in
+    conflict, and contradicts the question on no other axis. The prediction stays if several options may fit, or if only
+    one of the two denies something.
 
     Args:
         question: The question as asked. A question that denies, compares or excludes, asks for the side itself, or asks
@@ -127,7 +129,7 @@ def verify_location(question: str, options: Sequence[str], choice: int | None) -
 
 
 def _find_asked_poles(question: str) -> dict[int, str]:
-    """Find the pole that the question clearly asks for, by axis."""
+    """Return axis -> the pole ("left", "upper") that the question clearly asks for; an unclear axis has no entry."""
     if _UNSAFE.search(question):
         return {}
     poles_by_axis = ((axis, _find_poles(question, axis)) for axis in range(len(_AXES)))
@@ -139,7 +141,7 @@ def _has_pole(question: str) -> bool:
 
 
 def _find_poles(text: str, axis: int) -> set[str]:
-    """Find the poles of an axis that a text names, with `_NEITHER` for words that block it."""
+    """Return the poles of an axis that a text names, and `_NEITHER` if a word such as "both" or "middle" blocks it."""
     text = " ".join(_LOBES.get(word, word) for word in text.split())
     poles = {match.lastgroup or _NEITHER for match in _AXES[axis].finditer(_NOT_A_PLACE.sub(" ", text))}
     return poles | {_NEITHER} if _RELATIVE.search(text) else poles

@@ -171,10 +171,12 @@ def subsets(
     *,
     predictions: ArrayLike | None = None,
 ) -> Subsets:
-    """Select the repairable failures, and their matched control (Appendix A.1, A.3).
+    """Select the failures that the verifier can repair, and the right answers to compare them with (Appendix A.1, A.3).
 
-    gold_positive: a scored pair whose positive counterpart is the gold. Among these, `safe` are predicted as the
-    negated option, so the verifier recovers the gold, and `control` are predicted right.
+    - gold_positive: The positive counterpart is the gold answer, it and the negated option are two different options,
+      and both have a score.
+    - safe: Among these, the prediction is the negated option, so the verifier would recover the gold answer.
+    - control: Among these, the prediction is the gold answer.
 
     Args:
         scores: Shape (n, k).

@@ -251,7 +251,11 @@ def scores_by_finding(samples: Samples) -> dict[str, dict[str, float | int]]:
 
 
 def _count_outcomes(samples: Samples) -> dict[str, float | int]:
-    """Count the outcomes of reading: reasons of unread responses, declined ones, and sources of the answers."""
+    """Count unread responses by reason, declined responses, and answered ones by the source of their reading.
+
+    The counts have also the shares of unread and of declined responses. `n_unparsed` counts the unread responses whose
+    reason has no count of its own in FAILURES.
+    """
     n, is_unread = len(samples.choice), samples.outcome == UNREAD
     failures = {name: int(np.sum(is_unread & (samples.reason == reason))) for reason, name in FAILURES.items()}
     n_unread, n_declined = int(np.sum(is_unread)), int(np.sum(samples.outcome == DECLINED))
@@ -284,7 +288,7 @@ def _count_errors(samples: Samples, choice: np.ndarray) -> dict[str, float | int
 def _split_by_prose(
     count_name: str, rate_name: str, is_kind_error: np.ndarray, is_prose: np.ndarray, n: int
 ) -> dict[str, float | int]:
-    """Count errors, and compute their rates, without the errors read from prose, and for these."""
+    """Count the errors of one kind and compute their share of `n`, apart for errors that were read from sentences."""
     n_errors, n_from_prose = int(np.sum(is_kind_error & ~is_prose)), int(np.sum(is_kind_error & is_prose))
     return {
         count_name: n_errors,

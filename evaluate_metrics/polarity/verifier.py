@@ -57,7 +57,9 @@ def verify(
     trigger: str = "original",
     replacement: str = "slot0",
 ) -> Verdict:
-    """Apply QCCV-Neg to a prediction.
+    """Replace a predicted negated option by its positive counterpart if the conditions of QCCV-Neg hold.
+
+    The conditions are in the module's docstring. If one fails, the prediction stays, and `reason` names the condition.
 
     Args:
         question: The question as asked.
@@ -141,7 +143,7 @@ def verify_answer(
 
 
 def _find_refusal(rules: Rules, polarity: Polarity | None, texts: list[str], choice: int | None) -> str:
-    """Find the first condition that fails, in the paper's order; "" if all hold."""
+    """Return the name (in REASONS) of the first condition for a replacement that fails; "" if all hold."""
     negated = [index for index, text in enumerate(texts) if rules.is_negated(text)]
     refusals = (
         ("no_prediction", choice is None or not 0 <= choice < len(texts)),
@@ -155,7 +157,12 @@ def _find_refusal(rules: Rules, polarity: Polarity | None, texts: list[str], cho
 
 
 def _find_replacements(rules: Rules, texts: list[str], negated: int, *, use_first: bool) -> list[int]:
-    """Find options that can replace the negated one: the first positive one, or those with its concept."""
+    """List the options that can replace the negated one; the verifier needs exactly one.
+
+    With `use_first`, it is the first of the other options in the displayed order. Otherwise these are all other options
+    whose text is the negated concept ("edema" for "No edema"). The list is empty if the concept of the negated option
+    cannot be told from its text.
+    """
     concept = _build_key(rules.negated_concept(texts[negated]))
     positive = [index for index in range(len(texts)) if index != negated]
     if not concept:

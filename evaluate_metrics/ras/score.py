@@ -89,8 +89,7 @@ def ras(
 
     Returns:
         local, global: float64, shape (n,), the shares of the region inside motion or boxes; NaN for a degenerate map
-        and
-            for unknown motion.
+            and for unknown motion.
         degenerate: Bool, shape (n,), maps without a region.
 
     Raises:

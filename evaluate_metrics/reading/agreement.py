@@ -51,9 +51,9 @@ def compare_closed_readings(ours: Sequence[int | str | None], theirs: Sequence[i
         theirs: n readings of the same answers.
 
     Returns:
-        same: share of answers with the same reading; kappa: over all answers; both NaN where undefined. Also the counts
-            of
-        `agreement`.
+        same: The share of answers with the same reading; NaN without answers.
+        kappa: Cohen's kappa over all answers; NaN where undefined.
+        n, n_unread_ours, n_unread_theirs, n_only_ours, n_only_theirs: The counts of `agreement`.
 
     >>> compare_closed_readings([0, None, 1], [0, 1, 1])["n_only_theirs"]
     1
@@ -77,12 +77,11 @@ def agreement(ours: Sequence[Extraction], theirs: Sequence[Extraction], vocabula
         vocabulary: The labels.
 
     Returns:
-        exact: share of texts with the same labels; jaccard: labels in both over labels in either, counted over all
-            texts;
-        kappa: over the n times len(vocabulary) decisions for a label; each NaN where undefined (no text; no label;
-            chance
-        agreement of 1). Also n, n_unread_ours and n_unread_theirs, and n_only_ours and n_only_theirs: answers that only
-        one of them reads.
+        exact: The share of answers with the same labels; NaN without answers.
+        jaccard: Labels in both readings over labels in either, counted over all answers; NaN without labels.
+        kappa: Cohen's kappa over the n times len(vocabulary) decisions for a label; NaN where chance agreement is 1.
+        n, n_unread_ours, n_unread_theirs: Numbers of answers, and of those that are unread or declined in a reading.
+        n_only_ours, n_only_theirs: Numbers of answers that only one of the two reads.
     """
     _require_same_length(ours, theirs)
     our_labels, their_labels = (

@@ -167,7 +167,7 @@ def plain(text: str) -> str:
 
 
 def _blank_denials(match: re.Match[str]) -> str:
-    """Keep only the name of a denied denial, in the same length."""
+    """Keep only the name in a denial that is called false, in the same length: "no_edema: false" becomes "edema"."""
     group = "name" if match["name"] else "named"
     return f"{match[group]:>{match.end(group) - match.start()}}{'':{match.end() - match.end(group)}}"
 
@@ -256,7 +256,7 @@ def _read_key_standing(line: str, end: int) -> Standing:
 
 
 def _find_act(clause_text: str) -> Act:
-    """Find the act of a clause from its first words."""
+    """Return the act of a clause, "state" without a cue, from its beginning of at most _LONGEST characters."""
     cue = find_cue(" ".join(clause_text[:_LONGEST].split()))
     return cue.act if cue else "state"
 
@@ -297,19 +297,23 @@ def _split_line(line: str) -> Iterator[tuple[str, int, Act]]:
 
 
 def _write_absent(match: re.Match[str]) -> str:
-    """Rewrite an unsuccessful search as a denial, in the same length."""
+    """Rewrite a search in vain as a denial, in the same length: "looked for edema in vain" -> "edema: absent"."""
     denial = f"{'':{len(match['ask'])}}{match['name']}: absent"
     return f"{denial:{len(match[0])}}"
 
 
 def _cross_out(match: re.Match[str]) -> str:
-    """Rewrite what is replaced as a denial, in the same length."""
+    """Deny what is replaced, in the same length: "switched from the grasper to a hook" -> "the grasper ✗, a hook"."""
     name = match["name"]
     return f"{'':{len(match['verb'])}}{name} ✗,".ljust(len(match[0]))[: len(match[0])]
 
 
 def _split_part(sentence_part: str) -> Iterator[tuple[str, int, Act]]:
-    """Split a part before its turn to another act; find the acts of both pieces."""
+    """Split a part of a sentence where it turns from a statement to another act, such as a question or a decline.
+
+    Yields:
+        Text, start in the part, and act of each piece: two pieces, or the full part if it does not turn.
+    """
     word_matches = list(_WORD.finditer(sentence_part, 0, _LONGEST))
     clause_words = " ".join(word[0] for word in word_matches)
     cue = find_cue(clause_words, always=True)
@@ -337,7 +341,10 @@ def _split_part(sentence_part: str) -> Iterator[tuple[str, int, Act]]:
 
 
 def _find_turns(sentence: str, start: int) -> Iterator[re.Match[str]]:
-    """Find the turns of a sentence to another statement."""
+    """Yield the matches (commas, "and", "but", ...) in a sentence that separate one statement from the next.
+
+    Commas and conjunctions in a list of names, and an "and" that follows no verb, separate nothing.
+    """
     ends = list(_CLAUSE_END.finditer(sentence, start))
     subordinate = _SUBORDINATE.match(sentence, start)
     if subordinate:

@@ -105,7 +105,11 @@ def _is_normal(clause: str) -> bool:
 
 
 def _find_mentions(clause: str, labels: tuple[str, ...]) -> list[tuple[str, int, int]]:
-    """Find (label, start, end) of every name in a clause that is not inside a longer one."""
+    """List (label, start, end) of the diseases that a clause names, without names within longer names.
+
+    A name of several labels is listed once for each. The longer name may be that of something else, which is no disease
+    of `labels`.
+    """
     names, other_names = _build_patterns(labels)
     if not names.search(clause):
         return []

@@ -114,18 +114,18 @@ class Options:
         )
 
     def find_options(self, text: str) -> set[int]:
-        """Find the options with these words.
+        """Find the options whose words are equal to a text.
 
         Args:
-            text: The words.
+            text: The words, as `words.words` writes them.
 
         Returns:
-            Indices of the options.
+            Indices of the options; several if options are equal.
         """
         return {index for index, own_words in enumerate(self.words) if own_words == text}
 
     def find_starting(self, text: str) -> set[int]:
-        """Find the options at the beginning of a text; of two, the longer.
+        """Find the option with whose words a text begins; of two, the longer.
 
         Args:
             text: The text.

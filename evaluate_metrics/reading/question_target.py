@@ -315,7 +315,11 @@ def _iterate_contraries(clause_standings: Iterable[Standing]) -> Iterator[Saying
 
 
 def _read_names(clause: Clause, target: Target) -> Iterator[Saying]:
-    """Read a clause by the names of the target."""
+    """Yield yes for each name of the target that a clause asserts at the question's place, and no for each denial.
+
+    Without a name, a clause says no if it calls the target's organ healthy or denies any abnormality, and, for a
+    question about any abnormality, yes if it asserts a disease.
+    """
     clause_text = clause.text
     spans = list(islice(_iterate_spans(clause_text, target), _MOST))
     if not spans:

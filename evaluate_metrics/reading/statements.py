@@ -234,11 +234,14 @@ def _is_conditional(text: str, match: re.Match[str]) -> bool:
 def remove_retracted(text: str) -> str:
     """Remove the part of an answer that it takes back ("The answer is A. No, that is wrong", "A. Wait, I can't tell").
 
+    A correction that names another answer ("A. Wait, B") takes nothing back here: `remove_corrected` decides on it.
+
     Args:
         text: The text after `markup.readable`.
 
     Returns:
-        The text after the last retraction.
+        The text after the last retraction ("that is wrong"), and, if a decline follows the last correction ("Wait"),
+        the text after this correction. Without either, the same text.
     """
     text = text[_find_retraction(text) :]
     correction = find_correction(text)
@@ -251,7 +254,7 @@ def _find_retraction(text: str) -> int:
 
 
 def find_correction(text: str) -> int:
-    """Find the end of the words that announce the last correction of an answer ("wait", "let me correct that").
+    """Return the position after the words that announce the last correction of an answer ("wait", "let me correct").
 
     Args:
         text: The text after `markup.readable`.

@@ -73,7 +73,7 @@ def _has_region(content: Any) -> bool:
 
 
 def _find_place(content: dict[str, Any]) -> str:
-    """Find the region in a field such as "location"."""
+    """Return the texts of fields such as "location" that name a side or a level, with blanks between; "" for none."""
     places = [value for key, value in content.items() if key.casefold() in _PLACE_KEYS and isinstance(value, str)]
     return " ".join(place for place in places if find_sides(place.casefold()) or find_levels(place.casefold()))
 

@@ -285,7 +285,10 @@ def read_reply(text: str | None) -> Reply:
 
 
 def _find_mentions(clause: Clause) -> list[Mention]:
-    """Find every name in a clause that is not inside a longer one."""
+    """List the instruments that a clause names, in order, without names within longer names.
+
+    The longer name may be another word (OTHERS), which is no mention of an instrument.
+    """
     if not _ANY_NAME.search(clause.text):
         return []
     spans = sorted(
@@ -331,7 +334,7 @@ def _find_clause_standings(clause: Clause, mentions: Sequence[Mention | TripletM
 
 
 def _denies_all(clause: Clause, things: re.Pattern[str]) -> bool:
-    """Whether a clause says that there are none: "no tools", "the instruments have been removed", "tools: 0"."""
+    """Whether a clause says that there are no `things`: "no tools", "the instruments have been removed", "tools: 0"."""
     if _NOTHING.search(clause.text):
         return True
     spans = [match.span() for match in things.finditer(clause.text)]

@@ -16,7 +16,9 @@ KINDS = ("anatomy", "disease")
 def score_predictions(
     predictions: Sequence[str | None], references: Sequence[Mapping[str, Any]], **options: Any
 ) -> dict[str, Any]:
-    """Score responses by `perturbation.score_sensitivity` for the kinds of this test.
+    """Compute TPT: of the Yes answers to positive questions, the share that becomes No when the question changes.
+
+    The anatomy or the disease in the question is swapped, so that No is right.
 
     Args:
         predictions: n responses, to originals and to perturbed questions in any order.

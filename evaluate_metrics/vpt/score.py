@@ -16,7 +16,9 @@ KINDS = ("region",)
 def score_predictions(
     predictions: Sequence[str | None], references: Sequence[Mapping[str, Any]], **options: Any
 ) -> dict[str, Any]:
-    """Score responses by `perturbation.score_sensitivity` for the kinds of this test.
+    """Compute VPT: of the Yes answers to positive questions, the share that becomes No when the image changes.
+
+    The question's region of the image is replaced by another patient's without the disease, so that No is right.
 
     Args:
         predictions: n responses, to originals and to perturbed images in any order.
