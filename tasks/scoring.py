@@ -141,7 +141,7 @@ def counted(counts: Sequence[str] = (SKIPPED,)) -> list[dict[str, Any]]:
 
 
 def collect_counts(doc: Mapping[str, Any], counts: Sequence[str] = (SKIPPED,)) -> dict[str, Any]:
-    """Return the values of `process_results` under the names of `counted`.
+    """Return a row's values of the metrics that `counted` builds: its counts, missing images, and 1 if unanswered.
 
     Args:
         doc: The document.

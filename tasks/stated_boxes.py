@@ -54,7 +54,7 @@ class Located(NamedTuple):
 
 
 def build_columns(name: str, located: Located, box_format: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the columns of a document that asks for a region.
+    """Build the columns that a document needs to ask where an anatomy or an instrument is.
 
     Args:
         name: Name of the anatomy or the instrument.
@@ -147,7 +147,7 @@ def prompt(doc: Mapping[str, Any]) -> str:
 
 
 def find_located(doc: Mapping[str, Any]) -> Located:
-    """Find the boxes of a document: its boxes, or the box around its region.
+    """Return the reference boxes of a document: those in its column `boxes`, or else the box around its region.
 
     Args:
         doc: The document.
@@ -161,7 +161,7 @@ def find_located(doc: Mapping[str, Any]) -> Located:
 
 
 def results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Compute the values of an answer.
+    """Compute the metric values of an answer that states boxes.
 
     Args:
         doc: The document.
@@ -203,14 +203,17 @@ def score_answer(text: str, located: Located, box_format: str, input_size: tuple
 
 
 def _find_outcome(text: str, answer: str) -> str:
-    """Find the outcome of an answer without a region."""
+    """Return the outcome of a text that states no region: EMPTY without words, DECLINED if the answer declines.
+
+    Any other text is UNREAD. `answer` is the text without reasoning.
+    """
     if not text.strip():
         return EMPTY
     return DECLINED if any(clause.act == "decline" for clause in split_clauses(answer)) else UNREAD
 
 
 def _compute_extent(shape: Shape) -> tuple[float, float, float, float]:
-    """Compute the box [x, y, width, height] around a stated region."""
+    """Compute the smallest box (x, y, width, height) that holds all corners of a stated box, polygon or point."""
     (x_min, y_min), (x_max, y_max) = np.min(shape.corners, axis=0), np.max(shape.corners, axis=0)
     return x_min, y_min, x_max - x_min, y_max - y_min
 

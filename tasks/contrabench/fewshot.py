@@ -29,7 +29,7 @@ def load(
     images: str = "all",
     **options: Any,
 ) -> dict[str, datasets.Dataset]:
-    """Load rows with the column `exemplars`, sampled from the split `train` of the pool.
+    """Load rows with the column `exemplars`: for each row, answered questions from the split `train` of the pool.
 
     Args:
         pool_repository: The repository of the pool.
@@ -65,7 +65,10 @@ def load(
 def sample_exemplars(
     row_id: str, pool: Sequence[dict[str, Any]], *, shots: int = SHOTS, seed: int = SEED
 ) -> list[dict[str, Any]]:
-    """Sample exemplars for one row: the first by a hash of seed, row id and pool id, about two findings if possible.
+    """Sample exemplars for one row: the first rows of the pool in the order of a hash of seed, row id and pool id.
+
+    If all of them are about one finding, the last one is replaced by the first row about another finding, if the pool
+    has one.
 
     Args:
         row_id: The id of the row.

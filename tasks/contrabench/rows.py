@@ -51,7 +51,8 @@ def facts(doc: Mapping[str, Any]) -> Facts:
         doc: The document.
 
     Returns:
-        The facts: the patient, the polarity as the question asked, and the options as answers.
+        The facts: the patient; the question asked, which is its polarity, or "" for ReXVQA; the right option; the
+        other options but the negated one as alternatives; and the row's finding.
     """
     options = [option.casefold() for option in doc["options"]]
     alternatives = [text for place, text in enumerate(options) if place not in (doc["answer"], doc["negated"])]

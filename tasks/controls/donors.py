@@ -121,8 +121,8 @@ def add_tissue(
     Args:
         rows: The rows of the task.
         rows_with_places: Pairs of a row and its places, as in `rows.find_place_elsewhere`: the place of the tissue, and
-            the place under the control of the other place. A donor that fits both places comes first, because both
-            controls then have the same donor.
+            the place that the tissue has under the partner control (at the target, or elsewhere). A donor that fits
+            both places comes first, because both controls then have the same donor.
         facts_of: Returns the facts about a row.
 
     Returns:

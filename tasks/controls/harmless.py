@@ -19,7 +19,7 @@ _BOXES, _MASKS = ("boxes", "described"), ("region", "target", "motion")  # colum
 
 
 def compute_window(size: tuple[int, int], row_id: str) -> rle.Box:
-    """Compute the window of a crop. Its position depends on the id of the row.
+    """Compute the part of an image that the control's crop keeps. Its position depends on the id of the row.
 
     Args:
         size: (width, height) of the image.
@@ -66,7 +66,7 @@ def recode(image: Image.Image) -> Image.Image:
 
 
 def crop_row(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Move the boxes and masks of a row with the crop.
+    """Convert the boxes and masks of a row to the pixels of its cropped and enlarged image (`crop`).
 
     Args:
         row: The row.
@@ -92,7 +92,7 @@ def crop_row(row: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def crop_mask(mask: Mapping[str, Any], row_id: str) -> rle.Rle:
-    """Move a mask with the crop.
+    """Crop and enlarge a mask as `crop` does with the image of the same row.
 
     Args:
         mask: The mask.
@@ -111,7 +111,10 @@ def _is_lost(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def _crop_box(box: Mapping[str, Any], size: tuple[int, int], row_id: str) -> dict[str, Any]:
-    """Move a box to the pixels of the crop. It has no extent if less than MIN_VISIBLE of it stays in view."""
+    """Convert a box to the pixels of the cropped and enlarged image; width and height 0 if too little stays in view.
+
+    Too little is less than MIN_VISIBLE of its area.
+    """
     x, y, width, height = compute_window(size, row_id)
     left, top, wide, high = box["xywh"]
     columns, lines = (

@@ -167,7 +167,7 @@ def _apply_transplant(row: Mapping[str, Any], pixels: np.ndarray, mask: np.ndarr
 
 
 def _find_unsupported_reason(rows: datasets.Dataset, control: str, facts_of: FactsOf | None) -> str:
-    """Find the reason why rows of this kind do not support a control; "" if they do."""
+    """Return the reason why no row of these supports a control, in words for the message; "" if rows may support it."""
     columns = rows.column_names
     facts = [facts_of(row) for row in iterate_rows(rows)] if facts_of is not None else []
     reasons = {
@@ -183,7 +183,10 @@ def _find_unsupported_reason(rows: datasets.Dataset, control: str, facts_of: Fac
 
 
 def _add_places(rows: datasets.Dataset, *, elsewhere: bool) -> list[dict[str, Any]]:
-    """Add to each row with a target its place: the target, or a place where its box does not touch the target."""
+    """Select the rows with a target, and add the place of the edit: the target itself or, elsewhere, a free place.
+
+    Rows without a free place (`find_place_elsewhere`) are left out.
+    """
     changed = []
     for row in iterate_rows(rows):
         if row[TARGET] is not None and rle.area(row[TARGET]):
@@ -193,7 +196,7 @@ def _add_places(rows: datasets.Dataset, *, elsewhere: bool) -> list[dict[str, An
 
 
 def _find_other_place(row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Find the place of the same edit under the control of the other place."""
+    """Return the place that the edit has under its partner control: elsewhere for an edit at the target, and back."""
     return find_place_elsewhere(row) if row[PLACE] == AT_THE_TARGET else AT_THE_TARGET
 
 
@@ -231,9 +234,10 @@ def find_place_elsewhere(row: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _flip_rows(rows: datasets.Dataset, facts_of: FactsOf | None) -> list[dict[str, Any]]:
-    """Mirror boxes, or give a closed question about a side the answer of the same question about the other side.
+    """Change the right answers of rows to those for the mirrored image, which the control `flipped` shows.
 
-    Only questions whose flipped answer is known and differs are kept.
+    Boxes and masks of motion are mirrored. Rows without boxes are closed questions: one about a side gets the answer to
+    the same question about the other side, and is left out if that answer is unknown or the same.
     """
     if "boxes" in rows.column_names:
         names = [name for name in ("boxes", "described") if name in rows.column_names]

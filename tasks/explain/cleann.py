@@ -55,7 +55,7 @@ class Settings(NamedTuple):
 
 
 def compute_head_importance(attention: np.ndarray, target: int, image: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Compute how strongly the target attends to its strongest image token and to its strongest later text token.
+    """Compute the target's highest attention to an image token and to a text token after the image, for each head.
 
     Args:
         attention: Shape (heads, n, n), each row's attention to the tokens up to it.

@@ -105,7 +105,7 @@ def _format_answer(filtered: str | Sequence[tuple[float, bool]]) -> str:
 
 
 def find_reading(values: Mapping[str, Any]) -> str:
-    """Find how an answer was read.
+    """Return the outcome of reading an answer, from the logged values of its row.
 
     Args:
         values: Logged values of its row.
@@ -122,7 +122,7 @@ def find_reading(values: Mapping[str, Any]) -> str:
 
 
 def _is_right(task: str, values: Mapping[str, Any], target: str) -> bool:
-    """Return whether an answer is right; for a pair of rows, whether the answer to this row is."""
+    """Return whether the answer to a row is right; for original and perturbed rows, each row counts by itself."""
     if "accuracy" in values:  # CXR-ContraBench
         return bool(values["accuracy"])
     record = _get_record(values)

@@ -25,7 +25,7 @@ PAIRED = ("n_pairs", "n_changed", "n_true_positives", *UNANSWERED)
 
 
 def closed_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Compute the values of a closed question.
+    """Compute the metric values of the answer to a closed question, and the Dice of its region if it has one.
 
     Args:
         doc: The document.
@@ -41,7 +41,7 @@ def closed_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any
 
 
 def open_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Compute the values of an open question. The deterministic extractor reads the labels of the response.
+    """Compute the metric values of the answer to an open question, whose labels the deterministic extractor reads.
 
     Args:
         doc: The document.
@@ -58,7 +58,7 @@ def open_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
 
 
 def tpt_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Compute the values of an original question, or of a question with another anatomy or disease.
+    """Compute the metric values of the answer to an original question, or to one with another anatomy or disease.
 
     Args:
         doc: The document.
@@ -71,7 +71,7 @@ def tpt_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
 
 
 def vpt_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Compute the values of an original question, or of the same question about an edited image.
+    """Compute the metric values of the answer to an original question, or to the same one about an edited image.
 
     Args:
         doc: The document.

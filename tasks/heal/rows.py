@@ -162,7 +162,7 @@ def _build_location_docs(
 
 
 def facts(doc: Mapping[str, Any]) -> Facts:
-    """Return the facts about a row that a control may use: a disease, or any disease, at an anatomy.
+    """Return the facts about a row that a control may use; its target is a disease, or any disease, at an anatomy.
 
     VinDr-CXR does not say which images belong to one patient. Each of its images counts as one patient.
 
@@ -170,7 +170,9 @@ def facts(doc: Mapping[str, Any]) -> Facts:
         doc: The document.
 
     Returns:
-        The facts; `topic` or the anatomy of an open question is the question asked.
+        The facts: the patient; the question asked, which is `topic`, or type and anatomy of an open question; the right
+        option as the answer, or the row's id for a question without options; and, for a closed question about a side,
+        the topic of the other side.
     """
     reference, closed = doc["images"][0], doc["question_type"] == "closed"
     key = reference["key"].split("/")
@@ -211,7 +213,10 @@ def _join_topic(anatomy: str, diseases: list[str]) -> str:
 
 
 def _list_open_options(row_id: str, diseases: list[str]) -> tuple[list[str], str]:
-    """List the options and the right one: no abnormality, each class, and several gold diseases as one option."""
+    """List the options of an open question, and the right one.
+
+    The options are no abnormality, each class, and, if there are several gold diseases, all of them as one option.
+    """
     gold = ", ".join(diseases) if diseases else NORMAL
     return [*dict.fromkeys((NORMAL, *list_classes(row_id), gold))], gold
 

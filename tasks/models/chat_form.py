@@ -328,13 +328,19 @@ def _parse_count(value: Any) -> int | None:
 
 
 def _find_end(finish: str) -> str:
-    """Find the outcome of a reason. Some servers add a detail, such as "content_filter: RECITATION"."""
+    """Convert a server's finish reason to an outcome; an unknown reason gives UNANSWERED.
+
+    Some servers add a detail, such as "content_filter: RECITATION".
+    """
     reason = finish.lower().partition(":")[0].strip()
     return next((outcome for outcome, reasons in ENDS.items() if reason in reasons), UNANSWERED)
 
 
 def _compute_outcome(text: str, refusal: str, finish: str) -> str:
-    """Compute the outcome. An answer that ends for another reason than those known, such as an error, is none."""
+    """Compute the outcome of a reply from its text, its refusal and the finish reason.
+
+    A reply that ends for an unknown reason, such as an error, is unanswered, and a complete one without text is empty.
+    """
     if refusal:
         return REFUSED
     outcome = _find_end(finish)

@@ -99,7 +99,7 @@ yes_no_metrics, choice_metrics, open_metrics = (scorer.metric_list for scorer in
 
 
 def process_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Compute the values of a question of any kind.
+    """Compute the metric values of the answer to a question of any kind.
 
     Args:
         doc: The document.

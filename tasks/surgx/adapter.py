@@ -40,7 +40,7 @@ RAS = ("ras_local_ivt", "ras_local_iv", "ras_local_it", "ras_local_i", "ras_glob
 
 
 def instruments_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Compute a frame's values for instruments: the predictions, and AA and AC of each prediction's heatmap.
+    """Compute a frame's metric values for instruments: the predictions, and AA and AC of each prediction's heatmap.
 
     Args:
         doc: The document.
@@ -64,7 +64,7 @@ def instruments_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str
 
 
 def triplets_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Compute a frame's values for triplets: the predictions, best first, and the match of each true triplet.
+    """Compute a frame's metric values for triplets: the predictions, best first, and the match of each true triplet.
 
     Args:
         doc: The document.
@@ -93,7 +93,7 @@ def triplets_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, A
 
 
 def occlusion_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Compute a frame's values for triplets before and after the model's region is painted black.
+    """Compute a frame's metric values for triplets before and after the model's region is painted black.
 
     Args:
         doc: The document.
@@ -181,7 +181,7 @@ def _compute_occlusion_figures(records: Records) -> dict[str, float]:
 
 
 def _compute_average_precision(records: Records) -> dict[str, float]:
-    """Compute average precision; NaN for a model that writes triplets, because it does not rank all classes."""
+    """Compute average precision by component; NaN if an answer has no scores of all classes, such as one in words."""
     if any(record["scores"] is None for record in records):
         return {f"ap_{component}": float("nan") for component in PARTS}
     references = [{"triplets": record["gold"], "video": record["video"]} for record in records]

@@ -89,7 +89,7 @@ def _read_number(fields: Mapping[str, Any], name: str) -> float | None:
 
 
 def gold_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Compute the values of a sentence.
+    """Compute the metric values of the attention to a sentence.
 
     Args:
         doc: The document.
@@ -102,7 +102,7 @@ def gold_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
 
 
 def perturbed_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Compute the values of an original sentence or of its perturbed partner.
+    """Compute the metric values of the attention to an original sentence or to its perturbed partner.
 
     Args:
         doc: The document.
@@ -115,7 +115,7 @@ def perturbed_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, 
 
 
 def random_sentences_results(doc: dict[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Compute the values of `perturbed_results`, with the attention itself, which the divergence compares.
+    """Compute the metric values of `perturbed_results`, and keep the attention itself, which the divergence compares.
 
     Args:
         doc: The document.

@@ -57,9 +57,9 @@ class SurgVLPEncoder(ResNetEncoder):
         return self._tokenizer(list(prompts))["input_ids"]
 
     def text(self, prompts: Sequence[str]) -> torch.Tensor:
-        """Encode prompts.
+        """Encode each prompt as the unit vector of a sum: over its word pieces, and over the last layers of the BERT.
 
-        Sums over words, as in the original, equal sums over word pieces; the original's division by 77 has no effect.
+        The original sums word pieces to words and divides the sum of the words by 77, which gives the same unit vector.
 
         Args:
             prompts: k prompts.

@@ -284,7 +284,11 @@ class LooksElsewhere(Looks):
 
 
 def _examine_question(doc: Document, image: Image.Image) -> Seen | None:
-    """Find the finding with the most evidence, among those of the synthetic tables of one's own questions."""
+    """Answer a question of one's own rows by the finding with the most evidence, among `own_cases.FINDINGS`.
+
+    The answer is yes if the question names this finding. Return None if the image has no structure, or the finding is
+    not an option.
+    """
     drawings = {name: phantom_sight.list_chest_drawings(name) for name in own_cases.FINDINGS}
     chests = phantom_sight.chests()
     if not phantom_sight.is_structured(image, np.ones((image.height, image.width), dtype=bool)):
@@ -298,7 +302,10 @@ def _examine_question(doc: Document, image: Image.Image) -> Seen | None:
 
 
 def _locate(doc: Document, image: Image.Image) -> Seen | None:
-    """Find the box around a tool, or around an anatomy where the image has structure."""
+    """State the box around the tool or the anatomy that a question asks for, in the form of the task.
+
+    Return None if the frame does not show the tool, or the image has no structure at the anatomy's usual place.
+    """
     if "anatomy" in doc:
         region = phantom_sight.chests().region(doc["anatomy"])
         mask = None if region is None else _resize_mask(region, image)
@@ -314,7 +321,7 @@ def _locate(doc: Document, image: Image.Image) -> Seen | None:
 
 
 def _examine_frame(doc: Document, image: Image.Image) -> Seen | None:
-    """Find the tools in a frame, or all actions that they allow."""
+    """Name the tools in a frame, or, for a question for triplets, every triplet that the phantom has of these tools."""
     tool_masks = phantom_sight.find_tools(image)
     if doc["ask"] == "instruments":
         maps = {name: tool_masks[name] for name in doc["classes"] if name in tool_masks}

@@ -52,14 +52,15 @@ def attention(kind: str, doc: Mapping[str, Any]) -> tuple[np.ndarray, Geometry]:
 
 
 def compute_similarity(kind: str, doc: Mapping[str, Any]) -> float | None:
-    """Compute the similarity of a sentence and its image.
+    """Compute the similarity of sentence and image that the reference model reports.
 
     Args:
         kind: Kind of attention.
         doc: The document of the sentence.
 
     Returns:
-        1 for a sentence of the image and 0 for a random one if the kind reads sentences, else None.
+        For the kind "box", 1 if the sentence is of the image and 0 if it is another image's (the perturbation
+        random_sentences); None for the other kinds.
     """
     return float(doc["perturbation"] != "random_sentences") if kind == "box" else None
 

@@ -114,7 +114,7 @@ def _answer_file(requests: Path, out: Path, server: Server, ray: str | None) -> 
 
 
 def _list_answered(out: Path) -> Iterator[str]:
-    """List the requests that have an answer, after removal of an incomplete last line.
+    """Yield the ids of the requests that have an answer in a file, after removal of an incomplete last line.
 
     Only a line that this module began to write is removed. Thus no other file loses a byte.
     """
@@ -159,7 +159,7 @@ def _remove(folder: Path, paths: Sequence[Path]) -> None:
 
 
 def _find_line_end(file: Any) -> int:
-    """Find the end of the last complete line."""
+    """Return the position after the last line break of a file; 0 without one."""
     end = file.seek(0, 2)
     while end:
         start = max(0, end - 65_536)
@@ -284,7 +284,14 @@ class _Asker:
         self._server, self._folder = Server(*server), Path(folder)
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, list[str]]:
-        """Answer a batch of requests, each a text in the column `request`, as far as its file has no answer."""
+        """Answer the requests of a batch that the batch's own file has no answer to, and keep the answers in the file.
+
+        Args:
+            batch: The column `request`: the requests as JSON texts.
+
+        Returns:
+            The column `answer`: the lines of answers as JSON texts, the earlier ones of the file included.
+        """
         requests = [json.loads(request) for request in batch["request"]]
         with _open_batch(self._folder, requests) as file:
             entries = _read_batch(file)

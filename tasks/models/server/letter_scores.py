@@ -152,8 +152,9 @@ def rank_letters(text: str, letters: Sequence[str]) -> list[tuple[float, bool]]:
 def score_letters(likeliest: Mapping[str, float], letters: Sequence[str]) -> list[float]:
     """Compute the log-probability of each letter, in nats.
 
-    Tokens that differ from a letter only in white space add up. The score of an unlisted letter is NaN: its probability
-    is at most the lowest listed one, so the likeliest letter is known, but the difference to it is not.
+    Tokens that differ from a letter only in white space or in a vocabulary's sign for it ("▁A") add up. The score of an
+    unlisted letter is NaN: its probability is at most the lowest listed one, so the likeliest letter is known, but the
+    difference to it is not. A log-probability of LEAST or less counts as unlisted.
 
     Args:
         likeliest: Log-probability by token.

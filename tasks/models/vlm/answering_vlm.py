@@ -290,13 +290,15 @@ class AnsweringVLM(HFMultimodalLM):
         return Progress(title=title, total=total, unit="requests", quiet=disable_tqdm or self.rank != 0)
 
     def _record(self, request: Instance, reply: Reply, repeat: int = 0) -> None:
-        """Record the outcome of a request: in the document of its row, in the tally and among the first answers.
+        """Record the outcome of a request in the document of its row, and count it.
+
+        The first process of a run also adds the reply to the first answers (`FirstAnswers`).
 
         Args:
             request: The request with the images of its document.
             reply: The reply, generated now or in an earlier run.
-            repeat: The request's number among its copies. Filters read the first copy, so only this copy sets the row's
-                outcome.
+            repeat: The number of this copy of the request (lm-eval's `repeats`), from 0. All copies are counted, but
+                only the first one sets the outcome in the document, because filters read the answer to it.
         """
         if not repeat:
             tell_outcome(request, reply.outcome, reply.end)

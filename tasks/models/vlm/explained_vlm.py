@@ -204,7 +204,7 @@ class ExplainedVLM(HFVisionLM):
         }
 
     def _read_stored(self, request: Instance, digest: str) -> dict[str, Any] | None:
-        """Read the further content of a row's entry in the store; None without the row or its causal graphs."""
+        """Read `extra` of a row's entry in the store; None if the row or its causal graphs are missing."""
         store, row = self._store(request), str(request.doc["id"])
         path = self._get_graph_path(request, digest)
         if not store.has(row, digest) or (path and not path.is_file()):
@@ -345,7 +345,11 @@ def _compute_frame_geometry(tiles: Sequence[Tile], resized: Any, image: Any) -> 
 
 
 def _draw_graphs(folder: Path, graphs: Mapping[str, Sequence[Any]], image: Any, geometry: Geometry) -> None:
-    """Draw the graph of each head for the first token of each class, if matplotlib is installed."""
+    """Draw causal graphs over the image, a PNG for each class and head, if matplotlib is installed.
+
+    `graphs` has a list of graphs, one for each head, for each token of a class's mention. Only those of the first token
+    are drawn, as `<class>-head<number>.png`.
+    """
     if not graphs or importlib.util.find_spec("matplotlib") is None:
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -355,7 +359,7 @@ def _draw_graphs(folder: Path, graphs: Mapping[str, Sequence[Any]], image: Any, 
 
 
 def _find_spans(answer: Reply, doc: Mapping[str, Any]) -> dict[str, list[Span]]:
-    """Find the spans to explain: the classes that an answer names, or its yes or no."""
+    """Return class -> spans of its mentions in an answer; for a document without classes, the span of its yes or no."""
     if doc.get("classes"):
         return find_class_spans(answer.text, doc["classes"], cut=answer.outcome == CUT)
     match = YES_OR_NO.search(answer.text)

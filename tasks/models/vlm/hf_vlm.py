@@ -315,8 +315,9 @@ class HFVisionLM(DecodedVLM):
     def _build_row(self, number: int, request: Instance, context: _Context) -> _Row:
         """Tokenize context and continuation together, without preprocessing the images again.
 
-        The continuation can change the tokens at the end of the text only. The tokens that both unexpanded lists share
-        are the tokens that the expanded list keeps.
+        The tokens of the context are known with its images' placeholders expanded to many tokens, and unexpanded. The
+        joined text is tokenized unexpanded only. It can differ from the context at the end alone, so the end that
+        differs is replaced in the expanded list, too.
         """
         text, continuation, _ = _get_arguments(request)
         continuation = text[len(text.rstrip()) :] + continuation
