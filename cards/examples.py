@@ -40,10 +40,11 @@ def load_examples(name: str) -> dict[str, Any]:
 
 
 def select_examples(folder: Path) -> dict[str, Any]:
-    """Select one row of each config of a build, without identifiers.
+    """Select an example row of each config of a build, and hide its identifiers.
 
-    It is the first row. If rows have sentences, it is the first with a short one, if possible about a side, which swaps
-    change.
+    The row is the first one in the config's first split with a sentence of fewer than QUOTED words that names left or
+    right, so that the example shows what a swap of sides changes. Otherwise it is the first one with a short sentence,
+    or, if the rows have no sentences, the first row.
 
     Args:
         folder: The folder of the build.

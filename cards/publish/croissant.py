@@ -218,7 +218,7 @@ def strip_markup(markdown: str) -> str:
 
 
 def _iterate_files(staged: Path, page: str) -> Iterator[dict[str, Any]]:
-    """Yield the repository, and each of its data files."""
+    """Yield Croissant's FileObjects: one for the repository on the Hub, then one for each data file in `staged`."""
     yield {
         "@type": "cr:FileObject",
         "@id": REPOSITORY,

@@ -38,8 +38,7 @@ def collect_withheld(publication: Publication) -> Withheld:
 
     These have LENGTH characters or more and a digit; for `p10000032`, also `10000032`. Names of the release's own
     files, configs and splits are excluded, although ids contain them. An identifier without such a part counts as a
-    sequence, also
-    without these names: `test_00028` for `rexvqa/test/test_00028`.
+    sequence, also without these names: `test_00028` for `rexvqa/test/test_00028`.
 
     Args:
         publication: The build.

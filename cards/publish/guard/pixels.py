@@ -25,7 +25,7 @@ _BASE64 = re.compile(rf"[A-Za-z0-9+/_-]{{{BLOB},}}")
 
 
 def find(text: str) -> Found | None:
-    """Find the first such data in a text.
+    """Find the first data in a text that may be pixels: bytes, base64, hexadecimal digits or a list of numbers.
 
     Args:
         text: The text.
@@ -41,6 +41,9 @@ def find(text: str) -> Found | None:
 
 
 def _is_blob(run: str) -> bool:
-    """Return whether a run has all kinds of characters, and few of the separators that paths and ids have many of."""
+    """Return whether a run of base64 characters may be data: it mixes cases and digits, and has few separators.
+
+    Paths and ids have many separators (/ _ + -): the parts between them have PIECE characters or fewer in the mean.
+    """
     kinds = (any(c.isupper() for c in run), any(c.islower() for c in run), any(c.isdigit() for c in run))
     return all(kinds) and len(run) / len(re.split(r"[/_+-]+", run)) > PIECE
