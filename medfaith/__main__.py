@@ -35,7 +35,7 @@ def main() -> int:
 
 
 class _Interrupts:
-    """What Ctrl-C does: it raises KeyboardInterrupt, and raises it again while one is swallowed.
+    """The handler of Ctrl-C: it raises KeyboardInterrupt, and raises it again if other code has swallowed it.
 
     `datasets` swallows it by `except:` while it hashes a transform, and Python does in `__del__`: with Python's own
     handler, 3 of 59 interruptions of an eval let it run to its end.
@@ -66,7 +66,7 @@ class _Interrupts:
 
 
 class _Interrupt(KeyboardInterrupt):
-    """One that can be watched."""
+    """A KeyboardInterrupt that a weak reference can point to, which tells when nobody holds it any more."""
 
 
 def _report_unraisable(swallowed: "sys.UnraisableHookArgs") -> None:

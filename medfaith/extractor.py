@@ -42,7 +42,7 @@ class Extractor(NamedTuple):
 
 
 def add_options(job: Any) -> None:
-    """Add the options of the second reading to a job.
+    """Add the options for a language model that reads the answers, too (a second reading), to a job.
 
     Args:
         job: The parser of the job.

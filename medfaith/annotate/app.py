@@ -50,7 +50,7 @@ OTHER_WINDOW = "Another window has answered this already. Reload this page to go
 
 
 class View(NamedTuple):
-    """What a window shows while the person answers.
+    """The state of a window that shows a question.
 
     Attributes:
         since: The monotonic time in seconds when the question was shown.

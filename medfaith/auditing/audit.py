@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Request(NamedTuple):
-    """What to audit, and how.
+    """The arguments of an audit.
 
     Attributes:
         out: Folder for the logs and the tables.

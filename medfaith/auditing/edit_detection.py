@@ -163,7 +163,15 @@ def _name_file(out: Path, benchmark: str) -> Path:
 
 
 def _read_saved(path: Path, key: Mapping[str, Any]) -> dict[str, Detection] | None:
-    """Read a saved result; None if there is none of these rows and controls."""
+    """Read the detection of each control from a file that `detect_edits` saved for one benchmark.
+
+    Args:
+        path: The file.
+        key: Values that the file must have, such as the digests of the rows and the controls.
+
+    Returns:
+        Control -> detection; None if the file is missing or damaged, or has other values than `key`.
+    """
     try:
         content = json_text.parse(path.read_text(encoding="utf-8"))
         if {name: content[name] for name in key} != key:

@@ -185,7 +185,7 @@ def edits(judged: Judged, detections: Mapping[str, Detection] | None = None) -> 
 
 
 def _list_detection(detection: Detection | None) -> list[Any]:
-    """AUROC, low, high, rows."""
+    """List AUROC, low, high and the number of rows of a detection; None four times without one."""
     return [None] * 4 if detection is None else [detection.auroc, detection.low, detection.high, detection.n]
 
 
@@ -303,7 +303,7 @@ def _get_best_blind(use: ImageUse) -> tuple[Comparison | None, str]:
 
 
 def _count_tested(use: ImageUse) -> int:
-    """Count the rows of test (a)."""
+    """Count the rows of test (a), the comparison with another patient's image; 0 if it was not asked."""
     return use.other.difference.n if use.other else 0
 
 

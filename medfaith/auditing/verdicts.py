@@ -71,7 +71,11 @@ def judge(audits: Sequence[Audited], margin: float) -> list[Judged]:
 
 
 def _judge_by_rule_2(audits: Sequence[Audited], margin: float) -> Iterator[Judged]:
-    """Correct images and places over the benchmarks of each model, and findings over all models."""
+    """Yield the verdicts by rule 2, with p-values corrected within families of tests.
+
+    The verdicts on the image, and those on the place, are a family over the benchmarks of each model. The findings are
+    one family over all models.
+    """
     subjects = [(audit, subject) for audit in audits for subject in audit.by_subject]
     finding_verdicts = zip(subjects, judge_findings([audit.by_subject[name] for audit, name in subjects]), strict=True)
     verdicts_by_audit: dict[int, dict[str, ImageVerdict]] = {id(audit): {} for audit in audits}
@@ -89,7 +93,10 @@ def _judge_by_rule_2(audits: Sequence[Audited], margin: float) -> Iterator[Judge
 
 
 def _judge_by_rule_1(audits: Sequence[Audited]) -> list[Judged]:
-    """Correct over the benchmarks of each model; no verdict where most answers with the image are unanswered."""
+    """Build the verdicts by rule 1, with p-values corrected over the benchmarks of each model.
+
+    The verdict on the image is "unanswered" where too many answers with the image are unread or declined.
+    """
     result = []
     for model in dict.fromkeys(audit.model for audit in audits):
         model_audits = [audit for audit in audits if audit.model == model]
@@ -109,7 +116,10 @@ def _is_unanswered(audit: Audited) -> bool:
 
 
 def _judge_known(audits: Sequence[Audited], get_reliance: Callable[[Audited], Reliance | None]) -> list[ImageVerdict]:
-    """Judge images or places in rule 1's words; "undefined" only where no control was asked."""
+    """Judge the image or the place (`get_reliance`) by rule 1 for each benchmark of one model.
+
+    The verdict is "undefined" where no control was asked, and "unanswered" where too many answers are missing.
+    """
     reliances = {audit.benchmark: gain for audit in audits if (gain := get_reliance(audit)) is not None}
     judged = [audit.benchmark for audit in audits if audit.benchmark in reliances and not _is_unanswered(audit)]
     by_benchmark = dict(zip(judged, verdicts([reliances[benchmark] for benchmark in judged]), strict=True))
@@ -119,7 +129,10 @@ def _judge_known(audits: Sequence[Audited], get_reliance: Callable[[Audited], Re
 
 
 def _name_by_rule_1(verdict: Verdict, reliance: Reliance) -> ImageVerdict:
-    """Add to an open verdict the control that failed and the rows that would settle it; one patient leaves it open."""
+    """Convert a verdict of rule 1; an open one gets the control that failed, and the rows that would settle it.
+
+    An undefined verdict, which one patient gives, becomes open.
+    """
     if verdict.name in ("open", "undefined"):
         return ImageVerdict("open", verdict.p_holm, reliance.best, reliance.n_enough)
     return ImageVerdict(verdict.name, verdict.p_holm)

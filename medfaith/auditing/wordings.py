@@ -95,7 +95,10 @@ def compare_wordings(audit: Audited, margin: float) -> Wordings | None:
 
 
 def _by_wording(own_words: ConditionAnswers, audit: Audited, names: list[str]) -> Share:
-    """Rows whose graded score counts as right from one half on."""
+    """Compute `Wordings.by_wording`: the share of right answers that are not right under most paraphrases.
+
+    Rows that a guess without evidence gets right do not count.
+    """
     is_right = np.array([audit.answers[name].right == 1 for name in names])
     is_asked = np.array([~np.isnan(audit.answers[name].right) for name in names])
     guesses = find_blind_guesses(audit)

@@ -69,7 +69,7 @@ def read_record(sample: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def find_outcome(record: Mapping[str, Any]) -> str:
-    """Find how an answer was read; an empty answer is unread.
+    """Return the outcome of reading an answer; an empty answer is unread.
 
     Args:
         record: The record.

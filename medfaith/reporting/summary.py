@@ -225,7 +225,10 @@ def _list_notes(notes: Sequence[str]) -> list[str]:
 
 
 def _select_blocks(blocks: Sequence[list[str]], room: int, noun: str) -> list[str]:
-    """Select the first blocks of lines that fit, and count the others."""
+    """Join the first blocks of lines that fit into `room` lines, at least one, and a line that counts the other blocks.
+
+    This last line, "... and N more <noun>", comes in addition to the `room` lines.
+    """
     lines: list[str] = []
     for number, block in enumerate(blocks):
         if lines and len(lines) + len(block) > room:

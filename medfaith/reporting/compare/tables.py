@@ -58,7 +58,11 @@ class Compared(NamedTuple):
         return self.p_holm < ALPHA
 
     def verdict(self, margin: float) -> str:
-        """Name the verdict: better, worse, same, undecided, or too little to compare.
+        """Name the verdict on the difference from the first model.
+
+        It is "better" or "worse" if the corrected p-value is significant, with "but within ±M" if the equivalence test
+        shows a difference below the margin, too. It is "same, within ±M" if only the equivalence test shows something,
+        undecided if no test does, and "too little to compare" without an interval.
 
         Args:
             margin: Equivalence margin, a fraction.

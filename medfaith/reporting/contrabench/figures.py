@@ -260,7 +260,7 @@ def _draw_boxes(
     empty: str,
     n_characters: int,
 ) -> None:
-    """Draw a group for each run, with a box and its n for each list of values.
+    """Draw box plots in groups: a group for each run, with a box and its number of values for each list of values.
 
     Args:
         axes: The panel.

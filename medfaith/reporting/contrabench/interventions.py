@@ -138,7 +138,11 @@ def _build_few_shot_table(runs: Sequence[Run]) -> Table:
 
 
 def _build_tuning_table(runs: Sequence[Run]) -> Table:
-    """Build Table 19 of models that were run with an adapter, with the plain model as baseline."""
+    """Build Table 19: models with an adapter next to the same models without it, on presence and absence.
+
+    Models that were never run with an adapter, and runs with a decoder, are left out. Of the runs with an adapter only
+    those with the prompt B0 count; of the plain model those with any prompt.
+    """
     side_runs = [run for run in select_external(runs, *_SIDES) if not run.source.decoding]
     tuned = {run.model for run in side_runs if run.adapter}
     cells: dict[tuple, dict[str, list]] = {}

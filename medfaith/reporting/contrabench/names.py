@@ -107,15 +107,15 @@ def get_protocol_rank(run: Run) -> tuple:
 
 
 def select_external(runs: Sequence[Run], *protocols: str, split: str | None = "evaluation") -> list[Run]:
-    """Select the runs of external protocols in the published wording, in their order.
+    """Select the runs of external protocols (not ReXVQA's) in the published wording, in the order of `sort_runs`.
 
     Args:
         runs: The runs.
-        protocols: Names of protocols; none for all external ones.
+        protocols: Names of external protocols; none for all of them.
         split: "evaluation" for validation and test, "train", or None for all.
 
     Returns:
-        The runs.
+        The selected runs.
     """
     return [
         run

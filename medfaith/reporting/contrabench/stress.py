@@ -78,7 +78,10 @@ def _build_tables(stresses: Sequence[_Stress], runs: Sequence[Run]) -> list[Tabl
 
 
 def _select_stressed(runs: Sequence[Run], stress: _Stress) -> list[Run]:
-    """Select the runs of variants with a changed run."""
+    """Select the evaluation runs of the table's protocol, of the variants that have a run with the changed field.
+
+    The runs without the change are among them. Runs that differ from the published wording in another field are not.
+    """
     protocol_runs = [r for r in sort_runs(runs) if r.setting.protocol == stress.protocol and r.setting.split != "train"]
     comparable_runs = [run for run in protocol_runs if set(run.setting.changed_forms) <= {stress.changed}]
     stressed = {run.variant for run in comparable_runs if run.setting.changed_forms}

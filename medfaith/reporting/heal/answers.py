@@ -17,8 +17,8 @@ def read_answers(run: HealRun) -> Answers:
     """Read the answers of a run.
 
     The figure of a row is F1 for an open-ended question and accuracy for a yes/no question. For stated boxes it is the
-    IoU, or the share of hits of a model that points. For a perturbed question it
-    is whether the answer changes. It is undefined if the model does not say Yes to the original.
+    IoU, or the share of hits of a model that points. For a perturbed question it is whether the answer changes. It is
+    undefined if the model does not say Yes to the original.
 
     Args:
         run: The run.

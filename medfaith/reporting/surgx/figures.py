@@ -174,7 +174,7 @@ def _draw_boxes(
     list_values: Callable[[SurgXRun, str], list[float]],
     styles: Styles,
 ) -> None:
-    """Draw a box for each run in each group."""
+    """Draw box plots: for each group, side by side, the values of each run."""
     for position, group in enumerate(groups):
         for place, width, run in iterate_places(position, runs):
             box(axes, place, width, list_values(run, group), styles[run.name])

@@ -226,14 +226,16 @@ def list_classes(pick: Pick) -> Sequence[str]:
 
 
 def format_pick(pick: Pick, class_name: str) -> list[str]:
-    """Format the title of a record.
+    """Format the lines above a frame: the model, the outcome with its scores, and the classes.
 
     Args:
         pick: The record.
         class_name: The class whose heatmap or graph is shown.
 
     Returns:
-        Lines; the first has the model.
+        The model. Then, for an instrument, one line: TP or FP, the class, AA of a true positive, and AC. For a triplet:
+        its match with RAS, the predicted class, and the true triplet if it is another one. At last the visible share of
+        the boxes, if the model did not see all of them.
     """
     record = pick.record
     if "label" in record:
