@@ -296,7 +296,7 @@ def _read_boxes(path: Path) -> dict[str, dict[str, Corners]]:
 
 
 def _build_sentence(rows: Sequence[tuple[int, dict[str, str]]], path: Path) -> GoldSentence:
-    """Build a sentence from the numbered rows of one row_id."""
+    """Build a sentence from the numbered rows of one row_id. Raise InputError if they disagree on it or on a box."""
     first_number, first_row = rows[0]
     boxes: dict[str, Corners] = {}
     for number, row in rows:

@@ -156,7 +156,11 @@ def _check_header(data: dict, video: int, path: Path) -> None:
 
 
 def _read_annotations(data: dict, path: Path) -> list[tuple[int, list]]:
-    """Read (frame number, its vectors), ordered by frame number. Raise InputError for numbers that cannot be."""
+    """Return (frame number, its vectors) of one video's JSON, ordered by frame number.
+
+    Raise InputError for no frame, a repeated frame, a number of more than six digits or not below the file's
+    `num_frames`, or vectors that are no list.
+    """
     total = data.get("num_frames")
     if total is not None and (not isinstance(total, int) or total < 0):
         raise InputError(path, repr(total), column="num_frames", expected="a count", action=ACTION)

@@ -370,7 +370,11 @@ def _read_run_lengths(counts: Any) -> np.ndarray:
 
 
 def _decode_counts(counts: str | bytes) -> np.ndarray:
-    """Decode the run lengths of a compressed text: groups of 5 bits; from the third run on, a difference."""
+    """Decode the run lengths of a compressed text: groups of 5 bits, the lowest first, one character each.
+
+    From the fourth run on, the text stores the difference to the run two before. Raise ValueError for a text that is
+    empty, ends within a run, or has other characters or more than MAX_CHARACTERS for a run.
+    """
     try:
         raw = counts.encode("ascii") if isinstance(counts, str) else counts
     except UnicodeEncodeError:

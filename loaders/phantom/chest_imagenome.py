@@ -47,7 +47,7 @@ MOST_MOVED = 4  # largest error of the detector (pixels)
 
 
 def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
-    """Write the annotations.
+    """Write the annotations: the tables of gold, the lists of the splits, and the zip of scene graphs.
 
     Args:
         root: The folder to write to.
@@ -253,7 +253,7 @@ def _scene_graph(annotated_image: Annotated) -> dict[str, Any]:
 
 
 def _attributes(annotated_image: Annotated, place: str) -> dict[str, Any]:
-    """Collect all labels of one anatomy, a list a sentence."""
+    """Build the entry of a scene graph with all labels of one anatomy, in a list for each sentence."""
     rows = []
     for number, text, labels in annotated_image.said:
         attribute_texts = [

@@ -27,7 +27,7 @@ FOLDERS = {"valid": "val", "test": "test"}  # name in paths of the csv -> name o
 
 
 def write(root: Path, *, seed: int, n_valid: int = 45, n_test: int = 80) -> Path:
-    """Write studies with their images and masks.
+    """Write CheXpert's validation and test images with their label tables, and CheXlocalize's JSON files of masks.
 
     The csv file of the test set has no columns of the patient and the view.
 

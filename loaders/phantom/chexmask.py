@@ -22,7 +22,7 @@ WITHOUT_MASKS, POOR, EMPTY_HEART = 1, 6, 8  # positions of images in the test li
 
 
 def write(root: Path, *, seed: int, n_train: int = 10, n_test: int = 110) -> Path:
-    """Write the csv file. Numbers of images must equal those of `nih_cxr14.write`, which writes the images.
+    """Write the csv file of lung and heart masks for the images of `nih_cxr14.write` with the same seed and numbers.
 
     Args:
         root: The folder to write to.

@@ -56,7 +56,7 @@ class Study:
 
 
 def write(root: Path, *, seed: int, n_train: int = 130, n_valid: int = 45) -> Path:
-    """Write studies with their images.
+    """Write the label tables train.csv and valid.csv, and the jpg images of their studies.
 
     Train labels are 1.0, 0.0, -1.0 or blank, valid labels 1.0 or 0.0, the same for all images of a study. A patient has
     one to three studies in train, not always in order, and one in valid; a study has one to three views.

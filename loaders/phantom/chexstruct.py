@@ -27,7 +27,7 @@ class _Measure:
 
 
 def _ratio(threshold: float, spread: float) -> Callable[[np.random.Generator, bool], tuple[str, ...]]:
-    """Two widths and their ratio, at or above `threshold` for label 1 and below it for label 0."""
+    """Return a function that draws two widths and their ratio: above `threshold` for label 1, below it for label 0."""
 
     def draw(rng: np.random.Generator, positive: bool) -> tuple[str, ...]:
         base = float(rng.uniform(80, 160))
@@ -63,7 +63,7 @@ PASSED = 0.8  # share of images that pass a measure's quality check; the others 
 
 
 def write(root: Path, *, seed: int, n: int = 70) -> Path:
-    """Write the csv files for the frontal images of `openi.write(..., seed=seed, n=n)`.
+    """Write one csv file for each measure, of the frontal images of `openi.write(..., seed=seed, n=n)`.
 
     Args:
         root: The folder to write to.

@@ -22,7 +22,7 @@ OPTIONS = {"crf": "14", "g": str(2 * FPS), "bf": "2", "x264-params": "mbtree=0"}
 
 
 def write(root: Path, *, seed: int) -> Path:
-    """Write VIDEOS.
+    """Write an mp4 file, a table of tools and a table of phases for each of VIDEOS.
 
     Args:
         root: The folder to write to.

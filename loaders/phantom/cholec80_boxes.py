@@ -30,7 +30,7 @@ TOOLS = {
 
 
 def write(root: Path, *, seed: int) -> Path:
-    """Write the csv and the images of VIDEOS.
+    """Write the images of VIDEOS, and ROI_Labels.csv with the boxes of the tools in them.
 
     Args:
         root: The folder to write to.

@@ -30,7 +30,7 @@ OPAQUE = VIDEOS[1]  # the video whose masks have a fourth channel
 
 
 def write(root: Path, *, seed: int) -> Path:
-    """Write the clips of VIDEOS, one a second.
+    """Write each clip of VIDEOS (one starts each second) as a folder of frames and their masks.
 
     Args:
         root: The folder to write to.

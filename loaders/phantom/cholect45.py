@@ -70,7 +70,7 @@ def maps() -> str:
 
 
 def write(root: Path, *, seed: int) -> Path:
-    """Write VIDEOS and the dictionaries.
+    """Write the images and the four tables of labels of VIDEOS, and the dictionaries of the classes.
 
     Args:
         root: The folder to write to.

@@ -25,7 +25,7 @@ NONE = -1
 
 
 def write(root: Path, *, seed: int) -> Path:
-    """Write VIDEOS.
+    """Write the images and the JSON file of labels of each of VIDEOS, and label_mapping.txt.
 
     Args:
         root: The folder to write to.

@@ -11,7 +11,7 @@ from .table import CODE
 
 
 def write(root: Path, *, seed: int, n: int = N_PATIENTS) -> Path:
-    """Write the images.
+    """Write a png for each patient of the table that `table.write` writes with the same seed and number.
 
     Args:
         root: The folder to write to.

@@ -69,7 +69,9 @@ def frontal_images(seed: int, n: int = N_STUDIES) -> list[tuple[Study, Radiograp
 
 
 def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
-    """Write studies. A study without a report has no labels either.
+    """Write the jpg images, the reports, and the tables of metadata, splits and labels.
+
+    A study without a report has no labels either.
 
     Args:
         root: The folder to write to.

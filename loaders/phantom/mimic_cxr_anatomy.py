@@ -22,7 +22,7 @@ EMPTY = (5, "trachea")
 
 
 def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
-    """Write the masks.
+    """Write a folder of masks, one png a label, for each frontal image but one.
 
     Args:
         root: The folder to write to.

@@ -20,7 +20,7 @@ UNKNOWN = "-".join(["ffffffff"] * 5)
 
 
 def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
-    """Write classes.txt and a text file an image.
+    """Write classes.txt, and a text file of boxes for each frontal image that has any.
 
     Args:
         root: The folder to write to.
@@ -42,7 +42,7 @@ def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
 
 
 def _detected(study: Study, image: Radiograph, rng: np.random.Generator) -> list[tuple[str, Box, float]]:
-    """(class, box, confidence) of everything that the detector reports on one image."""
+    """Return (class, box, confidence) of everything that the detector reports on one image."""
     picture = outline(image.drawn, seed=image.seed, size=image.size)
     detected = []
     for label, xywh in boxes(image.findings, picture):
@@ -61,7 +61,7 @@ def _elsewhere(picture: Outlines, rng: np.random.Generator) -> Box:
 
 
 def _line(label: str, xywh: Box, size: tuple[int, int], score: float) -> str:
-    """Class number, the box's centre and extent as fractions of the image, confidence."""
+    """Format a line of YOLO: class number, the box's centre and extent as fractions of the image, confidence."""
     (x, y, width, height), (rows, columns) = xywh, size
     values = ((x + width / 2) / columns, (y + height / 2) / rows, width / columns, height / rows, score)
     return f"{CLASSES.index(label)} {' '.join(f'{value:.6g}' for value in values)}\n"

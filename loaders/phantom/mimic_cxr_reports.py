@@ -152,7 +152,7 @@ def studies(seed: int, n: int = N_STUDIES) -> list[Study]:
 
 
 def write(root: Path, *, seed: int, n: int = N_STUDIES) -> Path:
-    """Write the reports.
+    """Write a text file for each study that has a report.
 
     Args:
         root: The folder to write to.

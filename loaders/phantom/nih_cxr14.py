@@ -77,7 +77,7 @@ def plan(seed: int, n_train: int, n_test: int) -> dict[str, list[Study]]:
 
 
 def write(root: Path, *, seed: int, n_train: int = 10, n_test: int = 110) -> Path:
-    """Write images, labels, boxes and lists.
+    """Write the images, the table of labels, the table of boxes, and the lists of training and test images.
 
     Args:
         root: The folder to write to.

@@ -120,7 +120,7 @@ class _Report:
 
 
 def write(root: Path, *, seed: int, n: int = 70) -> Path:
-    """Write reports with none to three images each.
+    """Write the reports as XML, and none to three images of each.
 
     Most images are png, `NLMCXR_png/{id}.png`; every eighth report's are DICOM, `NLMCXR_dcm/{number}/{id}.dcm`.
 

@@ -36,7 +36,9 @@ SIDES = {"left": "the patient's left side", "right": "the patient's right side",
 
 
 def write(root: Path, *, seed: int, n_test: int = 60, n_other: int = 4) -> Path:
-    """Write questions and images. Two questions share a study; every third study has two images, frontal and lateral.
+    """Write a JSON file of questions for each split, and the images of their studies.
+
+    Two questions share a study; every third study has two images, frontal and lateral.
 
     Args:
         root: The folder to write to.
@@ -106,7 +108,7 @@ class _Study:
         return self._fields(number, question, [texts[i] for i in order], order.index(0), task)
 
     def _fields(self, number: int, question: str, options: Sequence[str], answer: int, task: str) -> dict[str, Any]:
-        """All fields of an official item; every seventh has its lists written as strings."""
+        """Build all fields of an official item; every seventh has its lists written as strings."""
         lettered = [f"{chr(ord('A') + i)}. {text[:1].upper()}{text[1:]}" for i, text in enumerate(options)]
         lists = {
             "options": lettered,

@@ -52,7 +52,7 @@ def extent(mask: np.ndarray) -> tuple[slice, slice]:
 
 
 def _span(flags: np.ndarray | np.bool) -> slice:
-    """The slice from the first true flag to the last; an empty one if none is true."""
+    """Return the slice from the first true flag to the last; an empty one if none is true."""
     indices = np.flatnonzero(flags)
     return slice(int(indices[0]), int(indices[-1]) + 1) if indices.size else slice(0, 0)
 

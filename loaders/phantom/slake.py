@@ -22,7 +22,7 @@ ORGANS = {"Heart": "heart", "Left Lung": "left lung", "Right Lung": "right lung"
 
 
 def write(root: Path, *, seed: int, n: int = N) -> Path:
-    """Write questions, images and boxes.
+    """Write a JSON file of questions for each split, and a folder for each image with the boxes of what it shows.
 
     Args:
         root: The folder to write to.

@@ -19,7 +19,7 @@ COLUMNS: tuple[str, ...] = ("id", "image", "patient", "question", "options", "an
 
 
 def write(root: Path, *, seed: int, n: int = N_PATIENTS) -> Path:
-    """Write the table.
+    """Write rows.csv, the table of questions. `images.write` writes the images that it names.
 
     Args:
         root: The folder to write to.

@@ -67,7 +67,7 @@ def plan(seed: int, n_train: int, n_test: int) -> dict[str, list[Radiograph]]:
 
 
 def write(root: Path, *, seed: int, n_train: int = 60, n_test: int = 40) -> Path:
-    """Write images with their annotations.
+    """Write, for each split, the DICOM images, the table of the readers' boxes and the table of their labels.
 
     Args:
         root: The folder to write to.

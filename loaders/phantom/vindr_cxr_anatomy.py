@@ -22,7 +22,7 @@ EMPTY = ("test", 1, "trachea")
 
 
 def write(root: Path, *, seed: int, n_train: int = 60, n_test: int = 40) -> Path:
-    """Write the COCO file. Numbers of images must equal those of `vindr_cxr.write`, which writes the images.
+    """Write the COCO file of masks for the images of `vindr_cxr.write` with the same seed and numbers.
 
     Args:
         root: The folder to write to.

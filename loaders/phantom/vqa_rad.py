@@ -19,7 +19,7 @@ TRAINING_EVERY = 4  # every fourth question belongs to the training split
 
 
 def write(root: Path, *, seed: int, n: int = N) -> Path:
-    """Write questions and images.
+    """Write the JSON file of all questions, and a jpg image for each patient.
 
     Args:
         root: The folder to write to.
