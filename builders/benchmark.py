@@ -268,7 +268,10 @@ class Benchmark:
         described_sources: Mapping[str, Any],
         empty: Sequence[Split],
     ) -> dict[str, Any]:
-        """Build the part of build.json that does not describe the rows."""
+        """Build the part of build.json that does not describe the rows: version, arguments, sources, what is absent.
+
+        Raise InputError if a config that the request names has no rows.
+        """
         _require_named_rows(repository, request, empty)
         source_records = dict(described_sources)
         for source_id, hashes in repository.hashes().items():

@@ -229,7 +229,10 @@ def _make_repository(config: str, roots: Mapping[str, Path], request: Request) -
 def _read_pictures(
     config: str, roots: Mapping[str, Path], options: Options, workers: Workers
 ) -> tuple[dict[str, list[Picture]], Counter[str], dict[str, str]]:
-    """Read the pictures by split, with counts of skipped items and the hash of the reports."""
+    """Read the pictures by split, with counts of skipped items and the hash of the reports.
+
+    Raise InputError if two splits of VinDr-CXR share an image.
+    """
     if config == "vindr":
         root = roots[vindr.SOURCE]
         read_split_pictures = partial(vindr.pictures, root, agreement=options.agreement)

@@ -135,7 +135,10 @@ def _build_row(place: Place, record: Record, root: Path, sizes: dict[str, tuple[
 
 
 def _build_id(place: Place, record: Record, row: Mapping[str, Any], split: str, row_by_id: dict[str, int]) -> str:
-    """Build the id: from its column, or else from the content of the row, so that it does not depend on the order."""
+    """Build the id: from its column, or else from the content of the row, so that it does not depend on the order.
+
+    Enter it into `row_by_id`. Raise InputError if it is blank, or is there already.
+    """
     given = format_cell(place.mapping.read_value("id", record))
     if "id" in place.mapping.fields and not given:
         raise place.fail("id", "is blank", expected="a value in each row")
@@ -282,7 +285,10 @@ def _read_options(place: Place, record: Record) -> list[str]:
 
 
 def _strip_letters(place: Place, options: list[str]) -> list[str]:
-    """Remove the letters that all options begin with: the prompt has letters of its own, in their order."""
+    """Remove the letters A, B, ... that the options begin with, if all do: the prompt has letters of its own.
+
+    Raise InputError if the letters are complete but not in this order.
+    """
     matches = [_LETTERED.fullmatch(option) for option in options]
     letters = [match[1].upper() for match in matches if match]
     if sorted(letters) != [*string.ascii_uppercase[: len(options)]]:

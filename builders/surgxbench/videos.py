@@ -119,7 +119,10 @@ def _check_videos(pairs_by_video: Mapping[str, Sequence[Pair]]) -> None:
 
 
 def _compute_lines(task: tuple[str, Sequence[Pair]], *, flow: Flow, **settings: float) -> list[dict[str, Any]]:
-    """Compute the line of the cache for each pair of a task."""
+    """Compute the line of the cache for each pair of frames of a task, a video and some of its pairs.
+
+    Raise InputError for a flow that has another size than the frame, or that no motion can be computed from.
+    """
     video, pairs = task
     lines = []
     for pair, (forward, backward) in zip(pairs, flow.flows(video, pairs), strict=True):
@@ -170,7 +173,10 @@ def _read_video(path: Path, settings: dict[str, Any], pairs: Sequence[Pair]) -> 
 
 @contextmanager
 def _cache_lock(cache: Path) -> Iterator[None]:
-    """Context manager that allows one run at a time in a cache, because two runs would write the same file."""
+    """Context manager that allows one run at a time in a cache, because two runs would write the same file.
+
+    Raise InputError at once if another run is there, or if the folder cannot be written to.
+    """
     try:
         cache.mkdir(parents=True, exist_ok=True)
         lock = FileLock(cache / ".lock", timeout=0)
