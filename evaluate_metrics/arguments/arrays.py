@@ -306,7 +306,7 @@ def read_boxes(boxes: Any, place: str = "") -> np.ndarray:
 
 
 def _fill_masked(values: Any) -> Any:
-    """Replace masked entries by NaN, also those of masked arrays within lists."""
+    """Replace the masked entries of numbers by NaN, also within lists; of other masked arrays, keep the hidden data."""
     if isinstance(values, np.ma.MaskedArray):
         if values.dtype.kind not in "fiubO":
             return values.data

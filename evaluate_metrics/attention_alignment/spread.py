@@ -42,7 +42,7 @@ def spread(name: str, values: Sequence[float], groups: Sequence[str], **options:
 
 @check_arguments(records=sequence(instance(Mapping)), key=TEXT)
 def group_records(records: Sequence[Mapping[str, Any]], key: str) -> dict[Any, list[Mapping[str, Any]]]:
-    """Group the records by their value of a key, in the order of the values.
+    """Group the records by their value of a key, the groups sorted by this value.
 
     Args:
         records: The records.

@@ -335,7 +335,7 @@ def _compute_share(
 
 
 def _build_indicators(name: str, sets: Sequence[Collection[str]], classes: Sequence[str]) -> np.ndarray:
-    """Build a bool table (n, C) of the classes in each set."""
+    """Build a bool table (n, C) of the classes in each set. Raise ValueError for a label that is no class."""
     column = {label: number for number, label in enumerate(classes)}
     table = np.zeros((len(sets), len(classes)), dtype=bool)
     for row, names in enumerate(sets):

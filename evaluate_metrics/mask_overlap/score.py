@@ -70,7 +70,10 @@ def score_predictions(
 def _compute_areas(
     prediction: Mapping[str, Any] | None, reference: Mapping[str, Any], name: str
 ) -> tuple[int, int, int]:
-    """Compute the pixels of the intersection, of the prediction and of the reference."""
+    """Count the pixels of the intersection, of the prediction (None: 0) and of the reference.
+
+    Raise ValueError if the two masks have different sizes.
+    """
     true_mask = require_mask(reference, f"{name}, reference")
     if prediction is None:
         return 0, 0, int(coco.area(true_mask))

@@ -175,7 +175,10 @@ def _build_samples(
 def _find_originals(
     predictions: Sequence[str | None], references: Sequence[Mapping[str, Any]], kinds: Sequence[str]
 ) -> tuple[dict[str, int], dict[str, str]]:
-    """Find the row and the image of each original, by its id."""
+    """Return the row and the image of each original, by its id.
+
+    Raise ValueError for a reference of another kind, or for two originals of one id.
+    """
     for row, reference in enumerate(references):
         if reference["kind"] not in {ORIGINAL, *kinds}:
             raise ValueError(
