@@ -190,7 +190,7 @@ def _read_ids_of_file(path: Path) -> pa.ChunkedArray:
 
 
 def _select_named(rows: datasets.Dataset, file: str, config: str) -> datasets.Dataset:
-    """Select the rows that a file names, with their partners: a pair stays together."""
+    """Select the rows that a file names, with their partners: a pair stays together. Raise InputError for no row."""
     ids, originals = rows["id"], rows["original_id"] if "original_id" in rows.column_names else rows["id"]
     requested = read_ids(file)
     pairs = {
@@ -210,7 +210,10 @@ def _select_named(rows: datasets.Dataset, file: str, config: str) -> datasets.Da
 def _apply_control(
     rows: datasets.Dataset, selected: datasets.Dataset, control: str, facts: FactsOf | None, config: str
 ) -> datasets.Dataset:
-    """Apply a control to the chosen rows. All rows may serve as donors."""
+    """Apply a control to the selected rows. Where it takes the image of another row, that may be any of `rows`.
+
+    Rows that it cannot be made for are left out, with a note. Raise UnsupportedControlError if no row is left.
+    """
     if split_dose(control)[0] in USES_OTHER_ROWS:
         ids = {*selected["id"]}
         rows = controlled(rows, control, facts)
@@ -228,7 +231,10 @@ def _apply_control(
 
 
 def _apply_wording(rows: datasets.Dataset, wording: int, reword: Reword | None, config: str) -> datasets.Dataset:
-    """Apply another wording to the rows. A task with questions in the source's own words has no other wording."""
+    """Apply another wording to the rows.
+
+    Raise UnsupportedWordingError for a row with a question in its source's own words.
+    """
     changed = [reword(row, wording) if reword else None for row in iterate_rows(rows)]
     columns: dict[str, list[Any]] = defaultdict(list)
     for row_columns in changed:

@@ -162,7 +162,10 @@ def asking(shard: Shard) -> Iterator[dict[str, Rows]]:
 
 
 def _restrict_rows(task: Any, places: Sequence[int], name: str, n_processes: int) -> None:
-    """Restrict lm-eval's task to some of its rows, which keep their numbers."""
+    """Restrict lm-eval's task to some of its rows, which keep their numbers.
+
+    Raise MedfaithError if there are fewer rows than processes.
+    """
     if len(places) < n_processes:  # lm-eval would wait forever for a process without rows
         problem = f"{name}: this shard has {len(places)} rows, and {n_processes} processes would share them"
         raise MedfaithError(f"{problem}\n  what to do: take fewer shards, or one process for this shard")

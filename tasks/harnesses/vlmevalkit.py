@@ -31,16 +31,17 @@ EMPTY = {"", "na", "n/a", "nan", "none", "null"}
 def iterate_records(
     rows: Iterable[tuple], roots: Mapping[str, Path], split: str, *, embed: bool = False
 ) -> Iterator[dict]:
-    """Iterate over the records of a TSV.
+    """Yield the records of VLMEvalKit's TSV, one for each question.
 
     Args:
-        rows: Each row with opened images, and as stored.
+        rows: Pairs of a row with its images opened, and the same row as stored, with references to the images.
         roots: Folders of the sources.
         split: Name of the split.
         embed: Whether to write pixels instead of paths.
 
     Yields:
-        A record for each row: column -> cell.
+        Column -> cell: index, id, images, question, the options (A, B, ...), the letter of the answer, category (the
+        finding or the anatomy), l2-category (the polarity or the kind of the question) and split.
 
     Raises:
         InputError: A TSV cannot hold a row.

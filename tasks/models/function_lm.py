@@ -62,7 +62,7 @@ class FunctionLM(ImageLM):
         return answers
 
     def _ask(self, request: Instance, prompt: str, repeat: int, store: AnswerStore) -> str:
-        """Return the stored answer to a request, or call the function and store its answer."""
+        """Return the stored answer to a request, or call the function and store its answer, which must be a text."""
         images, key = get_images(request)[:], ""
         if store.has_file:
             pixels = [hash_pixels(image) for image in images]

@@ -199,7 +199,10 @@ _Groups = dict[tuple[str, str], dict[str, list[int]]]  # (image, image_id) -> se
 
 
 def _group_requests(requests: Sequence[Instance]) -> _Groups:
-    """Group request indices by image and sentence, without opening an image. A control may change the image alone."""
+    """Group request indices by image and sentence, without opening an image. A control may change the image alone.
+
+    Raise InputError for a row that has no sentence, or not one image.
+    """
     groups: _Groups = {}
     for number, request in enumerate(requests):
         doc, visual = request.doc, get_images(request)

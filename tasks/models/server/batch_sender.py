@@ -116,7 +116,8 @@ def _answer_file(requests: Path, out: Path, server: Server, ray: str | None) -> 
 def _list_answered(out: Path) -> Iterator[str]:
     """Yield the ids of the requests that have an answer in a file, after removal of an incomplete last line.
 
-    Only a line that this module began to write is removed. Thus no other file loses a byte.
+    Only a line that this module began to write is removed. InputError is raised for another end, so that no other file
+    loses a byte.
     """
     if not out.exists():
         return

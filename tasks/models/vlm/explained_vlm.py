@@ -281,7 +281,10 @@ class ExplainedVLM(HFVisionLM):
     def _teacher_forced(
         self, request: Instance, encoding: Mapping[str, Any], tokens: Sequence[int], spans: Mapping[str, Sequence[Span]]
     ) -> _Answer:
-        """Append the generated tokens to the prompt's encoding."""
+        """Append the generated tokens up to the last of the spans to the prompt's encoding, and find the spans' tokens.
+
+        Raise InputError if this is longer than the model takes.
+        """
         start = encoding["input_ids"].shape[1]
         last_end = max(end for places in spans.values() for _, end in places)
         offsets = compute_token_offsets(tokens, self.tok_decode)

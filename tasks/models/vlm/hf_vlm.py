@@ -317,7 +317,7 @@ class HFVisionLM(DecodedVLM):
 
         The tokens of the context are known with its images' placeholders expanded to many tokens, and unexpanded. The
         joined text is tokenized unexpanded only. It can differ from the context at the end alone, so the end that
-        differs is replaced in the expanded list, too.
+        differs is replaced in the expanded list, too. An option that adds no token or does not fit is an InputError.
         """
         text, continuation, _ = _get_arguments(request)
         continuation = text[len(text.rstrip()) :] + continuation
