@@ -113,7 +113,7 @@ def against(publication: Publication, repo_id: str) -> Comparison:
 
 
 def _get_revision(api: HfApi, repo_id: str) -> str:
-    """Return the full name of the newest commit."""
+    """Return the full hash of the newest commit. Raise InputError if there is no such data set."""
     try:
         with reachable(repo_id, RepositoryNotFoundError):
             return str(api.repo_info(repo_id, repo_type="dataset").sha)
@@ -125,7 +125,10 @@ def _get_revision(api: HfApi, repo_id: str) -> str:
 def _load_published(
     repo_id: str, revision: str, record: Mapping[str, Any]
 ) -> tuple[manifest.Splits, manifest.Splits, Mapping[Name, Sequence[str]]]:
-    """Load the published rows, the same rows without their masks if they have some, and the ids that are repeated."""
+    """Return the hashes of the published rows, those of the same rows without masks if known, and the repeated ids.
+
+    Raise InputError if the repository has other splits than its build.json names.
+    """
     hashes: manifest.Splits = {}
     without_masks: manifest.Splits = {}
     repeated: dict[Name, list[str]] = {}

@@ -281,7 +281,10 @@ def _build_record_set(config: str, features: datasets.Features, columns: Mapping
 def _build_field(
     identifier: str, feature: Any, config: str, path: tuple[str, ...], columns: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Build a column, or a field of a struct; `path` has the names from the column on."""
+    """Build the Croissant Field of a column, or of a field of a struct; `path` has the names from the column on.
+
+    Raise InputError for a list of lists, which has no form here.
+    """
     entry: dict[str, Any] = {
         "@type": "cr:Field",
         "@id": identifier,
