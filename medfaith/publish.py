@@ -247,7 +247,10 @@ def _run_publish_metrics(arguments: argparse.Namespace, _: Sequence[str]) -> int
 
 
 def _send_all(arguments: argparse.Namespace, repo_type: str, staged: Sequence[tuple[Path, str]]) -> int:
-    """Plans all uploads before the first one; prints each file and what becomes of it."""
+    """Plan all uploads before the first one, print each file and what becomes of it, and upload unless it is a dry run.
+
+    Raise InputError before any upload if a repository has another visibility than asked for, or needs --force.
+    """
     from huggingface_hub.utils import logging
 
     from medfaith.cards.publish import hub_client, hub_content, spaces, upload

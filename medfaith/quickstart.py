@@ -102,7 +102,7 @@ def quickstart(out: Path, options: Mapping[str, Any], verify: Callable[[Sequence
 
 
 def _refuse_others(folder: Path, own_names: Collection[str]) -> None:
-    """Raises InputError for a folder that quickstart would replace although it did not write all that is in it."""
+    """Raise InputError for a folder that quickstart would replace although it did not write all that is in it."""
     if folder.exists() and (other_names := {path.name for path in folder.iterdir()} - set(own_names)):
         fault = f"holds {min(other_names)!r}, which no quickstart wrote there, and would be replaced"
         raise InputError(folder, fault, action="choose another --out")

@@ -68,7 +68,10 @@ def read_models(paths: Sequence[Path], store: Store) -> tuple[dict[str, dict[str
 
 
 def _build_names(runs: Sequence[AnswerRun]) -> list[str]:
-    """Name the model of each run, with its other arguments if several runs share a model."""
+    """Name the model of each run, with its other arguments if several runs share a model.
+
+    Raise InputError if these are the same, too.
+    """
     plain = [run.model_name for run in runs]
     shared = {name for name, n in Counter(plain).items() if n > 1}
     names = [

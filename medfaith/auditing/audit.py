@@ -156,7 +156,10 @@ def _check_values(request: Request) -> None:
 
 
 def _list_conditions(request: Request) -> list[str]:
-    """List the controls and wordings to ask."""
+    """List the controls and wordings to ask, each once.
+
+    Raise MedfaithError if the options name the controls twice, or ask for more wordings than there are.
+    """
     if request.thorough and request.controls:
         raise MedfaithError("--thorough and --controls name controls both\n  what to do: give one of them")
     most = max(map(count_wordings, benchmarks()))

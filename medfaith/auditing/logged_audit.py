@@ -85,7 +85,7 @@ def judge_log(
 
 
 def _detect_edits(audit_plan: Plan, task_metadata: Mapping[str, Any], out: Path) -> dict[str, dict[str, Detection]]:
-    """Measure how well edits are detected, if the data have the rows of the log."""
+    """Measure how well edits are detected. Raise InputError if the data have other rows than the log."""
     names: dict[str, list[str]] = {}
     for task in audit_plan.tasks:
         names.setdefault(task.benchmark, []).append(task.name)

@@ -65,7 +65,7 @@ def converted_logs(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def _find_logs(path: Path) -> list[Path]:
-    """Find the logs of Inspect at or below a path."""
+    """List the logs of Inspect at or below a path. Raise InputError for a folder that also has logs of lm-eval."""
     if path.is_file():
         return [path] if path.suffix in (".eval", ".json") and not is_lm_evals(path) else []
     files = sorted(file for file in path.rglob("*") if _NAME.fullmatch(file.name)) if path.is_dir() else []
@@ -75,7 +75,10 @@ def _find_logs(path: Path) -> list[Path]:
 
 
 def _convert_logs(path: Path, logs: Sequence[Path], out: Path) -> None:
-    """Convert the logs at a path. Of a folder, logs of other tasks and incomplete ones are left out with a note."""
+    """Convert the logs at a path. Of a folder, logs of other tasks and incomplete ones are left out with a note.
+
+    Raise InputError if no log is left.
+    """
     faults = []
     for number, log in enumerate(logs):
         try:

@@ -85,7 +85,7 @@ def _run_compare(arguments: argparse.Namespace, _: Sequence[str]) -> int:
 
 
 def _print_gate(comparison: Comparison, points: float) -> int:
-    """Prints which tasks are worse by more, and which had too few rows to tell."""
+    """Print which tasks are worse by more points, and which have too few rows to tell; return the exit status."""
     worse, blind = comparison.worse(points / 100), comparison.blind(points / 100)
     print(
         escape_controls(f"\nWorse by more than {points:g} points: {', '.join(map(comparison.named, worse)) or 'none'}")

@@ -132,7 +132,10 @@ class Lines:
         filter_readings[place] = self.readings[key]
 
     def _find_place(self, sample: Mapping[str, Any]) -> tuple[dict[int, Reading], int]:
-        """Find the readings of the line's filter, and the index of its question."""
+        """Return the readings of the line's filter so far, and the index of its question, a new one if it is new.
+
+        Raise SampleError if the filter has a line of this question already.
+        """
         doc, name = sample["doc"], sample["filter"]
         place = self.number.get(doc["id"])
         if place is None:

@@ -217,7 +217,10 @@ class _HealLines(Rows):
         return HealRun(setting=setting, **self.logged(file, single=single))
 
     def _find_test(self, file: SampleFile) -> str:
-        """Find the perturbation test; a log with originals only is identified by its task's name."""
+        """Return the name of the log's test, TPT or VPT: by the kinds of its rows, or by its task if all are originals.
+
+        Raise InputError for rows of both or of neither.
+        """
         kinds = {row.kind for row in self.rows.values()}
         tests = [name for name, test in _PAIRED.items() if kinds & {*test.KINDS}]
         tests = tests or [name for name in _PAIRED if file.task.endswith(f"_{name}")]

@@ -163,7 +163,10 @@ def _format_wording(wording: str) -> str:
 
 
 def _iterate_rows(path: Path, needed: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a table of an audit: "" and NaN for blank cells, no key for a missing column."""
+    """Yield the rows of a table of an audit: column -> text or number, without the columns that the page does not use.
+
+    A blank text is "", a blank number NaN. Raise InputError if a needed column is missing, or blank where it has texts.
+    """
     columns = [name for name in csv_table.header(path, action=_ACTION) if name in (*_TEXTS, *_NUMBERS)]
     types = {name: pa.string() if name in _TEXTS else pa.float64() for name in dict.fromkeys([*needed, *columns])}
     table = csv_table.read(path, types, action=_ACTION)
