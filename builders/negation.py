@@ -350,10 +350,10 @@ class _Reach(NamedTuple):
 
 
 def _collect_reaches(cues: Iterable[_Cue], side: str) -> list[_Reach]:
-    """Collect the reach after the first 0, 1, 2, ... cues of a side.
+    """Return what applies to a finding from one side after the first 0, 1, 2, ... cues there, the farthest cue first.
 
-    Each reach is derived from the previous one, so the time is linear in the length of the sentence. Each cue
-    is nearer to the finding than the previous cue.
+    Each reach is derived from the previous one, so the time is linear in the length of the sentence. A cue that stops
+    the others ends what came before it.
     """
     reaches = [reach := _Reach()]
     for cue in cues:

@@ -115,7 +115,7 @@ def whole(above: int, most: int | None = None) -> Callable[[str], int]:
 
 
 def declared(options_class: type) -> dict[str, Option]:
-    """List the options of a class without the options of its groups.
+    """List the options of a class without the options of its groups; a flag, kind or default not given is derived.
 
     Args:
         options_class: The options class.

@@ -207,7 +207,9 @@ def _list_files(roots: Mapping[str, Path], lists: Sequence[Path] = ()) -> dict[s
 
 
 def find_partner_problems(folder: Path, config: str, split: str, sound: Collection[tuple[str, str]]) -> list[str]:
-    """Find differences between perturbed rows and their originals, and patients that silver and gold share.
+    """List differences between perturbed rows and their originals, or patients that silver and gold share.
+
+    Originals that are missing or faulty are a problem of the perturbed rows, too.
 
     Args:
         folder: The folder of the repository.
