@@ -255,7 +255,7 @@ def _read_answer(text: str | None, options: Sequence[str], *, cut: bool = False)
 
 
 def _iterate_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Iterate over the outermost JSON objects in a text; objects nested in a broken one are skipped."""
+    """Yield the outermost JSON objects in a text, except those that follow a key, which a broken object may hold."""
     decoder = json.JSONDecoder(object_pairs_hook=_require_distinct_keys, parse_float=Decimal)
     start = text.find("{")
     while start >= 0:

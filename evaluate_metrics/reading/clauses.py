@@ -262,9 +262,11 @@ def _find_act(clause_text: str) -> Act:
 
 
 def _split_line(line: str) -> Iterator[tuple[str, int, Act]]:
-    """Split a line into sentences and, at turns to another statement, into parts.
+    """Split a line into sentences and, at turns to another statement, into parts; questions are left out.
 
-    The third value is the act of the previous part if it continues ("The fields should be clear, with no opacity").
+    Yields:
+        Text and start of each part, and the act that it has unless it has a cue of its own: the act of the previous
+        part if that continues ("The fields should be clear, with no opacity"), otherwise mostly "state".
     """
     for sentence in _SENTENCE.finditer(_REPLY.sub(":", line)):
         if sentence[0].endswith("?") or not _LETTER.search(sentence[0]):
@@ -369,5 +371,5 @@ def _find_turns(sentence: str, start: int) -> Iterator[re.Match[str]]:
 
 
 def _has_place(places: list[int], start: int, end: int) -> bool:
-    """Whether one of the sorted positions is in [start, end)."""
+    """Return whether one of the sorted positions is in [start, end)."""
     return bisect_left(places, start) < bisect_left(places, end)

@@ -235,7 +235,7 @@ def find_opening_letter(line: str, choices: Options) -> set[int]:
 
 
 def _is_full_text(following_text: str, own_words: str) -> bool:
-    """Whether only the option's own text follows an A or I: in "A pleural effusion is seen" A is an article."""
+    """Return whether only the option's own text follows an A or I: in "A pleural effusion is seen" A is an article."""
     text = r"\W+".join(map(re.escape, own_words.split()))
     return bool(re.match(rf"\W*{text}(?=\W*$|[^\S\n]*[.)])", following_text, re.IGNORECASE))
 
@@ -270,7 +270,11 @@ def merge_places(texts: set[int], letters: set[int], choices: Options) -> set[in
 
 
 def _is_letter(match: re.Match[str], text: str, choices: Options) -> bool:
-    """Whether a letter at the beginning of words names an option and is not an article or a pronoun."""
+    """Return whether a letter at the beginning of words names an option and is not an article or a pronoun.
+
+    A letter with a bracket or stop does, and one that stands alone; a small one only then. A bare A or I with text
+    after it does only if the text goes on with a reason, a list, a confidence or the words of option A.
+    """
     is_marked = bool(match["open"] or match["close"] or match["stop"])
     letter, following_text = match["letter"], text[match.end() :]
     if _is_pronoun(match, choices):
