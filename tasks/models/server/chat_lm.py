@@ -231,7 +231,7 @@ class ChatLM(ImageLM):
         )
 
     def used(self) -> dict[str, Any]:
-        """Return the counts of the results since the last call, since a model may serve several runs.
+        """Return the counts since the last call of this method, and start anew: a model may serve several runs.
 
         Returns:
             Number of rows, number of each outcome, of each reason of answers that did not end regularly, and, if the

@@ -148,7 +148,7 @@ class ServerLM(ChatLM):
         return {"usage": self.used()}
 
     def used(self) -> dict[str, Any]:
-        """Return the usage since the last call, since a model may serve several runs.
+        """Return the usage since the last call of this method, and start anew: a model may serve several runs.
 
         Returns:
             The counts of `ChatLM.used` and of `Usage.describe`.
