@@ -141,7 +141,7 @@ class Session:
         return next((s for s in planned.sentences if choice is not None and s.row_id == choice.row_id), None)
 
     def choose(self, instance: int, sentence: int) -> None:
-        """Choose a sentence, once: the first choice, made before any heatmap was shown, is final.
+        """Choose a sentence, before any heatmap is shown. The first choice is final: a later one changes nothing.
 
         Args:
             instance: The index of the instance.

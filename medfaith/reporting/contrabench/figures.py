@@ -128,7 +128,9 @@ def _format_row(run: Run) -> str:
 
 
 def figure_3(runs: Sequence[Run]) -> Figure:
-    """Draw a row for each model and prompt below each protocol: accuracy before and after M1, and shares of answers.
+    """Draw a pair of panels for each protocol, with a row for each run.
+
+    The left panel has the accuracy before and after the verifier (M1), the right one the shares of the answers.
 
     Args:
         runs: The runs.
