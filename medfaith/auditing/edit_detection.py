@@ -17,11 +17,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 from scipy import ndimage
+from scipy.special import expit, logit
 
+from medfaith.evaluate_metrics.confidence.proportion import (
+    compute_bounded_interval,
+    compute_few_groups_interval,
+    compute_mean,
+    quantise,
+)
 from medfaith.loaders import json_text
 from medfaith.loaders.atomic import atomic_file
 from medfaith.loaders.progress import Progress
-from medfaith.reporting.tables import SEED
 from medfaith.tasks.controls import EDITS, ELSEWHERE, UnsupportedControlError
 from medfaith.tasks.run import load_tasks
 
@@ -30,7 +36,8 @@ from .plan import Task
 N_ROWS = 500  # rows of a benchmark that are opened; more would hardly narrow the interval
 FEWEST_ROWS = 50  # with fewer rows the classifier finds nothing, whatever there is
 FOLDS, COMPONENTS = 5, 60
-N_RESAMPLES = 200
+CONFIDENCE = 0.95
+_INTERVAL = "logit"  # saved with each result: one with other bounds is measured again
 _SIDE, _CELLS, _SIZE = 32, 16, 224  # pixels of the thumbnail, cells along a side, pixels of the image they measure
 
 
@@ -40,7 +47,7 @@ class Detection(NamedTuple):
     Attributes:
         n: Number of rows, each with its plain and its edited image.
         auroc: Area under the ROC curve, of images that the classifier was not trained on; NaN with too few rows.
-        low: Lower bound of its 95% interval.
+        low: Lower bound of its 95% interval (`compute_auroc_interval`).
         high: Upper bound.
     """
 
@@ -68,22 +75,49 @@ def compute_features(image: Image.Image) -> np.ndarray:
     return np.concatenate([np.asarray(grey.resize((_SIDE, _SIDE), Image.Resampling.BOX), float).ravel(), *cells])
 
 
-def measure_detection(plain: np.ndarray, edited: np.ndarray, images: Sequence[str], seed: int = SEED) -> Detection:
+def compute_auroc_interval(plain: np.ndarray, edited: np.ndarray, images: np.ndarray) -> tuple[float, float, float]:
+    """Compute the AUROC of scores of plain and edited images, and its 95% interval.
+
+    The variance is Obuchowski's (Biometrics 53, 1997), which extends DeLong's to clusters: the plain and the edited
+    image of all rows of an image are one cluster. The interval is Student's on the scale of the logit. In simulations
+    with 5 to 60 images (`benchmarks/auroc_coverage.py`) it holds the truth in 92 to 100%, percentiles of resampled
+    images in 32 to 96%. It takes the trained classifiers as given. Scores without any overlap get Wilson's interval.
+
+    Args:
+        plain: Scores of the plain images, shape (n,).
+        edited: Scores of the edited images of the same rows, shape (n,).
+        images: Image of each row, shape (n,).
+
+    Returns:
+        AUROC, low and high.
+    """
+    # Each row's share of the rows of the other kind that it is on the right side of. A tie counts as half.
+    is_right_side = (np.sign(edited[:, None] - plain) + 1) / 2
+    auroc = compute_mean(is_right_side.ravel())
+    influences = quantise(is_right_side.mean(1) + is_right_side.mean(0) - auroc)  # their mean is the AUROC
+    if influences.min() == influences.max():
+        low, high = compute_bounded_interval(influences, images, (0, 1), CONFIDENCE)
+    else:
+        low, high = compute_few_groups_interval(influences, images, None, CONFIDENCE)
+        half_width = (high - low) / 2 / (auroc * (1 - auroc))  # by the derivative of the logit
+        low, high = (float(expit(logit(auroc) + sign * half_width)) for sign in (-1, 1))
+    return auroc, low, high
+
+
+def measure_detection(plain: np.ndarray, edited: np.ndarray, images: Sequence[str]) -> Detection:
     """Measure how well a logistic regression tells edited images from plain ones.
 
     Args:
         plain: Features of the plain images, shape (n, features).
         edited: Features of the edited images of the same rows, shape (n, features).
-        images: Image of each row. Folds and resamples take all rows of an image together. Both number the images in
-            the order of their names, so other names give another result.
-        seed: Seed of the resamples.
+        images: Image of each row. Folds take all rows of an image together. They number the images in the order of
+            their names, so other names give another result.
 
     Returns:
-        The cross-validated AUROC, with a percentile interval of 200 resamples of images.
+        The cross-validated AUROC, with its interval.
     """
     from sklearn.decomposition import PCA
     from sklearn.linear_model import LogisticRegression
-    from sklearn.metrics import roc_auc_score
     from sklearn.model_selection import GroupKFold
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -100,11 +134,7 @@ def measure_detection(plain: np.ndarray, edited: np.ndarray, images: Sequence[st
     with threadpool_limits(1):  # matrices are small: several threads take six times the CPU time
         for train, test in GroupKFold(FOLDS).split(values, is_edited, groups):
             scores[test] = model.fit(values[train], is_edited[train]).decision_function(values[test])
-    generator = np.random.default_rng(seed)
-    counts = generator.multinomial(n_images, np.full(n_images, 1 / n_images), size=N_RESAMPLES)
-    resampled = [roc_auc_score(is_edited, scores, sample_weight=weights[groups]) for weights in counts]
-    low, high = np.quantile(resampled, [0.025, 0.975])
-    return Detection(n, float(roc_auc_score(is_edited, scores)), float(low), float(high))
+    return Detection(n, *compute_auroc_interval(scores[:n], scores[n:], labels))
 
 
 def detect_edits(
@@ -129,7 +159,7 @@ def detect_edits(
     for benchmark in dict.fromkeys(task.benchmark for task in tasks):
         of_benchmark = [task for task in tasks if task.benchmark == benchmark]
         path = _name_file(out, benchmark)
-        key = {"rows": [task.digest for task in of_benchmark], "controls": edits}
+        key = {"interval": _INTERVAL, "rows": [task.digest for task in of_benchmark], "controls": edits}
         if (saved := _read_saved(path, key)) is None:
             saved = _measure_benchmark(of_benchmark, edits, task_metadata)
             content = key | {"detection": {control: detection._asdict() for control, detection in saved.items()}}
@@ -152,7 +182,7 @@ def read_detections(tasks: Sequence[Task], out: Path) -> dict[str, dict[str, Det
     """
     by_benchmark = {}
     for benchmark in dict.fromkeys(task.benchmark for task in tasks):
-        key = {"rows": [task.digest for task in tasks if task.benchmark == benchmark]}
+        key = {"interval": _INTERVAL, "rows": [task.digest for task in tasks if task.benchmark == benchmark]}
         if saved := _read_saved(_name_file(out, benchmark), key):
             by_benchmark[benchmark] = saved
     return by_benchmark
