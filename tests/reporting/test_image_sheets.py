@@ -46,11 +46,15 @@ def test_the_sentence_with_the_most_perturbations_is_shown_under_each(tmp_path: 
     write_wrong_lung(tmp_path / "m", "random_boxes", make_pairs(gold[1:], "random_boxes"), reply=REPLY)
     write_wrong_lung(tmp_path / "m", "swap_left_right", make_pairs(gold, "swap_left_right"), reply=REPLY)
     write_wrong_lung(tmp_path / "m", "trimmed", make_pairs(gold[:1], "trimmed"), reply=REPLY)  # no perturbation
+    synthetic = [changed(row, "synthetic") | {"original_id": None, "perturbation": None} for row in gold]
+    swapped = "synthetic_swapped_conditions"
+    write_wrong_lung(tmp_path / "m", swapped, make_pairs(synthetic, swapped), reply=REPLY)
     write_wrong_lung(tmp_path / "words", "shuffle_in_report", make_pairs(gold, "shuffle_in_report"), model="words")
     assert select_perturbed_rows(read_runs(tmp_path)) == {
         (f"{TASK}gold", "gold/001"): "Original",
         (f"{TASK}swap_left_right", "gold/001:swap_left_right"): "Swap Left Right",
         (f"{TASK}random_boxes", "gold/001:random_boxes"): "Random BBoxes",
+        (f"{TASK}{swapped}", f"gold/001:synthetic:{swapped}"): "Synth w/ Swapped Conditions",
     }
 
 

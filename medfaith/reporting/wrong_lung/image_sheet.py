@@ -12,7 +12,7 @@ from ..page.cases import Case
 from ..page.pictures import Picture, Pixels
 from ..pictures import Drawn, shorten_names
 from .cases import build_sentence_cases
-from .runs import GOLD, WrongLungRun
+from .runs import GOLD, SWAPPED, SYNTHETIC, WrongLungRun
 from .scores import PERTURBATIONS
 
 Row = tuple[str, str]  # task, id of the row
@@ -81,9 +81,11 @@ def select_perturbed_rows(runs: Sequence[WrongLungRun]) -> dict[Row, str]:
     for run in sorted(runs, key=lambda run: run.setting.config != GOLD):
         if run.setting.config in names:
             for row in run.rows:
-                if row["heatmaps"] is not None:
-                    config = row["perturbation"] or GOLD
-                    rows_by_sentence[row["original_id"] or row["id"]].setdefault(config, (run.source.task, row["id"]))
+                config = row["perturbation"] or GOLD
+                if row["heatmaps"] is not None and (run.setting.config != SWAPPED or config == SWAPPED):
+                    # The original of a swapped condition is the synthetic sentence of the original.
+                    sentence = (row["original_id"] or row["id"]).removesuffix(f":{SYNTHETIC}")
+                    rows_by_sentence[sentence].setdefault(config, (run.source.task, row["id"]))
     if not rows_by_sentence:
         return {}
     sentence = min(rows_by_sentence, key=lambda sentence: (-len(rows_by_sentence[sentence]), sentence))
