@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.support.reporting.report_logs import (
     check_published,
+    csv_rows,
     extract_numbers,
     make_samples,
     question,
@@ -97,3 +100,66 @@ def test_tables_5_to_8(tmp_path):
     values = extract_numbers(intervals["5k"][4:7])
     assert values == pytest.approx([82.42, 81.40, 83.46, 82.66, 81.60, 83.72, 0.24, 0.10, 0.40], abs=0.15)
     assert "## Casebook" not in report, "ReXVQA's questions are not printed"
+
+
+QUESTIONS = {  # question -> the columns that a build reads from it
+    "Which finding is absent?": ("absence", "absent"),
+    "Which finding is present?": ("presence", ""),
+    "Which finding is least likely present?": ("other", "least likely present"),
+    "What is shown?": ("other", ""),
+}
+OPTIONS = ("Edema", "No pneumonia", "Pneumonia", "Fracture")
+AS_PUBLISHED = {"absent": 0, "is present": 2, "least likely present": 0}  # where the verifier puts the negated option's
+
+
+def count_by_hand(rows: Sequence[tuple[str, int, int, int]]) -> dict[str, float]:
+    """Count the cells of both tables from question, right option, choice (-1: none) and choice after the verifier."""
+    cued = [row for row in rows if QUESTIONS[row[0]][1]]
+    sides = {"base": 2, "verified": 3}
+    right = {name: [row[1] == row[at] for row in rows] for name, at in sides.items()}
+    gains = [int(after) - before for before, after in zip(right["base"], right["verified"], strict=True)]
+    return {
+        **{f"{name}_accuracy": sum(values) / len(rows) for name, values in right.items()},
+        "accuracy": sum(right["verified"]) / len(rows),
+        "delta": sum(gains) / len(rows),
+        "changed": sum(row[2] != row[3] for row in rows),
+        "improved": gains.count(1),
+        "worsened": gains.count(-1),
+        "explicit_negation_delta": sum((row[3] == row[1]) - (row[2] == row[1]) for row in cued) / len(cued),
+        **{f"{name}_negated_chosen": sum(row[at] == 1 for row in cued) for name, at in sides.items()},
+        **{
+            f"{name}_contradictions": sum(row[at] == 1 != row[1] for row in cued if "least" not in row[0])
+            for name, at in sides.items()
+        },
+        "declined_rate": sum(row[2] < 0 for row in rows) / len(rows),
+        "parse_failure_rate": 0,
+    }
+
+
+@pytest.mark.usefixtures("tables_only")
+def test_tables_7_and_8_are_the_counts_of_the_rows(tmp_path):
+    """Random answers; an independent count, with the verifier's rule written out for four questions."""
+    draw, expected = random.Random(0), {}
+    for seed in ("1", "2"):
+        answers, rows = [], []
+        for number in range(80):
+            text = draw.choice([*QUESTIONS])
+            polarity, cue = QUESTIONS[text]
+            gold, choice = draw.randrange(4), draw.choice([-1, 0, 1, 1, 2, 3])
+            doc = question(f"rexvqa_10k_s{seed}", number, options=OPTIONS, answer=gold, counterpart=2,
+                           **{"question": text, "polarity": polarity, "cue": cue})  # fmt: skip
+            answers.append((doc, "I cannot tell." if choice < 0 else "ABCD"[choice]))
+            verified = next((at for words, at in AS_PUBLISHED.items() if words in text), 1) if choice == 1 else choice
+            rows.append((text, gold, choice, verified))
+        write_log(tmp_path / "logs", "m", answers, filters=("b0", "m1", "m2"))
+        expected[seed] = count_by_hand(rows)
+    write_report([tmp_path / "logs"], tmp_path / "out")
+    for name, key, rows_by_key in (
+        ("table_07_ablations", "setting", {"10k s1": "1", "10k s2": "2"}),
+        ("table_08_seeds", "seed", {"20260326": "1", "20260327": "2"}),
+    ):
+        printed = {row[key]: row for row in csv_rows(tmp_path / "out" / f"{name}.csv")}
+        for value, seed in rows_by_key.items():
+            cells = {column: float(printed[value][column]) for column in expected[seed] if column in printed[value]}
+            assert len(cells) > 8
+            assert cells == pytest.approx({column: expected[seed][column] for column in cells})

@@ -23,9 +23,9 @@ _CONTRADICTIONS = (
 )
 _CONTRADICTIONS_NOTE = (
     "Contradictions: of the questions with a negation cue, wrong answers that are the negated option (reversals where "
-    "the question asks what is present). “No X” chosen: the negated option was chosen, right or wrong. The paper "
-    "prints the latter under the name contradictions: its 17, 24 and 51 equal the changed predictions, of which 1, 2 "
-    "and 1 were right before."
+    "the question asks what is present; none where it asks what is least likely). “No X” chosen: the negated option "
+    "was chosen, right or wrong. The paper prints the latter under the name contradictions: its 17, 24 and 51 equal "
+    "the changed predictions, of which 1, 2 and 1 were right before."
 )
 
 
