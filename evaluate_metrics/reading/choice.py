@@ -38,7 +38,7 @@ from .clauses import plain, split_clauses
 from .comparisons import keep_preferred
 from .cues import classify
 from .described_options import find_described
-from .empty_replies import remove_politeness
+from .empty_replies import remove_examples, remove_politeness
 from .letters import find_letters, find_letters_with_texts, get_letter_index, is_denied_before, iterate_letter_places
 from .markup import CROSS, TICK, readable
 from .naming import (
@@ -62,8 +62,9 @@ from .outcome import Evidence, Outcome, Reason
 from .reasoning import LIMIT, find_answer_span, is_truncated, remove_unfinished
 from .shared_ends import write_out_shared_ends
 from .spelling import correct_spelling
+from .stated_options import read_predicates
 from .statements import Statement, fields, find_correction, remove_corrected, remove_retracted, statements
-from .words import build_word_set, unify_spelling, words
+from .words import unify_spelling, words
 from .yes_no import ALTERNATIVES, explain_yes_no
 
 
@@ -108,18 +109,6 @@ _CONCLUDES = re.compile(
     r"|.*?(?:\b(?:daher|insgesamt|somit|folglich|demnach|donc|ainsi|por (?:lo )?tanto|portanto|logo|quindi|do đó|vì vậy"
     r"|therefore|hence|thus)\b|因此|所以|综合|综上|故)",
     re.IGNORECASE,
-)
-_IS = re.compile(
-    r"(?:(?P<it>\b(?:it|this|that)(?: is|'s))|\b(?:is|are)) (?:thus |therefore |most likely |probably )?(?:the |an? )?",
-    re.IGNORECASE,
-)
-_RANGE = re.compile(r"\w+(?: \w+){0,3}?(?:,? (?:to|or) (?:even )?(?:an? |the )?| ?/ ?)")
-_CHOICE_END = re.compile(r"[,(]| (?:and|or|but|because|as|rather)\b")
-_SMALL_WORDS = build_word_set(
-    """
-    a an the is are of in on to this that these those which what who how does do for with by it present seen shown
-    following listed
-    """
 )
 _ARTICLE = re.compile(r"\W*(?:an?|the) ", re.IGNORECASE)
 _PRAISED = re.compile(  # after an option: "is the correct one", "fits best"
@@ -169,7 +158,7 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
     clean = choices.remove_unfinished_list(clean)
     clean = write_out_options(correct_spelling(clean, choices.words), choices.kinds, question)
     clean = write_out_shared_ends(clean, choices.shared_ends)
-    clean = relate_to_question(keep_preferred(remove_retracted(clean)), question)
+    clean = relate_to_question(keep_preferred(remove_examples(remove_retracted(clean))), question)
     if choices.are_yes_and_no:
         clean = remove_politeness(ALTERNATIVES.sub(" ", clean))
     if not clean or (span_kind == "open reasoning" and _DOUBT.search(clean)):
@@ -186,7 +175,7 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
         "opening": lambda: _read_openings(clean, choices),
         "chosen": lambda: _read_statements(stated, "chosen", choices) | _read_praised(clean, choices),
         "lettered": lambda: _read_lettered(clean, choices),
-        "stated": lambda: NOTHING if is_absence else _read_predicates(clean, choices, question),
+        "stated": lambda: NOTHING if is_absence else read_predicates(clean, choices, question),
         "beginning": lambda: NOTHING if is_absence else _read_opening_text(clean, choices),
         "conclusion": lambda: _read_conclusion(clean, choices),
         "mentions": lambda: _read_mentions(clean, choices, is_absence=is_absence),
@@ -360,23 +349,6 @@ def _read_lettered(text: str, choices: Options) -> Named:
         if not _ASIDE.match(sentence) and classify(plain(sentence)) == "state":
             places |= find_letters_with_texts(_remove_contrast(sentence), choices, prefix=True)
     return Named(places if len(places) == 1 else set(), "letter")
-
-
-def _read_predicates(text: str, choices: Options, question: str) -> Named:
-    """Read the option in a predicate: "It's edema", "the finding is edema" for "Which finding is present?"."""
-    question_words = set(words(question).split()) - _SMALL_WORDS
-    places: set[int] = set()
-    for clause in split_clauses(text):
-        clause_places: set[int] = set()
-        for match in islice(_IS.finditer(clause.text), MOST) if clause.act == "state" else ():
-            subject = words(clause.text[max(match.start() - 60, 0) : match.start()]).split()[-6:]
-            if match["it"] or question_words & set(subject):
-                predicate = clause.text[match.end() :][:200]
-                clause_places |= choices.find_starting(_CHOICE_END.split(predicate, maxsplit=1)[0])
-                if clause_places and (next_text := _RANGE.match(predicate)):  # "mild to moderate"
-                    clause_places |= choices.find_starting(predicate[next_text.end() :])
-        places |= clause_places & find_asserted(clause.text, choices) if clause_places else clause_places
-    return Named(places if len(places) == 1 else set(), "text")
 
 
 def _read_opening_text(text: str, choices: Options) -> Named:

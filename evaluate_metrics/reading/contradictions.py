@@ -17,8 +17,8 @@ from .question_target import (
     Target,
     find_clause_standings,
     find_name_standings,
-    find_sayings,
 )
+from .sayings import find_sayings
 
 _REPLIED = re.compile(r"\W*(?:\w+[.!])?[^.!?\n]*")  # a reply with the rest of its sentence, or with the next one
 _ALSO = re.compile(r"\b(?:also|too|as well|both|bilateral\w*|other)\b")

@@ -102,9 +102,14 @@ CUES = (
         r"(?<!\bthere )(?<!\bit )(?<!\bthis )\b(?:is|are) (?:also )?(?:an?|the|one of the) (?:[\w-]+ ){0,4}?"
         r"(?:condition|term|hallmark|feature|indicator|clue|symptom|pattern|type|form|kind|accumulation|collection"
         r"|disorder|disease|signs?|cause|presence"
-        r"|build ?-?up|buildup|infection|inflammation|enlargement|abnormality|process|situation)s?"
-        r" (?:of|in|that|which|where|for|used|caused|around|within|between|affecting|characteri[sz]ed|marked|when)\b",
-        ("edema is a condition in which fluid fills the lungs", "pneumothorax is the presence of air"),
+        r"|build ?-?up|buildup|infection|inflammation|enlargement|abnormality|process|situation|organ|gland|muscle|bone"
+        r"|vessel|structure|device|pouch|way|means|method|clue)s?"
+        r" (?:of|in|that|which|where|for|used|caused|around|within|between|affecting|characteri[sz]ed|marked|when"
+        r"|behind|beneath|below|above|implanted|to)\b",
+        (
+            "edema is a condition in which fluid fills the lungs", "pneumothorax is the presence of air",
+            "the liver is the largest organ of the abdomen", "biopsy is the only way to diagnose edema",
+        ),
         ("there is a collection of fluid", "this is a sign of edema"),
     ),
     Cue(
@@ -120,7 +125,7 @@ CUES = (
         r"|(?<!since )yesterday|(?:days?|weeks?|months?|years?) (?:ago|earlier|before)|used to be|trained to|(?:tool"
         r"|model"
         r"|ai) detects?"
-        r"|choose from|possible (?:labels|diseases|diagnoses|answers|options)|for example|example|(?:common|frequent)"
+        r"|choose from|possible (?:labels|diseases|diagnoses|answers|options)|for instance|example|(?:common|frequent)"
         r" (?:\w+ )?(?:findings|diseases|complication|causes?)|pertinent negatives|what it (?:looks"
         r"|would look) like)\b|^\W*an? (?:\w+ ){1,3}is (?:air|fluid|blood|gas|pus|water|tissue)\b"
         r"|^\W*(?:the )?(?:option |letter )?[b-z] (?:stands for|means|denotes|corresponds to)\b"
@@ -150,6 +155,15 @@ CUES = (
         r"|suitable|better) (?:\w+ )?{test}\b|\bgold standard\b|\b(?:difficult|hard|challenging|easy) (?:to|in|for)\b"
         r"|\b(?:better|best) (?:seen|evaluated|assessed) (?:on|with|by)\b",
         ("ct is not the best test for edema", "mri is the gold standard", "a small one can be hard to detect"),
+    ),
+    Cue(
+        "general",
+        r"\b(?:is|are) (?:an? |the )(?:best|preferred|ideal|optimal|desired|recommended|correct|usual|typical|expected"
+        r"|appropriate|proper) (?:\w+ )?(?:position|location|level|place|placement|site|range|size|depth|distance)s?\b"
+        r"|^\W*(?:an? )?(?!(?:this|that|it|which|these|those|the|left|right|both|his|her)\b)"
+        r"(?:(?!the\b|left\b|right\b)\w+ ){1,4}?means? (?:that )?(?:no|there|the)\b",
+        ("above the carina is the ideal position", "clear lungs mean that there is no edema"),
+        ("the tube is in the ideal position", "this means that there is edema"),
     ),
     Cue(
         "general",

@@ -27,8 +27,16 @@ _TALK = re.compile(
     r"|(?!there|this|that|it)(?:\w+ ){1,3}is an? (?:\w+ ){0,3}?(?:disease|condition|infection|disorder|illness)"
     r"(?! (?:\w+ )?(?:here|present|seen|visible|shown|found)\b))"
     r"\b[^.!?\n,]{0,120}(?:[.!]|\Z)"
+    # "Yes, edema can occur in heart failure"
+    r"|\A\W*yes, (?:(?!the|an?|there|this|that|it|they|these|we|i|you)\w+ ){1,3}(?:can|may)"
+    r" (?!be\b|not\b|explain|account|represent)\w+\b[^.!?\n]{0,120}(?:[.!]|\Z)"
     r"|\A\W*no, i(?: am|'m) (?:not|only|just) an? (?:\w+ ){0,2}?(?:doctor|radiologist|physician|clinician|surgeon|ai"
     r"|model|assistant)\b\s*(?:[.!]|\Z)",
+    re.IGNORECASE,
+)
+_EXAMPLE = re.compile(  # "For example, A. Edema"
+    r"(?:\A|(?<=[.!?\n]))\W*(?:for (?:example|instance)|(?:as )?an example(?: would be| is)?)\b"
+    r"(?:[^.!?\n]|(?<=\b[A-Z])\.)*[.!?]?",
     re.IGNORECASE,
 )
 _DISOWNED = re.compile(  # "would not say no", "a radiologist would say no"
@@ -57,6 +65,21 @@ def remove_politeness(text: str) -> str:
     ('. No edema.', 'Yes, I can see edema.')
     """
     return _TALK.sub(".", _POLITE.sub(".", text))
+
+
+def remove_examples(text: str) -> str:
+    """Remove sentences that only give an example.
+
+    Args:
+        text: The readable text.
+
+    Returns:
+        The text.
+
+    >>> remove_examples("For example, A. Edema."), remove_examples("It is edema, for example.")
+    ('', 'It is edema, for example.')
+    """
+    return _EXAMPLE.sub("", text)
 
 
 def remove_disowned(text: str) -> str:

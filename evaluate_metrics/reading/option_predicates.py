@@ -10,7 +10,11 @@ from __future__ import annotations
 import re
 
 _ASKS_ABSENCE = re.compile(
-    r"\b(?:absent|not (?:present|seen|visible|shown|found|identified)|missing|ruled out|excluded|least likely)\b",
+    r"\b(?:absent|not (?:present|seen|visible|shown|found|identified)|missing|ruled out|excluded|least likely)\b"
+    r"|\b(?:which|what)\b(?:(?!\b(?:why|because|explains?|causes?|reason)\b)[^?.])*?"
+    r"\b(?:(?:is|are|was|were|do|does|did|can|could|has|have) not|ca(?:n't|nnot)"
+    r"|(?:is|are|was|were|do|does|did|could|has|have)n't|(?:is|are|was|were|does|do|did|can) (?:[\w ]+ )not) "
+    r"(?!(?:\w+ly )?(?:normal|clear|healthy|unremarkable|intact|well)\b)",
     re.IGNORECASE,
 )
 # If a question asks for what is absent, "B is absent" chooses B, and "A is present" says that A is wrong.

@@ -17,8 +17,10 @@ from .clauses import Clause, split_clauses
 from .cues import classify
 from .diseases import find_names
 from .lung_regions import REGION_WORDS, extract_place, find_levels, find_sides, is_elsewhere
+from .question_values import Value, parse_value
+from .question_words import GENERIC_WORDS, SKIPPED_WORDS
 from .scope import Standing, find_standings
-from .words import build_word_set, words
+from .words import words
 
 Saying = Literal["yes", "no"]
 
@@ -37,6 +39,7 @@ class Target(NamedTuple):
             last.
         weighs: Whether it asks for a possibility ("suspicious for").
         organs: The organs that it names.
+        value: The place, the number or the other value that it asks for.
     """
 
     labels: frozenset[str]
@@ -48,32 +51,14 @@ class Target(NamedTuple):
     about_subject: bool
     weighs: bool = False
     organs: frozenset[str] = frozenset()
+    value: Value | None = None
 
 
-_GENERIC = build_word_set(
-    """
-    abnormal abnormalities abnormality anything disease diseases finding findings lesion lesions pathologic
-    pathological pathologies pathology something unusual wrong
-    """
+_ABSENCE = re.compile(
+    r"\b(?:free (?:of|from)|clear of|without|absence of|absent|negative for"
+    r"|(?:(?:is|are|was|were) there|there (?:is|are)|shows?|has|have|see|contains?|reveals?|demonstrates?) no)\b",
+    re.IGNORECASE,
 )
-_SKIPPED_WORDS = build_word_set(  # words of a question that do not describe its target
-    """
-    a actually affect affected also am an and answer any apparent appear appears are area areas as at based be
-    been being by can change changes chest clear consistent contain contained contains could current currently da
-    dans de definite del demonstrate demonstrated demonstrates depict depicts des detect detected did do does done
-    du el em en est está evidence evident exam exhibit exhibits feature features field fields film find following
-    for form found frame from frontal given had has have having hay he hemithorax her here him há i identified
-    identify if il image images in indicate indicated indicates indication indications inferior is it its kind l
-    la las le les likely lobe lobes lobo look looking looks los lung lungs may me might must no not note noted
-    observa observe observed obvious of on or part parts photo picture pictures please presence present provided
-    que radiograph radiographs ray region regions reveal reveals represent represents s scan se see seen she
-    should show showing shown shows side sided sign signs some study suffer suffering suffers suggest suggested
-    suggestive suggests superior suspicious t taken that the their them there these they this those to type um uma
-    un una une us used ve view visible visual voit was we were what where whether which will with would x xray y
-    yes you your zone zones à
-    """
-)
-_ABSENCE = re.compile(r"\b(?:free (?:of|from)|clear of|without|absence of|absent|negative for)\b", re.IGNORECASE)
 _CIRCUMSTANCE = re.compile(
     r"\b(?:(?:in|of|on) (?:this|these|a|the) (?:patient|person|image|picture|scan|film)|with (?:a )?known)\b",
     re.IGNORECASE,
@@ -118,7 +103,7 @@ _IT_IS_GONE = re.compile(
     r"\W*(?:but |now )*it(?:'s| is| has)(?: (?:now|since|\w+ly))? (?:gone|resolved|cleared|disappeared)\b"
     r"|\W*(?:not any ?(?:more|longer)|no longer)\W*\Z"
 )
-_IT_IS = re.compile(r"\W*(?:it|this|that|which)(?:'s| s| is| lies| appears)\b")
+IT_IS = re.compile(r"\W*(?:it|this|that|which)(?:'s| s| is| lies| appears)\b")
 _CONCLUDES = re.compile(
     r"\s*(?:and |so )?(?:therefore|thus|hence|so|consequently|in (?:conclusion|summary)|overall|conclusion|impression"
     r"|to summarize)\b"
@@ -198,7 +183,7 @@ def parse_question(question: str) -> Target | None:
     labels = {label for label, _, _ in find_names(question_words)} | (
         {"Cardiomegaly"} if _ENLARGED_HEART.search(question_words) or _NORMAL_HEART.search(question_words) else set()
     )
-    skipped_words = _SKIPPED_WORDS | REGION_WORDS
+    skipped_words = SKIPPED_WORDS | REGION_WORDS
     verb_phrase = _SHOWS.match(question_words)
     content = _extract_content(question_words[verb_phrase.end() :] if verb_phrase else question_words, skipped_words)
     subject_content = (
@@ -207,7 +192,7 @@ def parse_question(question: str) -> Target | None:
         else ()
     )
     # "Is there a stone in the bladder?" asks for the stone.
-    if subject_content and not set(subject_content) <= _GENERIC:
+    if subject_content and not set(subject_content) <= GENERIC_WORDS:
         content = subject_content
     content = content or tuple(sorted(NORMAL_WORDS & set(word_list)))  # "Is the lung clear?"
     # "Is the effusion bilateral?" asks for the kind of a finding, not its location.
@@ -222,14 +207,27 @@ def parse_question(question: str) -> Target | None:
     return Target(
         labels=frozenset(labels),
         content=content,
-        generic=bool(content) and set(content) <= _GENERIC,
+        generic=bool(content) and set(content) <= GENERIC_WORDS,
         sides=find_sides(" ".join(word_list)),
         levels=find_levels(" ".join(word_list)),
         denies=denies,
         about_subject=about_subject,
         weighs=classify(question_words) == "weigh",
-        organs=frozenset(organ[0] for organ in _ORGAN.finditer(question_words)),
+        organs=find_organs(question_words),
+        value=parse_value(question_words),
     )
+
+
+def find_organs(text: str) -> frozenset[str]:
+    """Find the organs that a text names.
+
+    Args:
+        text: The text in lower case.
+
+    Returns:
+        The stems of their names.
+    """
+    return frozenset(organ[0] for organ in _ORGAN.finditer(text))
 
 
 def _extract_content(question_words: str, skipped_words: Collection[str]) -> tuple[str, ...]:
@@ -238,7 +236,7 @@ def _extract_content(question_words: str, skipped_words: Collection[str]) -> tup
     )
 
 
-def find_sayings(text: str, target: Target) -> set[Saying]:
+def find_target_sayings(text: str, target: Target) -> set[Saying]:
     """Find the answers yes and no in the clauses of a text; both if they differ and no clause concludes.
 
     Args:
@@ -257,7 +255,7 @@ def find_sayings(text: str, target: Target) -> set[Saying]:
         clause_sayings: set[Saying] = set(_iterate_sayings(clause, target)) if is_statement else set()
         next_clause = clauses[clause_index + 1].text if clause_index + 1 < len(clauses) else ""
         # "There is an effusion, but it is on the left"
-        if (_IT_IS.match(next_clause) or AT_PLACE.match(next_clause)) and _is_elsewhere(next_clause, target):
+        if (IT_IS.match(next_clause) or AT_PLACE.match(next_clause)) and _is_elsewhere(next_clause, target):
             clause_sayings.discard("yes")
         # "There is an effusion, but not on the right", "... but none on the right"
         is_denied_here = (_NOT_HERE.match(next_clause) or _IT_IS_GONE.match(next_clause)) and not _is_elsewhere(
@@ -352,7 +350,7 @@ def _read_names(clause: Clause, target: Target) -> Iterator[Saying]:
 
 def _find_normal(clause: str, target: Target) -> Iterator[re.Match[str]]:
     """Find the words of a clause that call the full image normal, or an organ that the question names."""
-    organs = {organ[0] for organ in _ORGAN.finditer(clause)}
+    organs = find_organs(clause)
     if target.organs and organs and organs <= target.organs and not _is_elsewhere(clause, target):
         yield from NORMAL_STATE.finditer(clause)
     else:
@@ -362,7 +360,7 @@ def _find_normal(clause: str, target: Target) -> Iterator[re.Match[str]]:
 def _read_health(clause: Clause, target: Target) -> Iterator[Saying]:
     """Read the answer of a clause to a question such as "Is the heart normal?"."""
     clause_text = clause.text
-    organs = {organ[0] for organ in _ORGAN.finditer(clause_text)}
+    organs = find_organs(clause_text)
     if (organs and target.organs and not organs & target.organs) or _is_elsewhere(clause_text, target):
         return
     spans = _find_content_spans(clause_text, target)
@@ -428,7 +426,7 @@ def _iterate_spans(clause: str, target: Target) -> Iterator[tuple[int, int]]:
 def _find_content_spans(clause: str, target: Target) -> list[tuple[int, int]]:
     """Find the span from the first to the last content word of the question, if a clause has all of them."""
     content_words = target.content[-1:] if target.about_subject and _PRONOUN.search(clause) else target.content
-    matches = [re.search(_build_form(word), clause) for word in content_words]
+    matches = [re.search(build_form(word), clause) for word in content_words]
     word_matches = [word_match for word_match in matches if word_match]
     is_any_predicate = not target.about_subject or NORMAL_WORDS & set(target.content)
     if len(word_matches) < len(matches) or not (is_any_predicate or _COPULA.search(clause[: word_matches[-1].start()])):
@@ -438,8 +436,15 @@ def _find_content_spans(clause: str, target: Target) -> list[tuple[int, int]]:
     ]
 
 
-def _build_form(word: str) -> str:
-    """Build an expression for a word with other endings."""
+def build_form(word: str) -> str:
+    """Build an expression for a word with other endings.
+
+    Args:
+        word: The word.
+
+    Returns:
+        The expression.
+    """
     if _CJK.search(word):
         return re.escape(word)
     stem = re.sub(r"(?<=\w{3})(?:e?s|ed|ing|e?ment|al|ly|ion)$", "", word)

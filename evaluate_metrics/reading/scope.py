@@ -32,12 +32,18 @@ from .denial_words import (
 
 Standing = Literal["asserted", "denied", "open"]  # open: neither, like "compared with X"
 
+# "Not at all consistent with" denies what follows, while "not sharp, consistent with" states it.
+_INCONSISTENT = (
+    r"(?:not|never|hardly|scarcely|\w+n't)(?: (?:seem|appear|look)(?: to be)?)?"
+    r"(?: (?:\w+ly|at all|very|quite|so|too|also|be)){0,3} (?:consistent|compatible|in keeping|in line) with"
+)
 DENIED_BEFORE = re.compile(
     rf"\b(?P<open>{UNKNOWN}|{ALL_BUT}|(?:favou?r|prefer)\w*(?: \w+){{0,4}}? over|(?:i|we) considered|to exclude"
     rf"|to rule out|compared (?:to|with)"
     r"|in (?:contrast|comparison) (?:to|with)|versus"
     rf"|vs|(?<!less )(?<!rather )(?<!other )(?<!or )(?:(?<!more )than|than(?! (?:one|two|an?|\d)\b)))\b"
-    rf"|\b(?:no(?!\s*[,\d])|not(?!\s+(?:be\s+|\w+ly\s+)*{SEEN}\s*,)|cannot|\w+n't|without|absence of|never|"
+    rf"|\b(?:{_INCONSISTENT}"
+    rf"|no(?!\s*[,\d])|not(?!\s+(?:be\s+|\w+ly\s+)*{SEEN}\s*,)|cannot|\w+n't|without|absence of|never|"
     r"(?:absent|missing|excluded|ruled out|negatives?)(?: \w+)?\s*:|"
     r"neither|nor|none of|lack(?:s|ing|ed)?(?: of)?|rather than|instead of|unlike|free (?:of|from)|clear of|"
     r"(?<!gram )neg(?: for)?(?= \w)|negative for|w o|nil(?= [a-z])|devoid of|(?:unlikely|improbable) to (?:be"

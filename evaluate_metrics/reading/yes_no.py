@@ -27,8 +27,9 @@ from .cues import classify
 from .empty_replies import remove_disowned, remove_politeness
 from .markup import readable
 from .outcome import Evidence, Outcome, Reason
-from .question_target import SENTENCE_END, Saying, find_sayings, parse_question
+from .question_target import SENTENCE_END, Saying, parse_question
 from .reasoning import LIMIT, find_answer_span, is_truncated, remove_unfinished
+from .sayings import find_sayings
 from .statements import Statement, fields, remove_corrected, remove_retracted, statements
 from .structured import write_out_regions
 from .words import fold_text, unify_spelling, words
@@ -263,8 +264,13 @@ def _read_statements(stated: Iterable[Statement], kind: str) -> set[Saying]:
     return {
         word
         for statement in stated
-        if statement.kind == kind and (word := digits.get(statement.text) or _read_word(statement.text))
+        if statement.kind == kind and (word := digits.get(statement.text) or _read_word(_remove_choice(statement.text)))
     }
+
+
+def _remove_choice(statement: str) -> str:
+    """Remove "yes or no", which repeats the request; "yes, no doubt" stays."""
+    return ALTERNATIVES.sub(lambda match: match[0] if "," in match[0] else " ", statement)
 
 
 def _read_word(statement: str) -> Saying | None:
