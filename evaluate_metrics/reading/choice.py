@@ -37,10 +37,11 @@ from typing import NamedTuple
 from .clauses import plain, split_clauses
 from .comparisons import keep_preferred
 from .cues import classify
+from .denial_words import SEEN
 from .described_options import find_described
 from .empty_replies import remove_examples, remove_politeness
 from .letters import find_letters, find_letters_with_texts, get_letter_index, is_denied_before, iterate_letter_places
-from .markup import CROSS, TICK, readable
+from .markup import BOX, CROSS, TICK, readable
 from .naming import (
     COMPARED,
     NO,
@@ -110,6 +111,20 @@ _CONCLUDES = re.compile(
     r"|therefore|hence|thus)\b|因此|所以|综合|综上|故)",
     re.IGNORECASE,
 )
+# "Edema, option B", "Edema (B)", "Edema - option 2"
+_TEXT_AND_PLACE = re.compile(
+    r"(?P<text>.+?)(?: i e)?"
+    r"(?:(?: (?:option|choice|letter|answer))? (?P<letter>[a-z])| (?:option|choice) (?P<number>[1-9]))"
+)
+_JOINED_BOX = re.compile(rf"[^{BOX}\n]{{1,60}}?(?:\b(?:and|or)\b|[&,/;])[^\w{BOX}]{{0,3}}{BOX}")
+_ALSO = re.compile(r"\b(?:also|too|additionally|in addition|as well|another)\b", re.IGNORECASE)
+# Two findings, of which an option may be named in words of its own: "A lone nodule and edema are both seen"
+_BOTH_SEEN = re.compile(
+    rf"\band\b[^.;\n]{{1,60}}? both(?: are)? (?:\w+ly )?{SEEN}\b"
+    rf"|\bboth an? [^.;,\n]{{1,60}}? and [^.;\n]{{1,60}}? are (?:\w+ly )?{SEEN}\b",
+    re.IGNORECASE,
+)
+_PROSE_STAGES = ("stated", "beginning", "conclusion", "mentions", "described")
 _ARTICLE = re.compile(r"\W*(?:an?|the) ", re.IGNORECASE)
 _PRAISED = re.compile(  # after an option: "is the correct one", "fits best"
     r"[)\]]?(?:,? (?:and|or) [A-Z]\b){0,6}"
@@ -190,6 +205,8 @@ def parse_answer(text: str | None, options: Sequence[str], question: str = "", *
         named_options = read_stage()
         if named_options.places or named_options.declined:
             break
+    if stage in _PROSE_STAGES and not choices.kinds.both and _BOTH_SEEN.search(clean):
+        named_options = named_options | Named({CONFLICT})
     answer = _build_answer(named_options, choices.n, stage)
     if answer.outcome == "declined":
         return _decline(clean, choices, stage)
@@ -252,12 +269,10 @@ def _read_full_text(text: str, choices: Options) -> Named:
         return Named(choices.find_options(answer_words), "text")
     if len(answer_words) > 1 and answer_words not in ("yes", "no") and choices.find_beginning_with(answer_words):
         return Named(choices.find_beginning_with(answer_words), "text")
-    text_before_letter, _, letter = answer_words.rpartition(" ")
-    places = (
-        choices.find_options(text_before_letter) | {get_letter_index(letter)}
-        if re.fullmatch("[a-z]", letter) and choices.find_options(text_before_letter)
-        else set()
-    )
+    match = _TEXT_AND_PLACE.fullmatch(answer_words)
+    places = choices.find_options(match["text"]) if match else set[int]()
+    if match and places:
+        places |= {int(match["number"]) - 1 if match["number"] else get_letter_index(match["letter"])}
     return Named(places, "letter")
 
 
@@ -267,12 +282,12 @@ def _read_marked(stated: Sequence[Statement], choices: Options) -> Named:
         find_named_options(statement.text, choices, value=True) for statement in stated if statement.kind == "field"
     )
     last_boxes = islice((statement for statement in reversed(stated) if statement.kind == "box"), MOST)
-    named_in_boxes = (find_named_options(statement.text, choices, value=True) for statement in last_boxes)
-    return (
-        named_in_fields
-        if named_in_fields.places
-        else next((named_options for named_options in named_in_boxes if named_options.places), named_in_fields)
-    )
+    named_in_boxes = NOTHING
+    for statement in last_boxes if not named_in_fields.places else ():
+        if named_in_boxes.places and not _JOINED_BOX.match(statement.text):
+            break
+        named_in_boxes |= find_named_options(statement.text, choices, value=True)
+    return named_in_boxes if named_in_boxes.places else named_in_fields
 
 
 def _read_statements(stated: Sequence[Statement], kind: str, choices: Options, last_line: Named = NOTHING) -> Named:
@@ -362,9 +377,11 @@ def _read_opening_text(text: str, choices: Options) -> Named:
     asserted = reading.asserted | reading.negated if reading else set()
     if reading is None or len(asserted) != 1 or initial_places & reading.denied or not initial_places & asserted:
         return NOTHING
-    return Named(
-        asserted.union(*(choices.find_options(words(sentence)) for sentence in later_sentences[:MOST])), "text"
+    later_places = (
+        find_asserted(sentence, choices) if _ALSO.search(sentence) else choices.find_options(words(sentence))
+        for sentence in later_sentences[:MOST]
     )
+    return Named(asserted.union(*later_places), "text")
 
 
 def _remove_contrast(sentence: str) -> str:

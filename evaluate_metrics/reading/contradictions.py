@@ -7,6 +7,7 @@ from itertools import islice
 
 from .clauses import split_clauses
 from .lung_regions import is_elsewhere
+from .other_findings import is_other_organ
 from .question_target import (
     ALL_NORMAL,
     AT_PLACE,
@@ -39,10 +40,12 @@ def is_contradicted(text: str, reply: set[Saying], target: Target) -> bool:
     if target.generic or NORMAL_WORDS & set(target.content):
         text = _extract_reply(text)  # later sentences may describe the rest: "Yes, a nodule. The rest is normal."
     sayings = find_sayings(text, target)
-    return (len(sayings) == 1 and sayings != reply) or (
-        not sayings
-        and reply == {"yes"}
-        and (_is_misplaced(text, target) or (not target.denies and _is_called_normal(text, target)))
+    if sayings or reply != {"yes"}:
+        return len(sayings) == 1 and sayings != reply
+    return (
+        is_other_organ(text, target)
+        or _is_misplaced(text, target)
+        or (not target.denies and _is_called_normal(text, target))
     )
 
 

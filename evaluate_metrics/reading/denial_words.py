@@ -16,7 +16,7 @@ SEEN_WORDS = (
 )
 SEEN = (
     rf"(?:{SEEN_WORDS}|(?:in|within|among|one of|part of) (?:the |this )?(?:\w+ ){{0,2}}"
-    r"(?:image|picture|frame|view|scene|field|tools|instruments|findings|abnormalities))"
+    r"(?:image|picture|frame|view|scene|field|slice|section|scan|tools|instruments|findings|abnormalities))"
 )
 NORMAL = r"(?:normal|clear|healthy|unremarkable|intact|free)"
 STATES = re.compile(rf"\b(?:{VERB}|see|visible|seen)\b")

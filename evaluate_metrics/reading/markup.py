@@ -10,7 +10,7 @@ _TAG = re.compile(r"<\|[^|<>]{1,40}\|>|</?[A-Za-z_]{1,20}/?>|<image ?\d*>")
 _SIGNS = str.maketrans(
     {"【": "(", "】": ")", "「": " ", "」": " ", "『": " ", "』": " ", "、": ",", "。": ". ", "~": " "}
     | dict.fromkeys("✓✔✅☑🗸", f" {TICK} ")
-    | dict.fromkeys("✗✘❌✖☒❎", f" {CROSS} ")
+    | dict.fromkeys("✗✘❌✖☒❎☐", f" {CROSS} ")
     | dict.fromkeys('*`"“”„«»$', " ")
     | dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\ufe0e\ufe0f\xad\x7f", "")
     | dict.fromkeys(range(9), "")  # control characters, such as NUL at the end of an answer; others are blanks

@@ -25,7 +25,8 @@ from .comparisons import keep_preferred
 from .contradictions import is_contradicted
 from .cues import classify
 from .empty_replies import remove_disowned, remove_politeness
-from .markup import readable
+from .markup import CROSS, TICK, readable
+from .other_findings import remove_other_fields
 from .outcome import Evidence, Outcome, Reason
 from .question_target import SENTENCE_END, Saying, parse_question
 from .reasoning import LIMIT, find_answer_span, is_truncated, remove_unfinished
@@ -70,6 +71,11 @@ _FILLER = re.compile(  # between "The answer is" and the word
 )
 ALTERNATIVES = re.compile(  # "Answer yes or no:"
     r"\b(?:yes|yeah)[\s\"'.]*(?:/|\bor\b|,|\|)\s*\(?(?:no|nope)\b(?!\s*,|\s+(?:doubt|question)\b)|\b(?:no|nope)\s*(?:/|\bor\b)\s*(?:yes|yeah)\b",
+    re.IGNORECASE,
+)
+_CHECKBOXES = re.compile(
+    rf"{re.escape(TICK)} ?(?P<first>yes|no)\s+{re.escape(CROSS)} ?(?:yes|no)\b"
+    rf"|{re.escape(CROSS)} ?(?:yes|no)\s+{re.escape(TICK)} ?(?P<second>yes|no)\b",
     re.IGNORECASE,
 )
 _OPENING_ANSWER = re.compile(r"\A[\W_]*(?:(?:final|short|direct) )?answer[\W_]*(?=yes|no)", re.IGNORECASE)
@@ -208,10 +214,12 @@ def explain_yes_no(text: str | None, question: str = "", *, cut: bool = False) -
     stated = remove_corrected([*fields(answer_text), *statements(clean)], clean)
     plain = ALTERNATIVES.sub(" ", fold_text(clean)).strip()
     stages: dict[str, Callable[[], set[Saying]]] = {
-        "marked": lambda: _read_statements(stated, "field") or _read_statements(stated, "box"),
+        "marked": lambda: (
+            _read_statements(stated, "field") or _read_statements(stated, "box") or _read_checkboxes(clean)
+        ),
         "final": lambda: _read_statements(stated, "final"),
         "answer": lambda: _read_statements(stated, "answer"),
-        "reply": lambda: _find_replies(plain),
+        "reply": lambda: _find_replies(remove_other_fields(plain, target) if target else plain),
         "short": lambda: _read_short(plain),
         "described": lambda: find_sayings(answer_text, target) if target else _read_sentences(plain),
     }
@@ -266,6 +274,13 @@ def _read_statements(stated: Iterable[Statement], kind: str) -> set[Saying]:
         for statement in stated
         if statement.kind == kind and (word := digits.get(statement.text) or _read_word(_remove_choice(statement.text)))
     }
+
+
+def _read_checkboxes(text: str) -> set[Saying]:
+    """Read the ticked word of "[x] Yes [ ] No"."""
+    match = _CHECKBOXES.search(text)
+    word = (match["first"] or match["second"]).lower() if match else ""
+    return {"yes"} if word == "yes" else {"no"} if word == "no" else set()
 
 
 def _remove_choice(statement: str) -> str:
