@@ -99,13 +99,14 @@ CUES = (
     ),
     Cue(
         "general",
-        r"(?<!\bthere )(?<!\bit )(?<!\bthis )\b(?:is|are) (?:also )?(?:an?|the|one of the) (?:[\w-]+ ){0,4}?"
+        r"(?<!\bthere )(?<!\bit )(?<!\bthis )\b(?:is|are) (?:also |not )?(?:an?|the|one of the) (?:[\w-]+ ){0,4}?"
         r"(?:condition|term|hallmark|feature|indicator|clue|symptom|pattern|type|form|kind|accumulation|collection"
         r"|disorder|disease|signs?|cause|presence"
         r"|build ?-?up|buildup|infection|inflammation|enlargement|abnormality|process|situation|organ|gland|muscle|bone"
         r"|vessel|structure|device|pouch|way|means|method|clue)s?"
         r" (?:of|in|that|which|where|for|used|caused|around|within|between|affecting|characteri[sz]ed|marked|when"
-        r"|behind|beneath|below|above|implanted|to)\b",
+        r"|behind|beneath|below|above|implanted|to)\b"
+        r"(?! (?:this|the) (?:\w+ )?(?:image|film|radiograph|scan|study|frame)\b)",
         (
             "edema is a condition in which fluid fills the lungs", "pneumothorax is the presence of air",
             "the liver is the largest organ of the abdomen", "biopsy is the only way to diagnose edema",

@@ -15,8 +15,9 @@ SEEN_WORDS = (
     r"suspected|in use|in sight|in shot|on screen|visibles?|sichtbar|zu sehen|zu erkennen"
 )
 SEEN = (
-    rf"(?:{SEEN_WORDS}|(?:in|within|among|one of|part of) (?:the |this )?(?:\w+ ){{0,2}}"
-    r"(?:image|picture|frame|view|scene|field|slice|section|scan|tools|instruments|findings|abnormalities))"
+    rf"(?:{SEEN_WORDS}|(?:in|within|among|one of|part of|an? (?:\w+ )?(?:feature|finding) (?:of|on|in)) (?:the |this )?"
+    r"(?:\w+ ){0,2}(?:image|picture|film|radiograph|study|frame|view|scene|field|slice|section|scan|tools|instruments"
+    r"|findings|abnormalities))"
 )
 NORMAL = r"(?:normal|clear|healthy|unremarkable|intact|free)"
 STATES = re.compile(rf"\b(?:{VERB}|see|visible|seen)\b")

@@ -37,7 +37,7 @@ def remove_other_fields(text: str, target: Target) -> str:
 
 
 def is_other_organ(reply: str, target: Target) -> bool:
-    """Whether "Yes, ..." asserts fractures only, asked for another disease, or other diseases, asked for a fracture.
+    """Return whether "Yes, ..." asserts only fractures, asked for another disease, or the reverse.
 
     Args:
         reply: The reply.
@@ -56,7 +56,7 @@ def is_other_organ(reply: str, target: Target) -> bool:
 
 
 def _is_other(key: str, target: Target) -> bool:
-    """Whether a key names a finding or an instrument, and not the target."""
+    """Return whether a key names a finding or an instrument, and not the target."""
     labels = {label for label, *_ in find_names(key, SYNONYMS)}
     is_named = bool(labels) or any(pattern.search(key) for pattern in _SURGICAL)
     is_target = bool(labels & target.labels) or any(re.search(build_form(word), key) for word in target.content)
