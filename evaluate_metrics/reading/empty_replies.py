@@ -35,7 +35,7 @@ _TALK = re.compile(
     re.IGNORECASE,
 )
 _EXAMPLE = re.compile(  # "For example, A. Edema"
-    r"(?:\A|(?<=[.!?\n]))\W*(?:for (?:example|instance)|(?:as )?an example(?: would be| is)?)\b"
+    r"(?:\A|(?<=[.!?\n]))\W{0,4}(?:for (?:example|instance)|(?:as )?an example(?: would be| is)?)\b"
     r"(?:[^.!?\n]|(?<=\b[A-Z])\.)*[.!?]?",
     re.IGNORECASE,
 )
