@@ -156,7 +156,7 @@ def _load_state(
         content: dict[str, Any] = torch.load(state, map_location="cpu", weights_only=True)
     except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
         action = f"remove {state.parent}, and train from the start"
-        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
+        cause = str(error).split(". ")[0].partition("\n")[0] or type(error).__name__
         raise InputError(state, f"cannot be read ({cause})", action=action) from error
     model.load_state_dict(content["model"])
     optimizer.load_state_dict(content["optimizer"])
