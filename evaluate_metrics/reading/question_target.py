@@ -35,8 +35,7 @@ class Target(NamedTuple):
         sides: Sides of its region ("left").
         levels: Levels of its region ("lower").
         denies: Whether it asks for an absence.
-        about_subject: Whether it asks if a subject, named by all content words but the last, has the property of the
-            last.
+        about_subject: Whether it asks if a subject (all content words but the last) has a property (the last).
         weighs: Whether it asks for a possibility ("suspicious for").
         organs: The organs that it names.
         value: The place, the number or the other value that it asks for.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +23,7 @@ from medfaith.loaders.phantom import images as phantom_images
 from medfaith.loaders.phantom import slake, vqa_rad
 from medfaith.loaders.phantom import table as phantom_table
 from medfaith.tasks import controls
-from tests.support.builders.files import forge, problems, rows_of
+from tests.support.builders.files import rows_of
 from tests.support.tiers import choose_size
 
 SIZE = (8, 6)  # width, height
@@ -423,29 +422,3 @@ def test_a_dry_run_counts_what_each_control_could_ask(tmp_path, capsys, monkeypa
     assert lines["occluded"] == lines["only_target"] == ["9", "9", "9"]
     assert lines["flipped"] == ["0", "0", "0"]
     assert not list((tmp_path / "empty").iterdir())
-
-
-FORGED = {
-    "an id twice": (lambda rows: rows[1].update(id=rows[0]["id"]), "1 rows have the id of another row"),
-    "a key": (lambda rows: rows[0]["images"][0].update(key="/a.png"), "is not a path below the source's root"),
-    "no image": (lambda rows: rows[0].update(images=[]), "it has no image"),
-    "no patient": (lambda rows: rows[0].update(patient_id=""), "it has no question or no patient"),
-    "a kind": (lambda rows: rows[0].update(kind="closed"), "kind 'closed'"),
-    "an answer": (lambda rows: rows[0].update(answer=2), "and the answer 2"),
-    "a gold answer": (lambda rows: rows[0].update(gold=["Yes", "No"]), "(['Yes', 'No'])"),
-    "a mask": (
-        lambda rows: rows[0].update(region=dict(rle.encode(np.ones((3, 3), dtype=bool)))),
-        "region: mask of [3, 3]",
-    ),
-    "boxes": (lambda rows: rows[0].update(boxes=[{"label": "x", "xywh": [0, 0, 1, 1]}]), "boxes without a region"),
-    "a box": (lambda rows: rows[0].update(boxes=[{"label": "x", "xywh": [-9, 0, 1, 1]}]), "is not inside of the image"),
-    "three numbers": (lambda rows: rows[0].update(boxes=[{"label": "x", "xywh": [0, 0, 1]}]), "expected 4 numbers"),
-}
-
-
-@pytest.mark.parametrize("name", FORGED)
-def test_verify_reports_forged_rows(name, phantom_own_build, tmp_path):
-    change, message = FORGED[name]
-    folder = Path(shutil.copytree(phantom_own_build / "own-table", tmp_path / "own-table"))
-    forge(folder, "rows", change)
-    assert any(message in problem for problem in problems(folder)["rows", "test"])

@@ -39,20 +39,22 @@ from tests.support.evaluate_metrics.reading_nouns import (
     Noun,
     Reading,
 )
-from tests.support.evaluate_metrics.reading_wordings import (
+from tests.support.evaluate_metrics.reading_questions import (
     ABSENCE_QUESTIONS,
     ABSENT_PICKS,
-    ACTION_WORDINGS,
     BESIDE_ITSELF,
-    FINDING_WORDINGS,
-    INSTRUMENT_WORDINGS,
     JOINS,
-    LETTER_WORDINGS,
     NEGATION_FORMS,
     NO_REPLIES,
     PRESENCE_QUESTIONS,
     YES_NO_QUESTIONS,
     YES_REPLIES,
+)
+from tests.support.evaluate_metrics.reading_wordings import (
+    ACTION_WORDINGS,
+    FINDING_WORDINGS,
+    INSTRUMENT_WORDINGS,
+    LETTER_WORDINGS,
 )
 
 

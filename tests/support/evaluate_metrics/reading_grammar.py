@@ -42,11 +42,9 @@ from tests.support.evaluate_metrics.reading_nouns import (
     Reading,
     State,
 )
+from tests.support.evaluate_metrics.reading_questions import ALONE_ONLY, BESIDE_ITSELF, JOINS
 from tests.support.evaluate_metrics.reading_wordings import (
-    ALONE_ONLY,
-    BESIDE_ITSELF,
     FINDING_WORDINGS,
-    JOINS,
     LISTS,
     NORMAL_WORDINGS,
     PAIRS,
